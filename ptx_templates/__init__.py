@@ -1,0 +1,1 @@
+"""Jinja templates of PTX kernels, one a family, read through importlib.resources."""

@@ -1,0 +1,1 @@
+"""What can be measured: rows of data, one an instruction."""

@@ -1,0 +1,81 @@
+"""Time as a dependency: the host's monotonic clock, or a virtual one that moves only when told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Monotonic host time in nanoseconds, and a way to wait."""
+
+    def now_ns(self) -> int:
+        """Return monotonic time in ns."""
+        ...
+
+    def sleep_s(self, duration_s: float) -> None:
+        """Wait for `duration_s` seconds of this clock."""
+        ...
+
+    def epoch_ns(self) -> int:
+        """Return UTC time in ns since 1970, read beside `now_ns`."""
+        ...
+
+
+class HostClock:
+    """The real clock: CLOCK_MONOTONIC and CLOCK_REALTIME."""
+
+    def now_ns(self) -> int:
+        """Return CLOCK_MONOTONIC in ns."""
+        return time.monotonic_ns()
+
+    def sleep_s(self, duration_s: float) -> None:
+        """Block this thread."""
+        time.sleep(duration_s)
+
+    def epoch_ns(self) -> int:
+        """Return CLOCK_REALTIME in ns."""
+        return time.time_ns()
+
+
+class VirtualClock:
+    """A clock that moves only by `sleep_s`, and calls one ticker on the way.
+
+    The simulated GPU runs the very sampler of a real run from this ticker, so that
+    a minute of measuring takes a moment.
+    """
+
+    def __init__(self, start_ns: int = 1_000_000_000, epoch_offset_ns: int = 0) -> None:
+        self._now_ns = start_ns
+        self._epoch_offset_ns = epoch_offset_ns
+        self._ticker: Callable[[], None] | None = None
+        self._period_ns = 0
+        self._next_tick_ns = 0
+
+    def now_ns(self) -> int:
+        """Return virtual time in ns."""
+        return self._now_ns
+
+    def epoch_ns(self) -> int:
+        """Return virtual time plus the fixed offset."""
+        return self._now_ns + self._epoch_offset_ns
+
+    def sleep_s(self, duration_s: float) -> None:
+        """Move time on, ticking at every period that is passed."""
+        end_ns = self._now_ns + round(duration_s * 1e9)
+        while self._ticker is not None and self._next_tick_ns <= end_ns:
+            self._now_ns = max(self._now_ns, self._next_tick_ns)
+            self._next_tick_ns += self._period_ns
+            self._ticker()
+        self._now_ns = max(self._now_ns, end_ns)
+
+    def start_ticker(self, ticker: Callable[[], None], period_s: float) -> None:
+        """Call `ticker` now and at every `period_s` until `stop_ticker`."""
+        self._ticker = ticker
+        self._period_ns = max(1, round(period_s * 1e9))
+        self._next_tick_ns = self._now_ns
+
+    def stop_ticker(self) -> None:
+        """Stop calling the ticker."""
+        self._ticker = None

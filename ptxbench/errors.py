@@ -1,0 +1,35 @@
+"""Errors that a user can cause or meet, each with the exit code of the command line."""
+
+from __future__ import annotations
+
+
+class PtxbenchError(Exception):
+    """Base of every expected error; its text is one line that names the thing and the cure."""
+
+    exit_code = 2
+
+
+class InputError(PtxbenchError):
+    """Bad usage or bad input: an unknown instruction, a file that does not parse."""
+
+
+class ToolError(PtxbenchError):
+    """ptxas or nvdisasm is missing, or refused what it was given."""
+
+
+class GpuError(PtxbenchError):
+    """No GPU, no driver, no permission, or a GPU that stopped answering."""
+
+    exit_code = 3
+
+
+class LaunchError(GpuError):
+    """One kernel could not be loaded or did not end; the GPU itself still answers."""
+
+
+class SensorError(GpuError):
+    """A power source cannot be read on this GPU or driver."""
+
+
+class ReplayError(InputError):
+    """A replayed run does not hold the trial that was asked for."""

@@ -1,0 +1,1 @@
+"""External power meters: readers of their CSV, alignment of clocks, error figures."""

@@ -1,0 +1,1 @@
+"""Where power readings come from, and the energy that follows from them."""

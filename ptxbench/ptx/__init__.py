@@ -1,0 +1,1 @@
+"""From a catalogue row to PTX text and on to a cubin."""

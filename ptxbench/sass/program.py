@@ -1,0 +1,73 @@
+"""SASS as data: instructions, kernels, the loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SassInstruction:
+    """One machine instruction as nvdisasm prints it.
+
+    Attributes:
+        address: Byte offset in the kernel.
+        predicate: Guard such as "@P0" or "@!UP1", or "".
+        opcode: Mnemonic with modifiers, such as "IMAD.WIDE.U32".
+        operands: Everything after the mnemonic.
+    """
+
+    address: int
+    predicate: str
+    opcode: str
+    operands: str
+
+    @property
+    def base(self) -> str:
+        """The mnemonic without modifiers."""
+        return self.opcode.partition(".")[0]
+
+    def __str__(self) -> str:
+        return f"{self.predicate + ' ' if self.predicate else ''}{self.opcode} {self.operands}".rstrip()
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The body of a kernel's one loop, from the branch's target to the branch.
+
+    Attributes:
+        instructions: In address order, the back edge last.
+    """
+
+    instructions: tuple[SassInstruction, ...]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each opcode (with modifiers) stands in the loop."""
+        return Counter(i.opcode for i in self.instructions)
+
+
+@dataclass(frozen=True)
+class SassKernel:
+    """One entry of a cubin.
+
+    Attributes:
+        name: Entry name.
+        instructions: In address order.
+        labels: Label name and the address it stands at.
+    """
+
+    name: str
+    instructions: tuple[SassInstruction, ...]
+    labels: tuple[tuple[str, int], ...]
+
+    @property
+    def registers(self) -> int:
+        """General registers that the code names (highest index plus one)."""
+        highest = -1
+        for instruction in self.instructions:
+            for word in instruction.operands.replace("[", " ").replace(",", " ").split():
+                name = word.lstrip("-|~!").split(".")[0].rstrip("|]")
+                if name.startswith("R") and name[1:].isdigit():
+                    highest = max(highest, int(name[1:]))
+        return highest + 1

@@ -1,0 +1,20 @@
+"""Validity codes: why a row or a trial is, or is not, a number to believe."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """One code a row; every code but OK comes with a sentence."""
+
+    OK = "ok"
+    GATE_FAILED = "gate_failed"
+    THROTTLED = "throttled"
+    CLOCK_DRIFT = "clock_drift"
+    SENSOR_STALE = "sensor_stale"
+    WINDOW_TOO_SHORT = "window_too_short"
+    FOREIGN_PROCESS = "foreign_process"
+    BELOW_RESOLUTION = "below_resolution"
+    LAUNCH_FAILED = "launch_failed"
+    NOT_SUPPORTED = "not_supported"
