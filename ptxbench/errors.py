@@ -13,6 +13,10 @@ class InputError(PtxbenchError):
     """Bad usage or bad input: an unknown instruction, a file that does not parse."""
 
 
+class NotMeasurableError(InputError):
+    """An instruction does not exist on this target, or has no such operand pattern."""
+
+
 class ToolError(PtxbenchError):
     """ptxas or nvdisasm is missing, or refused what it was given."""
 

@@ -103,9 +103,9 @@ class Cubin:
 class Launch:
     """One kernel launch, recorded as one trial.
 
-    Every kernel of ptxbench takes four parameters: input (u64 address), output (u64 address),
-    stamps (u64 address of four u64: %globaltimer and %clock64 of block 0 at begin and end)
-    and iterations (u32).
+    Every kernel of ptxbench takes five parameters: the addresses (u64) of input, output (8 bytes
+    a thread), scratch and stamps (four u64: %globaltimer and %clock64 of block 0 at begin and
+    end), and iterations (u32).
 
     Attributes:
         trial_id: Identity of the trial within its run; a replay finds the record by it.
@@ -116,6 +116,7 @@ class Launch:
         iterations: Loop count.
         operands: Contents of the input buffer, uint8, shape (bytes,).
         pattern: Name of the operand pattern ("random", "zeros").
+        scratch_bytes: Memory that the instruction itself works on.
         before_s: Seconds recorded before the launch.
         after_s: Seconds recorded after the end.
         output_bytes: How much of the output buffer to return (0: none).
@@ -129,6 +130,7 @@ class Launch:
     iterations: int
     operands: npt.NDArray[np.uint8]
     pattern: str
+    scratch_bytes: int = 0
     before_s: float = 0.0
     after_s: float = 0.0
     output_bytes: int = 0

@@ -19,11 +19,12 @@ class Protocol(StrEnum):
 
 
 class Role(StrEnum):
-    """Which kernel of a row a trial ran."""
+    """Which kernel of a row a trial ran; the value is the kernel's entry name."""
 
     TARGET = "target"
     OVERHEAD = "overhead"
     TARGET_2N = "target_2n"
+    OVERHEAD_2N = "overhead_2n"
     STATIC = "static"
 
 
@@ -39,7 +40,7 @@ class TrialRecord:
         protocol: Measuring protocol.
         pattern: Operand pattern.
         role: Which kernel.
-        repeat: Repeat number, from 0.
+        repeat: Repeat number, from 0; negative for the short trials that find the loop count.
         gpu: Hash of the board's UUID.
         cubin_sha256: Which machine code ran.
         kernel: Entry name in that cubin.

@@ -1,0 +1,75 @@
+"""A catalogue row: one PTX instruction as ptxbench can measure it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ptxbench.gpu.protocol import OptLevel
+
+
+class Unit(StrEnum):
+    """What executes one instruction, and so what its energy is counted for."""
+
+    THREAD = "thread"
+    WARP = "warp"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The SASS that one copy of the instruction becomes at one level.
+
+    Attributes:
+        opt_level: Assembler level.
+        counts: Opcode with modifiers, and how many of it one copy gives, in catalogue order;
+            "A|B" counts both as one, since the assembler may pick either.
+        loop_moves: Register moves that one pass of the loop has besides, whatever N.
+    """
+
+    opt_level: OptLevel
+    counts: tuple[tuple[str, float], ...]
+    loop_moves: int
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One row of the catalogue.
+
+    Attributes:
+        name: Unique name, the PTX opcode with its types.
+        opcode: What is printed into the PTX text.
+        category: The PTX ISA's category of instructions.
+        family: Template that renders it (ptx_templates/<family>.ptx.j2).
+        type: PTX register type of the result.
+        operands: Roles of the operands in order: x (the chain), y (the result), a, b, c (loaded).
+        values: Generator of the operand values (ptxbench.ptx.operands).
+        alive: How the chain keeps its values alive, in words.
+        companions: Multiply-adds that follow each copy to keep its values alive; the overhead loop has them too.
+        copies: N, copies of the instruction in the loop body.
+        unit: What executes one instruction.
+        min_target: Lowest compute capability times ten.
+        sass: Expected SASS, one entry a level.
+        tolerance: By how many instructions a copy an opcode's count may differ from the expected one,
+            because ptxas shares work between neighbouring copies; 0 is exact.
+        note: What is surprising about its SASS, in words, or "".
+    """
+
+    name: str
+    opcode: str
+    category: str
+    family: str
+    type: str
+    operands: tuple[str, ...]
+    values: str
+    alive: str
+    companions: int
+    copies: int
+    unit: Unit
+    min_target: int
+    sass: tuple[Expectation, ...]
+    tolerance: float
+    note: str
+
+    def expected(self, opt_level: OptLevel) -> Expectation:
+        """Return the SASS that one copy becomes at `opt_level`."""
+        return next(e for e in self.sass if e.opt_level == opt_level)

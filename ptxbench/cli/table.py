@@ -1,0 +1,150 @@
+"""`ptxbench table`: measure instructions and fill a run folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ptxbench.gpu.protocol import Gpu, GpuInfo
+    from ptxbench.store.run_folder import RunFolder
+    from ptxbench.store.schema import TableRow
+
+_LEVELS = ("O0", "O3")
+_PROTOCOLS = ("arafa", "dynamic")
+_PATTERNS = ("random", "zeros")
+_SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
+
+
+@click.command(name="table")
+@click.argument("instructions", nargs=-1, metavar="[INSTRUCTION]...")
+@click.option("--gpu", "spec", metavar="GPU", help="Index, UUID, simulated[:PROFILE] or replay:RUN.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Run folder (default: a new one below results/)."
+)
+@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option("--allow-other-board", is_flag=True, help="Let another board of the same model resume a run.")
+@click.option(
+    "--opt-level",
+    "levels",
+    multiple=True,
+    type=click.Choice(_LEVELS),
+    help="Assembler level (default: both).",
+)
+@click.option(
+    "--protocol", "protocols", multiple=True, type=click.Choice(_PROTOCOLS), help="Protocol (default: both)."
+)
+@click.option(
+    "--operands",
+    "patterns",
+    multiple=True,
+    type=click.Choice(_PATTERNS),
+    help="Operand pattern (default: random).",
+)
+@click.option("--source", type=click.Choice(_SOURCES), help="Power source (default: the GPU's best).")
+@click.option(
+    "--precision",
+    type=click.FloatRange(1e-5, 1.0),
+    help="Stop a row when its 95% half-width is under this fraction (default: 0.005).",
+)
+@click.option("--min-repeats", type=click.IntRange(2, 1000), help="Repeats in any case (default: 3).")
+@click.option("--max-repeats", type=click.IntRange(2, 1000), help="Repeats at most (default: 6).")
+@click.option(
+    "--window", "window_s", type=click.FloatRange(0.01, 60), help="Kernel duration in s (default: by sensor)."
+)
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the operands (default: fresh).")
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
+def command(
+    instructions: tuple[str, ...],
+    spec: str | None,
+    out: Path | None,
+    resume: bool,
+    allow_other_board: bool,
+    levels: tuple[str, ...],
+    protocols: tuple[str, ...],
+    patterns: tuple[str, ...],
+    source: str | None,
+    precision: float | None,
+    min_repeats: int | None,
+    max_repeats: int | None,
+    window_s: float | None,
+    seed: int | None,
+    as_json: bool,
+) -> None:
+    """Measure the energy of instructions (default: every one in the catalogue).
+
+    Every trial is kept as it is made; a run that was stopped goes on with --resume.
+    """
+    from ptxbench.gpu.protocol import OptLevel
+    from ptxbench.gpu.select import open_gpu_or_simulated
+    from ptxbench.measure.asked import Asked
+    from ptxbench.measure.start import resume_run, start_run
+    from ptxbench.power.source import SourceName
+    from ptxbench.store.schema import Protocol
+
+    if resume and out is None:
+        raise click.UsageError("--resume needs --out, the folder of the run to go on with")
+    asked = Asked(
+        instructions=instructions,
+        opt_levels=tuple(OptLevel(level) for level in levels),
+        protocols=tuple(Protocol(protocol) for protocol in protocols),
+        patterns=patterns,
+        precision=precision,
+        min_repeats=min_repeats,
+        max_repeats=max_repeats,
+        window_s=window_s,
+        source=SourceName(source) if source else None,
+        seed=seed,
+    )
+    gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
+    try:
+        if out is not None and resume:
+            folder = resume_run(gpu, asked, out, allow_other_board=allow_other_board)
+        else:
+            folder = start_run(gpu, asked, out)
+        with folder:
+            rows = _measure(gpu, folder)
+    finally:
+        gpu.close()
+    _print_rows(rows, gpu.info, folder.path, as_json)
+    if any(row.status != "ok" for row in rows):
+        sys.exit(1)
+
+
+def _measure(gpu: Gpu, folder: RunFolder) -> tuple[TableRow, ...]:
+    """Measure with a progress bar; say where the run is when it is stopped."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    from ptxbench.measure.run import Progress, measure_table
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("")
+
+        def show(progress: Progress) -> None:
+            bar.update(task, completed=progress.done, total=progress.total, description=progress.unit)
+
+        try:
+            return measure_table(gpu, folder, show)
+        except KeyboardInterrupt:
+            click.echo(
+                f"ptxbench: stopped; what was measured is kept. Go on with: ptxbench table --resume --out {folder.path}",
+                err=True,
+            )
+            raise
+
+
+def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, path: Path, as_json: bool) -> None:
+    from ptxbench.report.text import print_tables, rows_as_json
+
+    if as_json:
+        click.echo(rows_as_json(rows, info))
+    else:
+        print_tables(rows, info)
+        click.echo(f"\nrun folder: {path}")

@@ -1,0 +1,294 @@
+"""A real GPU through cuda-python's driver API; the only file that imports cuda."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.clock import Clock, HostClock
+from ptxbench.errors import GpuError, LaunchError, ToolError
+from ptxbench.gpu.protocol import Cubin, GpuInfo, GpuKind, KernelRun, Launch, OptLevel, Telemetry
+from ptxbench.power.known_sensors import sensor_for
+from ptxbench.power.nvml import NvmlDevice, available_sources
+from ptxbench.power.sampler import Sampler, SamplerThread
+from ptxbench.power.sensor import SensorDescription
+from ptxbench.power.source import SourceName
+from ptxbench.power.trace import KernelWindow
+from ptxbench.ptx.target import target_for_capability
+
+try:
+    from cuda.bindings import driver
+except ImportError as missing:
+    raise GpuError(
+        "the Python package cuda-bindings is missing, so no kernel can run: install ptxbench[cuda]"
+    ) from missing
+
+_STAMPS_BYTES = 32
+_LOG_BYTES = 8192
+_CACHED_MODULES = 64
+# Sources best for the power of a steady kernel first; the others keep NVML's order.
+_PREFERENCE = (
+    SourceName.SAMPLES,
+    SourceName.COUNTER,
+    SourceName.INSTANT,
+    SourceName.USAGE,
+    SourceName.AVERAGE,
+    SourceName.MEMORY,
+)
+
+
+def _call(function: str, *arguments: Any) -> Any:
+    """Call the driver and return its result (None, a value, or a tuple).
+
+    Raises:
+        LaunchError: The driver answered with an error; the text holds its name.
+    """
+    try:
+        error, *results = getattr(driver, function)(*arguments)
+    except RuntimeError as problem:
+        raise GpuError(f"the CUDA driver is not usable: {problem}; compare with `nvidia-smi`") from problem
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise LaunchError(f"{function}: {error.name}")
+    return results[0] if len(results) == 1 else tuple(results) or None
+
+
+@dataclass
+class _Buffer:
+    """Device memory that grows when more is asked for."""
+
+    address: int = 0
+    size: int = 0
+
+    def reserve(self, size: int) -> int:
+        """Return the address of at least `size` bytes."""
+        if size > self.size:
+            self.release()
+            self.address, self.size = int(_call("cuMemAlloc", size)), size
+        return self.address
+
+    def release(self) -> None:
+        """Give the memory back."""
+        if self.size:
+            _call("cuMemFree", self.address)
+        self.address, self.size = 0, 0
+
+
+class CudaGpu:
+    """One NVIDIA GPU: kernels by the CUDA driver, power by NVML.
+
+    Args:
+        which: NVML index or UUID.
+        poll_interval_s: Time between two polls of the power sources.
+
+    Raises:
+        GpuError: No driver, no permission, no such GPU, or one that ptxbench has no target for.
+    """
+
+    def __init__(self, which: int | str, poll_interval_s: float = 0.002) -> None:
+        self._nvml = NvmlDevice(which)
+        self._clock = HostClock()
+        self._poll_interval_s = poll_interval_s
+        self._modules: dict[str, Any] = {}
+        try:
+            _call("cuInit", 0)
+            self._device = self._find_device()
+            self._context = _call("cuDevicePrimaryCtxRetain", self._device)
+        except LaunchError as error:
+            raise GpuError(f"GPU {which}: {error}; compare with `nvidia-smi`") from error
+        self._open_context()
+        self._info = self._read_info()
+        self._sources = sorted(available_sources(self._nvml), key=lambda s: _PREFERENCE.index(s.name))
+        if not self._sources:
+            raise GpuError(
+                f"GPU {which} ({self._nvml.name}): no power source of NVML answers; nothing to measure"
+            )
+        self._sensors = tuple(sensor_for(s.name, self._info.target) for s in self._sources)
+
+    @property
+    def info(self) -> GpuInfo:
+        """What this GPU is."""
+        return self._info
+
+    @property
+    def clock(self) -> Clock:
+        """The host's monotonic clock."""
+        return self._clock
+
+    @property
+    def sensors(self) -> tuple[SensorDescription, ...]:
+        """The sources that answer, best for steady power first."""
+        return self._sensors
+
+    def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
+        """Assemble a module by the driver's JIT at CU_JIT_OPTIMIZATION_LEVEL 0 or 3.
+
+        Raises:
+            ToolError: The JIT refused the module; the text is its first complaint.
+        """
+        option = driver.CUjit_option
+        log = bytearray(_LOG_BYTES)
+        options = [
+            option.CU_JIT_OPTIMIZATION_LEVEL,
+            option.CU_JIT_ERROR_LOG_BUFFER,
+            option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ]
+        state = _call("cuLinkCreate", len(options), options, [opt_level.number, log, _LOG_BYTES])
+        try:
+            source = ptx.encode() + b"\0"
+            kind = driver.CUjitInputType.CU_JIT_INPUT_PTX
+            _call("cuLinkAddData", state, kind, source, len(source), b"module.ptx", 0, [], [])
+            address, size = _call("cuLinkComplete", state)
+            image = ctypes.string_at(int(address), size)
+        except LaunchError as error:
+            complaint = bytes(log).split(b"\0")[0].decode(errors="replace").strip().splitlines()
+            raise ToolError(f"the driver's JIT failed: {complaint[0] if complaint else error}") from error
+        finally:
+            _call("cuLinkDestroy", state)
+        assembler = f"driver JIT {self._info.driver} (CUDA {self._info.cuda})"
+        return Cubin(image, self._info.target, opt_level, assembler)
+
+    def blocks_per_sm(self, cubin: Cubin, kernel: str, block: int) -> int:
+        """Ask the driver how many blocks of `block` threads one SM holds."""
+        function = self._function(cubin, kernel)
+        return int(_call("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, block, 0))
+
+    def run(self, launch: Launch) -> KernelRun:
+        """Launch once while the sampler thread records.
+
+        The window's end is the host time at which the end event was seen; its start is that less
+        the events' own duration, so both are good to about 20 us.
+
+        Raises:
+            LaunchError: The kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering.
+        """
+        try:
+            return self._run(launch)
+        except LaunchError:
+            self._recover()
+            raise
+
+    def telemetry(self) -> Telemetry:
+        """Read temperature, clocks, throttle reasons and foreign processes."""
+        return self._nvml.telemetry()
+
+    def close(self) -> None:
+        """Release memory, context and NVML."""
+        for buffer in self._buffers:
+            buffer.release()
+        _call("cuDevicePrimaryCtxRelease", self._device)
+        self._nvml.close()
+
+    def _run(self, launch: Launch) -> KernelRun:
+        function = self._function(launch.cubin, launch.kernel)
+        arguments = self._arguments(launch)
+        before = self.telemetry()
+        sampler = Sampler(self._sources, self._clock, self._poll_interval_s, self._nvml.throttle_reasons)
+        thread = SamplerThread(sampler)
+        thread.start()
+        try:
+            self._clock.sleep_s(launch.before_s)
+            elapsed_s, end_ns = self._launch(launch, function, arguments)
+            self._clock.sleep_s(launch.after_s)
+        finally:
+            trace = thread.stop()
+        stamps = self._download(self._stamps.address, _STAMPS_BYTES).view(np.uint64).astype(np.int64)
+        window = KernelWindow(
+            start_ns=end_ns - round(elapsed_s * 1e9),
+            end_ns=end_ns,
+            elapsed_s=elapsed_s,
+            cycles=int(stamps[3] - stamps[1]),
+            globaltimer_ns=int(stamps[2] - stamps[0]),
+        )
+        output = self._download(self._output.address, launch.output_bytes)
+        reasons = sampler.throttle_reasons(window)
+        return KernelRun(window, trace, before, self.telemetry(), reasons, output)
+
+    def _launch(self, launch: Launch, function: Any, arguments: Any) -> tuple[float, int]:
+        """Return the kernel's duration in s and the host time of its end in ns."""
+        _call("cuEventRecord", self._start, 0)
+        _call("cuLaunchKernel", function, launch.grid, 1, 1, launch.block, 1, 1, 0, 0, arguments, 0)
+        _call("cuEventRecord", self._stop, 0)
+        _call("cuEventSynchronize", self._stop)
+        end_ns = self._clock.now_ns()
+        return float(_call("cuEventElapsedTime", self._start, self._stop)) * 1e-3, end_ns
+
+    def _arguments(self, launch: Launch) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Fill the buffers and return the kernel's parameters, values and types."""
+        operands = np.ascontiguousarray(launch.operands)
+        input_address = self._input.reserve(max(operands.nbytes, 1))
+        if operands.nbytes:
+            _call("cuMemcpyHtoD", input_address, operands.ctypes.data, operands.nbytes)
+        addresses = (
+            input_address,
+            self._output.reserve(8 * launch.grid * launch.block),
+            self._scratch.reserve(max(launch.scratch_bytes, 1)),
+            self._stamps.reserve(_STAMPS_BYTES),
+        )
+        types = (*[ctypes.c_uint64] * 4, ctypes.c_uint32)
+        return (*addresses, launch.iterations), types
+
+    def _download(self, address: int, size: int) -> npt.NDArray[np.uint8]:
+        data = np.zeros(size, np.uint8)
+        if size:
+            _call("cuMemcpyDtoH", data.ctypes.data, address, size)
+        return data
+
+    def _function(self, cubin: Cubin, kernel: str) -> Any:
+        if cubin.sha256 not in self._modules:
+            if len(self._modules) >= _CACHED_MODULES:
+                _call("cuModuleUnload", self._modules.pop(next(iter(self._modules))))
+            self._modules[cubin.sha256] = _call("cuModuleLoadData", cubin.image)
+        return _call("cuModuleGetFunction", self._modules[cubin.sha256], kernel.encode())
+
+    def _open_context(self) -> None:
+        _call("cuCtxSetCurrent", self._context)
+        self._input, self._output, self._scratch, self._stamps = (_Buffer() for _ in range(4))
+        self._buffers = (self._input, self._output, self._scratch, self._stamps)
+        self._start, self._stop = (_call("cuEventCreate", 0) for _ in range(2))
+
+    def _recover(self) -> None:
+        """Make a new context: a failed kernel leaves the old one unusable, with all that was in it."""
+        self._modules.clear()
+        try:
+            _call("cuDevicePrimaryCtxReset", self._device)
+            self._context = _call("cuDevicePrimaryCtxRetain", self._device)
+            self._open_context()
+        except LaunchError as error:
+            raise GpuError(f"the GPU did not recover from a failed kernel: {error}") from error
+
+    def _find_device(self) -> Any:
+        """Return the CUDA device of the NVML device: the two number GPUs differently."""
+        for ordinal in range(_call("cuDeviceGetCount")):
+            device = _call("cuDeviceGet", ordinal)
+            digits = bytes(_call("cuDeviceGetUuid", device).bytes).hex()
+            if self._nvml.uuid.removeprefix("GPU-").replace("-", "") == digits:
+                return device
+        raise GpuError(f"GPU {self._nvml.index} is hidden from CUDA; see CUDA_VISIBLE_DEVICES")
+
+    def _attribute(self, name: str) -> int:
+        attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(_call("cuDeviceGetAttribute", attribute, self._device))
+
+    def _read_info(self) -> GpuInfo:
+        nvml = self._nvml
+        major, minor = (self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
+        return GpuInfo(
+            index=nvml.index,
+            kind=GpuKind.REAL,
+            name=nvml.name,
+            uuid_hash=nvml.uuid_hash,
+            target=target_for_capability(major, minor).name,
+            sm_count=self._attribute("MULTIPROCESSOR_COUNT"),
+            max_threads_per_sm=self._attribute("MAX_THREADS_PER_MULTIPROCESSOR"),
+            power_limit_w=nvml.power_limit_w,
+            max_sm_clock_mhz=nvml.max_sm_clock_mhz,
+            driver=nvml.driver,
+            cuda=nvml.cuda,
+            vbios=nvml.vbios,
+            clocks_locked=nvml.clocks_locked,
+        )

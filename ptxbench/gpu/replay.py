@@ -1,0 +1,152 @@
+"""A recorded run in the place of a GPU, so that everything after the launch can be computed again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ptxbench.clock import VirtualClock
+from ptxbench.errors import LaunchError, ReplayError
+from ptxbench.gpu.protocol import Cubin, GpuInfo, GpuKind, KernelRun, Launch, OptLevel, Telemetry
+from ptxbench.power.sensor import SensorDescription
+from ptxbench.power.trace import KernelWindow
+from ptxbench.status import Status
+from ptxbench.store.manifest import Manifest
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import TrialRecord
+
+_UNKNOWN = Telemetry(float("nan"), float("nan"), float("nan"), -1, -1)
+
+
+class ReplayGpu:
+    """A GPU that answers each launch with what was recorded of it.
+
+    Args:
+        folder: The run, finished or not; closed with this GPU.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        records = folder.records()
+        self._state = _before(records[0]) if records else _UNKNOWN
+        self._clock = VirtualClock(min((r.record_begin_ns for r in records), default=0))
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the recorded run is."""
+        return self._folder.manifest
+
+    @property
+    def info(self) -> GpuInfo:
+        """The run's first board, marked as replayed."""
+        return replace(self._folder.manifest.gpu, kind=GpuKind.REPLAYED, index=-1)
+
+    @property
+    def clock(self) -> VirtualClock:
+        """A clock that stands at the end of the last recording."""
+        return self._clock
+
+    @property
+    def sensors(self) -> tuple[SensorDescription, ...]:
+        """The power sources as the run described them."""
+        return self._folder.manifest.sensors
+
+    def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
+        """Return the machine code that the run had made of `ptx`.
+
+        Raises:
+            ReplayError: The run holds no such kernel.
+        """
+        entry = self._folder.kernels.find(ptx, opt_level)
+        if entry is None:
+            version = self._folder.manifest.ptxbench_version
+            raise ReplayError(
+                f"{self._folder.path} holds no kernel of this PTX at -{opt_level}; "
+                f"its PTX was rendered by ptxbench {version}, replay it with that version"
+            )
+        return self._folder.kernels.cubin(entry)
+
+    def blocks_per_sm(self, cubin: Cubin, kernel: str, block: int) -> int:
+        """Return how many blocks the recorded launches put on one SM.
+
+        Raises:
+            ReplayError: The run holds no launch of `kernel` with `block` threads.
+        """
+        wanted = (cubin.sha256, kernel, block)
+        grids = [r.grid for r in self._folder.records() if (r.cubin_sha256, r.kernel, r.block) == wanted]
+        if not grids:
+            raise ReplayError(f"{self._folder.path} holds no launch of {kernel} with {block} threads a block")
+        return max(1, max(grids) // self.info.sm_count)
+
+    def run(self, launch: Launch) -> KernelRun:
+        """Return what was recorded of `launch`; the output was not kept and is empty.
+
+        The run keeps one throttle mask a trial, which stands for before, during and after.
+
+        Raises:
+            ReplayError: The run does not hold the trial, or holds another launch under its id.
+            LaunchError: The recorded launch failed.
+        """
+        record = self._find(launch)
+        if record.status is Status.LAUNCH_FAILED:
+            raise LaunchError(record.reason)
+        trace = self._folder.trace(record.trial_id)
+        self._state = _after(record)
+        self._clock.sleep_s(max(0, record.record_end_ns - self._clock.now_ns()) / 1e9)
+        return KernelRun(
+            window=_window(record),
+            trace=trace,
+            before=_before(record),
+            after=self._state,
+            throttle_reasons=record.throttle_reasons,
+            output=np.zeros(0, np.uint8),
+        )
+
+    def telemetry(self) -> Telemetry:
+        """Return the state after the last run, or before the first one."""
+        return self._state
+
+    def close(self) -> None:
+        """Close the run."""
+        self._folder.close()
+
+    def _find(self, launch: Launch) -> TrialRecord:
+        record = self._folder.record(launch.trial_id)
+        if record is None:
+            raise ReplayError(f"{self._folder.path} holds no trial {launch.trial_id}")
+        asked = {
+            "cubin_sha256": launch.cubin.sha256,
+            "kernel": launch.kernel,
+            "grid": launch.grid,
+            "block": launch.block,
+            "iterations": launch.iterations,
+            "pattern": launch.pattern,
+        }
+        for key, value in asked.items():
+            if getattr(record, key) != value:
+                raise ReplayError(
+                    f"{self._folder.path}: trial {launch.trial_id} was recorded with {key} "
+                    f"{getattr(record, key)}, not {value}"
+                )
+        return record
+
+
+def _window(record: TrialRecord) -> KernelWindow:
+    return KernelWindow(
+        record.start_ns, record.end_ns, record.elapsed_s, record.cycles, record.globaltimer_ns
+    )
+
+
+def _before(record: TrialRecord) -> Telemetry:
+    return replace(_after(record), temperature_c=record.temperature_before_c)
+
+
+def _after(record: TrialRecord) -> Telemetry:
+    return Telemetry(
+        temperature_c=record.temperature_after_c,
+        sm_clock_mhz=record.sm_clock_mhz,
+        memory_clock_mhz=record.memory_clock_mhz,
+        throttle_reasons=record.throttle_reasons,
+        other_processes=record.other_processes,
+    )

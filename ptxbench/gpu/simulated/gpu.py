@@ -1,0 +1,183 @@
+"""The simulated GPU behind the one protocol of all GPUs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from ptxbench.clock import Clock, VirtualClock
+from ptxbench.errors import LaunchError
+from ptxbench.gpu.protocol import Cubin, GpuInfo, GpuKind, KernelRun, Launch, OptLevel, Telemetry
+from ptxbench.gpu.simulated.physics import Physics
+from ptxbench.gpu.simulated.profile import Profile
+from ptxbench.gpu.simulated.profiles import H200
+from ptxbench.gpu.simulated.sensor import describe, open_source
+from ptxbench.gpu.simulated.timing import Grid, plan_phases, resident_blocks
+from ptxbench.power.sampler import Sampler
+from ptxbench.power.sensor import SensorDescription
+from ptxbench.power.trace import KernelWindow
+from ptxbench.ptx.assemble import assemble_ptx
+from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.loop import LoopError, find_loop
+from ptxbench.sass.program import Loop, SassKernel
+
+# Far from zero, so that no time stamp of the past is negative; the date is 2026-01-01.
+_START_NS = 1_000_000_000_000
+_EPOCH_OFFSET_NS = 1_767_225_600_000_000_000
+_LAUNCH_OVERHEAD_S = 4e-6
+# nvmlClocksEventReasonSwPowerCap
+_SW_POWER_CAP = 0x4
+
+
+@lru_cache(maxsize=1024)
+def _disassembled(image: bytes) -> Mapping[str, SassKernel]:
+    return parse_listing(disassemble(image))
+
+
+class SimulatedGpu:
+    """A GPU that charges every SASS instruction of a kernel's loop a hidden energy, in virtual time."""
+
+    def __init__(self, profile: Profile = H200, seed: int = 0, poll_interval_s: float = 0.005) -> None:
+        """Make a GPU that has been waiting for a long time.
+
+        Args:
+            profile: What it is like.
+            seed: Sets the noise and the phase of its sensors.
+            poll_interval_s: Time between two polls of the sampler.
+        """
+        self._profile = profile
+        self._seed = seed
+        self._poll_interval_s = poll_interval_s
+        self._clock = VirtualClock(_START_NS, _EPOCH_OFFSET_NS)
+        self._physics = Physics(profile, _START_NS)
+        self._sources = [open_source(s, self._physics, self._clock, seed) for s in profile.sensors]
+
+    @property
+    def info(self) -> GpuInfo:
+        """What this GPU is."""
+        profile = self._profile
+        return GpuInfo(
+            index=-1,
+            kind=GpuKind.SIMULATED,
+            name=f"{profile.title} (simulated)",
+            uuid_hash=hashlib.sha256(f"simulated/{profile.name}/{self._seed}".encode()).hexdigest()[:12],
+            target=profile.chip.target,
+            sm_count=profile.chip.sm_count,
+            max_threads_per_sm=profile.chip.max_threads_per_sm,
+            power_limit_w=profile.board.power_cap_w,
+            max_sm_clock_mhz=profile.chip.clock_mhz,
+            driver="simulated",
+            cuda="simulated",
+            vbios="simulated",
+            clocks_locked=False,
+        )
+
+    @property
+    def clock(self) -> Clock:
+        """The virtual clock; the chip cools while one sleeps by it."""
+        return self._clock
+
+    @property
+    def sensors(self) -> tuple[SensorDescription, ...]:
+        """The profile's power sources, best for steady power first."""
+        return tuple(describe(spec) for spec in self._profile.sensors)
+
+    def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
+        """Assemble with ptxas for the chip that is simulated.
+
+        Raises:
+            ToolError: ptxas is missing or refused the module.
+        """
+        return assemble_ptx(ptx, self._profile.chip.target, opt_level)
+
+    def blocks_per_sm(self, cubin: Cubin, kernel: str, block: int) -> int:
+        """Return how many blocks of `block` threads one SM holds at once.
+
+        Raises:
+            LaunchError: The module is for another target, or has no such kernel.
+        """
+        return resident_blocks(self._kernel(cubin, kernel).registers, block, self._profile)
+
+    def run(self, launch: Launch) -> KernelRun:
+        """Run once in virtual time, with the sampler of a real run polling on the way.
+
+        Raises:
+            LaunchError: The kernel is not there, has no loop to charge, or does not fit.
+            InputError: The simulated GPU does not know the operand pattern.
+        """
+        loop, grid = self._prepare(launch)
+        phases = plan_phases(loop, grid, launch.iterations, launch.pattern, self._profile)
+        clock = self._clock
+        sampler = Sampler(self._sources, clock, self._poll_interval_s, self._throttle_reasons)
+        clock.start_ticker(sampler.poll, self._poll_interval_s)
+        try:
+            clock.sleep_s(launch.before_s)
+            before = self.telemetry()
+            clock.sleep_s(_LAUNCH_OVERHEAD_S)
+            start_ns = clock.now_ns()
+            ends_ns = self._physics.run(start_ns, phases)
+            clock.sleep_s((ends_ns[-1] - start_ns) * 1e-9)
+            after = self.telemetry()
+            clock.sleep_s(launch.after_s)
+        finally:
+            clock.stop_ticker()
+        window = KernelWindow(
+            start_ns=start_ns,
+            end_ns=ends_ns[-1],
+            elapsed_s=(ends_ns[-1] - start_ns) * 1e-9,
+            # Block 0 belongs to the first wave, and is stamped by itself.
+            cycles=round(phases[0].cycles),
+            globaltimer_ns=ends_ns[0] - start_ns,
+        )
+        return KernelRun(
+            window,
+            sampler.finish(),
+            before,
+            after,
+            sampler.throttle_reasons(window),
+            np.zeros(launch.output_bytes, dtype=np.uint8),
+        )
+
+    def telemetry(self) -> Telemetry:
+        """Read the state now; the temperature in whole degrees, as NVML gives it."""
+        now_ns = self._clock.now_ns()
+        return Telemetry(
+            temperature_c=float(round(self._physics.temperature_c(now_ns))),
+            sm_clock_mhz=self._physics.clock_mhz(now_ns),
+            memory_clock_mhz=self._profile.chip.memory_clock_mhz,
+            throttle_reasons=self._throttle_reasons(),
+            other_processes=0,
+        )
+
+    def close(self) -> None:
+        """Release nothing: there is no device."""
+
+    def _throttle_reasons(self) -> int:
+        return _SW_POWER_CAP if self._physics.throttled(self._clock.now_ns()) else 0
+
+    def _prepare(self, launch: Launch) -> tuple[Loop, Grid]:
+        """Find the loop of a launch, and how its blocks fill the chip."""
+        kernel = self._kernel(launch.cubin, launch.kernel)
+        resident = resident_blocks(kernel.registers, launch.block, self._profile)
+        if min(launch.grid, launch.iterations, resident) < 1:
+            raise LaunchError(
+                f"{launch.kernel} cannot be launched with {launch.grid} blocks of {launch.block} threads, "
+                f"{kernel.registers} registers each, for {launch.iterations} iterations"
+            )
+        try:
+            loop = find_loop(kernel)
+        except LoopError as error:
+            raise LaunchError(f"{launch.kernel} cannot be simulated: {error}") from error
+        return loop, Grid(launch.grid, launch.block, resident)
+
+    def _kernel(self, cubin: Cubin, name: str) -> SassKernel:
+        target = self._profile.chip.target
+        if cubin.target != target:
+            raise LaunchError(f"{name} is assembled for {cubin.target}, and this GPU is {target}")
+        kernels = _disassembled(cubin.image)
+        if name not in kernels:
+            raise LaunchError(f"the module has no kernel {name}, only {', '.join(kernels)}")
+        return kernels[name]

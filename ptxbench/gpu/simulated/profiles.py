@@ -1,0 +1,239 @@
+"""The named profiles, after real generations of GPUs; figures are of their kind, not of one board."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptxbench.errors import InputError
+from ptxbench.gpu.simulated.profile import Board, Chip, Profile, SensorSpec
+from ptxbench.power.source import SourceName
+
+# After a board with driver 580.159.04: what each source was seen to do under square-wave loads.
+_HOPPER_SENSORS = (
+    SensorSpec(SourceName.SAMPLES, refresh_s=0.020, averaging_s=0.016, lag_s=0.004, noise_w=2.0),
+    SensorSpec(SourceName.COUNTER, refresh_s=0.100, lag_s=0.004, gain=1.001, offset=250_000.0),
+    SensorSpec(SourceName.INSTANT, refresh_s=0.100, averaging_s=0.025, lag_s=0.004, noise_w=1.5),
+    SensorSpec(SourceName.AVERAGE, refresh_s=0.100, averaging_s=1.0, lag_s=0.004, noise_w=0.5),
+    SensorSpec(SourceName.USAGE, refresh_s=0.100, averaging_s=1.0, lag_s=0.004, noise_w=0.5),
+    # Memory power follows the board's from afar: 43 W idle, some 55 W under arithmetic load.
+    SensorSpec(
+        SourceName.MEMORY, refresh_s=0.100, averaging_s=1.0, lag_s=0.004, gain=0.03, offset=39.2, noise_w=0.1
+    ),
+)
+
+H200 = Profile(
+    name="h200",
+    title="NVIDIA H200",
+    chip=Chip(
+        target="sm_90a",
+        sm_count=132,
+        max_threads_per_sm=2048,
+        max_blocks_per_sm=32,
+        fp32_cycles=1,
+        fp64_cycles=2,
+        clock_mhz=1980,
+        clock_floor_mhz=345,
+        memory_clock_mhz=3201,
+    ),
+    board=Board(
+        power_cap_w=700,
+        static_w=125.5,
+        static_at_c=40,
+        static_slope_w_per_k=0.35,
+        coolant_c=32.5,
+        thermal_resistance_k_per_w=0.06,
+        time_constant_s=20,
+    ),
+    sensors=_HOPPER_SENSORS,
+)
+
+SLOW_SENSOR = replace(
+    H200,
+    name="slow-sensor",
+    title="NVIDIA H200 with a slow sensor",
+    sensors=(
+        SensorSpec(
+            SourceName.USAGE,
+            refresh_s=0.100,
+            averaging_s=1.0,
+            lag_s=0.010,
+            gain=0.97,
+            quantum=0.1,
+            noise_w=3.0,
+        ),
+    ),
+)
+
+A100 = Profile(
+    name="a100",
+    title="NVIDIA A100",
+    chip=Chip(
+        target="sm_80",
+        sm_count=108,
+        max_threads_per_sm=2048,
+        max_blocks_per_sm=32,
+        fp32_cycles=2,
+        fp64_cycles=4,
+        clock_mhz=1410,
+        clock_floor_mhz=210,
+        memory_clock_mhz=1593,
+        energy_scale=0.9,
+    ),
+    board=Board(
+        power_cap_w=400,
+        static_w=85,
+        static_at_c=40,
+        static_slope_w_per_k=0.25,
+        coolant_c=30,
+        thermal_resistance_k_per_w=0.1,
+        time_constant_s=25,
+    ),
+    sensors=(
+        SensorSpec(SourceName.SAMPLES, refresh_s=0.020, averaging_s=0.020, lag_s=0.002, noise_w=2.0),
+        SensorSpec(SourceName.COUNTER, refresh_s=0.100, gain=0.99, offset=80_000.0),
+        # This generation's plain reading covers a quarter of the time.
+        SensorSpec(SourceName.USAGE, refresh_s=0.100, averaging_s=0.025, gain=0.99, noise_w=1.0),
+    ),
+)
+
+RTX2080TI = Profile(
+    name="rtx2080ti",
+    title="NVIDIA GeForce RTX 2080 Ti",
+    chip=Chip(
+        target="sm_75",
+        sm_count=68,
+        max_threads_per_sm=1024,
+        max_blocks_per_sm=16,
+        fp32_cycles=2,
+        fp64_cycles=64,
+        clock_mhz=1545,
+        clock_floor_mhz=300,
+        memory_clock_mhz=7000,
+            ),
+    board=Board(
+        power_cap_w=300,
+        static_w=58,
+        static_at_c=45,
+        static_slope_w_per_k=0.15,
+        coolant_c=28,
+        thermal_resistance_k_per_w=0.18,
+        time_constant_s=40,
+    ),
+    sensors=(
+        SensorSpec(SourceName.COUNTER, refresh_s=0.100, gain=1.02, offset=12_000.0),
+        SensorSpec(SourceName.USAGE, refresh_s=0.100, gain=1.02, quantum=0.01, noise_w=1.0),
+    ),
+)
+
+RTX3090 = Profile(
+    name="rtx3090",
+    title="NVIDIA GeForce RTX 3090",
+    chip=Chip(
+        target="sm_86",
+        sm_count=82,
+        max_threads_per_sm=1536,
+        max_blocks_per_sm=16,
+        fp32_cycles=1,
+        fp64_cycles=64,
+        clock_mhz=1695,
+        clock_floor_mhz=210,
+        memory_clock_mhz=9751,
+        energy_scale=0.9,
+    ),
+    board=Board(
+        power_cap_w=350,
+        static_w=70,
+        static_at_c=45,
+        static_slope_w_per_k=0.2,
+        coolant_c=30,
+        thermal_resistance_k_per_w=0.11,
+        time_constant_s=35,
+    ),
+    sensors=(
+        SensorSpec(
+            SourceName.USAGE,
+            refresh_s=0.100,
+            averaging_s=1.0,
+            lag_s=0.005,
+            gain=1.03,
+            quantum=0.01,
+            noise_w=2.0,
+        ),
+    ),
+)
+
+RTX4090 = Profile(
+    name="rtx4090",
+    title="NVIDIA GeForce RTX 4090",
+    chip=Chip(
+        target="sm_89",
+        sm_count=128,
+        max_threads_per_sm=1536,
+        max_blocks_per_sm=24,
+        fp32_cycles=1,
+        fp64_cycles=64,
+        clock_mhz=2520,
+        clock_floor_mhz=210,
+        memory_clock_mhz=10501,
+        energy_scale=0.55,
+    ),
+    board=Board(
+        power_cap_w=450,
+        static_w=62,
+        static_at_c=40,
+        static_slope_w_per_k=0.2,
+        coolant_c=28,
+        thermal_resistance_k_per_w=0.08,
+        time_constant_s=45,
+    ),
+    sensors=(
+        SensorSpec(SourceName.COUNTER, refresh_s=0.100, gain=0.98, offset=40_000.0),
+        SensorSpec(
+            SourceName.INSTANT, refresh_s=0.100, averaging_s=0.020, gain=0.98, quantum=0.01, noise_w=1.5
+        ),
+        SensorSpec(
+            SourceName.AVERAGE, refresh_s=0.100, averaging_s=1.0, gain=0.98, quantum=0.01, noise_w=0.5
+        ),
+        SensorSpec(SourceName.USAGE, refresh_s=0.100, averaging_s=1.0, gain=0.98, quantum=0.01, noise_w=0.5),
+    ),
+)
+
+B200 = Profile(
+    name="b200",
+    title="NVIDIA B200",
+    chip=Chip(
+        target="sm_100a",
+        sm_count=148,
+        max_threads_per_sm=2048,
+        max_blocks_per_sm=32,
+        fp32_cycles=1,
+        fp64_cycles=2,
+        clock_mhz=1965,
+        clock_floor_mhz=120,
+        memory_clock_mhz=3996,
+        energy_scale=0.9,
+    ),
+    board=Board(
+        power_cap_w=1000,
+        static_w=190,
+        static_at_c=40,
+        static_slope_w_per_k=0.5,
+        coolant_c=30,
+        thermal_resistance_k_per_w=0.045,
+        time_constant_s=15,
+    ),
+    sensors=_HOPPER_SENSORS,
+)
+
+PROFILES = {p.name: p for p in (H200, A100, RTX2080TI, RTX3090, RTX4090, B200, SLOW_SENSOR)}
+
+
+def find_profile(name: str) -> Profile:
+    """Return the profile that `name` stands for.
+
+    Raises:
+        InputError: There is none of that name.
+    """
+    if name not in PROFILES:
+        raise InputError(f"no simulated GPU is called {name!r}; there are {', '.join(PROFILES)}")
+    return PROFILES[name]

@@ -1,0 +1,79 @@
+"""What a user asked a run for, and what the rest then becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ptxbench.catalogue.load import find_instruction, load_catalogue
+from ptxbench.gpu.protocol import Gpu, OptLevel
+from ptxbench.measure.run import choose_sensor, default_window_s
+from ptxbench.power.source import SourceName
+from ptxbench.ptx.operands import Pattern
+from ptxbench.store.manifest import RunArguments
+from ptxbench.store.schema import Protocol
+
+PRECISION = 0.005
+MIN_REPEATS = 3
+MAX_REPEATS = 6
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A user's words; None or empty is "not said".
+
+    Attributes:
+        instructions: Catalogue names.
+        opt_levels: Assembler levels.
+        protocols: Measuring protocols.
+        patterns: Operand patterns.
+        precision: 95% half-width to stop at, as a fraction of the energy.
+        min_repeats: Repeats in any case.
+        max_repeats: Repeats at most.
+        window_s: Kernel duration.
+        source: Power source.
+        seed: Seed of the operands.
+    """
+
+    instructions: tuple[str, ...] = ()
+    opt_levels: tuple[OptLevel, ...] = ()
+    protocols: tuple[Protocol, ...] = ()
+    patterns: tuple[str, ...] = ()
+    precision: float | None = None
+    min_repeats: int | None = None
+    max_repeats: int | None = None
+    window_s: float | None = None
+    source: SourceName | None = None
+    seed: int | None = None
+
+    def over(self, recorded: RunArguments) -> RunArguments:
+        """Return a recorded run's arguments with what was said put over them."""
+        said: dict[str, Any] = {
+            field.name: value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) not in (None, ())
+        }
+        return replace(recorded, **said)
+
+    def complete(self, gpu: Gpu) -> RunArguments:
+        """Return the arguments of a new run, with defaults for what was not said.
+
+        Raises:
+            InputError: An instruction is unknown, or the GPU does not answer the power source.
+        """
+        sensor = choose_sensor(gpu, self.source)
+        defaults = RunArguments(
+            instructions=tuple(row.name for row in load_catalogue()),
+            opt_levels=tuple(OptLevel),
+            protocols=tuple(Protocol),
+            patterns=(Pattern.RANDOM,),
+            precision=PRECISION,
+            min_repeats=MIN_REPEATS,
+            max_repeats=max(MAX_REPEATS, self.min_repeats or 0),
+            window_s=default_window_s(sensor),
+            source=None,
+            seed=None,
+        )
+        for name in self.instructions:
+            find_instruction(name)
+        return self.over(defaults)

@@ -1,0 +1,149 @@
+"""Runs trials on one GPU into one run folder; a trial that is there already is not run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.errors import LaunchError
+from ptxbench.gpu.protocol import Cubin, Gpu, GpuKind, Launch
+from ptxbench.measure.record import TrialPlan, make_failure, make_record
+from ptxbench.power.sensor import SensorDescription
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import TrialRecord
+
+# A first guess that takes well under a millisecond on any GPU, and what a good guess takes.
+_FIRST_ITERATIONS = 200
+_GUESS_S = 0.010
+_MAX_GUESSES = 6
+_MAX_ITERATIONS = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kernel and how to launch it.
+
+    Attributes:
+        plan: What the trial is.
+        cubin: Module that holds the kernel.
+        grid: Blocks.
+        block: Threads a block.
+        operands: Input buffer, uint8, shape (bytes,).
+        scratch_bytes: Memory that the instruction itself works on.
+        iterations: Loop count; 0 until it is calibrated.
+    """
+
+    plan: TrialPlan
+    cubin: Cubin
+    grid: int
+    block: int
+    operands: npt.NDArray[np.uint8]
+    scratch_bytes: int
+    iterations: int = 0
+
+    @property
+    def threads(self) -> int:
+        """Threads of the launch."""
+        return self.grid * self.block
+
+    def launch(self, repeat: int) -> Launch:
+        """Return the launch of one repeat."""
+        return Launch(
+            trial_id=self.plan.trial_id(repeat),
+            cubin=self.cubin,
+            kernel=self.plan.role,
+            grid=self.grid,
+            block=self.block,
+            iterations=self.iterations,
+            operands=self.operands,
+            pattern=self.plan.pattern,
+            scratch_bytes=self.scratch_bytes,
+        )
+
+
+class Bench:
+    """One GPU, one run folder, one power source.
+
+    Args:
+        gpu: Where kernels run.
+        folder: Where trials are kept.
+        sensor: The source that energies and powers are taken from.
+        on_trial: Called after every trial, with its record.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        folder: RunFolder,
+        sensor: SensorDescription,
+        on_trial: Callable[[TrialRecord], None] = lambda _: None,
+    ) -> None:
+        self.gpu = gpu
+        self.folder = folder
+        self.sensor = sensor
+        self._on_trial = on_trial
+        self._warm: str | None = None
+
+    def trial(self, work: Work, repeat: int) -> TrialRecord:
+        """Return one trial's record: the run's own where it holds it, else run it and keep it.
+
+        A kernel that could not run gives a record with status launch_failed.
+
+        Raises:
+            GpuError: The GPU stopped answering.
+            InputError: The trial cannot be written.
+        """
+        held = self.folder.record(work.plan.trial_id(repeat))
+        if held is not None:
+            return held
+        launch = work.launch(repeat)
+        if repeat >= 0:
+            self._warm_up(launch, work.plan.unit)
+        order = len(self.folder.done)
+        board = self.gpu.info.uuid_hash
+        try:
+            run = self.gpu.run(launch)
+        except LaunchError as error:
+            at_ns = self.gpu.clock.now_ns()
+            record, trace = make_failure(work.plan, repeat, order, board, launch, at_ns, str(error))
+        else:
+            record = make_record(work.plan, repeat, order, board, launch, run, self.sensor)
+            trace = run.trace
+        self.folder.append(record, trace)
+        self._on_trial(record)
+        return record
+
+    def calibrated(self, work: Work, window_s: float) -> Work:
+        """Return the work with the loop count that fills `window_s`.
+
+        Short trials, numbered -1, -2, ..., find the time of one pass of the loop.
+
+        Raises:
+            LaunchError: The kernel did not run.
+        """
+        work = replace(work, iterations=_FIRST_ITERATIONS)
+        for guess in range(1, _MAX_GUESSES + 1):
+            record = self.trial(work, -guess)
+            if record.elapsed_s != record.elapsed_s or record.elapsed_s <= 0:
+                raise LaunchError(record.reason or "the kernel took no time")
+            per_pass_s = record.elapsed_s / record.iterations
+            if record.elapsed_s >= _GUESS_S / 2:
+                break
+            work = replace(work, iterations=min(int(_GUESS_S / per_pass_s) + 1, _MAX_ITERATIONS))
+        return replace(work, iterations=max(1, min(round(window_s / per_pass_s), _MAX_ITERATIONS)))
+
+    def _warm_up(self, launch: Launch, unit: str) -> None:
+        """Run a kernel unrecorded before the first trial of its unit that really runs.
+
+        A resumed unit is warmed again; a replay has nothing to warm.
+        """
+        if self._warm == unit or self.gpu.info.kind is GpuKind.REPLAYED:
+            return
+        self._warm = unit
+        # A kernel that cannot run says so in its own trial.
+        with suppress(LaunchError):
+            self.gpu.run(replace(launch, trial_id=f"{unit}/warm-up"))

@@ -1,0 +1,204 @@
+"""From one kernel run to its trial record: the methods' energies and the trial's validity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ptxbench.gpu.protocol import KernelRun, Launch, OptLevel
+from ptxbench.power.methods import counter_j, mtsm_j, papi_j, sma_j
+from ptxbench.power.sensor import SensorDescription
+from ptxbench.power.source import SourceName
+from ptxbench.power.steady import steady_power_w
+from ptxbench.power.trace import Trace
+from ptxbench.status import Status
+from ptxbench.store.schema import Protocol, Role, TrialRecord
+
+# nvmlClocksEventReasons that mean "slower than the load asks for", with their names in nvml.h.
+THROTTLE_REASONS = {
+    0x4: "SwPowerCap",
+    0x8: "HwSlowdown",
+    0x20: "SwThermalSlowdown",
+    0x40: "HwThermalSlowdown",
+    0x80: "HwPowerBrakeSlowdown",
+}
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """What one trial runs, less its loop count and repeat number.
+
+    Attributes:
+        instruction: Catalogue name, or "static".
+        opt_level: Assembler level.
+        protocol: Measuring protocol.
+        pattern: Operand pattern.
+        role: Which kernel.
+        copies: Copies of the instruction in the loop body.
+        unit: Name of what is measured, before the role in the trial's id.
+    """
+
+    instruction: str
+    opt_level: OptLevel
+    protocol: Protocol
+    pattern: str
+    role: Role
+    copies: int
+    unit: str
+
+    def trial_id(self, repeat: int) -> str:
+        """Return the identity of one repeat of this trial."""
+        return f"{self.unit}/{self.role}/{repeat}"
+
+
+def describe_throttling(reasons: int) -> str:
+    """Return the names of the reasons in a bit mask that slow the GPU down, "" where there is none."""
+    return ", ".join(name for bit, name in THROTTLE_REASONS.items() if reasons & bit)
+
+
+def make_record(
+    plan: TrialPlan,
+    repeat: int,
+    order: int,
+    gpu: str,
+    launch: Launch,
+    run: KernelRun,
+    sensor: SensorDescription,
+) -> TrialRecord:
+    """Return the record of a trial that ran.
+
+    Args:
+        plan: What was run.
+        repeat: Repeat number.
+        order: Position of the trial in the run.
+        gpu: Hash of the board's UUID.
+        launch: How it was launched.
+        run: What the GPU gave.
+        sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
+    """
+    status, reason = _judge_run(run)
+    power_w = math.nan
+    series = run.trace.of(sensor.source)
+    if series is None:
+        status, reason = Status.NOT_SUPPORTED, f"the recording holds no {sensor.source}"
+    else:
+        steady = steady_power_w(series, run.window, sensor)
+        power_w = steady.power_w
+        if status is Status.OK:
+            status, reason = steady.status, steady.reason
+    clock_mhz = run.window.clock_mhz
+    return TrialRecord(
+        trial_id=plan.trial_id(repeat),
+        order=order,
+        instruction=plan.instruction,
+        opt_level=plan.opt_level,
+        protocol=plan.protocol,
+        pattern=plan.pattern,
+        role=plan.role,
+        repeat=repeat,
+        gpu=gpu,
+        cubin_sha256=launch.cubin.sha256,
+        kernel=launch.kernel,
+        grid=launch.grid,
+        block=launch.block,
+        iterations=launch.iterations,
+        copies=plan.copies,
+        start_ns=run.window.start_ns,
+        end_ns=run.window.end_ns,
+        elapsed_s=run.window.elapsed_s,
+        cycles=run.window.cycles,
+        globaltimer_ns=run.window.globaltimer_ns,
+        record_begin_ns=run.trace.begin_ns,
+        record_end_ns=run.trace.end_ns,
+        **_energies_j(run, sensor.source),
+        steady_power_w=power_w,
+        source=sensor.source,
+        temperature_before_c=run.before.temperature_c,
+        temperature_after_c=run.after.temperature_c,
+        sm_clock_mhz=run.after.sm_clock_mhz if math.isnan(clock_mhz) else clock_mhz,
+        memory_clock_mhz=run.after.memory_clock_mhz,
+        throttle_reasons=run.throttle_reasons,
+        other_processes=max(run.before.other_processes, run.after.other_processes),
+        status=status,
+        reason=reason,
+    )
+
+
+def make_failure(
+    plan: TrialPlan, repeat: int, order: int, gpu: str, launch: Launch, at_ns: int, reason: str
+) -> tuple[TrialRecord, Trace]:
+    """Return the record and the empty trace of a trial whose kernel did not run.
+
+    Args:
+        plan: What was to run.
+        repeat: Repeat number.
+        order: Position of the trial in the run.
+        gpu: Hash of the board's UUID.
+        launch: How it was launched.
+        at_ns: Host time of the failure.
+        reason: What went wrong.
+    """
+    record = TrialRecord(
+        trial_id=plan.trial_id(repeat),
+        order=order,
+        instruction=plan.instruction,
+        opt_level=plan.opt_level,
+        protocol=plan.protocol,
+        pattern=plan.pattern,
+        role=plan.role,
+        repeat=repeat,
+        gpu=gpu,
+        cubin_sha256=launch.cubin.sha256,
+        kernel=launch.kernel,
+        grid=launch.grid,
+        block=launch.block,
+        iterations=launch.iterations,
+        copies=plan.copies,
+        start_ns=at_ns,
+        end_ns=at_ns,
+        elapsed_s=math.nan,
+        cycles=-1,
+        globaltimer_ns=-1,
+        record_begin_ns=at_ns,
+        record_end_ns=at_ns,
+        sma_j=math.nan,
+        papi_j=math.nan,
+        mtsm_j=math.nan,
+        counter_j=math.nan,
+        steady_power_w=math.nan,
+        source="",
+        temperature_before_c=math.nan,
+        temperature_after_c=math.nan,
+        sm_clock_mhz=math.nan,
+        memory_clock_mhz=math.nan,
+        throttle_reasons=0,
+        other_processes=-1,
+        status=Status.LAUNCH_FAILED,
+        reason=reason,
+    )
+    return record, Trace(at_ns, at_ns, ())
+
+
+def _energies_j(run: KernelRun, source: SourceName) -> dict[str, float]:
+    """Return the energy by each method, keyed by its column."""
+    energies = dict.fromkeys(("sma_j", "papi_j", "mtsm_j", "counter_j"), math.nan)
+    series = run.trace.of(source)
+    if series is not None:
+        energies["sma_j"] = sma_j(series, run.window).energy_j
+        energies["papi_j"] = papi_j(series, run.window).energy_j
+        energies["mtsm_j"] = mtsm_j(series, run.window).energy_j
+    counter = run.trace.of(SourceName.COUNTER)
+    if counter is not None:
+        energies["counter_j"] = counter_j(counter, run.window).energy_j
+    return energies
+
+
+def _judge_run(run: KernelRun) -> tuple[Status, str]:
+    """Judge what does not depend on the power source."""
+    throttling = describe_throttling(run.throttle_reasons)
+    if throttling:
+        return Status.THROTTLED, f"the GPU slowed down during the kernel ({throttling})"
+    others = max(run.before.other_processes, run.after.other_processes)
+    if others > 0:
+        return Status.FOREIGN_PROCESS, f"{others} other compute process(es) on the GPU"
+    return Status.OK, ""

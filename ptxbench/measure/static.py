@@ -1,0 +1,75 @@
+"""Static power as a function of temperature, from a kernel that fills the chip and sleeps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.status import Status
+from ptxbench.store.schema import Role, TrialRecord
+
+# NVML gives whole degrees; under this spread a slope would be noise.
+_MIN_SPREAD_C = 2.0
+
+
+@dataclass(frozen=True)
+class StaticPower:
+    """P_static(T) = power_w + slope_w_per_c (T - temperature_c), by least squares.
+
+    Attributes:
+        power_w: Static power at the mean temperature of the sleeping trials, NaN where there is none.
+        temperature_c: That mean temperature.
+        slope_w_per_c: Change with temperature; 0 where the trials span less than 2 C.
+        error_w: Standard error of `power_w`.
+        slope_error_w_per_c: Standard error of the slope.
+    """
+
+    power_w: float
+    temperature_c: float
+    slope_w_per_c: float
+    error_w: float
+    slope_error_w_per_c: float
+
+    def at(self, temperature_c: float) -> float:
+        """Return the static power at a temperature, W."""
+        return self.power_w + self.slope_w_per_c * (temperature_c - self.temperature_c)
+
+    def error_at(self, temperature_c: float) -> float:
+        """Return the standard error of `at`, W."""
+        return math.hypot(self.error_w, self.slope_error_w_per_c * (temperature_c - self.temperature_c))
+
+
+def mean_temperature_c(record: TrialRecord) -> float:
+    """Return the temperature of a trial: the mean of before and after."""
+    return (record.temperature_before_c + record.temperature_after_c) / 2
+
+
+def fit_static(records: Iterable[TrialRecord]) -> StaticPower:
+    """Fit static power against temperature over every valid sleeping trial.
+
+    Args:
+        records: All trials of a run; others than sleeping ones are passed over.
+    """
+    valid = [r for r in records if r.role is Role.STATIC and r.repeat >= 0 and r.status is Status.OK]
+    if not valid:
+        return StaticPower(math.nan, math.nan, math.nan, math.nan, math.nan)
+    power_w = np.array([r.steady_power_w for r in valid])
+    temperature_c = np.array([mean_temperature_c(r) for r in valid])
+    centre_c = float(temperature_c.mean())
+    n = len(valid)
+    if n < 3 or np.ptp(temperature_c) < _MIN_SPREAD_C:
+        error_w = float(power_w.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+        return StaticPower(float(power_w.mean()), centre_c, 0.0, error_w, 0.0)
+    from scipy.stats import linregress
+
+    fit = linregress(temperature_c - centre_c, power_w)
+    return StaticPower(
+        float(fit.intercept),
+        centre_c,
+        float(fit.slope),
+        float(fit.intercept_stderr),
+        float(fit.stderr),
+    )

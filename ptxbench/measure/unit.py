@@ -1,0 +1,201 @@
+"""One unit of measuring: an instruction at one level, by one protocol, on one operand pattern."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.catalogue.model import Instruction
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.measure.bench import Work
+from ptxbench.measure.record import TrialPlan
+from ptxbench.ptx.module import Module
+from ptxbench.ptx.operands import Pattern
+from ptxbench.sass.gate import Judgement
+from ptxbench.status import Status
+from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
+
+# Every SM clock further than this from the unit's median is another operating point.
+CLOCK_TOLERANCE = 0.01
+# Words of scratch a thread: the pointer chase needs one of 4 bytes.
+SCRATCH_BYTES_PER_THREAD = 8
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one row of the table is about.
+
+    Attributes:
+        module: The instruction's kernels, judged.
+        protocol: Measuring protocol.
+        pattern: Operand pattern.
+        operands: Input buffer, uint8, shape (bytes,).
+    """
+
+    module: Module
+    protocol: Protocol
+    pattern: Pattern
+    operands: npt.NDArray[np.uint8]
+
+    @property
+    def name(self) -> str:
+        """Identity of the unit within a run."""
+        return unit_name(self.module.instruction.name, self.module.opt_level, self.protocol, self.pattern)
+
+    def row(self, status: Status, reason: str) -> TableRow:
+        """Return the unit's row, yet without a number."""
+        module = self.module
+        return empty_row(
+            module.instruction,
+            module.opt_level,
+            self.protocol,
+            self.pattern,
+            status,
+            reason,
+            module.judgement,
+        )
+
+    def work(self, role: Role, grid: int, block: int) -> Work:
+        """Return one of the unit's kernels as uncalibrated work."""
+        copies = self.module.instruction.copies
+        plan = TrialPlan(
+            instruction=self.module.instruction.name,
+            opt_level=self.module.opt_level,
+            protocol=self.protocol,
+            pattern=self.pattern,
+            role=role,
+            copies=2 * copies if role in (Role.TARGET_2N, Role.OVERHEAD_2N) else copies,
+            unit=self.name,
+        )
+        scratch_bytes = SCRATCH_BYTES_PER_THREAD * grid * block
+        return Work(plan, self.module.cubin, grid, block, self.operands, scratch_bytes)
+
+
+def unit_name(instruction: str, opt_level: OptLevel, protocol: Protocol, pattern: str) -> str:
+    """Return the identity of a unit: the beginning of its trials' ids."""
+    return f"{instruction}/{opt_level}/{protocol}/{pattern}"
+
+
+def by_round(records: Sequence[TrialRecord]) -> dict[int, dict[Role, TrialRecord]]:
+    """Return a unit's trials by repeat and role, calibration left out."""
+    rounds: dict[int, dict[Role, TrialRecord]] = {}
+    for record in records:
+        if record.repeat >= 0:
+            rounds.setdefault(record.repeat, {})[record.role] = record
+    return rounds
+
+
+def trial_faults(records: Sequence[TrialRecord]) -> dict[str, tuple[Status, str]]:
+    """Return status and reason of every trial of a unit that does not count, by trial id.
+
+    A trial's own status comes first; then a clock that differs from the unit's median.
+    """
+    clocks = [r.sm_clock_mhz for r in records if r.repeat >= 0 and math.isfinite(r.sm_clock_mhz)]
+    median_mhz = float(np.median(clocks)) if clocks else math.nan
+    faults: dict[str, tuple[Status, str]] = {}
+    for record in records:
+        drift = abs(record.sm_clock_mhz / median_mhz - 1)
+        if record.status is not Status.OK:
+            faults[record.trial_id] = (record.status, record.reason)
+        elif drift > CLOCK_TOLERANCE:
+            reason = (
+                f"the SM clock was {record.sm_clock_mhz:.0f} MHz where the unit's median is {median_mhz:.0f}"
+            )
+            faults[record.trial_id] = (Status.CLOCK_DRIFT, reason)
+    return faults
+
+
+def empty_row(
+    instruction: Instruction,
+    opt_level: OptLevel,
+    protocol: Protocol,
+    pattern: str,
+    status: Status,
+    reason: str,
+    judgement: Judgement | None = None,
+) -> TableRow:
+    """Return a row that has no number, with its status and reason.
+
+    Args:
+        instruction: Catalogue row.
+        opt_level: Assembler level.
+        protocol: Measuring protocol.
+        pattern: Operand pattern.
+        status: Validity.
+        reason: One sentence, or "".
+        judgement: What the gate found, where the instruction got that far.
+    """
+    nan = math.nan
+    return TableRow(
+        instruction=instruction.name,
+        category=instruction.category,
+        opt_level=opt_level,
+        protocol=protocol,
+        operands=pattern,
+        sass=judgement.sass_text if judgement else "",
+        sass_per_ptx=judgement.sass_per_ptx if judgement else nan,
+        count=0,
+        threads=0,
+        sma_nj=nan,
+        papi_nj=nan,
+        mtsm_nj=nan,
+        counter_nj=nan,
+        dynamic_pj=nan,
+        dynamic_ci95_pj=nan,
+        cycles=nan,
+        power_w=nan,
+        static_w=nan,
+        clock_mhz=nan,
+        temperature_c=nan,
+        repeats=0,
+        status=status,
+        reason=reason,
+    )
+
+
+def most_common_fault(faults: dict[str, tuple[Status, str]]) -> tuple[Status, str]:
+    """Return the status that most trials failed with, and one of its reasons."""
+    statuses = [status for status, _ in faults.values()]
+    if not statuses:
+        return Status.WINDOW_TOO_SHORT, "no trial gave a power reading"
+    worst = max(set(statuses), key=lambda status: (statuses.count(status), status))
+    return next(fault for fault in faults.values() if fault[0] is worst)
+
+
+def nan_mean(values: Sequence[float]) -> float:
+    """Return the mean of the finite values, NaN where there is none."""
+    finite = [v for v in values if math.isfinite(v)]
+    return float(np.mean(finite)) if finite else math.nan
+
+
+def valid_pair(
+    trials: Mapping[Role, TrialRecord],
+    target: Role,
+    overheads: Sequence[Role],
+    faults: Mapping[str, tuple[Status, str]],
+) -> tuple[TrialRecord, TrialRecord] | None:
+    """Return a round's target and overhead trials, or None where one is missing or does not count.
+
+    Args:
+        trials: One round, by role.
+        target: Role of the target.
+        overheads: Roles that may serve as its overhead; the first that the round has is taken.
+        faults: Trials that do not count, by id.
+    """
+    overhead = next((trials[role] for role in overheads if role in trials), None)
+    if target not in trials or overhead is None:
+        return None
+    pair = (trials[target], overhead)
+    return None if any(trial.trial_id in faults for trial in pair) else pair
+
+
+def cycles_per_instruction(target: TrialRecord, overhead: TrialRecord) -> float:
+    """Return SM cycles that one copy adds to a pass of the loop, NaN where the kernels gave none."""
+    if target.cycles < 0 or overhead.cycles < 0:
+        return math.nan
+    pass_cycles = target.cycles / target.iterations - overhead.cycles / overhead.iterations
+    return pass_cycles / target.copies

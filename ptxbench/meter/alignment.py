@@ -1,0 +1,259 @@
+"""How the meter's clock relates to the host's: offset and drift, with their uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from ptxbench.errors import InputError
+from ptxbench.meter.capture import MeterCapture, is_epoch
+from ptxbench.meter.coarse import Placement, place_signal, place_windows, sharpen
+from ptxbench.meter.edges import find_steps
+from ptxbench.meter.estimate import COVERAGE_FACTOR, Estimate
+from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.trace import Float64s, Int64s, KernelWindow, Series
+
+MIN_CORRELATION = 0.4
+# Two clocks that both count from 1970 may be a time zone apart, not more.
+_MAX_EPOCH_OFFSET_S = 15 * 3600.0
+_EDGE_RADIUS_S = 0.010
+_MIN_EDGE_SAMPLES = 6
+# With fewer edges a start that is seen late and an end that is seen early would pass for drift.
+_MIN_EDGES_FOR_DRIFT = 4
+_FIRST_SPAN_S = 4.0
+# Steps are sharp; an edge further off than this is another event.
+_ROBUST_SCALE_S = 0.5e-3
+
+
+class Basis(StrEnum):
+    """What the two clocks were aligned by."""
+
+    WINDOWS = "windows"
+    SIGNALS = "signals"
+
+
+@dataclass(frozen=True)
+class ClockAlignment:
+    """The meter's clock against the host's: meter = host + offset + drift x (host - reference).
+
+    Attributes:
+        reference_ns: Host time at which `offset_ns` holds.
+        offset_ns: Meter clock less host clock.
+        offset_uncertainty_ns: Half-width of its 95% interval.
+        drift: How much faster the meter's clock runs, as a fraction.
+        drift_uncertainty: Half-width of its 95% interval, NaN where the edges cannot tell.
+        correlation: Pearson's r of the load pattern (or the sensor) and the meter.
+        edges: How many edges of windows the fit rests on.
+        basis: What was aligned; by signals the sensor's lag is part of the offset.
+    """
+
+    reference_ns: int
+    offset_ns: int
+    offset_uncertainty_ns: float
+    drift: float
+    drift_uncertainty: float
+    correlation: float
+    edges: int
+    basis: Basis
+
+    def to_host_s(self, meter_ns: Int64s) -> Float64s:
+        """Return meter times as seconds of host time after the reference."""
+        return (meter_ns - (self.reference_ns + self.offset_ns)) / 1e9 / (1.0 + self.drift)
+
+    def host_s(self, host_ns: Int64s) -> Float64s:
+        """Return host times as seconds after the reference."""
+        return np.asarray((host_ns - self.reference_ns) / 1e9, dtype=np.float64)
+
+    def offset_at_ns(self, host_ns: int) -> float:
+        """Return meter clock less host clock at one host time."""
+        return self.offset_ns + self.drift * (host_ns - self.reference_ns)
+
+    @property
+    def offset_ms(self) -> Estimate:
+        """The offset at the reference, ms."""
+        return Estimate(self.offset_ns / 1e6, self.offset_uncertainty_ns / 1e6)
+
+    @property
+    def drift_ppm(self) -> Estimate:
+        """The drift, parts in a million."""
+        return Estimate(self.drift * 1e6, self.drift_uncertainty * 1e6)
+
+
+def align(
+    capture: MeterCapture, windows: Sequence[KernelWindow], series: Sequence[Series], reference_ns: int
+) -> ClockAlignment:
+    """Find the meter's clock from the kernels that it saw and the sensor that saw them too.
+
+    The windows' pattern of load is placed by cross-correlation over all lags (and the
+    sensor's readings, where these fit better), then by the lag at which every window and
+    every gap has a level of its own, and at last by a straight line through the steps at
+    the windows' edges. A lag of the sensor does not enter the result.
+
+    Args:
+        capture: The meter's capture.
+        windows: Kernel windows, host time, in order.
+        series: Power readings, host time.
+        reference_ns: Host time at which the offset is to hold.
+
+    Raises:
+        InputError: The captures have nothing in common.
+    """
+    limits_s = _offset_limits_s(capture, windows)
+    placements = [place_windows(capture, windows, limits_s)]
+    placements += [place_signal(capture, one, limits_s) for one in series]
+    found = [p for p in placements if p is not None]
+    best = max(found, key=lambda p: p.correlation, default=None)
+    if best is None or best.correlation < MIN_CORRELATION:
+        r = f"; the best correlation is {best.correlation:.2f}" if best is not None else ""
+        raise InputError(f"the meter's power does not follow the kernels at any offset{r}: is it the same session and GPU?")
+    placement = sharpen(capture, windows, best)
+    edges = fit_edges(capture, windows, placement, reference_ns)
+    return edges if edges is not None else _by_signals(capture, best, reference_ns)
+
+
+def fit_edges(
+    capture: MeterCapture, windows: Sequence[KernelWindow], placement: Placement, reference_ns: int
+) -> ClockAlignment | None:
+    """Fit offset and drift to the steps at the windows' edges.
+
+    It begins with the edges near the middle and widens, so that each step of the way
+    knows the clock well enough to take the right step for each edge.
+
+    Returns:
+        The alignment, None where no edge shows a step.
+    """
+    origin_ns = placement.host_ns
+    signal = PowerSignal((capture.time_ns - (origin_ns + placement.offset_ns)) / 1e9, capture.power_w)
+    edges_s = np.array([[w.start_ns - origin_ns, w.end_ns - origin_ns] for w in windows]).ravel() / 1e9
+    radius_s = _radii_s(edges_s, capture.period_s)
+    inside = (edges_s > signal.time_s[0]) & (edges_s < signal.time_s[-1])
+    if not inside.any():
+        return None
+    middle_s = float(np.median(edges_s[inside]))
+    distance_s = np.abs(edges_s - middle_s)
+    line = _Line(0.0, 0.0, np.inf, np.nan, 0)
+    span_s = max(_FIRST_SPAN_S, float(np.sort(distance_s)[min(3, len(distance_s) - 1)]))
+    while True:
+        near = inside & (distance_s <= span_s)
+        line = _fit_line(signal, edges_s[near], radius_s[near], np.flatnonzero(near) % 2 == 0, middle_s, line)
+        if span_s >= distance_s.max():
+            break
+        span_s *= 2
+    if not line.edges:
+        return None
+    ahead_s = (reference_ns - origin_ns) / 1e9 - middle_s
+    spread_s = 0.0 if np.isnan(line.drift_error) else line.drift_error * ahead_s
+    return ClockAlignment(
+        reference_ns,
+        placement.offset_ns + round(1e9 * (line.offset_s + line.drift * ahead_s)),
+        1e9 * COVERAGE_FACTOR * float(np.hypot(line.offset_error_s, spread_s if line.drift else 0.0)),
+        line.drift,
+        COVERAGE_FACTOR * line.drift_error,
+        placement.correlation,
+        line.edges,
+        Basis.WINDOWS,
+    )
+
+
+def halves(
+    capture: MeterCapture, windows: Sequence[KernelWindow], alignment: ClockAlignment
+) -> tuple[ClockAlignment, ClockAlignment] | None:
+    """Align the first and the second half of the capture, each by its own edges alone.
+
+    The capture is cut in the middle of the time from the first window to the last, and
+    both offsets are given at the cut.
+
+    Returns:
+        Both alignments, None where one half shows no step.
+    """
+    cut_ns = (windows[0].start_ns + windows[-1].end_ns) // 2
+    meter_cut_ns = cut_ns + round(alignment.offset_at_ns(cut_ns))
+    start = Placement(cut_ns, round(alignment.offset_at_ns(cut_ns)), alignment.correlation)
+    parts = (
+        capture.between(int(capture.time_ns[0]), meter_cut_ns),
+        capture.between(meter_cut_ns, int(capture.time_ns[-1])),
+    )
+    first, second = (fit_edges(part, windows, start, cut_ns) if len(part) > 1 else None for part in parts)
+    return (first, second) if first is not None and second is not None else None
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Lateness of the steps, offset_s + drift x (host - middle), with standard errors."""
+
+    offset_s: float
+    drift: float
+    offset_error_s: float
+    drift_error: float
+    edges: int
+
+
+def _fit_line(
+    signal: PowerSignal,
+    edges_s: Float64s,
+    radius_s: Float64s,
+    is_start: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    middle_s: float,
+    known: _Line,
+) -> _Line:
+    away_s = edges_s - middle_s
+    steps = find_steps(signal, edges_s + known.offset_s + known.drift * away_s, radius_s)
+    away_s, late_s = away_s[steps.found], steps.time_s - edges_s[steps.found]
+    count = len(late_s)
+    if not count:
+        return replace(known, edges=0)
+    has_drift = count >= _MIN_EDGES_FOR_DRIFT
+    design = np.stack([np.ones(count), away_s], axis=1) if has_drift else np.ones((count, 1))
+
+    def residual_s(x: Float64s) -> Float64s:
+        return np.asarray(design @ x - late_s, dtype=np.float64)
+
+    start, *_ = np.linalg.lstsq(design, late_s, rcond=None)
+    fit = least_squares(residual_s, start, loss="soft_l1", f_scale=_ROBUST_SCALE_S, x_scale=[1e-3, 1e-5][: len(start)])
+    # A step lies between two samples: no edge is known better than that.
+    noise_s = float(np.hypot(np.median(np.abs(fit.fun)) / 0.6745, signal.period_s / np.sqrt(12)))
+    error = noise_s * np.sqrt(np.diag(np.linalg.pinv(design.T @ design)))
+    kinds = is_start[steps.found]
+    # Launch and completion are stamped late by unknown, unequal times: that does not average out.
+    lean_s = abs(late_s[kinds].mean() - late_s[~kinds].mean()) / 2 if 0 < kinds.sum() < count else noise_s
+    if has_drift:
+        return _Line(float(fit.x[0]), float(fit.x[1]), float(np.hypot(error[0], lean_s)), float(error[1]), count)
+    span_s = float(np.ptp(away_s))
+    drift_error = (2 * lean_s + noise_s) / span_s if span_s > 0 else np.nan
+    return _Line(float(fit.x[0]), 0.0, float(np.hypot(error[0], lean_s)), drift_error, count)
+
+
+def _radii_s(edges_s: Float64s, period_s: float) -> Float64s:
+    """Return how far from each edge to look: never as far as the next edge."""
+    spacing_s = np.diff(edges_s, prepend=-np.inf, append=np.inf)
+    nearest_s = np.minimum(spacing_s[:-1], spacing_s[1:])
+    return np.minimum(max(_EDGE_RADIUS_S, _MIN_EDGE_SAMPLES * period_s), 0.45 * nearest_s)
+
+
+def _offset_limits_s(capture: MeterCapture, windows: Sequence[KernelWindow]) -> tuple[float, float]:
+    """Return the smallest and largest offset to consider."""
+    if not (capture.is_epoch and is_epoch(windows[0].start_ns)):
+        return -np.inf, np.inf
+    between_s = max(capture.time_ns[0] - windows[-1].end_ns, windows[0].start_ns - capture.time_ns[-1]) / 1e9
+    if between_s > _MAX_EPOCH_OFFSET_S:
+        raise InputError(
+            f"the meter's capture and the windows are {between_s / 3600:.1f} h apart: they are not of one session"
+        )
+    return -_MAX_EPOCH_OFFSET_S, _MAX_EPOCH_OFFSET_S
+
+
+def _by_signals(capture: MeterCapture, placement: Placement, reference_ns: int) -> ClockAlignment:
+    return ClockAlignment(
+        reference_ns,
+        placement.offset_ns,
+        1e9 * COVERAGE_FACTOR * max(capture.period_s, placement.resolution_s),
+        0.0,
+        np.nan,
+        placement.correlation,
+        0,
+        Basis.SIGNALS,
+    )

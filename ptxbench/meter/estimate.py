@@ -1,0 +1,35 @@
+"""A number with its uncertainty."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+# Two-sided 95% of a normal distribution.
+COVERAGE_FACTOR = 1.96
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A fitted number.
+
+    Attributes:
+        value: Best value.
+        uncertainty: Half-width of its 95% confidence interval, NaN where the data cannot tell.
+    """
+
+    value: float
+    uncertainty: float
+
+    def scaled(self, factor: float) -> Estimate:
+        """Return the same in another unit."""
+        return Estimate(self.value * factor, self.uncertainty * abs(factor))
+
+    def as_json(self) -> dict[str, float | None]:
+        """Return `{"value", "uncertainty"}`; what is not finite becomes null."""
+        return {"value": finite(self.value), "uncertainty": finite(self.uncertainty)}
+
+
+def finite(value: float) -> float | None:
+    """Return `value`, or None where JSON has no number for it."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,62 @@
+"""Raw serial captures of an ElmorLabs PMD-USB (binary frames, continuous transmission)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ptxbench.errors import InputError
+from ptxbench.meter.capture import MeterCapture, make_capture
+
+# A frame: a 16-bit tick counter, then volts and amperes of four channels as 12-bit numbers in the
+# upper bits of 16, little-endian (ElmorLabs' serial interface, 2 time-stamp bytes, all channels).
+_FRAME = np.dtype([("ticks", "<u2"), ("channels", "<i2", (4, 2))])
+_VOLTS_PER_COUNT = 0.007568
+_AMPERES_PER_COUNT = 0.0488
+# Calibrated by Yang, Adamek and Armour (10.5281/zenodo.13313030); the timer is nominally 3 MHz.
+_TICKS_PER_S = 2_933_500.0
+_COUNTER_SPAN = 1 << 16
+_RAILS = ("channel1", "channel2", "channel3", "channel4")
+# What a 12 V rail can be; anything else means that the frames are out of step.
+_VOLTS = (10.0, 14.0)
+_START_STAMP = "PMD_start_ts.txt"
+
+
+def read_pmd(path: Path, data: bytes) -> MeterCapture:
+    """Read a raw capture.
+
+    The counter wraps every 22 ms. Its first tick becomes the host time in the file
+    `PMD_start_ts.txt` (us since 1970) beside it, or 0.
+
+    Args:
+        path: File.
+        data: Its contents.
+
+    Raises:
+        InputError: These are no frames of a PMD-USB.
+    """
+    count = len(data) // _FRAME.itemsize
+    frames = np.frombuffer(data[: count * _FRAME.itemsize], _FRAME)
+    counts = (frames["channels"] >> 4).astype(np.float64)
+    volts, amperes = counts[:, :, 0] * _VOLTS_PER_COUNT, counts[:, :, 1] * _AMPERES_PER_COUNT
+    live = [i for i in range(len(_RAILS)) if count and _VOLTS[0] < np.median(volts[:, i]) < _VOLTS[1]]
+    if not live:
+        raise InputError(f"{path} is neither text nor a raw PMD-USB capture (18-byte frames, 12 V rails)")
+    ticks = np.unwrap(frames["ticks"].astype(np.float64), period=_COUNTER_SPAN)
+    time_ns = _start_ns(path) + np.round((ticks - ticks[0]) / _TICKS_PER_S * 1e9).astype(np.int64)
+    left = len(data) - count * _FRAME.itemsize
+    notes = (f"{left} bytes of an unfinished frame at the end are left out",) if left else ()
+    power_w = (volts[:, live] * amperes[:, live]).sum(axis=1)
+    rails = tuple(_RAILS[i] for i in live)
+    return make_capture(path, time_ns, power_w, rails=rails, origin="PMD-USB raw", notes=notes)
+
+
+def _start_ns(path: Path) -> int:
+    stamp = path.parent / _START_STAMP
+    if not stamp.exists():
+        return 0
+    try:
+        return int(stamp.read_text(encoding="ascii").strip()) * 1_000
+    except (OSError, ValueError) as error:
+        raise InputError(f"{stamp} holds no start time in us: {error}") from error

@@ -1,0 +1,225 @@
+"""Find the table in a text file: its separator, decimal sign, header and rows."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from ptxbench.errors import InputError
+from ptxbench.meter.readers.units import unit_of
+
+_SNIFFED_LINES = 400
+_ENOUGH_ROWS = 3
+# Tried in this order: a comma may be a decimal sign beside the two before it.
+_SEPARATORS = ("\t", ";", ",", " ")
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+_STAMP = re.compile(r"[\d./:T+ -]*\d[:/-]\d[\d./:,T+ -]*(Z|UTC|AM|PM)?", re.IGNORECASE)
+_UNIT_TAIL = re.compile(r"\s*(k|m|u|µ)?(W|V|A|Hz|s|%|MHz|MiB|C)", re.IGNORECASE)
+_ABSENT = {"", "nan", "n/a", "[n/a]", "[not supported]", "[unknown error]"}
+_MARKER = re.compile(r"[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table as text.
+
+    Attributes:
+        frame: Cells, numbers where a whole column is numeric; one column a name.
+        units: Second header line, empty where there is none.
+        preamble: Lines above the rows, the header among them.
+        separator: Separator of the cells.
+        torn: Rows with too many cells, left out already.
+        has_header: False where columns had to be called "column1", ...
+    """
+
+    frame: pd.DataFrame
+    units: tuple[str, ...]
+    preamble: tuple[str, ...]
+    separator: str
+    torn: int
+    has_header: bool
+
+
+@dataclass(frozen=True)
+class _Layout:
+    separator: str
+    decimal: str
+    data_line: int
+    width: int
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the contents of a file, unpacked where it is gzip.
+
+    Raises:
+        InputError: The file cannot be read, or its gzip stream is damaged.
+    """
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+
+
+def read_text_table(
+    path: Path, data: bytes, separator: str | None = None, decimal: str | None = None
+) -> TextTable:
+    """Find the header and read the rows below it.
+
+    Args:
+        path: File, for messages.
+        data: Its contents.
+        separator: Separator of the cells, None to find it.
+        decimal: Decimal sign, None to find it.
+
+    Returns:
+        The table, every cell as it stands but with white space removed.
+
+    Raises:
+        InputError: There is no table in it.
+    """
+    text = _decode(data)
+    lines = text.split("\n", _SNIFFED_LINES)[:_SNIFFED_LINES]
+    layout = _find_layout(lines, separator, decimal)
+    if layout is None:
+        raise InputError(f"{path} holds no table of numbers; is it the right file?")
+    names, units, header_line = _header(lines, layout)
+    frame, torn = _rows(text, layout, names)
+    return TextTable(
+        frame,
+        units,
+        tuple(line.strip() for line in lines[: layout.data_line] if line.strip()),
+        layout.separator,
+        torn,
+        header_line < layout.data_line,
+    )
+
+
+def split_line(line: str, separator: str) -> list[str]:
+    """Return the cells of one line without white space, quotes and the empty cell of a trailing separator."""
+    line = line.strip("\r\n")
+    cells = line.split() if separator == " " else [cell.strip().strip('"').strip() for cell in line.split(separator)]
+    return cells[:-1] if len(cells) > 1 and not cells[-1] and separator != " " else cells
+
+
+def _decode(data: bytes) -> str:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", errors="replace")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")  # where the degree and micro signs of instruments are
+
+
+def _is_value(cell: str) -> bool:
+    number = _NUMBER.match(cell)
+    if number is not None:
+        rest = cell[number.end() :]
+        if not rest or _UNIT_TAIL.fullmatch(rest):
+            return True
+    return _STAMP.fullmatch(cell) is not None
+
+
+def _find_layout(lines: list[str], separator: str | None, decimal: str | None) -> _Layout | None:
+    """Return the first separator that gives rows of one width, all of them values."""
+    for candidate in (separator,) if separator else _SEPARATORS:
+        rows = [split_line(line, candidate) for line in lines]
+        start = next((i for i in range(len(rows)) if _is_table(rows[i : i + _ENOUGH_ROWS])), None)
+        if start is None:
+            continue
+        cells = [cell for row in rows[start:] for cell in row]
+        found = "," if candidate != "," and _has_decimal_comma(cells) else "."
+        return _Layout(candidate, decimal or found, start, len(rows[start]))
+    return None
+
+
+def _is_table(rows: list[list[str]]) -> bool:
+    if len(rows) < _ENOUGH_ROWS or len({len(row) for row in rows}) != 1:
+        return False
+    return all(_is_row(row) for row in rows)
+
+
+def _is_row(row: list[str]) -> bool:
+    values = [cell for cell in row if cell.lower() not in _ABSENT]
+    named = sum(not _is_value(cell) for cell in values)
+    # A marker letter (PowerSensor3), a label or a performance state may stand among the numbers.
+    return len(values) - named >= max(2, len(values) / 2)
+
+
+def _has_decimal_comma(cells: list[str]) -> bool:
+    numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
+    commas = sum("," in cell for cell in numbers)
+    return commas > 0 and not any("." in cell for cell in numbers)
+
+
+def _header(lines: list[str], layout: _Layout) -> tuple[list[str], tuple[str, ...], int]:
+    """Return column names, units and the first line of the header."""
+    above: list[tuple[int, list[str]]] = []
+    for number in range(layout.data_line - 1, -1, -1):
+        line = lines[number].strip().lstrip("#").strip()
+        cells = split_line(line, layout.separator)
+        if line and (len(cells) != layout.width or all(_is_value(cell) for cell in cells)):
+            break
+        if line:
+            above.append((number, cells))
+        if len(above) == 2:
+            break
+    if not above:
+        return [f"column{i + 1}" for i in range(layout.width)], (), layout.data_line
+    if len(above) == 2 and _is_unit_line(above[0][1]):
+        return _unique(above[1][1]), tuple(above[0][1]), above[1][0]
+    return _unique(above[0][1]), (), above[0][0]
+
+
+def _is_unit_line(cells: list[str]) -> bool:
+    return sum(unit_of(cell) is not None for cell in cells) >= max(1, len(cells) // 2)
+
+
+def _unique(names: list[str]) -> list[str]:
+    seen: dict[str, int] = {}
+    result = []
+    for position, name in enumerate(names):
+        name = name or f"column{position + 1}"
+        seen[name] = seen.get(name, 0) + 1
+        result.append(name if seen[name] == 1 else f"{name}.{seen[name]}")
+    return result
+
+
+def _rows(text: str, layout: _Layout, names: Sequence[str]) -> tuple[pd.DataFrame, int]:
+    separator = r"\s+" if layout.separator == " " else layout.separator
+    start = _line_start(text, layout.data_line)
+    # A trailing separator makes one more, empty column than the header names.
+    first = text[start : text.find("\n", start)].rstrip("\r")
+    columns = [*names, "_trailing"] if _has_trailing(first, layout) else list(names)
+    frame = pd.read_csv(
+        io.StringIO(text[start:]),
+        sep=separator,
+        decimal=layout.decimal,
+        header=None,
+        names=columns,
+        skipinitialspace=True,
+        engine="c",
+        on_bad_lines="skip",
+        low_memory=False,
+        skip_blank_lines=True,
+    )
+    lines = sum(1 for line in text[start:].split("\n") if line.strip())
+    return frame[list(names)], lines - len(frame)
+
+
+def _has_trailing(line: str, layout: _Layout) -> bool:
+    return layout.separator != " " and line.rstrip().endswith(layout.separator)
+
+
+def _line_start(text: str, number: int) -> int:
+    position = 0
+    for _ in range(number):
+        position = text.index("\n", position) + 1
+    return position

@@ -1,0 +1,204 @@
+"""Power over the settled part of a kernel, from the readings that its sensor had refreshed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.power.sensor import SensorDescription
+from ptxbench.power.source import SourceName
+from ptxbench.power.trace import KernelWindow, Series
+from ptxbench.status import Status
+
+_NS_PER_S = 1e9
+# Standard deviation of an error that is spread evenly over one unit.
+_UNIFORM_SD = 1 / math.sqrt(12)
+# A scatter needs two readings, and so does a difference.
+_MIN_READINGS = 2
+# So many refreshes of a real sensor do not repeat one value to the last digit.
+_STALE_REFRESHES = 5
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class PowerReading:
+    """Mean power over the settled part of one kernel.
+
+    Attributes:
+        power_w: Power, NaN unless `status` is OK.
+        standard_error_w: Standard error of `power_w`, NaN unless `status` is OK.
+        readings: How many fresh readings (edges, for the counter) it rests on.
+        status: Validity.
+        reason: One sentence where `status` is not OK.
+    """
+
+    power_w: float
+    standard_error_w: float
+    readings: int
+    status: Status = Status.OK
+    reason: str = ""
+
+
+def fresh(series: Series, refresh_s: float) -> Series:
+    """Reduce a polled series to the readings that the sensor had just refreshed.
+
+    Polling a cached source repeats each value until the next refresh. A value that is
+    held for about k refresh periods is k refreshes to the same value, and counts k times.
+    Readings with a driver stamp are fresh where their stamp is new.
+
+    Args:
+        series: Readings of one source, shape (n,).
+        refresh_s: Refresh period of the source; 0: every reading is fresh.
+
+    Returns:
+        The fresh ones of its good readings, shape (m,), m <= n.
+    """
+    good = series.good()
+    if not len(good):
+        return good
+    if good.stamp_ns[0] >= 0:
+        return good.select(np.diff(good.stamp_ns, prepend=-1) != 0)
+    if refresh_s <= 0:
+        return good
+    changed = _changes(good.value)
+    run = np.cumsum(changed) - 1
+    held_s = (good.end_ns - good.end_ns[changed][run]) / _NS_PER_S
+    repeat = np.maximum(np.floor(held_s / refresh_s - 0.5), 0)
+    return good.select(changed | (np.diff(repeat, prepend=0) > 0))
+
+
+def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescription) -> PowerReading:
+    """Mean power over the part of the window that readings cover wholly.
+
+    A reading taken at t covers, at the earliest, what was drawn at t - lag - refresh -
+    averaging, so readings count from that long after the kernel's start until its end.
+    For the counter: the energy between the first and the last step that lie there, over
+    the time between them.
+
+    The standard error comes from the scatter of the fresh readings, widened where they
+    overlap (averaging longer than refresh), and is never under the quantum's own; for
+    the counter, from not knowing when between two polls a step came.
+
+    Args:
+        series: Readings of one source, shape (n,).
+        window: The kernel's window.
+        sensor: What that source is like.
+
+    Returns:
+        Power in W; WINDOW_TOO_SHORT where the window holds fewer than two settled
+        readings, SENSOR_STALE where the source gave none or still repeats a value from
+        before the kernel.
+    """
+    if series.source is SourceName.COUNTER:
+        return _counter_power_w(series, window, sensor)
+    start_ns = window.start_ns + round(sensor.settle_s * _NS_PER_S)
+    usable_s = (window.end_ns - start_ns) / _NS_PER_S
+    if usable_s < max((_MIN_READINGS - 1) * sensor.refresh_s, 0):
+        return _too_short(series, window, sensor)
+    good = series.good()
+    settled = good.select(taken_between(good, start_ns, window.end_ns))
+    if not len(settled):
+        return _no_power(Status.SENSOR_STALE, nothing_read(series))
+    if _repeats_from_before(good, window, sensor.refresh_s):
+        reason = f"{series.source} still gives the value from before the kernel at its end"
+        return _no_power(Status.SENSOR_STALE, reason)
+    values_w = fresh(settled, sensor.refresh_s).value
+    if len(values_w) < _MIN_READINGS:
+        return _too_short(series, window, sensor, len(values_w))
+    # Running means that overlap share most of their noise.
+    overlap = max(sensor.averaging_s / sensor.refresh_s, 1.0) if sensor.refresh_s > 0 else 1.0
+    scatter_w = float(values_w.std(ddof=1)) * math.sqrt(overlap / len(values_w))
+    error_w = max(scatter_w, sensor.quantum * _UNIFORM_SD)
+    return PowerReading(float(values_w.mean()), error_w, len(values_w))
+
+
+def _counter_power_w(series: Series, window: KernelWindow, sensor: SensorDescription) -> PowerReading:
+    # A step is seen when it comes, so that a refresh need not be waited for.
+    start_ns = window.start_ns + round((sensor.averaging_s + sensor.lag_s) * _NS_PER_S)
+    power = power_between_edges(series, start_ns, window.end_ns, sensor.quantum)
+    usable_s = (window.end_ns - start_ns) / _NS_PER_S
+    if power.readings == 0 and usable_s > _STALE_REFRESHES * sensor.refresh_s:
+        return _no_power(Status.SENSOR_STALE, nothing_read(series))
+    return power
+
+
+def power_between_edges(series: Series, start_ns: int, end_ns: int, quantum_j: float) -> PowerReading:
+    """Energy between the first and the last step of the counter in an interval, over their time.
+
+    Args:
+        series: Readings of the counter, shape (n,), J.
+        start_ns: Begin of the interval, host time.
+        end_ns: End of the interval, host time.
+        quantum_j: Smallest step of the counter.
+
+    Returns:
+        Power in W; WINDOW_TOO_SHORT where fewer than two steps lie in the interval,
+        SENSOR_STALE where no reading succeeded.
+    """
+    good = series.good()
+    if not len(good):
+        return _no_power(Status.SENSOR_STALE, nothing_read(series))
+    # The first reading is no edge: nobody saw the value before it.
+    edge = np.flatnonzero(_changes(good.value))[1:]
+    # A step came after the reading before it began, and before this one ended.
+    after_ns, before_ns = good.begin_ns[edge - 1], good.end_ns[edge]
+    inside = (after_ns >= start_ns) & (before_ns <= end_ns)
+    edge, gap_s = edge[inside], (before_ns - after_ns)[inside] / _NS_PER_S
+    if len(edge) < _MIN_READINGS:
+        reason = f"{len(edge)} steps of the energy counter lie in the settled window, {_MIN_READINGS} needed"
+        return _no_power(Status.WINDOW_TOO_SHORT, reason, len(edge))
+    energy_j = float(good.value[edge[-1]] - good.value[edge[0]])
+    span_s = float(good.end_ns[edge[-1]] - good.end_ns[edge[0]]) / _NS_PER_S
+    power_w = energy_j / span_s
+    time_error_w = power_w * math.hypot(gap_s[0], gap_s[-1]) * _UNIFORM_SD / span_s
+    quantum_error_w = math.sqrt(2) * quantum_j * _UNIFORM_SD / span_s
+    return PowerReading(power_w, math.hypot(time_error_w, quantum_error_w), len(edge))
+
+
+def _changes(value: npt.NDArray[np.float64]) -> Bools:
+    return np.concatenate(([True], value[1:] != value[:-1]))
+
+
+def taken_between(series: Series, start_ns: int, end_ns: int) -> Bools:
+    """Tell which readings were stamped, or else called, wholly within an interval, its end left out."""
+    stamped = series.stamp_ns >= 0
+    first_ns = np.where(stamped, series.stamp_ns, series.begin_ns)
+    inside: Bools = (first_ns >= start_ns) & (series.time_ns < end_ns)
+    return inside
+
+
+def _repeats_from_before(good: Series, window: KernelWindow, refresh_s: float) -> bool:
+    """Tell whether the value did not move from before the start until the end."""
+    if refresh_s <= 0 or good.stamp_ns[0] >= 0:
+        return False
+    until_end = good.select(good.time_ns <= window.end_ns)
+    began_ns = until_end.time_ns[np.flatnonzero(_changes(until_end.value))[-1]]
+    held_s = (window.end_ns - began_ns) / _NS_PER_S
+    return bool(began_ns < window.start_ns and held_s > _STALE_REFRESHES * refresh_s)
+
+
+def nothing_read(series: Series) -> str:
+    """Return the sentence for a series that gave nothing where it was needed."""
+    codes = sorted({int(code) for code in series.code if code != 0})
+    if codes:
+        return f"no reading of {series.source} succeeded where one was needed (NVML codes {codes})"
+    return f"{series.source} gave no new reading where one was needed"
+
+
+def _too_short(
+    series: Series, window: KernelWindow, sensor: SensorDescription, readings: int = 0
+) -> PowerReading:
+    needed_s = sensor.settle_s + _MIN_READINGS * sensor.refresh_s
+    reason = (
+        f"a {window.elapsed_s:.3g} s kernel holds {readings} settled readings of {series.source};"
+        f" make it at least {needed_s:.3g} s"
+    )
+    return _no_power(Status.WINDOW_TOO_SHORT, reason, readings)
+
+
+def _no_power(status: Status, reason: str, readings: int = 0) -> PowerReading:
+    return PowerReading(math.nan, math.nan, readings, status, reason)

@@ -1,0 +1,27 @@
+"""From PTX text to a cubin by ptxas, for machines without a GPU."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from ptxbench.gpu.protocol import Cubin, OptLevel
+from ptxbench.tools import run_tool, tool_version
+
+
+def assemble_ptx(ptx: str, target: str, opt_level: OptLevel) -> Cubin:
+    """Assemble one PTX module.
+
+    Args:
+        ptx: Module text.
+        target: Such as "sm_90a".
+        opt_level: ptxas -O level.
+
+    Raises:
+        ToolError: ptxas is missing or refused the module.
+    """
+    with tempfile.TemporaryDirectory(prefix="ptxbench-") as folder:
+        source, image = Path(folder, "module.ptx"), Path(folder, "module.cubin")
+        source.write_text(ptx)
+        run_tool("ptxas", [f"-arch={target}", f"-O{opt_level.number}", str(source), "-o", str(image)])
+        return Cubin(image.read_bytes(), target, opt_level, f"ptxas {tool_version('ptxas')}")

@@ -1,0 +1,58 @@
+"""A measuring module: rendered, assembled, disassembled and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ptxbench.catalogue.model import Instruction
+from ptxbench.gpu.protocol import Cubin, OptLevel
+from ptxbench.ptx.render import render_module
+from ptxbench.ptx.target import Target
+from ptxbench.sass.gate import Judgement, judge
+from ptxbench.sass.listing import disassemble, parse_listing
+
+Assembler = Callable[[str, OptLevel], Cubin]
+
+
+@dataclass(frozen=True)
+class Module:
+    """One instruction at one level, ready to run.
+
+    Attributes:
+        instruction: Catalogue row.
+        opt_level: Assembler level.
+        ptx: What was assembled.
+        cubin: What runs.
+        listing: Its SASS.
+        judgement: The gate's verdict on that very cubin.
+    """
+
+    instruction: Instruction
+    opt_level: OptLevel
+    ptx: str
+    cubin: Cubin
+    listing: str
+    judgement: Judgement
+
+
+def build_module(
+    instruction: Instruction, target: Target, opt_level: OptLevel, assemble: Assembler
+) -> Module:
+    """Render, assemble and judge one instruction.
+
+    Args:
+        instruction: Catalogue row.
+        target: What to assemble for.
+        opt_level: Assembler level.
+        assemble: The GPU's assembler, or ptxas.
+
+    Raises:
+        InputError: The target is too old for the instruction.
+        ToolError: The assembler or the disassembler refused the module.
+    """
+    ptx = render_module(instruction, target)
+    cubin = assemble(ptx, opt_level)
+    listing = disassemble(cubin.image)
+    judgement = judge(instruction, opt_level, parse_listing(listing))
+    return Module(instruction, opt_level, ptx, cubin, listing, judgement)

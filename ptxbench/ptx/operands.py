@@ -1,0 +1,140 @@
+"""Operand values: what each thread's record holds, so that chains stay finite and varied.
+
+A record is 16 slots of 8 bytes: x, then four each of a, b and c. The energy of an instruction depends
+on the bits that toggle, so every value differs by thread and copy, and no chain may settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.catalogue.model import Instruction
+from ptxbench.errors import InputError, NotMeasurableError
+
+RECORDS = 4096
+SLOTS = 16
+SETS = 4
+RECORD_BYTES = 8 * SLOTS
+SLOT_OF_ROLE = {"a": 1, "b": 1 + SETS, "c": 1 + 2 * SETS}
+
+Slots = npt.NDArray[np.uint64]
+_Generator = np.random.Generator
+_Floats = npt.NDArray[np.float64]
+
+
+class Pattern(StrEnum):
+    """What the operands are."""
+
+    RANDOM = "random"
+    ZEROS = "zeros"
+
+
+def operand_bytes(instruction: Instruction, pattern: Pattern, seed: int) -> npt.NDArray[np.uint8]:
+    """Return the input buffer of an instruction's kernels.
+
+    Args:
+        instruction: Catalogue row; its `values` names the generator.
+        pattern: What the operands are.
+        seed: Seed of the random operands.
+
+    Returns:
+        uint8, shape (RECORDS * RECORD_BYTES,).
+
+    Raises:
+        InputError: The row names no known generator.
+        NotMeasurableError: The generator has no such pattern.
+    """
+    if instruction.values not in _GENERATORS:
+        raise InputError(f"instruction {instruction.name}: no operand values called {instruction.values!r}")
+    if pattern is Pattern.ZEROS:
+        if instruction.values == "quotient":
+            raise NotMeasurableError(f"instruction {instruction.name}: no pattern zeros; 0 / 0 takes another path")
+        slots = np.zeros((RECORDS, SLOTS), np.uint64)
+    else:
+        slots = _GENERATORS[instruction.values](instruction.type, np.random.default_rng(seed))
+    return slots.reshape(-1).view(np.uint8)
+
+
+def encode(values: _Floats, ptx_type: str, partner: _Floats | None = None) -> Slots:
+    """Return floats as the bits of a PTX type, one value an 8-byte slot.
+
+    Args:
+        values: Any shape.
+        ptx_type: "f16x2", "f32" or "f64".
+        partner: The upper halves of f16x2, same shape as `values`.
+    """
+    if ptx_type == "f64":
+        return values.astype(np.float64).view(np.uint64)
+    if ptx_type == "f32":
+        return values.astype(np.float32).view(np.uint32).astype(np.uint64)
+    upper = values if partner is None else partner
+    low, high = (v.astype(np.float16).view(np.uint16).astype(np.uint64) for v in (values, upper))
+    return low | (high << np.uint64(16))
+
+
+def _integer(_type: str, rng: _Generator) -> Slots:
+    """Random words; the factors (a) odd, so that multiplying loses no bit."""
+    slots = rng.integers(0, 1 << 32, (RECORDS, SLOTS), dtype=np.uint64)
+    slots[:, 1 : 1 + SETS] |= np.uint64(1)
+    return slots
+
+
+def _cycle(ptx_type: str, rng: _Generator) -> Slots:
+    """Factors that alternate above and below 1 with a product under 1, and addends of 1 to 2.
+
+    x = a x + b then tends to a cycle of SETS values: varied, finite, and never a fixed point.
+    """
+
+    def draw() -> _Floats:
+        sign = rng.choice([-1.0, 1.0], (RECORDS, SLOTS))
+        values = sign * rng.uniform(1.0, 2.0, (RECORDS, SLOTS))
+        values[:, 2 : 1 + SETS : 2] /= 4.0
+        return values
+
+    return encode(draw(), ptx_type, draw() if ptx_type == "f16x2" else None)
+
+
+def _zero_sum(ptx_type: str, rng: _Generator) -> Slots:
+    """Addends that sum to zero on a grid on which every partial sum is exact in binary."""
+    grid = 2.0**-16
+    values = rng.integers(-(1 << 17), 1 << 17, (RECORDS, SLOTS)).astype(np.float64) * grid
+    values[:, SETS] = -values[:, 1:SETS].sum(axis=1)
+    return encode(values, ptx_type)
+
+
+def _quotient(ptx_type: str, rng: _Generator) -> Slots:
+    """One dividend for all sets: x = a / x then alternates between two values."""
+    if ptx_type == "u32":
+        slots = rng.integers(1 << 30, 1 << 32, (RECORDS, SLOTS), dtype=np.uint64)
+        slots[:, 0] = rng.integers(1 << 8, 1 << 16, RECORDS, dtype=np.uint64)
+        slots[:, 1 : 1 + SETS] = slots[:, 1:2]
+        return slots
+    values = rng.uniform(1.0, 2.0, (RECORDS, SLOTS)) * 2.0 ** rng.integers(-8, 8, (RECORDS, SLOTS))
+    values[:, 1 : 1 + SETS] = values[:, 1:2]
+    return encode(values, ptx_type)
+
+
+def _exponent(ptx_type: str, rng: _Generator) -> Slots:
+    """Factors under 0.2 and addends under 0.8: |x| stays under 4 and 2**x between 1/16 and 16."""
+    values = rng.uniform(-0.8, 0.8, (RECORDS, SLOTS))
+    values[:, 1 : 1 + SETS] = rng.choice([-1.0, 1.0], (RECORDS, SETS)) * rng.uniform(0.1, 0.2, (RECORDS, SETS))
+    return encode(values, ptx_type)
+
+
+def _none(_type: str, _rng: _Generator) -> Slots:
+    """The kernel makes its own values."""
+    return np.zeros((RECORDS, SLOTS), np.uint64)
+
+
+_GENERATORS: dict[str, Callable[[str, _Generator], Slots]] = {
+    "integer": _integer,
+    "cycle": _cycle,
+    "zero_sum": _zero_sum,
+    "quotient": _quotient,
+    "exponent": _exponent,
+    "none": _none,
+}

@@ -1,0 +1,190 @@
+"""The gate: judge whether a cubin's loops hold exactly what the catalogue claims; it fails closed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ptxbench.catalogue.model import Expectation, Instruction
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.ptx.render import OVERHEAD, OVERHEAD_2N, TARGET, TARGET_2N
+from ptxbench.sass.loop import LoopError, find_loop
+from ptxbench.sass.program import SassKernel
+
+# What a loop may hold besides the copies: its counter, compare, branch, anchor and held registers.
+RESIDUE = frozenset({"UIADD3", "IADD3", "VIADD", "ISETP", "LOP3", "SEL", "FSEL", "MOV", "BRA"})
+RESIDUE_LIMIT = 24
+MOVES = frozenset({"MOV", "IMAD.MOV.U32"})
+_LOCAL = frozenset({"LDL", "STL"})
+
+
+class Verdict(StrEnum):
+    """What one PTX instruction became."""
+
+    EXACT = "exact"
+    MIXTURE = "mixture"
+    EXPANDS = "expands"
+    CALLS = "calls"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The gate's answer for one instruction at one level.
+
+    Attributes:
+        verdict: Class of the row; REFUSED where anything is not as the catalogue says.
+        sass: Opcode and its count for one copy, as found in the target loop, most frequent first.
+        overhead: What the overhead loop holds, for the reader.
+        reason: One sentence where refused, else "".
+    """
+
+    verdict: Verdict
+    sass: tuple[tuple[str, float], ...]
+    overhead: tuple[tuple[str, int], ...]
+    reason: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether a measurement of these loops is valid."""
+        return self.verdict is not Verdict.REFUSED
+
+    @property
+    def sass_per_ptx(self) -> float:
+        """SASS instructions for one PTX instruction."""
+        return sum(count for _, count in self.sass)
+
+    @property
+    def sass_text(self) -> str:
+        """Such as "FFMA" or "HFMA2*0.5 HFMA2.MMA*0.5"."""
+        return " ".join(op if count == 1 else f"{op}*{count:.4g}" for op, count in self.sass)
+
+
+class _RefusedError(Exception):
+    """Carries the reason from a check to `judge`."""
+
+
+def judge(instruction: Instruction, opt_level: OptLevel, kernels: Mapping[str, SassKernel]) -> Judgement:
+    """Judge the kernels of one module.
+
+    Args:
+        instruction: The catalogue row that the module was rendered from.
+        opt_level: Level that it was assembled at.
+        kernels: The cubin's kernels by entry name.
+    """
+    expected = instruction.expected(opt_level)
+    per_copy: Counter[str] = Counter()
+    overhead: Counter[str] = Counter()
+    try:
+        loops = {name: _loop_counts(kernels, name) for name in _entry_names(instruction)}
+        overhead = loops[OVERHEAD]
+        per_copy = _difference(loops[TARGET], overhead)
+        twice = _difference(loops[TARGET_2N], loops.get(OVERHEAD_2N, overhead))
+        _check_content(per_copy, expected, instruction.copies, instruction.tolerance, "target")
+        _check_content(twice, expected, 2 * instruction.copies, instruction.tolerance, "2N")
+        _check_residue(instruction, loops)
+    except _RefusedError as refusal:
+        return Judgement(Verdict.REFUSED, _shares(per_copy, instruction.copies), _sorted(overhead), str(refusal))
+    shares = _shares(_without_loop_moves(per_copy, expected), instruction.copies)
+    return Judgement(_classify(expected, shares), shares, _sorted(overhead), "")
+
+
+def _entry_names(instruction: Instruction) -> tuple[str, ...]:
+    return (TARGET, OVERHEAD, TARGET_2N, *((OVERHEAD_2N,) if instruction.companions else ()))
+
+
+def _loop_counts(kernels: Mapping[str, SassKernel], name: str) -> Counter[str]:
+    if name not in kernels:
+        raise _RefusedError(f"the cubin has no kernel {name}")
+    try:
+        loop = find_loop(kernels[name])
+    except LoopError as error:
+        raise _RefusedError(f"{name} kernel: {error}") from error
+    local = sorted({i.opcode for i in loop.instructions if i.base in _LOCAL})
+    if local:
+        raise _RefusedError(f"{name} kernel: local memory in the loop ({', '.join(local)}): registers spilled")
+    return loop.counts
+
+
+def _difference(target: Counter[str], overhead: Counter[str]) -> Counter[str]:
+    """Return target minus overhead with its sign, zeros dropped."""
+    difference = Counter(target)
+    difference.subtract(overhead)
+    return Counter({opcode: n for opcode, n in difference.items() if n})
+
+
+def _check_content(
+    found: Counter[str], expected: Expectation, copies: int, tolerance: float, kernel: str
+) -> None:
+    """Compare what target holds beyond overhead with `copies` times the expectation."""
+    left = Counter(found)
+    spare_moves = expected.loop_moves
+    for alternatives, count in expected.counts:
+        options = alternatives.split("|")
+        present = sum(left.pop(opcode, 0) for opcode in options)
+        wanted = count * copies
+        if MOVES.intersection(options):
+            wanted, spare_moves = wanted + spare_moves, 0
+        if abs(present - wanted) > tolerance * copies:
+            raise _RefusedError(
+                f"{kernel} kernel: {present} of {alternatives} where {wanted:g} were expected "
+                f"({count:g} for each of {copies} copies)"
+            )
+    moves = sum(left.pop(opcode, 0) for opcode in MOVES)
+    if moves != spare_moves:
+        raise _RefusedError(f"{kernel} kernel: {moves} register moves a pass where {spare_moves} were expected")
+    if left:
+        raise _RefusedError(f"{kernel} kernel: {_explain_unexpected(left)}")
+
+
+def _explain_unexpected(left: Counter[str]) -> str:
+    text = ", ".join(f"{n:+d} {opcode}" for opcode, n in sorted(left.items()))
+    if any(opcode.startswith("U") for opcode in left):
+        return f"work moved to the uniform datapath ({text} against the overhead loop)"
+    if any(opcode.startswith("CALL") for opcode in left):
+        return f"calls a routine that the catalogue does not declare ({text})"
+    return f"the loop holds what the catalogue does not expect ({text} against the overhead loop)"
+
+
+def _check_residue(instruction: Instruction, loops: Mapping[str, Counter[str]]) -> None:
+    """Check that the overhead loop is a loop and its companions, and nothing else."""
+    overhead = Counter(loops[OVERHEAD])
+    if instruction.companions:
+        # The companions of N more copies are what the 2N overhead has more; the rest is the loop's own.
+        overhead.subtract(_difference(loops[OVERHEAD_2N], loops[OVERHEAD]))
+    residue = {opcode: n for opcode, n in overhead.items() if n}
+    strange = {op: n for op, n in residue.items() if n < 0 or op.partition(".")[0] not in RESIDUE}
+    if strange or sum(residue.values()) > RESIDUE_LIMIT:
+        text = ", ".join(f"{n} {opcode}" for opcode, n in sorted((strange or residue).items()))
+        raise _RefusedError(f"overhead kernel: more than the loop's own counter, compare and branch ({text})")
+
+
+def _without_loop_moves(found: Counter[str], expected: Expectation) -> Counter[str]:
+    """Take the declared moves of one pass out again, so that shares are per copy."""
+    left = Counter(found)
+    spare = expected.loop_moves
+    for opcode in sorted(MOVES):
+        taken = min(spare, left[opcode])
+        left[opcode] -= taken
+        spare -= taken
+    return +left
+
+
+def _shares(counts: Counter[str], copies: int) -> tuple[tuple[str, float], ...]:
+    return tuple((opcode, n / copies) for opcode, n in _sorted(counts))
+
+
+def _sorted(counts: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _classify(expected: Expectation, shares: tuple[tuple[str, float], ...]) -> Verdict:
+    if any(opcode.startswith("CALL") for opcode, _ in shares):
+        return Verdict.CALLS
+    if len(shares) == 1 and shares[0][1] == 1:
+        return Verdict.EXACT
+    if len(expected.counts) == 1 and expected.counts[0][1] == 1:
+        return Verdict.MIXTURE
+    return Verdict.EXPANDS

@@ -1,0 +1,80 @@
+"""From a cubin to its SASS, by nvdisasm."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ptxbench.errors import ToolError
+from ptxbench.sass.program import SassInstruction, SassKernel
+from ptxbench.tools import run_tool
+
+_SECTION = re.compile(r"^\.text\.(\S+):$")
+_LABEL = re.compile(r"^\s*(\S+):$")
+_INSTRUCTION = re.compile(
+    r"^\s*/\*(?P<address>[0-9a-f]{4,})\*/\s+(?P<predicate>@!?U?P[T\d]+\s+)?(?P<opcode>[A-Z][A-Za-z0-9_.]*)"
+    r"\s*(?P<operands>[^;]*?)\s*;"
+)
+
+
+def disassemble(image: bytes) -> str:
+    """Return nvdisasm's listing of a cubin (`-c`: code sections, with labels).
+
+    Raises:
+        ToolError: nvdisasm is missing or refused the image.
+    """
+    with tempfile.TemporaryDirectory(prefix="ptxbench-") as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(image)
+        return run_tool("nvdisasm", ["-c", str(path)])
+
+
+def parse_listing(text: str) -> dict[str, SassKernel]:
+    """Parse nvdisasm's listing into one `SassKernel` an entry, by entry name.
+
+    Raises:
+        ToolError: The listing holds no code, or a line of code that does not parse.
+    """
+    kernels = {}
+    for name, lines in _sections(text):
+        kernels[name] = _parse_section(name, lines)
+    if not kernels:
+        raise ToolError("nvdisasm's listing holds no kernel")
+    return kernels
+
+
+def _sections(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each code section's name and lines."""
+    name, lines = None, []
+    for line in text.splitlines():
+        begin = _SECTION.match(line)
+        if begin or line.startswith("//------"):
+            if name is not None:
+                yield name, lines
+            name, lines = (begin.group(1) if begin else None), []
+        else:
+            lines.append(line)
+    if name is not None:
+        yield name, lines
+
+
+def _parse_section(name: str, lines: list[str]) -> SassKernel:
+    instructions: list[SassInstruction] = []
+    labels: list[tuple[str, int]] = []
+    pending: list[str] = []
+    for line in lines:
+        code = _INSTRUCTION.match(line)
+        if code:
+            address = int(code["address"], 16)
+            labels += [(label, address) for label in pending]
+            pending = []
+            instructions.append(
+                SassInstruction(address, (code["predicate"] or "").strip(), code["opcode"], code["operands"])
+            )
+        elif label := _LABEL.match(line):
+            pending.append(label.group(1))
+        elif "/*" in line and ";" in line:
+            raise ToolError(f"nvdisasm's listing of {name} has a line that does not parse: {line.strip()}")
+    return SassKernel(name, tuple(instructions), tuple(labels))

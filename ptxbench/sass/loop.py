@@ -1,0 +1,51 @@
+"""Find the one loop of a kernel by its back edge."""
+
+from __future__ import annotations
+
+import re
+
+from ptxbench.sass.program import Loop, SassInstruction, SassKernel
+
+_BRANCHES = frozenset({"BRA", "JMP", "UBRA"})
+_TARGET = re.compile(r"`\(([^)]+)\)")
+
+
+class LoopError(Exception):
+    """The kernel has no loop, or more than one; the text says which."""
+
+
+def find_loop(kernel: SassKernel) -> Loop:
+    """Return the body of the kernel's only loop.
+
+    A back edge is a branch to its own address or an earlier one; the trap after EXIT (a branch
+    to itself) and the routines that ptxas appends behind the kernel do not count.
+
+    Raises:
+        LoopError: There is no back edge, or there are several.
+    """
+    entry = _without_routines(kernel)
+    labels = dict(kernel.labels)
+    edges = []
+    for instruction in entry:
+        target = _branch_target(instruction, labels)
+        if target is not None and target < instruction.address:
+            edges.append((target, instruction.address))
+    if not edges:
+        raise LoopError("no loop: the assembler removed it")
+    if len(edges) > 1:
+        raise LoopError(f"{len(edges)} back edges where one loop was expected")
+    begin, end = edges[0]
+    return Loop(tuple(i for i in entry if begin <= i.address <= end))
+
+
+def _without_routines(kernel: SassKernel) -> tuple[SassInstruction, ...]:
+    """Drop the subroutines that follow the entry, such as a division's slow path."""
+    starts = [address for label, address in kernel.labels if label.startswith("$")]
+    return tuple(i for i in kernel.instructions if not starts or i.address < min(starts))
+
+
+def _branch_target(instruction: SassInstruction, labels: dict[str, int]) -> int | None:
+    if instruction.base not in _BRANCHES:
+        return None
+    match = _TARGET.search(instruction.operands)
+    return labels.get(match.group(1)) if match else None

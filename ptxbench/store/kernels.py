@@ -1,0 +1,153 @@
+"""The PTX, the machine code and the SASS of what ran, by hash (kernels/)."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptxbench.errors import InputError
+from ptxbench.gpu.protocol import Cubin, OptLevel
+from ptxbench.store import atomic, codec
+from ptxbench.store.codec import Place
+from ptxbench.store.faults import reading, writing
+
+_NAME_DIGITS = 16
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """One kernel of a run; its files are named by the first 16 hex digits of their hash.
+
+    Attributes:
+        name: What the kernel is; unique within the run together with the level.
+        opt_level: Level that it was assembled at.
+        ptx_sha256: Hex digest of the PTX text, `<digits>.ptx`.
+        cubin_sha256: Hex digest of the machine code, `<digits>.sass` and `<digits>.cubin.gz`.
+        target: Such as "sm_90a".
+        assembler: Who assembled it, with version.
+    """
+
+    name: str
+    opt_level: OptLevel
+    ptx_sha256: str
+    cubin_sha256: str
+    target: str
+    assembler: str
+
+
+class KernelStore:
+    """The kernels of one run.
+
+    Args:
+        folder: `kernels/` of the run; made when the first kernel is added.
+
+    Raises:
+        InputError: The index cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._index = folder / "index.json"
+        self.entries = _read_index(self._index)
+
+    def add(self, name: str, ptx: str, sass: str, cubin: Cubin) -> None:
+        """Keep one kernel; the same one again is no change.
+
+        Args:
+            name: What the kernel is, such as "fma.rn.f32/dynamic/target".
+            ptx: Its PTX module.
+            sass: The disassembly of `cubin`.
+            cubin: The machine code.
+
+        Raises:
+            InputError: The run holds other PTX under this name, or other machine code for this PTX.
+        """
+        entry = KernelEntry(name, cubin.opt_level, sha256(ptx), cubin.sha256, cubin.target, cubin.assembler)
+        if entry in self.entries:
+            return
+        self._require_same_code(entry)
+        with writing(self._folder):
+            self._folder.mkdir(exist_ok=True)
+        self._keep(entry.ptx_sha256, "ptx", ptx.encode())
+        self._keep(entry.cubin_sha256, "sass", sass.encode())
+        # No time stamp in it: the same kernel gives the same file.
+        self._keep(entry.cubin_sha256, "cubin.gz", gzip.compress(cubin.image, mtime=0))
+        self.entries = (*self.entries, entry)
+        atomic.write_text(self._index, codec.to_text(self.entries))
+
+    def find(self, ptx: str, opt_level: OptLevel) -> KernelEntry | None:
+        """Return the entry of this very PTX text at this level, or None."""
+        wanted = (sha256(ptx), opt_level)
+        return next((e for e in self.entries if (e.ptx_sha256, e.opt_level) == wanted), None)
+
+    def cubin(self, entry: KernelEntry) -> Cubin:
+        """Return the machine code that ran.
+
+        Raises:
+            InputError: Its file is missing or damaged.
+        """
+        path = self._path(entry.cubin_sha256, "cubin.gz")
+        with reading(path, cure="copy the run again"):
+            data = path.read_bytes()
+        try:
+            image = gzip.decompress(data)
+        except (OSError, EOFError, ValueError):
+            image = b""
+        cubin = Cubin(image, entry.target, entry.opt_level, entry.assembler)
+        if cubin.sha256 != entry.cubin_sha256:
+            raise InputError(f"{path}: the file is damaged (its hash is another); copy the run again")
+        return cubin
+
+    def ptx(self, entry: KernelEntry) -> str:
+        """Return the PTX module."""
+        return self._text(self._path(entry.ptx_sha256, "ptx"))
+
+    def sass(self, entry: KernelEntry) -> str:
+        """Return the disassembly."""
+        return self._text(self._path(entry.cubin_sha256, "sass"))
+
+    def _keep(self, digest: str, suffix: str, data: bytes) -> None:
+        """Write one file, unless the index, which makes a file count, names it already."""
+        if any(digest in (e.ptx_sha256, e.cubin_sha256) for e in self.entries):
+            return
+        with atomic.durable(self._path(digest, suffix)) as file:
+            file.write(data)
+
+    def _path(self, digest: str, suffix: str) -> Path:
+        return self._folder / f"{digest[:_NAME_DIGITS]}.{suffix}"
+
+    def _text(self, path: Path) -> str:
+        with reading(path, cure="copy the run again"):
+            return path.read_bytes().decode()
+
+    def _require_same_code(self, new: KernelEntry) -> None:
+        for old in self.entries:
+            if old.opt_level != new.opt_level:
+                continue
+            if old.ptx_sha256 == new.ptx_sha256 and old.cubin_sha256 != new.cubin_sha256:
+                what = f"{old.assembler} made other machine code of it than {new.assembler}"
+            elif old.name == new.name and old.ptx_sha256 != new.ptx_sha256:
+                what = "its PTX has changed"
+            else:
+                continue
+            raise InputError(
+                f"{self._folder.parent}: kernel {new.name} -{new.opt_level} is not the one that was measured "
+                f"before ({what}); start a new run"
+            )
+
+
+def sha256(text: str) -> str:
+    """Return the hex digest of a text in UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read_index(path: Path) -> tuple[KernelEntry, ...]:
+    with reading(path):
+        if not path.exists():
+            return ()
+    plain = codec.read_json(path)
+    if not isinstance(plain, list):
+        raise Place(path).error("must be a list")
+    return tuple(codec.decode(KernelEntry, item, Place(path).item(i)) for i, item in enumerate(plain))

@@ -1,0 +1,40 @@
+"""Where runs go."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ptxbench.errors import InputError
+from ptxbench.gpu.protocol import GpuInfo, GpuKind
+
+_MEASURED = "results"
+_OTHER = "runs"
+
+
+def default_run_path(gpu: GpuInfo, now: datetime, root: Path | None = None) -> Path:
+    """Return where a run that begins now goes: `<root>/<gpu>/<run id>`.
+
+    Args:
+        gpu: The GPU.
+        now: The time, with its zone.
+        root: None for "results", or "runs" for what is no measurement.
+    """
+    if root is None:
+        root = Path(_MEASURED if gpu.kind is GpuKind.REAL else _OTHER)
+    # The random end keeps two runs of one minute apart.
+    return root / gpu.slug / f"{now.astimezone(UTC):%Y-%m-%dT%H%MZ}-{secrets.token_hex(2)}"
+
+
+def require_place(path: Path, kind: GpuKind) -> None:
+    """Keep what is no measurement out of results/.
+
+    Raises:
+        InputError: `path` lies below a folder named results, and the run is not of a real GPU.
+    """
+    if kind is not GpuKind.REAL and _MEASURED in path.resolve().parts:
+        raise InputError(
+            f"{path} is below {_MEASURED}/, which is for real GPUs; "
+            f"write a {kind} run elsewhere, such as {_OTHER}/"
+        )

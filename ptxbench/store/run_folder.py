@@ -1,0 +1,293 @@
+"""One run on disk: written trial by trial, resumed after any end, and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ptxbench.errors import InputError
+from ptxbench.gpu.protocol import Cubin, GpuInfo
+from ptxbench.power.trace import Trace
+from ptxbench.store import traces
+from ptxbench.store.atomic import replacing
+from ptxbench.store.faults import reading, writing
+from ptxbench.store.kernels import KernelStore
+from ptxbench.store.manifest import (
+    Manifest,
+    RunArguments,
+    Session,
+    read_manifest,
+    require_same,
+    write_manifest,
+)
+from ptxbench.store.partial import PartialRun
+from ptxbench.store.place import require_place
+from ptxbench.store.records import read_records, write_records
+from ptxbench.store.schema import TableRow, TrialRecord
+from ptxbench.store.table import read_table, row_key, write_table
+
+_MANIFEST = "manifest.json"
+_RECORDS = "records.parquet"
+_TRACES = "traces.parquet"
+_TABLE = "table.csv"
+
+
+class RunFolder:
+    """One run; made by `create`, `open` or `resume`, and a context manager that closes it.
+
+    As long as `partial/` is there, what it holds is the run. `finish` writes the final files beside
+    it, and the run is finished when `partial/` goes, in one rename.
+
+    Attributes:
+        path: The folder.
+        manifest: What the run is.
+        kernels: PTX, machine code and SASS of what ran.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.kernels = KernelStore(path / "kernels")
+        self._partial = PartialRun(path)
+        self._trace_file: traces.TraceFile | None = None
+        self._records: dict[str, TrialRecord] = {}
+        self._cubin_of: dict[tuple[str, ...], str] = {}
+
+    @classmethod
+    def create(cls, path: Path, manifest: Manifest) -> Self:
+        """Begin a run in a new or empty folder.
+
+        Raises:
+            InputError: The folder holds something, cannot be written, or is not for this kind of run.
+        """
+        require_place(path, manifest.kind)
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+            held = {entry.name for entry in path.iterdir()}
+        if _MANIFEST in held:
+            raise InputError(f"{path} already holds a run; go on with --resume, or choose another folder")
+        if held:
+            raise InputError(f"{path} is not empty; choose a new folder for the run")
+        write_manifest(path / _MANIFEST, manifest)
+        folder = cls(path, manifest)
+        folder._partial.open(create=True)
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Read a run, finished or not; a run that is being written is read as it stands now.
+
+        Raises:
+            InputError: The folder holds no run, or a file of it does not fit.
+        """
+        folder = cls(path, _read_manifest(path))
+        folder._load()
+        return folder
+
+    @classmethod
+    def resume(
+        cls,
+        path: Path,
+        gpu: GpuInfo,
+        arguments: RunArguments,
+        session: Session,
+        *,
+        allow_other_board: bool = False,
+    ) -> Self:
+        """Go on with a run that was stopped; one that is finished is only read.
+
+        Args:
+            path: The folder.
+            gpu: The GPU that will run the trials to come.
+            arguments: What the runner is asked for now.
+            session: This process.
+            allow_other_board: Whether a second board of the same model and driver may go on; the
+                manifest then lists both, and each record names its own.
+
+        Raises:
+            InputError: The folder holds no run, another process writes it, or the run was measured
+                under other conditions.
+        """
+        manifest = _read_manifest(path)
+        require_place(path, manifest.kind)
+        require_same(manifest, path, gpu, arguments)
+        is_known = gpu.uuid_hash in {board.uuid_hash for board in manifest.gpus}
+        if not is_known and not allow_other_board:
+            raise InputError(
+                f"{path} was measured on board {manifest.gpu.uuid_hash}, this is {gpu.uuid_hash}; "
+                "start a new run, or allow another board"
+            )
+        folder = cls(path, manifest)
+        if folder.finished:
+            folder._partial.sweep()
+            folder._load()
+            return folder
+        boards = manifest.gpus if is_known else (*manifest.gpus, gpu)
+        folder._go_on(replace(manifest, gpus=boards, sessions=(*manifest.sessions, session)))
+        return folder
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is complete."""
+        return (self.path / _RECORDS).exists() and not self._partial.exists
+
+    @property
+    def done(self) -> frozenset[str]:
+        """Ids of the trials that the run holds."""
+        return frozenset(self._records)
+
+    def records(self) -> list[TrialRecord]:
+        """Return the trials in the order in which they were kept."""
+        return list(self._records.values())
+
+    def record(self, trial_id: str) -> TrialRecord | None:
+        """Return one trial, or None where the run does not hold it."""
+        return self._records.get(trial_id)
+
+    def trace(self, trial_id: str) -> Trace:
+        """Return the readings of one trial; a source that gave none is left out.
+
+        Raises:
+            InputError: The run does not hold the trial, or its readings cannot be read.
+        """
+        record = self.record(trial_id)
+        if record is None:
+            raise InputError(f"{self.path} holds no trial {trial_id}")
+        series = self._final_traces().series(trial_id) if self.finished else self._partial.series(trial_id)
+        return Trace(record.record_begin_ns, record.record_end_ns, series)
+
+    def rows(self) -> tuple[TableRow, ...]:
+        """Return the rows of the table so far.
+
+        Raises:
+            InputError: table.csv does not fit.
+        """
+        path = self.path / _TABLE
+        return read_table(path) if path.exists() else ()
+
+    def append(self, record: TrialRecord, trace: Trace) -> None:
+        """Keep one trial; it is on the disk when this returns.
+
+        Raises:
+            InputError: The disk is full, or the trial ran other machine code than the trials beside it.
+            ValueError: The trial is held already, or its board or recording is not the run's.
+        """
+        self._require_fit(record, trace)
+        self._partial.append(record, trace)
+        self._hold(record)
+
+    def add_kernel(self, name: str, ptx: str, sass: str, cubin: Cubin) -> None:
+        """Keep one kernel; see `KernelStore.add`."""
+        self._partial.require_writer()
+        self.kernels.add(name, ptx, sass, cubin)
+
+    def add_row(self, row: TableRow) -> None:
+        """Put one row into table.csv, in place of an earlier one about the same.
+
+        Raises:
+            InputError: table.csv cannot be read or written.
+        """
+        self._partial.require_writer()
+        rows = {row_key(r): r for r in self.rows()} | {row_key(row): row}
+        write_table(self.path / _TABLE, list(rows.values()))
+
+    def end_session(self, now: datetime) -> None:
+        """Note that this process stops writing, with the run finished or not."""
+        self._partial.require_writer()
+        self._set_manifest(self.manifest.ended(now))
+
+    def finish(self, rows: Sequence[TableRow], now: datetime) -> None:
+        """Turn the run into its final files; until the very end it can be resumed instead.
+
+        Raises:
+            InputError: A file cannot be written, or the readings of a trial are missing.
+            ValueError: Two rows are about the same.
+        """
+        self._partial.require_writer()
+        with replacing(self.path / _TRACES) as file:
+            traces.write(file, self._partial.tables(self._records))
+        write_records(self.path / _RECORDS, self._records.values())
+        write_table(self.path / _TABLE, rows)
+        self.end_session(now)
+        self._partial.retire()
+
+    def close(self) -> None:
+        """Release the folder to other processes."""
+        self._partial.close()
+        if self._trace_file is not None:
+            self._trace_file.close()
+            self._trace_file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _go_on(self, manifest: Manifest) -> None:
+        """Become the writer of what was kept so far."""
+        # Only a run that was killed between its first two writes has no partial/ yet.
+        self._partial.open(create=not self._partial.exists)
+        try:
+            self._load()
+            self._set_manifest(manifest)
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self) -> None:
+        if self.finished:
+            records = read_records(self.path / _RECORDS)
+        else:
+            records = self._partial.records() if self._partial.exists else []
+        for record in records:
+            if record.trial_id in self._records:
+                raise InputError(f"{self.path} holds trial {record.trial_id} twice; copy the run again")
+            self._hold(record)
+
+    def _hold(self, record: TrialRecord) -> None:
+        self._records[record.trial_id] = record
+        self._cubin_of.setdefault(_kernel_key(record), record.cubin_sha256)
+
+    def _final_traces(self) -> traces.TraceFile:
+        if self._trace_file is None:
+            self._trace_file = traces.TraceFile(self.path / _TRACES)
+        return self._trace_file
+
+    def _set_manifest(self, manifest: Manifest) -> None:
+        write_manifest(self.path / _MANIFEST, manifest)
+        self.manifest = manifest
+
+    def _require_fit(self, record: TrialRecord, trace: Trace) -> None:
+        if record.trial_id in self._records:
+            raise ValueError(f"trial {record.trial_id} is held already")
+        if record.gpu not in {board.uuid_hash for board in self.manifest.gpus}:
+            raise ValueError(
+                f"trial {record.trial_id} ran on board {record.gpu}, which the manifest does not list"
+            )
+        if (trace.begin_ns, trace.end_ns) != (record.record_begin_ns, record.record_end_ns):
+            raise ValueError(f"trial {record.trial_id} and its trace are of two recordings")
+        known = self._cubin_of.get(_kernel_key(record), record.cubin_sha256)
+        if known != record.cubin_sha256:
+            raise InputError(
+                f"{self.path}: trial {record.trial_id} ran machine code {record.cubin_sha256[:16]}, "
+                f"the trials before it {known[:16]}; start a new run"
+            )
+
+
+def _kernel_key(record: TrialRecord) -> tuple[str, ...]:
+    """Return what all repeats share that must have run the same machine code."""
+    return record.instruction, record.opt_level, record.protocol, record.pattern, record.role
+
+
+def _read_manifest(path: Path) -> Manifest:
+    with reading(path):
+        if not (path / _MANIFEST).exists():
+            raise InputError(f"{path} holds no run (no {_MANIFEST}); name the folder of a run")
+    return read_manifest(path / _MANIFEST)

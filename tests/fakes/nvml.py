@@ -1,0 +1,142 @@
+"""A stand-in for pynvml whose GPUs each lack what a test wants them to lack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 3, 4, 6
+DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, LOST = 9, 12, 13, 15
+INSTANT, AVERAGE, MEMORY = (186, 0), (185, 0), (185, 2)
+UNSIGNED_INT, DOUBLE = 1, 0
+
+
+class NvmlError(Exception):
+    def __init__(self, value: int) -> None:
+        super().__init__(f"error text {value}")
+        self.value = value
+
+
+@dataclass
+class FakeDevice:
+    """`errors` maps a function to the code it fails with, `field_errors` a (field, scope)."""
+
+    name: str = "NVIDIA H200"
+    uuid: str = "GPU-0000"
+    power_mw: int = 250_000
+    energy_mj: int = 7_000_001
+    fields_mw: dict[tuple[int, int], float] = field(
+        default_factory=lambda: {INSTANT: 260_500, AVERAGE: 240_000, MEMORY: 43_000}
+    )
+    field_errors: dict[tuple[int, int], int] = field(default_factory=dict)
+    field_type: int = UNSIGNED_INT
+    samples: list[tuple[int, int]] = field(default_factory=list)
+    pids: list[int] = field(default_factory=list)
+    application_mhz: tuple[int, int] = (1980, 3201)
+    errors: dict[str, int] = field(default_factory=dict)
+    lost: bool = False
+
+
+class FakeNvml:
+    NVMLError = NvmlError
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+    NVML_TOTAL_POWER_SAMPLES = 0
+    NVML_ERROR_INVALID_ARGUMENT, NVML_ERROR_NOT_FOUND = 2, NOT_FOUND
+    NVML_FI_DEV_POWER_AVERAGE, NVML_FI_DEV_POWER_INSTANT = 185, 186
+    NVML_POWER_SCOPE_GPU, NVML_POWER_SCOPE_MEMORY = 0, 2
+
+    def __init__(self, *devices: FakeDevice, init_error: int = 0, version_error: int = 0) -> None:
+        self.devices = devices
+        self.init_error = init_error
+        self.version_error = version_error
+        self.open_count = 0
+        self.called: set[str] = set()
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        if self.init_error:
+            raise NvmlError(self.init_error)
+        self.open_count += 1
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.open_count -= 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeDevice:  # noqa: N802
+        return self._ask("nvmlDeviceGetHandleByIndex", self.devices[index], self.devices[index])
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeDevice:  # noqa: N802
+        for device in self.devices:
+            if device.uuid == uuid:
+                return device
+        raise NvmlError(NOT_FOUND)
+
+    def nvmlDeviceGetFieldValues(self, device: FakeDevice, ids: list[Any]) -> list[Any]:  # noqa: N802
+        values = []
+        for key in ids:
+            code = device.field_errors.get(key, 0)
+            # NVML leaves the value undefined where a field fails: make it look like power.
+            value = SimpleNamespace(dVal=-1.0, uiVal=999_000, ulVal=-2, ullVal=-3, sllVal=-4, siVal=-5)
+            if not code:
+                setattr(value, "dVal" if device.field_type == DOUBLE else "uiVal", device.fields_mw[key])
+            values.append(
+                SimpleNamespace(nvmlReturn=code, valueType=device.field_type, value=value, timestamp=123)
+            )
+        return self._ask("nvmlDeviceGetFieldValues", device, values)
+
+    def nvmlDeviceGetSamples(self, device: FakeDevice, kind: int, last_us: int) -> Any:  # noqa: N802
+        assert kind == self.NVML_TOTAL_POWER_SAMPLES
+        newer = [
+            SimpleNamespace(timeStamp=us, sampleValue=SimpleNamespace(uiVal=mw))
+            for us, mw in device.samples
+            if us > last_us
+        ]
+        self._ask("nvmlDeviceGetSamples", device, None)
+        if not newer:
+            raise NvmlError(NOT_FOUND)
+        return UNSIGNED_INT, newer
+
+    def nvmlDeviceGetApplicationsClock(self, device: FakeDevice, kind: int) -> int:  # noqa: N802
+        return self._ask("nvmlDeviceGetApplicationsClock", device, device.application_mhz[kind - 1])
+
+    def _ask(self, function: str, device: FakeDevice, answer: Any) -> Any:
+        self.called.add(function)
+        if device.lost:
+            raise NvmlError(LOST)
+        if function in device.errors:
+            raise NvmlError(device.errors[function])
+        return answer
+
+    def _version(self, answer: Any) -> Any:
+        if self.version_error:
+            raise NvmlError(self.version_error)
+        return answer
+
+    def __getattr__(self, function: str) -> Any:
+        """Serve the plain queries: every argument after the device only selects."""
+        whole = {
+            "nvmlDeviceGetCount": lambda: len(self.devices),
+            "nvmlSystemGetDriverVersion": lambda: self._version("580.159.04"),
+            "nvmlSystemGetCudaDriverVersion": lambda: self._version(13_010),
+        }
+        if function in whole:
+            return whole[function]
+        answers = {
+            "nvmlDeviceGetIndex": lambda d: self.devices.index(d),
+            "nvmlDeviceGetName": lambda d: d.name,
+            "nvmlDeviceGetUUID": lambda d: d.uuid,
+            "nvmlDeviceGetVbiosVersion": lambda d: "96.00",
+            "nvmlDeviceGetEnforcedPowerLimit": lambda d: 700_000,
+            "nvmlDeviceGetMaxClockInfo": lambda d, kind: {1: 1980}[kind],
+            "nvmlDeviceGetClockInfo": lambda d, kind: {1: 1755, 2: 3201}[kind],
+            "nvmlDeviceGetDefaultApplicationsClock": lambda d, kind: {1: 1980, 2: 3201}[kind],
+            "nvmlDeviceGetTemperatureV": lambda d, sensor: 41,
+            "nvmlDeviceGetTemperature": lambda d, sensor: 40,
+            "nvmlDeviceGetCurrentClocksEventReasons": lambda d: 0x4,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda d: 0x8,
+            "nvmlDeviceGetComputeRunningProcesses": lambda d: [SimpleNamespace(pid=p) for p in d.pids],
+            "nvmlDeviceGetPowerUsage": lambda d: d.power_mw,
+            "nvmlDeviceGetTotalEnergyConsumption": lambda d: d.energy_mj,
+        }
+        if function not in answers:
+            raise AttributeError(function)
+        return lambda device, *select: self._ask(function, device, answers[function](device, *select))

@@ -1,0 +1,42 @@
+import pytest
+
+from ptxbench.errors import InputError
+from ptxbench.power.known_sensors import sensor_for
+from ptxbench.power.source import SourceName
+
+
+@pytest.mark.parametrize(
+    ("target", "averaging_s"),
+    [("sm_70", 0.0), ("sm_75", 0.0), ("sm_80", 0.025), ("sm_86", 1.0), ("sm_90a", 1.0), ("sm_120", 1.0)],
+)
+def test_power_usage_is_a_one_second_mean_after_ga100(target, averaging_s):
+    assert sensor_for(SourceName.USAGE, target).averaging_s == averaging_s
+
+
+@pytest.mark.parametrize(
+    ("source", "refresh_s", "averaging_s"),
+    [
+        (SourceName.USAGE, 0.1, 1.0),
+        (SourceName.AVERAGE, 0.1, 1.0),
+        (SourceName.MEMORY, 0.1, 1.0),
+        (SourceName.INSTANT, 0.1, 0.025),
+        (SourceName.SAMPLES, 0.02, 0.02),
+        (SourceName.COUNTER, 0.1, 0.0),
+    ],
+)
+def test_h200(source, refresh_s, averaging_s):
+    sensor = sensor_for(source, "sm_90a")
+    assert (sensor.source, sensor.refresh_s, sensor.averaging_s) == (source, refresh_s, averaging_s)
+    assert (sensor.quantum, sensor.origin) == (1e-3, "documented")
+
+
+@pytest.mark.parametrize("source", SourceName)
+@pytest.mark.parametrize("target", ["sm_52", "sm_80", "sm_100a", "sm_103f"])
+def test_every_source_has_figures_on_every_target(source, target):
+    assert sensor_for(source, target).refresh_s > 0
+
+
+@pytest.mark.parametrize("target", ["90", "compute_90", "sm_", "sm_90b"])
+def test_a_target_of_another_form_is_refused(target):
+    with pytest.raises(InputError, match="sm_90"):
+        sensor_for(SourceName.USAGE, target)
