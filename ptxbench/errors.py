@@ -18,7 +18,11 @@ class NotMeasurableError(InputError):
 
 
 class ToolError(PtxbenchError):
-    """ptxas or nvdisasm is missing, or refused what it was given."""
+    """ptxas or nvdisasm is missing or was stopped, or refused what it was given."""
+
+
+class RefusedModuleError(ToolError):
+    """ptxas or nvdisasm looked at a module and refused it, or broke on it."""
 
 
 class GpuError(PtxbenchError):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-from ptxbench.errors import ToolError
+from ptxbench.errors import RefusedModuleError, ToolError
 
 _WHEELS = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
+# Signals that end a tool for no fault of what it was given (SIGKILL: the kernel ran out of memory).
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
 @cache
@@ -48,17 +51,29 @@ def tool_version(tool: str) -> str:
     return match.group(1) if match else "unknown"
 
 
-def run_tool(tool: str, arguments: list[str]) -> str:
+def run_tool(tool: str, arguments: list[str], folder: str | None = None) -> str:
     """Run a tool and return its standard output.
 
+    Args:
+        tool: "ptxas" or "nvdisasm".
+        arguments: Its command line.
+        folder: Working folder; files named relative to it keep random paths out of complaints.
+
     Raises:
-        ToolError: It is missing, cannot be started or exits with an error; the text is its first complaint.
+        ToolError: It is missing, cannot be started or was stopped from outside.
+        RefusedModuleError: It exits with an error; the text is its first complaint.
     """
     try:
-        done = subprocess.run([str(tool_path(tool)), *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [str(tool_path(tool)), *arguments], capture_output=True, text=True, check=False, cwd=folder
+        )
     except OSError as error:
         raise ToolError(f"{tool} could not be started: {error}") from error
+    if -done.returncode in _STOPS:
+        raise ToolError(f"{tool} was stopped by {signal.Signals(-done.returncode).name}")
     if done.returncode != 0:
         complaint = (done.stderr or done.stdout).strip().splitlines()
-        raise ToolError(f"{tool} failed: {complaint[0] if complaint else f'exit code {done.returncode}'}")
+        raise RefusedModuleError(
+            f"{tool} failed: {complaint[0] if complaint else f'exit code {done.returncode}'}"
+        )
     return done.stdout

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ptxbench.gpu.protocol import OptLevel
+from ptxbench.sass.program import counts_text
 
 
 class Unit(StrEnum):
@@ -30,6 +31,11 @@ class Expectation:
     counts: tuple[tuple[str, float], ...]
     loop_moves: int
 
+    @property
+    def text(self) -> str:
+        """Such as "FFMA" or "LOP3.LUT*2 POPC"."""
+        return counts_text(self.counts)
+
 
 @dataclass(frozen=True)
 class Instruction:
@@ -44,7 +50,8 @@ class Instruction:
         operands: Roles of the operands in order: x (the chain), y (the result), a, b, c (loaded).
         values: Generator of the operand values (ptxbench.ptx.operands).
         alive: How the chain keeps its values alive, in words.
-        companions: Multiply-adds that follow each copy to keep its values alive; the overhead loop has them too.
+        companions: Multiply-adds that follow each copy to keep its values alive; the overhead loop has
+            them too.
         copies: N, copies of the instruction in the loop body.
         unit: What executes one instruction.
         min_target: Lowest compute capability times ten.
@@ -73,3 +80,7 @@ class Instruction:
     def expected(self, opt_level: OptLevel) -> Expectation:
         """Return the SASS that one copy becomes at `opt_level`."""
         return next(e for e in self.sass if e.opt_level == opt_level)
+
+    def exists_on(self, capability: int) -> bool:
+        """Return whether GPUs of a compute capability (times ten) have this instruction."""
+        return capability >= self.min_target

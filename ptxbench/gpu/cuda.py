@@ -106,6 +106,7 @@ class CudaGpu:
             raise GpuError(
                 f"GPU {which} ({self._nvml.name}): no power source of NVML answers; nothing to measure"
             )
+        self._recorded = [*self._sources, self._nvml.source(SourceName.TEMPERATURE)]
         self._sensors = tuple(sensor_for(s.name, self._info.target) for s in self._sources)
 
     @property
@@ -187,7 +188,7 @@ class CudaGpu:
         function = self._function(launch.cubin, launch.kernel)
         arguments = self._arguments(launch)
         before = self.telemetry()
-        sampler = Sampler(self._sources, self._clock, self._poll_interval_s, self._nvml.throttle_reasons)
+        sampler = Sampler(self._recorded, self._clock, self._poll_interval_s, self._nvml.throttle_reasons)
         thread = SamplerThread(sampler)
         thread.start()
         try:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ptxbench.measure.bench import Bench
-from ptxbench.measure.static import mean_temperature_c
 from ptxbench.measure.statistics import Estimate, estimate
 from ptxbench.measure.unit import (
     Unit,
@@ -96,7 +95,7 @@ def arafa_row(unit: Unit, records: Sequence[TrialRecord]) -> TableRow:
         cycles=cycles_per_instruction(targets[0], overheads[0]),
         power_w=nan_mean([r.steady_power_w for r in targets]),
         clock_mhz=nan_mean([r.sm_clock_mhz for r in targets]),
-        temperature_c=nan_mean([mean_temperature_c(r) for r in targets]),
+        temperature_c=nan_mean([r.temperature_c for r in targets]),
         repeats=mtsm.n,
     )
     if abs(mtsm.mean) <= mtsm.ci95:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ptxbench.gpu.protocol import Cubin, OptLevel
 from ptxbench.measure.bench import Bench, Work
 from ptxbench.measure.record import TrialPlan
-from ptxbench.measure.static import StaticPower, fit_static, mean_temperature_c
+from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.measure.statistics import Estimate, estimate
 from ptxbench.measure.unit import (
     Unit,
@@ -130,9 +130,9 @@ def dynamic_row(unit: Unit, records: Sequence[TrialRecord], static: StaticPower,
         dynamic_ci95_pj=result.ci95_pj,
         cycles=cycles_per_instruction(targets[0], overheads[0]) / warps_per_sm,
         power_w=nan_mean([r.steady_power_w for r in targets]),
-        static_w=nan_mean([static.at(mean_temperature_c(r)) for r in targets]),
+        static_w=nan_mean([static.at(r.temperature_c) for r in targets]),
         clock_mhz=nan_mean([r.sm_clock_mhz for r in targets]),
-        temperature_c=nan_mean([mean_temperature_c(r) for r in targets]),
+        temperature_c=nan_mean([r.temperature_c for r in targets]),
         repeats=result.energy_pj.n,
     )
     if not abs(row.dynamic_pj) > row.dynamic_ci95_pj:
@@ -167,14 +167,14 @@ def _difference_pj(target: TrialRecord, overhead: TrialRecord, static: StaticPow
 
 def _dynamic_pass_j(record: TrialRecord, static: StaticPower) -> float:
     """Return the dynamic energy of one pass of a kernel's loop over all threads, J."""
-    dynamic_w = record.steady_power_w - static.at(mean_temperature_c(record))
+    dynamic_w = record.steady_power_w - static.at(record.temperature_c)
     return dynamic_w * record.elapsed_s / record.iterations
 
 
 def _static_error_pj(target: TrialRecord, overhead: TrialRecord, static: StaticPower) -> float:
     """Return what an error of one sigma in P_static does to the difference, pJ."""
     pass_s = target.elapsed_s / target.iterations - overhead.elapsed_s / overhead.iterations
-    error_j = static.error_at(mean_temperature_c(target)) * abs(pass_s)
+    error_j = static.error_at(target.temperature_c) * abs(pass_s)
     return error_j / (target.copies * target.grid * target.block) * _PICO
 
 

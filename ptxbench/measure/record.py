@@ -113,6 +113,7 @@ def make_record(
         **_energies_j(run, sensor.source),
         steady_power_w=power_w,
         source=sensor.source,
+        temperature_c=_settled_temperature_c(run, sensor),
         temperature_before_c=run.before.temperature_c,
         temperature_after_c=run.after.temperature_c,
         sm_clock_mhz=run.after.sm_clock_mhz if math.isnan(clock_mhz) else clock_mhz,
@@ -167,6 +168,7 @@ def make_failure(
         counter_j=math.nan,
         steady_power_w=math.nan,
         source="",
+        temperature_c=math.nan,
         temperature_before_c=math.nan,
         temperature_after_c=math.nan,
         sm_clock_mhz=math.nan,
@@ -191,6 +193,18 @@ def _energies_j(run: KernelRun, source: SourceName) -> dict[str, float]:
     if counter is not None:
         energies["counter_j"] = counter_j(counter, run.window).energy_j
     return energies
+
+
+def _settled_temperature_c(run: KernelRun, sensor: SensorDescription) -> float:
+    """Return the mean temperature of that part of the window which the steady power is taken from."""
+    series = run.trace.of(SourceName.TEMPERATURE)
+    if series is not None:
+        good = series.good()
+        begin_ns = run.window.start_ns + round(sensor.settle_s * 1e9)
+        inside = (good.end_ns >= begin_ns) & (good.end_ns <= run.window.end_ns)
+        if inside.any():
+            return float(good.value[inside].mean())
+    return (run.before.temperature_c + run.after.temperature_c) / 2
 
 
 def _judge_run(run: KernelRun) -> tuple[Status, str]:

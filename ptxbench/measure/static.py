@@ -42,11 +42,6 @@ class StaticPower:
         return math.hypot(self.error_w, self.slope_error_w_per_c * (temperature_c - self.temperature_c))
 
 
-def mean_temperature_c(record: TrialRecord) -> float:
-    """Return the temperature of a trial: the mean of before and after."""
-    return (record.temperature_before_c + record.temperature_after_c) / 2
-
-
 def fit_static(records: Iterable[TrialRecord]) -> StaticPower:
     """Fit static power against temperature over every valid sleeping trial.
 
@@ -57,7 +52,7 @@ def fit_static(records: Iterable[TrialRecord]) -> StaticPower:
     if not valid:
         return StaticPower(math.nan, math.nan, math.nan, math.nan, math.nan)
     power_w = np.array([r.steady_power_w for r in valid])
-    temperature_c = np.array([mean_temperature_c(r) for r in valid])
+    temperature_c = np.array([r.temperature_c for r in valid])
     centre_c = float(temperature_c.mean())
     n = len(valid)
     if n < 3 or np.ptp(temperature_c) < _MIN_SPREAD_C:

@@ -109,7 +109,9 @@ def align(
     best = max(found, key=lambda p: p.correlation, default=None)
     if best is None or best.correlation < MIN_CORRELATION:
         r = f"; the best correlation is {best.correlation:.2f}" if best is not None else ""
-        raise InputError(f"the meter's power does not follow the kernels at any offset{r}: is it the same session and GPU?")
+        raise InputError(
+            f"the meter's power does not follow the kernels at any offset{r}: is it the same session and GPU?"
+        )
     placement = sharpen(capture, windows, best)
     edges = fit_edges(capture, windows, placement, reference_ns)
     return edges if edges is not None else _by_signals(capture, best, reference_ns)
@@ -213,17 +215,23 @@ def _fit_line(
         return np.asarray(design @ x - late_s, dtype=np.float64)
 
     start, *_ = np.linalg.lstsq(design, late_s, rcond=None)
-    fit = least_squares(residual_s, start, loss="soft_l1", f_scale=_ROBUST_SCALE_S, x_scale=[1e-3, 1e-5][: len(start)])
+    fit = least_squares(
+        residual_s, start, loss="soft_l1", f_scale=_ROBUST_SCALE_S, x_scale=[1e-3, 1e-5][: len(start)]
+    )
     # A step lies between two samples: no edge is known better than that.
     noise_s = float(np.hypot(np.median(np.abs(fit.fun)) / 0.6745, signal.period_s / np.sqrt(12)))
     error = noise_s * np.sqrt(np.diag(np.linalg.pinv(design.T @ design)))
     kinds = is_start[steps.found]
     # Launch and completion are stamped late by unknown, unequal times: that does not average out.
-    lean_s = abs(late_s[kinds].mean() - late_s[~kinds].mean()) / 2 if 0 < kinds.sum() < count else noise_s
+    lean_s = (
+        float(abs(late_s[kinds].mean() - late_s[~kinds].mean())) / 2 if 0 < kinds.sum() < count else noise_s
+    )
     if has_drift:
-        return _Line(float(fit.x[0]), float(fit.x[1]), float(np.hypot(error[0], lean_s)), float(error[1]), count)
+        return _Line(
+            float(fit.x[0]), float(fit.x[1]), float(np.hypot(error[0], lean_s)), float(error[1]), count
+        )
     span_s = float(np.ptp(away_s))
-    drift_error = (2 * lean_s + noise_s) / span_s if span_s > 0 else np.nan
+    drift_error = (2 * lean_s + noise_s) / span_s if span_s > 0 else float("nan")
     return _Line(float(fit.x[0]), 0.0, float(np.hypot(error[0], lean_s)), drift_error, count)
 
 

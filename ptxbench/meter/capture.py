@@ -105,7 +105,11 @@ def make_capture(
     if len(time_ns) < _MIN_ROWS:
         raise InputError(f"{path}: only {len(time_ns)} different times; is the time column the right one?")
     _require_power(path, power_w)
-    counts = ((torn, "torn"), (backwards, "backward in time"), (repeated, "of a repeated time, averaged with their like"))
+    counts = (
+        (torn, "torn"),
+        (backwards, "backward in time"),
+        (repeated, "of a repeated time, averaged with their like"),
+    )
     counted = tuple(f"{count} of {rows} rows {what}" for count, what in counts if count)
     return MeterCapture(time_ns, power_w, rails, origin, (*notes, *counted))
 

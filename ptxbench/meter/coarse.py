@@ -61,7 +61,9 @@ def place_windows(
     grid_s = period_s * np.arange(count + 1) - _MARGIN_S
     done_s = np.interp(grid_s, edges_s.ravel(), np.stack([_before(edges_s), _after(edges_s)], axis=1).ravel())
     share_on = np.diff(done_s) / period_s
-    return _place(capture, share_on, np.ones(count), grid_s[0], period_s, origin_ns, limits_s, _WINDOWS_REACH_S)
+    return _place(
+        capture, share_on, np.ones(count), grid_s[0], period_s, origin_ns, limits_s, _WINDOWS_REACH_S
+    )
 
 
 def place_signal(capture: MeterCapture, series: Series, limits_s: tuple[float, float]) -> Placement | None:
@@ -147,7 +149,9 @@ def _place(
     )
     if match is None:
         return None
-    return Placement(origin_ns, base_ns + round(match.lag * period_s * 1e9), match.correlation, period_s, reach_s)
+    return Placement(
+        origin_ns, base_ns + round(match.lag * period_s * 1e9), match.correlation, period_s, reach_s
+    )
 
 
 def _period_s(capture: MeterCapture, pattern_s: float) -> float:

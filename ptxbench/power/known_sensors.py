@@ -29,7 +29,7 @@ _SINCE_AMPERE = {
     SourceName.INSTANT: _QUARTER_OF_100MS,
     SourceName.AVERAGE: _AVERAGE_1S,
     SourceName.MEMORY: _AVERAGE_1S,
-    SourceName.SAMPLES: _Figures(refresh_s=0.02, averaging_s=0.02),
+    SourceName.SAMPLES: _Figures(refresh_s=0.02, averaging_s=0.06),
     SourceName.COUNTER: _POINT,
 }
 _GA100_FIGURES = _SINCE_AMPERE | {SourceName.USAGE: _QUARTER_OF_100MS}
@@ -47,8 +47,9 @@ def sensor_for(source: SourceName, target: str) -> SensorDescription:
         `instant` (and `usage` on GA100): Yang et al., "Part-time Power Measurements"
             (arXiv:2312.02741): A100 and H100 sense 25% of the run time; an H200 was
             seen to sense about 25 ms of each 100 ms.
-        `samples`: seen on an H200: a new sample every 20.0 ms. What a sample averages
-            over is not documented; one refresh period is taken.
+        `samples`: seen on an H200: a new sample every 20.0 ms, which follows a step of
+            power to 1% only after 60 ms. What a sample averages over is not documented;
+            those 60 ms are taken.
         `counter`: seen on an H200: refreshed every 100 ms, in steps of 1 mJ.
         Refresh of everything else: no document gives it; 100 ms, the slowest seen, so
             that a reading is never taken for settled too early.

@@ -14,7 +14,7 @@ from typing import Any
 from ptxbench.errors import GpuError
 from ptxbench.gpu.protocol import Telemetry
 from ptxbench.power.nvml_sources import MILLI, make_source
-from ptxbench.power.source import PowerSource, SourceName
+from ptxbench.power.source import POWER_SOURCES, PowerSource, SourceName
 
 try:
     import pynvml
@@ -255,10 +255,10 @@ class NvmlDevice:
 
 
 def available_sources(device: NvmlDevice) -> tuple[PowerSource, ...]:
-    """Return the sources that answer on this GPU and driver, in the order of `SourceName`.
+    """Return the power sources that answer on this GPU and driver, in the order of `SourceName`.
 
     Each is read once. The driver's buffer is emptied by that, so that the first
     reading of `samples` in a recording is not seconds old.
     """
-    sources = (device.source(name) for name in SourceName)
+    sources = (device.source(name) for name in POWER_SOURCES)
     return tuple(s for s in sources if all(reading.code == 0 for reading in s.read()))

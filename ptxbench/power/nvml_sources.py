@@ -78,6 +78,26 @@ class FieldSource:
         return (Reading(getattr(field.value, member) / MILLI),)
 
 
+class TemperatureSource:
+    """The GPU's temperature in whole degrees Celsius."""
+
+    name = SourceName.TEMPERATURE
+
+    def __init__(self, library: Any, handle: Any) -> None:
+        # nvmlDeviceGetTemperature is the only query in drivers before 565; NVML drops it with CUDA 14.
+        self._query = getattr(library, "nvmlDeviceGetTemperatureV", None) or library.nvmlDeviceGetTemperature
+        self._sensor = library.NVML_TEMPERATURE_GPU
+        self._error = library.NVMLError
+        self._handle = handle
+
+    def read(self) -> tuple[Reading, ...]:
+        """Read once: degrees Celsius."""
+        try:
+            return (Reading(float(self._query(self._handle, self._sensor))),)
+        except self._error as error:
+            return _failed(error.value)
+
+
 class SamplesSource:
     """The driver's own buffer of time-stamped power samples, read incrementally.
 
@@ -122,6 +142,8 @@ def make_source(name: SourceName, library: Any, handle: Any) -> PowerSource:
     """
     if name is SourceName.SAMPLES:
         return SamplesSource(library, handle)
+    if name is SourceName.TEMPERATURE:
+        return TemperatureSource(library, handle)
     if name is SourceName.USAGE:
         return ScalarSource(name, "nvmlDeviceGetPowerUsage", library, handle)
     if name is SourceName.COUNTER:

@@ -8,7 +8,11 @@ from typing import Protocol
 
 
 class SourceName(StrEnum):
-    """The NVML readings that ptxbench knows; `COUNTER` is in joules, the others in watts."""
+    """The NVML readings that ptxbench records.
+
+    `COUNTER` is in joules and `TEMPERATURE` in degrees Celsius; the others are in watts. The
+    temperature is no power source, but static power follows it, so it is recorded beside them.
+    """
 
     USAGE = "usage"
     INSTANT = "instant"
@@ -16,6 +20,10 @@ class SourceName(StrEnum):
     MEMORY = "memory"
     SAMPLES = "samples"
     COUNTER = "counter"
+    TEMPERATURE = "temperature"
+
+
+POWER_SOURCES = tuple(name for name in SourceName if name is not SourceName.TEMPERATURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,7 @@ class Reading:
     """One value as the source gave it.
 
     Attributes:
-        value: Watts, or joules for `SourceName.COUNTER`; NaN where the read failed.
+        value: In the unit of its source (`SourceName`); NaN where the read failed.
         stamp_epoch_ns: The driver's own time stamp (UTC, ns), or -1 where it gives none.
         code: The nvmlReturn code; 0 is success.
     """

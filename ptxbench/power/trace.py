@@ -21,7 +21,7 @@ class Series:
         source: Which source.
         begin_ns: Host time just before each call, shape (n,).
         end_ns: Host time just after each call, shape (n,).
-        value: Watts (joules for the counter), NaN where the call failed, shape (n,).
+        value: In the unit of the source (`SourceName`), NaN where the call failed, shape (n,).
         stamp_ns: The driver's own stamp moved to host time, -1 where there is none, shape (n,).
         code: nvmlReturn of each call, shape (n,).
     """

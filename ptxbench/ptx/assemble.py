@@ -18,10 +18,12 @@ def assemble_ptx(ptx: str, target: str, opt_level: OptLevel) -> Cubin:
         opt_level: ptxas -O level.
 
     Raises:
-        ToolError: ptxas is missing or refused the module.
+        ToolError: ptxas is missing.
+        RefusedModuleError: ptxas refused the module.
     """
     with tempfile.TemporaryDirectory(prefix="ptxbench-") as folder:
-        source, image = Path(folder, "module.ptx"), Path(folder, "module.cubin")
-        source.write_text(ptx)
-        run_tool("ptxas", [f"-arch={target}", f"-O{opt_level.number}", str(source), "-o", str(image)])
-        return Cubin(image.read_bytes(), target, opt_level, f"ptxas {tool_version('ptxas')}")
+        Path(folder, "module.ptx").write_text(ptx)
+        arguments = [f"-arch={target}", f"-O{opt_level.number}", "module.ptx", "-o", "module.cubin"]
+        run_tool("ptxas", arguments, folder)
+        image = Path(folder, "module.cubin").read_bytes()
+    return Cubin(image, target, opt_level, f"ptxas {tool_version('ptxas')}")

@@ -48,7 +48,7 @@ def build_module(
         assemble: The GPU's assembler, or ptxas.
 
     Raises:
-        InputError: The target is too old for the instruction.
+        NotMeasurableError: The target is too old for the instruction.
         ToolError: The assembler or the disassembler refused the module.
     """
     ptx = render_module(instruction, target)

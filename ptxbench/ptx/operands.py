@@ -52,7 +52,9 @@ def operand_bytes(instruction: Instruction, pattern: Pattern, seed: int) -> npt.
         raise InputError(f"instruction {instruction.name}: no operand values called {instruction.values!r}")
     if pattern is Pattern.ZEROS:
         if instruction.values == "quotient":
-            raise NotMeasurableError(f"instruction {instruction.name}: no pattern zeros; 0 / 0 takes another path")
+            raise NotMeasurableError(
+                f"instruction {instruction.name}: no pattern zeros; 0 / 0 takes another path"
+            )
         slots = np.zeros((RECORDS, SLOTS), np.uint64)
     else:
         slots = _GENERATORS[instruction.values](instruction.type, np.random.default_rng(seed))
@@ -121,7 +123,9 @@ def _quotient(ptx_type: str, rng: _Generator) -> Slots:
 def _exponent(ptx_type: str, rng: _Generator) -> Slots:
     """Factors under 0.2 and addends under 0.8: |x| stays under 4 and 2**x between 1/16 and 16."""
     values = rng.uniform(-0.8, 0.8, (RECORDS, SLOTS))
-    values[:, 1 : 1 + SETS] = rng.choice([-1.0, 1.0], (RECORDS, SETS)) * rng.uniform(0.1, 0.2, (RECORDS, SETS))
+    values[:, 1 : 1 + SETS] = rng.choice([-1.0, 1.0], (RECORDS, SETS)) * rng.uniform(
+        0.1, 0.2, (RECORDS, SETS)
+    )
     return encode(values, ptx_type)
 
 

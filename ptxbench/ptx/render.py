@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -9,11 +11,15 @@ from importlib.resources import files
 import jinja2
 
 from ptxbench.catalogue.model import Instruction
-from ptxbench.errors import InputError
+from ptxbench.errors import InputError, NotMeasurableError
 from ptxbench.ptx.operands import RECORD_BYTES, RECORDS, SETS, SLOT_OF_ROLE
 from ptxbench.ptx.target import Target
 
 TARGET, OVERHEAD, TARGET_2N, OVERHEAD_2N = "target", "overhead", "target_2n", "overhead_2n"
+
+# An instruction in a kernel's body: perhaps a guard, the opcode, and the operands (but no declaration).
+_INSTRUCTION = re.compile(r" {4}(?P<opcode>(?:@!?%\w+ +)?[a-z][\w.:]*) +(?P<operands>[^ ].*)")
+_OPCODE_COLUMNS = 18
 
 _REGISTERS = {"u32": "b32", "s32": "b32", "b32": "b32", "f32": "f32", "f64": "f64", "f16x2": "b32"}
 
@@ -41,29 +47,38 @@ def render_module(instruction: Instruction, target: Target) -> str:
     A row with companions gets an overhead kernel of 2N as well.
 
     Raises:
-        InputError: The target is too old for the instruction, or the family has no template.
+        NotMeasurableError: The target is too old for the instruction.
+        InputError: The family has no template.
     """
-    if target.capability < instruction.min_target:
-        raise InputError(
-            f"instruction {instruction.name} needs compute capability {instruction.min_target / 10:.1f} "
-            f"or newer; {target.name} is older"
-        )
-    copies = instruction.copies
-    entries = [
-        Entry(TARGET, f"target: {copies} copies of {instruction.opcode} in the loop", copies, True),
-        Entry(OVERHEAD, "overhead: the same loop without them", copies, False),
-        Entry(TARGET_2N, f"2N: {2 * copies} copies", 2 * copies, True),
+    return _tidy(_render_row(instruction, target, prefix="", header=True))
+
+
+def render_batch(instructions: Sequence[Instruction], target: Target) -> str:
+    """Return the modules of several instructions as one, so that one assembler run serves them all.
+
+    The entries of the instruction at index n bear `batch_prefix(n)` before their names.
+
+    Raises:
+        NotMeasurableError: The target is too old for an instruction.
+        InputError: A family has no template.
+    """
+    modules = [
+        _render_row(instruction, target, batch_prefix(number), header=False)
+        for number, instruction in enumerate(instructions)
     ]
-    if instruction.companions:
-        # Without companions the overhead loop is empty at any N, and one serves both.
-        entries.append(Entry(OVERHEAD_2N, "2N overhead: the companions of 2N copies", 2 * copies, False))
-    return _render(instruction.family, instruction, target, tuple(entries))
+    return _tidy(_render("batch", target, header=True, modules=modules))
+
+
+def batch_prefix(number: int) -> str:
+    """Return what stands before the entry names of a batch's module `number`."""
+    return f"m{number}_"
 
 
 def render_sleep(target: Target) -> str:
     """Return the module whose kernel fills the GPU and sleeps (for P_static)."""
     sleeping = _Sleeping("static", "a kernel that fills every SM and sleeps: what is left is static power")
-    return _render("sleep", sleeping, target, (Entry("static", sleeping.alive, 1, True),))
+    entries = (Entry("static", sleeping.alive, 1, True),)
+    return _tidy(_render("sleep", target, header=True, instruction=sleeping, entries=entries))
 
 
 @dataclass(frozen=True)
@@ -74,28 +89,53 @@ class _Sleeping:
     alive: str
 
 
-def _render(
-    family: str, instruction: Instruction | _Sleeping, target: Target, entries: tuple[Entry, ...]
-) -> str:
+def _render_row(instruction: Instruction, target: Target, prefix: str, *, header: bool) -> str:
+    if not instruction.exists_on(target.capability):
+        raise NotMeasurableError(
+            f"instruction {instruction.name} needs compute capability {instruction.min_target / 10:.1f} "
+            f"or newer; {target.name} is older"
+        )
+    return _render(
+        instruction.family,
+        target,
+        header=header,
+        instruction=instruction,
+        entries=_entries(instruction, prefix),
+        register=_REGISTERS[instruction.type],
+        loaded=_loaded_roles(instruction),
+    )
+
+
+def _entries(instruction: Instruction, prefix: str) -> tuple[Entry, ...]:
+    copies = instruction.copies
+    target = f"target: {copies} copies of {instruction.opcode} in the loop"
+    entries = [
+        Entry(prefix + TARGET, target, copies, True),
+        Entry(prefix + OVERHEAD, "overhead: the same loop without them", copies, False),
+        Entry(prefix + TARGET_2N, f"2N: {2 * copies} copies", 2 * copies, True),
+    ]
+    if instruction.companions:
+        # Without companions the overhead loop is empty at any N, and one serves both.
+        about = "2N overhead: the companions of 2N copies"
+        entries.append(Entry(prefix + OVERHEAD_2N, about, 2 * copies, False))
+    return tuple(entries)
+
+
+def _render(family: str, target: Target, **values: object) -> str:
+    """Render one template with what every template may use, and `values`."""
     try:
         template = _environment().get_template(f"{family}.ptx.j2")
     except jinja2.TemplateNotFound as error:
-        raise InputError(f"instruction {instruction.name}: no template {error.name}") from error
-    is_row = isinstance(instruction, Instruction)
-    text = template.render(
-        instruction=instruction,
-        register=_REGISTERS[instruction.type] if is_row else "b32",
-        loaded=_loaded_roles(instruction) if is_row else (),
+        raise InputError(f"no template {error.name} in ptx_templates") from error
+    return template.render(
         slot=_slot_offset,
         sets=SETS,
         records=RECORDS,
         record_bytes=RECORD_BYTES,
         target=target.name,
         ptx_version=target.ptx_version,
-        entries=entries,
-        header=True,
+        **values,
     )
-    return _tidy(text)
 
 
 def _loaded_roles(instruction: Instruction) -> tuple[str, ...]:
@@ -112,13 +152,17 @@ def _slot_offset(role: str, number: int) -> int:
 
 
 def _tidy(text: str) -> str:
-    """Drop the blank runs and trailing blanks that template tags leave."""
+    """Align the operands of every instruction and drop the blank runs that template tags leave."""
     lines: list[str] = []
     for line in text.splitlines():
-        stripped = line.rstrip()
-        if stripped or (lines and lines[-1]):
-            lines.append(stripped)
-    return "\n".join(lines) + "\n"
+        aligned = _INSTRUCTION.sub(_align, line.rstrip())
+        if aligned or (lines and lines[-1]):
+            lines.append(aligned)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _align(instruction: re.Match[str]) -> str:
+    return f"    {instruction['opcode']:<{_OPCODE_COLUMNS}} {instruction['operands']}"
 
 
 @cache

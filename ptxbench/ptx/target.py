@@ -57,6 +57,8 @@ def target_for_capability(major: int, minor: int) -> Target:
     # Architecture-specific targets ("a") run on their own capability only.
     fitting = [t for t in fitting if not t.name.endswith("a") or t.capability == capability]
     if not fitting:
-        raise InputError(f"compute capability {major}.{minor} has no target in ptxbench; known: "
-                         + ", ".join(t.name for t in TARGETS))
+        raise InputError(
+            f"compute capability {major}.{minor} has no target in ptxbench; known: "
+            + ", ".join(t.name for t in TARGETS)
+        )
     return fitting[-1]

@@ -11,23 +11,24 @@ from ptxbench.catalogue.model import Expectation, Instruction
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.ptx.render import OVERHEAD, OVERHEAD_2N, TARGET, TARGET_2N
 from ptxbench.sass.loop import LoopError, find_loop
-from ptxbench.sass.program import SassKernel
+from ptxbench.sass.program import SassKernel, counts_text
 
 # What a loop may hold besides the copies: its counter, compare, branch, anchor and held registers.
-RESIDUE = frozenset({"UIADD3", "IADD3", "VIADD", "ISETP", "LOP3", "SEL", "FSEL", "MOV", "BRA"})
+RESIDUE = frozenset({"UIADD3", "IADD3", "VIADD", "ISETP", "UISETP", "LOP3", "SEL", "FSEL", "MOV", "BRA"})
 RESIDUE_LIMIT = 24
 MOVES = frozenset({"MOV", "IMAD.MOV.U32"})
 _LOCAL = frozenset({"LDL", "STL"})
 
 
 class Verdict(StrEnum):
-    """What one PTX instruction became."""
+    """What one PTX instruction became; ABSENT is a target that does not have it, which is no failure."""
 
     EXACT = "exact"
     MIXTURE = "mixture"
     EXPANDS = "expands"
     CALLS = "calls"
     REFUSED = "refused"
+    ABSENT = "absent"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Judgement:
     @property
     def sass_text(self) -> str:
         """Such as "FFMA" or "HFMA2*0.5 HFMA2.MMA*0.5"."""
-        return " ".join(op if count == 1 else f"{op}*{count:.4g}" for op, count in self.sass)
+        return counts_text(self.sass)
 
 
 class _RefusedError(Exception):
@@ -86,7 +87,9 @@ def judge(instruction: Instruction, opt_level: OptLevel, kernels: Mapping[str, S
         _check_content(twice, expected, 2 * instruction.copies, instruction.tolerance, "2N")
         _check_residue(instruction, loops)
     except _RefusedError as refusal:
-        return Judgement(Verdict.REFUSED, _shares(per_copy, instruction.copies), _sorted(overhead), str(refusal))
+        return Judgement(
+            Verdict.REFUSED, _shares(per_copy, instruction.copies), _sorted(overhead), str(refusal)
+        )
     shares = _shares(_without_loop_moves(per_copy, expected), instruction.copies)
     return Judgement(_classify(expected, shares), shares, _sorted(overhead), "")
 
@@ -104,7 +107,9 @@ def _loop_counts(kernels: Mapping[str, SassKernel], name: str) -> Counter[str]:
         raise _RefusedError(f"{name} kernel: {error}") from error
     local = sorted({i.opcode for i in loop.instructions if i.base in _LOCAL})
     if local:
-        raise _RefusedError(f"{name} kernel: local memory in the loop ({', '.join(local)}): registers spilled")
+        raise _RefusedError(
+            f"{name} kernel: local memory in the loop ({', '.join(local)}): registers spilled"
+        )
     return loop.counts
 
 
@@ -134,7 +139,9 @@ def _check_content(
             )
     moves = sum(left.pop(opcode, 0) for opcode in MOVES)
     if moves != spare_moves:
-        raise _RefusedError(f"{kernel} kernel: {moves} register moves a pass where {spare_moves} were expected")
+        raise _RefusedError(
+            f"{kernel} kernel: {moves} register moves a pass where {spare_moves} were expected"
+        )
     if left:
         raise _RefusedError(f"{kernel} kernel: {_explain_unexpected(left)}")
 

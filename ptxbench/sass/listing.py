@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ptxbench.errors import ToolError
+from ptxbench.errors import RefusedModuleError
 from ptxbench.sass.program import SassInstruction, SassKernel
 from ptxbench.tools import run_tool
 
@@ -23,31 +23,32 @@ def disassemble(image: bytes) -> str:
     """Return nvdisasm's listing of a cubin (`-c`: code sections, with labels).
 
     Raises:
-        ToolError: nvdisasm is missing or refused the image.
+        ToolError: nvdisasm is missing.
+        RefusedModuleError: nvdisasm refused the image.
     """
     with tempfile.TemporaryDirectory(prefix="ptxbench-") as folder:
-        path = Path(folder, "kernel.cubin")
-        path.write_bytes(image)
-        return run_tool("nvdisasm", ["-c", str(path)])
+        Path(folder, "module.cubin").write_bytes(image)
+        return run_tool("nvdisasm", ["-c", "module.cubin"], folder)
 
 
 def parse_listing(text: str) -> dict[str, SassKernel]:
     """Parse nvdisasm's listing into one `SassKernel` an entry, by entry name.
 
     Raises:
-        ToolError: The listing holds no code, or a line of code that does not parse.
+        RefusedModuleError: The listing holds no code, or a line of code that does not parse.
     """
     kernels = {}
     for name, lines in _sections(text):
         kernels[name] = _parse_section(name, lines)
     if not kernels:
-        raise ToolError("nvdisasm's listing holds no kernel")
+        raise RefusedModuleError("nvdisasm's listing holds no kernel")
     return kernels
 
 
 def _sections(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield each code section's name and lines."""
-    name, lines = None, []
+    name: str | None = None
+    lines: list[str] = []
     for line in text.splitlines():
         begin = _SECTION.match(line)
         if begin or line.startswith("//------"):
@@ -76,5 +77,7 @@ def _parse_section(name: str, lines: list[str]) -> SassKernel:
         elif label := _LABEL.match(line):
             pending.append(label.group(1))
         elif "/*" in line and ";" in line:
-            raise ToolError(f"nvdisasm's listing of {name} has a line that does not parse: {line.strip()}")
+            raise RefusedModuleError(
+                f"nvdisasm's listing of {name} has a line that does not parse: {line.strip()}"
+            )
     return SassKernel(name, tuple(instructions), tuple(labels))

@@ -35,7 +35,24 @@ def find_loop(kernel: SassKernel) -> Loop:
     if len(edges) > 1:
         raise LoopError(f"{len(edges)} back edges where one loop was expected")
     begin, end = edges[0]
-    return Loop(tuple(i for i in entry if begin <= i.address <= end))
+    body = tuple(i for i in entry if begin <= i.address <= end)
+    return Loop(_without_far_exit(body, labels))
+
+
+def _without_far_exit(
+    body: tuple[SassInstruction, ...], labels: dict[str, int]
+) -> tuple[SassInstruction, ...]:
+    """Drop the guarded call with which ptxas leaves a long loop before sm_90.
+
+    Such a loop ends in "@!P CALL behind_the_loop; BRA begin" where a short one has "@P BRA begin": the
+    call is half of the back edge, and is not taken in any pass but the last.
+    """
+    if len(body) < 2 or body[-1].predicate or body[-2].base != "CALL" or not body[-2].predicate:
+        return body
+    exit_address = _label_address(body[-2], labels)
+    if exit_address is None or exit_address <= body[-1].address:
+        return body
+    return (*body[:-2], body[-1])
 
 
 def _without_routines(kernel: SassKernel) -> tuple[SassInstruction, ...]:
@@ -45,7 +62,9 @@ def _without_routines(kernel: SassKernel) -> tuple[SassInstruction, ...]:
 
 
 def _branch_target(instruction: SassInstruction, labels: dict[str, int]) -> int | None:
-    if instruction.base not in _BRANCHES:
-        return None
+    return _label_address(instruction, labels) if instruction.base in _BRANCHES else None
+
+
+def _label_address(instruction: SassInstruction, labels: dict[str, int]) -> int | None:
     match = _TARGET.search(instruction.operands)
     return labels.get(match.group(1)) if match else None

@@ -26,7 +26,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     temporary = path.with_name(f".{path.name}.tmp")
     with writing(path):
         try:
-            with durable(temporary) as file:
+            with _synced(temporary) as file:
                 yield file
             temporary.replace(path)
         except BaseException:
@@ -45,10 +45,8 @@ def durable(path: Path) -> Iterator[BinaryIO]:
     Raises:
         InputError: The folder cannot be written or the disk is full.
     """
-    with writing(path), path.open("wb") as file:
+    with writing(path), _synced(path) as file:
         yield file
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -77,3 +75,11 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _synced(path: Path) -> Iterator[BinaryIO]:
+    with path.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())

@@ -37,6 +37,18 @@ def reading(path: Path, cure: str = "name the folder of a run") -> Iterator[None
         raise InputError(f"cannot read {path}: {_cause(error)}; {cure}") from error
 
 
+@contextmanager
+def reading_parquet(path: Path) -> Iterator[None]:
+    """Turn an error of pyarrow in the block into an InputError about reading `path`."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        text = " ".join(str(error).split())
+        raise InputError(f"cannot read {path}: {text}; copy the run again") from error
+
+
 def _cause(error: OSError) -> str:
     """Return the system's own words on one line."""
     return error.strerror or " ".join(str(error).split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +94,7 @@ class KernelStore:
             data = path.read_bytes()
         try:
             image = gzip.decompress(data)
-        except (OSError, EOFError, ValueError):
+        except (OSError, EOFError, zlib.error):
             image = b""
         cubin = Cubin(image, entry.target, entry.opt_level, entry.assembler)
         if cubin.sha256 != entry.cubin_sha256:

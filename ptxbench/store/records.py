@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ptxbench.errors import InputError
 from ptxbench.store import codec
 from ptxbench.store.atomic import write_parquet
 from ptxbench.store.codec import Place
+from ptxbench.store.faults import reading_parquet
 from ptxbench.store.schema import TrialRecord
 
 _ARROW = {int: pa.int64(), float: pa.float64()}
@@ -34,9 +34,6 @@ def read_records(path: Path) -> list[TrialRecord]:
     Raises:
         InputError: The file cannot be read, lacks a column, or a value does not fit.
     """
-    try:
+    with reading_parquet(path):
         rows = pq.read_table(path).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        text = " ".join(str(error).split())
-        raise InputError(f"cannot read {path}: {text}; copy the run again") from error
     return [codec.decode(TrialRecord, row, Place(path, f"row {i}")) for i, row in enumerate(rows, start=1)]

@@ -61,6 +61,7 @@ class TrialRecord:
         counter_j: Energy by the energy counter.
         steady_power_w: Mean power over the settled part of the window.
         source: Source of `steady_power_w` and of SMA, PAPI-style and MTSM.
+        temperature_c: Mean GPU temperature over the settled part of the window.
         temperature_before_c: GPU temperature before the launch.
         temperature_after_c: GPU temperature after the end.
         sm_clock_mhz: SM clock: cycles over %globaltimer, or NVML's reading where the kernel gives none.
@@ -99,6 +100,7 @@ class TrialRecord:
     counter_j: float
     steady_power_w: float
     source: str
+    temperature_c: float
     temperature_before_c: float
     temperature_after_c: float
     sm_clock_mhz: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from ptxbench.errors import InputError
 from ptxbench.power.source import SourceName
 from ptxbench.power.trace import Series
+from ptxbench.store.faults import reading_parquet
 
 SCHEMA = pa.schema(
     [
@@ -77,7 +78,7 @@ def read(path: Path) -> pa.Table:
     Raises:
         InputError: The file is missing, damaged or holds other columns.
     """
-    with _open(path) as file:
+    with _open(path) as file, reading_parquet(path):
         return file.read()
 
 
@@ -99,13 +100,12 @@ class TraceFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = _open(path)
-        self._group_of = {
-            trial_id: index
-            for index in range(self._file.num_row_groups)
-            for trial_id in pc.unique(
-                self._file.read_row_group(index, columns=["trial_id"])["trial_id"]
-            ).to_pylist()
-        }
+        with reading_parquet(path):
+            self._group_of = {
+                trial_id: index
+                for index in range(self._file.num_row_groups)
+                for trial_id in self._trial_ids(index)
+            }
         self._last: _Group | None = None
 
     def series(self, trial_id: str) -> tuple[Series, ...]:
@@ -114,13 +114,18 @@ class TraceFile:
         if index is None:
             return ()
         if self._last is None or self._last.index != index:
-            self._last = _Group(index, self._file.read_row_group(index))
+            with reading_parquet(self._path):
+                self._last = _Group(index, self._file.read_row_group(index))
         table = self._last.table
         return to_series(table.filter(pc.equal(table["trial_id"], trial_id)), self._path)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _trial_ids(self, group: int) -> list[str]:
+        table = self._file.read_row_group(group, columns=["trial_id"])
+        return cast(list[str], pc.unique(table["trial_id"]).to_pylist())
 
 
 def _series(name: str, table: pa.Table, path: Path) -> Series:
@@ -157,11 +162,8 @@ def _writer(file: BinaryIO) -> pq.ParquetWriter:
 
 
 def _open(path: Path) -> pq.ParquetFile:
-    try:
+    with reading_parquet(path):
         file = pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        text = " ".join(str(error).split())
-        raise InputError(f"cannot read {path}: {text}; copy the run again") from error
-    if file.schema_arrow.names != SCHEMA.names:
-        raise InputError(f"{path}: the columns must be {', '.join(SCHEMA.names)}")
+    if not file.schema_arrow.equals(SCHEMA):
+        raise InputError(f"{path}: the columns must be {', '.join(f'{c.name} ({c.type})' for c in SCHEMA)}")
     return file

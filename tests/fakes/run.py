@@ -107,6 +107,7 @@ def record(number: int) -> TrialRecord:
         counter_j=math.nan,
         steady_power_w=530.25,
         source="samples",
+        temperature_c=40.5,
         temperature_before_c=39.0,
         temperature_after_c=47.0 + number,
         sm_clock_mhz=1980.0,

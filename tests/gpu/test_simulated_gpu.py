@@ -155,6 +155,17 @@ def test_samples_carry_stamps_in_host_time() -> None:
     assert set(np.diff(samples.stamp_ns)) == {20_000_000}
 
 
+def test_nothing_is_read_between_launches() -> None:
+    gpu = SimulatedGpu()
+    gpu.run(_launch(gpu, "target"))
+    gpu.clock.sleep_s(2.0)
+    samples = gpu.run(_launch(gpu, "target")).trace.of(SourceName.SAMPLES)
+    assert samples is not None
+    # The driver's buffer of the pause comes with the first poll.
+    assert (samples.begin_ns == samples.begin_ns[0]).sum() in (100, 101)
+    assert (samples.stamp_ns < samples.begin_ns[0]).sum() in (100, 101)
+
+
 @pytest.mark.parametrize("opt_level", OptLevel)
 @pytest.mark.parametrize("pattern", ["random", "zeros"])
 def test_the_trace_gives_back_the_hidden_energy(pattern: str, opt_level: OptLevel) -> None:

@@ -78,7 +78,9 @@ def test_noise_has_its_spread_and_its_seed() -> None:
     assert settled.std() == pytest.approx(4.0, rel=0.06)
     assert abs(np.corrcoef(settled[1:], settled[:-1])[0, 1]) < 0.06
     assert one == same
-    assert one != other
+    # The phase of the ticks goes with the seed too, and may shift them by one.
+    for shift in (-1, 0, 1):
+        assert abs(np.corrcoef(settled, np.roll(other, shift)[1000:])[0, 1]) < 0.06
 
 
 def test_values_are_multiples_of_the_quantum() -> None:

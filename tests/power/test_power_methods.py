@@ -228,8 +228,8 @@ def test_each_refresh_counts_once_also_to_the_same_value(values_w, polls, phase)
 
 
 def test_polling_jitter_is_no_refresh():
-    time_s = [0.000, 0.050, 0.101, 0.150, 0.203, 0.260]
-    assert fresh(series(time_s, [1, 1, 2, 2, 3, 3]), 0.1).value.tolist() == [1, 2, 3]
+    time_s = [0.000, 0.050, 0.104, 0.105, 0.180, 0.206, 0.207, 0.260]
+    assert fresh(series(time_s, [1, 1, 1, 2, 2, 2, 3, 3]), 0.1).value.tolist() == [1, 2, 3]
 
 
 def test_new_stamps_are_fresh_and_old_ones_are_not():

@@ -14,7 +14,7 @@ from ptxbench.gpu.protocol import Cubin, GpuInfo, GpuKind, KernelRun, Launch, Op
 from ptxbench.gpu.simulated.physics import Physics
 from ptxbench.gpu.simulated.profile import Profile
 from ptxbench.gpu.simulated.profiles import H200
-from ptxbench.gpu.simulated.sensor import describe, open_source
+from ptxbench.gpu.simulated.sensor import TemperatureSource, describe, open_source
 from ptxbench.gpu.simulated.timing import Grid, plan_phases, resident_blocks
 from ptxbench.power.sampler import Sampler
 from ptxbench.power.sensor import SensorDescription
@@ -53,7 +53,10 @@ class SimulatedGpu:
         self._poll_interval_s = poll_interval_s
         self._clock = VirtualClock(_START_NS, _EPOCH_OFFSET_NS)
         self._physics = Physics(profile, _START_NS)
-        self._sources = [open_source(s, self._physics, self._clock, seed) for s in profile.sensors]
+        self._sources = [
+            *(open_source(s, self._physics, self._clock, seed) for s in profile.sensors),
+            TemperatureSource(self._physics, self._clock),
+        ]
 
     @property
     def info(self) -> GpuInfo:

@@ -32,6 +32,20 @@ def open_source(spec: SensorSpec, physics: Physics, clock: Clock, seed: int) -> 
     return kind(spec, physics, clock, seed)
 
 
+class TemperatureSource:
+    """The chip's temperature in whole degrees, as NVML gives it."""
+
+    name = SourceName.TEMPERATURE
+
+    def __init__(self, physics: Physics, clock: Clock) -> None:
+        self._physics = physics
+        self._clock = clock
+
+    def read(self) -> tuple[Reading, ...]:
+        """Return the temperature now."""
+        return (Reading(float(round(self._physics.temperature_c(self._clock.now_ns())))),)
+
+
 class TickedSource:
     """A source that shows the value of its last refresh tick."""
 

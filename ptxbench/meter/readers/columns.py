@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from ptxbench.meter.readers.units import Quantity, Unit, split_unit, unit_of
 
-_TIME_NAMES = re.compile(r"(t|time|times?tamp|timestamps?|date ?time|x-?axis|seconds?|elapsed.*|time .*)", re.IGNORECASE)
+_TIME_NAMES = re.compile(
+    r"(t|time|times?tamp|timestamps?|date ?time|x-?axis|seconds?|elapsed.*|time .*)", re.IGNORECASE
+)
 _TOTAL_NAMES = re.compile(r"(|total|sum|power|board|gpu|p|sigma|Σ)", re.IGNORECASE)
 _POWER_WORD = re.compile(r"(power|watts?|p)", re.IGNORECASE)
 _CURRENT_WORD = re.compile(r"(current|amperes?|amps?|curr|a|i(rms|dc)?)", re.IGNORECASE)
@@ -99,7 +101,10 @@ def find_rails(names: Sequence[str], units: Sequence[str]) -> tuple[Rail, ...]:
     for position, name in enumerate(names):
         bare, unit = _named_unit(name, units, position)
         _place(parts, name, bare, unit)
-    rails = [Rail(key or "board", p.watts, p.volts, p.amperes, p.source_volts, p.shunt_ohm) for key, p in parts.items()]
+    rails = [
+        Rail(key or "board", p.watts, p.volts, p.amperes, p.source_volts, p.shunt_ohm)
+        for key, p in parts.items()
+    ]
     measured = [Rail(r.name, None, r.volts, r.amperes, r.source_volts, r.shunt_ohm) for r in rails]
     whole = tuple(rail for rail in measured if rail.is_whole)
     return whole or _power_rails(rails) or _only_pair(rails)

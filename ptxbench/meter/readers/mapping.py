@@ -119,4 +119,6 @@ def _text(path: Path, data: dict[str, Any], key: str) -> str | None:
 def _only(path: Path, where: str, data: dict[str, Any], known: set[str]) -> None:
     unknown = sorted(data.keys() - known)
     if unknown:
-        raise InputError(f"{path}: {where} has the unknown key {unknown[0]}; known are {', '.join(sorted(known))}")
+        raise InputError(
+            f"{path}: {where} has the unknown key {unknown[0]}; known are {', '.join(sorted(known))}"
+        )

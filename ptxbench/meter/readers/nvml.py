@@ -77,7 +77,9 @@ def read_nvml(path: Path) -> tuple[tuple[Series, ...], tuple[str, ...]]:
             found[source] = _series(source, times.time_ns[order], values[order])
     if not found:
         names = ", ".join(map(str, table.frame.columns))
-        raise InputError(f"{path} has no power that NVML gives (power_draw_w, power.draw [W], ...) among {names}")
+        raise InputError(
+            f"{path} has no power that NVML gives (power_draw_w, power.draw [W], ...) among {names}"
+        )
     left_out = len(table.frame) - len(order) + table.torn
     notes = (*times.notes, f"{left_out} torn rows of {path.name} are left out") if left_out else times.notes
     return tuple(found.values()), notes
@@ -106,7 +108,9 @@ def read_windows(path: Path) -> tuple[LabelledWindow, ...]:
     labels = frame[label].fillna("").astype(str).tolist() if label is not None else [""] * len(frame)
     order = np.argsort(start_ns, kind="stable")
     if (start_ns[order][1:] < end_ns[order][:-1]).any():
-        raise InputError(f"{path}: windows overlap; give the windows of one GPU's kernels one after the other")
+        raise InputError(
+            f"{path}: windows overlap; give the windows of one GPU's kernels one after the other"
+        )
     return tuple(
         LabelledWindow(
             KernelWindow(int(start_ns[i]), int(end_ns[i]), float(end_ns[i] - start_ns[i]) / 1e9), labels[i]

@@ -22,7 +22,9 @@ _CHANNEL = re.compile(r"power(\d+)")
 def is_powersensor(head: str) -> bool:
     """Return whether a file that begins with `head` is a dump."""
     lines = [line for line in head.splitlines() if line and not line.startswith("#")]
-    return bool(lines) and (_HEADER.match(lines[0]) is not None or all(_LINE.match(line) for line in lines[:3]))
+    return bool(lines) and (
+        _HEADER.match(lines[0]) is not None or all(_LINE.match(line) for line in lines[:3])
+    )
 
 
 def read_powersensor(path: Path, text: str) -> MeterCapture:
@@ -48,13 +50,19 @@ def read_powersensor(path: Path, text: str) -> MeterCapture:
     width = len(names) if names is not None else int(np.bincount(words).argmax())
     whole = [line for line, count in zip(lines, words.tolist(), strict=True) if count == width]
     # Version 2 writes a mark as a line of its own, which is no torn sample.
-    marks = sum(count != width and line.startswith("M") for line, count in zip(lines, words.tolist(), strict=True))
+    marks = sum(
+        count != width and line.startswith("M") for line, count in zip(lines, words.tolist(), strict=True)
+    )
     if not whole:
         raise InputError(f"{path}: no line has the {width} words of a sample")
-    frame = pd.read_csv(io.StringIO("\n".join(whole)), sep=" ", header=None, names=names or list(range(width)))
+    frame = pd.read_csv(
+        io.StringIO("\n".join(whole)), sep=" ", header=None, names=names or list(range(width))
+    )
     time_s = _column(frame, "time" if names is not None else 1)
     total_w = _column(frame, "power_total" if names is not None else width - 1)
-    rails = tuple(f"sensor{m[1]}" for m in map(_CHANNEL.fullmatch, names or ()) if m is not None) or ("total",)
+    rails = tuple(f"sensor{m[1]}" for m in map(_CHANNEL.fullmatch, names or ()) if m is not None) or (
+        "total",
+    )
     total_w[~np.isfinite(time_s)] = np.nan
     return make_capture(
         path,

@@ -45,7 +45,9 @@ def numbers_to_ns(values: npt.NDArray[np.float64] | Int64s, factor_s: float | No
     return whole.astype(np.int64) * factor_ns + np.round((known - whole) * factor_ns).astype(np.int64)
 
 
-def texts_to_ns(path: Path, texts: pd.Series[str], zone: str | None) -> tuple[Int64s, npt.NDArray[np.bool_], bool]:
+def texts_to_ns(
+    path: Path, texts: pd.Series[str], zone: str | None
+) -> tuple[Int64s, npt.NDArray[np.bool_], bool]:
     """Return times that are dates or times of day as ns.
 
     Args:
@@ -69,7 +71,9 @@ def texts_to_ns(path: Path, texts: pd.Series[str], zone: str | None) -> tuple[In
         stamps = stamps.dt.tz_localize(_zone(path, zone), ambiguous="NaT", nonexistent="NaT")
     readable = stamps.notna().to_numpy()
     if readable.mean() < 1 - _MAX_UNREADABLE:
-        raise InputError(f"{path}: {int((~readable).sum())} of {len(texts)} times cannot be read, such as {sample!r}")
+        raise InputError(
+            f"{path}: {int((~readable).sum())} of {len(texts)} times cannot be read, such as {sample!r}"
+        )
     naive = stamps.dt.tz_convert("UTC").dt.tz_localize(None).astype("datetime64[ns]")
     return naive.to_numpy().astype(np.int64), readable, not has_zone and zone is None
 

@@ -108,7 +108,9 @@ def rail_power_w(path: Path, table: TextTable, rail: Rail) -> Float64s:
 def _dated(path: Path, table: TextTable, column: pd.Series[str], mapping: Mapping) -> Times:
     time_ns, readable, assumed = texts_to_ns(path, column, mapping.zone)
     notes = ("the times name no zone and are taken for UTC",) if assumed else ()
-    fraction = next((name for name in table.frame if str(name).strip().lower() in {"millisecond", "milliseconds"}), None)
+    fraction = next(
+        (name for name in table.frame if str(name).strip().lower() in {"millisecond", "milliseconds"}), None
+    )
     if fraction is not None:
         # Yokogawa's stores keep the milliseconds of a stamp in a column of their own.
         extra_ms = pd.to_numeric(table.frame[fraction], errors="coerce").fillna(0).to_numpy(dtype=np.int64)
@@ -133,12 +135,18 @@ def _rails(path: Path, table: TextTable, mapping: Mapping) -> tuple[tuple[Rail, 
     rails = find_rails(list(table.frame.columns), table.units) if table.has_header else ()
     if not rails:
         halves = half_rails(list(table.frame.columns), table.units)
-        what = f"cannot tell what {', '.join(halves)} belong to" if halves else f"no power, or volts and amperes, among {_names(table)}"
+        what = (
+            f"cannot tell what {', '.join(halves)} belong to"
+            if halves
+            else f"no power, or volts and amperes, among {_names(table)}"
+        )
         raise InputError(f"{path}: {what}; say it in a mapping (--mapping)")
     names = {rail.name for rail in rails}
     if names & set(_CPU_RAILS) and names & set(_GPU_RAILS):
         kept = tuple(rail for rail in rails if rail.name not in _CPU_RAILS)
-        return kept, ("the rails eps1 and eps2 are labelled as the CPU's and left out; a mapping can add them",)
+        return kept, (
+            "the rails eps1 and eps2 are labelled as the CPU's and left out; a mapping can add them",
+        )
     return rails, ()
 
 

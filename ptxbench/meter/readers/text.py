@@ -105,7 +105,11 @@ def read_text_table(
 def split_line(line: str, separator: str) -> list[str]:
     """Return the cells of one line without white space, quotes and the empty cell of a trailing separator."""
     line = line.strip("\r\n")
-    cells = line.split() if separator == " " else [cell.strip().strip('"').strip() for cell in line.split(separator)]
+    cells = (
+        line.split()
+        if separator == " "
+        else [cell.strip().strip('"').strip() for cell in line.split(separator)]
+    )
     return cells[:-1] if len(cells) > 1 and not cells[-1] and separator != " " else cells
 
 

@@ -1,0 +1,85 @@
+"""Choose catalogue rows by name and by what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+from ptxbench.catalogue.load import find_instruction, load_catalogue
+from ptxbench.catalogue.model import Instruction
+from ptxbench.errors import InputError
+from ptxbench.ptx.target import Target
+
+_GLOB = "*?["
+
+
+def named_instructions(names: Iterable[str]) -> tuple[Instruction, ...]:
+    """Return the rows that names or globs stand for, in catalogue order; without names, every row.
+
+    Raises:
+        InputError: A name is unknown or a glob fits no row.
+    """
+    catalogue = load_catalogue()
+    wanted: set[str] = set()
+    for name in names:
+        if _is_glob(name):
+            fitting = {row.name for row in catalogue if fnmatchcase(row.name, name)}
+            if not fitting:
+                raise InputError(f"no instruction fits {name!r}; see 'ptxbench list'")
+            wanted |= fitting
+        else:
+            wanted.add(find_instruction(name).name)
+    return tuple(row for row in catalogue if row.name in wanted) if wanted else catalogue
+
+
+def matching_instructions(
+    text: str = "", category: str = "", ptx_type: str = "", opcode: str = "", target: Target | None = None
+) -> tuple[Instruction, ...]:
+    """Return the rows that fit every condition that is given, in catalogue order.
+
+    Args:
+        text: Part of the name, or a glob of all of it.
+        category: A category of the catalogue.
+        ptx_type: Register type of the result.
+        opcode: SASS mnemonic that a copy becomes at either level, with all or the first of its
+            modifiers ("IMAD" fits IMAD.U32), or a glob.
+        target: GPU target that has the instruction.
+
+    Raises:
+        InputError: No row at all has the category or the type.
+    """
+    rows = load_catalogue()
+    _check_known("category", category, {row.category for row in rows})
+    _check_known("type", ptx_type, {row.type for row in rows})
+    conditions: list[Callable[[Instruction], bool]] = []
+    if text:
+        pattern = text if _is_glob(text) else f"*{text}*"
+        conditions.append(lambda row: fnmatchcase(row.name, pattern))
+    if category:
+        conditions.append(lambda row: row.category == category)
+    if ptx_type:
+        conditions.append(lambda row: row.type == ptx_type)
+    if opcode:
+        conditions.append(lambda row: _becomes(row, opcode.upper()))
+    if target is not None:
+        conditions.append(lambda row: row.exists_on(target.capability))
+    return tuple(row for row in rows if all(condition(row) for condition in conditions))
+
+
+def _is_glob(text: str) -> bool:
+    return any(character in text for character in _GLOB)
+
+
+def _check_known(what: str, value: str, known: set[str]) -> None:
+    if value and value not in known:
+        raise InputError(f"unknown {what} {value!r}; the catalogue has {', '.join(sorted(known))}")
+
+
+def _becomes(row: Instruction, opcode: str) -> bool:
+    found = {
+        alternative
+        for level in row.sass
+        for alternatives, _ in level.counts
+        for alternative in alternatives.split("|")
+    }
+    return any(fnmatchcase(o, opcode) or o.startswith(f"{opcode}.") for o in found)

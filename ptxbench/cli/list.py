@@ -1,0 +1,55 @@
+"""`ptxbench list`: what the catalogue holds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import OPT_LEVELS, json_option, target_choice
+from ptxbench.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from ptxbench.catalogue.model import Expectation, Instruction
+
+_SASS_COLUMNS = 40
+
+
+@click.command(name="list")
+@click.argument("name", default="")
+@click.option("--category", default="", help="Only this category.")
+@click.option("--type", "ptx_type", default="", help="Only this register type, such as f32.")
+@click.option("--target", type=target_choice, help="Only what this target has.")
+@click.option("--sass", "opcode", default="", help="Only what becomes this SASS opcode at either level.")
+@json_option
+def command(name: str, category: str, ptx_type: str, target: str | None, opcode: str, as_json: bool) -> None:
+    """List the instructions that can be measured, and the SASS that each becomes.
+
+    NAME is part of a name, or a pattern of a whole one, such as 'fma.*'.
+    """
+    from ptxbench.catalogue.select import matching_instructions
+    from ptxbench.ptx.target import find_target
+
+    rows = matching_instructions(name, category, ptx_type, opcode, find_target(target) if target else None)
+    if as_json:
+        print_json({"instructions": [asdict(row) for row in rows]})
+        return
+    print_table(
+        ("instruction", "category", "type", "for each", *(f"SASS at {level}" for level in OPT_LEVELS)),
+        [_cells(row) for row in rows],
+    )
+    if not rows:
+        click.echo("ptxbench: no instruction fits", err=True)
+
+
+def _cells(row: Instruction) -> tuple[str, ...]:
+    return (row.name, row.category, row.type, row.unit, *(_short(expected) for expected in row.sass))
+
+
+def _short(expected: Expectation) -> str:
+    """Return a SASS column that leaves room for the others; `show` and --json have all of it."""
+    if len(expected.text) <= _SASS_COLUMNS:
+        return expected.text
+    total = sum(count for _, count in expected.counts)
+    return f"{total:g} instructions of {len(expected.counts)} kinds"

@@ -1,0 +1,129 @@
+"""The `ptxbench` command: every expected error becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from ptxbench import __version__
+from ptxbench.errors import PtxbenchError
+
+# Help is printed from here, so that it loads no subcommand.
+_SUBCOMMANDS = {
+    "gpus": "List the GPUs of this machine and the simulated ones.",
+    "list": "List the instructions that can be measured.",
+    "show": "Print an instruction's PTX, its SASS and the gate's verdict.",
+    "verify": "Judge the whole catalogue without a GPU.",
+    "table": "Measure the energy of instructions.",
+}
+
+_INTERRUPTED = 130
+_READER_GONE = 141
+
+
+class _ReaderGoneError(Exception):
+    """Whoever read our output has closed it, as `head` does; click would call that a failure."""
+
+
+class _LazyGroup(click.Group):
+    """Subcommands that are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names in the order of the help."""
+        return list(_SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import one subcommand."""
+        if cmd_name not in _SUBCOMMANDS:
+            return None
+        command = import_module(f"ptxbench.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)  # noqa: S101
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the subcommands and their one-line helps."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_SUBCOMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGoneError from error
+
+
+@click.group(
+    cls=_LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="ptxbench")
+@click.pass_context
+def group(context: click.Context) -> None:
+    """Measure what every PTX instruction costs in energy on an NVIDIA GPU.
+
+    Exit codes: 0 done; 1 done, but some rows are not valid; 2 bad usage or input; 3 no GPU, driver
+    or permission.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: What stands behind "ptxbench".
+
+    Returns:
+        The exit code.
+    """
+    try:
+        code = group.main(list(arguments), prog_name="ptxbench", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as stop:
+        return _as_code(stop.code)
+    except click.ClickException as error:
+        return _fail(_usage_text(error), error.exit_code)
+    except PtxbenchError as error:
+        return _fail(str(error), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", _INTERRUPTED, label="")
+    except (_ReaderGoneError, BrokenPipeError):
+        return _drop_output()
+    except OSError as error:
+        return _fail(str(error), 2)
+    return _as_code(code)
+
+
+def _as_code(value: object) -> int:
+    """Return what a command returned as an exit code; most return nothing."""
+    return value if isinstance(value, int) else 0
+
+
+def _usage_text(error: click.ClickException) -> str:
+    text = error.format_message()
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{text} Try '{context.command_path} --help'." if context else text
+
+
+def _fail(text: str, code: int, label: str = "error: ") -> int:
+    """Print one line, whatever the text."""
+    click.echo(f"ptxbench: {label}{' '.join(text.split())}", err=True)
+    return code
+
+
+def _drop_output() -> int:
+    """Send what is still buffered nowhere, so that the interpreter does not complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _READER_GONE

@@ -1,0 +1,79 @@
+"""`ptxbench show`: one instruction's PTX, its SASS loop and the gate's verdict."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import DEFAULT_TARGET, OPT_LEVELS, json_option, target_choice
+from ptxbench.cli.output import print_json
+
+if TYPE_CHECKING:
+    from ptxbench.ptx.module import Module
+
+_PARTS = ("ptx", "sass", "verdict")
+
+
+@click.command(name="show")
+@click.argument("name")
+@click.option(
+    "--opt-level",
+    "level",
+    type=click.Choice(OPT_LEVELS),
+    default="O3",
+    show_default=True,
+    help="Assembler level.",
+)
+@click.option(
+    "--target",
+    "target_name",
+    type=target_choice,
+    default=DEFAULT_TARGET,
+    show_default=True,
+    help="Assembler target.",
+)
+@click.option("--part", type=click.Choice(_PARTS), help="Print this alone, such as the PTX for a file.")
+@json_option
+def command(name: str, level: str, target_name: str, part: str | None, as_json: bool) -> None:
+    """Print an instruction's PTX, the SASS of its loop and the gate's verdict, without a GPU.
+
+    The exit code is 1 where the gate refuses it.
+    """
+    from ptxbench.catalogue.load import find_instruction
+    from ptxbench.gpu.protocol import OptLevel
+    from ptxbench.ptx.assemble import assemble_ptx
+    from ptxbench.ptx.module import build_module
+    from ptxbench.ptx.target import find_target
+    from ptxbench.sass.text import target_loop_text, verdict_text
+
+    module = build_module(
+        find_instruction(name),
+        find_target(target_name),
+        OptLevel(level),
+        lambda ptx, opt_level: assemble_ptx(ptx, target_name, opt_level),
+    )
+    parts = {"ptx": module.ptx, "sass": target_loop_text(module.listing), "verdict": verdict_text(module)}
+    if as_json:
+        print_json(_document(module, target_name, parts))
+    elif part:
+        click.echo(parts[part].rstrip())
+    else:
+        click.echo("\n\n".join(f"==== {label} ====\n{text.rstrip()}" for label, text in parts.items()))
+    if not module.judgement.passed:
+        sys.exit(1)
+
+
+def _document(module: Module, target: str, parts: dict[str, str]) -> dict[str, object]:
+    return {
+        "instruction": module.instruction.name,
+        "target": target,
+        "opt_level": module.opt_level,
+        "assembler": module.cubin.assembler,
+        "cubin_sha256": module.cubin.sha256,
+        "ptx": parts["ptx"],
+        "sass_loop": parts["sass"],
+        **asdict(module.judgement),
+    }

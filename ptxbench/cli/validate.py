@@ -1,0 +1,160 @@
+"""`ptxbench validate`: check the GPU's power readings against an external meter."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import json_option
+from ptxbench.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from ptxbench.meter.estimate import Estimate
+    from ptxbench.meter.figures import MethodFigures
+    from ptxbench.meter.host import HostLog
+    from ptxbench.meter.validation import Validation
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command(name="validate")
+@click.option(
+    "--meter", type=_FILE, required=True, help="What the meter logged: CSV, dump or raw capture, also gzip."
+)
+@click.option("--run", "run", type=_FILE, help="Run folder whose recordings are checked.")
+@click.option("--nvml", type=_FILE, help="CSV of the GPU's readings, in place of --run.")
+@click.option("--windows", type=_FILE, help="CSV of the kernels' windows (start_us,end_us), with --nvml.")
+@click.option("--mapping", type=_FILE, help="TOML that says what the meter's columns are.")
+@click.option("--plot", "plots", type=_FILE, help="Folder for plots of the signals and the errors.")
+@json_option
+def command(
+    meter: Path,
+    run: Path | None,
+    nvml: Path | None,
+    windows: Path | None,
+    mapping: Path | None,
+    plots: Path | None,
+    as_json: bool,
+) -> None:
+    """Check what the GPU reports against an external power meter.
+
+    Finds the offset and drift between the two clocks, then gain, offset and lag of each power source,
+    and the error of each method on each kernel, before and after correction. All uncertainties are
+    half-widths of 95% intervals.
+    """
+    from ptxbench.meter.readers import read_mapping, read_meter
+    from ptxbench.meter.result import as_json as to_json
+    from ptxbench.meter.validation import validate
+
+    log = _host_log(run, nvml, windows)
+    result = validate(read_meter(meter, None if mapping is None else read_mapping(mapping)), log)
+    drawn = _draw(result, plots)
+    if as_json:
+        print_json(to_json(result))
+    else:
+        _print(result, drawn)
+
+
+def _host_log(run: Path | None, nvml: Path | None, windows: Path | None) -> HostLog:
+    from ptxbench.errors import InputError
+    from ptxbench.meter.host import log_from_csv, log_from_run
+
+    if run is not None and nvml is None and windows is None:
+        return log_from_run(run)
+    if run is None and nvml is not None and windows is not None:
+        return log_from_csv(nvml, windows)
+    raise InputError("give either --run, or --nvml and --windows")
+
+
+def _draw(result: Validation, folder: Path | None) -> tuple[Path, ...]:
+    if folder is None:
+        return ()
+    from ptxbench.meter.plots import draw
+
+    return draw(result, folder)
+
+
+def _print(result: Validation, drawn: tuple[Path, ...]) -> None:
+    from ptxbench.meter.result import statements
+
+    capture, alignment = result.capture, result.alignment
+    click.echo(
+        f"meter: {len(capture)} rows at {1 / capture.period_s:.4g} Hz, {', '.join(capture.rails)} ({capture.origin}); "
+        f"{len(result.trials)} windows, {result.meter_j.sum():.5g} J"
+    )
+    click.echo(
+        f"clocks: offset {_shown(alignment.offset_ms, 3)} ms, drift {_shown(alignment.drift_ppm, 1)} ppm "
+        f"(r = {alignment.correlation:.3f}, {alignment.edges} edges{_halves(result)})"
+    )
+    click.echo()
+    _print_sensors(result)
+    click.echo()
+    _print_methods(result.methods)
+    for label in result.labels:
+        click.echo(f"\n{label}:")
+        _print_methods(result.methods_of(label))
+    for note in (*result.notes, *statements(result), *(f"wrote {path}" for path in drawn)):
+        click.echo(f"note: {note}")
+
+
+def _halves(result: Validation) -> str:
+    if result.halves is None:
+        return ""
+    first, second = result.halves
+    return f"; halves differ by {abs(first.offset_ns - second.offset_ns) / 1e6:.2f} ms"
+
+
+def _print_sensors(result: Validation) -> None:
+    headings = ("source", "gain", "offset W", "lag ms", "averaging ms", "refresh ms", "half from half %")
+    rows = [
+        (
+            source.fit.source.value,
+            _shown(source.fit.gain, 4),
+            _shown(source.fit.offset_w, 2),
+            _shown(source.fit.lag_s.scaled(1e3), 1),
+            f"{_shown(source.fit.width_s.scaled(1e3), 1)} {source.fit.shape}",
+            f"{1e3 * source.fit.refresh_s:.1f}",
+            ", ".join(f"{check.energy_pct:+.2f}" for check in source.cross) or "-",
+        )
+        for source in result.sources
+    ]
+    print_table(headings, rows)
+
+
+def _print_methods(methods: tuple[MethodFigures, ...]) -> None:
+    headings = (
+        "method",
+        "source",
+        "MAPE %",
+        "RMSE J",
+        "windows",
+        "corrected MAPE %",
+        "corrected RMSE J",
+        "windows ",
+    )
+    rows = [
+        (
+            one.method,
+            one.source.value,
+            _number(one.mape_pct),
+            _number(one.rmse_j),
+            str(one.windows),
+            _number(one.mape_corrected_pct),
+            _number(one.rmse_corrected_j),
+            str(one.windows_corrected),
+        )
+        for one in methods
+    ]
+    print_table(headings, rows, headings[2:])
+
+
+def _shown(estimate: Estimate, digits: int) -> str:
+    spread = "?" if math.isnan(estimate.uncertainty) else f"{estimate.uncertainty:.{digits}f}"
+    return f"{estimate.value:.{digits}f} ± {spread}"
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4g}"

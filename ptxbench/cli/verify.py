@@ -1,0 +1,126 @@
+"""`ptxbench verify`: judge the whole catalogue without a GPU."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import DEFAULT_TARGET, OPT_LEVELS, json_option, target_choice
+from ptxbench.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from ptxbench.sass.verify import VerifiedRow
+
+
+@click.command(name="verify")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    type=target_choice,
+    default=(DEFAULT_TARGET,),
+    show_default=True,
+    help="Assembler target; may be repeated.",
+)
+@click.option(
+    "--opt-level",
+    "levels",
+    multiple=True,
+    type=click.Choice(OPT_LEVELS),
+    default=OPT_LEVELS,
+    help="Assembler level (default: both).",
+)
+@click.option("--jobs", type=click.IntRange(1, 256), help="Tools that run at once (default: one a CPU).")
+@click.option("--no-cache", is_flag=True, help="Judge everything anew, and keep no verdict.")
+@json_option
+def command(
+    names: tuple[str, ...],
+    targets: tuple[str, ...],
+    levels: tuple[str, ...],
+    jobs: int | None,
+    no_cache: bool,
+    as_json: bool,
+) -> None:
+    """Assemble instructions (default: every one) and judge their SASS, without a GPU.
+
+    A row is exact (one SASS instruction), mixture (one, of several kinds), expands (several), calls (a
+    routine), absent (the target does not have it) or refused. With NAMEs, which may be patterns such as
+    'fma.*', every row is printed, else the count of each class and what is refused. The exit code is 1
+    where a row is refused.
+    """
+    rows = _verify(names, targets, levels, jobs, no_cache)
+    if as_json:
+        print_json({"rows": [asdict(row) for row in rows]})
+    else:
+        if names:
+            _print_rows(rows)
+        _print_counts(rows)
+        _print_refused(rows)
+    if any(row.verdict == "refused" for row in rows):
+        sys.exit(1)
+
+
+def _verify(
+    names: Sequence[str], targets: Sequence[str], levels: Sequence[str], jobs: int | None, no_cache: bool
+) -> tuple[VerifiedRow, ...]:
+    """Verify with a progress bar, where somebody watches."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from ptxbench.catalogue.select import named_instructions
+    from ptxbench.gpu.protocol import OptLevel
+    from ptxbench.ptx.target import find_target
+    from ptxbench.sass.verdict_cache import VerdictCache, default_cache_folder
+    from ptxbench.sass.verify import verify_instructions
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("judging")
+        return verify_instructions(
+            named_instructions(names),
+            [find_target(name) for name in dict.fromkeys(targets)],
+            [OptLevel(level) for level in dict.fromkeys(levels)],
+            cache=None if no_cache else VerdictCache(default_cache_folder()),
+            jobs=jobs,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+
+
+def _print_rows(rows: Sequence[VerifiedRow]) -> None:
+    print_table(
+        ("instruction", "target", "level", "verdict", "SASS for one"),
+        [(row.instruction, row.target, row.opt_level, row.verdict, row.sass or "-") for row in rows],
+    )
+    click.echo()
+
+
+def _print_counts(rows: Sequence[VerifiedRow]) -> None:
+    from ptxbench.sass.gate import Verdict
+
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for row in rows:
+        counts.setdefault((row.target, row.opt_level), Counter())[row.verdict] += 1
+    print_table(
+        ("target", "level", *Verdict, "rows"),
+        [
+            (*place, *(str(count[verdict]) for verdict in Verdict), str(count.total()))
+            for place, count in counts.items()
+        ],
+        (*Verdict, "rows"),
+    )
+
+
+def _print_refused(rows: Sequence[VerifiedRow]) -> None:
+    refused = [row for row in rows if row.verdict == "refused"]
+    if refused:
+        click.echo("\nrefused:")
+        print_table(
+            ("instruction", "target", "level", "reason"),
+            [(row.instruction, row.target, row.opt_level, row.reason) for row in refused],
+        )

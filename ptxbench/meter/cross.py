@@ -1,0 +1,122 @@
+"""Fit gain and offset on one half of a capture and predict the energy of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptxbench.meter.estimate import Estimate
+from ptxbench.meter.sensor_fit import MIN_READINGS, SensorFit, solve_gain
+from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.trace import Float64s
+
+_HALVES = ("first", "second")
+# A half whose power hardly changes cannot tell a gain from an offset.
+_MIN_SWING = 0.1
+
+
+@dataclass(frozen=True)
+class CrossCheck:
+    """One half predicted from the other.
+
+    Attributes:
+        fitted_on: Half that gain and offset come from: "first" or "second".
+        gain: That gain.
+        offset_w: That offset.
+        energy_pct: Error of the predicted energy of all that was recorded in the other half.
+        windows_pct: The same for the kernels' windows alone.
+    """
+
+    fitted_on: str
+    gain: float
+    offset_w: float
+    energy_pct: float
+    windows_pct: float
+
+
+@dataclass(frozen=True)
+class Halves:
+    """A capture cut in the middle of the time from the first window to the last.
+
+    Attributes:
+        spans_s: Starts and ends of what was recorded in each half, shape (k, 2) each.
+        windows_s: Starts and ends of the windows in each half, shape (k, 2) each.
+    """
+
+    spans_s: tuple[Float64s, Float64s]
+    windows_s: tuple[Float64s, Float64s]
+
+
+def split_in_halves(
+    signal: PowerSignal, fit: SensorFit, windows_s: Float64s, recordings_s: Float64s
+) -> Halves:
+    """Cut what meter and sensor both saw in two; a window across the cut is cut too.
+
+    Args:
+        signal: The meter's power, aligned host time.
+        fit: The sensor.
+        windows_s: Start and end of each window, shape (n, 2).
+        recordings_s: Start and end of each recording, shape (m, 2).
+    """
+    cut_s = float(windows_s[0, 0] + windows_s[-1, 1]) / 2
+    begin_s = max(float(signal.time_s[0]), float(fit.made_s[0]) - fit.delay_s)
+    end_s = min(float(signal.time_s[-1]), float(fit.made_s[-1]) - fit.delay_s)
+    limits = ((begin_s, cut_s), (cut_s, end_s))
+    spans = [_clip(recordings_s, *limit) for limit in limits]
+    windows = [_clip(windows_s, *limit) for limit in limits]
+    return Halves((spans[0], spans[1]), (windows[0], windows[1]))
+
+
+def cross_validate(signal: PowerSignal, fit: SensorFit, halves: Halves) -> tuple[CrossCheck, ...]:
+    """Predict the energy of each half by a fit to the other.
+
+    Args:
+        signal: The meter's power, aligned host time.
+        fit: The sensor; its shape, lag and width are kept, gain and offset fitted anew.
+        halves: The two halves.
+
+    Returns:
+        One check for each half that a gain can be fitted to.
+    """
+    response_w = fit.response_w(signal)
+    spoken_of_s = fit.made_s - fit.delay_s
+    checks = []
+    for number, name in enumerate(_HALVES):
+        inside = _within(spoken_of_s, halves.spans_s[number])
+        swing = np.ptp(response_w[inside]) if inside.any() else 0.0
+        other_s, other_windows_s = halves.spans_s[1 - number], halves.windows_s[1 - number]
+        if inside.sum() < MIN_READINGS or swing < _MIN_SWING * np.ptp(response_w) or not len(other_windows_s):
+            continue
+        gain, offset_w = solve_gain(response_w[inside], fit.value_w[inside])
+        predicted = corrected_signal(
+            replace(fit, gain=Estimate(gain, np.nan), offset_w=Estimate(offset_w, np.nan))
+        )
+        errors = [_error_pct(signal, predicted, spans_s) for spans_s in (other_s, other_windows_s)]
+        checks.append(CrossCheck(name, gain, offset_w, *errors))
+    return tuple(checks)
+
+
+def corrected_signal(fit: SensorFit) -> PowerSignal:
+    """Return the sensor's readings as true power at the moments that they speak of."""
+    return PowerSignal(fit.made_s - fit.delay_s, fit.corrected_w())
+
+
+def _clip(spans_s: Float64s, start_s: float, end_s: float) -> Float64s:
+    clipped = np.clip(spans_s, start_s, end_s)
+    return clipped[clipped[:, 1] > clipped[:, 0]]
+
+
+def _within(
+    time_s: Float64s, spans_s: Sequence[Float64s] | Float64s
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    inside = np.zeros(len(time_s), dtype=np.bool_)
+    for start_s, end_s in spans_s:
+        inside |= (time_s >= start_s) & (time_s <= end_s)
+    return inside
+
+
+def _error_pct(signal: PowerSignal, predicted: PowerSignal, spans_s: Float64s) -> float:
+    true_j = signal.total_j(spans_s)
+    return 100 * (predicted.total_j(spans_s) - true_j) / true_j

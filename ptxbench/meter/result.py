@@ -1,0 +1,132 @@
+"""The result of a validation as plain data and as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxbench.meter.alignment import Basis
+from ptxbench.meter.estimate import Estimate, finite
+from ptxbench.meter.figures import MethodFigures
+from ptxbench.meter.validation import SourceFigures, Validation
+
+# Below this a sensor's view of part of the time is no matter.
+_WORTH_SAYING_PCT = 1.0
+_NEARLY_ALL = 0.95
+
+
+def as_json(result: Validation) -> dict[str, Any]:
+    """Return the result in the form that `ptxbench validate --json` prints (docs/validation.md)."""
+    best = result.sources[0]
+    sensor = sensor_json(best, result.alignment.basis)
+    return {
+        "kind": result.kind.value,
+        "offset_ms": result.alignment.offset_ms.as_json(),
+        "drift_ppm": result.alignment.drift_ppm.as_json(),
+        **{key: sensor[key] for key in ("gain", "offset_w", "lag_ms", "source")},
+        "alignment": _alignment_json(result),
+        "sensors": [sensor_json(source, result.alignment.basis) for source in result.sources],
+        "methods": [_method_json(one) for one in result.methods],
+        "instructions": [
+            {"instruction": label, **_method_json(one)}
+            for label in result.labels
+            for one in result.methods_of(label)
+        ],
+        "windows": [
+            {
+                "label": trial.label,
+                "start_ns": trial.window.start_ns,
+                "end_ns": trial.window.end_ns,
+                "meter_j": energy_j,
+            }
+            for trial, energy_j in zip(result.trials, result.meter_j.tolist(), strict=True)
+        ],
+        "meter": {
+            "format": result.capture.origin,
+            "rails": list(result.capture.rails),
+            "rows": len(result.capture),
+            "rate_hz": 1.0 / result.capture.period_s,
+        },
+        "notes": [*result.notes, *statements(result)],
+    }
+
+
+def sensor_json(source: SourceFigures, basis: Basis) -> dict[str, Any]:
+    """Return one source's fit, bound and cross-validation."""
+    fit = source.fit
+    lag_ms = fit.lag_s.scaled(1e3)
+    return {
+        "source": fit.source.value,
+        "gain": fit.gain.as_json(),
+        "offset_w": fit.offset_w.as_json(),
+        # Where the clocks were aligned by the sensor itself, its lag is within their offset.
+        "lag_ms": (lag_ms if basis is Basis.WINDOWS else Estimate(float("nan"), float("nan"))).as_json(),
+        "shape": fit.shape.value,
+        "width_ms": fit.width_s.scaled(1e3).as_json(),
+        "refresh_ms": 1e3 * fit.refresh_s,
+        "seen_fraction": fit.seen_fraction,
+        "residual_w": fit.residual_w,
+        "explained": fit.explained,
+        "readings": len(fit.made_s),
+        "bound_window_pct": source.bound.window_pct,
+        "bound_half_pct": source.bound.half_pct,
+        "cross_validation": [
+            {
+                "fitted_on": check.fitted_on,
+                "gain": check.gain,
+                "offset_w": check.offset_w,
+                "energy_error_pct": check.energy_pct,
+                "windows_error_pct": check.windows_pct,
+            }
+            for check in source.cross
+        ],
+    }
+
+
+def statements(result: Validation) -> tuple[str, ...]:
+    """Return what each sensor cannot see, a sentence a source, with its bound."""
+    return tuple(
+        _statement(source) for source in result.sources if source.bound.window_pct > _WORTH_SAYING_PCT
+    )
+
+
+def _statement(source: SourceFigures) -> str:
+    fit = source.fit
+    view = f"is a mean over {1e3 * fit.span_s:.4g} ms"
+    if fit.seen_fraction < _NEARLY_ALL:
+        view = f"sees about {1e3 * fit.span_s:.3g} ms of every {1e3 * fit.refresh_s:.4g} ms"
+    return (
+        f"{fit.source} {view}: even without any error of its own it would be off by up to "
+        f"{source.bound.window_pct:.3g}% on one window, {source.bound.half_pct:.2g}% on half of the capture"
+    )
+
+
+def _alignment_json(result: Validation) -> dict[str, Any]:
+    alignment, parts = result.alignment, result.halves
+    halves = None
+    if parts is not None:
+        first_ms, second_ms = (part.offset_ms for part in parts)
+        halves = {
+            "first_offset_ms": first_ms.as_json(),
+            "second_offset_ms": second_ms.as_json(),
+            "difference_ms": (parts[1].offset_ns - parts[0].offset_ns) / 1e6,
+        }
+    return {
+        "reference_ns": alignment.reference_ns,
+        "basis": alignment.basis.value,
+        "correlation": alignment.correlation,
+        "edges": alignment.edges,
+        "halves": halves,
+    }
+
+
+def _method_json(one: MethodFigures) -> dict[str, Any]:
+    return {
+        "method": one.method,
+        "source": one.source.value,
+        "mape_pct": finite(one.mape_pct),
+        "rmse_j": finite(one.rmse_j),
+        "mape_corrected_pct": finite(one.mape_corrected_pct),
+        "rmse_corrected_j": finite(one.rmse_corrected_j),
+        "windows": one.windows,
+        "windows_corrected": one.windows_corrected,
+    }

@@ -1,0 +1,208 @@
+"""From a meter's capture and the host's log to a verdict on every source and method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.errors import InputError
+from ptxbench.gpu.protocol import GpuKind
+from ptxbench.meter.alignment import Basis, ClockAlignment, align, halves
+from ptxbench.meter.bound import ViewBound, view_bound
+from ptxbench.meter.capture import MeterCapture
+from ptxbench.meter.cross import CrossCheck, cross_validate, split_in_halves
+from ptxbench.meter.figures import MethodFigures, WindowEnergies, figures, window_energies, window_spans_s
+from ptxbench.meter.host import HostLog, Trial
+from ptxbench.meter.sensor_fit import SensorFit, fit_all
+from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.source import SourceName
+from ptxbench.power.trace import Float64s
+
+MIN_EXPLAINED = 0.5
+# Outside of this a rail is missing or counted twice, rather than a sensor miscalibrated.
+_USUAL_GAIN = (0.7, 1.4)
+# A gap in the meter's log that is longer than this share of a window spoils its energy.
+_MAX_GAP_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class SourceFigures:
+    """One source against the meter.
+
+    Attributes:
+        fit: Gain, offset, lag and averaging.
+        bound: What a sensor of this kind cannot see.
+        cross: Each half predicted from the other.
+        energies: Energy of each window by each method.
+    """
+
+    fit: SensorFit
+    bound: ViewBound
+    cross: tuple[CrossCheck, ...]
+    energies: tuple[WindowEnergies, ...]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The result of one comparison.
+
+    Attributes:
+        capture: The meter's capture.
+        alignment: Its clock against the host's.
+        halves: The alignment of each half by itself, at the cut; None where one shows no edge.
+        signal: The meter's power in aligned host time.
+        trials: The kernel runs that the meter covers.
+        meter_j: Their energy by the meter, shape (n,).
+        sources: Figures of each source, best explained first.
+        kind: Whether the readings are measurements.
+        notes: What was left out or assumed, a sentence each.
+    """
+
+    capture: MeterCapture
+    alignment: ClockAlignment
+    halves: tuple[ClockAlignment, ClockAlignment] | None
+    signal: PowerSignal
+    trials: tuple[Trial, ...]
+    meter_j: Float64s
+    sources: tuple[SourceFigures, ...]
+    kind: GpuKind
+    notes: tuple[str, ...]
+
+    @property
+    def methods(self) -> tuple[MethodFigures, ...]:
+        """Errors of every method on every source over all windows."""
+        return tuple(figures(one, self.meter_j) for source in self.sources for one in source.energies)
+
+    def methods_of(self, label: str) -> tuple[MethodFigures, ...]:
+        """Errors of every method on every source over the windows of one instruction."""
+        chosen = [i for i, trial in enumerate(self.trials) if trial.label == label]
+        return tuple(figures(one, self.meter_j, chosen) for source in self.sources for one in source.energies)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Instructions or kernels that the windows name, each once."""
+        return tuple(dict.fromkeys(trial.label for trial in self.trials if trial.label))
+
+
+def validate(capture: MeterCapture, log: HostLog) -> Validation:
+    """Compare what the GPU reports with what the meter saw.
+
+    Args:
+        capture: The meter's capture, by its own clock.
+        log: Kernel windows and readings, by the host's.
+
+    Raises:
+        InputError: The two do not belong together, or overlap too little.
+    """
+    if not np.ptp(capture.power_w) > 0:
+        raise InputError(
+            f"the meter shows the same {capture.power_w[0]:g} W all the time: nothing to align by"
+        )
+    sources = [one.source for one in log.series if one.source is not SourceName.MEMORY]
+    if all(not np.ptp(log.readings(source)[1]) > 0 for source in sources if len(log.readings(source)[1])):
+        raise InputError("the GPU's readings are the same all the time: nothing to compare")
+    alignment = align(capture, log.windows, log.series, log.begin_ns)
+    signal = PowerSignal(alignment.to_host_s(capture.time_ns), capture.power_w)
+    trials, notes = _covered(signal, log.trials, alignment)
+    readings = [
+        (source, alignment.host_s(times), values)
+        for source in sources
+        for times, values in [log.readings(source)]
+    ]
+    fits = fit_all(signal, readings)
+    _require_fit(signal, fits, readings)
+    spans_s = window_spans_s([trial.window for trial in trials], alignment)
+    recordings_s = alignment.host_s(np.array(log.recordings, dtype=np.int64))
+    return Validation(
+        capture,
+        alignment,
+        halves(capture, log.windows, alignment) if alignment.basis is Basis.WINDOWS else None,
+        signal,
+        trials,
+        signal.energy_j(spans_s[:, 0], spans_s[:, 1]),
+        tuple(_source(signal, fit, trials, spans_s, recordings_s, alignment) for fit in fits),
+        log.kind,
+        (*capture.notes, *log.notes, *notes, *_remarks(alignment, fits)),
+    )
+
+
+def _source(
+    signal: PowerSignal,
+    fit: SensorFit,
+    trials: Sequence[Trial],
+    windows_s: Float64s,
+    recordings_s: Float64s,
+    alignment: ClockAlignment,
+) -> SourceFigures:
+    parts = split_in_halves(signal, fit, windows_s, recordings_s)
+    return SourceFigures(
+        fit,
+        view_bound(signal, fit, windows_s, [half for half in parts.spans_s if len(half)]),
+        cross_validate(signal, fit, parts),
+        window_energies(trials, fit, alignment),
+    )
+
+
+def _covered(
+    signal: PowerSignal, trials: Sequence[Trial], alignment: ClockAlignment
+) -> tuple[tuple[Trial, ...], tuple[str, ...]]:
+    """Return the trials that the meter saw from begin to end without a gap."""
+    spans_s = window_spans_s([trial.window for trial in trials], alignment)
+    inside = (spans_s[:, 0] >= signal.time_s[0]) & (spans_s[:, 1] <= signal.time_s[-1])
+    if not inside.any():
+        raise InputError(
+            f"the meter's capture covers none of the {len(trials)} windows whole: the overlap is too short"
+        )
+    whole = np.array(
+        [_longest_gap_s(signal, *span) <= _MAX_GAP_SHARE * (span[1] - span[0]) for span in spans_s]
+    )
+    if not (inside & whole).any():
+        raise InputError(
+            "the meter logged too slowly, or with gaps, for every window: fewer than 50 rows in each"
+        )
+    notes = []
+    if not inside.all():
+        notes.append(f"the meter does not cover {int((~inside).sum())} of {len(trials)} windows")
+    if (inside & ~whole).any():
+        notes.append(f"the meter's log has a gap in {int((inside & ~whole).sum())} of {len(trials)} windows")
+    return tuple(t for t, use in zip(trials, inside & whole, strict=True) if use), tuple(notes)
+
+
+def _longest_gap_s(signal: PowerSignal, start_s: float, end_s: float) -> float:
+    first, last = np.searchsorted(signal.time_s, [start_s, end_s])
+    return float(np.diff(signal.time_s[max(0, first - 1) : last + 1], prepend=start_s).max())
+
+
+def _require_fit(
+    signal: PowerSignal,
+    fits: Sequence[SensorFit],
+    readings: Sequence[tuple[SourceName, Float64s, Float64s]],
+) -> None:
+    if not fits:
+        times_s = np.concatenate([time_s for _, time_s, _ in readings])
+        inside = int(((times_s >= signal.time_s[0]) & (times_s <= signal.time_s[-1])).sum())
+        raise InputError(
+            f"only {inside} readings of the GPU lie within the meter's capture: the overlap is too short"
+        )
+    best = fits[0]
+    if best.explained < MIN_EXPLAINED or best.gain.value <= 0:
+        raise InputError(
+            f"the meter explains {100 * max(0.0, best.explained):.0f}% of the readings of {best.source}: "
+            "is it the same GPU?"
+        )
+
+
+def _remarks(alignment: ClockAlignment, fits: Sequence[SensorFit]) -> tuple[str, ...]:
+    notes = []
+    if alignment.basis is Basis.SIGNALS:
+        notes.append(
+            "no window has a step at its edges: the clocks are aligned by the sensor, its lag unknown"
+        )
+    gain = fits[0].gain.value
+    if not _USUAL_GAIN[0] <= gain <= _USUAL_GAIN[1]:
+        notes.append(
+            f"a gain of {gain:.2f} is no sensor's error: does the meter see every rail, and each once?"
+        )
+    return tuple(notes)

@@ -1,0 +1,97 @@
+"""Verdicts kept by content, so that what was judged once need not be assembled again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from contextlib import suppress
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from ptxbench.catalogue.model import Instruction
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.sass.gate import Judgement, Verdict
+from ptxbench.tools import tool_version
+
+_JUDGES = ("gate.py", "listing.py", "loop.py", "program.py")
+
+
+def default_cache_folder() -> Path:
+    """Return $XDG_CACHE_HOME/ptxbench/verdicts, or the same below ~/.cache."""
+    # The specification asks that a relative path is passed over.
+    configured = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(configured) if configured.startswith("/") else Path.home() / ".cache"
+    return root / "ptxbench" / "verdicts"
+
+
+def verdict_key(instruction: Instruction, ptx: str, target: str, opt_level: OptLevel) -> str:
+    """Return a digest of everything that a verdict follows from.
+
+    That is the text, the row (its expectation is not in the text), the tools and the gate's own code.
+
+    Raises:
+        ToolError: ptxas or nvdisasm is missing.
+    """
+    parts = (
+        ptx,
+        repr(instruction),
+        target,
+        opt_level.value,
+        tool_version("ptxas"),
+        tool_version("nvdisasm"),
+        _gate_digest(),
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+class VerdictCache:
+    """A folder of judgements, one small JSON file each.
+
+    It only saves time: an entry that cannot be read is a miss, one that cannot be written is left out.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, key: str) -> Judgement | None:
+        """Return the judgement kept under `key`, or None."""
+        try:
+            entry = json.loads(self._path(key).read_text())
+            return Judgement(
+                Verdict(entry["verdict"]),
+                tuple((str(opcode), float(count)) for opcode, count in entry["sass"]),
+                tuple((str(opcode), int(count)) for opcode, count in entry["overhead"]),
+                str(entry["reason"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def put(self, key: str, judgement: Judgement) -> None:
+        """Keep a judgement; another process may write the same one at the same time."""
+        path = self._path(key)
+        entry = {
+            "verdict": judgement.verdict,
+            "sass": judgement.sass,
+            "overhead": judgement.overhead,
+            "reason": judgement.reason,
+        }
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(entry, file)
+            Path(temporary).replace(path)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.json"
+
+
+@cache
+def _gate_digest() -> str:
+    digest = hashlib.sha256()
+    for name in _JUDGES:
+        digest.update(files("ptxbench.sass").joinpath(name).read_bytes())
+    return digest.hexdigest()

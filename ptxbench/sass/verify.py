@@ -1,0 +1,189 @@
+"""Judge the whole catalogue without a GPU: rendered, assembled by ptxas, disassembled, counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+
+from ptxbench.catalogue.model import Instruction
+from ptxbench.errors import NotMeasurableError, RefusedModuleError
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.ptx.assemble import assemble_ptx
+from ptxbench.ptx.render import batch_prefix, render_batch, render_module
+from ptxbench.ptx.target import Target
+from ptxbench.sass.gate import Judgement, Verdict, judge
+from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.program import SassKernel
+from ptxbench.sass.verdict_cache import VerdictCache, verdict_key
+
+# nvdisasm takes 0.15 to 0.3 s to start and 0.01 s a row, so rows share a process; more than this many
+# save nothing any more, and each refused module costs its batch some further runs.
+_BATCH = 24
+
+
+@dataclass(frozen=True)
+class VerifiedRow:
+    """What became of one instruction on one target at one level.
+
+    Attributes:
+        instruction: Catalogue name.
+        category: Its category.
+        target: Assembler target.
+        opt_level: Assembler level.
+        verdict: The gate's class, or ABSENT.
+        sass: Opcodes and their counts for one copy, such as "HFMA2*0.5 HFMA2.MMA*0.5".
+        sass_per_ptx: SASS instructions for one PTX instruction; None where no copy was counted.
+        reason: Why it is refused or absent, else "".
+    """
+
+    instruction: str
+    category: str
+    target: str
+    opt_level: OptLevel
+    verdict: Verdict
+    sass: str
+    sass_per_ptx: float | None
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """One row of the answer to be; `absent` says why the target does not have the instruction, or ""."""
+
+    instruction: Instruction
+    target: Target
+    opt_level: OptLevel
+    ptx: str
+    absent: str
+
+
+def verify_instructions(
+    instructions: Sequence[Instruction],
+    targets: Sequence[Target],
+    opt_levels: Sequence[OptLevel],
+    cache: VerdictCache | None = None,
+    jobs: int | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> tuple[VerifiedRow, ...]:
+    """Judge instructions on targets at levels; the rows come by target, then instruction, then level.
+
+    Several instructions share one cubin here, while a measurement assembles and judges each alone:
+    ptxas compiles entry by entry, so their SASS is the same.
+
+    Args:
+        instructions: Catalogue rows.
+        targets: Assembler targets.
+        opt_levels: Assembler levels.
+        cache: Where verdicts are kept between runs, or None.
+        jobs: How many tools run at once; None is the number of CPUs.
+        progress: Called with how many rows are judged, and how many there are.
+
+    Raises:
+        ToolError: ptxas or nvdisasm is missing, or was stopped.
+        InputError: A row's family has no template.
+    """
+    questions = [
+        question
+        for target in targets
+        for instruction in instructions
+        for question in _ask(instruction, target, opt_levels)
+    ]
+    judgements: dict[_Question, Judgement] = {}
+    for question, judgement in _answers(questions, cache, jobs or os.cpu_count() or 1):
+        judgements[question] = judgement
+        progress(len(judgements), len(questions))
+    return tuple(_row(question, judgements[question]) for question in questions)
+
+
+def _ask(instruction: Instruction, target: Target, opt_levels: Sequence[OptLevel]) -> list[_Question]:
+    ptx = absent = ""
+    try:
+        ptx = render_module(instruction, target)
+    except NotMeasurableError as error:
+        absent = str(error)
+    return [_Question(instruction, target, level, ptx, absent) for level in opt_levels]
+
+
+def _answers(
+    questions: Sequence[_Question], cache: VerdictCache | None, jobs: int
+) -> Iterator[tuple[_Question, Judgement]]:
+    """Yield an answer to every question, those that need no tool first."""
+    pending = []
+    for question in questions:
+        if question.absent:
+            yield question, Judgement(Verdict.ABSENT, (), (), question.absent)
+        elif cache and (known := cache.get(_key(question))):
+            yield question, known
+        else:
+            pending.append(question)
+    # The work is in subprocesses; threads only wait for them.
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = [pool.submit(_judge_batch, batch, cache) for batch in _batches(pending)]
+        try:
+            for future in as_completed(futures):
+                yield from future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _key(question: _Question) -> str:
+    return verdict_key(question.instruction, question.ptx, question.target.name, question.opt_level)
+
+
+def _batches(questions: Sequence[_Question]) -> Iterator[list[_Question]]:
+    """Yield questions that one assembler run can answer: of one target and level."""
+    alike: dict[tuple[Target, OptLevel], list[_Question]] = {}
+    for question in questions:
+        alike.setdefault((question.target, question.opt_level), []).append(question)
+    for group in alike.values():
+        for begin in range(0, len(group), _BATCH):
+            yield group[begin : begin + _BATCH]
+
+
+def _judge_batch(batch: list[_Question], cache: VerdictCache | None) -> list[tuple[_Question, Judgement]]:
+    """Judge questions of one target and level; a module that a tool refuses is found by halving."""
+    try:
+        kernels = _build(batch)
+    except RefusedModuleError as error:
+        if len(batch) == 1:
+            # Not kept: the tool may have failed for a reason that passes, such as a full disk.
+            return [(batch[0], Judgement(Verdict.REFUSED, (), (), str(error)))]
+        half = len(batch) // 2
+        return _judge_batch(batch[:half], cache) + _judge_batch(batch[half:], cache)
+    answers = [(q, judge(q.instruction, q.opt_level, k)) for q, k in zip(batch, kernels, strict=True)]
+    if cache:
+        for question, judgement in answers:
+            cache.put(_key(question), judgement)
+    return answers
+
+
+def _build(batch: list[_Question]) -> list[dict[str, SassKernel]]:
+    """Return each question's kernels by entry name."""
+    first = batch[0]
+    if len(batch) == 1:
+        # The text that `show` prints, so that the line of a complaint can be looked up.
+        cubin = assemble_ptx(first.ptx, first.target.name, first.opt_level)
+        return [parse_listing(disassemble(cubin.image))]
+    ptx = render_batch([question.instruction for question in batch], first.target)
+    cubin = assemble_ptx(ptx, first.target.name, first.opt_level)
+    kernels = parse_listing(disassemble(cubin.image))
+    return [_with_prefix(kernels, batch_prefix(number)) for number in range(len(batch))]
+
+
+def _with_prefix(kernels: Mapping[str, SassKernel], prefix: str) -> dict[str, SassKernel]:
+    return {name.removeprefix(prefix): k for name, k in kernels.items() if name.startswith(prefix)}
+
+
+def _row(question: _Question, judgement: Judgement) -> VerifiedRow:
+    return VerifiedRow(
+        instruction=question.instruction.name,
+        category=question.instruction.category,
+        target=question.target.name,
+        opt_level=question.opt_level,
+        verdict=judgement.verdict,
+        sass=judgement.sass_text,
+        sass_per_ptx=judgement.sass_per_ptx if judgement.sass else None,
+        reason=judgement.reason,
+    )
