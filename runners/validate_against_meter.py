@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from ptxbench.errors import PtxbenchError
+from ptxbench.meter.estimate import Estimate
 from ptxbench.meter.host import log_from_csv, log_from_run
 from ptxbench.meter.readers import read_meter
 from ptxbench.meter.result import statements
@@ -31,22 +32,26 @@ def main() -> int:
     else:
         log = log_from_csv(arguments.log, arguments.windows)
     result = validate(read_meter(arguments.meter), log)
-    offset, drift = result.alignment.offset_ms, result.alignment.drift_ppm
     print(
-        f"clocks: {offset.value:.3f} ms +- {offset.uncertainty:.3f}, {drift.value:.1f} ppm +- {drift.uncertainty:.1f}"
+        f"clocks: offset {_shown(result.alignment.offset_ms)} ms, drift {_shown(result.alignment.drift_ppm)} ppm"
     )
     for source in result.sources:
         fit = source.fit
+        lag_ms = fit.lag_s.scaled(1e3)
         print(
-            f"{fit.source}: gain {fit.gain.value:.4f} +- {fit.gain.uncertainty:.4f}, "
-            f"offset {fit.offset_w.value:.2f} W +- {fit.offset_w.uncertainty:.2f}, lag {1e3 * fit.lag_s.value:.1f} ms"
+            f"{fit.source}: gain {_shown(fit.gain)}, offset {_shown(fit.offset_w)} W, lag {_shown(lag_ms)} ms"
         )
     for one in result.methods:
         print(
             f"{one.method} on {one.source}: MAPE {one.mape_pct:.2f}%, corrected {one.mape_corrected_pct:.2f}%"
         )
-    print(*statements(result), sep="\n")
+    for sentence in (*result.notes, *statements(result)):
+        print(sentence)
     return 0
+
+
+def _shown(estimate: Estimate) -> str:
+    return f"{estimate.value:.4g} +- {estimate.uncertainty:.2g}"
 
 
 if __name__ == "__main__":

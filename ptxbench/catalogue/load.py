@@ -25,6 +25,7 @@ _DEFAULTS: dict[str, Any] = {
     "opcode": "",
     "companions": 0,
     "copies": 64,
+    "chains": 4,
     "unit": "thread",
     "min_target": 75,
     "tolerance": 0.0,
@@ -111,7 +112,12 @@ def _parse_row(row: dict[str, Any], origin: str) -> Instruction:
         raise InputError(f"{where}: type {full['type']!r} is none of {', '.join(TYPES)}")
     for role in full["operands"]:
         _check_text(role, _ROLE, f"{where}: operand")
-    for key, low, high in (("copies", 4, 512), ("companions", 0, 8), ("min_target", 50, 999)):
+    for key, low, high in (
+        ("copies", 4, 512),
+        ("chains", 1, 4),
+        ("companions", 0, 8),
+        ("min_target", 50, 999),
+    ):
         if not isinstance(full[key], int) or not low <= full[key] <= high:
             raise InputError(f"{where}: {key} must be a whole number from {low} to {high}")
     if full["unit"] not in list(Unit):
@@ -127,6 +133,7 @@ def _parse_row(row: dict[str, Any], origin: str) -> Instruction:
         alive=full["alive"],
         companions=full["companions"],
         copies=full["copies"],
+        chains=full["chains"],
         unit=Unit(full["unit"]),
         min_target=full["min_target"],
         sass=_parse_sass(full["sass"], full["loop_moves"], where),

@@ -9,6 +9,13 @@ from ptxbench.gpu.protocol import OptLevel
 from ptxbench.sass.program import counts_text
 
 
+class Form(StrEnum):
+    """How the copies of an instruction depend on each other."""
+
+    LATENCY = "latency"  # one chain: each copy waits for the one before it
+    THROUGHPUT = "throughput"  # several chains side by side, to fill the pipe
+
+
 class Unit(StrEnum):
     """What executes one instruction, and so what its energy is counted for."""
 
@@ -53,6 +60,7 @@ class Instruction:
         companions: Multiply-adds that follow each copy to keep its values alive; the overhead loop has
             them too.
         copies: N, copies of the instruction in the loop body.
+        chains: Independent chains of the throughput form.
         unit: What executes one instruction.
         min_target: Lowest compute capability times ten.
         sass: Expected SASS, one entry a level.
@@ -71,6 +79,7 @@ class Instruction:
     alive: str
     companions: int
     copies: int
+    chains: int
     unit: Unit
     min_target: int
     sass: tuple[Expectation, ...]
@@ -80,6 +89,19 @@ class Instruction:
     def expected(self, opt_level: OptLevel) -> Expectation:
         """Return the SASS that one copy becomes at `opt_level`."""
         return next(e for e in self.sass if e.opt_level == opt_level)
+
+    def forms(self, opt_level: OptLevel) -> tuple[Form, ...]:
+        """Return the forms that differ at a level, the one that fills the pipes last.
+
+        At O0 ptxas waits for every result, so that chains side by side bring nothing.
+        """
+        if opt_level is OptLevel.O0 or self.chains == 1:
+            return (Form.LATENCY,)
+        return (Form.LATENCY, Form.THROUGHPUT)
+
+    def chains_of(self, form: Form) -> int:
+        """Return how many chains a form has."""
+        return self.chains if form is Form.THROUGHPUT else 1
 
     def exists_on(self, capability: int) -> bool:
         """Return whether GPUs of a compute capability (times ten) have this instruction."""

@@ -35,14 +35,23 @@ _PARTS = ("ptx", "sass", "verdict")
     show_default=True,
     help="Assembler target.",
 )
+@click.option(
+    "--form",
+    "form_name",
+    type=click.Choice(("latency", "throughput")),
+    default="latency",
+    show_default=True,
+    help="One chain, or several side by side.",
+)
 @click.option("--part", type=click.Choice(_PARTS), help="Print this alone, such as the PTX for a file.")
 @json_option
-def command(name: str, level: str, target_name: str, part: str | None, as_json: bool) -> None:
+def command(name: str, level: str, target_name: str, form_name: str, part: str | None, as_json: bool) -> None:
     """Print an instruction's PTX, the SASS of its loop and the gate's verdict, without a GPU.
 
     The exit code is 1 where the gate refuses it.
     """
     from ptxbench.catalogue.load import find_instruction
+    from ptxbench.catalogue.model import Form
     from ptxbench.gpu.protocol import OptLevel
     from ptxbench.ptx.assemble import assemble_ptx
     from ptxbench.ptx.module import build_module
@@ -53,6 +62,7 @@ def command(name: str, level: str, target_name: str, part: str | None, as_json: 
         find_instruction(name),
         find_target(target_name),
         OptLevel(level),
+        Form(form_name),
         lambda ptx, opt_level: assemble_ptx(ptx, target_name, opt_level),
     )
     parts = {"ptx": module.ptx, "sass": target_loop_text(module.listing), "verdict": verdict_text(module)}
@@ -71,6 +81,7 @@ def _document(module: Module, target: str, parts: dict[str, str]) -> dict[str, o
         "instruction": module.instruction.name,
         "target": target,
         "opt_level": module.opt_level,
+        "form": module.form,
         "assembler": module.cubin.assembler,
         "cubin_sha256": module.cubin.sha256,
         "ptx": parts["ptx"],

@@ -134,7 +134,8 @@ def _measure(gpu: Gpu, folder: RunFolder) -> tuple[TableRow, ...]:
             return measure_table(gpu, folder, show)
         except KeyboardInterrupt:
             click.echo(
-                f"ptxbench: stopped; what was measured is kept. Go on with: ptxbench table --resume --out {folder.path}",
+                f"ptxbench: stopped; what was measured is kept. Go on with: ptxbench table --resume "
+                f"--out {folder.path}",
                 err=True,
             )
             raise

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ptxbench.errors import LaunchError
 from ptxbench.gpu.protocol import Cubin, OptLevel
 from ptxbench.measure.bench import Bench, Work
 from ptxbench.measure.record import TrialPlan
@@ -30,7 +31,8 @@ from ptxbench.status import Status
 from ptxbench.store.manifest import RunArguments
 from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
 
-BLOCK = 256
+# One block an SM, in step by its barrier: 32 warps of several chains each keep the pipes full.
+BLOCK = 1024
 WARP = 32
 # N and 2N may differ by this much, or by what their intervals allow, before the row says so.
 _LINEARITY = 0.02
@@ -149,11 +151,9 @@ def _calibrated_works(bench: Bench, unit: Unit, sleep: Cubin, window_s: float) -
         roles.append(Role.OVERHEAD_2N)
     works = []
     for role in roles:
-        blocks = bench.gpu.blocks_per_sm(unit.module.cubin, role, BLOCK)
-        works.append(unit.work(role, bench.gpu.info.sm_count * blocks, BLOCK))
-    # Every kernel of a unit has the same threads, so that what they share cancels.
-    grid = min(work.grid for work in works)
-    works = [replace(work, grid=grid) for work in works]
+        if not bench.gpu.blocks_per_sm(unit.module.cubin, role, BLOCK):
+            raise LaunchError(f"the {role} kernel needs more registers than {BLOCK} threads can have")
+        works.append(unit.work(role, bench.gpu.info.sm_count, BLOCK))
     plan = TrialPlan("static", OptLevel.O3, Protocol.DYNAMIC, "zeros", Role.STATIC, 1, unit.name)
     works.append(replace(works[0], plan=plan, cubin=sleep))
     return [bench.calibrated(work, window_s) for work in works]

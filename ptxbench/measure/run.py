@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.catalogue.model import Instruction
+from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.errors import InputError, LaunchError, NotMeasurableError, ToolError
 from ptxbench.gpu.protocol import Cubin, Gpu, OptLevel
 from ptxbench.measure.arafa import arafa_row, measure_arafa
@@ -145,6 +145,11 @@ class _Task:
     pattern: Pattern
 
     @property
+    def form(self) -> Form:
+        """One chain where latency counts, several where the whole chip is at work."""
+        return Form.LATENCY if self.protocol is Protocol.ARAFA else self.instruction.forms(self.opt_level)[-1]
+
+    @property
     def name(self) -> str:
         return f"{self.instruction.name} -{self.opt_level} {self.protocol} {self.pattern}"
 
@@ -166,15 +171,17 @@ class _Builder:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._target = find_target(bench.gpu.info.target)
-        self._key: tuple[str, OptLevel] | None = None
+        self._key: tuple[str, OptLevel, Form] | None = None
         self._module: Module | None = None
 
-    def build(self, instruction: Instruction, opt_level: OptLevel) -> Module:
+    def build(self, instruction: Instruction, opt_level: OptLevel, form: Form) -> Module:
         """Return the module, kept in the run folder."""
-        key = (instruction.name, opt_level)
+        key = (instruction.name, opt_level, form)
         if self._module is None or self._key != key:
-            module = build_module(instruction, self._target, opt_level, self._bench.gpu.assemble)
-            self._bench.folder.add_kernel(instruction.name, module.ptx, module.listing, module.cubin)
+            module = build_module(instruction, self._target, opt_level, form, self._bench.gpu.assemble)
+            self._bench.folder.add_kernel(
+                f"{instruction.name}/{form}", module.ptx, module.listing, module.cubin
+            )
             self._key, self._module = key, module
         return self._module
 
@@ -196,7 +203,7 @@ def _measure_task(bench: Bench, task: _Task, builder: _Builder, sleep: Cubin) ->
         )
 
     try:
-        module = builder.build(task.instruction, task.opt_level)
+        module = builder.build(task.instruction, task.opt_level, task.form)
         if not module.judgement.passed:
             return row(Status.GATE_FAILED, module.judgement.reason, module.judgement)
         operands = operand_bytes(task.instruction, task.pattern, bench.folder.manifest.order_seed)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from ptxbench.errors import InputError
 from ptxbench.meter.capture import MeterCapture, is_epoch
 from ptxbench.meter.coarse import Placement, place_signal, place_windows, sharpen
 from ptxbench.meter.edges import find_steps
 from ptxbench.meter.estimate import COVERAGE_FACTOR, Estimate
+from ptxbench.meter.line import Line, fit_line
 from ptxbench.meter.signal import PowerSignal
 from ptxbench.power.trace import Float64s, Int64s, KernelWindow, Series
 
@@ -22,11 +22,7 @@ MIN_CORRELATION = 0.4
 _MAX_EPOCH_OFFSET_S = 15 * 3600.0
 _EDGE_RADIUS_S = 0.010
 _MIN_EDGE_SAMPLES = 6
-# With fewer edges a start that is seen late and an end that is seen early would pass for drift.
-_MIN_EDGES_FOR_DRIFT = 4
 _FIRST_SPAN_S = 4.0
-# Steps are sharp; an edge further off than this is another event.
-_ROBUST_SCALE_S = 0.5e-3
 
 
 class Basis(StrEnum):
@@ -137,24 +133,28 @@ def fit_edges(
         return None
     middle_s = float(np.median(edges_s[inside]))
     distance_s = np.abs(edges_s - middle_s)
-    line = _Line(0.0, 0.0, np.inf, np.nan, 0)
+    line = Line(0.0, 0.0, np.inf, np.nan, 0)
     span_s = max(_FIRST_SPAN_S, float(np.sort(distance_s)[min(3, len(distance_s) - 1)]))
     while True:
         near = inside & (distance_s <= span_s)
-        line = _fit_line(signal, edges_s[near], radius_s[near], np.flatnonzero(near) % 2 == 0, middle_s, line)
+        away_s = edges_s[near] - middle_s
+        steps = find_steps(signal, edges_s[near] + line.at_s(away_s), radius_s[near])
+        late_s = steps.time_s - edges_s[near][steps.found]
+        is_start = (np.flatnonzero(near) % 2 == 0)[steps.found]
+        line = fit_line(away_s[steps.found], late_s, is_start, signal.period_s)
         if span_s >= distance_s.max():
             break
         span_s *= 2
     if not line.edges:
         return None
     ahead_s = (reference_ns - origin_ns) / 1e9 - middle_s
-    spread_s = 0.0 if np.isnan(line.drift_error) else line.drift_error * ahead_s
+    spread_s = line.drift_half_s * ahead_s if line.drift else 0.0
     return ClockAlignment(
         reference_ns,
         placement.offset_ns + round(1e9 * (line.offset_s + line.drift * ahead_s)),
-        1e9 * COVERAGE_FACTOR * float(np.hypot(line.offset_error_s, spread_s if line.drift else 0.0)),
+        1e9 * float(np.hypot(line.offset_half_s, spread_s)),
         line.drift,
-        COVERAGE_FACTOR * line.drift_error,
+        line.drift_half_s,
         placement.correlation,
         line.edges,
         Basis.WINDOWS,
@@ -183,58 +183,6 @@ def halves(
     return (first, second) if first is not None and second is not None else None
 
 
-@dataclass(frozen=True)
-class _Line:
-    """Lateness of the steps, offset_s + drift x (host - middle), with standard errors."""
-
-    offset_s: float
-    drift: float
-    offset_error_s: float
-    drift_error: float
-    edges: int
-
-
-def _fit_line(
-    signal: PowerSignal,
-    edges_s: Float64s,
-    radius_s: Float64s,
-    is_start: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    middle_s: float,
-    known: _Line,
-) -> _Line:
-    away_s = edges_s - middle_s
-    steps = find_steps(signal, edges_s + known.offset_s + known.drift * away_s, radius_s)
-    away_s, late_s = away_s[steps.found], steps.time_s - edges_s[steps.found]
-    count = len(late_s)
-    if not count:
-        return replace(known, edges=0)
-    has_drift = count >= _MIN_EDGES_FOR_DRIFT
-    design = np.stack([np.ones(count), away_s], axis=1) if has_drift else np.ones((count, 1))
-
-    def residual_s(x: Float64s) -> Float64s:
-        return np.asarray(design @ x - late_s, dtype=np.float64)
-
-    start, *_ = np.linalg.lstsq(design, late_s, rcond=None)
-    fit = least_squares(
-        residual_s, start, loss="soft_l1", f_scale=_ROBUST_SCALE_S, x_scale=[1e-3, 1e-5][: len(start)]
-    )
-    # A step lies between two samples: no edge is known better than that.
-    noise_s = float(np.hypot(np.median(np.abs(fit.fun)) / 0.6745, signal.period_s / np.sqrt(12)))
-    error = noise_s * np.sqrt(np.diag(np.linalg.pinv(design.T @ design)))
-    kinds = is_start[steps.found]
-    # Launch and completion are stamped late by unknown, unequal times: that does not average out.
-    lean_s = (
-        float(abs(late_s[kinds].mean() - late_s[~kinds].mean())) / 2 if 0 < kinds.sum() < count else noise_s
-    )
-    if has_drift:
-        return _Line(
-            float(fit.x[0]), float(fit.x[1]), float(np.hypot(error[0], lean_s)), float(error[1]), count
-        )
-    span_s = float(np.ptp(away_s))
-    drift_error = (2 * lean_s + noise_s) / span_s if span_s > 0 else float("nan")
-    return _Line(float(fit.x[0]), 0.0, float(np.hypot(error[0], lean_s)), drift_error, count)
-
-
 def _radii_s(edges_s: Float64s, period_s: float) -> Float64s:
     """Return how far from each edge to look: never as far as the next edge."""
     spacing_s = np.diff(edges_s, prepend=-np.inf, append=np.inf)
@@ -249,7 +197,7 @@ def _offset_limits_s(capture: MeterCapture, windows: Sequence[KernelWindow]) -> 
     between_s = max(capture.time_ns[0] - windows[-1].end_ns, windows[0].start_ns - capture.time_ns[-1]) / 1e9
     if between_s > _MAX_EPOCH_OFFSET_S:
         raise InputError(
-            f"the meter's capture and the windows are {between_s / 3600:.1f} h apart: they are not of one session"
+            f"the meter's capture and the windows are {between_s / 3600:.1f} h apart: not of one session"
         )
     return -_MAX_EPOCH_OFFSET_S, _MAX_EPOCH_OFFSET_S
 

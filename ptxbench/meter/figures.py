@@ -1,4 +1,4 @@
-"""Each method's energy of each window against the meter's: MAPE and RMSE, as in section VI of Arafa et al. 2020."""
+"""Each method's energy of each window against the meter's: MAPE and RMSE, as Arafa et al. 2020, VI-A."""
 
 from __future__ import annotations
 

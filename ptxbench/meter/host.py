@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -157,10 +158,7 @@ def _cut(
     series: tuple[Series, ...], windows: Sequence[LabelledWindow], begin_ns: int, end_ns: int
 ) -> tuple[Trial, ...]:
     """Give each window the readings from halfway after the one before to halfway before the next."""
-    between = [
-        (left.window.end_ns + right.window.start_ns) // 2
-        for left, right in zip(windows[:-1], windows[1:], strict=True)
-    ]
+    between = [(left.window.end_ns + right.window.start_ns) // 2 for left, right in pairwise(windows)]
     first_ns = last_ns = 0
     if between:
         # The outer windows get as much idle time outside as inside, not all of the log.

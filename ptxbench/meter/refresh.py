@@ -10,11 +10,17 @@ from ptxbench.power.trace import Float64s
 
 # Calls further apart than this many usual ones say nothing about when the value between them changed.
 _MAX_GAP = 3.0
-# A refresh period is only seen where several calls fall into it.
-_MIN_CALLS_PER_REFRESH = 1.5
+# A refresh period is only seen where calls come clearly faster.
+_MIN_CALLS_PER_REFRESH = 1.2
+# No board is known to refresh more slowly; longer holds are a load that stays.
+_MAX_REFRESH_S = 0.25
 _SHORT_QUANTILE = 0.1
-_MIN_CHANGES = 4
-_MIN_INSIDE = 0.8
+_SHORT_RANGE = 2.5
+_MAX_DIVISOR = 60
+# Almost any changes lie on a grid hardly wider than the calls.
+_MIN_CALLS_PER_SKIPPED = 1.8
+_MIN_CHANGES = 6
+_MIN_INSIDE = 0.85
 _ROUNDS = 4
 
 
@@ -59,18 +65,34 @@ def hypotheses(read_s: Float64s, value_w: Float64s) -> list[Held]:
         return result
     before_s, after_s = read_s[changes - 1], read_s[changes]
     middle_s = (before_s + after_s) / 2
-    refresh_s = float(np.quantile(np.diff(middle_s), _SHORT_QUANTILE))
-    if refresh_s < _MIN_CALLS_PER_REFRESH * call_s:
-        return result
-    grid = _grid(before_s, after_s, refresh_s)
+    spacing_s = np.diff(middle_s)
+    short_s = float(np.quantile(spacing_s, _SHORT_QUANTILE))
+    # Calls and refreshes out of step make spacings of one call more or less: their mean is right.
+    short_s = float(spacing_s[spacing_s <= _SHORT_RANGE * short_s].mean())
+    grid = _widest_grid(before_s, after_s, short_s, call_s)
     if grid is not None:
         phase_s, refresh_s = grid
         made_s = phase_s + refresh_s * np.floor((read_s - phase_s) / refresh_s + 1e-6)
         result.append(Held(read_s, made_s, value_w, refresh_s))
-    last = np.searchsorted(changes, np.arange(len(read_s)), side="right") - 1
-    known = last >= 0
-    result.append(Held(read_s[known], middle_s[last[known]], value_w[known], refresh_s))
+    if _MIN_CALLS_PER_REFRESH * call_s <= short_s <= _MAX_REFRESH_S:
+        last = np.searchsorted(changes, np.arange(len(read_s)), side="right") - 1
+        known = last >= 0
+        result.append(Held(read_s[known], middle_s[last[known]], value_w[known], short_s))
     return result
+
+
+def _widest_grid(
+    before_s: Float64s, after_s: Float64s, spacing_s: float, call_s: float
+) -> tuple[float, float] | None:
+    """Return phase and period of the widest grid that the changes lie on, of which they may skip points."""
+    for divisor in range(1, _MAX_DIVISOR + 1):
+        calls = _MIN_CALLS_PER_REFRESH if divisor == 1 else _MIN_CALLS_PER_SKIPPED
+        if spacing_s / divisor < calls * call_s:
+            return None
+        grid = _grid(before_s, after_s, spacing_s / divisor)
+        if grid is not None and grid[1] <= _MAX_REFRESH_S:
+            return grid
+    return None
 
 
 def _grid(before_s: Float64s, after_s: Float64s, refresh_s: float) -> tuple[float, float] | None:

@@ -43,7 +43,7 @@ def respond(signal: PowerSignal, shape: Shape, width_s: float) -> Response:
 
 
 def span_s(shape: Shape, width_s: float) -> float:
-    """Return how long a stretch of the past a value speaks of; for a low-pass the window of equal mean age."""
+    """Return how long a past a value speaks of; for a low-pass the window of equal mean age."""
     return width_s if shape is Shape.BOXCAR else 2 * width_s
 
 

@@ -212,20 +212,20 @@ def _with_uncertainty(source: SourceName, signal: PowerSignal, trial: _Trial) ->
     by_width = (response_w(lag_s, width_s + step_s) - here) / step_s
     jacobian = np.stack([here, np.ones_like(here), gain * by_lag, gain * by_width], axis=1)
     residual_w = gain * here + offset_w - fresh.value_w
-    errors = _standard_errors(jacobian, residual_w)
+    errors = [COVERAGE_FACTOR * error for error in _standard_errors(jacobian, residual_w)]
     variance = float(np.mean((fresh.value_w - fresh.value_w.mean()) ** 2))
     return SensorFit(
-        source,
-        trial.shape,
-        *(
-            Estimate(v, COVERAGE_FACTOR * e)
-            for v, e in zip((gain, offset_w, lag_s, width_s), errors, strict=True)
-        ),
-        trial.held.refresh_s,
-        float(np.sqrt(np.mean(residual_w**2))),
-        1.0 - float(np.mean(residual_w**2)) / variance,
-        fresh.made_s,
-        fresh.value_w,
+        source=source,
+        shape=trial.shape,
+        gain=Estimate(gain, errors[0]),
+        offset_w=Estimate(offset_w, errors[1]),
+        lag_s=Estimate(lag_s, errors[2]),
+        width_s=Estimate(width_s, errors[3]),
+        refresh_s=trial.held.refresh_s,
+        residual_w=float(np.sqrt(np.mean(residual_w**2))),
+        explained=1.0 - float(np.mean(residual_w**2)) / variance,
+        made_s=fresh.made_s,
+        value_w=fresh.value_w,
     )
 
 

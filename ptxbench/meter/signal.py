@@ -68,5 +68,5 @@ class PowerSignal:
 
     def resample(self, start_s: float, period_s: float, count: int) -> Float64s:
         """Return the mean power of `count` intervals of `period_s` that follow `start_s`."""
-        edges_s = start_s + period_s * np.arange(count + 1)
+        edges_s = start_s + period_s * np.arange(count + 1, dtype=np.float64)
         return np.diff(self.until_j(edges_s)) / period_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ptxbench.catalogue.model import Instruction
+from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.gpu.protocol import Cubin, OptLevel
 from ptxbench.ptx.render import render_module
 from ptxbench.ptx.target import Target
@@ -22,6 +22,7 @@ class Module:
     Attributes:
         instruction: Catalogue row.
         opt_level: Assembler level.
+        form: Latency or throughput form.
         ptx: What was assembled.
         cubin: What runs.
         listing: Its SASS.
@@ -30,6 +31,7 @@ class Module:
 
     instruction: Instruction
     opt_level: OptLevel
+    form: Form
     ptx: str
     cubin: Cubin
     listing: str
@@ -37,7 +39,7 @@ class Module:
 
 
 def build_module(
-    instruction: Instruction, target: Target, opt_level: OptLevel, assemble: Assembler
+    instruction: Instruction, target: Target, opt_level: OptLevel, form: Form, assemble: Assembler
 ) -> Module:
     """Render, assemble and judge one instruction.
 
@@ -45,14 +47,15 @@ def build_module(
         instruction: Catalogue row.
         target: What to assemble for.
         opt_level: Assembler level.
+        form: Latency or throughput form.
         assemble: The GPU's assembler, or ptxas.
 
     Raises:
         NotMeasurableError: The target is too old for the instruction.
         ToolError: The assembler or the disassembler refused the module.
     """
-    ptx = render_module(instruction, target)
+    ptx = render_module(instruction, target, form)
     cubin = assemble(ptx, opt_level)
     listing = disassemble(cubin.image)
     judgement = judge(instruction, opt_level, parse_listing(listing))
-    return Module(instruction, opt_level, ptx, cubin, listing, judgement)
+    return Module(instruction, opt_level, form, ptx, cubin, listing, judgement)

@@ -1,6 +1,6 @@
 """Operand values: what each thread's record holds, so that chains stay finite and varied.
 
-A record is 16 slots of 8 bytes: x, then four each of a, b and c. The energy of an instruction depends
+A record is 16 slots of 8 bytes: four each of x, a, b and c. The energy of an instruction depends
 on the bits that toggle, so every value differs by thread and copy, and no chain may settle.
 """
 
@@ -19,7 +19,11 @@ RECORDS = 4096
 SLOTS = 16
 SETS = 4
 RECORD_BYTES = 8 * SLOTS
-SLOT_OF_ROLE = {"a": 1, "b": 1 + SETS, "c": 1 + 2 * SETS}
+CHAINS = 4
+# First slot of each role: a chain's first value for x, a set's operand for a, b and c.
+SLOT_OF_ROLE = {"x": 0, "a": CHAINS, "b": CHAINS + SETS, "c": CHAINS + 2 * SETS}
+_X = slice(0, CHAINS)
+_A = slice(CHAINS, CHAINS + SETS)
 
 Slots = npt.NDArray[np.uint64]
 _Generator = np.random.Generator
@@ -81,7 +85,7 @@ def encode(values: _Floats, ptx_type: str, partner: _Floats | None = None) -> Sl
 def _integer(_type: str, rng: _Generator) -> Slots:
     """Random words; the factors (a) odd, so that multiplying loses no bit."""
     slots = rng.integers(0, 1 << 32, (RECORDS, SLOTS), dtype=np.uint64)
-    slots[:, 1 : 1 + SETS] |= np.uint64(1)
+    slots[:, _A] |= np.uint64(1)
     return slots
 
 
@@ -94,7 +98,7 @@ def _cycle(ptx_type: str, rng: _Generator) -> Slots:
     def draw() -> _Floats:
         sign = rng.choice([-1.0, 1.0], (RECORDS, SLOTS))
         values = sign * rng.uniform(1.0, 2.0, (RECORDS, SLOTS))
-        values[:, 2 : 1 + SETS : 2] /= 4.0
+        values[:, CHAINS + 1 : CHAINS + SETS : 2] /= 4.0
         return values
 
     return encode(draw(), ptx_type, draw() if ptx_type == "f16x2" else None)
@@ -104,7 +108,7 @@ def _zero_sum(ptx_type: str, rng: _Generator) -> Slots:
     """Addends that sum to zero on a grid on which every partial sum is exact in binary."""
     grid = 2.0**-16
     values = rng.integers(-(1 << 17), 1 << 17, (RECORDS, SLOTS)).astype(np.float64) * grid
-    values[:, SETS] = -values[:, 1:SETS].sum(axis=1)
+    values[:, CHAINS + SETS - 1] = -values[:, CHAINS : CHAINS + SETS - 1].sum(axis=1)
     return encode(values, ptx_type)
 
 
@@ -112,20 +116,18 @@ def _quotient(ptx_type: str, rng: _Generator) -> Slots:
     """One dividend for all sets: x = a / x then alternates between two values."""
     if ptx_type == "u32":
         slots = rng.integers(1 << 30, 1 << 32, (RECORDS, SLOTS), dtype=np.uint64)
-        slots[:, 0] = rng.integers(1 << 8, 1 << 16, RECORDS, dtype=np.uint64)
-        slots[:, 1 : 1 + SETS] = slots[:, 1:2]
+        slots[:, _X] = rng.integers(1 << 8, 1 << 16, (RECORDS, CHAINS), dtype=np.uint64)
+        slots[:, _A] = slots[:, CHAINS : CHAINS + 1]
         return slots
     values = rng.uniform(1.0, 2.0, (RECORDS, SLOTS)) * 2.0 ** rng.integers(-8, 8, (RECORDS, SLOTS))
-    values[:, 1 : 1 + SETS] = values[:, 1:2]
+    values[:, _A] = values[:, CHAINS : CHAINS + 1]
     return encode(values, ptx_type)
 
 
 def _exponent(ptx_type: str, rng: _Generator) -> Slots:
     """Factors under 0.2 and addends under 0.8: |x| stays under 4 and 2**x between 1/16 and 16."""
     values = rng.uniform(-0.8, 0.8, (RECORDS, SLOTS))
-    values[:, 1 : 1 + SETS] = rng.choice([-1.0, 1.0], (RECORDS, SETS)) * rng.uniform(
-        0.1, 0.2, (RECORDS, SETS)
-    )
+    values[:, _A] = rng.choice([-1.0, 1.0], (RECORDS, SETS)) * rng.uniform(0.1, 0.2, (RECORDS, SETS))
     return encode(values, ptx_type)
 
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 import jinja2
 
-from ptxbench.catalogue.model import Instruction
+from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.errors import InputError, NotMeasurableError
 from ptxbench.ptx.operands import RECORD_BYTES, RECORDS, SETS, SLOT_OF_ROLE
 from ptxbench.ptx.target import Target
@@ -22,6 +22,8 @@ _INSTRUCTION = re.compile(r" {4}(?P<opcode>(?:@!?%\w+ +)?[a-z][\w.:]*) +(?P<oper
 _OPCODE_COLUMNS = 18
 
 _REGISTERS = {"u32": "b32", "s32": "b32", "b32": "b32", "f32": "f32", "f64": "f64", "f16x2": "b32"}
+# How the last values of several chains become one result.
+_COMBINE = {"f32": "add.f32", "f64": "add.f64"}
 
 
 @dataclass(frozen=True)
@@ -41,30 +43,35 @@ class Entry:
     target: bool
 
 
-def render_module(instruction: Instruction, target: Target) -> str:
+def render_module(instruction: Instruction, target: Target, form: Form) -> str:
     """Return the PTX module that measures an instruction: target, overhead and 2N kernels.
 
     A row with companions gets an overhead kernel of 2N as well.
+
+    Args:
+        instruction: Catalogue row.
+        target: What it will be assembled for.
+        form: One chain, or several side by side.
 
     Raises:
         NotMeasurableError: The target is too old for the instruction.
         InputError: The family has no template.
     """
-    return _tidy(_render_row(instruction, target, prefix="", header=True))
+    return _tidy(_render_row(instruction, target, form, prefix="", header=True))
 
 
-def render_batch(instructions: Sequence[Instruction], target: Target) -> str:
+def render_batch(instructions: Sequence[tuple[Instruction, Form]], target: Target) -> str:
     """Return the modules of several instructions as one, so that one assembler run serves them all.
 
-    The entries of the instruction at index n bear `batch_prefix(n)` before their names.
+    The entries of the module at index n bear `batch_prefix(n)` before their names.
 
     Raises:
         NotMeasurableError: The target is too old for an instruction.
         InputError: A family has no template.
     """
     modules = [
-        _render_row(instruction, target, batch_prefix(number), header=False)
-        for number, instruction in enumerate(instructions)
+        _render_row(instruction, target, form, batch_prefix(number), header=False)
+        for number, (instruction, form) in enumerate(instructions)
     ]
     return _tidy(_render("batch", target, header=True, modules=modules))
 
@@ -89,7 +96,7 @@ class _Sleeping:
     alive: str
 
 
-def _render_row(instruction: Instruction, target: Target, prefix: str, *, header: bool) -> str:
+def _render_row(instruction: Instruction, target: Target, form: Form, prefix: str, *, header: bool) -> str:
     if not instruction.exists_on(target.capability):
         raise NotMeasurableError(
             f"instruction {instruction.name} needs compute capability {instruction.min_target / 10:.1f} "
@@ -102,6 +109,8 @@ def _render_row(instruction: Instruction, target: Target, prefix: str, *, header
         instruction=instruction,
         entries=_entries(instruction, prefix),
         register=_REGISTERS[instruction.type],
+        combine=_COMBINE.get(instruction.type, "xor.b32"),
+        chains=instruction.chains_of(form),
         loaded=_loaded_roles(instruction),
     )
 
@@ -143,7 +152,7 @@ def _loaded_roles(instruction: Instruction) -> tuple[str, ...]:
     named = set(instruction.operands)
     if instruction.companions:
         named |= {"a", "b"}
-    return tuple(role for role in SLOT_OF_ROLE if role in named or role == "a")
+    return tuple(role for role in "abc" if role in named or role == "a")
 
 
 def _slot_offset(role: str, number: int) -> int:

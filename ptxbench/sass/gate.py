@@ -14,8 +14,10 @@ from ptxbench.sass.loop import LoopError, find_loop
 from ptxbench.sass.program import SassKernel, counts_text
 
 # What a loop may hold besides the copies: its counter, compare, branch, anchor and held registers.
-RESIDUE = frozenset({"UIADD3", "IADD3", "VIADD", "ISETP", "UISETP", "LOP3", "SEL", "FSEL", "MOV", "BRA"})
-RESIDUE_LIMIT = 24
+RESIDUE = frozenset(
+    {"UIADD3", "IADD3", "VIADD", "ISETP", "UISETP", "LOP3", "SEL", "FSEL", "MOV", "BRA", "BAR", "WARPSYNC"}
+)
+RESIDUE_LIMIT = 64
 MOVES = frozenset({"MOV", "IMAD.MOV.U32"})
 _LOCAL = frozenset({"LDL", "STL"})
 

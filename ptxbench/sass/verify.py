@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from ptxbench.catalogue.model import Instruction
+from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.errors import NotMeasurableError, RefusedModuleError
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.ptx.assemble import assemble_ptx
@@ -32,6 +32,7 @@ class VerifiedRow:
         category: Its category.
         target: Assembler target.
         opt_level: Assembler level.
+        form: Latency or throughput form.
         verdict: The gate's class, or ABSENT.
         sass: Opcodes and their counts for one copy, such as "HFMA2*0.5 HFMA2.MMA*0.5".
         sass_per_ptx: SASS instructions for one PTX instruction; None where no copy was counted.
@@ -42,6 +43,7 @@ class VerifiedRow:
     category: str
     target: str
     opt_level: OptLevel
+    form: Form
     verdict: Verdict
     sass: str
     sass_per_ptx: float | None
@@ -55,6 +57,7 @@ class _Question:
     instruction: Instruction
     target: Target
     opt_level: OptLevel
+    form: Form
     ptx: str
     absent: str
 
@@ -67,7 +70,7 @@ def verify_instructions(
     jobs: int | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> tuple[VerifiedRow, ...]:
-    """Judge instructions on targets at levels; the rows come by target, then instruction, then level.
+    """Judge instructions on targets at levels; the rows come by target, instruction, level and form.
 
     Several instructions share one cubin here, while a measurement assembles and judges each alone:
     ptxas compiles entry by entry, so their SASS is the same.
@@ -97,13 +100,15 @@ def verify_instructions(
     return tuple(_row(question, judgements[question]) for question in questions)
 
 
-def _ask(instruction: Instruction, target: Target, opt_levels: Sequence[OptLevel]) -> list[_Question]:
-    ptx = absent = ""
-    try:
-        ptx = render_module(instruction, target)
-    except NotMeasurableError as error:
-        absent = str(error)
-    return [_Question(instruction, target, level, ptx, absent) for level in opt_levels]
+def _ask(instruction: Instruction, target: Target, opt_levels: Sequence[OptLevel]) -> Iterator[_Question]:
+    for level in opt_levels:
+        for form in instruction.forms(level):
+            ptx = absent = ""
+            try:
+                ptx = render_module(instruction, target, form)
+            except NotMeasurableError as error:
+                absent = str(error)
+            yield _Question(instruction, target, level, form, ptx, absent)
 
 
 def _answers(
@@ -166,7 +171,7 @@ def _build(batch: list[_Question]) -> list[dict[str, SassKernel]]:
         # The text that `show` prints, so that the line of a complaint can be looked up.
         cubin = assemble_ptx(first.ptx, first.target.name, first.opt_level)
         return [parse_listing(disassemble(cubin.image))]
-    ptx = render_batch([question.instruction for question in batch], first.target)
+    ptx = render_batch([(question.instruction, question.form) for question in batch], first.target)
     cubin = assemble_ptx(ptx, first.target.name, first.opt_level)
     kernels = parse_listing(disassemble(cubin.image))
     return [_with_prefix(kernels, batch_prefix(number)) for number in range(len(batch))]
@@ -182,6 +187,7 @@ def _row(question: _Question, judgement: Judgement) -> VerifiedRow:
         category=question.instruction.category,
         target=question.target.name,
         opt_level=question.opt_level,
+        form=question.form,
         verdict=judgement.verdict,
         sass=judgement.sass_text,
         sass_per_ptx=judgement.sass_per_ptx if judgement.sass else None,

@@ -11,8 +11,12 @@ from pathlib import Path
 def git_commit(checkout: Path) -> str | None:
     """Return the commit of the checkout whose root is `checkout`, or None where it is not one.
 
-    "-dirty" follows the commit where a tracked file was changed.
+    "-dirty" follows the commit where a tracked file was changed. The environment variable
+    PTXBENCH_COMMIT goes first, for a copy of the files without their history.
     """
+    named = os.environ.get("PTXBENCH_COMMIT")
+    if named:
+        return named
     git = shutil.which("git")
     # An installed package may lie below somebody else's checkout: only a root of its own counts.
     if git is None or _git(git, checkout, "rev-parse", "--show-toplevel") != str(checkout.resolve()):

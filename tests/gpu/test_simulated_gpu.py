@@ -123,7 +123,8 @@ def test_every_profile_runs_what_its_assembler_makes(profile: Profile, opt_level
     cubin = gpu.assemble(_PTX, opt_level)
     assert cubin.target == profile.chip.target
     run = gpu.run(_launch(gpu, "target", cubin, before_s=0.2, after_s=0.3))
-    assert [series.source for series in run.trace.series] == [sensor.source for sensor in gpu.sensors]
+    recorded = [series.source for series in run.trace.series]
+    assert recorded == [*(sensor.source for sensor in gpu.sensors), SourceName.TEMPERATURE]
     assert all((series.code == 0).all() and len(series) > 5 for series in run.trace.series)
     assert run.window.clock_mhz == pytest.approx(profile.chip.clock_mhz, rel=1e-6)
     assert run.throttle_reasons == 0

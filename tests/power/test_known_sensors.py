@@ -2,7 +2,7 @@ import pytest
 
 from ptxbench.errors import InputError
 from ptxbench.power.known_sensors import sensor_for
-from ptxbench.power.source import SourceName
+from ptxbench.power.source import POWER_SOURCES, SourceName
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_power_usage_is_a_one_second_mean_after_ga100(target, averaging_s):
         (SourceName.AVERAGE, 0.1, 1.0),
         (SourceName.MEMORY, 0.1, 1.0),
         (SourceName.INSTANT, 0.1, 0.025),
-        (SourceName.SAMPLES, 0.02, 0.02),
+        (SourceName.SAMPLES, 0.02, 0.06),
         (SourceName.COUNTER, 0.1, 0.0),
     ],
 )
@@ -30,7 +30,7 @@ def test_h200(source, refresh_s, averaging_s):
     assert (sensor.quantum, sensor.origin) == (1e-3, "documented")
 
 
-@pytest.mark.parametrize("source", SourceName)
+@pytest.mark.parametrize("source", POWER_SOURCES)
 @pytest.mark.parametrize("target", ["sm_52", "sm_80", "sm_100a", "sm_103f"])
 def test_every_source_has_figures_on_every_target(source, target):
     assert sensor_for(source, target).refresh_s > 0

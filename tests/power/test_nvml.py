@@ -22,9 +22,9 @@ from fakes.nvml import (
 
 from ptxbench.errors import GpuError
 from ptxbench.power.nvml import DeviceEntry, NvmlDevice, available_sources, hash_uuid, list_devices
-from ptxbench.power.source import Reading, SourceName
+from ptxbench.power.source import POWER_SOURCES, Reading, SourceName
 
-ALL = set(SourceName)
+ALL = set(POWER_SOURCES)
 SAMPLES_US = [(1_700_000_000_000_020, 101_000), (1_700_000_000_020_020, 102_500)]
 FIELDS = {SourceName.INSTANT, SourceName.AVERAGE, SourceName.MEMORY}
 

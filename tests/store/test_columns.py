@@ -109,6 +109,7 @@ def test_each_trial_is_found_among_many_row_groups(tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
     write(path, *((f"t{n}", fake.trace(n).series) for n in range(8)))
     assert pq.ParquetFile(path).metadata.num_row_groups == 3
+    assert traces.read(path).num_rows == 80
     file = traces.TraceFile(path)
     for n in (7, 0, 1, 5, 2, 3, 4, 6):
         new = Trace(fake.trace(n).begin_ns, fake.trace(n).end_ns, file.series(f"t{n}"))

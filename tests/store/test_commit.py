@@ -60,3 +60,10 @@ def test_git_hook_of_another_repository_does_not_matter(checkout, tmp_path, monk
     commit = git_commit(checkout)
     monkeypatch.delenv("GIT_DIR")
     assert commit == git(checkout, "rev-parse", "HEAD")
+
+
+def test_the_environment_names_the_commit_of_a_copy_without_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PTXBENCH_COMMIT", "0123abc")
+    assert git_commit(tmp_path) == "0123abc"

@@ -60,6 +60,8 @@ def test_same_ptx_at_two_levels(store, folder):
 def test_same_kernel_again_is_no_change_and_files_are_reproducible(store, folder, tmp_path):
     store.add("fma/target", fake.PTX, fake.SASS, fake.CUBIN)
     assert len(store.entries) == 1
+    (packed,) = folder.glob("*.gz")
+    assert packed.read_bytes()[4:8] == bytes(4)  # gzip's time stamp
     KernelStore(tmp_path / "second").add("fma/target", fake.PTX, fake.SASS, fake.CUBIN)
     for path in folder.iterdir():
         assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes()

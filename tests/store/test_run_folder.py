@@ -212,6 +212,9 @@ def test_only_measurements_go_below_results(tmp_path, monkeypatch, kind):
     with pytest.raises(InputError, match="below results/"):
         RunFolder.resume(Path("results/a"), manifest.gpu, fake.ARGUMENTS, fake.LATER_SESSION)
     RunFolder.create(Path("results/real"), fake.manifest()).close()
+    monkeypatch.chdir(tmp_path / "results")
+    with pytest.raises(InputError, match="b is below results/"):
+        RunFolder.create(Path("b"), manifest)
 
 
 def test_folder_that_holds_a_run_or_anything_is_not_begun_in(new, path, tmp_path):

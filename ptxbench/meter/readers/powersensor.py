@@ -55,11 +55,10 @@ def read_powersensor(path: Path, text: str) -> MeterCapture:
     )
     if not whole:
         raise InputError(f"{path}: no line has the {width} words of a sample")
-    frame = pd.read_csv(
-        io.StringIO("\n".join(whole)), sep=" ", header=None, names=names or list(range(width))
-    )
-    time_s = _column(frame, "time" if names is not None else 1)
-    total_w = _column(frame, "power_total" if names is not None else width - 1)
+    # Without names the second word is the time and the last the total.
+    columns = names or ["marker", "time", *(f"word{i}" for i in range(3, width)), "power_total"]
+    frame = pd.read_csv(io.StringIO("\n".join(whole)), sep=" ", header=None, names=columns)
+    time_s, total_w = _column(frame, "time"), _column(frame, "power_total")
     rails = tuple(f"sensor{m[1]}" for m in map(_CHANNEL.fullmatch, names or ()) if m is not None) or (
         "total",
     )
@@ -75,5 +74,5 @@ def read_powersensor(path: Path, text: str) -> MeterCapture:
     )
 
 
-def _column(frame: pd.DataFrame, name: str | int) -> Float64s:
+def _column(frame: pd.DataFrame, name: str) -> Float64s:
     return np.array(pd.to_numeric(frame[name], errors="coerce"), dtype=np.float64)

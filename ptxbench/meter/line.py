@@ -1,0 +1,125 @@
+"""A straight line through the lateness of steps: offset and drift of a clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import least_squares, linprog
+
+from ptxbench.meter.estimate import COVERAGE_FACTOR
+from ptxbench.power.trace import Float64s
+
+# With fewer edges a start that is seen late and an end that is seen early would pass for drift.
+_MIN_EDGES_FOR_DRIFT = 4
+# Steps are sharp; an edge further off than this is another event.
+_ROBUST_SCALE_S = 0.5e-3
+# From the median absolute deviation to the standard deviation of a normal distribution.
+_MAD_TO_SIGMA = 1 / 0.6745
+_ROUNDING = 1.001
+
+
+@dataclass(frozen=True)
+class Line:
+    """Lateness of steps: offset_s + drift x time.
+
+    Attributes:
+        offset_s: Lateness at time 0.
+        drift: Its change with time.
+        offset_half_s: Half-width of the 95% interval of the offset.
+        drift_half_s: The same of the drift, NaN where the edges cannot tell.
+        edges: How many steps it rests on.
+    """
+
+    offset_s: float
+    drift: float
+    offset_half_s: float
+    drift_half_s: float
+    edges: int
+
+    def at_s(self, time_s: Float64s) -> Float64s:
+        """Return the lateness at `time_s`."""
+        return self.offset_s + self.drift * time_s
+
+
+def fit_line(time_s: Float64s, late_s: Float64s, is_start: npt.NDArray[np.bool_], period_s: float) -> Line:
+    """Fit the lateness of steps.
+
+    Where every step agrees with one line to within half a sample, the line is known
+    better than by least squares: any line that misses no sample interval will do, and the
+    middle of their range is returned. Otherwise a robust least-squares fit.
+
+    Args:
+        time_s: When each step should be, shape (n,).
+        late_s: How much later it was seen, shape (n,).
+        is_start: Whether it is the start of a kernel, shape (n,).
+        period_s: Time between two of the meter's samples.
+    """
+    count = len(late_s)
+    if not count:
+        return Line(0.0, 0.0, np.inf, np.nan, 0)
+    has_drift = count >= _MIN_EDGES_FOR_DRIFT
+    design = np.stack([np.ones(count), time_s], axis=1) if has_drift else np.ones((count, 1))
+    exact = _within_samples(design, late_s, period_s / 2) if has_drift else None
+    if exact is not None:
+        return Line(*exact, count)
+    return _robust(design, time_s, late_s, is_start, period_s)
+
+
+def _within_samples(
+    design: npt.NDArray[np.float64], late_s: Float64s, half_s: float
+) -> tuple[float, float, float, float] | None:
+    """Return offset, drift and their half-ranges over all lines within `half_s` of every step."""
+    rows = np.concatenate([design, -design])
+    # In units of half a sample: the solver's tolerances are absolute.
+    unit = half_s * _ROUNDING
+    scale = np.array([unit, unit / max(float(np.abs(design[:, 1]).max()), 1e-9)])
+    limits = np.concatenate([late_s, -late_s]) / unit
+    rows = rows * scale / unit
+    middle, half = [], []
+    for goal in ([1.0, 0.0], [0.0, 1.0]):
+        low, high = (
+            linprog(sign * np.array(goal), A_ub=rows, b_ub=limits + 1, bounds=(None, None))
+            for sign in (1, -1)
+        )
+        if low.fun is None or high.fun is None:
+            return None
+        middle.append((low.fun - high.fun) / 2)
+        half.append((-high.fun - low.fun) / 2)
+    return (
+        float(middle[0] * scale[0]),
+        float(middle[1] * scale[1]),
+        float(half[0] * scale[0]),
+        float(half[1] * scale[1]),
+    )
+
+
+def _robust(
+    design: npt.NDArray[np.float64],
+    time_s: Float64s,
+    late_s: Float64s,
+    is_start: npt.NDArray[np.bool_],
+    period_s: float,
+) -> Line:
+    count, width = design.shape
+
+    def residual_s(x: Float64s) -> Float64s:
+        return np.asarray(design @ x - late_s, dtype=np.float64)
+
+    start, *_ = np.linalg.lstsq(design, late_s, rcond=None)
+    fit = least_squares(
+        residual_s, start, loss="soft_l1", f_scale=_ROBUST_SCALE_S, x_scale=[1e-3, 1e-5][:width]
+    )
+    # A step lies between two samples: no edge is known better than that.
+    noise_s = float(np.hypot(_MAD_TO_SIGMA * np.median(np.abs(fit.fun)), period_s / np.sqrt(12)))
+    error = noise_s * np.sqrt(np.diag(np.linalg.pinv(design.T @ design)))
+    # Launch and completion are stamped late by unknown, unequal times: that does not average out.
+    both = 0 < is_start.sum() < count
+    lean_s = float(abs(fit.fun[is_start].mean() - fit.fun[~is_start].mean())) / 2 if both else noise_s
+    offset_half_s = COVERAGE_FACTOR * float(np.hypot(error[0], lean_s))
+    if width > 1:
+        return Line(float(fit.x[0]), float(fit.x[1]), offset_half_s, COVERAGE_FACTOR * float(error[1]), count)
+    span_s = float(np.ptp(time_s))
+    drift_half_s = COVERAGE_FACTOR * (2 * lean_s + noise_s) / span_s if span_s > 0 else float("nan")
+    return Line(float(fit.x[0]), 0.0, offset_half_s, drift_half_s, count)
