@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable
@@ -15,24 +16,27 @@ from ptxbench.gpu.protocol import OptLevel
 
 TYPES = ("u32", "s32", "b32", "f32", "f64", "f16x2")
 
+# What reaches PTX text, or the shell of whoever copies it, is spelled with these characters and no others.
 _NAME = re.compile(r"[a-z][a-z0-9_.:]*")
-_FAMILY = re.compile(r"[a-z][a-z0-9_]*")
-_ROLE = re.compile(r"[a-z]")
-_SENTENCE = re.compile(r"[A-Za-z0-9 .,:;=/*+()'<>-]*")
+_WORD = re.compile(r"[a-z][a-z0-9_]*")
+_SENTENCE = re.compile(r"[A-Za-z0-9 .,:;=/*+()'<>-]+")
 _SASS = re.compile(r"[A-Z][A-Z0-9_.]*(\|[A-Z][A-Z0-9_.]*)*")
+_ROLES = ("x", "y", "a", "b", "c")
 
-_DEFAULTS: dict[str, Any] = {
-    "opcode": "",
-    "companions": 0,
-    "copies": 64,
-    "chains": 4,
-    "unit": "thread",
-    "min_target": 75,
-    "tolerance": 0.0,
-    "loop_moves": {},
-    "note": "",
-}
-_REQUIRED = ("name", "category", "family", "type", "operands", "values", "alive", "sass")
+_REQUIRED = frozenset({"name", "category", "family", "type", "operands", "values", "alive", "sass"})
+_OPTIONAL = frozenset(
+    {
+        "opcode",
+        "companions",
+        "copies",
+        "chains",
+        "unit",
+        "min_target",
+        "tolerance",
+        "loop_moves",
+        "note",
+    }
+)
 
 
 @cache
@@ -44,7 +48,9 @@ def load_catalogue() -> tuple[Instruction, ...]:
     """
     folder = files("ptxbench.catalogue").joinpath("data")
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".toml"))
-    rows = [row for name in names for row in parse_rows(folder.joinpath(name).read_text(), name)]
+    rows = [
+        row for name in names for row in parse_rows(folder.joinpath(name).read_text(encoding="utf-8"), name)
+    ]
     return check_unique(rows)
 
 
@@ -78,7 +84,10 @@ def parse_rows(text: str, origin: str) -> tuple[Instruction, ...]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"catalogue {origin}: not TOML: {error}") from error
-    return tuple(_parse_row(row, origin) for row in document.get("instruction", []))
+    rows = document.get("instruction", [])
+    if not isinstance(rows, list) or set(document) - {"instruction"}:
+        raise InputError(f"catalogue {origin}: holds something else than [[instruction]] tables")
+    return tuple(_parse_row(row, origin) for row in rows)
 
 
 def check_unique(rows: Iterable[Instruction]) -> tuple[Instruction, ...]:
@@ -96,73 +105,112 @@ def check_unique(rows: Iterable[Instruction]) -> tuple[Instruction, ...]:
     return checked
 
 
-def _parse_row(row: dict[str, Any], origin: str) -> Instruction:
-    where = f"catalogue {origin}, row {row.get('name')!r}"
-    missing = [key for key in _REQUIRED if key not in row]
-    unknown = sorted(set(row) - set(_REQUIRED) - set(_DEFAULTS))
-    if missing or unknown:
-        raise InputError(f"{where}: missing {missing}, unknown {unknown}")
-    full = _DEFAULTS | row
-    full["opcode"] = full["opcode"] or full["name"]
-    for key, pattern in (("name", _NAME), ("opcode", _NAME), ("family", _FAMILY), ("values", _FAMILY)):
-        _check_text(full[key], pattern, f"{where}: {key}")
-    for key in ("category", "alive", "note"):
-        _check_text(full[key], _SENTENCE, f"{where}: {key}")
-    if full["type"] not in TYPES:
-        raise InputError(f"{where}: type {full['type']!r} is none of {', '.join(TYPES)}")
-    for role in full["operands"]:
-        _check_text(role, _ROLE, f"{where}: operand")
-    for key, low, high in (
-        ("copies", 4, 512),
-        ("chains", 1, 4),
-        ("companions", 0, 8),
-        ("min_target", 50, 999),
-    ):
-        if not isinstance(full[key], int) or not low <= full[key] <= high:
-            raise InputError(f"{where}: {key} must be a whole number from {low} to {high}")
-    if full["unit"] not in list(Unit):
-        raise InputError(f"{where}: unit {full['unit']!r} is none of {', '.join(Unit)}")
+def _parse_row(row: object, origin: str) -> Instruction:
+    name = row.get("name") if isinstance(row, dict) else row
+    try:
+        if not isinstance(row, dict):
+            raise TypeError("a row is a table")
+        return _read_row(_Fields(row))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"catalogue {origin}, row {name!r}: {error}") from error
+
+
+def _read_row(row: _Fields) -> Instruction:
+    name = row.text("name", _NAME)
     return Instruction(
-        name=full["name"],
-        opcode=full["opcode"],
-        category=full["category"],
-        family=full["family"],
-        type=full["type"],
-        operands=tuple(full["operands"]),
-        values=full["values"],
-        alive=full["alive"],
-        companions=full["companions"],
-        copies=full["copies"],
-        chains=full["chains"],
-        unit=Unit(full["unit"]),
-        min_target=full["min_target"],
-        sass=_parse_sass(full["sass"], full["loop_moves"], where),
-        tolerance=float(full["tolerance"]),
-        note=full["note"],
+        name=name,
+        opcode=row.text("opcode", _NAME) if row.has("opcode") else name,
+        category=row.text("category", _SENTENCE),
+        family=row.text("family", _WORD),
+        type=row.choice("type", TYPES),
+        operands=row.roles("operands"),
+        values=row.text("values", _WORD),
+        alive=row.text("alive", _SENTENCE),
+        companions=row.whole("companions", 0, 8, default=0),
+        copies=row.whole("copies", 4, 512, default=64),
+        chains=row.whole("chains", 1, 4, default=4),
+        unit=Unit(row.choice("unit", tuple(Unit), default=Unit.THREAD)),
+        min_target=row.whole("min_target", 50, 999, default=75),
+        sass=row.expectations(),
+        note=row.text("note", _SENTENCE) if row.has("note") else "",
     )
 
 
-def _check_text(value: object, pattern: re.Pattern[str], where: str) -> None:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise InputError(f"{where} {value!r} is not of the form {pattern.pattern}")
+class _Fields:
+    """One row's table, read with a check of every value; ValueError says what is wrong."""
 
+    def __init__(self, table: dict[str, Any]) -> None:
+        missing = sorted(_REQUIRED - set(table))
+        unknown = sorted(set(table) - _REQUIRED - _OPTIONAL)
+        if missing:
+            raise ValueError(f"missing fields {missing}")
+        if unknown:
+            raise ValueError(f"unknown fields {unknown}")
+        self._table = table
 
-def _parse_sass(table: object, moves: object, where: str) -> tuple[Expectation, ...]:
-    if not isinstance(table, dict) or set(table) != set(OptLevel):
-        raise InputError(f"{where}: sass must name O0 and O3")
-    if not isinstance(moves, dict) or not all(isinstance(n, int) and 0 <= n <= 16 for n in moves.values()):
-        raise InputError(f"{where}: loop_moves must be whole numbers from 0 to 16 by level")
-    expectations = []
-    for level, counts in table.items():
-        for opcode, count in counts.items():
-            _check_text(opcode, _SASS, f"{where}: sass.{level}")
-            if not isinstance(count, int | float) or count <= 0:
-                raise InputError(f"{where}: sass.{level} {opcode} must be a number above 0")
-        expectations.append(
-            Expectation(
-                OptLevel(level),
-                tuple((opcode, float(count)) for opcode, count in counts.items()),
-                moves.get(level, 0),
-            )
+    def has(self, key: str) -> bool:
+        return key in self._table
+
+    def text(self, key: str, pattern: re.Pattern[str]) -> str:
+        return _checked_text(self._table[key], pattern, key)
+
+    def choice(self, key: str, options: tuple[str, ...], default: str = "") -> str:
+        value = self._table.get(key, default)
+        if not isinstance(value, str) or value not in options:
+            raise ValueError(f"{key} {value!r} is none of {', '.join(options)}")
+        return value
+
+    def whole(self, key: str, low: int, high: int, default: int) -> int:
+        return _checked_whole(self._table.get(key, default), low, high, key)
+
+    def roles(self, key: str) -> tuple[str, ...]:
+        value = self._table[key]
+        if not isinstance(value, list) or not all(role in _ROLES for role in value):
+            raise ValueError(f"{key} {value!r} must be a list of {', '.join(_ROLES)}")
+        return tuple(value)
+
+    def expectations(self) -> tuple[Expectation, ...]:
+        levels, moves, tolerances = (self._table.get(key, {}) for key in ("sass", "loop_moves", "tolerance"))
+        if not isinstance(levels, dict) or set(levels) != set(OptLevel):
+            raise ValueError("sass must name O0 and O3, and nothing else")
+        for key, table in (("loop_moves", moves), ("tolerance", tolerances)):
+            if not isinstance(table, dict) or not set(table) <= set(OptLevel):
+                raise ValueError(f"{key} must be a table of O0 and O3")
+        return tuple(
+            _expectation(level, levels[level], moves.get(level, 0), tolerances.get(level, {}))
+            for level in OptLevel
         )
-    return tuple(expectations)
+
+
+def _expectation(level: OptLevel, counts: object, moves: object, tolerances: object) -> Expectation:
+    if not isinstance(counts, dict) or not counts:
+        raise ValueError(f"sass.{level} must be a table of opcodes and their counts")
+    if not isinstance(tolerances, dict) or not set(tolerances) <= set(counts):
+        raise ValueError(f"tolerance.{level} must be a table of opcodes that stand in sass.{level}")
+    return Expectation(
+        level,
+        tuple(
+            (_checked_text(op, _SASS, f"sass.{level}"), _checked_count(n, f"sass.{level} {op}"))
+            for op, n in counts.items()
+        ),
+        _checked_whole(moves, 0, 16, f"loop_moves.{level}"),
+        tuple((op, _checked_count(n, f"tolerance.{level} {op}")) for op, n in tolerances.items()),
+    )
+
+
+def _checked_text(value: object, pattern: re.Pattern[str], where: str) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise ValueError(f"{where} {value!r} is not of the form {pattern.pattern}")
+    return value
+
+
+def _checked_whole(value: object, low: int, high: int, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{where} {value!r} must be a whole number from {low} to {high}")
+    return value
+
+
+def _checked_count(value: object, where: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+        raise ValueError(f"{where} {value!r} must be a number above 0")
+    return float(value)

@@ -32,11 +32,18 @@ class Expectation:
         counts: Opcode with modifiers, and how many of it one copy gives, in catalogue order;
             "A|B" counts both as one, since the assembler may pick either.
         loop_moves: Register moves that one pass of the loop has besides, whatever N.
+        tolerances: For some entries of `counts`, by how much the mean of a copy may differ from the
+            expected count, because ptxas shares that work between neighbouring copies.
     """
 
     opt_level: OptLevel
     counts: tuple[tuple[str, float], ...]
     loop_moves: int
+    tolerances: tuple[tuple[str, float], ...] = ()
+
+    def tolerance_of(self, opcodes: str) -> float:
+        """Return by how much the count of an entry of `counts` may differ; 0 is exact."""
+        return dict(self.tolerances).get(opcodes, 0.0)
 
     @property
     def text(self) -> str:
@@ -64,8 +71,6 @@ class Instruction:
         unit: What executes one instruction.
         min_target: Lowest compute capability times ten.
         sass: Expected SASS, one entry a level.
-        tolerance: By how many instructions a copy an opcode's count may differ from the expected one,
-            because ptxas shares work between neighbouring copies; 0 is exact.
         note: What is surprising about its SASS, in words, or "".
     """
 
@@ -83,7 +88,6 @@ class Instruction:
     unit: Unit
     min_target: int
     sass: tuple[Expectation, ...]
-    tolerance: float
     note: str
 
     def expected(self, opt_level: OptLevel) -> Expectation:

@@ -94,8 +94,8 @@ def _verify(
 
 def _print_rows(rows: Sequence[VerifiedRow]) -> None:
     print_table(
-        ("instruction", "target", "level", "verdict", "SASS for one"),
-        [(row.instruction, row.target, row.opt_level, row.verdict, row.sass or "-") for row in rows],
+        ("instruction", "target", "level", "form", "verdict", "SASS for one"),
+        [(*_place(row), row.verdict, row.sass or "-") for row in rows],
     )
     click.echo()
 
@@ -121,6 +121,10 @@ def _print_refused(rows: Sequence[VerifiedRow]) -> None:
     if refused:
         click.echo("\nrefused:")
         print_table(
-            ("instruction", "target", "level", "reason"),
-            [(row.instruction, row.target, row.opt_level, row.reason) for row in refused],
+            ("instruction", "target", "level", "form", "reason"),
+            [(*_place(row), row.reason) for row in refused],
         )
+
+
+def _place(row: VerifiedRow) -> tuple[str, ...]:
+    return (row.instruction, row.target, row.opt_level, row.form)

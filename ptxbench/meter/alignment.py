@@ -10,7 +10,7 @@ import numpy as np
 
 from ptxbench.errors import InputError
 from ptxbench.meter.capture import MeterCapture, is_epoch
-from ptxbench.meter.coarse import Placement, place_signal, place_windows, sharpen
+from ptxbench.meter.coarse import Placement, edge_radii_s, place_signal, place_windows, sharpen
 from ptxbench.meter.edges import find_steps
 from ptxbench.meter.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.meter.line import Line, fit_line
@@ -20,8 +20,6 @@ from ptxbench.power.trace import Float64s, Int64s, KernelWindow, Series
 MIN_CORRELATION = 0.4
 # Two clocks that both count from 1970 may be a time zone apart, not more.
 _MAX_EPOCH_OFFSET_S = 15 * 3600.0
-_EDGE_RADIUS_S = 0.010
-_MIN_EDGE_SAMPLES = 6
 _FIRST_SPAN_S = 4.0
 
 
@@ -43,6 +41,7 @@ class ClockAlignment:
         drift: How much faster the meter's clock runs, as a fraction.
         drift_uncertainty: Half-width of its 95% interval, NaN where the edges cannot tell.
         correlation: Pearson's r of the load pattern (or the sensor) and the meter.
+        rivals: Other offsets at which the pattern matches about as well.
         edges: How many edges of windows the fit rests on.
         basis: What was aligned; by signals the sensor's lag is part of the offset.
     """
@@ -53,6 +52,7 @@ class ClockAlignment:
     drift: float
     drift_uncertainty: float
     correlation: float
+    rivals: int
     edges: int
     basis: Basis
 
@@ -85,9 +85,9 @@ def align(
     """Find the meter's clock from the kernels that it saw and the sensor that saw them too.
 
     The windows' pattern of load is placed by cross-correlation over all lags (and the
-    sensor's readings, where these fit better), then by the lag at which every window and
-    every gap has a level of its own, and at last by a straight line through the steps at
-    the windows' edges. A lag of the sensor does not enter the result.
+    sensor's readings, where these fit better), then where the power steps most at the
+    windows' edges, and at last by a straight line through these steps. A lag of the
+    sensor does not enter the result.
 
     Args:
         capture: The meter's capture.
@@ -127,7 +127,7 @@ def fit_edges(
     origin_ns = placement.host_ns
     signal = PowerSignal((capture.time_ns - (origin_ns + placement.offset_ns)) / 1e9, capture.power_w)
     edges_s = np.array([[w.start_ns - origin_ns, w.end_ns - origin_ns] for w in windows]).ravel() / 1e9
-    radius_s = _radii_s(edges_s, capture.period_s)
+    radius_s = edge_radii_s(edges_s, capture.period_s)
     inside = (edges_s > signal.time_s[0]) & (edges_s < signal.time_s[-1])
     if not inside.any():
         return None
@@ -156,6 +156,7 @@ def fit_edges(
         line.drift,
         line.drift_half_s,
         placement.correlation,
+        placement.rivals,
         line.edges,
         Basis.WINDOWS,
     )
@@ -183,13 +184,6 @@ def halves(
     return (first, second) if first is not None and second is not None else None
 
 
-def _radii_s(edges_s: Float64s, period_s: float) -> Float64s:
-    """Return how far from each edge to look: never as far as the next edge."""
-    spacing_s = np.diff(edges_s, prepend=-np.inf, append=np.inf)
-    nearest_s = np.minimum(spacing_s[:-1], spacing_s[1:])
-    return np.minimum(max(_EDGE_RADIUS_S, _MIN_EDGE_SAMPLES * period_s), 0.45 * nearest_s)
-
-
 def _offset_limits_s(capture: MeterCapture, windows: Sequence[KernelWindow]) -> tuple[float, float]:
     """Return the smallest and largest offset to consider."""
     if not (capture.is_epoch and is_epoch(windows[0].start_ns)):
@@ -210,6 +204,7 @@ def _by_signals(capture: MeterCapture, placement: Placement, reference_ns: int) 
         0.0,
         np.nan,
         placement.correlation,
+        placement.rivals,
         0,
         Basis.SIGNALS,
     )

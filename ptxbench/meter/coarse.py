@@ -20,6 +20,9 @@ _MARGIN_S = 0.5
 # How far a placement by windows, and one by a sensor that lags, may be off.
 _WINDOWS_REACH_S = 0.025
 _SIGNAL_REACH_S = 1.5
+_EDGE_RADIUS_S = 0.010
+_MIN_EDGE_SAMPLES = 6
+_MAX_EDGE_SHARE = 0.45
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Placement:
         host_ns: A host time.
         offset_ns: Meter clock less host clock at that time.
         correlation: Pearson's r of the pattern and the meter.
+        rivals: Other offsets that match about as well.
         resolution_s: Spacing of the samples that it was found with.
         reach_s: How far the offset may still be off.
     """
@@ -37,6 +41,7 @@ class Placement:
     host_ns: int
     offset_ns: int
     correlation: float
+    rivals: int = 0
     resolution_s: float = _FINEST_S
     reach_s: float = _WINDOWS_REACH_S
 
@@ -91,38 +96,43 @@ def place_signal(capture: MeterCapture, series: Series, limits_s: tuple[float, f
 
 
 def sharpen(capture: MeterCapture, windows: Sequence[KernelWindow], placement: Placement) -> Placement:
-    """Move a placement to the offset at which windows and gaps differ most in power.
+    """Move a placement to the offset at which the power steps most at the windows' edges.
 
-    Every window and every gap gets its own mean; the sum of squares that these means
-    explain is largest where the edges fit. Nothing is assumed about the levels, so that
-    kernels of unlike power serve as well.
+    At each edge the mean powers just before and just after are compared. Nothing is assumed
+    about the levels, so that kernels of unlike power, and a load that dies away in stairs
+    before its last block ends, serve as well.
     """
     origin_ns = windows[0].start_ns
     meter = PowerSignal((capture.time_ns - (origin_ns + placement.offset_ns)) / 1e9, capture.power_w)
     edges_s = np.array([[w.start_ns - origin_ns, w.end_ns - origin_ns] for w in windows]).ravel() / 1e9
-    edges_s = np.concatenate([[edges_s[0] - _MARGIN_S], edges_s, [edges_s[-1] + _MARGIN_S]])
     step_s = max(placement.resolution_s, capture.period_s / 2)
     moves_s = np.arange(-placement.reach_s, placement.reach_s + step_s, step_s)
-    explained = np.array([_explained(meter, edges_s + move_s) for move_s in moves_s])
-    best_s = float(moves_s[int(np.argmax(explained))])
+    sides_s = edge_radii_s(edges_s, capture.period_s)
+    contrasts = np.array([_contrast(meter, edges_s + move_s, sides_s) for move_s in moves_s])
+    best_s = float(moves_s[int(np.argmax(contrasts))])
     return Placement(
         origin_ns,
         placement.offset_ns + round(best_s * 1e9),
         placement.correlation,
+        placement.rivals,
         placement.resolution_s,
         step_s,
     )
 
 
-def _explained(meter: PowerSignal, edges_s: Float64s) -> float:
-    edges_s = np.clip(edges_s, meter.time_s[0], meter.time_s[-1])
-    lengths_s = np.diff(edges_s)
-    seen = lengths_s > 0
-    if not seen.any():
-        return 0.0
-    energy_j = np.diff(meter.until_j(edges_s))[seen]
-    mean_w = energy_j.sum() / lengths_s[seen].sum()
-    return float(np.sum((energy_j - mean_w * lengths_s[seen]) ** 2 / lengths_s[seen]))
+def edge_radii_s(edges_s: Float64s, period_s: float) -> Float64s:
+    """Return how much of the time around each edge to look at: never as far as the next edge."""
+    spacing_s = np.diff(edges_s, prepend=-np.inf, append=np.inf)
+    nearest_s = np.minimum(spacing_s[:-1], spacing_s[1:])
+    return np.minimum(max(_EDGE_RADIUS_S, _MIN_EDGE_SAMPLES * period_s), _MAX_EDGE_SHARE * nearest_s)
+
+
+def _contrast(meter: PowerSignal, edges_s: Float64s, sides_s: Float64s) -> float:
+    """Return the sum of the squared steps of power at the edges that the capture shows."""
+    seen = (edges_s - sides_s >= meter.time_s[0]) & (edges_s + sides_s <= meter.time_s[-1])
+    edges_s, sides_s = edges_s[seen], sides_s[seen]
+    step_w = meter.mean_w(edges_s, edges_s + sides_s) - meter.mean_w(edges_s - sides_s, edges_s)
+    return float(np.sum(step_w**2))
 
 
 def _place(
@@ -150,7 +160,12 @@ def _place(
     if match is None:
         return None
     return Placement(
-        origin_ns, base_ns + round(match.lag * period_s * 1e9), match.correlation, period_s, reach_s
+        origin_ns,
+        base_ns + round(match.lag * period_s * 1e9),
+        match.correlation,
+        match.rivals,
+        period_s,
+        reach_s,
     )
 
 

@@ -10,7 +10,9 @@ import scipy.signal
 from ptxbench.power.trace import Float64s
 
 # Below this share of the template a match is too small to mean anything.
-MIN_OVERLAP = 0.25
+MIN_OVERLAP = 0.1
+# A peak of this share of the highest is as good: noise could make it the higher one.
+RIVAL_SHARE = 0.97
 
 
 @dataclass(frozen=True)
@@ -20,10 +22,12 @@ class Match:
     Attributes:
         lag: Index in the signal of the template's first sample (negative: before its begin).
         correlation: Pearson's r of the two over their overlap, -1 to 1.
+        rivals: Other lags that match about as well, as where both signals are periodic.
     """
 
     lag: int
     correlation: float
+    rivals: int = 0
 
 
 def best_match(signal: Float64s, template: Float64s, weight: Float64s, first: int, last: int) -> Match | None:
@@ -60,8 +64,13 @@ def best_match(signal: Float64s, template: Float64s, weight: Float64s, first: in
         return None
     r = np.zeros(len(lags))
     r[usable] = np.clip(covariance[usable] / np.sqrt(variance_f[usable] * variance_g[usable]), -1.0, 1.0)
-    best = int(np.argmax(np.where(r > 0, r * r * count, 0.0)))
-    return Match(int(lags[best]), float(r[best])) if r[best] > 0 else None
+    score = np.where(r > 0, r * r * count, 0.0)
+    best = int(np.argmax(score))
+    if not r[best] > 0:
+        return None
+    least = RIVAL_SHARE * float(score[best])
+    peaks, _ = scipy.signal.find_peaks(score, height=least, prominence=(1 - RIVAL_SHARE) * score[best])
+    return Match(int(lags[best]), float(r[best]), int(np.sum(peaks != best)))
 
 
 def _correlate(signal: Float64s, template: Float64s) -> Float64s:

@@ -23,6 +23,8 @@ from ptxbench.power.trace import Float64s
 MIN_EXPLAINED = 0.5
 # Outside of this a rail is missing or counted twice, rather than a sensor miscalibrated.
 _USUAL_GAIN = (0.7, 1.4)
+# Outside of this it is another GPU, or another quantity.
+_POSSIBLE_GAIN = (0.5, 2.0)
 # A gap in the meter's log that is longer than this share of a window spoils its energy.
 _MAX_GAP_SHARE = 0.02
 
@@ -187,10 +189,15 @@ def _require_fit(
             f"only {inside} readings of the GPU lie within the meter's capture: the overlap is too short"
         )
     best = fits[0]
-    if best.explained < MIN_EXPLAINED or best.gain.value <= 0:
+    if best.explained < MIN_EXPLAINED:
         raise InputError(
             f"the meter explains {100 * max(0.0, best.explained):.0f}% of the readings of {best.source}: "
             "is it the same GPU?"
+        )
+    if not _POSSIBLE_GAIN[0] <= best.gain.value <= _POSSIBLE_GAIN[1]:
+        raise InputError(
+            f"{best.source} reads {best.gain.value:.2f} W for each W of the meter: "
+            "is it the same GPU, with every rail metered once?"
         )
 
 
@@ -199,6 +206,11 @@ def _remarks(alignment: ClockAlignment, fits: Sequence[SensorFit]) -> tuple[str,
     if alignment.basis is Basis.SIGNALS:
         notes.append(
             "no window has a step at its edges: the clocks are aligned by the sensor, its lag unknown"
+        )
+    if alignment.rivals:
+        notes.append(
+            f"the load fits the meter about as well at {alignment.rivals} other offsets: let the capture "
+            "begin before the first kernel or end after the last, or vary the kernels"
         )
     gain = fits[0].gain.value
     if not _USUAL_GAIN[0] <= gain <= _USUAL_GAIN[1]:

@@ -1,6 +1,7 @@
 """Operand values: what each thread's record holds, so that chains stay finite and varied.
 
-A record is 16 slots of 8 bytes: four each of x, a, b and c. The energy of an instruction depends
+A record is 40 slots of 8 bytes: x of four chains; a of four sets, which the chains share; b and c
+of four sets and four chains. The energy of an instruction depends
 on the bits that toggle, so every value differs by thread and copy, and no chain may settle.
 """
 
@@ -16,14 +17,14 @@ from ptxbench.catalogue.model import Instruction
 from ptxbench.errors import InputError, NotMeasurableError
 
 RECORDS = 4096
-SLOTS = 16
 SETS = 4
-RECORD_BYTES = 8 * SLOTS
 CHAINS = 4
-# First slot of each role: a chain's first value for x, a set's operand for a, b and c.
-SLOT_OF_ROLE = {"x": 0, "a": CHAINS, "b": CHAINS + SETS, "c": CHAINS + 2 * SETS}
+_FIRST_SLOT = {"x": 0, "a": CHAINS, "b": CHAINS + SETS, "c": CHAINS + SETS + SETS * CHAINS}
+SLOTS = _FIRST_SLOT["c"] + SETS * CHAINS
+RECORD_BYTES = 8 * SLOTS
 _X = slice(0, CHAINS)
 _A = slice(CHAINS, CHAINS + SETS)
+_B = slice(_FIRST_SLOT["b"], _FIRST_SLOT["c"])
 
 Slots = npt.NDArray[np.uint64]
 _Generator = np.random.Generator
@@ -63,6 +64,12 @@ def operand_bytes(instruction: Instruction, pattern: Pattern, seed: int) -> npt.
     else:
         slots = _GENERATORS[instruction.values](instruction.type, np.random.default_rng(seed))
     return slots.reshape(-1).view(np.uint8)
+
+
+def slot_of(role: str, set_number: int, chain: int) -> int:
+    """Return the slot of an operand: x by chain, a by set, b and c by set and chain."""
+    place = {"x": chain, "a": set_number}.get(role, set_number * CHAINS + chain)
+    return _FIRST_SLOT[role] + place
 
 
 def encode(values: _Floats, ptx_type: str, partner: _Floats | None = None) -> Slots:
@@ -108,19 +115,21 @@ def _zero_sum(ptx_type: str, rng: _Generator) -> Slots:
     """Addends that sum to zero on a grid on which every partial sum is exact in binary."""
     grid = 2.0**-16
     values = rng.integers(-(1 << 17), 1 << 17, (RECORDS, SLOTS)).astype(np.float64) * grid
-    values[:, CHAINS + SETS - 1] = -values[:, CHAINS : CHAINS + SETS - 1].sum(axis=1)
+    addends = values[:, _B].reshape(RECORDS, SETS, CHAINS)
+    addends[:, -1] = -addends[:, :-1].sum(axis=1)
+    values[:, _B] = addends.reshape(RECORDS, -1)
     return encode(values, ptx_type)
 
 
 def _quotient(ptx_type: str, rng: _Generator) -> Slots:
-    """One dividend for all sets: x = a / x then alternates between two values."""
+    """One dividend for all sets of a chain: x = b / x then alternates between two values."""
     if ptx_type == "u32":
         slots = rng.integers(1 << 30, 1 << 32, (RECORDS, SLOTS), dtype=np.uint64)
         slots[:, _X] = rng.integers(1 << 8, 1 << 16, (RECORDS, CHAINS), dtype=np.uint64)
-        slots[:, _A] = slots[:, CHAINS : CHAINS + 1]
+        slots[:, _B] = np.tile(slots[:, _B][:, :CHAINS], SETS)
         return slots
     values = rng.uniform(1.0, 2.0, (RECORDS, SLOTS)) * 2.0 ** rng.integers(-8, 8, (RECORDS, SLOTS))
-    values[:, _A] = values[:, CHAINS : CHAINS + 1]
+    values[:, _B] = np.tile(values[:, _B][:, :CHAINS], SETS)
     return encode(values, ptx_type)
 
 

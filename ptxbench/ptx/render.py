@@ -12,7 +12,7 @@ import jinja2
 
 from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.errors import InputError, NotMeasurableError
-from ptxbench.ptx.operands import RECORD_BYTES, RECORDS, SETS, SLOT_OF_ROLE
+from ptxbench.ptx.operands import RECORD_BYTES, RECORDS, SETS, slot_of
 from ptxbench.ptx.target import Target
 
 TARGET, OVERHEAD, TARGET_2N, OVERHEAD_2N = "target", "overhead", "target_2n", "overhead_2n"
@@ -152,12 +152,12 @@ def _loaded_roles(instruction: Instruction) -> tuple[str, ...]:
     named = set(instruction.operands)
     if instruction.companions:
         named |= {"a", "b"}
-    return tuple(role for role in "abc" if role in named or role == "a")
+    return tuple(role for role in "abc" if role in named)
 
 
-def _slot_offset(role: str, number: int) -> int:
+def _slot_offset(role: str, set_number: int, chain: int) -> int:
     """Return the byte offset of an operand in its record."""
-    return 8 * (SLOT_OF_ROLE[role] + number)
+    return 8 * slot_of(role, int(set_number), int(chain))
 
 
 def _tidy(text: str) -> str:

@@ -17,8 +17,8 @@ class LoopError(Exception):
 def find_loop(kernel: SassKernel) -> Loop:
     """Return the body of the kernel's only loop.
 
-    A back edge is a branch to its own address or an earlier one; the trap after EXIT (a branch
-    to itself) and the routines that ptxas appends behind the kernel do not count.
+    A back edge is a branch to an earlier address; the trap after EXIT (a branch to itself) and the
+    routines that ptxas appends behind the kernel do not count.
 
     Raises:
         LoopError: There is no back edge, or there are several.

@@ -18,9 +18,9 @@ from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.program import SassKernel
 from ptxbench.sass.verdict_cache import VerdictCache, verdict_key
 
-# nvdisasm takes 0.15 to 0.3 s to start and 0.01 s a row, so rows share a process; more than this many
-# save nothing any more, and each refused module costs its batch some further runs.
-_BATCH = 24
+# nvdisasm takes 0.15 to 0.3 s to start and 0.01 s a row, so rows share a process. Larger batches save
+# little more, and make both the progress and the search for a refused row coarser.
+_BATCH = 48
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Session:
         rng = np.random.default_rng(self.seed)
         lengths = rng.uniform(self.shortest_s, self.longest_s, self.kernels)
         gaps = rng.uniform(0.6, 1.4, self.kernels) * self.gap_s
-        starts = 1.0 + np.concatenate([[0.0], np.cumsum(lengths + gaps)[:-1]])
+        starts = rng.uniform(0.9, 1.1) + np.concatenate([[0.0], np.cumsum(lengths + gaps)[:-1]])
         return np.stack([starts, starts + lengths], axis=1)
 
     def power_w(self, time_s: np.ndarray) -> np.ndarray:
@@ -82,7 +82,9 @@ class Session:
             return self.power_w(newest_s)
         energy = np.concatenate([[0.0], np.cumsum(true_w) * step_s])
         at_s = np.append(grid_s, grid_s[-1] + step_s)
-        return (np.interp(newest_s, at_s, energy) - np.interp(newest_s - h.averaging_s, at_s, energy)) / h.averaging_s
+        return (
+            np.interp(newest_s, at_s, energy) - np.interp(newest_s - h.averaging_s, at_s, energy)
+        ) / h.averaging_s
 
     def capture(self) -> MeterCapture:
         rng = np.random.default_rng(self.seed + 1)

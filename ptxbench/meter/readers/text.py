@@ -6,7 +6,6 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +54,14 @@ class _Layout:
     width: int
 
 
+@dataclass(frozen=True)
+class _Header:
+    names: list[str]
+    units: tuple[str, ...]
+    data_line: int
+    is_named: bool
+
+
 def read_bytes(path: Path) -> bytes:
     """Return the contents of a file, unpacked where it is gzip.
 
@@ -90,15 +97,15 @@ def read_text_table(
     layout = _find_layout(lines, separator, decimal)
     if layout is None:
         raise InputError(f"{path} holds no table of numbers; is it the right file?")
-    names, units, header_line = _header(lines, layout)
-    frame, torn = _rows(text, layout, names)
+    header = _header(lines, layout)
+    frame, torn = _rows(text, layout, header)
     return TextTable(
         frame,
-        units,
-        tuple(line.strip() for line in lines[: layout.data_line] if line.strip()),
+        header.units,
+        tuple(line.strip() for line in lines[: header.data_line] if line.strip()),
         layout.separator,
         torn,
-        header_line < layout.data_line,
+        header.is_named,
     )
 
 
@@ -163,23 +170,28 @@ def _has_decimal_comma(cells: list[str]) -> bool:
     return commas > 0 and not any("." in cell for cell in numbers)
 
 
-def _header(lines: list[str], layout: _Layout) -> tuple[list[str], tuple[str, ...], int]:
-    """Return column names, units and the first line of the header."""
+def _header(lines: list[str], layout: _Layout) -> _Header:
+    """Find the names, and below them perhaps the units, above the first whole row.
+
+    A line between that begins with a value is a torn row, not a header.
+    """
     above: list[tuple[int, list[str]]] = []
     for number in range(layout.data_line - 1, -1, -1):
         line = lines[number].strip().lstrip("#").strip()
         cells = split_line(line, layout.separator)
-        if line and (len(cells) != layout.width or all(_is_value(cell) for cell in cells)):
+        if not line or _is_value(cells[0]):
+            continue
+        if len(cells) != layout.width:
             break
-        if line:
-            above.append((number, cells))
+        above.append((number, cells))
         if len(above) == 2:
             break
     if not above:
-        return [f"column{i + 1}" for i in range(layout.width)], (), layout.data_line
+        return _Header([f"column{i + 1}" for i in range(layout.width)], (), layout.data_line, False)
+    last = above[0][0] + 1
     if len(above) == 2 and _is_unit_line(above[0][1]):
-        return _unique(above[1][1]), tuple(above[0][1]), above[1][0]
-    return _unique(above[0][1]), (), above[0][0]
+        return _Header(_unique(above[1][1]), tuple(above[0][1]), last, True)
+    return _Header(_unique(above[0][1]), (), last, True)
 
 
 def _is_unit_line(cells: list[str]) -> bool:
@@ -196,12 +208,13 @@ def _unique(names: list[str]) -> list[str]:
     return result
 
 
-def _rows(text: str, layout: _Layout, names: Sequence[str]) -> tuple[pd.DataFrame, int]:
+def _rows(text: str, layout: _Layout, header: _Header) -> tuple[pd.DataFrame, int]:
     separator = r"\s+" if layout.separator == " " else layout.separator
-    start = _line_start(text, layout.data_line)
+    start = _line_start(text, header.data_line)
     # A trailing separator makes one more, empty column than the header names.
-    first = text[start : text.find("\n", start)].rstrip("\r")
-    columns = [*names, "_trailing"] if _has_trailing(first, layout) else list(names)
+    whole = _line_start(text, layout.data_line)
+    first = text[whole : text.find("\n", whole)].rstrip("\r")
+    columns = [*header.names, "_trailing"] if _has_trailing(first, layout) else header.names
     frame = pd.read_csv(
         io.StringIO(text[start:]),
         sep=separator,
@@ -215,7 +228,7 @@ def _rows(text: str, layout: _Layout, names: Sequence[str]) -> tuple[pd.DataFram
         skip_blank_lines=True,
     )
     lines = sum(1 for line in text[start:].split("\n") if line.strip())
-    return frame[list(names)], lines - len(frame)
+    return frame[header.names], lines - len(frame)
 
 
 def _has_trailing(line: str, layout: _Layout) -> bool:

@@ -1,0 +1,38 @@
+"""Real modules, each assembled once a session."""
+
+from functools import cache
+
+from ptxbench.catalogue.load import find_instruction
+from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.ptx.assemble import assemble_ptx
+from ptxbench.ptx.module import Module, build_module
+from ptxbench.ptx.target import find_target
+from ptxbench.sass.gate import Judgement, judge
+from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.program import SassKernel
+
+
+@cache
+def built(
+    instruction: Instruction | str,
+    opt_level: OptLevel = OptLevel.O3,
+    form: Form = Form.LATENCY,
+    target: str = "sm_90a",
+) -> Module:
+    """Build one row as a measurement would."""
+    row = find_instruction(instruction) if isinstance(instruction, str) else instruction
+    return build_module(
+        row, find_target(target), opt_level, form, lambda ptx, level: assemble_ptx(ptx, target, level)
+    )
+
+
+@cache
+def kernels_of(ptx: str, opt_level: OptLevel = OptLevel.O3, target: str = "sm_90a") -> dict[str, SassKernel]:
+    """Assemble any PTX and parse its SASS."""
+    return parse_listing(disassemble(assemble_ptx(ptx, target, opt_level).image))
+
+
+def judged(instruction: Instruction, ptx: str, opt_level: OptLevel = OptLevel.O3) -> Judgement:
+    """Judge PTX that was changed by hand as if it were the instruction's own."""
+    return judge(instruction, opt_level, kernels_of(ptx, opt_level))

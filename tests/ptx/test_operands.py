@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from ptxbench.catalogue.load import find_instruction, load_catalogue
+from ptxbench.errors import NotMeasurableError
+from ptxbench.ptx.operands import RECORD_BYTES, RECORDS, SETS, SLOT_OF_ROLE, SLOTS, Pattern, operand_bytes
+
+FLOATS = {"f32": (np.uint32, np.float32), "f64": (np.uint64, np.float64)}
+
+
+def columns(name, role, dtype_of):
+    """Return the values of a role, shape (records, sets), as the kernel reads them."""
+    bits, dtype = dtype_of
+    slots = operand_bytes(find_instruction(name), Pattern.RANDOM, 7).view(np.uint64).reshape(RECORDS, SLOTS)
+    first = SLOT_OF_ROLE[role]
+    return slots[:, first : first + SETS].astype(bits).view(dtype)
+
+
+@pytest.mark.parametrize("row", load_catalogue(), ids=lambda row: row.name)
+def test_a_buffer_is_full_repeats_with_its_seed_and_differs_by_thread(row):
+    first = operand_bytes(row, Pattern.RANDOM, 1)
+    assert first.shape == (RECORDS * RECORD_BYTES,)
+    np.testing.assert_array_equal(first, operand_bytes(row, Pattern.RANDOM, 1))
+    if row.values == "none":
+        return
+    assert (first != operand_bytes(row, Pattern.RANDOM, 2)).any()
+    records = first.reshape(RECORDS, RECORD_BYTES)
+    assert len(np.unique(records, axis=0)) == RECORDS
+
+
+@pytest.mark.parametrize("name", ["fma.rn.f32", "fma.rn.f64"])
+def test_a_multiply_add_chain_stays_finite_and_never_settles(name):
+    dtype = FLOATS[find_instruction(name).type]
+    x, a, b = (columns(name, role, dtype) for role in "xab")
+    chain, seen = x[:, 0].copy(), []
+    for step in range(4000):
+        chain = a[:, step % SETS] * chain + b[:, step % SETS]
+        seen.append(chain.copy())
+    assert np.isfinite(seen).all()
+    late = np.array(seen[-2 * SETS :])
+    assert (np.abs(late) > 1e-3).mean() > 0.99
+    assert (late[1:] != late[:-1]).mean() > 0.99, "a fixed point toggles no bit"
+
+
+def test_sums_of_add_f32_come_back_exactly():
+    x, a = (columns("add.f32", role, FLOATS["f32"]) for role in "xa")
+    chain = x[:, 0].copy()
+    for step in range(SETS):
+        chain = chain + a[:, step]
+    np.testing.assert_array_equal(chain, x[:, 0])
+    assert (a != 0).all(axis=1).mean() > 0.99
+
+
+@pytest.mark.parametrize("name", ["div.u32", "div.rn.f32"])
+def test_a_quotient_alternates_between_two_values_that_are_not_special(name):
+    dtype = (np.uint32, np.uint32) if name == "div.u32" else FLOATS["f32"]
+    x, a = (columns(name, role, dtype) for role in "xa")
+    chain = x[:, 0]
+    for step in range(40):
+        chain = a[:, step % SETS] // chain if name == "div.u32" else a[:, step % SETS] / chain
+        assert np.isfinite(chain).all()
+        assert (chain != 0).all()
+
+
+def test_exponents_stay_where_ex2_is_neither_zero_nor_infinite():
+    x, a, b = (columns("ex2.approx.ftz.f32", role, FLOATS["f32"]) for role in "xab")
+    chain = x[:, 0]
+    for step in range(200):
+        chain = np.exp2(chain) * a[:, (step + 1) % SETS] + b[:, step % SETS]
+        assert (np.abs(chain) < 8).all()
+
+
+def test_zeros_are_zeros_and_0_by_0_is_not_measurable():
+    assert not operand_bytes(find_instruction("fma.rn.f32"), Pattern.ZEROS, 1).any()
+    with pytest.raises(NotMeasurableError, match=r"div\.u32: no pattern zeros"):
+        operand_bytes(find_instruction("div.u32"), Pattern.ZEROS, 1)

@@ -1,0 +1,154 @@
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ptx_templates
+import ptxbench
+from ptxbench.catalogue.load import find_instruction, load_catalogue
+from ptxbench.catalogue.model import Form
+from ptxbench.errors import InputError, NotMeasurableError
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.ptx.assemble import assemble_ptx
+from ptxbench.ptx.render import batch_prefix, render_batch, render_module, render_sleep
+from ptxbench.ptx.target import TARGETS, find_target
+
+HOPPER = find_target("sm_90a")
+SPECIAL = {"%tid", "%ntid", "%ctaid", "%globaltimer", "%clock64"}
+
+
+def bodies(ptx):
+    """Split a module into its entries' bodies, comments dropped."""
+    text = re.sub(r"//.*", "", ptx)
+    return dict(re.findall(r"\.visible \.entry (\w+)\(.*?\)\s*\{(.*?)\n\}", text, re.DOTALL))
+
+
+def declared(body):
+    names = set()
+    for line in re.findall(r"\.reg\s+\.\w+\s+([^;]*);", body):
+        for name in (part.strip() for part in line.split(",")):
+            family = re.fullmatch(r"(%\w+?)<(\d+)>", name)
+            names |= {f"{family[1]}{i}" for i in range(int(family[2]))} if family else {name}
+    return names
+
+
+def named(body):
+    return set(re.findall(r"%[a-z_]\w*", re.sub(r"\.reg[^;]*;", "", body))) - SPECIAL
+
+
+@settings(max_examples=60)
+@given(
+    row=st.sampled_from(load_catalogue()),
+    target=st.sampled_from(TARGETS),
+    form=st.sampled_from(Form),
+    copies=st.integers(4, 96),
+    chains=st.integers(1, 4),
+    extra=st.integers(0, 3),
+)
+def test_any_legal_row_names_its_declared_registers_and_holds_its_copies(
+    row, target, form, copies, chains, extra
+):
+    companions = row.companions + extra if row.companions else 0
+    row = replace(row, copies=copies, chains=chains, companions=companions)
+    kernels = bodies(render_module(row, target, form))
+    for name, body in kernels.items():
+        assert named(body) == declared(body), name
+    counts = {
+        name: len(re.findall(rf"^ +{re.escape(row.opcode)} ", body, re.M)) for name, body in kernels.items()
+    }
+    around = counts["overhead"]  # the frame itself may use the same opcode
+    assert counts["target"] - around == copies
+    assert counts["target_2n"] - around == 2 * copies
+    assert ("overhead_2n" in kernels) == bool(companions)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_every_row_is_accepted_by_ptxas_for_every_target_that_has_it(target):
+    rows = [(row, form) for row in load_catalogue() if row.exists_on(target.capability) for form in Form]
+    assert assemble_ptx(render_batch(rows, target), target.name, OptLevel.O0).image.startswith(b"\x7fELF")
+
+
+def test_a_batch_holds_the_same_code_as_its_modules():
+    rows = [(find_instruction(name), Form.LATENCY) for name in ("add.f32", "add.u32")]
+    batch = bodies(render_batch(rows, HOPPER))
+    for number, (row, form) in enumerate(rows):
+        for name, body in bodies(render_module(row, HOPPER, form)).items():
+            assert batch.pop(batch_prefix(number) + name) == body
+    assert not batch
+
+
+def test_the_sleeping_kernel_is_accepted_by_ptxas():
+    ptx = render_sleep(HOPPER)
+    assert named(bodies(ptx)["static"]) == declared(bodies(ptx)["static"])
+    assert assemble_ptx(ptx, "sm_90a", OptLevel.O3).image
+
+
+@pytest.mark.parametrize("row", load_catalogue(), ids=lambda row: row.name)
+def test_the_text_looks_as_a_person_would_write_it(row):
+    ptx = render_module(row, HOPPER, Form.THROUGHPUT)
+    lines = ptx.splitlines()
+    assert ptx.endswith("}\n")
+    assert "\n\n\n" not in ptx
+    assert all(line == line.rstrip() and "\t" not in line for line in lines)
+    for before, line, after in zip(lines, lines[1:], lines[2:], strict=False):
+        assert line or (before != "{" and after != "}"), "no blank line next to a brace"
+    code = [line for line in lines if re.match(r" {4}[a-z@]", line)]
+    short = [line for line in code if len(line.split()[0]) < 18 and not line.lstrip().startswith("@")]
+    columns = {re.match(r" {4}[a-z0-9_.:]+ +", line).end() for line in short if " " in line.strip()}
+    assert len(columns) == 1, "operands begin in one column"
+
+
+def test_a_target_that_lacks_the_instruction_is_refused_by_name():
+    row = replace(find_instruction("fma.rn.f32"), min_target=90)
+    with pytest.raises(
+        NotMeasurableError, match=r"fma\.rn\.f32 needs compute capability 9\.0 .*sm_89 is older"
+    ):
+        render_module(row, find_target("sm_89"), Form.LATENCY)
+
+
+def test_a_family_without_a_template_is_refused_by_name():
+    row = replace(find_instruction("fma.rn.f32"), family="nowhere")
+    with pytest.raises(InputError, match=r"no template nowhere\.ptx\.j2"):
+        render_module(row, HOPPER, Form.LATENCY)
+
+
+def test_everything_is_read_from_a_zip(tmp_path):
+    archive = tmp_path / "ptxbench.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for package in (ptxbench, ptx_templates):
+            root = Path(package.__file__).parent
+            for path in root.rglob("*"):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    file.write(path, path.relative_to(root.parent))
+    code = """
+import json, ptxbench
+from ptxbench.catalogue.load import load_catalogue
+from ptxbench.catalogue.model import Form
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.ptx.render import render_module
+from ptxbench.ptx.target import find_target
+from ptxbench.sass.verdict_cache import verdict_key
+texts = [render_module(row, find_target("sm_90a"), Form.LATENCY) for row in load_catalogue()]
+key = verdict_key(load_catalogue()[0], texts[0], "sm_90a", OptLevel.O3)
+print(json.dumps([ptxbench.__file__, texts, key]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(archive)},
+    )
+    origin, texts, key = json.loads(done.stdout)
+    assert str(archive) in origin
+    assert texts == [render_module(row, HOPPER, Form.LATENCY) for row in load_catalogue()]
+    assert len(key) == 64
