@@ -117,17 +117,18 @@ class Bench:
         self._on_trial(record)
         return record
 
-    def calibrated(self, work: Work, window_s: float) -> Work:
+    def calibrated(self, work: Work, window_s: float, first: int = 0) -> Work:
         """Return the work with the loop count that fills `window_s`.
 
-        Short trials, numbered -1, -2, ..., find the time of one pass of the loop.
+        Short trials find the time of one pass of the loop; they are numbered downwards from
+        `-first - 1`, where `first` is the number of the repeat to come.
 
         Raises:
             LaunchError: The kernel did not run.
         """
         work = replace(work, iterations=_FIRST_ITERATIONS)
         for guess in range(1, _MAX_GUESSES + 1):
-            record = self.trial(work, -guess)
+            record = self.trial(work, -first - guess)
             if record.elapsed_s != record.elapsed_s or record.elapsed_s <= 0:
                 raise LaunchError(record.reason or "the kernel took no time")
             per_pass_s = record.elapsed_s / record.iterations

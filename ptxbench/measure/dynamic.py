@@ -31,9 +31,15 @@ from ptxbench.status import Status
 from ptxbench.store.manifest import RunArguments
 from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
 
-# One block an SM, in step by its barrier: 32 warps of several chains each keep the pipes full.
-BLOCK = 1024
+# One block an SM, in step by its barrier. At O3 32 warps of several chains each keep the pipes full; at
+# O0 every warp waits some 15 cycles after each instruction, and with more than two warps a scheduler
+# they collide in ways that differ by SM, so that some SMs end long before the others.
+BLOCK = {OptLevel.O0: 256, OptLevel.O3: 1024}
 WARP = 32
+# Where the GPU throttles, the unit is begun again on so many of its SMs.
+_SHARES = (1.0, 0.75, 0.5, 0.25)
+# Repeats of one attempt are numbered from this times the attempt.
+_ATTEMPT = 1000
 # N and 2N may differ by this much, or by what their intervals allow, before the row says so.
 _LINEARITY = 0.02
 _PICO = 1e12
@@ -64,7 +70,8 @@ def measure_dynamic(bench: Bench, unit: Unit, sleep: Cubin, arguments: RunArgume
     """Run the rounds of one unit until its energy is precise enough.
 
     Rounds alternate between target first and overhead first, so that drift cancels. The
-    sleeping kernel runs once in each round, right after the hot kernels.
+    sleeping kernel runs once in each round, right after the hot kernels. Where the GPU throttles in
+    the first round, the unit is begun again on fewer SMs.
 
     Args:
         bench: Where trials run.
@@ -76,15 +83,27 @@ def measure_dynamic(bench: Bench, unit: Unit, sleep: Cubin, arguments: RunArgume
         LaunchError: A kernel did not run.
         GpuError: The GPU stopped answering.
     """
-    works = _calibrated_works(bench, unit, sleep, arguments.window_s)
+    for attempt, share in enumerate(_SHARES):
+        grid = max(1, round(share * bench.gpu.info.sm_count))
+        first = attempt * _ATTEMPT
+        works = _calibrated_works(bench, unit, sleep, grid, first, arguments.window_s)
+        if _measure_rounds(bench, works, first, arguments):
+            return
+
+
+def _measure_rounds(bench: Bench, works: Sequence[Work], first: int, arguments: RunArguments) -> bool:
+    """Run the rounds of one attempt; return False where the GPU throttles in the first one."""
     records: list[TrialRecord] = []
-    for repeat in range(arguments.max_repeats):
-        order = works if repeat % 2 == 0 else [*reversed(works[:-1]), works[-1]]
-        records += [bench.trial(work, repeat) for work in order]
-        if repeat + 1 >= arguments.min_repeats:
+    for done in range(arguments.max_repeats):
+        order = works if done % 2 == 0 else [*reversed(works[:-1]), works[-1]]
+        records += [bench.trial(work, first + done) for work in order]
+        if done == 0 and any(r.status is Status.THROTTLED for r in records):
+            return False
+        if done + 1 >= arguments.min_repeats:
             result = solve_dynamic(records, fit_static(bench.folder.records()))
             if result.energy_pj.precise(arguments.precision):
                 break
+    return True
 
 
 def solve_dynamic(records: Sequence[TrialRecord], static: StaticPower) -> DynamicResult:
@@ -116,6 +135,9 @@ def dynamic_row(unit: Unit, records: Sequence[TrialRecord], static: StaticPower,
         static: Static power of the run.
         sm_count: Streaming multiprocessors of the GPU.
     """
+    # A later attempt, on fewer SMs, stands for the ones that throttled.
+    last_grid = min((r.grid for r in records), default=0)
+    records = [r for r in records if r.grid == last_grid]
     result = solve_dynamic(records, static)
     targets = [r for r in records if r.role is Role.TARGET and r.repeat >= 0]
     if result.energy_pj.n < 2:
@@ -123,7 +145,7 @@ def dynamic_row(unit: Unit, records: Sequence[TrialRecord], static: StaticPower,
         return unit.row(status, reason)
     overheads = [r for r in records if r.role is Role.OVERHEAD and r.repeat >= 0]
     threads = targets[0].grid * targets[0].block
-    warps_per_sm = threads / WARP / sm_count
+    warps_per_sm = threads / WARP / min(targets[0].grid, sm_count)
     row = replace(
         unit.row(Status.OK, _linearity_note(result)),
         threads=threads,
@@ -144,19 +166,23 @@ def dynamic_row(unit: Unit, records: Sequence[TrialRecord], static: StaticPower,
     return row
 
 
-def _calibrated_works(bench: Bench, unit: Unit, sleep: Cubin, window_s: float) -> list[Work]:
+def _calibrated_works(
+    bench: Bench, unit: Unit, sleep: Cubin, grid: int, first: int, window_s: float
+) -> list[Work]:
     """Return target, 2N, their overheads and, last, the sleeping kernel, each filling `window_s`."""
+    block = BLOCK[unit.module.opt_level]
     roles = [Role.TARGET, Role.TARGET_2N, Role.OVERHEAD]
     if unit.module.instruction.companions:
         roles.append(Role.OVERHEAD_2N)
     works = []
     for role in roles:
-        if not bench.gpu.blocks_per_sm(unit.module.cubin, role, BLOCK):
-            raise LaunchError(f"the {role} kernel needs more registers than {BLOCK} threads can have")
-        works.append(unit.work(role, bench.gpu.info.sm_count, BLOCK))
+        if not bench.gpu.blocks_per_sm(unit.module.cubin, role, block):
+            raise LaunchError(f"the {role} kernel needs more registers than {block} threads can have")
+        works.append(unit.work(role, grid, block))
     plan = TrialPlan("static", OptLevel.O3, Protocol.DYNAMIC, "zeros", Role.STATIC, 1, unit.name)
-    works.append(replace(works[0], plan=plan, cubin=sleep))
-    return [bench.calibrated(work, window_s) for work in works]
+    chip = replace(works[0], grid=bench.gpu.info.sm_count, block=BLOCK[OptLevel.O3])
+    works.append(replace(chip, plan=plan, cubin=sleep))
+    return [bench.calibrated(work, window_s, first) for work in works]
 
 
 def _difference_pj(target: TrialRecord, overhead: TrialRecord, static: StaticPower) -> float:

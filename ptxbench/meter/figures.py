@@ -145,11 +145,13 @@ def _corrected(trial: Trial, fit: SensorFit, alignment: ClockAlignment) -> Serie
 
 
 def _corrected_counter(series: Series | None, fit: SensorFit) -> Series | None:
-    """Undo the gain of a counter, and its offset, which adds up with time."""
+    """Undo the gain of a counter, and its offset, which adds up with time from step to step."""
     if series is None or not len(series):
         return None
     time_ns = series.time_ns - round(fit.lag_s.value * 1e9)
-    passed_s = (time_ns - time_ns[0]) / 1e9
+    steps = np.flatnonzero(np.diff(series.value, prepend=series.value[0] - 1))
+    stepped_ns = time_ns[steps[np.searchsorted(steps, np.arange(len(series)), side="right") - 1]]
+    passed_s = (stepped_ns - time_ns[0]) / 1e9
     return _series(series.source, time_ns, (series.value - fit.offset_w.value * passed_s) / fit.gain.value)
 
 

@@ -1,5 +1,6 @@
 import json
 import re
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -67,13 +68,11 @@ def test_hostile_text_is_refused_with_the_rows_name(key, value):
 
 @given(key=st.sampled_from(TEXTS), value=st.text(st.characters(max_codepoint=0x7E), max_size=12))
 def test_no_text_that_passes_can_leave_its_place_in_a_template(key, value):
-    try:
+    rows = ()
+    with suppress(InputError):
         rows = parse_rows(toml(**{key: json.dumps(value)}), "float.toml")
-    except InputError as error:
-        assert "float.toml, row" in str(error)
-        return
-    for word in ("\n", '"', "{", "}", "\\", "`", "$", "%", "#"):
-        assert word not in getattr(rows[0], key)
+    for row in rows:
+        assert not set(getattr(row, key)) & set('\n\r"{}\\`$%#')
 
 
 @pytest.mark.parametrize(
@@ -126,7 +125,7 @@ def test_a_file_that_is_no_list_of_rows_is_refused(text):
 
 
 def test_two_rows_of_one_name_are_refused():
-    with pytest.raises(InputError, match="two rows are called 'fma.rn.f32'"):
+    with pytest.raises(InputError, match=r"two rows are called 'fma\.rn\.f32'"):
         check_unique(parse_rows(toml() + "\n" + toml(), "float.toml"))
 
 

@@ -51,7 +51,7 @@ def test_conditions_are_joined():
 
 @pytest.mark.parametrize("condition", [{"category": "poetry"}, {"ptx_type": "f31"}])
 def test_an_unknown_category_or_type_lists_the_known_ones(condition):
-    with pytest.raises(InputError, match="the catalogue has .*f"):
+    with pytest.raises(InputError, match=r"the catalogue has .*f"):
         select.matching_instructions(**condition)
 
 

@@ -2,11 +2,12 @@
 
 from functools import cache
 
-from ptxbench.catalogue.load import find_instruction
+from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.ptx.assemble import assemble_ptx
 from ptxbench.ptx.module import Module, build_module
+from ptxbench.ptx.render import batch_prefix, render_batch
 from ptxbench.ptx.target import find_target
 from ptxbench.sass.gate import Judgement, judge
 from ptxbench.sass.listing import disassemble, parse_listing
@@ -36,3 +37,20 @@ def kernels_of(ptx: str, opt_level: OptLevel = OptLevel.O3, target: str = "sm_90
 def judged(instruction: Instruction, ptx: str, opt_level: OptLevel = OptLevel.O3) -> Judgement:
     """Judge PTX that was changed by hand as if it were the instruction's own."""
     return judge(instruction, opt_level, kernels_of(ptx, opt_level))
+
+
+@cache
+def catalogue_kernels(opt_level: OptLevel, target: str = "sm_90a") -> dict[str, dict[str, SassKernel]]:
+    """Assemble the latency form of every row together; kernels by row and entry name."""
+    rows = load_catalogue()
+    kernels = kernels_of(
+        render_batch([(row, Form.LATENCY) for row in rows], find_target(target)), opt_level, target
+    )
+    return {
+        row.name: {
+            name.removeprefix(batch_prefix(number)): kernel
+            for name, kernel in kernels.items()
+            if name.startswith(batch_prefix(number))
+        }
+        for number, row in enumerate(rows)
+    }

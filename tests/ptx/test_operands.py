@@ -3,17 +3,26 @@ import pytest
 
 from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.errors import NotMeasurableError
-from ptxbench.ptx.operands import RECORD_BYTES, RECORDS, SETS, SLOT_OF_ROLE, SLOTS, Pattern, operand_bytes
+from ptxbench.ptx.operands import (
+    CHAINS,
+    RECORD_BYTES,
+    RECORDS,
+    SETS,
+    SLOTS,
+    Pattern,
+    operand_bytes,
+    slot_of,
+)
 
 FLOATS = {"f32": (np.uint32, np.float32), "f64": (np.uint64, np.float64)}
 
 
-def columns(name, role, dtype_of):
-    """Return the values of a role, shape (records, sets), as the kernel reads them."""
+def columns(name, role, dtype_of, chain=0):
+    """Return the values of a role in one chain, shape (records, sets), as the kernel reads them."""
     bits, dtype = dtype_of
     slots = operand_bytes(find_instruction(name), Pattern.RANDOM, 7).view(np.uint64).reshape(RECORDS, SLOTS)
-    first = SLOT_OF_ROLE[role]
-    return slots[:, first : first + SETS].astype(bits).view(dtype)
+    places = [slot_of(role, number, chain) for number in range(SETS)]
+    return slots[:, places].astype(bits).view(dtype)
 
 
 @pytest.mark.parametrize("row", load_catalogue(), ids=lambda row: row.name)
@@ -28,10 +37,11 @@ def test_a_buffer_is_full_repeats_with_its_seed_and_differs_by_thread(row):
     assert len(np.unique(records, axis=0)) == RECORDS
 
 
+@pytest.mark.parametrize("chain_number", range(CHAINS))
 @pytest.mark.parametrize("name", ["fma.rn.f32", "fma.rn.f64"])
-def test_a_multiply_add_chain_stays_finite_and_never_settles(name):
+def test_a_multiply_add_chain_stays_finite_and_never_settles(name, chain_number):
     dtype = FLOATS[find_instruction(name).type]
-    x, a, b = (columns(name, role, dtype) for role in "xab")
+    x, a, b = (columns(name, role, dtype, chain_number) for role in "xab")
     chain, seen = x[:, 0].copy(), []
     for step in range(4000):
         chain = a[:, step % SETS] * chain + b[:, step % SETS]
@@ -42,24 +52,34 @@ def test_a_multiply_add_chain_stays_finite_and_never_settles(name):
     assert (late[1:] != late[:-1]).mean() > 0.99, "a fixed point toggles no bit"
 
 
-def test_sums_of_add_f32_come_back_exactly():
-    x, a = (columns("add.f32", role, FLOATS["f32"]) for role in "xa")
-    chain = x[:, 0].copy()
+def test_every_operand_has_a_slot_of_its_own_and_only_factors_are_shared():
+    slots = [slot_of(role, s, c) for role in "bc" for s in range(SETS) for c in range(CHAINS)]
+    slots += [slot_of("x", 0, c) for c in range(CHAINS)] + [slot_of("a", s, 0) for s in range(SETS)]
+    assert sorted(slots) == list(range(SLOTS))
+
+
+@pytest.mark.parametrize("chain_number", range(CHAINS))
+def test_sums_of_add_f32_come_back_exactly(chain_number):
+    start, addends = (columns("add.f32", role, FLOATS["f32"], chain_number) for role in "xb")
+    total = start[:, 0].copy()
     for step in range(SETS):
-        chain = chain + a[:, step]
-    np.testing.assert_array_equal(chain, x[:, 0])
-    assert (a != 0).all(axis=1).mean() > 0.99
+        total = total + addends[:, step]
+    np.testing.assert_array_equal(total, start[:, 0])
+    assert (addends != 0).all(axis=1).mean() > 0.99
 
 
 @pytest.mark.parametrize("name", ["div.u32", "div.rn.f32"])
 def test_a_quotient_alternates_between_two_values_that_are_not_special(name):
     dtype = (np.uint32, np.uint32) if name == "div.u32" else FLOATS["f32"]
-    x, a = (columns(name, role, dtype) for role in "xa")
-    chain = x[:, 0]
+    start, dividend = (columns(name, role, dtype, CHAINS - 1) for role in "xb")
+    value, seen = start[:, 0], []
     for step in range(40):
-        chain = a[:, step % SETS] // chain if name == "div.u32" else a[:, step % SETS] / chain
-        assert np.isfinite(chain).all()
-        assert (chain != 0).all()
+        value = dividend[:, step % SETS] // value if name == "div.u32" else dividend[:, step % SETS] / value
+        seen.append(value)
+    assert np.isfinite(seen).all()
+    assert np.all(seen)
+    np.testing.assert_array_equal(seen[-1], seen[-3])
+    assert (seen[-1] != seen[-2]).mean() > 0.99
 
 
 def test_exponents_stay_where_ex2_is_neither_zero_nor_infinite():

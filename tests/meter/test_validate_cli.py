@@ -1,0 +1,82 @@
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ptxbench.cli.validate import command
+from ptxbench.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+STEP = ROOT / "hw_validation" / "captures" / "rtx3090_step_6s"
+FILES = [
+    "--meter",
+    str(STEP / "meter.csv.gz"),
+    "--nvml",
+    str(STEP / "nvml.csv"),
+    "--windows",
+    str(STEP / "windows.csv"),
+]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(command, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def test_json_is_one_document():
+    data = json.loads(invoke(*FILES, "--json").output)
+    assert data["source"] == "instant"
+    assert data["kind"] == "real"
+    assert 0 < data["offset_ms"]["value"] < 3
+    assert data["meter"]["rails"] == ["cable1", "cable2", "slot", "cable3"]
+    assert len(data["windows"]) == 1
+
+
+def test_text_names_clocks_sensors_methods_and_limits(tmp_path):
+    output = invoke(*FILES, "--plot", tmp_path / "plots").output
+    for words in (
+        "clocks: offset 1.2",
+        "halves differ by 0.26 ms",
+        "half from half %",
+        "mtsm",
+        "usage is a mean over",
+    ):
+        assert words in output
+    drawn = {path.name for path in (tmp_path / "plots").iterdir()}
+    assert drawn == {"signals.png", "error_sma.png", "error_papi.png", "error_mtsm.png", "error_integral.png"}
+    assert all(path.stat().st_size > 5000 for path in (tmp_path / "plots").iterdir())
+
+
+def test_plots_without_matplotlib_say_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(InputError, match=r"ptxbench\[plot\]"):
+        invoke(*FILES, "--plot", tmp_path)
+
+
+def test_mapping_is_used(tmp_path):
+    mapping = tmp_path / "map.toml"
+    mapping.write_text('[[rails]]\nname = "all"\nwatts = "nothing"\n', encoding="utf-8")
+    with pytest.raises(InputError, match="no column 'nothing'"):
+        invoke(*FILES, "--mapping", mapping)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [FILES[:2], FILES[:4], [*FILES, "--run", "x"], [*FILES[:2], "--run", "x", "--windows", "y"]],
+)
+def test_log_must_be_a_run_or_two_files(arguments):
+    with pytest.raises(InputError, match="either --run, or --nvml and --windows"):
+        invoke(*arguments)
+
+
+def test_runner_prints_the_same(monkeypatch, capsys):
+    files = [str(STEP / name) for name in ("meter.csv.gz", "nvml.csv", "windows.csv")]
+    monkeypatch.setattr(sys, "argv", ["validate_against_meter.py", *files])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(ROOT / "runners" / "validate_against_meter.py"), run_name="__main__")
+    assert end.value.code == 0
+    output = capsys.readouterr().out
+    assert "clocks: offset 1.2" in output
+    assert "mtsm on instant: MAPE 5.93%, corrected 0.08%" in output

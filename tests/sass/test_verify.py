@@ -1,0 +1,148 @@
+from dataclasses import replace
+
+import pytest
+from fakes.modules import built
+
+from ptxbench.catalogue.load import find_instruction
+from ptxbench.catalogue.model import Form
+from ptxbench.errors import ToolError
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.ptx.render import render_module
+from ptxbench.ptx.target import find_target
+from ptxbench.sass import verify
+from ptxbench.sass.gate import Verdict
+from ptxbench.sass.verdict_cache import VerdictCache, default_cache_folder, verdict_key
+from ptxbench.sass.verify import verify_instructions
+
+HOPPER = find_target("sm_90a")
+FMA = find_instruction("fma.rn.f32")
+DIV = find_instruction("div.rn.f32")
+FEW = (FMA, find_instruction("fma.rn.f16x2"), DIV)
+O3 = (OptLevel.O3,)
+
+
+@pytest.fixture
+def no_tools(monkeypatch):
+    """From here on nothing can be assembled."""
+
+    def refuse(*_arguments):
+        raise AssertionError("assembled again")
+
+    monkeypatch.setattr(verify, "assemble_ptx", refuse)
+
+
+def test_rows_of_a_batch_get_the_verdicts_of_modules_built_alone():
+    rows = verify_instructions(FEW, [HOPPER], O3)
+    assert [(row.instruction, row.form) for row in rows] == [
+        (i.name, form) for i in FEW for form in i.forms(OptLevel.O3)
+    ]
+    for row in rows:
+        alone = built(row.instruction, row.opt_level, row.form).judgement
+        assert (row.verdict, row.sass, row.reason) == (alone.verdict, alone.sass_text, alone.reason)
+        assert row.sass_per_ptx == alone.sass_per_ptx
+
+
+def test_a_module_that_ptxas_refuses_takes_no_other_with_it():
+    bad = replace(FMA, name="bad", opcode="fma.rn.f99")
+    wrong = replace(FMA, name="wrong", sass=tuple(replace(e, counts=(("DFMA", 1.0),)) for e in FMA.sass))
+    rows = {
+        row.instruction: row for row in verify_instructions((FMA, bad, wrong, DIV), [HOPPER], (OptLevel.O0,))
+    }
+    assert {name: row.verdict for name, row in rows.items()} == {
+        "fma.rn.f32": Verdict.EXACT,
+        "bad": Verdict.REFUSED,
+        "wrong": Verdict.REFUSED,
+        "div.rn.f32": Verdict.CALLS,
+    }
+    line = 1 + render_module(bad, HOPPER, Form.LATENCY).splitlines().index(
+        next(
+            text
+            for text in render_module(bad, HOPPER, Form.LATENCY).splitlines()
+            if text.lstrip().startswith("fma.rn.f99")
+        )
+    )
+    assert rows["bad"].reason.startswith(f"ptxas failed: ptxas module.ptx, line {line}; ")
+    assert rows["bad"].sass_per_ptx is None
+    assert "0 DFMA where 64 copies make 64" in rows["wrong"].reason
+    assert rows["wrong"].sass == "FFMA"
+
+
+def test_a_target_without_the_instruction_is_absent_with_the_reason(no_tools):
+    newer = replace(FMA, name="newer", min_target=90)
+    (row,) = verify_instructions([newer], [find_target("sm_80")], (OptLevel.O0,))
+    assert row.verdict is Verdict.ABSENT
+    assert "newer needs compute capability 9.0" in row.reason
+    assert row.sass_per_ptx is None
+
+
+def test_progress_counts_every_row_once():
+    seen = []
+    rows = verify_instructions(FEW, [HOPPER], O3, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(n + 1, len(rows)) for n in range(len(rows))]
+
+
+def test_a_second_run_assembles_nothing_and_says_the_same(tmp_path, monkeypatch):
+    cache = VerdictCache(tmp_path)
+    first = verify_instructions(FEW, [HOPPER], O3, cache)
+    monkeypatch.setattr(verify, "assemble_ptx", lambda *_: pytest.fail("assembled again"))
+    assert verify_instructions(FEW, [HOPPER], O3, VerdictCache(tmp_path)) == first
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[]", b'{"verdict": "splendid"}', b'{"verdict": "exact", "sass": 3}', b"\xff"]
+)
+def test_a_damaged_entry_is_a_miss_and_is_written_anew(tmp_path, damage):
+    cache, judgement = VerdictCache(tmp_path), built("fma.rn.f32").judgement
+    cache.put("abc", judgement)
+    (entry,) = tmp_path.rglob("*.json")
+    entry.write_bytes(damage)
+    assert cache.get("abc") is None
+    cache.put("abc", judgement)
+    assert cache.get("abc") == judgement
+
+
+def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path):
+    (tmp_path / "file").write_text("")
+    (row,) = verify_instructions([FMA], [HOPPER], (OptLevel.O0,), VerdictCache(tmp_path / "file"))
+    assert row.verdict is Verdict.EXACT
+
+
+def test_what_a_tool_refused_is_not_kept(tmp_path):
+    bad = replace(FMA, name="bad", opcode="fma.rn.f99")
+    verify_instructions([bad], [HOPPER], (OptLevel.O0,), VerdictCache(tmp_path))
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_the_key_follows_all_that_a_verdict_follows_from(monkeypatch):
+    def key(row=FMA, ptx="ptx", target="sm_90a", level=OptLevel.O3):
+        return verdict_key(row, ptx, target, level)
+
+    expects_more = replace(FMA, sass=tuple(replace(e, counts=(("FFMA", 2.0),)) for e in FMA.sass))
+    keys = {key(), key(ptx="ptx2"), key(target="sm_80"), key(level=OptLevel.O0), key(row=expects_more)}
+    for tool in ("ptxas", "nvdisasm"):
+        monkeypatch.setattr(
+            "ptxbench.sass.verdict_cache.tool_version", lambda t, tool=tool: "99" if t == tool else "1"
+        )
+        keys.add(key())
+    monkeypatch.setattr("ptxbench.sass.verdict_cache._gate_digest", lambda: "another gate")
+    keys.add(key())
+    assert len(keys) == 8
+
+
+def test_a_tool_that_was_stopped_ends_the_run_and_refuses_no_row(monkeypatch):
+    def stopped(*_arguments):
+        raise ToolError("ptxas was stopped by SIGKILL")
+
+    monkeypatch.setattr(verify, "assemble_ptx", stopped)
+    with pytest.raises(ToolError, match="SIGKILL"):
+        verify_instructions(FEW, [HOPPER], O3)
+
+
+def test_the_cache_lies_where_the_user_keeps_caches(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_cache_folder() == tmp_path / "ptxbench" / "verdicts"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for value in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        assert default_cache_folder() == tmp_path / ".cache" / "ptxbench" / "verdicts"
