@@ -23,7 +23,7 @@ from ptxbench.store.schema import Protocol, TrialRecord
 def main() -> int:
     """Measure, print, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("instructions", nargs="*", help="catalogue names (default: all)")
+    parser.add_argument("instructions", nargs="*", help="catalogue names (default: twelve of the commonest)")
     parser.add_argument("--gpu", default="0", help="index, UUID, simulated[:profile] or replay:RUN")
     parser.add_argument("--out", type=Path, required=True, help="run folder; gone on with where it holds a run")
     parser.add_argument("--protocol", action="append", default=[], choices=list(Protocol))

@@ -21,6 +21,7 @@ _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
 
 @click.command(name="table")
 @click.argument("instructions", nargs=-1, metavar="[INSTRUCTION]...")
+@click.option("--all", "whole_catalogue", is_flag=True, help="Measure the whole catalogue.")
 @click.option("--gpu", "spec", metavar="GPU", help="Index, UUID, simulated[:PROFILE] or replay:RUN.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Run folder (default: a new one below results/)."
@@ -59,6 +60,7 @@ _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 def command(
     instructions: tuple[str, ...],
+    whole_catalogue: bool,
     spec: str | None,
     out: Path | None,
     resume: bool,
@@ -74,10 +76,11 @@ def command(
     seed: int | None,
     as_json: bool,
 ) -> None:
-    """Measure the energy of instructions (default: every one in the catalogue).
+    """Measure the energy of instructions (default: twelve of the commonest).
 
     Every trial is kept as it is made; a run that was stopped goes on with --resume.
     """
+    from ptxbench.catalogue.load import load_catalogue
     from ptxbench.gpu.protocol import OptLevel
     from ptxbench.gpu.select import open_gpu_or_simulated
     from ptxbench.measure.asked import Asked
@@ -85,6 +88,8 @@ def command(
     from ptxbench.power.source import SourceName
     from ptxbench.store.schema import Protocol
 
+    if whole_catalogue:
+        instructions = tuple(row.name for row in load_catalogue())
     if resume and out is None:
         raise click.UsageError("--resume needs --out, the folder of the run to go on with")
     asked = Asked(

@@ -126,12 +126,15 @@ def test_a_chain_of_adds_that_merge_in_pairs_is_refused():
     )
 
 
-def test_constants_on_the_uniform_datapath_are_refused():
-    row = find_instruction("mad.lo.u32")
-    constants = re.sub(r"ld\.global\.b32 +(%\w+), .*", r"ld.param.u32 \1, [p_iterations];", ptx_of(row))
-    judgement = judged(row, constants)
+@pytest.mark.parametrize(("row", "uniform"), [(ADD, "UIADD3"), (find_instruction("xor.b32"), "ULOP3.LUT")])
+def test_operands_that_are_the_same_in_all_threads_go_to_the_uniform_datapath_and_are_refused(row, uniform):
+    # A constant, and a loop counter that ptxas keeps in a uniform register.
+    same = re.sub(rf"({re.escape(row.opcode)} +%y0), %x0, %\w+;", r"\1, %i, 1001;", ptx_of(row))
+    judgement = judged(row, same)
     assert judgement.verdict is Verdict.REFUSED
-    assert re.search(r"0 IMAD where 64 .* uniform datapath \(.*UIMAD", judgement.reason), judgement.reason
+    assert re.search(rf"work moved to the uniform datapath \(.*\+1 {uniform}", judgement.reason), (
+        judgement.reason
+    )
 
 
 @pytest.mark.parametrize("level", OptLevel)

@@ -1,0 +1,39 @@
+# Two commands: `make table` measures, `make test` tests. Each makes its own virtual environment in .venv
+# and installs all that it needs; Python 3.11 or newer is all that must be there.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: table test lint verify-all clean
+
+table: $(VENV)/table.stamp  ## measure the twelve starter instructions (simulated where there is no GPU)
+	$(BIN)/ptxbench table
+
+test: $(VENV)/dev.stamp  ## every test that needs no GPU, with coverage
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
+
+lint: $(VENV)/dev.stamp  ## style, types and import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+verify-all: $(VENV)/table.stamp  ## judge the whole catalogue on every target
+	$(BIN)/ptxbench verify --target sm_75 --target sm_80 --target sm_86 --target sm_89 --target sm_90a \
+		--target sm_100a --target sm_120a
+
+clean:  ## remove the virtual environment
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("ptxbench needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/table.stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cuda,toolchain]'
+	touch $@
+
+$(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@

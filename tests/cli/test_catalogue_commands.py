@@ -1,0 +1,186 @@
+"""list, show, verify and gpus: what they print and how they exit."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from fakes.modules import built
+
+from ptxbench import tools
+from ptxbench.catalogue import select
+from ptxbench.catalogue.load import find_instruction, load_catalogue
+from ptxbench.cli.main import run
+from ptxbench.errors import GpuError
+from ptxbench.gpu.protocol import OptLevel
+
+FMA = find_instruction("fma.rn.f32")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """One cache for all of these tests, and not the user's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def catalogue(monkeypatch):
+    """Put rows in place of the shipped ones."""
+    return lambda *rows: monkeypatch.setattr(select, "load_catalogue", lambda: rows)
+
+
+def printed(capsys, arguments, code=0):
+    assert run(arguments) == code
+    return capsys.readouterr().out
+
+
+def document(capsys, arguments, code=0):
+    return json.loads(printed(capsys, [*arguments, "--json"], code))
+
+
+def test_list_prints_every_row_in_plain_columns(capsys):
+    lines = printed(capsys, ["list"]).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [row.name for row in load_catalogue()]
+    assert all("\x1b" not in line and line == line.rstrip() for line in lines)
+    starts = {re.search(r"(?<=\s)(thread|warp)\b", line).start() for line in lines[1:]}
+    assert starts == {lines[0].index("for each")}
+
+
+def test_list_filters_and_says_when_nothing_is_left(capsys):
+    names = [
+        row["name"]
+        for row in document(capsys, ["list", "fma.*", "--type", "f64", "--target", "sm_80"])["instructions"]
+    ]
+    assert names == ["fma.rn.f64"]
+    assert run(["list", "nothing-like-this"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "ptxbench: no instruction fits\n"
+
+
+def test_show_prints_the_ptx_the_loop_and_the_verdict(capsys):
+    text = printed(capsys, ["show", "fma.rn.f32"])
+    module = built("fma.rn.f32")
+    ptx, sass, verdict = re.split(r"==== (?:ptx|sass|verdict) ====\n", text)[1:]
+    assert ptx.strip() == module.ptx.strip()
+    assert sass.count(" FFMA ") == 64
+    assert sass.count("BRA") == 1
+    assert verdict.startswith("fma.rn.f32 at O3 for sm_90a: exact\n")
+    assert "found:      FFMA  (1 SASS for one PTX instruction)" in verdict
+
+
+def test_show_prints_one_part_alone_and_at_another_level_and_target(capsys):
+    assert printed(capsys, ["show", "fma.rn.f32", "--part", "ptx"]).strip() == built("fma.rn.f32").ptx.strip()
+    text = printed(
+        capsys, ["show", "popc.b32", "--opt-level", "O0", "--target", "sm_80", "--part", "verdict"]
+    )
+    assert text.startswith("popc.b32 at O0 for sm_80: expands\n")
+    assert find_instruction("popc.b32").note in text
+
+
+def test_show_as_json_holds_the_same(capsys):
+    shown = document(capsys, ["show", "fma.rn.f32", "--opt-level", "O0"])
+    module = built("fma.rn.f32", OptLevel.O0)
+    assert (shown["verdict"], shown["target"], shown["opt_level"]) == ("exact", "sm_90a", "O0")
+    assert shown["ptx"] == module.ptx
+    assert shown["cubin_sha256"] == module.cubin.sha256
+    assert shown["sass"] == [["FFMA", 1.0]]
+
+
+def test_show_of_a_refused_row_prints_all_of_it_and_exits_1(capsys, monkeypatch):
+    wrong = replace(FMA, sass=tuple(replace(e, counts=(("DFMA", 1.0),)) for e in FMA.sass))
+    monkeypatch.setattr("ptxbench.catalogue.load.find_instruction", lambda _name: wrong)
+    text = printed(capsys, ["show", "fma.rn.f32"], code=1)
+    assert "refused (target kernel: 0 DFMA where 64 copies make 64;" in text
+
+
+def test_verify_counts_each_class_and_exits_0(capsys):
+    lines = printed(capsys, ["verify"]).splitlines()
+    heading = lines[0].split()
+    counts = {
+        line.split()[1]: dict(zip(heading[2:], map(int, line.split()[2:]), strict=True))
+        for line in lines[1:3]
+    }
+    for level in OptLevel:
+        assert counts[level]["refused"] == 0
+        assert counts[level]["rows"] == sum(len(row.forms(level)) for row in load_catalogue())
+        assert sum(n for name, n in counts[level].items() if name != "rows") == counts[level]["rows"]
+    assert "refused:" not in lines
+
+
+def test_verify_as_json_has_a_line_a_row(capsys):
+    rows = document(capsys, ["verify", "fma.rn.f16x2", "--opt-level", "O3"])["rows"]
+    assert rows[0] == {
+        "instruction": "fma.rn.f16x2",
+        "category": "half-precision",
+        "target": "sm_90a",
+        "opt_level": "O3",
+        "form": "latency",
+        "verdict": "mixture",
+        "sass": "HFMA2*0.5 HFMA2.MMA*0.5",
+        "sass_per_ptx": 1.0,
+        "reason": "",
+    }
+
+
+def test_verify_lists_refused_rows_with_the_whole_reason_and_exits_1(capsys, catalogue):
+    wrong = replace(FMA, name="wrong", sass=tuple(replace(e, counts=(("DFMA", 1.0),)) for e in FMA.sass))
+    catalogue(FMA, wrong)
+    text = printed(capsys, ["verify", "--opt-level", "O0"], code=1)
+    refused = text.split("refused:\n")[1].splitlines()
+    assert len(refused) == 2
+    assert refused[1].startswith("wrong ")
+    assert "0 DFMA where 64 copies make 64; what the catalogue does not expect (+64 FFMA" in refused[1]
+
+
+def test_verify_of_a_row_that_the_target_lacks_is_no_failure(capsys, catalogue):
+    catalogue(replace(FMA, min_target=90))
+    (row,) = document(capsys, ["verify", "--target", "sm_80", "--opt-level", "O0"])["rows"]
+    assert (row["verdict"], row["sass"], row["sass_per_ptx"]) == ("absent", "", None)
+    assert "needs compute capability 9.0" in row["reason"]
+
+
+def test_a_missing_tool_is_one_line_with_the_cure(capsys, monkeypatch, tmp_path):
+    tools.tool_path.cache_clear()
+    monkeypatch.setattr(tools, "files", lambda _wheel: [])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    try:
+        for arguments in (["show", "fma.rn.f32"], ["verify", "--no-cache"]):
+            assert run(arguments) == 2
+            captured = capsys.readouterr()
+            assert captured.out == ""
+            assert re.fullmatch(
+                r"ptxbench: error: ptxas not found: .*pip install ptxbench\[toolchain\]'\n", captured.err
+            )
+    finally:
+        tools.tool_path.cache_clear()
+
+
+def test_gpus_without_a_driver_lists_the_simulated_ones_and_says_why(capsys, monkeypatch):
+    def no_driver():
+        raise GpuError("no driver here")
+
+    monkeypatch.setattr("ptxbench.gpu.select.list_gpus", no_driver)
+    assert run(["gpus"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "ptxbench: no real GPU: no driver here\n"
+    assert re.search(
+        r"^simulated:h200 +NVIDIA H200 \(simulated\) +sm_90a +132 +700 ", captured.out, re.MULTILINE
+    )
+
+
+def test_gpus_as_json_puts_real_ones_first(capsys, monkeypatch):
+    from ptxbench.gpu.protocol import GpuKind
+    from ptxbench.gpu.simulated import SimulatedGpu
+
+    real = replace(
+        SimulatedGpu().info, index=0, kind=GpuKind.REAL, name="NVIDIA X", power_limit_w=float("nan")
+    )
+    monkeypatch.setattr("ptxbench.gpu.select.list_gpus", lambda: (real,))
+    listed = document(capsys, ["gpus"])
+    assert listed["no_real_gpu"] == ""
+    assert (listed["gpus"][0]["gpu"], listed["gpus"][0]["kind"], listed["gpus"][0]["power_limit_w"]) == (
+        "0",
+        "real",
+        None,
+    )
+    assert all(gpu["kind"] == "simulated" for gpu in listed["gpus"][1:])

@@ -1,0 +1,157 @@
+import os
+import re
+import subprocess
+import sys
+
+import click
+import pytest
+
+from ptxbench import __version__
+from ptxbench.cli import main as cli
+from ptxbench.cli.main import run
+from ptxbench.errors import GpuError, InputError, ToolError
+
+HEAVY = {"cuda", "pynvml", "pandas", "numpy", "scipy", "pyarrow", "jinja2", "rich", "matplotlib"}
+
+
+def python(code, **options):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, **options
+    )
+
+
+def failing(monkeypatch, error):
+    """Make `ptxbench list` raise."""
+
+    @click.command(name="list")
+    def command():
+        raise error
+
+    monkeypatch.setattr(cli, "import_module", lambda _name: type("module", (), {"command": command}))
+    return run(["list"])
+
+
+def test_help_names_every_command_and_loads_none_of_them():
+    code = (
+        "import sys\nfrom ptxbench.cli.main import run\ncode = run(['--help'])\n"
+        "print(sorted(m.partition('.')[0] for m in sys.modules), sorted(sys.modules), file=sys.stderr)\nsys.exit(code)"
+    )
+    done = python(code)
+    assert done.returncode == 0
+    loaded = set(re.findall(r"'([\w.]+)'", done.stderr))
+    assert not loaded & HEAVY
+    assert {name for name in loaded if name.startswith("ptxbench.")} == {
+        "ptxbench.cli",
+        "ptxbench.cli.main",
+        "ptxbench.errors",
+    }
+    for name in cli._SUBCOMMANDS:
+        assert re.search(rf"^  {name} +[A-Z].*\.$", done.stdout, re.MULTILINE)
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    done = python("import ptxbench, sys; print(*sys.modules)")
+    assert not {name.partition(".")[0] for name in done.stdout.split()} & HEAVY
+
+
+@pytest.mark.parametrize("name", cli._SUBCOMMANDS)
+def test_every_command_has_a_help_and_imports_no_gpu_library(name):
+    done = python(
+        f"import sys\nfrom ptxbench.cli.main import run\ncode = run([{name!r}, '--help'])\n"
+        "print(*sys.modules, file=sys.stderr)\nsys.exit(code)"
+    )
+    assert done.returncode == 0
+    assert f"Usage: ptxbench {name}" in done.stdout
+    assert not {module.partition(".")[0] for module in done.stderr.split()} & {"cuda", "pynvml", "pandas"}
+
+
+def test_without_a_command_the_help_is_printed(capsys):
+    assert run([]) == 0
+    assert "Commands:" in capsys.readouterr().out
+
+
+def test_the_version(capsys):
+    assert run(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["bogus"], "No such command 'bogus'. Try 'ptxbench --help'."),
+        (["--bogus"], "No such option"),
+        (["show"], "Missing argument 'NAME'. Try 'ptxbench show --help'."),
+        (["show", "fma.rn.f32", "--opt-level", "O9"], "'O9' is not one of 'O0', 'O3'"),
+        (["verify", "--target", "sm_1"], "'sm_1' is not one of 'sm_75'"),
+        (["verify", "--jobs", "0"], "0 is not in the range"),
+        (["verify", "fma.rn.f23"], "unknown instruction 'fma.rn.f23'; did you mean fma.rn.f32"),
+        (["list", "--category", "poetry"], "unknown category 'poetry'; the catalogue has "),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(capsys, arguments, complaint):
+    assert run(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("ptxbench: error: ")
+    assert captured.err.count("\n") == 1
+    assert complaint in captured.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (InputError("no such row"), 2, "ptxbench: error: no such row\n"),
+        (ToolError("two\nlines"), 2, "ptxbench: error: two lines\n"),
+        (GpuError("no driver"), 3, "ptxbench: error: no driver\n"),
+        (
+            PermissionError(13, "Permission denied", "/x"),
+            2,
+            "ptxbench: error: [Errno 13] Permission denied: '/x'\n",
+        ),
+    ],
+)
+def test_an_expected_error_is_one_line_and_its_exit_code(monkeypatch, capsys, error, code, line):
+    assert failing(monkeypatch, error) == code
+    assert capsys.readouterr().err == line
+
+
+def test_ctrl_c_is_one_line_and_exit_code_130(monkeypatch, capsys):
+    assert failing(monkeypatch, KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err.strip() == "ptxbench: interrupted"
+
+
+def test_an_exit_code_of_a_command_comes_through(monkeypatch):
+    assert failing(monkeypatch, SystemExit(1)) == 1
+
+
+def test_an_unknown_bug_keeps_its_traceback(monkeypatch):
+    with pytest.raises(ZeroDivisionError):
+        failing(monkeypatch, ZeroDivisionError())
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", "from ptxbench.cli.main import main; main()", "list"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+def test_a_full_disk_behind_the_output_is_one_line():
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-c", "from ptxbench.cli.main import main; main()", "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "ptxbench: error: [Errno 28] No space left on device\n"
