@@ -32,9 +32,8 @@ def main() -> int:
     else:
         log = log_from_csv(arguments.log, arguments.windows)
     result = validate(read_meter(arguments.meter), log)
-    print(
-        f"clocks: offset {_shown(result.alignment.offset_ms)} ms, drift {_shown(result.alignment.drift_ppm)} ppm"
-    )
+    clocks = result.alignment
+    print(f"clocks: offset {_shown(clocks.offset_ms)} ms, drift {_shown(clocks.drift_ppm)} ppm")
     for source in result.sources:
         fit = source.fit
         lag_ms = fit.lag_s.scaled(1e3)

@@ -77,5 +77,5 @@ def test_a_tool_that_cannot_be_started_is_one_line(on_path, monkeypatch):
     script = on_path("true")
     assert tools.tool_path("ptxas") == script
     script.write_text("no script at all")
-    with pytest.raises(ToolError, match="^ptxas could not be started: "):
+    with pytest.raises(ToolError, match=r"^ptxas could not be started: "):
         tools.run_tool("ptxas", [])

@@ -52,4 +52,4 @@ def _short(expected: Expectation) -> str:
     if len(expected.text) <= _SASS_COLUMNS:
         return expected.text
     total = sum(count for _, count in expected.counts)
-    return f"{total:g} instructions of {len(expected.counts)} kinds"
+    return f"{total:g} of {len(expected.counts)} kinds"

@@ -19,6 +19,7 @@ _SUBCOMMANDS = {
     "show": "Print an instruction's PTX, its SASS and the gate's verdict.",
     "verify": "Judge the whole catalogue without a GPU.",
     "table": "Measure the energy of instructions.",
+    "report": "Print or draw the table of a run.",
     "validate": "Check recorded power readings against an external meter.",
 }
 

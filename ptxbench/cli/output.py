@@ -10,6 +10,9 @@ from typing import Any
 
 import click
 
+# On a narrow terminal the longer columns are folded, so that names stay whole.
+_NAME_WIDTH = 20
+
 
 def print_json(document: dict[str, Any]) -> None:
     """Print JSON; a number that is not known (NaN) is null."""
@@ -36,8 +39,11 @@ def _print_drawn(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers
     from rich.text import Text
 
     table = Table()
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
+    for column, heading in enumerate(headings):
+        short = all(len(row[column]) <= _NAME_WIDTH for row in rows)
+        table.add_column(
+            heading, justify="right" if heading in numbers else "left", overflow="fold", no_wrap=short
+        )
     for row in rows:
         # Text, so that brackets are not read as markup.
         table.add_row(*(Text(cell) for cell in row))

@@ -83,7 +83,8 @@ def _print(result: Validation, drawn: tuple[Path, ...]) -> None:
     capture, alignment = result.capture, result.alignment
     click.echo(
         f"meter: {len(capture)} rows at {1 / capture.period_s:.4g} Hz, "
-        f"{', '.join(capture.rails)} ({capture.origin}); {len(result.trials)} windows, {result.meter_j.sum():.5g} J"
+        f"{', '.join(capture.rails)} ({capture.origin}); "
+        f"{len(result.trials)} windows, {result.meter_j.sum():.5g} J"
     )
     click.echo(
         f"clocks: offset {_shown(alignment.offset_ms, 3)} ms, drift {_shown(alignment.drift_ppm, 1)} ppm "

@@ -61,7 +61,8 @@ def _signals(result: Validation, page: object) -> None:
         axes.axvspan(*window, color="0.93", zorder=0)
     for number, source in enumerate(result.sources):
         fit, color = source.fit, f"C{number}"
-        inside = (fit.made_s >= start_s - fit.delay_s) & (fit.made_s <= end_s + fit.delay_s)
+        reach_s = fit.delay_s + fit.refresh_s
+        inside = (fit.made_s >= start_s - reach_s) & (fit.made_s <= end_s + reach_s)
         axes.step(
             fit.made_s[inside], fit.value_w[inside], where="post", color=color, lw=1, label=fit.source.value
         )

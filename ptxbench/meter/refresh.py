@@ -71,13 +71,14 @@ def hypotheses(read_s: Float64s, value_w: Float64s) -> list[Held]:
     short_s = float(spacing_s[spacing_s <= _SHORT_RANGE * short_s].mean())
     grid = _widest_grid(before_s, after_s, short_s, call_s)
     if grid is not None:
-        phase_s, refresh_s = grid
-        made_s = phase_s + refresh_s * np.floor((read_s - phase_s) / refresh_s + 1e-6)
-        result.append(Held(read_s, made_s, value_w, refresh_s))
+        phase_s, period_s = grid
+        made_s = phase_s + period_s * np.floor((read_s - phase_s) / period_s + 1e-6)
+        result.append(Held(read_s, made_s, value_w, period_s))
     if _MIN_CALLS_PER_REFRESH * call_s <= short_s <= _MAX_REFRESH_S:
         last = np.searchsorted(changes, np.arange(len(read_s)), side="right") - 1
         known = last >= 0
-        result.append(Held(read_s[known], middle_s[last[known]], value_w[known], short_s))
+        period_s = grid[1] if grid is not None else short_s
+        result.append(Held(read_s[known], middle_s[last[known]], value_w[known], period_s))
     return result
 
 

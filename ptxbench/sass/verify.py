@@ -101,14 +101,19 @@ def verify_instructions(
 
 
 def _ask(instruction: Instruction, target: Target, opt_levels: Sequence[OptLevel]) -> Iterator[_Question]:
-    for level in opt_levels:
-        for form in instruction.forms(level):
-            ptx = absent = ""
-            try:
-                ptx = render_module(instruction, target, form)
-            except NotMeasurableError as error:
-                absent = str(error)
-            yield _Question(instruction, target, level, form, ptx, absent)
+    modules = [(level, form) for level in opt_levels for form in instruction.forms(level)]
+    # The text is the same at every level, and rendering is what a run from the cache spends its time on.
+    texts = {form: _render_or_reason(instruction, target, form) for _, form in modules}
+    for level, form in modules:
+        yield _Question(instruction, target, level, form, *texts[form])
+
+
+def _render_or_reason(instruction: Instruction, target: Target, form: Form) -> tuple[str, str]:
+    """Return the PTX and "", or "" and why the target does not have the instruction."""
+    try:
+        return render_module(instruction, target, form), ""
+    except NotMeasurableError as error:
+        return "", str(error)
 
 
 def _answers(

@@ -85,6 +85,7 @@ def test_no_text_that_passes_can_leave_its_place_in_a_template(key, value):
         ({"copies": "3"}, "copies 3 must be"),
         ({"copies": "64.0"}, "copies 64.0 must be"),
         ({"chains": '"4"'}, "chains '4' must be"),
+        ({"companions": "true"}, "companions True must be"),
         ({"companions": "-1"}, "companions -1 must be"),
         ({"min_target": "[]"}, "min_target [] must be"),
         ({"type": "[1]"}, "type [1] is none of u32"),

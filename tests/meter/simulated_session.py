@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
+from fakes.run import manifest, record
 
 from ptxbench.gpu.protocol import GpuKind
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.host import HostLog, Trial
 from ptxbench.power.source import SourceName
 from ptxbench.power.trace import KernelWindow, Series, Trace
+from ptxbench.store.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -123,3 +126,22 @@ class Session:
             for i, (a, b) in enumerate(edges_ns.tolist())
         )
         return HostLog(trials, (), (series,), ((begin_ns, end_ns),), GpuKind.REAL)
+
+
+def write_run(path: Path, session: Session) -> None:
+    """A run folder whose trials are the kernels of a simulated session."""
+    series = session.series()
+    with RunFolder.create(path, manifest()) as run:
+        for i, (a, b) in enumerate(session.windows_s().tolist()):
+            start_ns, end_ns = (session.epoch_ns + round(1e9 * x) for x in (a, b))
+            begin_ns, stop_ns = start_ns - 200_000_000, end_ns + 200_000_000
+            mine = series.select((series.time_ns >= begin_ns) & (series.time_ns <= stop_ns))
+            one = replace(
+                record(i),
+                start_ns=start_ns,
+                end_ns=end_ns,
+                elapsed_s=b - a,
+                record_begin_ns=begin_ns,
+                record_end_ns=stop_ns,
+            )
+            run.append(one, Trace(begin_ns, stop_ns, (mine,)))

@@ -12,6 +12,7 @@ from ptxbench.errors import InputError
 from ptxbench.meter.alignment import Basis, align, halves
 from ptxbench.meter.burst import burst_pattern, emit_burst, find_burst
 from ptxbench.meter.capture import MeterCapture
+from ptxbench.meter.correlate import best_match
 from ptxbench.meter.host import log_from_csv
 from ptxbench.meter.line import fit_line
 from ptxbench.meter.readers import read_meter
@@ -129,6 +130,18 @@ def test_power_that_does_not_follow_the_kernels_is_refused():
     noise_w = np.random.default_rng(0).normal(100, 3, len(CAPTURE))
     with pytest.raises(InputError, match="does not follow the kernels"):
         found(replace(CAPTURE, power_w=noise_w))
+
+
+def test_whole_match_wins_over_a_perfect_one_of_a_small_part():
+    rng = np.random.default_rng(0)
+    template = np.repeat(rng.integers(0, 2, 40), 10).astype(float)
+    # The template's last quarter stands alone at the begin; all of it, with noise, further on.
+    signal = np.concatenate(
+        [template[300:], np.zeros(200), template + rng.normal(0, 0.2, 400), np.zeros(100)]
+    )
+    found = best_match(signal, template, np.ones(400), -400, len(signal))
+    assert found.lag == 300
+    assert 0.85 < found.correlation < 0.97
 
 
 def test_line_through_sample_intervals_is_better_than_half_a_sample():

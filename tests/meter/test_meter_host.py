@@ -1,16 +1,11 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from fakes.run import manifest, record
-from simulated_session import Session
+from simulated_session import Session, write_run
 
 from ptxbench.errors import InputError
 from ptxbench.meter.host import log_from_csv, log_from_run
 from ptxbench.meter.readers.nvml import read_nvml, read_windows
 from ptxbench.power.source import SourceName
-from ptxbench.power.trace import Trace
-from ptxbench.store.run_folder import RunFolder
 
 T0_US = 1_700_000_000_000_000
 
@@ -139,25 +134,6 @@ def test_counter_readings_become_power_between_its_steps(tmp_path):
     time_ns, power_w = log.readings(SourceName.COUNTER)
     assert power_w == pytest.approx(np.full(8, 400.0))
     assert time_ns[0] == 100_000_000
-
-
-def write_run(path, session):
-    """A run folder whose trials are the kernels of a simulated session."""
-    series = session.series()
-    with RunFolder.create(path, manifest()) as run:
-        for i, (a, b) in enumerate(session.windows_s().tolist()):
-            start_ns, end_ns = (session.epoch_ns + round(1e9 * x) for x in (a, b))
-            begin_ns, stop_ns = start_ns - 200_000_000, end_ns + 200_000_000
-            mine = series.select((series.time_ns >= begin_ns) & (series.time_ns <= stop_ns))
-            one = replace(
-                record(i),
-                start_ns=start_ns,
-                end_ns=end_ns,
-                elapsed_s=b - a,
-                record_begin_ns=begin_ns,
-                record_end_ns=stop_ns,
-            )
-            run.append(one, Trace(begin_ns, stop_ns, (mine,)))
 
 
 def test_run_folder_gives_its_trials(tmp_path):

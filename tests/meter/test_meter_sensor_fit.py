@@ -5,6 +5,7 @@ import pytest
 from simulated_session import Hidden, Session
 
 from ptxbench.meter.bound import view_bound
+from ptxbench.meter.cross import cross_validate, split_in_halves
 from ptxbench.meter.refresh import hypotheses
 from ptxbench.meter.response import Shape, respond
 from ptxbench.meter.sensor_fit import fit_sensor
@@ -103,3 +104,22 @@ def test_part_time_view_has_a_bound_and_a_full_view_has_none():
     )
     assert full.window_pct < 2
     assert full.half_pct < 0.1
+
+
+def test_each_half_is_predicted_from_the_other():
+    session = Session(Hidden(offset_w=0.0, clock_offset_s=0.0, drift_ppm=0.0), meter_noise_w=0.0)
+    capture, series = session.capture(), session.series()
+    signal = PowerSignal((capture.time_ns - session.epoch_ns) / 1e9, capture.power_w)
+    read_s = (series.time_ns - session.epoch_ns) / 1e9
+    whole = fit_sensor(SourceName.USAGE, signal, read_s, series.value)
+    windows_s = session.windows_s()
+    cut_s = (windows_s[0, 0] + windows_s[-1, 1]) / 2
+    # In the second half the sensor reads a tenth less: each half is wrong about the other by that.
+    changed = replace(whole, value_w=np.where(whole.made_s - whole.delay_s < cut_s, 1.0, 0.9) * whole.value_w)
+    halves = split_in_halves(signal, changed, windows_s, np.array([[0.0, session.end_s()]]))
+    first, second = cross_validate(signal, changed, halves)
+    assert (first.fitted_on, first.gain) == ("first", pytest.approx(0.94, rel=0.01))
+    assert first.energy_pct == pytest.approx(-10, abs=0.3)
+    assert (second.fitted_on, second.gain) == ("second", pytest.approx(0.846, rel=0.01))
+    assert second.energy_pct == pytest.approx(100 / 9, abs=0.3)
+    assert (first.windows_pct, second.windows_pct) == (pytest.approx(-10, abs=1), pytest.approx(11.1, abs=1))

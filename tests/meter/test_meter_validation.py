@@ -4,8 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulated_session import Hidden, Session
-from test_meter_host import write_run
+from simulated_session import Hidden, Session, write_run
 
 from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import GpuKind
@@ -229,3 +228,34 @@ def test_windows_with_a_gap_in_the_meters_log_are_left_out():
     result = validate(replace(CAPTURE, time_ns=CAPTURE.time_ns[~gone], power_w=CAPTURE.power_w[~gone]), LOG)
     assert len(result.trials) == 7
     assert "the meter's log has a gap in 1 of 8 windows" in result.notes
+
+
+def smooth_session():
+    """A load without a step: only the sensor's readings can align it."""
+    rng = np.random.default_rng(5)
+    knots_w = rng.uniform(100, 400, 40)
+
+    def power_w(time_s):
+        return np.interp(time_s, np.arange(40), knots_w)
+
+    time_s = np.arange(0.0, 39.0, 1e-3)
+    capture = replace(
+        CAPTURE,
+        time_ns=SESSION.epoch_ns + np.round(1e9 * (time_s + 5.0)).astype(np.int64),
+        power_w=power_w(time_s) + rng.normal(0, 4, len(time_s)),
+    )
+    usage = LOG.series[0]
+    read_s = (usage.time_ns - SESSION.epoch_ns) / 1e9
+    return capture, replace(LOG, series=(replace(usage, value=0.95 * power_w(read_s) + 3.0),))
+
+
+def test_load_without_steps_is_aligned_by_the_sensor_and_its_lag_is_not_told():
+    result = validate(*smooth_session())
+    assert result.alignment.basis == "signals"
+    assert result.alignment.offset_ms.value == pytest.approx(5000.0, abs=5.0)
+    assert result.sources[0].fit.gain.value == pytest.approx(0.95, rel=0.02)
+    data = as_json(result)
+    assert data["lag_ms"] == {"value": None, "uncertainty": None}
+    assert data["drift_ppm"]["uncertainty"] is None
+    assert data["alignment"]["halves"] is None
+    assert any("no window has a step" in note for note in data["notes"])

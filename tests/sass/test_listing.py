@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from fakes.modules import built, kernels_of
 
@@ -97,9 +99,15 @@ def test_the_call_that_leaves_a_long_loop_before_sm_90_is_part_of_the_back_edge(
     assert not any(op.startswith("CALL") for loop in loops for op in loop.counts)
 
 
-def test_the_routine_behind_a_division_is_not_its_loop():
-    module = built("div.rn.f32")
-    kernel = parse_listing(module.listing)["target"]
-    routines = [address for label, address in kernel.labels if label.startswith("$")]
-    assert routines
-    assert find_loop(kernel).instructions[-1].address < min(routines)
+def test_the_routine_behind_a_division_is_not_part_of_it_even_with_a_loop_of_its_own():
+    kernel = parse_listing(built("div.rn.f32").listing)["target"]
+    start = min(address for label, address in kernel.labels if label.startswith("$"))
+    first = next(i for i in kernel.instructions if i.address == start)
+    back = replace(first, address=start + 8, opcode="BRA", operands="`(.L_again)")
+    looping = replace(
+        kernel,
+        instructions=(*kernel.instructions, back),
+        labels=(*kernel.labels, (".L_again", start)),
+    )
+    assert find_loop(looping) == find_loop(kernel)
+    assert find_loop(kernel).instructions[-1].address < start

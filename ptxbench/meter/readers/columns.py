@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ptxbench.meter.readers.units import Quantity, Unit, split_unit, unit_of
 
@@ -76,7 +76,6 @@ class _Parts:
     amperes: Channel | None = None
     source_volts: Channel | None = None
     shunt_ohm: Channel | None = None
-    order: int = field(default=0)
 
 
 def time_column(names: Sequence[str], units: Sequence[str]) -> tuple[str, Unit | None] | None:

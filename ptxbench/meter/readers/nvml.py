@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from ptxbench.errors import InputError
-from ptxbench.meter.capture import is_epoch
 from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.table import read_times
 from ptxbench.meter.readers.text import read_bytes, read_text_table
@@ -154,8 +153,3 @@ def _edges(path: Path, frame: pd.DataFrame, edge: str) -> Int64s:
             return values.to_numpy(dtype=np.int64) * round(unit.factor * 1e9)
         return np.round(values.to_numpy(dtype=np.float64) * unit.factor * 1e9).astype(np.int64)
     raise InputError(f"{path} has no column {edge}_us (or _ns, _ms, _s); is it the file of windows?")
-
-
-def starts_at_epoch(series: tuple[Series, ...]) -> bool:
-    """Return whether the readings are stamped by a clock that counts from 1970."""
-    return is_epoch(int(series[0].end_ns[0]))

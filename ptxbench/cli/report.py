@@ -1,0 +1,35 @@
+"""`ptxbench report`: a run's table as text, Markdown, JSON or a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ptxbench.cli.options import json_option
+
+
+@click.command(name="report")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--markdown", is_flag=True, help="Print Markdown.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the dynamic energies (.png, .svg, .pdf).")
+@json_option
+def command(run: Path, markdown: bool, plot: Path | None, as_json: bool) -> None:
+    """Print the table of a run folder, or draw it."""
+    from ptxbench.report.text import markdown_table, print_tables, rows_as_json
+    from ptxbench.store.run_folder import RunFolder
+    from ptxbench.store.schema import Protocol
+
+    with RunFolder.open(run) as folder:
+        rows, info = folder.rows(), folder.manifest.gpu
+    if plot is not None:
+        from ptxbench.report.plot import plot_energies
+
+        plot_energies(rows, info, plot)
+    if as_json:
+        click.echo(rows_as_json(rows, info))
+    elif markdown:
+        for protocol in Protocol:
+            click.echo(markdown_table(rows, protocol))
+    elif plot is None:
+        print_tables(rows, info)
