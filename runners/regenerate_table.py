@@ -2,7 +2,8 @@
 
     python runners/regenerate_table.py --gpu 0 --out results/nvidia-h200/first
 
-Goes on with the run in --out where there is one. Ends with exit code 1 where some rows are not valid.
+Goes on with the run in --out where there is one. Exit codes are those of `ptxbench`: 1 where some
+rows are not valid.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("instructions", nargs="*", help="catalogue names (default: twelve of the commonest)")
     parser.add_argument("--gpu", default="0", help="index, UUID, simulated[:profile] or replay:RUN")
-    parser.add_argument("--out", type=Path, required=True, help="run folder; gone on with where it holds a run")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="run folder; an old run in it is gone on with"
+    )
     parser.add_argument("--protocol", action="append", default=[], choices=list(Protocol))
     parser.add_argument("--operands", action="append", default=[], choices=["random", "zeros"])
     parser.add_argument("--max-repeats", type=int)
@@ -37,14 +40,16 @@ def main() -> int:
         max_repeats=arguments.max_repeats,
     )
     gpu = open_gpu(arguments.gpu)
-    if (arguments.out / "manifest.json").exists():
-        folder = resume_run(gpu, asked, arguments.out, allow_other_board=False)
-    else:
-        folder = start_run(gpu, asked, arguments.out)
-    with folder:
-        rows = measure_table(gpu, folder, on_trial=_say)
+    try:
+        if (arguments.out / "manifest.json").exists():
+            folder = resume_run(gpu, asked, arguments.out, allow_other_board=False)
+        else:
+            folder = start_run(gpu, asked, arguments.out)
+        with folder:
+            rows = measure_table(gpu, folder, on_trial=_say)
+    finally:
+        gpu.close()
     print_tables(rows, gpu.info)
-    gpu.close()
     return int(any(row.status != "ok" for row in rows))
 
 
@@ -60,4 +65,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except PtxbenchError as error:
-        sys.exit(f"regenerate_table: {error}")
+        print(f"regenerate_table: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

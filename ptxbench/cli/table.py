@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,7 +112,7 @@ def command(
         else:
             folder = start_run(gpu, asked, out)
         with folder:
-            rows = _measure(gpu, folder)
+            rows = _measure(gpu, folder, spec)
     finally:
         gpu.close()
     _print_rows(rows, gpu.info, folder.path, as_json)
@@ -119,7 +120,7 @@ def command(
         sys.exit(1)
 
 
-def _measure(gpu: Gpu, folder: RunFolder) -> tuple[TableRow, ...]:
+def _measure(gpu: Gpu, folder: RunFolder, spec: str | None) -> tuple[TableRow, ...]:
     """Measure with a progress bar; say where the run is when it is stopped."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -138,11 +139,10 @@ def _measure(gpu: Gpu, folder: RunFolder) -> tuple[TableRow, ...]:
         try:
             return measure_table(gpu, folder, show)
         except KeyboardInterrupt:
-            click.echo(
-                f"ptxbench: stopped; what was measured is kept. Go on with: ptxbench table --resume "
-                f"--out {folder.path}",
-                err=True,
-            )
+            again = ["ptxbench", "table", "--resume", "--out", str(folder.path)]
+            again += ["--gpu", spec] if spec else []
+            text = f"ptxbench: stopped; what was measured is kept. Go on with: {shlex.join(again)}"
+            click.echo(text, err=True)
             raise
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.clock import Clock, HostClock
-from ptxbench.errors import GpuError, LaunchError, ToolError
+from ptxbench.errors import GpuError, LaunchError, RefusedModuleError
 from ptxbench.gpu.protocol import Cubin, GpuInfo, GpuKind, KernelRun, Launch, OptLevel, Telemetry
 from ptxbench.power.known_sensors import sensor_for
 from ptxbench.power.nvml import NvmlDevice, available_sources
@@ -128,7 +128,7 @@ class CudaGpu:
         """Assemble a module by the driver's JIT at CU_JIT_OPTIMIZATION_LEVEL 0 or 3.
 
         Raises:
-            ToolError: The JIT refused the module; the text is its first complaint.
+            RefusedModuleError: The JIT refused the module; the text is its first complaint.
         """
         option = driver.CUjit_option
         log = bytearray(_LOG_BYTES)
@@ -146,7 +146,9 @@ class CudaGpu:
             image = ctypes.string_at(int(address), size)
         except LaunchError as error:
             complaint = bytes(log).split(b"\0")[0].decode(errors="replace").strip().splitlines()
-            raise ToolError(f"the driver's JIT failed: {complaint[0] if complaint else error}") from error
+            raise RefusedModuleError(
+                f"the driver's JIT failed: {complaint[0] if complaint else error}"
+            ) from error
         finally:
             _call("cuLinkDestroy", state)
         assembler = f"driver JIT {self._info.driver} (CUDA {self._info.cuda})"

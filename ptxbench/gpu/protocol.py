@@ -198,7 +198,8 @@ class Gpu(Protocol):
         """Turn one PTX module into machine code for this GPU.
 
         Raises:
-            ToolError: The assembler refused the module.
+            RefusedModuleError: The assembler refused the module.
+            ToolError: The assembler is missing or was stopped.
         """
         ...
 

@@ -29,11 +29,11 @@ def open_gpu(spec: str) -> Gpu:
         from ptxbench.store.run_folder import RunFolder
 
         return ReplayGpu(RunFolder.open(Path(rest)))
-    if not spec.isdigit() and not spec.startswith("GPU-"):
+    if not spec.isdecimal() and not spec.startswith("GPU-"):
         raise InputError(f"--gpu {spec!r} is no index, UUID, simulated[:PROFILE] or replay:RUN")
     from ptxbench.gpu.cuda import CudaGpu
 
-    return CudaGpu(int(spec) if spec.isdigit() else spec)
+    return CudaGpu(int(spec) if spec.isdecimal() else spec)
 
 
 def open_gpu_or_simulated(spec: str | None, notice: Callable[[str], None]) -> Gpu:

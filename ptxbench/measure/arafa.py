@@ -81,9 +81,9 @@ def arafa_row(unit: Unit, records: Sequence[TrialRecord]) -> TableRow:
     targets = [r for r in records if r.role is Role.TARGET and r.repeat >= 0]
     overheads = [r for r in records if r.role is Role.OVERHEAD and r.repeat >= 0]
     mtsm = estimates["mtsm_j"]
-    if mtsm.n < 2:
-        status, reason = most_common_fault(trial_faults(records))
-        return unit.row(status, reason)
+    faults = trial_faults(records)
+    if mtsm.n < 2 and (faults or estimates["counter_j"].n < 2):
+        return unit.row(*most_common_fault(faults))
     row = replace(
         unit.row(Status.OK, ""),
         threads=1,
@@ -98,6 +98,9 @@ def arafa_row(unit: Unit, records: Sequence[TrialRecord]) -> TableRow:
         temperature_c=nan_mean([r.temperature_c for r in targets]),
         repeats=mtsm.n,
     )
+    if mtsm.n < 2:
+        reason = "MTSM averages readings in watts, and the power source is the energy counter"
+        return replace(row, status=Status.NOT_SUPPORTED, reason=reason)
     if abs(mtsm.mean) <= mtsm.ci95:
         bound_nj = (abs(mtsm.mean) + mtsm.ci95) * _NANO
         reason = f"not distinguishable from zero by MTSM; under {bound_nj:.3g} nJ"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ptxbench.catalogue.load import find_instruction
+from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import Gpu, OptLevel
 from ptxbench.measure.run import choose_sensor, default_window_s
 from ptxbench.power.source import SourceName
@@ -62,13 +63,21 @@ class Asked:
     seed: int | None = None
 
     def over(self, recorded: RunArguments) -> RunArguments:
-        """Return a recorded run's arguments with what was said put over them."""
-        said: dict[str, Any] = {
-            field.name: value
-            for field in fields(self)
-            if (value := getattr(self, field.name)) not in (None, ())
-        }
-        return replace(recorded, **said)
+        """Return a recorded run's arguments with what was said put over them.
+
+        What is said twice counts once; of the two bounds of the repeats one that was not said gives way.
+
+        Raises:
+            InputError: An instruction is unknown, or the bounds of the repeats are the wrong way round.
+        """
+        for name in self.instructions:
+            find_instruction(name)
+        said: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value not in (None, ()):
+                said[field.name] = tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
+        return self._in_order(replace(recorded, **said))
 
     def complete(self, gpu: Gpu) -> RunArguments:
         """Return the arguments of a new run, with defaults for what was not said.
@@ -84,11 +93,19 @@ class Asked:
             patterns=(Pattern.RANDOM,),
             precision=PRECISION,
             min_repeats=MIN_REPEATS,
-            max_repeats=max(MAX_REPEATS, self.min_repeats or 0),
+            max_repeats=MAX_REPEATS,
             window_s=default_window_s(sensor),
             source=None,
             seed=None,
         )
-        for name in self.instructions:
-            find_instruction(name)
         return self.over(defaults)
+
+    def _in_order(self, arguments: RunArguments) -> RunArguments:
+        least, most = arguments.min_repeats, arguments.max_repeats
+        if least <= most:
+            return arguments
+        if self.max_repeats is None:
+            return replace(arguments, max_repeats=least)
+        if self.min_repeats is None:
+            return replace(arguments, min_repeats=most)
+        raise InputError(f"at least {least} repeats and at most {most}: raise --max-repeats")

@@ -100,7 +100,9 @@ def _measure_rounds(bench: Bench, works: Sequence[Work], first: int, arguments: 
         if done == 0 and any(r.status is Status.THROTTLED for r in records):
             return False
         if done + 1 >= arguments.min_repeats:
-            result = solve_dynamic(records, fit_static(bench.folder.records()))
+            # Trials that a resumed run holds already of what comes later must not change when to stop.
+            so_far = [r for r in bench.folder.records() if r.order <= records[-1].order]
+            result = solve_dynamic(records, fit_static(so_far))
             if result.energy_pj.precise(arguments.precision):
                 break
     return True
@@ -143,6 +145,8 @@ def dynamic_row(unit: Unit, records: Sequence[TrialRecord], static: StaticPower,
     if result.energy_pj.n < 2:
         status, reason = most_common_fault(trial_faults(records))
         return unit.row(status, reason)
+    if math.isnan(static.error_w):
+        return unit.row(Status.BELOW_RESOLUTION, "fewer than two sleeping kernels gave the static power")
     overheads = [r for r in records if r.role is Role.OVERHEAD and r.repeat >= 0]
     threads = targets[0].grid * targets[0].block
     warps_per_sm = threads / WARP / min(targets[0].grid, sm_count)

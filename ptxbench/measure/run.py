@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Form, Instruction
-from ptxbench.errors import InputError, LaunchError, NotMeasurableError, ToolError
+from ptxbench.errors import InputError, LaunchError, NotMeasurableError, RefusedModuleError
 from ptxbench.gpu.protocol import Cubin, Gpu, OptLevel
 from ptxbench.measure.arafa import arafa_row, measure_arafa
 from ptxbench.measure.bench import Bench
@@ -94,6 +94,7 @@ def measure_table(
     Raises:
         GpuError: The GPU stopped answering; what was measured is kept.
         InputError: An instruction is unknown, or the folder cannot be written.
+        ToolError: ptxas or nvdisasm is missing or was stopped; what was measured is kept.
     """
     if folder.finished:
         return folder.rows()
@@ -196,16 +197,18 @@ class _Builder:
 def _measure_task(bench: Bench, task: _Task, builder: _Builder, sleep: Cubin) -> TableRow | Unit:
     """Measure one row; return its unit, or its row where it got no further."""
     arguments = bench.folder.manifest.arguments
+    judgement: Judgement | None = None
 
-    def row(status: Status, reason: str, judgement: Judgement | None = None) -> TableRow:
+    def row(status: Status, reason: str) -> TableRow:
         return empty_row(
             task.instruction, task.opt_level, task.protocol, task.pattern, status, reason, judgement
         )
 
     try:
         module = builder.build(task.instruction, task.opt_level, task.form)
-        if not module.judgement.passed:
-            return row(Status.GATE_FAILED, module.judgement.reason, module.judgement)
+        judgement = module.judgement
+        if not judgement.passed:
+            return row(Status.GATE_FAILED, judgement.reason)
         operands = operand_bytes(task.instruction, task.pattern, bench.folder.manifest.order_seed)
         unit = Unit(module, task.protocol, task.pattern, operands)
         if task.protocol is Protocol.DYNAMIC:
@@ -214,6 +217,6 @@ def _measure_task(bench: Bench, task: _Task, builder: _Builder, sleep: Cubin) ->
             measure_arafa(bench, unit, arguments)
     except LaunchError as error:
         return row(Status.LAUNCH_FAILED, str(error))
-    except (NotMeasurableError, ToolError) as error:
+    except (NotMeasurableError, RefusedModuleError) as error:
         return row(Status.NOT_SUPPORTED, str(error))
     return unit

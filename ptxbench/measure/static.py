@@ -22,7 +22,7 @@ class StaticPower:
     Attributes:
         power_w: Static power at the mean temperature of the sleeping trials, NaN where there is none.
         temperature_c: That mean temperature.
-        slope_w_per_c: Change with temperature; 0 where the trials span less than 2 C.
+        slope_w_per_c: Change with temperature; 0 where the trials span less than 2 C or none is known.
         error_w: Standard error of `power_w`.
         slope_error_w_per_c: Standard error of the slope.
     """
@@ -35,11 +35,15 @@ class StaticPower:
 
     def at(self, temperature_c: float) -> float:
         """Return the static power at a temperature, W."""
-        return self.power_w + self.slope_w_per_c * (temperature_c - self.temperature_c)
+        return self.power_w + self._beside(temperature_c, self.slope_w_per_c)
 
     def error_at(self, temperature_c: float) -> float:
         """Return the standard error of `at`, W."""
-        return math.hypot(self.error_w, self.slope_error_w_per_c * (temperature_c - self.temperature_c))
+        return math.hypot(self.error_w, self._beside(temperature_c, self.slope_error_w_per_c))
+
+    def _beside(self, temperature_c: float, slope_w_per_c: float) -> float:
+        """Return what a slope makes of the distance to the mean temperature; a GPU may not tell either."""
+        return slope_w_per_c * (temperature_c - self.temperature_c) if slope_w_per_c else 0.0
 
 
 def fit_static(records: Iterable[TrialRecord]) -> StaticPower:
@@ -55,7 +59,7 @@ def fit_static(records: Iterable[TrialRecord]) -> StaticPower:
     temperature_c = np.array([r.temperature_c for r in valid])
     centre_c = float(temperature_c.mean())
     n = len(valid)
-    if n < 3 or np.ptp(temperature_c) < _MIN_SPREAD_C:
+    if n < 3 or not np.ptp(temperature_c) >= _MIN_SPREAD_C:
         error_w = float(power_w.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
         return StaticPower(float(power_w.mean()), centre_c, 0.0, error_w, 0.0)
     from scipy.stats import linregress

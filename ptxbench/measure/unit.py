@@ -92,12 +92,14 @@ def by_round(records: Sequence[TrialRecord]) -> dict[int, dict[Role, TrialRecord
 def trial_faults(records: Sequence[TrialRecord]) -> dict[str, tuple[Status, str]]:
     """Return status and reason of every trial of a unit that does not count, by trial id.
 
-    A trial's own status comes first; then a clock that differs from the unit's median.
+    A trial's own status comes first; then a clock that differs from the unit's median. The short trials
+    that find the loop count are passed over.
     """
-    clocks = [r.sm_clock_mhz for r in records if r.repeat >= 0 and math.isfinite(r.sm_clock_mhz)]
+    rounds = [r for r in records if r.repeat >= 0]
+    clocks = [r.sm_clock_mhz for r in rounds if math.isfinite(r.sm_clock_mhz)]
     median_mhz = float(np.median(clocks)) if clocks else math.nan
     faults: dict[str, tuple[Status, str]] = {}
-    for record in records:
+    for record in rounds:
         drift = abs(record.sm_clock_mhz / median_mhz - 1)
         if record.status is not Status.OK:
             faults[record.trial_id] = (record.status, record.reason)

@@ -9,9 +9,9 @@ from dataclasses import asdict
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ptxbench.gpu.protocol import GpuInfo, GpuKind
-from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, TableRow
 
 _SASS_WIDTH = 34
@@ -46,15 +46,15 @@ _TITLES = {
 }
 
 
-def rich_table(rows: Sequence[TableRow], protocol: Protocol, kind: GpuKind) -> Table:
+def rich_table(rows: Sequence[TableRow], protocol: Protocol, info: GpuInfo) -> Table:
     """Return the rows of one protocol as a table for the terminal.
 
     Args:
         rows: Rows of any protocol; the others are passed over.
         protocol: Which one.
-        kind: Where the numbers come from; anything but a real GPU is said in the title.
+        info: Where the numbers come from; anything but a real GPU is said in the title.
     """
-    title = _TITLES[protocol] if kind is GpuKind.REAL else f"{_TITLES[protocol]} ({kind.upper()})"
+    title = Text(_TITLES[protocol] + _origin(info))
     table = Table(title=title, title_justify="left")
     for heading in _HEADINGS[protocol]:
         table.add_column(
@@ -62,7 +62,8 @@ def rich_table(rows: Sequence[TableRow], protocol: Protocol, kind: GpuKind) -> T
         )
     for row in rows:
         if row.protocol is protocol:
-            table.add_row(*_cells(row))
+            # Text, so that brackets in a reason are not read as markup.
+            table.add_row(*map(Text, _cells(row)))
     return table
 
 
@@ -75,7 +76,7 @@ def print_tables(rows: Sequence[TableRow], info: GpuInfo) -> None:
     """
     for protocol in Protocol:
         if any(row.protocol is protocol for row in rows):
-            table = rich_table(rows, protocol, info.kind)
+            table = rich_table(rows, protocol, info)
             console = Console()
             if not console.is_terminal:
                 # A file has no width: cells are kept whole.
@@ -105,6 +106,14 @@ def number(value: float, digits: int = 4) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}g}"
 
 
+def _origin(info: GpuInfo) -> str:
+    """Return what the numbers are where they are no measurement of this moment, else ""."""
+    if info.kind is GpuKind.REAL:
+        return ""
+    # The name of a replayed GPU tells whether it was a simulated one.
+    return " (SIMULATED)" if info.kind is GpuKind.SIMULATED else f" (REPLAYED from {info.name})"
+
+
 def _is_number(heading: str) -> bool:
     return heading not in ("instruction", "level", "operands", "SASS", "status")
 
@@ -112,7 +121,7 @@ def _is_number(heading: str) -> bool:
 def _cells(row: TableRow) -> tuple[str, ...]:
     sass = row.sass if len(row.sass) <= _SASS_WIDTH else f"{row.sass_per_ptx:.3g} instructions"
     what = (row.instruction, row.opt_level, row.operands, sass)
-    status = row.status if row.status is Status.OK else f"{row.status}: {row.reason}"
+    status = f"{row.status}: {row.reason}" if row.reason else str(row.status)
     if row.protocol is Protocol.ARAFA:
         return (
             *what,
