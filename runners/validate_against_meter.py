@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 from ptxbench.errors import PtxbenchError
-from ptxbench.meter.estimate import Estimate
 from ptxbench.meter.host import log_from_csv, log_from_run
 from ptxbench.meter.readers import read_meter
 from ptxbench.meter.result import statements
 from ptxbench.meter.validation import validate
+from ptxbench.power.estimate import Estimate
 
 
 def main() -> int:

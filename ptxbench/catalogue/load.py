@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-import math
-import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ptxbench.catalogue.model import Expectation, Instruction, Unit
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import OptLevel
-
-TYPES = ("u32", "s32", "b32", "f32", "f64", "f16x2")
-
-# What reaches PTX text, or the shell of whoever copies it, is spelled with these characters and no others.
-_NAME = re.compile(r"[a-z][a-z0-9_.:]*")
-_WORD = re.compile(r"[a-z][a-z0-9_]*")
-_SENTENCE = re.compile(r"[A-Za-z0-9 .,:;=/*+()'<>-]+")
-_SASS = re.compile(r"[A-Z][A-Z0-9_.]*(\|[A-Z][A-Z0-9_.]*)*")
-_ROLES = ("x", "y", "a", "b", "c")
-
-_REQUIRED = frozenset({"name", "category", "family", "type", "operands", "values", "alive", "sass"})
-_OPTIONAL = frozenset(
-    {
-        "opcode",
-        "companions",
-        "copies",
-        "chains",
-        "unit",
-        "min_target",
-        "tolerance",
-        "loop_moves",
-        "note",
-    }
+from ptxbench.catalogue.arafa import arafa_rows
+from ptxbench.catalogue.expect import EXPECTATION_KEYS, read_expectations
+from ptxbench.catalogue.fields import (
+    NAME,
+    PREDICATES,
+    ROLES,
+    SENTENCE,
+    STEP,
+    VERSION,
+    WORD,
+    Fields,
+    checked_choice,
+    checked_text,
 )
+from ptxbench.catalogue.model import Instruction, Unit
+from ptxbench.catalogue.types import COMPANIONS, TYPES, default_companion
+from ptxbench.errors import InputError
+from ptxbench.ptx.target import TARGETS
+
+_REFUSED = frozenset({"name", "category", "type"})
+_REQUIRED = _REFUSED | {"family", "operands", "values", "alive", "O0", "O3"}
+_OPTIONAL = {
+    *("opcode", "companions", "companion", "before", "after", "guard", "copies", "chains", "unit"),
+    *("min_target", "max_target", "targets", "ptx_version", "refused", "flops", "bytes", "block"),
+    *("scratch", "paper", "note", "types", "values_of", "params"),
+    *EXPECTATION_KEYS,
+}
+# Tables of a group that a row adds to; everything else of a row stands in the group's place.
+_MERGED = ("types", "values_of", "params")
 
 
 @cache
@@ -74,7 +74,7 @@ def parse_rows(text: str, origin: str) -> tuple[Instruction, ...]:
     """Parse one catalogue file.
 
     Args:
-        text: TOML with `[[instruction]]` tables.
+        text: TOML with `[[group]]` tables: what rows share, and the list `rows`.
         origin: File name, for messages.
 
     Raises:
@@ -84,10 +84,10 @@ def parse_rows(text: str, origin: str) -> tuple[Instruction, ...]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"catalogue {origin}: not TOML: {error}") from error
-    rows = document.get("instruction", [])
-    if not isinstance(rows, list) or set(document) - {"instruction"}:
-        raise InputError(f"catalogue {origin}: holds something else than [[instruction]] tables")
-    return tuple(_parse_row(row, origin) for row in rows)
+    groups = document.get("group", [])
+    if not isinstance(groups, list) or set(document) - {"group"}:
+        raise InputError(f"catalogue {origin}: holds something else than [[group]] tables")
+    return tuple(_parse_row(row, shared, origin) for row, shared in _rows_of(groups, origin))
 
 
 def check_unique(rows: Iterable[Instruction]) -> tuple[Instruction, ...]:
@@ -105,112 +105,85 @@ def check_unique(rows: Iterable[Instruction]) -> tuple[Instruction, ...]:
     return checked
 
 
-def _parse_row(row: object, origin: str) -> Instruction:
+def _rows_of(groups: list[Any], origin: str) -> Iterator[tuple[object, dict[str, Any]]]:
+    for number, group in enumerate(groups, 1):
+        if not isinstance(group, dict) or not isinstance(group.get("rows"), list) or not group["rows"]:
+            raise InputError(f"catalogue {origin}, group {number}: has no list of rows")
+        shared = {key: value for key, value in group.items() if key != "rows"}
+        for row in group["rows"]:
+            yield row, shared
+
+
+def _parse_row(row: object, shared: dict[str, Any], origin: str) -> Instruction:
     name = row.get("name") if isinstance(row, dict) else row
     try:
         if not isinstance(row, dict):
             raise TypeError("a row is a table")
-        return _read_row(_Fields(row))
+        table = _merge(shared, row)
+        required = _REFUSED if "refused" in table else _REQUIRED
+        return _check_whole(_read_row(Fields(table, required, _REQUIRED | _OPTIONAL)))
     except (TypeError, ValueError) as error:
         raise InputError(f"catalogue {origin}, row {name!r}: {error}") from error
 
 
-def _read_row(row: _Fields) -> Instruction:
-    name = row.text("name", _NAME)
+def _merge(shared: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    merged = shared | row
+    for key in _MERGED:
+        if isinstance(shared.get(key), dict) and isinstance(row.get(key), dict):
+            merged[key] = shared[key] | row[key]
+    return merged
+
+
+def _read_row(row: Fields) -> Instruction:
+    name = row.text("name", NAME)
+    ptx_type = row.choice("type", TYPES)
+    types = row.table("types", ROLES, lambda value, where: checked_choice(value, TYPES, where))
+    companions = row.whole("companions", 0, 8, default=0)
+    companion = row.choice("companion", COMPANIONS, default_companion(dict(types).get("x", ptx_type)))
+    refused = row.text("refused", SENTENCE)
     return Instruction(
         name=name,
-        opcode=row.text("opcode", _NAME) if row.has("opcode") else name,
-        category=row.text("category", _SENTENCE),
-        family=row.text("family", _WORD),
-        type=row.choice("type", TYPES),
-        operands=row.roles("operands"),
-        values=row.text("values", _WORD),
-        alive=row.text("alive", _SENTENCE),
-        companions=row.whole("companions", 0, 8, default=0),
+        opcode=row.text("opcode", NAME, default=name),
+        category=row.text("category", SENTENCE),
+        family=row.text("family", WORD),
+        type=ptx_type,
+        operands=row.operands("operands"),
+        values=row.text("values", WORD, default="none"),
+        alive=row.text("alive", SENTENCE),
+        companions=companions,
         copies=row.whole("copies", 4, 512, default=64),
         chains=row.whole("chains", 1, 4, default=4),
         unit=Unit(row.choice("unit", tuple(Unit), default=Unit.THREAD)),
         min_target=row.whole("min_target", 50, 999, default=75),
-        sass=row.expectations(),
-        note=row.text("note", _SENTENCE) if row.has("note") else "",
+        sass=() if refused else read_expectations(row),
+        note=row.text("note", SENTENCE),
+        types=types,
+        values_of=row.table("values_of", ROLES, lambda value, where: checked_text(value, WORD, where)),
+        companion=companion if companions else "",
+        before=row.text("before", STEP),
+        after=row.text("after", STEP),
+        guard=row.choice("guard", PREDICATES),
+        params=row.parameters("params"),
+        max_target=row.whole("max_target", 50, 999, default=0),
+        targets=row.words("targets", tuple(target.name for target in TARGETS)),
+        ptx_version=row.text("ptx_version", VERSION),
+        refused=refused,
+        flops=row.whole("flops", 0, 1 << 40, default=0),
+        bytes=row.whole("bytes", 0, 1 << 40, default=0),
+        block=row.whole("block", 1, 1024, default=1) if row.has("block") else None,
+        scratch=row.whole("scratch", 0, 1 << 30, default=8),
+        paper=row.choice("paper", arafa_rows()),
     )
 
 
-class _Fields:
-    """One row's table, read with a check of every value; ValueError says what is wrong."""
-
-    def __init__(self, table: dict[str, Any]) -> None:
-        missing = sorted(_REQUIRED - set(table))
-        unknown = sorted(set(table) - _REQUIRED - _OPTIONAL)
-        if missing:
-            raise ValueError(f"missing fields {missing}")
-        if unknown:
-            raise ValueError(f"unknown fields {unknown}")
-        self._table = table
-
-    def has(self, key: str) -> bool:
-        return key in self._table
-
-    def text(self, key: str, pattern: re.Pattern[str]) -> str:
-        return _checked_text(self._table[key], pattern, key)
-
-    def choice(self, key: str, options: tuple[str, ...], default: str = "") -> str:
-        value = self._table.get(key, default)
-        if not isinstance(value, str) or value not in options:
-            raise ValueError(f"{key} {value!r} is none of {', '.join(options)}")
-        return value
-
-    def whole(self, key: str, low: int, high: int, default: int) -> int:
-        return _checked_whole(self._table.get(key, default), low, high, key)
-
-    def roles(self, key: str) -> tuple[str, ...]:
-        value = self._table[key]
-        if not isinstance(value, list) or not all(role in _ROLES for role in value):
-            raise ValueError(f"{key} {value!r} must be a list of {', '.join(_ROLES)}")
-        return tuple(value)
-
-    def expectations(self) -> tuple[Expectation, ...]:
-        levels, moves, tolerances = (self._table.get(key, {}) for key in ("sass", "loop_moves", "tolerance"))
-        if not isinstance(levels, dict) or set(levels) != set(OptLevel):
-            raise ValueError("sass must name O0 and O3, and nothing else")
-        for key, table in (("loop_moves", moves), ("tolerance", tolerances)):
-            if not isinstance(table, dict) or not set(table) <= set(OptLevel):
-                raise ValueError(f"{key} must be a table of O0 and O3")
-        return tuple(
-            _expectation(level, levels[level], moves.get(level, 0), tolerances.get(level, {}))
-            for level in OptLevel
-        )
-
-
-def _expectation(level: OptLevel, counts: object, moves: object, tolerances: object) -> Expectation:
-    if not isinstance(counts, dict) or not counts:
-        raise ValueError(f"sass.{level} must be a table of opcodes and their counts")
-    if not isinstance(tolerances, dict) or not set(tolerances) <= set(counts):
-        raise ValueError(f"tolerance.{level} must be a table of opcodes that stand in sass.{level}")
-    return Expectation(
-        level,
-        tuple(
-            (_checked_text(op, _SASS, f"sass.{level}"), _checked_count(n, f"sass.{level} {op}"))
-            for op, n in counts.items()
-        ),
-        _checked_whole(moves, 0, 16, f"loop_moves.{level}"),
-        tuple((op, _checked_count(n, f"tolerance.{level} {op}")) for op, n in tolerances.items()),
-    )
-
-
-def _checked_text(value: object, pattern: re.Pattern[str], where: str) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise ValueError(f"{where} {value!r} is not of the form {pattern.pattern}")
-    return value
-
-
-def _checked_whole(value: object, low: int, high: int, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{where} {value!r} must be a whole number from {low} to {high}")
-    return value
-
-
-def _checked_count(value: object, where: str) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-        raise ValueError(f"{where} {value!r} must be a number above 0")
-    return float(value)
+def _check_whole(row: Instruction) -> Instruction:
+    """Check what concerns several fields at once, or ptxas would complain, and less clearly."""
+    if ("v" in row.roles) != bool(row.before):
+        raise ValueError("before and the operand v go together")
+    if row.before and "v" not in dict(row.types):
+        raise ValueError("before needs types.v")
+    if row.family == "mixed" and not row.refused and not row.companions and not row.after:
+        raise ValueError("family mixed needs companions or after")
+    if row.companion and row.type_of("x") == "pred":
+        raise ValueError("a chain of predicates has no companions")
+    return row

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ptxbench.catalogue.types import COMPANIONS, Companion
+from ptxbench.errors import NotMeasurableError
 from ptxbench.gpu.protocol import OptLevel
+from ptxbench.ptx.target import Target
 from ptxbench.sass.program import counts_text
 
 
@@ -21,6 +24,7 @@ class Unit(StrEnum):
 
     THREAD = "thread"
     WARP = "warp"
+    WARPGROUP = "warpgroup"
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,18 @@ class Expectation:
         loop_moves: Register moves that one pass of the loop has besides, whatever N.
         tolerances: For some entries of `counts`, by how much the mean of a copy may differ from the
             expected count, because ptxas shares that work between neighbouring copies.
+        form: The form that this is about; None is both, where no other entry names the form.
+        targets: The targets that this is about; none is all, where no other entry names the target.
+        refused: Why the row cannot be measured here, else "".
     """
 
     opt_level: OptLevel
     counts: tuple[tuple[str, float], ...]
     loop_moves: int
     tolerances: tuple[tuple[str, float], ...] = ()
+    form: Form | None = None
+    targets: tuple[str, ...] = ()
+    refused: str = ""
 
     def tolerance_of(self, opcodes: str) -> float:
         """Return by how much the count of an entry of `counts` may differ; 0 is exact."""
@@ -47,31 +57,47 @@ class Expectation:
 
     @property
     def text(self) -> str:
-        """Such as "FFMA" or "LOP3.LUT*2 POPC"."""
-        return counts_text(self.counts)
+        """Such as "FFMA" or "LOP3.LUT*2 POPC"; for what cannot be measured, "refused"."""
+        return "refused" if self.refused else counts_text(self.counts)
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One row of the catalogue.
+    """One row of the catalogue; ptxbench/catalogue/data/README.md says how to write one.
 
     Attributes:
         name: Unique name, the PTX opcode with its types.
         opcode: What is printed into the PTX text.
         category: The PTX ISA's category of instructions.
         family: Template that renders it (ptx_templates/<family>.ptx.j2).
-        type: PTX register type of the result.
-        operands: Roles of the operands in order: x (the chain), y (the result), a, b, c (loaded).
-        values: Generator of the operand values (ptxbench.ptx.operands).
+        type: PTX type of the result, and of every role that `types` does not name.
+        operands: Tokens in order: roles, two roles joined by "|", predicates, constants.
+        values: Generator of the operand values (ptxbench.ptx.values).
         alive: How the chain keeps its values alive, in words.
-        companions: Multiply-adds that follow each copy to keep its values alive; the overhead loop has
+        companions: Instructions that follow each copy to keep its values alive; the overhead loop has
             them too.
         copies: N, copies of the instruction in the loop body.
         chains: Independent chains of the throughput form.
         unit: What executes one instruction.
         min_target: Lowest compute capability times ten.
-        sass: Expected SASS, one entry a level.
+        sass: Expected SASS: one entry a level, then those of one form or of some targets.
         note: What is surprising about its SASS, in words, or "".
+        types: Roles whose type is not `type`.
+        values_of: Roles whose generator is not `values`.
+        companion: Opcode of the companions, or "" where there are none.
+        before: Conversion of the chain's value into role v before the instruction, or "".
+        after: Conversion of the result y into role u after the instruction, or "".
+        guard: Predicate before the opcode: "", "p" (true at run time), "never" or "divergent".
+        params: What the family's own template asks for, by name.
+        max_target: Highest compute capability times ten; 0 is none.
+        targets: The only targets that have it; none is no such limit.
+        ptx_version: Lowest PTX ISA version that has it, or "".
+        refused: Why it cannot be measured at all, else "".
+        flops: Floating-point operations that one execution stands for.
+        bytes: Bytes that one execution moves.
+        block: Threads a block that the family needs, or None.
+        scratch: Bytes of memory a thread that the instruction works on.
+        paper: The merged row of Arafa et al. (2020), Table I, that it belongs to, or "".
     """
 
     name: str
@@ -89,17 +115,53 @@ class Instruction:
     min_target: int
     sass: tuple[Expectation, ...]
     note: str
+    types: tuple[tuple[str, str], ...] = ()
+    values_of: tuple[tuple[str, str], ...] = ()
+    companion: str = ""
+    before: str = ""
+    after: str = ""
+    guard: str = ""
+    params: tuple[tuple[str, int | str], ...] = ()
+    max_target: int = 0
+    targets: tuple[str, ...] = ()
+    ptx_version: str = ""
+    refused: str = ""
+    flops: int = 0
+    bytes: int = 0
+    block: int | None = None
+    scratch: int = 8
+    paper: str = ""
 
-    def expected(self, opt_level: OptLevel) -> Expectation:
-        """Return the SASS that one copy becomes at `opt_level`."""
-        return next(e for e in self.sass if e.opt_level == opt_level)
+    def expected(self, opt_level: OptLevel, target: str = "", form: Form = Form.LATENCY) -> Expectation:
+        """Return the SASS that one copy becomes; an entry of the target goes before one of the form.
+
+        Args:
+            opt_level: Assembler level.
+            target: Assembler target; "" is what holds where none is named.
+            form: Latency or throughput form.
+
+        Raises:
+            NotMeasurableError: The row cannot be measured at all.
+        """
+        fitting = [
+            e
+            for e in self.sass
+            if e.opt_level == opt_level and e.form in (None, form) and (not e.targets or target in e.targets)
+        ]
+        if not fitting:
+            raise NotMeasurableError(f"instruction {self.name} cannot be measured: {self.refused}")
+        return max(fitting, key=lambda e: (bool(e.targets), e.form is not None))
+
+    def refusal(self, opt_level: OptLevel, target: str, form: Form) -> str:
+        """Return why the catalogue holds this not to be measurable, or ""."""
+        return self.refused or self.expected(opt_level, target, form).refused
 
     def forms(self, opt_level: OptLevel) -> tuple[Form, ...]:
         """Return the forms that differ at a level, the one that fills the pipes last.
 
         At O0 ptxas waits for every result, so that chains side by side bring nothing.
         """
-        if opt_level is OptLevel.O0 or self.chains == 1:
+        if opt_level is OptLevel.O0 or self.chains == 1 or self.refused:
             return (Form.LATENCY,)
         return (Form.LATENCY, Form.THROUGHPUT)
 
@@ -107,6 +169,41 @@ class Instruction:
         """Return how many chains a form has."""
         return self.chains if form is Form.THROUGHPUT else 1
 
-    def exists_on(self, capability: int) -> bool:
-        """Return whether GPUs of a compute capability (times ten) have this instruction."""
-        return capability >= self.min_target
+    def absence(self, target: Target) -> str:
+        """Return why a target does not have this instruction, or ""."""
+        needs = f"instruction {self.name} needs"
+        if target.capability < self.min_target:
+            return f"{needs} compute capability {self.min_target / 10:.1f} or newer; {target.name} is older"
+        if self.max_target and target.capability > self.max_target:
+            return f"{needs} compute capability {self.max_target / 10:.1f} or older; {target.name} is newer"
+        if self.targets and target.name not in self.targets:
+            return f"{needs} {' or '.join(self.targets)}; {target.name} does not have it"
+        return ""
+
+    def exists_on(self, target: Target) -> bool:
+        """Return whether a target has this instruction."""
+        return not self.absence(target)
+
+    @property
+    def mixer(self) -> Companion | None:
+        """The companions' opcode with its types, None where there are no companions."""
+        return COMPANIONS[self.companion] if self.companions else None
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The roles and predicates that the operands name, constants left out."""
+        parts = {part for token in self.operands for part in token.split("|")}
+        return frozenset(part for part in parts if part.isalpha())
+
+    def type_of(self, role: str) -> str:
+        """Return the PTX type of a role: its own, else its model's, else the row's."""
+        own = dict(self.types)
+        if role in own:
+            return own[role]
+        if role in "mn" and self.mixer:
+            return self.mixer.type
+        return self.type_of("x") if role in "wumn" else self.type
+
+    def values_for(self, role: str) -> str:
+        """Return the generator of a role's values."""
+        return dict(self.values_of).get(role, self.values)

@@ -62,7 +62,7 @@ def matching_instructions(
     if opcode:
         conditions.append(lambda row: _becomes(row, opcode.upper()))
     if target is not None:
-        conditions.append(lambda row: row.exists_on(target.capability))
+        conditions.append(lambda row: row.exists_on(target))
     return tuple(row for row in rows if all(condition(row) for condition in conditions))
 
 

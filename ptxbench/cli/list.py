@@ -44,7 +44,16 @@ def command(name: str, category: str, ptx_type: str, target: str | None, opcode:
 
 
 def _cells(row: Instruction) -> tuple[str, ...]:
-    return (row.name, row.category, row.type, row.unit, *(_short(expected) for expected in row.sass))
+    return (row.name, row.category, row.type, row.unit, *_sass(row))
+
+
+def _sass(row: Instruction) -> tuple[str, ...]:
+    """Return the SASS columns; what cannot be measured says so, and `show` says why."""
+    from ptxbench.gpu.protocol import OptLevel
+
+    if row.refused:
+        return tuple("refused" for _ in OPT_LEVELS)
+    return tuple(_short(row.expected(OptLevel(level))) for level in OPT_LEVELS)
 
 
 def _short(expected: Expectation) -> str:

@@ -12,10 +12,10 @@ from ptxbench.cli.options import json_option
 from ptxbench.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from ptxbench.meter.estimate import Estimate
     from ptxbench.meter.figures import MethodFigures
     from ptxbench.meter.host import HostLog
     from ptxbench.meter.validation import Validation
+    from ptxbench.power.estimate import Estimate
 
 _FILE = click.Path(path_type=Path)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,19 @@ import numpy.typing as npt
 
 from ptxbench.clock import Clock, HostClock
 from ptxbench.errors import GpuError, LaunchError, RefusedModuleError
-from ptxbench.gpu.protocol import Cubin, GpuInfo, GpuKind, KernelRun, Launch, OptLevel, Telemetry
-from ptxbench.power.known_sensors import sensor_for
+from ptxbench.gpu.buffers import KernelBuffers
+from ptxbench.gpu.protocol import (
+    Cubin,
+    GpuInfo,
+    GpuKind,
+    KernelRun,
+    Launch,
+    OptLevel,
+    SequenceRun,
+    Telemetry,
+)
+from ptxbench.gpu.sequence import only_run, play
+from ptxbench.power.known_sensors import PREFERENCE, sensor_for
 from ptxbench.power.nvml import NvmlDevice, available_sources
 from ptxbench.power.sampler import Sampler, SamplerThread
 from ptxbench.power.sensor import SensorDescription
@@ -27,18 +38,8 @@ except ImportError as missing:
         "the Python package cuda-bindings is missing, so no kernel can run: install ptxbench[cuda]"
     ) from missing
 
-_STAMPS_BYTES = 32
 _LOG_BYTES = 8192
 _CACHED_MODULES = 64
-# Sources best for the power of a steady kernel first; the others keep NVML's order.
-_PREFERENCE = (
-    SourceName.SAMPLES,
-    SourceName.COUNTER,
-    SourceName.INSTANT,
-    SourceName.USAGE,
-    SourceName.AVERAGE,
-    SourceName.MEMORY,
-)
 
 
 def _call(function: str, *arguments: Any) -> Any:
@@ -56,25 +57,16 @@ def _call(function: str, *arguments: Any) -> Any:
     return results[0] if len(results) == 1 else tuple(results) or None
 
 
-@dataclass
-class _Buffer:
-    """Device memory that grows when more is asked for."""
-
-    address: int = 0
-    size: int = 0
-
-    def reserve(self, size: int) -> int:
-        """Return the address of at least `size` bytes."""
-        if size > self.size:
-            self.release()
-            self.address, self.size = int(_call("cuMemAlloc", size)), size
-        return self.address
-
-    def release(self) -> None:
-        """Give the memory back."""
-        if self.size:
-            _call("cuMemFree", self.address)
-        self.address, self.size = 0, 0
+def _window(timed: tuple[float, int], stamps: npt.NDArray[np.int64]) -> KernelWindow:
+    """Return a kernel's window from its duration, the host time of its end, and its own four stamps."""
+    elapsed_s, end_ns = timed
+    return KernelWindow(
+        start_ns=end_ns - round(elapsed_s * 1e9),
+        end_ns=end_ns,
+        elapsed_s=elapsed_s,
+        cycles=int(stamps[3] - stamps[1]),
+        globaltimer_ns=int(stamps[2] - stamps[0]),
+    )
 
 
 class CudaGpu:
@@ -101,7 +93,7 @@ class CudaGpu:
             raise GpuError(f"GPU {which}: {error}; compare with `nvidia-smi`") from error
         self._open_context()
         self._info = self._read_info()
-        self._sources = sorted(available_sources(self._nvml), key=lambda s: _PREFERENCE.index(s.name))
+        self._sources = sorted(available_sources(self._nvml), key=lambda s: PREFERENCE.index(s.name))
         if not self._sources:
             raise GpuError(
                 f"GPU {which} ({self._nvml.name}): no power source of NVML answers; nothing to measure"
@@ -169,8 +161,20 @@ class CudaGpu:
             LaunchError: The kernel could not be loaded, or ended in an error.
             GpuError: The GPU stopped answering.
         """
+        return only_run(self.run_sequence((launch,), ()))
+
+    def run_sequence(
+        self, launches: Sequence[Launch], gaps_s: Sequence[float], poll_interval_s: float | None = None
+    ) -> SequenceRun:
+        """Launch one after the other while the sampler thread records; see `run` for the windows.
+
+        Raises:
+            LaunchError: A kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering.
+        """
+        interval_s = self._poll_interval_s if poll_interval_s is None else poll_interval_s
         try:
-            return self._run(launch)
+            return self._run(launches, gaps_s, interval_s)
         except LaunchError:
             self._recover()
             raise
@@ -181,65 +185,41 @@ class CudaGpu:
 
     def close(self) -> None:
         """Release memory, context and NVML."""
-        for buffer in self._buffers:
-            buffer.release()
+        self._buffers.release()
         _call("cuDevicePrimaryCtxRelease", self._device)
         self._nvml.close()
 
-    def _run(self, launch: Launch) -> KernelRun:
-        function = self._function(launch.cubin, launch.kernel)
-        arguments = self._arguments(launch)
+    def _run(self, launches: Sequence[Launch], gaps_s: Sequence[float], interval_s: float) -> SequenceRun:
+        functions = [self._function(launch.cubin, launch.kernel) for launch in launches]
+        prepared = iter(zip(functions, self._buffers.prepare(launches), strict=True))
         before = self.telemetry()
-        sampler = Sampler(self._recorded, self._clock, self._poll_interval_s, self._nvml.throttle_reasons)
+        sampler = Sampler(self._recorded, self._clock, interval_s, self._nvml.throttle_reasons)
         thread = SamplerThread(sampler)
         thread.start()
         try:
-            self._clock.sleep_s(launch.before_s)
-            elapsed_s, end_ns = self._launch(launch, function, arguments)
-            self._clock.sleep_s(launch.after_s)
+            timed = play(launches, gaps_s, self._clock, lambda launch: self._launch(launch, *next(prepared)))
+            self._clock.sleep_s(launches[-1].after_s)
         finally:
             trace = thread.stop()
-        stamps = self._download(self._stamps.address, _STAMPS_BYTES).view(np.uint64).astype(np.int64)
-        window = KernelWindow(
-            start_ns=end_ns - round(elapsed_s * 1e9),
-            end_ns=end_ns,
-            elapsed_s=elapsed_s,
-            cycles=int(stamps[3] - stamps[1]),
-            globaltimer_ns=int(stamps[2] - stamps[0]),
+        windows = tuple(map(_window, timed, self._buffers.stamps(len(launches))))
+        return SequenceRun(
+            windows,
+            trace,
+            before,
+            self.telemetry(),
+            tuple(sampler.throttle_reasons(window) for window in windows),
+            self._buffers.output(launches[-1].output_bytes),
         )
-        output = self._download(self._output.address, launch.output_bytes)
-        reasons = sampler.throttle_reasons(window)
-        return KernelRun(window, trace, before, self.telemetry(), reasons, output)
 
     def _launch(self, launch: Launch, function: Any, arguments: Any) -> tuple[float, int]:
         """Return the kernel's duration in s and the host time of its end in ns."""
+        self._buffers.upload(launch.operands)
         _call("cuEventRecord", self._start, 0)
         _call("cuLaunchKernel", function, launch.grid, 1, 1, launch.block, 1, 1, 0, 0, arguments, 0)
         _call("cuEventRecord", self._stop, 0)
         _call("cuEventSynchronize", self._stop)
         end_ns = self._clock.now_ns()
         return float(_call("cuEventElapsedTime", self._start, self._stop)) * 1e-3, end_ns
-
-    def _arguments(self, launch: Launch) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Fill the buffers and return the kernel's parameters, values and types."""
-        operands = np.ascontiguousarray(launch.operands)
-        input_address = self._input.reserve(max(operands.nbytes, 1))
-        if operands.nbytes:
-            _call("cuMemcpyHtoD", input_address, operands.ctypes.data, operands.nbytes)
-        addresses = (
-            input_address,
-            self._output.reserve(8 * launch.grid * launch.block),
-            self._scratch.reserve(max(launch.scratch_bytes, 1)),
-            self._stamps.reserve(_STAMPS_BYTES),
-        )
-        types = (*[ctypes.c_uint64] * 4, ctypes.c_uint32)
-        return (*addresses, launch.iterations), types
-
-    def _download(self, address: int, size: int) -> npt.NDArray[np.uint8]:
-        data = np.zeros(size, np.uint8)
-        if size:
-            _call("cuMemcpyDtoH", data.ctypes.data, address, size)
-        return data
 
     def _function(self, cubin: Cubin, kernel: str) -> Any:
         if cubin.sha256 not in self._modules:
@@ -250,8 +230,7 @@ class CudaGpu:
 
     def _open_context(self) -> None:
         _call("cuCtxSetCurrent", self._context)
-        self._input, self._output, self._scratch, self._stamps = (_Buffer() for _ in range(4))
-        self._buffers = (self._input, self._output, self._scratch, self._stamps)
+        self._buffers = KernelBuffers(_call)
         self._start, self._stop = (_call("cuEventCreate", 0) for _ in range(2))
 
     def _recover(self) -> None:

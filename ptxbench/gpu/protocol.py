@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -176,6 +177,27 @@ class KernelRun:
     output: npt.NDArray[np.uint8]
 
 
+@dataclass(frozen=True)
+class SequenceRun:
+    """What several launches within one recording gave.
+
+    Attributes:
+        windows: When each kernel ran, in order, at least one.
+        trace: Power readings over the recording, which holds every window.
+        before: State just before the first launch.
+        after: State just after the last end.
+        throttle_reasons: Bitwise or of every poll during each window, one a launch.
+        output: First bytes of the output buffer after the last launch, uint8, shape (output_bytes,).
+    """
+
+    windows: tuple[KernelWindow, ...]
+    trace: Trace
+    before: Telemetry
+    after: Telemetry
+    throttle_reasons: tuple[int, ...]
+    output: npt.NDArray[np.uint8]
+
+
 class Gpu(Protocol):
     """Something that runs kernels while it records power."""
 
@@ -213,6 +235,24 @@ class Gpu(Protocol):
         Raises:
             LaunchError: The kernel could not be loaded or did not end.
             GpuError: The GPU stopped answering.
+        """
+        ...
+
+    def run_sequence(
+        self, launches: Sequence[Launch], gaps_s: Sequence[float], poll_interval_s: float | None = None
+    ) -> SequenceRun:
+        """Launch one after the other within one recording of power.
+
+        Args:
+            launches: At least one. `before_s` of the first and `after_s` of the last count; operands
+                that are not the very array of the launch before are copied within the gap.
+            gaps_s: Wait between the end of each launch and the begin of the next, shape (n - 1,), s.
+            poll_interval_s: Time between two polls of the power sources; None: the GPU's own.
+
+        Raises:
+            LaunchError: A kernel could not be loaded or did not end.
+            GpuError: The GPU stopped answering.
+            ValueError: There is no launch, or not one gap between each two.
         """
         ...
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ptxbench.clock import VirtualClock
 from ptxbench.errors import LaunchError, ReplayError
-from ptxbench.gpu.protocol import Cubin, GpuInfo, GpuKind, KernelRun, Launch, OptLevel, Telemetry
+from ptxbench.gpu.protocol import (
+    Cubin,
+    GpuInfo,
+    GpuKind,
+    KernelRun,
+    Launch,
+    OptLevel,
+    SequenceRun,
+    Telemetry,
+)
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.trace import KernelWindow
 from ptxbench.status import Status
@@ -101,6 +111,20 @@ class ReplayGpu:
             after=self._state,
             throttle_reasons=record.throttle_reasons,
             output=np.zeros(0, np.uint8),
+        )
+
+    def run_sequence(
+        self, launches: Sequence[Launch], gaps_s: Sequence[float], poll_interval_s: float | None = None
+    ) -> SequenceRun:
+        """Refuse: a run folder keeps recordings of one launch each.
+
+        Raises:
+            ReplayError: Always.
+        """
+        del gaps_s, poll_interval_s
+        raise ReplayError(
+            f"{self._folder.path} holds no recording that spans {len(launches)} launches; "
+            "it needs a real or simulated GPU"
         )
 
     def telemetry(self) -> Telemetry:

@@ -64,7 +64,7 @@ def choose_sensor(gpu: Gpu, source: SourceName | None) -> SensorDescription:
         if sensor.source == source:
             return sensor
     known = ", ".join(sensor.source for sensor in gpu.sensors)
-    raise InputError(f"{gpu.info.name} does not answer the power source {source!r}; it answers: {known}")
+    raise InputError(f"{gpu.info.name} does not answer the power source '{source}'; it answers: {known}")
 
 
 def default_window_s(sensor: SensorDescription) -> float:

@@ -12,9 +12,9 @@ from ptxbench.errors import InputError
 from ptxbench.meter.capture import MeterCapture, is_epoch
 from ptxbench.meter.coarse import Placement, edge_radii_s, place_signal, place_windows, sharpen
 from ptxbench.meter.edges import find_steps
-from ptxbench.meter.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.meter.line import Line, fit_line
-from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.estimate import COVERAGE_FACTOR, Estimate
+from ptxbench.power.signal import PowerSignal
 from ptxbench.power.trace import Float64s, Int64s, KernelWindow, Series
 
 MIN_CORRELATION = 0.4

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.meter.response import delay_s, respond
-from ptxbench.meter.sensor_fit import SensorFit
-from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.response import delay_s, respond
+from ptxbench.power.sensor_fit import SensorFit
+from ptxbench.power.signal import PowerSignal
 from ptxbench.power.trace import Float64s
 
 _PHASES = 24

@@ -9,7 +9,7 @@ import numpy as np
 
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.correlate import best_match
-from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.signal import PowerSignal
 from ptxbench.power.source import SourceName
 from ptxbench.power.trace import Float64s, KernelWindow, Series
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxbench.meter.estimate import Estimate
-from ptxbench.meter.sensor_fit import MIN_READINGS, SensorFit, solve_gain
-from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.estimate import Estimate
+from ptxbench.power.sensor_fit import MIN_READINGS, SensorFit, solve_gain
+from ptxbench.power.signal import PowerSignal
 from ptxbench.power.trace import Float64s
 
 _HALVES = ("first", "second")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.signal import PowerSignal
 from ptxbench.power.trace import Float64s
 
 # A step must stand this many standard errors above the noise on either side of it.

@@ -10,9 +10,9 @@ import numpy as np
 from ptxbench.meter.alignment import ClockAlignment
 from ptxbench.meter.cross import corrected_signal
 from ptxbench.meter.host import Trial
-from ptxbench.meter.sensor_fit import SensorFit
-from ptxbench.meter.signal import PowerSignal
 from ptxbench.power.methods import EnergyReading, counter_j, mtsm_j, papi_j, sma_j
+from ptxbench.power.sensor_fit import SensorFit
+from ptxbench.power.signal import PowerSignal
 from ptxbench.power.source import SourceName
 from ptxbench.power.trace import Float64s, Int64s, KernelWindow, Series
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares, linprog
 
-from ptxbench.meter.estimate import COVERAGE_FACTOR
+from ptxbench.power.estimate import COVERAGE_FACTOR
 from ptxbench.power.trace import Float64s
 
 # With fewer edges a start that is seen late and an end that is seen early would pass for drift.

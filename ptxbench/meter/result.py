@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ptxbench.meter.alignment import Basis
-from ptxbench.meter.estimate import Estimate, finite
 from ptxbench.meter.figures import MethodFigures
 from ptxbench.meter.validation import SourceFigures, Validation
+from ptxbench.power.estimate import Estimate, finite
 
 # Below this a sensor's view of part of the time is no matter.
 _WORTH_SAYING_PCT = 1.0

@@ -15,8 +15,8 @@ from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.cross import CrossCheck, cross_validate, split_in_halves
 from ptxbench.meter.figures import MethodFigures, WindowEnergies, figures, window_energies, window_spans_s
 from ptxbench.meter.host import HostLog, Trial
-from ptxbench.meter.sensor_fit import SensorFit, fit_all
-from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.sensor_fit import SensorFit, fit_all
+from ptxbench.power.signal import PowerSignal
 from ptxbench.power.source import SourceName
 from ptxbench.power.trace import Float64s
 

@@ -35,6 +35,16 @@ _SINCE_AMPERE = {
 _GA100_FIGURES = _SINCE_AMPERE | {SourceName.USAGE: _QUARTER_OF_100MS}
 _BEFORE_AMPERE = _SINCE_AMPERE | {SourceName.USAGE: _POINT, SourceName.INSTANT: _POINT}
 
+# Sources best for the power of a steady kernel first; the others keep NVML's order.
+PREFERENCE = (
+    SourceName.SAMPLES,
+    SourceName.COUNTER,
+    SourceName.INSTANT,
+    SourceName.USAGE,
+    SourceName.AVERAGE,
+    SourceName.MEMORY,
+)
+
 
 def sensor_for(source: SourceName, target: str) -> SensorDescription:
     """Return what is documented about `source` on GPUs of one target.

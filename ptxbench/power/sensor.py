@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from ptxbench.power.source import SourceName
+
+# What may be left of a step of power when a low-pass counts as settled.
+_LEFT_OF_STEP = 1e-3
+
+
+class Shape(StrEnum):
+    """How a sensor weighs the past."""
+
+    BOXCAR = "boxcar"
+    EXPONENTIAL = "exponential"
 
 
 @dataclass(frozen=True)
@@ -14,10 +26,12 @@ class SensorDescription:
     Attributes:
         source: Which source.
         refresh_s: Time between two new values.
-        averaging_s: Length of the running mean that one value is (0: a point).
+        averaging_s: Length of the running mean that one value is (0: a point); for a low-pass the
+            running mean of equal mean age, which is twice its time constant.
         lag_s: Age of the newest instant that a fresh value covers.
         quantum: Step between two neighbouring values, W (J for the counter).
         origin: Where the figures come from: "documented", "measured" or "simulated".
+        shape: Running mean, or first-order low-pass.
     """
 
     source: SourceName
@@ -26,8 +40,22 @@ class SensorDescription:
     lag_s: float
     quantum: float
     origin: str
+    # Runs that were kept before this was known do not say it.
+    shape: Shape = field(default=Shape.BOXCAR, metadata={"optional": True})
+
+    @property
+    def memory_s(self) -> float:
+        """Time over which a fresh value forgets what was before it, to a thousandth for a low-pass."""
+        if self.shape is Shape.BOXCAR:
+            return self.averaging_s
+        return -math.log(_LEFT_OF_STEP) * self.averaging_s / 2
 
     @property
     def settle_s(self) -> float:
         """Time after a step of power until a reading holds nothing of what was before it."""
-        return self.averaging_s + self.refresh_s + self.lag_s
+        return self.memory_s + self.refresh_s + self.lag_s
+
+    @property
+    def delay_s(self) -> float:
+        """Age of the mean moment that a fresh value speaks of."""
+        return self.lag_s + self.averaging_s / 2

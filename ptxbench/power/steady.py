@@ -118,7 +118,7 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
 
 def _counter_power_w(series: Series, window: KernelWindow, sensor: SensorDescription) -> PowerReading:
     # A step is seen when it comes, so that a refresh need not be waited for.
-    start_ns = window.start_ns + round((sensor.averaging_s + sensor.lag_s) * _NS_PER_S)
+    start_ns = window.start_ns + round((sensor.memory_s + sensor.lag_s) * _NS_PER_S)
     power = power_between_edges(series, start_ns, window.end_ns, sensor.quantum)
     usable_s = (window.end_ns - start_ns) / _NS_PER_S
     if power.readings == 0 and usable_s > _STALE_REFRESHES * sensor.refresh_s:

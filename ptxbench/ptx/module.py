@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.errors import NotMeasurableError
 from ptxbench.gpu.protocol import Cubin, OptLevel
 from ptxbench.ptx.render import render_module
 from ptxbench.ptx.target import Target
@@ -51,11 +52,13 @@ def build_module(
         assemble: The GPU's assembler, or ptxas.
 
     Raises:
-        NotMeasurableError: The target is too old for the instruction.
+        NotMeasurableError: The target does not have the instruction, or it cannot be measured there.
         ToolError: The assembler or the disassembler refused the module.
     """
     ptx = render_module(instruction, target, form)
+    if reason := instruction.refusal(opt_level, target.name, form):
+        raise NotMeasurableError(f"instruction {instruction.name} cannot be measured: {reason}")
     cubin = assemble(ptx, opt_level)
     listing = disassemble(cubin.image)
-    judgement = judge(instruction, opt_level, parse_listing(listing))
+    judgement = judge(instruction, opt_level, parse_listing(listing), target.name, form)
     return Module(instruction, opt_level, form, ptx, cubin, listing, judgement)

@@ -12,18 +12,16 @@ import jinja2
 
 from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.errors import InputError, NotMeasurableError
-from ptxbench.ptx.operands import RECORD_BYTES, RECORDS, SETS, slot_of
+from ptxbench.ptx.operands import RECORD_BYTES, slot_of
+from ptxbench.ptx.registers import Registers
 from ptxbench.ptx.target import Target
+from ptxbench.ptx.values import RECORDS, SETS
 
 TARGET, OVERHEAD, TARGET_2N, OVERHEAD_2N = "target", "overhead", "target_2n", "overhead_2n"
 
 # An instruction in a kernel's body: perhaps a guard, the opcode, and the operands (but no declaration).
 _INSTRUCTION = re.compile(r" {4}(?P<opcode>(?:@!?%\w+ +)?[a-z][\w.:]*) +(?P<operands>[^ ].*)")
 _OPCODE_COLUMNS = 18
-
-_REGISTERS = {"u32": "b32", "s32": "b32", "b32": "b32", "f32": "f32", "f64": "f64", "f16x2": "b32"}
-# How the last values of several chains become one result.
-_COMBINE = {"f32": "add.f32", "f64": "add.f64"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def render_module(instruction: Instruction, target: Target, form: Form) -> str:
         form: One chain, or several side by side.
 
     Raises:
-        NotMeasurableError: The target is too old for the instruction.
+        NotMeasurableError: The target does not have the instruction, or it cannot be measured at all.
         InputError: The family has no template.
     """
     return _tidy(_render_row(instruction, target, form, prefix="", header=True))
@@ -66,14 +64,15 @@ def render_batch(instructions: Sequence[tuple[Instruction, Form]], target: Targe
     The entries of the module at index n bear `batch_prefix(n)` before their names.
 
     Raises:
-        NotMeasurableError: The target is too old for an instruction.
+        NotMeasurableError: The target does not have an instruction, or one cannot be measured at all.
         InputError: A family has no template.
     """
     modules = [
         _render_row(instruction, target, form, batch_prefix(number), header=False)
         for number, (instruction, form) in enumerate(instructions)
     ]
-    return _tidy(_render("batch", target, header=True, modules=modules))
+    version = _newest(target.ptx_version, *(instruction.ptx_version for instruction, _ in instructions))
+    return _tidy(_render("batch", target, header=True, ptx_version=version, modules=modules))
 
 
 def batch_prefix(number: int) -> str:
@@ -85,7 +84,16 @@ def render_sleep(target: Target) -> str:
     """Return the module whose kernel fills the GPU and sleeps (for P_static)."""
     sleeping = _Sleeping("static", "a kernel that fills every SM and sleeps: what is left is static power")
     entries = (Entry("static", sleeping.alive, 1, True),)
-    return _tidy(_render("sleep", target, header=True, instruction=sleeping, entries=entries))
+    return _tidy(
+        _render(
+            "sleep",
+            target,
+            header=True,
+            ptx_version=target.ptx_version,
+            instruction=sleeping,
+            entries=entries,
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -97,22 +105,26 @@ class _Sleeping:
 
 
 def _render_row(instruction: Instruction, target: Target, form: Form, prefix: str, *, header: bool) -> str:
-    if not instruction.exists_on(target.capability):
-        raise NotMeasurableError(
-            f"instruction {instruction.name} needs compute capability {instruction.min_target / 10:.1f} "
-            f"or newer; {target.name} is older"
-        )
+    if reason := instruction.absence(target):
+        raise NotMeasurableError(reason)
+    if instruction.refused:
+        raise NotMeasurableError(f"instruction {instruction.name} cannot be measured: {instruction.refused}")
     return _render(
         instruction.family,
         target,
         header=header,
+        ptx_version=_newest(target.ptx_version, instruction.ptx_version),
         instruction=instruction,
         entries=_entries(instruction, prefix),
-        register=_REGISTERS[instruction.type],
-        combine=_COMBINE.get(instruction.type, "xor.b32"),
         chains=instruction.chains_of(form),
-        loaded=_loaded_roles(instruction),
+        registers=Registers(instruction, form),
+        params=dict(instruction.params),
     )
+
+
+def _newest(*versions: str) -> str:
+    """Return the highest PTX ISA version; "" is none."""
+    return max((v for v in versions if v), key=lambda v: [int(part) for part in v.split(".")])
 
 
 def _entries(instruction: Instruction, prefix: str) -> tuple[Entry, ...]:
@@ -142,17 +154,8 @@ def _render(family: str, target: Target, **values: object) -> str:
         records=RECORDS,
         record_bytes=RECORD_BYTES,
         target=target.name,
-        ptx_version=target.ptx_version,
         **values,
     )
-
-
-def _loaded_roles(instruction: Instruction) -> tuple[str, ...]:
-    """Return the roles that come from the record: the row's own, and its companion's a and b."""
-    named = set(instruction.operands)
-    if instruction.companions:
-        named |= {"a", "b"}
-    return tuple(role for role in "abc" if role in named)
 
 
 def _slot_offset(role: str, set_number: int, chain: int) -> int:

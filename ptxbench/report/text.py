@@ -15,7 +15,7 @@ from ptxbench.gpu.protocol import GpuInfo, GpuKind
 from ptxbench.store.schema import Protocol, TableRow
 
 _SASS_WIDTH = 34
-_FILE_WIDTH = 120
+_ANY_WIDTH = 10_000
 _HEADINGS = {
     Protocol.DYNAMIC: (
         "instruction",
@@ -80,7 +80,8 @@ def print_tables(rows: Sequence[TableRow], info: GpuInfo) -> None:
             console = Console()
             if not console.is_terminal:
                 # A file has no width: cells are kept whole.
-                console = Console(width=max(_FILE_WIDTH, console.measure(table).maximum))
+                wide = console.options.update(max_width=_ANY_WIDTH)
+                console = Console(width=console.measure(table, options=wide).maximum)
             console.print(table)
 
 
@@ -97,7 +98,11 @@ def markdown_table(rows: Sequence[TableRow], protocol: Protocol) -> str:
         "| " + " | ".join(headings) + " |",
         "| " + " | ".join("---:" if _is_number(h) else "---" for h in headings) + " |",
     ]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows if row.protocol is protocol]
+    lines += [
+        "| " + " | ".join(_markdown_cell(cell) for cell in _cells(row)) + " |"
+        for row in rows
+        if row.protocol is protocol
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -112,6 +117,11 @@ def _origin(info: GpuInfo) -> str:
         return ""
     # The name of a replayed GPU tells whether it was a simulated one.
     return " (SIMULATED)" if info.kind is GpuKind.SIMULATED else f" (REPLAYED from {info.name})"
+
+
+def _markdown_cell(text: str) -> str:
+    """Return text that neither ends its cell nor its line."""
+    return " ".join(text.split()).replace("|", r"\|")
 
 
 def _is_number(heading: str) -> bool:

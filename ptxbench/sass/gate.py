@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ptxbench.catalogue.model import Expectation, Instruction
+from ptxbench.catalogue.model import Expectation, Form, Instruction
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.ptx.render import OVERHEAD, OVERHEAD_2N, TARGET, TARGET_2N
 from ptxbench.sass.loop import LoopError, find_loop
@@ -70,15 +70,23 @@ class _RefusedError(Exception):
     """Carries the reason from a check to `judge`."""
 
 
-def judge(instruction: Instruction, opt_level: OptLevel, kernels: Mapping[str, SassKernel]) -> Judgement:
+def judge(
+    instruction: Instruction,
+    opt_level: OptLevel,
+    kernels: Mapping[str, SassKernel],
+    target: str = "",
+    form: Form = Form.LATENCY,
+) -> Judgement:
     """Judge the kernels of one module.
 
     Args:
         instruction: The catalogue row that the module was rendered from.
         opt_level: Level that it was assembled at.
         kernels: The cubin's kernels by entry name.
+        target: Assembler target, where the catalogue expects other SASS there.
+        form: Latency or throughput form.
     """
-    expected = instruction.expected(opt_level)
+    expected = instruction.expected(opt_level, target, form)
     per_copy: Counter[str] = Counter()
     overhead: Counter[str] = Counter()
     try:

@@ -41,7 +41,9 @@ def verdict_text(module: Module) -> str:
     if judgement.sass:
         count = f"{judgement.sass_per_ptx:.4g} SASS for one PTX instruction"
         lines.append(f"  found:      {judgement.sass_text}  ({count})")
-    lines.append(f"  expected:   {instruction.expected(module.opt_level).text}")
+    lines.append(
+        f"  expected:   {instruction.expected(module.opt_level, module.cubin.target, module.form).text}"
+    )
     if judgement.overhead:
         lines.append(f"  subtracted: {counts_text(judgement.overhead)}  (the overhead loop)")
     lines.append(f"  alive:      {instruction.alive}")

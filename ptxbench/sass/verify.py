@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from ptxbench.catalogue.model import Form, Instruction
-from ptxbench.errors import NotMeasurableError, RefusedModuleError
+from ptxbench.errors import RefusedModuleError
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.ptx.assemble import assemble_ptx
 from ptxbench.ptx.render import batch_prefix, render_batch, render_module
@@ -37,6 +37,7 @@ class VerifiedRow:
         sass: Opcodes and their counts for one copy, such as "HFMA2*0.5 HFMA2.MMA*0.5".
         sass_per_ptx: SASS instructions for one PTX instruction; None where no copy was counted.
         reason: Why it is refused or absent, else "".
+        declared: Whether the catalogue itself says that it cannot be measured; no tool was asked.
     """
 
     instruction: str
@@ -48,11 +49,12 @@ class VerifiedRow:
     sass: str
     sass_per_ptx: float | None
     reason: str
+    declared: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """One row of the answer to be; `absent` says why the target does not have the instruction, or ""."""
+    """One row of the answer to be; `absent` and `refused` say why no tool is asked, or ""."""
 
     instruction: Instruction
     target: Target
@@ -60,6 +62,7 @@ class _Question:
     form: Form
     ptx: str
     absent: str
+    refused: str
 
 
 def verify_instructions(
@@ -102,18 +105,14 @@ def verify_instructions(
 
 def _ask(instruction: Instruction, target: Target, opt_levels: Sequence[OptLevel]) -> Iterator[_Question]:
     modules = [(level, form) for level in opt_levels for form in instruction.forms(level)]
+    absent = instruction.absence(target)
     # The text is the same at every level, and rendering is what a run from the cache spends its time on.
-    texts = {form: _render_or_reason(instruction, target, form) for _, form in modules}
+    texts: dict[Form, str] = {}
     for level, form in modules:
-        yield _Question(instruction, target, level, form, *texts[form])
-
-
-def _render_or_reason(instruction: Instruction, target: Target, form: Form) -> tuple[str, str]:
-    """Return the PTX and "", or "" and why the target does not have the instruction."""
-    try:
-        return render_module(instruction, target, form), ""
-    except NotMeasurableError as error:
-        return "", str(error)
+        refused = "" if absent else instruction.refusal(level, target.name, form)
+        if not absent and not refused and form not in texts:
+            texts[form] = render_module(instruction, target, form)
+        yield _Question(instruction, target, level, form, texts.get(form, ""), absent, refused)
 
 
 def _answers(
@@ -124,6 +123,8 @@ def _answers(
     for question in questions:
         if question.absent:
             yield question, Judgement(Verdict.ABSENT, (), (), question.absent)
+        elif question.refused:
+            yield question, Judgement(Verdict.REFUSED, (), (), question.refused)
         elif cache and (known := cache.get(_key(question))):
             yield question, known
         else:
@@ -162,7 +163,10 @@ def _judge_batch(batch: list[_Question], cache: VerdictCache | None) -> list[tup
             return [(batch[0], Judgement(Verdict.REFUSED, (), (), str(error)))]
         half = len(batch) // 2
         return _judge_batch(batch[:half], cache) + _judge_batch(batch[half:], cache)
-    answers = [(q, judge(q.instruction, q.opt_level, k)) for q, k in zip(batch, kernels, strict=True)]
+    answers = [
+        (q, judge(q.instruction, q.opt_level, k, q.target.name, q.form))
+        for q, k in zip(batch, kernels, strict=True)
+    ]
     if cache:
         for question, judgement in answers:
             cache.put(_key(question), judgement)
@@ -197,4 +201,5 @@ def _row(question: _Question, judgement: Judgement) -> VerifiedRow:
         sass=judgement.sass_text,
         sass_per_ptx=judgement.sass_per_ptx if judgement.sass else None,
         reason=judgement.reason,
+        declared=bool(question.refused),
     )

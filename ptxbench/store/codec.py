@@ -122,13 +122,17 @@ def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
     if not isinstance(plain, dict):
         raise place.error("must be an object")
     hints = type_hints(kind)
+    # What older files do not say has its default.
+    optional = {f.name for f in fields(kind) if f.metadata.get("optional")}
     for key in hints:
-        if key not in plain:
+        if key not in plain and key not in optional:
             raise place.at(key).error("is missing")
     for key in plain:
         if key not in hints:
             raise place.at(key).error("is not known to this version of ptxbench")
-    return kind(**{key: _decode(hint, plain[key], place.at(key)) for key, hint in hints.items()})
+    return kind(
+        **{key: _decode(hint, plain[key], place.at(key)) for key, hint in hints.items() if key in plain}
+    )
 
 
 def _decode_list(hint: Any, plain: object, place: Place) -> tuple[object, ...]:

@@ -151,3 +151,9 @@ def test_lost_readings_are_an_input_error(gpu, tmp_path):
     (tmp_path / "run" / "traces.parquet").unlink(missing_ok=True)
     with pytest.raises(InputError, match="cannot read"):
         gpu.run(launch(0))
+
+
+def test_sequence_is_refused_in_one_line(gpu):
+    with pytest.raises(ReplayError, match="spans 2 launches") as error:
+        gpu.run_sequence([launch(0), launch(1)], [0.1])
+    assert "\n" not in str(error.value)

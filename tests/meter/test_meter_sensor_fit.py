@@ -6,10 +6,10 @@ from simulated_session import Hidden, Session
 
 from ptxbench.meter.bound import view_bound
 from ptxbench.meter.cross import cross_validate, split_in_halves
-from ptxbench.meter.refresh import hypotheses
-from ptxbench.meter.response import Shape, respond
-from ptxbench.meter.sensor_fit import fit_sensor
-from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.refresh import hypotheses
+from ptxbench.power.response import Shape, respond
+from ptxbench.power.sensor_fit import fit_sensor
+from ptxbench.power.signal import PowerSignal
 from ptxbench.power.source import SourceName
 
 

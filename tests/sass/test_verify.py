@@ -146,3 +146,13 @@ def test_the_cache_lies_where_the_user_keeps_caches(monkeypatch, tmp_path):
     for value in ("", "relative"):
         monkeypatch.setenv("XDG_CACHE_HOME", value)
         assert default_cache_folder() == tmp_path / ".cache" / "ptxbench" / "verdicts"
+
+
+def test_a_row_that_the_catalogue_gives_up_is_refused_with_its_reason(no_tools):
+    whole = replace(FMA, name="whole", sass=(), refused="it stops the kernel")
+    spilt = tuple(replace(e, refused="it spills") if e.opt_level is OptLevel.O0 else e for e in FMA.sass)
+    rows = verify_instructions([whole, replace(FMA, name="spilt", sass=spilt)], [HOPPER], (OptLevel.O0,))
+    assert [(row.verdict, row.reason, row.declared) for row in rows] == [
+        (Verdict.REFUSED, "it stops the kernel", True),
+        (Verdict.REFUSED, "it spills", True),
+    ]

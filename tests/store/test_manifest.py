@@ -87,16 +87,25 @@ def all_keys(plain, keys=()):
             yield from all_keys(value, (*keys, key))
 
 
+def is_required(keys):
+    return keys != ("schema_version",) and keys[-1] != "shape"
+
+
 def spelled(keys):
     return "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in keys).lstrip(".")
 
 
 @pytest.mark.parametrize(
-    "keys", [k for k in all_keys(encode(fake.manifest())) if k != ("schema_version",)], ids=spelled
+    "keys", [k for k in all_keys(encode(fake.manifest())) if is_required(k)], ids=spelled
 )
 def test_missing_key_is_named(path, keys):
     changed(path, *keys)
     assert message(path) == f"{spelled(keys)} is missing"
+
+
+def test_shape_of_a_sensor_is_missing_in_older_runs_and_then_a_running_mean(path):
+    changed(path, "sensors", 0, "shape")
+    assert read_manifest(path).sensors == fake.SENSORS
 
 
 @pytest.mark.parametrize(

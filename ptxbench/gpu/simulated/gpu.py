@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from ptxbench.clock import Clock, VirtualClock
 from ptxbench.errors import LaunchError
-from ptxbench.gpu.protocol import Cubin, GpuInfo, GpuKind, KernelRun, Launch, OptLevel, Telemetry
-from ptxbench.gpu.simulated.physics import Physics
+from ptxbench.gpu.protocol import (
+    Cubin,
+    GpuInfo,
+    GpuKind,
+    KernelRun,
+    Launch,
+    OptLevel,
+    SequenceRun,
+    Telemetry,
+)
+from ptxbench.gpu.sequence import only_run, play
+from ptxbench.gpu.simulated.physics import Phase, Physics
 from ptxbench.gpu.simulated.profile import Profile
 from ptxbench.gpu.simulated.profiles import H200
 from ptxbench.gpu.simulated.sensor import TemperatureSource, describe, open_source
@@ -111,37 +121,36 @@ class SimulatedGpu:
             LaunchError: The kernel is not there, has no loop to charge, or does not fit.
             InputError: The simulated GPU does not know the operand pattern.
         """
-        loop, grid = self._prepare(launch)
-        phases = plan_phases(loop, grid, launch.iterations, launch.pattern, self._profile)
+        return only_run(self.run_sequence((launch,), ()))
+
+    def run_sequence(
+        self, launches: Sequence[Launch], gaps_s: Sequence[float], poll_interval_s: float | None = None
+    ) -> SequenceRun:
+        """Run one kernel after the other in virtual time.
+
+        Raises:
+            LaunchError: A kernel is not there, has no loop to charge, or does not fit.
+            InputError: The simulated GPU does not know an operand pattern.
+        """
+        interval_s = self._poll_interval_s if poll_interval_s is None else poll_interval_s
+        plans = {id(launch): self._plan(launch) for launch in launches}
         clock = self._clock
-        sampler = Sampler(self._sources, clock, self._poll_interval_s, self._throttle_reasons)
-        clock.start_ticker(sampler.poll, self._poll_interval_s)
+        sampler = Sampler(self._sources, clock, interval_s, self._throttle_reasons)
+        before = self.telemetry()
+        clock.start_ticker(sampler.poll, interval_s)
         try:
-            clock.sleep_s(launch.before_s)
-            before = self.telemetry()
-            clock.sleep_s(_LAUNCH_OVERHEAD_S)
-            start_ns = clock.now_ns()
-            ends_ns = self._physics.run(start_ns, phases)
-            clock.sleep_s((ends_ns[-1] - start_ns) * 1e-9)
+            windows = play(launches, gaps_s, clock, lambda launch: self._launch(plans[id(launch)]))
             after = self.telemetry()
-            clock.sleep_s(launch.after_s)
+            clock.sleep_s(launches[-1].after_s)
         finally:
             clock.stop_ticker()
-        window = KernelWindow(
-            start_ns=start_ns,
-            end_ns=ends_ns[-1],
-            elapsed_s=(ends_ns[-1] - start_ns) * 1e-9,
-            # Block 0 belongs to the first wave, and is stamped by itself.
-            cycles=round(phases[0].cycles),
-            globaltimer_ns=ends_ns[0] - start_ns,
-        )
-        return KernelRun(
-            window,
+        return SequenceRun(
+            windows,
             sampler.finish(),
             before,
             after,
-            sampler.throttle_reasons(window),
-            np.zeros(launch.output_bytes, dtype=np.uint8),
+            tuple(sampler.throttle_reasons(window) for window in windows),
+            np.zeros(launches[-1].output_bytes, dtype=np.uint8),
         )
 
     def telemetry(self) -> Telemetry:
@@ -160,6 +169,27 @@ class SimulatedGpu:
 
     def _throttle_reasons(self) -> int:
         return _SW_POWER_CAP if self._physics.throttled(self._clock.now_ns()) else 0
+
+    def _launch(self, phases: tuple[Phase, ...]) -> KernelWindow:
+        """Let the phases of one kernel pass."""
+        clock = self._clock
+        clock.sleep_s(_LAUNCH_OVERHEAD_S)
+        start_ns = clock.now_ns()
+        ends_ns = self._physics.run(start_ns, phases)
+        clock.sleep_s((ends_ns[-1] - start_ns) * 1e-9)
+        return KernelWindow(
+            start_ns=start_ns,
+            end_ns=ends_ns[-1],
+            elapsed_s=(ends_ns[-1] - start_ns) * 1e-9,
+            # Block 0 belongs to the first wave, and is stamped by itself.
+            cycles=round(phases[0].cycles),
+            globaltimer_ns=ends_ns[0] - start_ns,
+        )
+
+    def _plan(self, launch: Launch) -> tuple[Phase, ...]:
+        """Return what a launch does to the chip."""
+        loop, grid = self._prepare(launch)
+        return plan_phases(loop, grid, launch.iterations, launch.pattern, self._profile)
 
     def _prepare(self, launch: Launch) -> tuple[Loop, Grid]:
         """Find the loop of a launch, and how its blocks fill the chip."""

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 
 import numpy as np
 import scipy.signal
 
-from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.sensor import Shape
+from ptxbench.power.signal import PowerSignal
 from ptxbench.power.trace import Float64s
 
 Response = Callable[[Float64s], Float64s]
-
-
-class Shape(StrEnum):
-    """How a sensor weighs the past."""
-
-    BOXCAR = "boxcar"
-    EXPONENTIAL = "exponential"
 
 
 def respond(signal: PowerSignal, shape: Shape, width_s: float) -> Response:

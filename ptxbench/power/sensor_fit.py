@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
-from ptxbench.meter.estimate import COVERAGE_FACTOR, Estimate
-from ptxbench.meter.refresh import Held, hypotheses
-from ptxbench.meter.response import Shape, delay_s, respond, span_s
-from ptxbench.meter.signal import PowerSignal
+from ptxbench.power.estimate import COVERAGE_FACTOR, Estimate
+from ptxbench.power.refresh import Held, hypotheses
+from ptxbench.power.response import delay_s, respond, span_s
+from ptxbench.power.sensor import Shape
+from ptxbench.power.signal import PowerSignal
 from ptxbench.power.source import SourceName
 from ptxbench.power.trace import Float64s
 

@@ -1,0 +1,379 @@
+"""`ptxbench table` as its users meet it."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from fakes.nvml import FakeDevice, FakeNvml
+
+from ptxbench.cli.main import run
+from ptxbench.gpu.simulated.profiles import H200, PROFILES
+from ptxbench.measure.asked import STARTERS
+from ptxbench.power.nvml import NvmlDevice
+from ptxbench.power.source import SourceName
+from ptxbench.store.run_folder import RunFolder
+
+TESTS = Path(__file__).parents[1]
+QUICK = [
+    "--opt-level",
+    "O3",
+    "--protocol",
+    "dynamic",
+    "--min-repeats",
+    "2",
+    "--max-repeats",
+    "2",
+    "--seed",
+    "7",
+]
+PAIR = ["fma.rn.f32", "add.f32", *QUICK, "--protocol", "arafa"]
+
+
+def table(*arguments):
+    return run(["table", *map(str, arguments)])
+
+
+def one_line(capsys):
+    """The only thing that was printed: one line on standard error."""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("ptxbench: error: ")
+    return captured.err
+
+
+def use_nvml(monkeypatch, *devices):
+    """Let these be the GPUs of this machine; none of them can run a kernel."""
+    library = FakeNvml(*devices)
+    module = SimpleNamespace(CudaGpu=lambda which: NvmlDevice(which, library))
+    monkeypatch.setitem(sys.modules, "ptxbench.gpu.cuda", module)
+
+
+@pytest.mark.parametrize(
+    ("devices", "words"),
+    [
+        ([], "NVML sees no GPU here; use --gpu simulated"),
+        ([FakeDevice()] * 4, "this machine has 4, indices 0 to 3"),
+    ],
+)
+def test_a_gpu_that_is_not_there_is_exit_code_3(monkeypatch, capsys, tmp_path, devices, words):
+    use_nvml(monkeypatch, *devices)
+    assert table("--gpu", 7, "--out", tmp_path / "run") == 3
+    line = one_line(capsys)
+    assert "GPU 7 does not exist" in line
+    assert words in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_uuid_is_exit_code_3(monkeypatch, capsys):
+    use_nvml(monkeypatch, FakeDevice())
+    assert table("--gpu", "GPU-1234") == 3
+    assert "GPU-1234" in one_line(capsys)
+
+
+def test_a_gpu_that_no_machine_has_in_a_process_of_its_own():
+    done = command_line("table", "--gpu", "9999")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fma.rn.f23", "--gpu", "simulated"], "unknown instruction 'fma.rn.f23'; did you mean "),
+        (["--gpu", "nonsense"], "--gpu 'nonsense' is no index, UUID, simulated[:PROFILE] or replay:RUN"),
+        (["--gpu", "\N{SUPERSCRIPT TWO}"], "is no index, UUID"),
+        (["--gpu", "-1"], "is no index, UUID"),
+        (["--gpu", "simulated:gtx9"], "no simulated GPU is called 'gtx9'; there are h200"),
+        (["--gpu", "replay:/nowhere"], "/nowhere holds no run"),
+        (["--gpu", "simulated", "--resume"], "--resume needs --out"),
+        (["--gpu", "simulated", "--resume", "--out", "/nowhere"], "/nowhere holds no run"),
+        (["--gpu", "simulated", "--opt-level", "O1"], "'O1' is not one of 'O0', 'O3'"),
+        (["--gpu", "simulated", "--operands", "ones"], "'ones' is not one of 'random', 'zeros'"),
+        (["--gpu", "simulated", "--window", "0"], "'--window'"),
+        (["--gpu", "simulated", "--max-repeats", "1"], "'--max-repeats'"),
+        (
+            ["--gpu", "simulated", "--min-repeats", "8", "--max-repeats", "7"],
+            "at least 8 repeats and at most 7",
+        ),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(monkeypatch, tmp_path, capsys, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert table(*arguments) == 2
+    assert words in one_line(capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_one_line_and_exit_code_2(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert table("--gpu", "simulated", "--out", tmp_path / "file" / "run") == 2
+    assert f"cannot write {tmp_path / 'file' / 'run'}: Not a directory" in one_line(capsys)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_of_somebody_else_is_one_line_and_exit_code_2(tmp_path, capsys):
+    tmp_path.chmod(0o500)
+    assert table("--gpu", "simulated", "--out", tmp_path / "run") == 2
+    assert "choose a folder that you may write" in one_line(capsys)
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path, capsys):
+    (tmp_path / "thesis.tex").write_text("chapter 1")
+    assert table("--gpu", "simulated", "--out", tmp_path) == 2
+    assert "not empty" in one_line(capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    "lacking", [{SourceName.COUNTER}, {SourceName.INSTANT, SourceName.AVERAGE, SourceName.MEMORY}]
+)
+def test_a_gpu_or_driver_without_a_power_source_is_one_line_and_exit_code_2(
+    monkeypatch, tmp_path, capsys, lacking
+):
+    sensors = tuple(s for s in H200.sensors if s.source not in lacking)
+    monkeypatch.setitem(PROFILES, "old", replace(H200, name="old", sensors=sensors))
+    for source in lacking:
+        assert table("--gpu", "simulated:old", "--source", source, "--out", tmp_path / "run") == 2
+        line = one_line(capsys)
+        assert f"does not answer the power source '{source}'; it answers: samples, " in line
+    assert not (tmp_path / "run").exists()
+    # Without a wish the best of those that are left is taken.
+    assert table("fma.rn.f32", "--gpu", "simulated:old", *QUICK, "--out", tmp_path / "run") == 0
+
+
+def test_the_energy_counter_alone_gives_the_same_energy(tmp_path, capsys):
+    rows = {}
+    for source in ("samples", "counter"):
+        arguments = ["--source", source, "--window", "2", "--out", tmp_path / source, "--json"]
+        assert table("fma.rn.f32", "--gpu", "simulated", *QUICK, *arguments) == 0
+        (rows[source],) = json.loads(capsys.readouterr().out)["rows"]
+    assert rows["counter"]["dynamic_pj"] == pytest.approx(rows["samples"]["dynamic_pj"], rel=0.01)
+    assert rows["counter"]["dynamic_pj"] != rows["samples"]["dynamic_pj"]
+
+
+def test_without_a_gpu_the_simulated_one_is_taken_and_said_everywhere(monkeypatch, tmp_path, capsys):
+    use_nvml(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    assert table("fma.rn.f32", *QUICK) == 0
+    captured = capsys.readouterr()
+    notice, *rest = captured.err.splitlines()
+    assert notice.startswith("ptxbench: no real GPU, so a SIMULATED one is used")
+    assert "NVML sees no GPU here" in notice
+    assert rest == []
+    assert "SIMULATED" in captured.out
+    assert "fma.rn.f32" in captured.out
+    (folder,) = (tmp_path / "runs" / "nvidia-h200-simulated").iterdir()
+    assert f"run folder: {folder.relative_to(tmp_path)}" in captured.out
+    assert not (tmp_path / "results").exists()
+    with RunFolder.open(folder) as kept:
+        assert kept.manifest.kind == "simulated"
+        assert kept.finished
+
+
+def test_the_fallback_in_a_process_of_its_own(tmp_path):
+    done = command_line(
+        "table", "fma.rn.f32", *QUICK, "--json", "--out", tmp_path / "run", CUDA_VISIBLE_DEVICES=""
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["kind"] == "simulated"
+    assert done.stderr.count("\n") == 1
+    assert "SIMULATED" in done.stderr
+
+
+def test_json_is_one_document_with_every_column(tmp_path, capsys):
+    arguments = ["--protocol", "arafa", "--out", tmp_path / "run", "--json"]
+    assert table("fma.rn.f32", "--gpu", "simulated", *QUICK, *arguments) == 0
+    captured = capsys.readouterr()
+    document = json.loads(captured.out, parse_constant=pytest.fail)  # NaN is no JSON
+    assert captured.err == ""
+    assert (document["kind"], document["gpu"]) == ("simulated", "NVIDIA H200 (simulated)")
+    columns = (tmp_path / "run" / "table.csv").read_text().splitlines()[0].split(",")
+    assert [list(row) for row in document["rows"]] == [columns, columns]
+    dynamic, arafa = document["rows"]
+    assert (dynamic["protocol"], arafa["protocol"]) == ("dynamic", "arafa")
+    assert dynamic["mtsm_nj"] is None
+    assert arafa["dynamic_pj"] is None
+    assert dynamic["dynamic_pj"] == pytest.approx(12.4, rel=0.02)
+    assert dynamic["status"] == "ok"
+
+
+def test_a_row_that_is_not_valid_is_exit_code_1_and_said(tmp_path, capsys):
+    arguments = ["--operands", "zeros", "--out", tmp_path / "run"]
+    assert table("div.u32", "fma.rn.f32", "--gpu", "simulated", *QUICK, *arguments) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert "not_supported: instruction div.u32: no pattern zeros" in text
+    (row,) = [r for r in read_rows(tmp_path / "run") if r.instruction == "fma.rn.f32"]
+    assert row.status == "ok"
+    # The same code when the finished run is looked at again.
+    assert table("--gpu", "simulated", "--resume", "--out", tmp_path / "run") == 1
+
+
+def test_what_is_named_twice_is_measured_once(tmp_path):
+    arguments = ["--opt-level", "O3", "--out", tmp_path / "run"]
+    assert table("fma.rn.f32", "fma.rn.f32", "--gpu", "simulated", *QUICK, *arguments) == 0
+    assert len(read_rows(tmp_path / "run")) == 1
+
+
+def test_all_of_the_catalogue_is_more_than_the_starters(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(
+        "ptxbench.measure.run.measure_table", lambda _gpu, folder, _show: asked.append(folder) or ()
+    )
+    assert table("--gpu", "simulated", "--out", tmp_path / "few") == 0
+    assert table("--all", "--gpu", "simulated", "--out", tmp_path / "all") == 0
+    few, whole = (folder.manifest.arguments.instructions for folder in asked)
+    assert few == STARTERS
+    assert set(few) <= set(whole)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    path = tmp_path_factory.mktemp("recorded") / "run"
+    assert table(*PAIR, "--gpu", "simulated", "--out", path) == 0
+    return path
+
+
+def test_a_replay_gives_the_recorded_rows_to_the_byte(recorded, tmp_path, capsys):
+    assert table("--gpu", f"replay:{recorded}", "--out", tmp_path / "again") == 0
+    output = capsys.readouterr().out
+    assert (tmp_path / "again" / "table.csv").read_bytes() == (recorded / "table.csv").read_bytes()
+    assert "REPLAYED from NVIDIA H200 (simulated)" in output
+    assert table("--gpu", f"replay:{recorded}", "--json", "--out", tmp_path / "json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["kind"], document["gpu"]) == ("replayed", "NVIDIA H200 (simulated)")
+
+
+def test_a_replay_of_a_replay_too(recorded, tmp_path):
+    assert table("--gpu", f"replay:{recorded}", "--out", tmp_path / "second") == 0
+    assert table("--gpu", f"replay:{tmp_path / 'second'}", "--out", tmp_path / "third") == 0
+    assert (tmp_path / "third" / "table.csv").read_bytes() == (recorded / "table.csv").read_bytes()
+
+
+def test_a_replay_of_a_part(recorded, tmp_path):
+    """Rows of another number of rows differ only by the static power, which all of them share."""
+    assert table("add.f32", "--gpu", f"replay:{recorded}", "--out", tmp_path / "part") == 0
+    wanted = [row for row in read_rows(recorded) if row.instruction == "add.f32"]
+    part = read_rows(tmp_path / "part")
+    assert [row.power_w for row in part] == [row.power_w for row in wanted]
+    assert [row.protocol for row in part] == ["dynamic", "arafa"]
+    assert part[0].dynamic_pj == pytest.approx(wanted[0].dynamic_pj, rel=0.01)
+    assert repr(part[1]) == repr(wanted[1])
+
+
+def test_a_replay_asked_for_what_was_not_recorded_is_one_line(recorded, tmp_path, capsys):
+    capsys.readouterr()
+    assert table("xor.b32", "--gpu", f"replay:{recorded}", "--out", tmp_path / "again") == 2
+    assert "holds no kernel of this PTX" in one_line(capsys)
+
+
+@pytest.mark.parametrize("spec", ["simulated", "replay:{}"])
+def test_what_is_no_measurement_never_goes_under_results(recorded, tmp_path, capsys, spec):
+    capsys.readouterr()
+    out = tmp_path / "results" / "nvidia-h200" / "mine"
+    assert table("fma.rn.f32", *QUICK, "--gpu", spec.format(recorded), "--out", out) == 2
+    assert "results/, which is for real GPUs" in one_line(capsys)
+    assert not out.exists()
+
+
+# Runs `ptxbench` and sends itself a signal once so many trials are on the disk.
+_SIGNALLED = """
+import os, signal, sys
+from ptxbench.store.run_folder import RunFolder
+name, left = sys.argv.pop(1), int(sys.argv.pop(1))
+append = RunFolder.append
+def counted(folder, record, trace):
+    global left
+    append(folder, record, trace)
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.Signals[name])
+RunFolder.append = counted
+from ptxbench.cli.main import main
+main()
+"""
+_PLAIN = "from ptxbench.cli.main import main; main()"
+
+
+def command_line(*arguments, code=_PLAIN, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def read_rows(path):
+    with RunFolder.open(path) as folder:
+        return folder.rows()
+
+
+def keys(path):
+    return [(r.instruction, r.opt_level, r.protocol, r.operands, r.status) for r in read_rows(path)]
+
+
+def trial_ids(path):
+    with RunFolder.open(path) as folder:
+        return [r.trial_id for r in folder.records()]
+
+
+@pytest.mark.parametrize("trials", [3, 40])
+def test_a_killed_run_goes_on_and_ends_with_the_rows_of_one_that_was_not(recorded, tmp_path, trials):
+    path = tmp_path / "run"
+    killed = command_line(
+        "SIGKILL", trials, "table", *PAIR, "--gpu", "simulated", "--out", path, code=_SIGNALLED
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert (path / "partial" / "records.jsonl").read_bytes().count(b"\n") == trials
+    assert not (path / "table.csv").exists()
+
+    assert table("--resume", "--gpu", "simulated", "--out", path) == 0
+    assert keys(path) == keys(recorded)
+    assert trial_ids(path) == trial_ids(recorded)
+    assert len(set(trial_ids(path))) == len(trial_ids(path))
+    assert not (path / "partial").exists()
+    with RunFolder.open(path) as folder:
+        assert [session.end is None for session in folder.manifest.sessions] == [True, False]
+
+
+def test_ctrl_c_keeps_what_is_measured_and_says_how_to_go_on(tmp_path, capsys):
+    path = tmp_path / "my run"
+    stopped = command_line(
+        *("SIGINT", 8, "table", "fma.rn.f32", *QUICK, "--gpu", "simulated:a100", "--out", path),
+        code=_SIGNALLED,
+    )
+    assert stopped.returncode == 130
+    assert "Traceback" not in stopped.stderr
+    assert stopped.stdout == ""
+    hint = next(line for line in stopped.stderr.splitlines() if "Go on with: " in line)
+    words = shlex.split(hint.partition("Go on with: ")[2])
+    assert words[0] == "ptxbench"
+    held = trial_ids(path)
+    assert len(held) == 8
+
+    assert run(words[1:]) == 0
+    assert trial_ids(path)[:8] == held
+    assert [r.status for r in read_rows(path)] == ["ok"]
+    assert "SIMULATED" in capsys.readouterr().out
+
+
+def test_two_processes_never_write_one_run(recorded, tmp_path, capsys):
+    path = tmp_path / "run"
+    command_line(
+        "SIGKILL", 3, "table", "fma.rn.f32", *QUICK, "--gpu", "simulated", "--out", path, code=_SIGNALLED
+    )
+    with RunFolder.open(path) as folder:
+        manifest = folder.manifest
+    capsys.readouterr()
+    with RunFolder.resume(path, manifest.gpu, manifest.arguments, manifest.sessions[0]):
+        assert table("--resume", "--gpu", "simulated", "--out", path) == 2
+        assert str(path) in one_line(capsys)

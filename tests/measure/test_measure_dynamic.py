@@ -1,0 +1,180 @@
+import math
+from dataclasses import replace
+
+import pytest
+from fakes.measuring import BLOCK, COPIES, SMS, STATIC_W, THREADS, hot_trial, trial, unit
+
+from ptxbench.measure.dynamic import dynamic_row, solve_dynamic
+from ptxbench.measure.static import StaticPower, fit_static
+from ptxbench.status import Status
+from ptxbench.store.schema import Role
+
+ENERGY_PJ, COMPANION_PJ, RESIDUE_PJ = 12.0, 16.0, 300.0
+STATIC = StaticPower(STATIC_W, 40.0, 0.0, 0.0, 0.0)
+
+
+def one_round(repeat, energy_pj=ENERGY_PJ, companion_pj=0.0, **change):
+    """The trials of a round; a target pass takes 1 us, an overhead pass a quarter of that."""
+    both_pj = energy_pj + companion_pj
+    passes_pj = {
+        Role.TARGET: RESIDUE_PJ + COPIES * both_pj,
+        Role.TARGET_2N: RESIDUE_PJ + 2 * COPIES * both_pj,
+        Role.OVERHEAD: RESIDUE_PJ + COPIES * companion_pj,
+    }
+    if companion_pj:
+        passes_pj[Role.OVERHEAD_2N] = RESIDUE_PJ + 2 * COPIES * companion_pj
+    iterations = {Role.TARGET_2N: 500_000, Role.OVERHEAD: 4_000_000}
+    return [
+        hot_trial(role, pass_pj, repeat, **{"iterations": iterations.get(role, 1_000_000)} | change)
+        for role, pass_pj in passes_pj.items()
+    ]
+
+
+def rounds(*energies_pj, **more):
+    return [r for repeat, energy_pj in enumerate(energies_pj) for r in one_round(repeat, energy_pj, **more)]
+
+
+def row_of(records, static=STATIC):
+    return dynamic_row(unit(), records, static, SMS)
+
+
+def of_role(records, role, **change):
+    return [replace(r, **change) if r.role is role else r for r in records]
+
+
+@pytest.mark.parametrize("companion_pj", [0.0, COMPANION_PJ])
+def test_the_difference_takes_static_power_residue_and_companions_away(companion_pj):
+    result = solve_dynamic(rounds(12.0, 12.0, companion_pj=companion_pj), STATIC)
+    assert result.energy_pj.mean == pytest.approx(12.0)
+    assert result.energy_2n_pj.mean == pytest.approx(12.0)
+    assert result.energy_pj.n == result.energy_2n_pj.n == 2
+
+
+def test_static_power_is_taken_at_the_temperature_of_each_trial():
+    static = StaticPower(STATIC_W, 40.0, 0.5, 0.0, 0.0)
+    warm = [
+        replace(r, temperature_c=60.0, steady_power_w=r.steady_power_w + 10.0) if r.role is Role.TARGET else r
+        for r in rounds(12.0, 12.0)
+    ]
+    assert solve_dynamic(warm, static).energy_pj.mean == pytest.approx(12.0)
+
+
+def test_the_interval_has_the_rounds_and_the_error_of_static_power():
+    static = replace(STATIC, error_w=2.0)
+    result = solve_dynamic(rounds(11.9, 12.1), static)
+    # 2 W over the 0.75 us by which a pass of the target is longer, for each copy and thread.
+    error_pj = 2.0 * 0.75e-6 / (COPIES * THREADS) * 1e12
+    assert result.static_error_pj == pytest.approx(error_pj)
+    assert result.energy_pj.ci95 == pytest.approx(12.706 * 0.1, rel=1e-4)
+    assert result.ci95_pj == pytest.approx(math.hypot(1.2706, 1.96 * error_pj), rel=1e-3)
+    assert row_of(rounds(11.9, 12.1), static).dynamic_ci95_pj == pytest.approx(result.ci95_pj)
+
+
+def test_the_row():
+    records = of_role(rounds(11.99, 12.0, 12.01), Role.TARGET, cycles=1_000_000 * 2068)
+    row = row_of(of_role(records, Role.OVERHEAD, cycles=4_000_000 * 20))
+    assert (row.status, row.reason, row.repeats) == (Status.OK, "", 3)
+    assert row.dynamic_pj == pytest.approx(12.0)
+    assert (row.threads, row.count) == (THREADS, 64_000_000)
+    assert (row.static_w, row.clock_mhz, row.temperature_c) == (STATIC_W, 1980.0, 40.0)
+    assert row.power_w == pytest.approx(STATIC_W + (RESIDUE_PJ + 64 * 12) * 1e-12 * THREADS * 1e6)
+    assert row.cycles == pytest.approx(1.0)  # 64 copies and 32 warps in 2048 cycles
+    assert math.isnan(row.mtsm_nj)
+
+
+def test_cycles_are_of_one_sm_also_where_only_some_of_them_worked():
+    records = [replace(r, grid=SMS // 2) for r in rounds(12.0, 12.01)]
+    records = of_role(records, Role.TARGET, cycles=1_000_000 * 2068)
+    assert row_of(of_role(records, Role.OVERHEAD, cycles=4_000_000 * 20)).cycles == pytest.approx(1.0)
+    assert row_of(records).threads == SMS // 2 * BLOCK
+
+
+def test_unlike_n_and_2n_are_said_and_like_ones_are_not():
+    near = [*rounds(12.0, 12.01)]
+    off = [
+        hot_trial(Role.TARGET_2N, RESIDUE_PJ + 128 * 12.6, r.repeat, iterations=500_000)
+        if r.role is Role.TARGET_2N
+        else r
+        for r in near
+    ]
+    row = row_of(off)
+    assert row.status is Status.OK
+    assert "2N copies give 12.6 pJ" in row.reason
+    assert "+5" in row.reason
+    # The same distance is no finding where the rounds scatter more.
+    noisy = [
+        hot_trial(r.role, RESIDUE_PJ + 64 * (12.0 + r.repeat), r.repeat)
+        for r in near
+        if r.role is Role.TARGET
+    ]
+    assert row_of([*noisy, *(r for r in off if r.role is not Role.TARGET)]).reason == ""
+
+
+def test_what_cannot_be_told_from_zero_is_a_bound_and_no_number():
+    row = row_of(rounds(-0.1, 0.2, 0.0))
+    assert row.status is Status.BELOW_RESOLUTION
+    assert math.isnan(row.dynamic_pj)
+    assert row.dynamic_ci95_pj > 0.2
+    assert float(row.reason.split()[-2]) == pytest.approx(1 / 30 + row.dynamic_ci95_pj, rel=0.01)
+
+
+def test_another_clock_is_another_operating_point():
+    records = rounds(12.0, 12.02, 12.01)
+    slow = [
+        replace(r, sm_clock_mhz=1900.0) if r.repeat == 2 and r.role is Role.TARGET else r for r in records
+    ]
+    assert (row_of(slow).status, row_of(slow).repeats) == (Status.OK, 2)
+    # Within a percent it still counts.
+    near = [replace(r, sm_clock_mhz=1965.0) if r.repeat == 2 else r for r in records]
+    assert row_of(near).repeats == 3
+
+
+def test_clocks_that_never_agree_give_no_number():
+    records = of_role(of_role(rounds(12.0, 12.0), Role.OVERHEAD, sm_clock_mhz=1500.0), Role.TARGET_2N)
+    row = row_of(records)
+    assert row.status is Status.CLOCK_DRIFT
+    assert "1500 MHz where the unit's median is 1980" in row.reason
+    assert math.isnan(row.dynamic_pj)
+
+
+def test_a_clock_that_is_not_known_is_no_drift():
+    assert row_of([replace(r, sm_clock_mhz=math.nan) for r in rounds(12.0, 12.01)]).status is Status.OK
+
+
+def test_the_fault_of_a_row_is_not_that_of_its_short_trials():
+    throttled = [
+        replace(r, status=Status.THROTTLED, reason="the GPU slowed down (SwPowerCap)") for r in rounds(12.0)
+    ]
+    short = [
+        trial(role, -n, status=Status.WINDOW_TOO_SHORT, reason="10 ms")
+        for role in (Role.TARGET, Role.TARGET_2N, Role.OVERHEAD)
+        for n in range(1, 4)
+    ]
+    row = row_of(short + throttled)
+    assert (row.status, row.reason) == (Status.THROTTLED, "the GPU slowed down (SwPowerCap)")
+
+
+def test_a_later_attempt_on_fewer_sms_stands_for_the_throttled_one():
+    hot = [replace(r, status=Status.THROTTLED, reason="cap", sm_clock_mhz=1500.0) for r in rounds(12.0)]
+    cool = [
+        hot_trial(r.role, pass_pj, 1000 + r.repeat, grid=99, iterations=r.iterations)
+        for r in rounds(12.0, 12.01)
+        for pass_pj in [(r.steady_power_w - STATIC_W) / (THREADS * r.iterations) * 1e12]
+    ]
+    row = row_of(hot + cool)
+    assert (row.status, row.repeats, row.threads) == (Status.OK, 2, 99 * BLOCK)
+    assert row.dynamic_pj == pytest.approx(12.005)
+
+
+@pytest.mark.parametrize("asleep", [[], [trial(Role.STATIC)]])
+def test_without_static_power_there_is_no_number(asleep):
+    row = row_of(rounds(12.0, 12.01), fit_static(asleep))
+    assert row.status is Status.BELOW_RESOLUTION
+    assert "static power" in row.reason
+    assert math.isnan(row.dynamic_pj)
+
+
+def test_a_gpu_without_a_thermometer_is_measured_at_one_static_power():
+    records = [replace(r, temperature_c=math.nan) for r in rounds(12.0, 12.01)]
+    asleep = [trial(Role.STATIC, n, temperature_c=math.nan) for n in range(3)]
+    assert row_of(records, fit_static(asleep)).dynamic_pj == pytest.approx(12.005)

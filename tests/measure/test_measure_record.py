@@ -1,0 +1,154 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fakes import power
+from fakes import run as fake
+
+from ptxbench.gpu.protocol import KernelRun, Launch, OptLevel, Telemetry
+from ptxbench.measure.record import TrialPlan, describe_throttling, make_failure, make_record
+from ptxbench.power.source import SourceName
+from ptxbench.power.trace import Trace
+from ptxbench.status import Status
+from ptxbench.store.schema import Protocol, Role
+
+# A kernel from 1 s to 3 s; the sensor shows it wholly from 1.2 s on.
+SENSOR = power.sensor(refresh_s=0.1, averaging_s=0.1)
+WINDOW = replace(power.window(1.0, 3.0), cycles=3_960_000_000, globaltimer_ns=2_000_000_000)
+STATE = Telemetry(40.0, 1755.0, 3201.0, 0, 0)
+PLAN = TrialPlan(
+    "fma.rn.f32", OptLevel.O3, Protocol.DYNAMIC, "random", Role.TARGET_2N, 128, "fma.rn.f32/O3/dynamic/random"
+)
+LAUNCH = Launch("", fake.CUBIN, "target_2n", 132, 1024, 777, np.zeros(8, np.uint8), "random")
+
+
+def kernel_run(**change):
+    time_s = np.arange(0.05, 4.0, 0.1)
+    # 100 W asleep, 500 W in the kernel; one ramp reading at each end; the last digit moves.
+    watts = np.where((time_s > 1.0) & (time_s < 3.0), 500.0, 100.0) + 0.001 * np.arange(len(time_s))
+    watts[10] = 300.0
+    degrees = np.where(time_s < 1.2, 40.0, 50.0)
+    degrees[time_s > 3.0] = 45.0
+    joules = np.cumsum(watts) * 0.1
+    trace = Trace(
+        0,
+        4_000_000_000,
+        (
+            power.series(time_s, watts),
+            power.series(time_s, degrees, SourceName.TEMPERATURE),
+            power.series(time_s, joules, SourceName.COUNTER),
+        ),
+    )
+    plain = KernelRun(WINDOW, trace, STATE, replace(STATE, temperature_c=48.0), 0, np.zeros(0, np.uint8))
+    return replace(plain, **change)
+
+
+def recorded(run=None, sensor=SENSOR):
+    return make_record(PLAN, 3, 17, "0123456789ab", LAUNCH, run or kernel_run(), sensor)
+
+
+def test_a_record_says_what_ran_when_and_with_what_power():
+    record = recorded()
+    assert record.trial_id == "fma.rn.f32/O3/dynamic/random/target_2n/3"
+    assert (record.status, record.reason) == (Status.OK, "")
+    assert (record.role, record.copies, record.iterations, record.repeat, record.order) == (
+        Role.TARGET_2N,
+        128,
+        777,
+        3,
+        17,
+    )
+    assert (record.start_ns, record.end_ns, record.elapsed_s) == (1_000_000_000, 3_000_000_000, 2.0)
+    assert (record.record_begin_ns, record.record_end_ns) == (0, 4_000_000_000)
+    assert record.steady_power_w == pytest.approx(500, abs=0.1)  # the ramp is left out
+    assert record.mtsm_j == pytest.approx(2 * (19 * 500 + 300) / 20, abs=0.2)  # and is in Eq. 2
+    assert record.papi_j == pytest.approx(1000, abs=0.2)
+    assert record.counter_j == pytest.approx(1000, rel=0.03)
+    assert record.sma_j < 700
+    assert record.sm_clock_mhz == 1980.0
+    assert (record.source, record.cubin_sha256) == ("usage", fake.CUBIN.sha256)
+
+
+def test_temperature_is_that_of_the_settled_part():
+    record = recorded()
+    assert record.temperature_c == 50.0
+    assert (record.temperature_before_c, record.temperature_after_c) == (40.0, 48.0)
+    slower = recorded(sensor=replace(SENSOR, averaging_s=0.0, refresh_s=0.05))
+    assert 40.0 < slower.temperature_c < 50.0  # counted from 1.05 s on, when it was still cold
+
+
+def test_without_a_thermometer_in_the_trace_it_is_the_mean_of_before_and_after():
+    run = kernel_run()
+    bare = replace(run, trace=replace(run.trace, series=run.trace.series[:1]))
+    assert recorded(bare).temperature_c == 44.0
+
+
+def test_the_clock_is_nvmls_where_the_kernel_gave_no_stamps():
+    assert recorded(kernel_run(window=power.window(1.0, 3.0))).sm_clock_mhz == 1755.0
+
+
+@pytest.mark.parametrize(
+    ("reasons", "names"),
+    [
+        (0x4, "SwPowerCap"),
+        (0x8, "HwSlowdown"),
+        (0x20 | 0x40, "SwThermalSlowdown, HwThermalSlowdown"),
+        (0x80 | 0x1, "HwPowerBrakeSlowdown"),
+    ],
+)
+def test_throttling_is_named(reasons, names):
+    record = recorded(kernel_run(throttle_reasons=reasons))
+    assert record.status is Status.THROTTLED
+    assert f"({names})" in record.reason
+    assert record.throttle_reasons == reasons
+
+
+@pytest.mark.parametrize("reasons", [0, 0x1, 0x2, 0x10, 0x100])
+def test_idling_and_chosen_clocks_are_no_throttling(reasons):
+    assert describe_throttling(reasons) == ""
+    assert recorded(kernel_run(throttle_reasons=reasons)).status is Status.OK
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_foreign_process_is_counted_whenever_it_was_seen(when):
+    record = recorded(kernel_run(**{when: replace(STATE, other_processes=2)}))
+    assert record.status is Status.FOREIGN_PROCESS
+    assert "2 other" in record.reason
+    assert record.other_processes == 2
+
+
+def test_a_driver_that_does_not_tell_processes_is_not_suspected():
+    unknown = replace(STATE, other_processes=-1)
+    assert recorded(kernel_run(before=unknown, after=unknown)).status is Status.OK
+
+
+def test_a_source_that_was_not_recorded_is_not_supported_and_gives_no_number():
+    record = recorded(sensor=power.sensor(source=SourceName.SAMPLES))
+    assert record.status is Status.NOT_SUPPORTED
+    assert "samples" in record.reason
+    assert all(math.isnan(x) for x in (record.steady_power_w, record.mtsm_j, record.papi_j, record.sma_j))
+    assert record.counter_j == pytest.approx(1000, rel=0.03)
+
+
+def test_what_the_sensor_could_not_see_has_its_own_status():
+    short = recorded(kernel_run(window=power.window(1.0, 1.15)))
+    assert short.status is Status.WINDOW_TOO_SHORT
+    assert short.reason
+    assert math.isnan(short.steady_power_w)
+    # Throttling explains more than what the sensor made of it.
+    both = recorded(kernel_run(window=power.window(1.0, 1.15), throttle_reasons=4))
+    assert both.status is Status.THROTTLED
+
+
+def test_a_failure_has_no_number_but_its_reason():
+    record, trace = make_failure(PLAN, 3, 17, "0123456789ab", LAUNCH, 5_000, "CUDA_ERROR_ILLEGAL_ADDRESS")
+    assert (record.status, record.reason) == (Status.LAUNCH_FAILED, "CUDA_ERROR_ILLEGAL_ADDRESS")
+    assert record.trial_id == recorded().trial_id
+    assert (trace.begin_ns, trace.end_ns, trace.series) == (
+        record.record_begin_ns,
+        record.record_end_ns,
+        (),
+    )
+    numbers = (record.elapsed_s, record.steady_power_w, record.mtsm_j, record.counter_j, record.temperature_c)
+    assert all(math.isnan(x) for x in numbers)

@@ -1,0 +1,290 @@
+import math
+from dataclasses import replace
+
+import pytest
+from fakes.measuring import BLOCK, WatchedGpu, asked, measured
+
+from ptxbench.errors import InputError, ToolError
+from ptxbench.gpu.protocol import Cubin, OptLevel
+from ptxbench.gpu.simulated.gpu import SimulatedGpu
+from ptxbench.gpu.simulated.profiles import H200
+from ptxbench.measure.asked import Asked
+from ptxbench.measure.run import Progress, measure_table
+from ptxbench.measure.start import resume_run, start_run
+from ptxbench.ptx.assemble import assemble_ptx
+from ptxbench.status import Status
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import Protocol, Role
+
+
+def capped(power_cap_w):
+    return replace(H200, board=replace(H200.board, power_cap_w=power_cap_w))
+
+
+PAIR = asked("fma.rn.f32", "add.f32", protocols=tuple(Protocol))
+
+
+class StoppedError(Exception):
+    """The process is gone."""
+
+
+def stop_after(gpu, launches):
+    """Make the GPU's next launch but so many the last thing that happens."""
+
+    def fails(_launch):
+        if len(gpu.launched) > launches:
+            raise StoppedError
+        return False
+
+    gpu.fails = fails
+
+
+def begun(gpu, path, what, launches):
+    stop_after(gpu, launches)
+    with pytest.raises(StoppedError):
+        measured(gpu, path, what)
+    with RunFolder.open(path) as folder:
+        return folder.done
+
+
+def gone_on(gpu, path, what=None):
+    with resume_run(gpu, what or Asked(), path, allow_other_board=False) as folder:
+        return measure_table(gpu, folder), folder.records()
+
+
+def test_where_the_gpu_throttles_fewer_sms_are_taken(tmp_path):
+    (free,) = measured(WatchedGpu(), tmp_path / "free", asked("fma.rn.f32"))
+    gpu = WatchedGpu(capped(450.0))
+    (row,) = measured(gpu, tmp_path / "run", asked("fma.rn.f32"))
+    assert free.power_w > 450 > row.power_w
+    assert (row.status, row.threads, row.repeats) == (Status.OK, 99 * BLOCK, 2)
+    assert row.clock_mhz == pytest.approx(1980, rel=1e-3)
+    assert row.dynamic_pj == pytest.approx(free.dynamic_pj, rel=0.01)
+    assert row.cycles == pytest.approx(free.cycles, rel=1e-3)
+    # Nothing more was spent on the attempt that throttled than its first round.
+    with RunFolder.open(tmp_path / "run") as folder:
+        hot = [r for r in folder.records() if r.grid == 132 and r.repeat >= 0 and r.role is not Role.STATIC]
+    assert {r.repeat for r in hot} == {0}
+    assert Status.THROTTLED in {r.status for r in hot}
+
+
+def test_a_gpu_that_always_throttles_gives_a_reason_and_no_number(tmp_path):
+    gpu = WatchedGpu(capped(150.0))
+    (row,) = measured(gpu, tmp_path / "run", asked("fma.rn.f32"))
+    assert row.status is Status.THROTTLED
+    assert "SwPowerCap" in row.reason
+    assert math.isnan(row.dynamic_pj)
+    assert {launch.grid for launch in gpu.launched if launch.kernel == "target"} == {132, 99, 66, 33}
+
+
+def test_the_sleeping_kernel_fills_the_chip_on_every_attempt(tmp_path):
+    gpu = WatchedGpu(capped(450.0))
+    measured(gpu, tmp_path / "run", asked("fma.rn.f32"))
+    assert {launch.grid for launch in gpu.launched if launch.kernel == "static"} == {132}
+
+
+def test_rounds_alternate_so_that_drift_cancels(tmp_path):
+    gpu = WatchedGpu()
+    measured(gpu, tmp_path / "run", asked("xor.b32", max_repeats=3, min_repeats=3))
+    order = [[t.split("/")[-2] for t in gpu.trials if t.endswith(f"/{repeat}")] for repeat in range(3)]
+    hot = ["target", "target_2n", "overhead", "overhead_2n"]
+    assert order == [[*hot, "static"], [*hot[::-1], "static"], [*hot, "static"]]
+
+
+def test_arafa_runs_one_thread_and_its_pairs_alternate_too(tmp_path):
+    gpu = WatchedGpu()
+    (row,) = measured(gpu, tmp_path / "run", asked("fma.rn.f32", protocols=(Protocol.ARAFA,)))
+    assert {(launch.grid, launch.block) for launch in gpu.launched} == {(1, 1)}
+    rounds = [trial.split("/")[-2] for trial in gpu.trials if not trial.rpartition("/")[2].startswith("-")]
+    assert rounds == ["target", "overhead", "overhead", "target"]
+    assert row.cycles == pytest.approx(4.0, rel=0.01)
+    # One thread of one SM leaves the board at its static power.
+    assert row.mtsm_nj == pytest.approx(row.power_w * 4 / 1.98, rel=0.02)
+
+
+def test_repeats_end_when_the_row_is_precise_enough(tmp_path):
+    def repeats(precision, most):
+        what = asked("fma.rn.f32", precision=precision, max_repeats=most)
+        (row,) = measured(WatchedGpu(), tmp_path / f"{precision}", what)
+        return row.repeats
+
+    assert repeats(1.0, 4) == 2
+    assert repeats(1e-5, 4) == 4
+
+
+def test_progress_names_every_unit_and_ends_at_the_total(tmp_path):
+    seen, trials = [], []
+    what = asked("fma.rn.f32", "add.f32", protocols=tuple(Protocol))
+    rows = measured(WatchedGpu(), tmp_path / "run", what, on_progress=seen.append, on_trial=trials.append)
+    assert [(p.done, p.total) for p in seen] == [(n, 4) for n in range(5)]
+    assert seen[0] == Progress(0, 4, "fma.rn.f32 -O3 arafa random")
+    assert [(r.instruction, r.protocol) for r in rows] == [
+        (name, protocol) for name in ("fma.rn.f32", "add.f32") for protocol in Protocol
+    ]
+    with RunFolder.open(tmp_path / "run") as folder:
+        assert folder.finished
+        assert [r.trial_id for r in folder.records()] == [r.trial_id for r in trials]
+        assert [(r.instruction, r.protocol, r.status) for r in folder.rows()] == [
+            (r.instruction, r.protocol, r.status) for r in rows
+        ]
+
+
+class OtherAssembler(WatchedGpu):
+    """Assembles the sleeping kernel, and hands everything else to `assembler`."""
+
+    def __init__(self, assembler):
+        super().__init__()
+        self._assembler = assembler
+
+    def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
+        if "nanosleep" in ptx:
+            return super().assemble(ptx, opt_level)
+        return self._assembler(ptx, opt_level)
+
+
+def without_one_copy(ptx, level):
+    """Assemble with one fma less than the catalogue says."""
+    lines = ptx.splitlines(keepends=True)
+    first = next((n for n, line in enumerate(lines) if line.lstrip().startswith("fma.rn.f32")), None)
+    if first is not None:
+        del lines[first]
+    return assemble_ptx("".join(lines), "sm_90a", level)
+
+
+def test_a_row_that_the_gate_refuses_says_why_and_launches_nothing_of_its_own(tmp_path):
+    gpu = OtherAssembler(without_one_copy)
+    refused, good = measured(gpu, tmp_path / "run", asked("fma.rn.f32", "add.u32"))
+    assert refused.status is Status.GATE_FAILED
+    assert "63 FFMA where 64 copies make 64" in refused.reason
+    assert refused.sass.startswith("FFMA")
+    assert math.isnan(refused.dynamic_pj)
+    assert good.status is Status.OK
+    assert {trial.split("/")[0] for trial in gpu.trials} == {"add.u32"}
+
+
+def test_a_kernel_that_fails_spoils_its_own_row_only(tmp_path):
+    gpu = WatchedGpu()
+    gpu.fails = lambda launch: launch.trial_id.startswith("fma.rn.f32")
+    failed, good = measured(gpu, tmp_path / "run", asked("fma.rn.f32", "add.f32"))
+    assert failed.status is Status.LAUNCH_FAILED
+    assert "ILLEGAL_ADDRESS" in failed.reason
+    assert failed.sass == "FFMA"
+    assert good.status is Status.OK
+
+
+def test_a_kernel_that_fails_midway_leaves_too_few_rounds(tmp_path):
+    gpu = WatchedGpu()
+    gpu.fails = lambda launch: launch.kernel == "overhead" and launch.trial_id.endswith("/1")
+    (row,) = measured(gpu, tmp_path / "run", asked("fma.rn.f32"))
+    assert (row.status, math.isnan(row.dynamic_pj)) == (Status.LAUNCH_FAILED, True)
+
+
+def test_what_the_gpu_or_the_pattern_does_not_have_is_not_supported(tmp_path):
+    rows = measured(WatchedGpu(), tmp_path / "run", asked("div.u32", "add.f32", patterns=("zeros",)))
+    assert [row.status for row in rows] == [Status.NOT_SUPPORTED, Status.OK]
+    assert "no pattern zeros" in rows[0].reason
+
+
+def test_a_module_that_the_assembler_refuses_is_a_row(tmp_path):
+    gpu = OtherAssembler(lambda ptx, level: assemble_ptx(ptx.replace("fma.rn", "fma.xx"), "sm_90a", level))
+    rows = measured(gpu, tmp_path / "run", asked("fma.rn.f32", "add.f32"))
+    assert [row.status for row in rows] == [Status.NOT_SUPPORTED, Status.OK]
+    assert "ptxas failed" in rows[0].reason
+
+
+def test_an_assembler_that_was_stopped_ends_the_run_so_that_it_can_be_resumed(tmp_path):
+    def stopped(_ptx, _level):
+        raise ToolError("ptxas was stopped by SIGKILL")
+
+    with pytest.raises(ToolError, match="SIGKILL"):
+        measured(OtherAssembler(stopped), tmp_path / "run", asked("fma.rn.f32"))
+    (row,), _ = gone_on(SimulatedGpu(), tmp_path / "run")
+    assert row.status is Status.OK
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The rows and trials of a run that nothing stopped."""
+    path = tmp_path_factory.mktemp("whole") / "run"
+    rows = measured(WatchedGpu(), path, PAIR)
+    with RunFolder.open(path) as folder:
+        return rows, [r.trial_id for r in folder.records()]
+
+
+@pytest.mark.parametrize("launches", [0, 1, 9, 33])
+def test_resuming_runs_what_is_missing_once_and_nothing_else(tmp_path, whole, launches):
+    what = PAIR
+    whole_rows, all_trials = whole
+    held = begun(WatchedGpu(), tmp_path / "run", what, launches)
+    assert len(held) < len(all_trials)
+
+    gpu = WatchedGpu()
+    rows, records = gone_on(gpu, tmp_path / "run")
+    assert [r.trial_id for r in records] == all_trials
+    assert [r.order for r in records] == list(range(len(all_trials)))
+    assert not held & set(gpu.trials)
+    assert sorted(gpu.trials) == sorted(set(all_trials) - held)
+    keys = [(r.instruction, r.opt_level, r.protocol, r.operands, r.status) for r in rows]
+    assert keys == [(r.instruction, r.opt_level, r.protocol, r.operands, r.status) for r in whole_rows]
+    for row, whole_row in zip(rows, whole_rows, strict=True):
+        if row.protocol is Protocol.DYNAMIC:
+            assert row.dynamic_pj == pytest.approx(whole_row.dynamic_pj, rel=0.01)
+
+
+def test_a_throttled_run_resumes_within_its_later_attempt(tmp_path):
+    what = asked("fma.rn.f32")
+    (whole,) = measured(SimulatedGpu(capped(450.0)), tmp_path / "whole", what)
+    held = begun(WatchedGpu(capped(450.0)), tmp_path / "run", what, 24)
+    assert any(int(trial.rpartition("/")[2]) >= 1000 for trial in held)
+    gpu = WatchedGpu(capped(450.0))
+    (row,), records = gone_on(gpu, tmp_path / "run")
+    assert (row.status, row.threads, row.repeats) == (whole.status, whole.threads, whole.repeats)
+    assert not held & set(gpu.trials)
+    assert len({r.trial_id for r in records}) == len(records)
+
+
+def test_a_finished_run_is_only_read(tmp_path):
+    rows = measured(SimulatedGpu(), tmp_path / "run", asked("fma.rn.f32"))
+    gpu = WatchedGpu()
+    again, _ = gone_on(gpu, tmp_path / "run")
+    assert gpu.launched == []
+    assert [r.dynamic_pj for r in again] == [pytest.approx(r.dynamic_pj) for r in rows]
+
+
+def test_a_run_is_not_gone_on_with_on_another_gpu_or_for_another_question(tmp_path):
+    begun(WatchedGpu(), tmp_path / "run", asked("fma.rn.f32"), 3)
+    for gpu, what in ((WatchedGpu(capped(450.0)), asked()), (WatchedGpu(), asked("add.f32"))):
+        with pytest.raises(InputError, match="start a new run"):
+            gone_on(gpu, tmp_path / "run", what)
+        assert gpu.launched == []
+
+
+def test_what_a_resumed_run_holds_of_later_units_does_not_change_when_a_unit_stops(tmp_path):
+    """Else a resumed run, and its replay, ask for trials that the run never had."""
+    what = asked("fma.rn.f32", precision=0.9, max_repeats=6)
+    path = tmp_path / "run"
+    gpu = WatchedGpu()
+    with start_run(gpu, what, path) as folder:
+        folder.finish = lambda *_: None
+        measure_table(gpu, folder)
+        held = folder.records()
+        static = [r for r in held if r.role is Role.STATIC and r.repeat >= 0]
+        target, overhead = (
+            next(r for r in held if (r.role, r.repeat) == (role, 0)) for role in (Role.TARGET, Role.OVERHEAD)
+        )
+        # A static power at which the energy of the unit would be zero, and so never precise.
+        pass_s = [r.elapsed_s / r.iterations for r in (target, overhead)]
+        pass_j = [r.steady_power_w * s for r, s in zip((target, overhead), pass_s, strict=True)]
+        zero_w = (pass_j[0] - pass_j[1]) / (pass_s[0] - pass_s[1])
+        odd = replace(
+            static[0],
+            trial_id="zzz/O3/dynamic/random/static/0",
+            order=len(held),
+            steady_power_w=3 * zero_w - sum(r.steady_power_w for r in static),
+        )
+        assert len(static) == 2
+        folder.append(odd, folder.trace(static[0].trial_id))
+    again = WatchedGpu()
+    _, records = gone_on(again, path)
+    assert again.launched == []
+    assert len(records) == len(held) + 1

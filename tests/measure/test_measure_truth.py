@@ -1,0 +1,76 @@
+"""The whole pipeline against the hidden truth of the simulated GPU, which is read only to compare."""
+
+import pytest
+from fakes.measuring import asked
+
+from ptxbench.catalogue.load import find_instruction
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.gpu.simulated.gpu import SimulatedGpu
+from ptxbench.gpu.simulated.profiles import H200, PROFILES, SLOW_SENSOR
+from ptxbench.gpu.simulated.truth import instruction_energy_pj
+from ptxbench.measure.asked import STARTERS
+from ptxbench.measure.run import measure_table
+from ptxbench.measure.start import start_run
+from ptxbench.ptx.render import render_module
+from ptxbench.ptx.target import find_target
+from ptxbench.sass.listing import parse_listing
+from ptxbench.sass.loop import find_loop
+from ptxbench.status import Status
+
+
+def truth_pj(folder, row, profile):
+    """The hidden energy of the very machine code that the run kept."""
+    instruction = find_instruction(row.instruction)
+    form = instruction.forms(row.opt_level)[-1]
+    ptx = render_module(instruction, find_target(profile.chip.target), form)
+    kernels = parse_listing(folder.kernels.sass(folder.kernels.find(ptx, row.opt_level)))
+    loops = (find_loop(kernels[role]) for role in ("target", "overhead"))
+    return instruction_energy_pj(*loops, instruction.copies, row.operands, profile)
+
+
+def errors_of(profile, path, what, gain=1.0):
+    """Relative error of every row, and that every row is valid."""
+    # The sensors' own refresh sets what is seen; polling less often only takes less time.
+    gpu = SimulatedGpu(profile, poll_interval_s=0.02)
+    with start_run(gpu, what, path) as folder:
+        rows = measure_table(gpu, folder)
+        assert {row.instruction: row.reason for row in rows if row.status is not Status.OK} == {}
+        return {
+            (row.instruction, row.operands): row.dynamic_pj / gain / truth_pj(folder, row, profile) - 1
+            for row in rows
+        }
+
+
+def beyond(errors, limit):
+    return {key: f"{error:+.2%}" for key, error in errors.items() if not abs(error) < limit}
+
+
+@pytest.mark.parametrize("level", OptLevel)
+def test_all_twelve_come_back_within_a_percent(tmp_path, level):
+    what = asked(*STARTERS, opt_levels=(level,), min_repeats=3, max_repeats=5, window_s=2.0)
+    errors = errors_of(H200, tmp_path / "run", what)
+    assert len(errors) == 12
+    assert beyond(errors, 0.01) == {}
+
+
+def test_a_slow_noisy_sensor_that_is_off_in_gain_costs_the_gain_and_no_more(tmp_path):
+    sensor = SLOW_SENSOR.sensors[0]
+    assert (sensor.refresh_s, sensor.averaging_s, sensor.gain) == (0.1, 1.0, 0.97)
+    assert sensor.noise_w > 0
+    what = asked("fma.rn.f32", "mad.lo.u32", "fma.rn.f64", min_repeats=3, max_repeats=3)
+    assert beyond(errors_of(SLOW_SENSOR, tmp_path / "run", what, gain=0.97), 0.01) == {}
+
+
+def test_zeros_cost_what_zeros_cost(tmp_path):
+    what = asked("fma.rn.f32", patterns=("zeros", "random"), min_repeats=3, max_repeats=3)
+    errors = errors_of(H200, tmp_path / "run", what)
+    assert {pattern for _, pattern in errors} == {"zeros", "random"}
+    assert beyond(errors, 0.01) == {}
+
+
+@pytest.mark.parametrize("name", ["a100", "b200"])
+def test_another_generation_with_other_sensors(tmp_path, name):
+    what = asked("fma.rn.f32", min_repeats=3, max_repeats=3)
+    profile = PROFILES[name]
+    errors = errors_of(profile, tmp_path / "run", what, gain=profile.sensors[0].gain)
+    assert beyond(errors, 0.01) == {}
