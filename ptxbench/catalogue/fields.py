@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 # What reaches PTX text, or the shell of whoever copies it, is spelled with these characters and no others.
 NAME = re.compile(r"[a-z][a-z0-9_.:]*")
+OPCODE = re.compile(r"[a-z][A-Za-z0-9_.:]*")
 WORD = re.compile(r"[a-z][a-z0-9_]*")
 SENTENCE = re.compile(r"[A-Za-z0-9 .,:;=/*+()'<>|!_\[\]-]+")
 SASS = re.compile(r"[A-Z][A-Za-z0-9_.]*(\|[A-Z][A-Za-z0-9_.]*)*")

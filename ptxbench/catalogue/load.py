@@ -12,6 +12,7 @@ from ptxbench.catalogue.arafa import arafa_rows
 from ptxbench.catalogue.expect import EXPECTATION_KEYS, read_expectations
 from ptxbench.catalogue.fields import (
     NAME,
+    OPCODE,
     PREDICATES,
     ROLES,
     SENTENCE,
@@ -143,7 +144,7 @@ def _read_row(row: Fields) -> Instruction:
     refused = row.text("refused", SENTENCE)
     return Instruction(
         name=name,
-        opcode=row.text("opcode", NAME, default=name),
+        opcode=row.text("opcode", OPCODE, default=name),
         category=row.text("category", SENTENCE),
         family=row.text("family", WORD),
         type=ptx_type,

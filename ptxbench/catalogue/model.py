@@ -26,6 +26,11 @@ class Unit(StrEnum):
     WARP = "warp"
     WARPGROUP = "warpgroup"
 
+    @property
+    def threads(self) -> int:
+        """Threads that execute one instruction together."""
+        return {Unit.THREAD: 1, Unit.WARP: 32, Unit.WARPGROUP: 128}[self]
+
 
 @dataclass(frozen=True)
 class Expectation:

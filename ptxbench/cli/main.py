@@ -18,6 +18,7 @@ _SUBCOMMANDS = {
     "list": "List the instructions that can be measured.",
     "show": "Print an instruction's PTX, its SASS and the gate's verdict.",
     "verify": "Judge the whole catalogue without a GPU.",
+    "sensor": "Find out what the GPU's power readings are like.",
     "table": "Measure the energy of instructions.",
     "report": "Print or draw the table of a run.",
     "validate": "Check recorded power readings against an external meter.",

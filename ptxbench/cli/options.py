@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import click
 
 from ptxbench.ptx.target import TARGETS
@@ -12,3 +16,11 @@ DEFAULT_TARGET = "sm_90a"
 
 target_choice = click.Choice([target.name for target in TARGETS])
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+gpu_option = click.option(
+    "--gpu", "spec", metavar="GPU", help="Index, UUID, simulated[:PROFILE] or replay:RUN."
+)
+
+
+def plot_option(what: str) -> Callable[[Any], Any]:
+    """Return the option --plot, which draws `what`."""
+    return click.option("--plot", type=click.Path(path_type=Path), help=f"Draw {what} (.png, .svg, .pdf).")

@@ -44,7 +44,9 @@ def measure_arafa(bench: Bench, unit: Unit, arguments: RunArguments) -> None:
         LaunchError: A kernel did not run.
         GpuError: The GPU stopped answering.
     """
-    works = [bench.calibrated(unit.work(role, 1, 1), arguments.window_s) for role in _ROLES]
+    # One thread, or as many as it takes to execute the instruction at all.
+    threads = unit.module.instruction.unit.threads
+    works = [bench.calibrated(unit.work(role, 1, threads), arguments.window_s) for role in _ROLES]
     records: list[TrialRecord] = []
     for repeat in range(arguments.max_repeats):
         order = works if repeat % 2 == 0 else works[::-1]
@@ -86,7 +88,7 @@ def arafa_row(unit: Unit, records: Sequence[TrialRecord]) -> TableRow:
         return unit.row(*most_common_fault(faults))
     row = replace(
         unit.row(Status.OK, ""),
-        threads=1,
+        threads=targets[0].block,
         count=targets[0].iterations * targets[0].copies,
         sma_nj=estimates["sma_j"].mean * _NANO,
         papi_nj=estimates["papi_j"].mean * _NANO,

@@ -48,7 +48,7 @@ _STUDENT_LARGE = 1.96
 
 @dataclass(frozen=True)
 class DynamicResult:
-    """What the valid rounds of one unit say.
+    """What the valid rounds of one unit say, a thread.
 
     Attributes:
         energy_pj: Dynamic energy of one instruction from N copies.
@@ -64,6 +64,12 @@ class DynamicResult:
     def ci95_pj(self) -> float:
         """Half-width of the 95% interval, rounds and static power together."""
         return math.hypot(self.energy_pj.ci95, _STUDENT_LARGE * self.static_error_pj)
+
+    def of_threads(self, threads: int) -> DynamicResult:
+        """Return the result for an instruction that `threads` threads execute together."""
+        return DynamicResult(
+            self.energy_pj.times(threads), self.energy_2n_pj.times(threads), self.static_error_pj * threads
+        )
 
 
 def measure_dynamic(bench: Bench, unit: Unit, sleep: Cubin, arguments: RunArguments) -> None:
@@ -140,7 +146,7 @@ def dynamic_row(unit: Unit, records: Sequence[TrialRecord], static: StaticPower,
     # A later attempt, on fewer SMs, stands for the ones that throttled.
     last_grid = min((r.grid for r in records), default=0)
     records = [r for r in records if r.grid == last_grid]
-    result = solve_dynamic(records, static)
+    result = solve_dynamic(records, static).of_threads(unit.module.instruction.unit.threads)
     targets = [r for r in records if r.role is Role.TARGET and r.repeat >= 0]
     if result.energy_pj.n < 2:
         status, reason = most_common_fault(trial_faults(records))
@@ -174,7 +180,7 @@ def _calibrated_works(
     bench: Bench, unit: Unit, sleep: Cubin, grid: int, first: int, window_s: float
 ) -> list[Work]:
     """Return target, 2N, their overheads and, last, the sleeping kernel, each filling `window_s`."""
-    block = BLOCK[unit.module.opt_level]
+    block = unit.module.instruction.block or BLOCK[unit.module.opt_level]
     roles = [Role.TARGET, Role.TARGET_2N, Role.OVERHEAD]
     if unit.module.instruction.companions:
         roles.append(Role.OVERHEAD_2N)
@@ -190,7 +196,7 @@ def _calibrated_works(
 
 
 def _difference_pj(target: TrialRecord, overhead: TrialRecord, static: StaticPower) -> float:
-    """Return (E_T - E_O) / (N x threads), dynamic energies of one pass, pJ."""
+    """Return (E_T - E_O) / (N x threads), dynamic energies of one pass, pJ a thread."""
     pass_j = _dynamic_pass_j(target, static) - _dynamic_pass_j(overhead, static)
     return pass_j / (target.copies * target.grid * target.block) * _PICO
 
@@ -202,7 +208,7 @@ def _dynamic_pass_j(record: TrialRecord, static: StaticPower) -> float:
 
 
 def _static_error_pj(target: TrialRecord, overhead: TrialRecord, static: StaticPower) -> float:
-    """Return what an error of one sigma in P_static does to the difference, pJ."""
+    """Return what an error of one sigma in P_static does to the difference, pJ a thread."""
     pass_s = target.elapsed_s / target.iterations - overhead.elapsed_s / overhead.iterations
     error_j = static.error_at(target.temperature_c) * abs(pass_s)
     return error_j / (target.copies * target.grid * target.block) * _PICO

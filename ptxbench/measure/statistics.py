@@ -24,6 +24,10 @@ class Estimate:
     ci95: float
     n: int
 
+    def times(self, factor: int) -> Estimate:
+        """Return the estimate of `factor` times the quantity."""
+        return Estimate(self.mean * factor, self.ci95 * factor, self.n)
+
     def precise(self, fraction: float) -> bool:
         """Return whether the half-width is known and at most `fraction` of the mean."""
         return self.n >= 2 and self.ci95 <= fraction * abs(self.mean)

@@ -21,8 +21,6 @@ from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
 
 # Every SM clock further than this from the unit's median is another operating point.
 CLOCK_TOLERANCE = 0.01
-# Words of scratch a thread: the pointer chase needs one of 4 bytes.
-SCRATCH_BYTES_PER_THREAD = 8
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Unit:
             copies=2 * copies if role in (Role.TARGET_2N, Role.OVERHEAD_2N) else copies,
             unit=self.name,
         )
-        scratch_bytes = SCRATCH_BYTES_PER_THREAD * grid * block
+        scratch_bytes = self.module.instruction.scratch * grid * block
         return Work(plan, self.module.cubin, grid, block, self.operands, scratch_bytes)
 
 
@@ -156,6 +154,7 @@ def empty_row(
         repeats=0,
         status=status,
         reason=reason,
+        unit=instruction.unit,
     )
 
 

@@ -119,7 +119,18 @@ def fit_sensor(
     read_s, value_w = read_s[inside], value_w[inside]
     if len(read_s) < MIN_READINGS or not np.ptp(value_w) > 0:
         return None
-    trials = [_fit(signal, held, shape) for shape in Shape for held in hypotheses(read_s, value_w)]
+    return fit_held(source, signal, hypotheses(read_s, value_w))
+
+
+def fit_held(source: SourceName, signal: PowerSignal, ways: Sequence[Held]) -> SensorFit:
+    """Fit one source whose readings were held in one of several ways; see `fit_sensor`.
+
+    Args:
+        source: Which source.
+        signal: The true power, or what it is proportional to.
+        ways: How the readings may have been held, the simplest first; each has `MIN_READINGS` or more.
+    """
+    trials = [_fit(signal, held, shape) for shape in Shape for held in ways]
     best = trials[0]
     for trial in trials[1:]:
         if trial.rms_w < _CLEARLY * best.rms_w:

@@ -79,6 +79,11 @@ def _odd(_role: str, ptx_type: str, rng: _Random, width: int) -> Slots:
     return _words(TYPES[ptx_type], rng, width) | np.uint64(1)
 
 
+def _even(_role: str, ptx_type: str, rng: _Random, width: int) -> Slots:
+    """Random even words: with them and an odd addend, a multiply-add is always odd, and so never 0."""
+    return _words(TYPES[ptx_type], rng, width) & ~np.uint64(1)
+
+
 def _shift(_role: str, ptx_type: str, rng: _Random, width: int) -> Slots:
     """Whole numbers from 1 to 15, which shift a word of any width and leave some of it."""
     del ptx_type
@@ -176,6 +181,7 @@ def _none(_role: str, _type: str, _rng: _Random, width: int) -> Slots:
 GENERATORS: dict[str, Callable[[str, str, _Random, int], Slots]] = {
     "integer": _integer,
     "odd": _odd,
+    "even": _even,
     "shift": _shift,
     "index": _index,
     "small": _small,

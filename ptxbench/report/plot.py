@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import GpuInfo, GpuKind, OptLevel
+from ptxbench.gpu.protocol import GpuInfo, OptLevel
+from ptxbench.report.figure import new_figure, save, title
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, TableRow
 
@@ -29,15 +30,9 @@ def plot_energies(rows: Sequence[TableRow], info: GpuInfo, path: Path) -> None:
     shown = [r for r in rows if r.protocol is Protocol.DYNAMIC and r.status is Status.OK]
     if not shown:
         raise InputError("nothing to plot: the run has no valid dynamic energy")
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise InputError("plots need matplotlib; run 'pip install ptxbench[plot]'") from error
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
     names = sorted({r.instruction for r in shown}, key=lambda name: _largest_pj(shown, name))
-    figure, axes = plt.subplots(figsize=(8, 1.2 + _ROW_HEIGHT_IN * len(names)), layout="constrained")
+    figure = new_figure(8, 1.2 + _ROW_HEIGHT_IN * len(names))
+    axes = figure.subplots()
     for offset, level in ((0.12, OptLevel.O0), (-0.12, OptLevel.O3)):
         dots = [r for r in shown if r.opt_level is level]
         axes.errorbar(
@@ -56,16 +51,10 @@ def plot_energies(rows: Sequence[TableRow], info: GpuInfo, path: Path) -> None:
     axes.xaxis.set_minor_formatter("{x:g}")
     axes.tick_params(axis="x", which="minor", labelsize=8)
     axes.set_xlabel("dynamic energy, pJ a thread-instruction (whiskers: 95% interval)")
-    origin = info.name if info.kind is GpuKind.REAL else f"{info.name}: {info.kind.upper()}, no measurement"
-    axes.set_title(f"{origin}, driver {info.driver}", loc="left")
+    axes.set_title(title(info), loc="left")
     axes.grid(which="both", alpha=0.25)
     axes.legend(loc="lower right")
-    try:
-        figure.savefig(path, dpi=130)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be written as a picture: {error}") from error
-    finally:
-        plt.close(figure)
+    save(figure, path)
 
 
 def _largest_pj(rows: Sequence[TableRow], name: str) -> float:

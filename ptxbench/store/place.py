@@ -13,18 +13,19 @@ _MEASURED = "results"
 _OTHER = "runs"
 
 
-def default_run_path(gpu: GpuInfo, now: datetime, root: Path | None = None) -> Path:
-    """Return where a run that begins now goes: `<root>/<gpu>/<run id>`.
+def default_run_path(gpu: GpuInfo, now: datetime, root: Path | None = None, prefix: str = "") -> Path:
+    """Return where a run that begins now goes: `<root>/<gpu>/<prefix><run id>`.
 
     Args:
         gpu: The GPU.
         now: The time, with its zone.
         root: None for "results", or "runs" for what is no measurement.
+        prefix: What the run's name begins with, such as "sensor-".
     """
     if root is None:
         root = Path(_MEASURED if gpu.kind is GpuKind.REAL else _OTHER)
     # The random end keeps two runs of one minute apart.
-    return root / gpu.slug / f"{now.astimezone(UTC):%Y-%m-%dT%H%MZ}-{secrets.token_hex(2)}"
+    return root / gpu.slug / f"{prefix}{now.astimezone(UTC):%Y-%m-%dT%H%MZ}-{secrets.token_hex(2)}"
 
 
 def require_place(path: Path, kind: GpuKind) -> None:

@@ -131,7 +131,7 @@ class TableRow:
         papi_nj: Eq. 1 with the PAPI-style reading.
         mtsm_nj: Eq. 1 with MTSM.
         counter_nj: Eq. 1 with the energy counter.
-        dynamic_pj: Energy that the instruction itself adds, pJ a thread (or warp) instruction.
+        dynamic_pj: Energy that the instruction itself adds, pJ an execution by one `unit`.
         dynamic_ci95_pj: Half-width of its 95% confidence interval.
         cycles: Cycles an instruction: latency under `arafa`, issue interval of one SM under `dynamic`.
         power_w: Mean power of the target kernel.
@@ -140,7 +140,8 @@ class TableRow:
         temperature_c: Mean GPU temperature of the target kernel.
         repeats: Valid repeats.
         status: Validity.
-        reason: One sentence where status is not ok.
+        reason: One sentence where status is not ok, or what is odd about a row that is.
+        unit: What executes one instruction: thread, warp or warpgroup; energies are per execution.
     """
 
     instruction: str
@@ -166,3 +167,4 @@ class TableRow:
     repeats: int
     status: Status
     reason: str
+    unit: str

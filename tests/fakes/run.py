@@ -162,6 +162,7 @@ def row(instruction: str = "fma.rn.f32") -> TableRow:
         repeats=10,
         status=Status.OK,
         reason="",
+        unit="thread",
     )
 
 

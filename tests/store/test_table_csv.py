@@ -44,7 +44,7 @@ def test_columns_are_those_that_scripts_rely_on(tmp_path):
     write_table(path, [fake.row()])
     assert path.read_text().splitlines()[0] == (
         "instruction,category,opt_level,protocol,operands,sass,sass_per_ptx,count,threads,sma_nj,papi_nj,mtsm_nj,"
-        "counter_nj,dynamic_pj,dynamic_ci95_pj,cycles,power_w,static_w,clock_mhz,temperature_c,repeats,status,reason"
+        "counter_nj,dynamic_pj,dynamic_ci95_pj,cycles,power_w,static_w,clock_mhz,temperature_c,repeats,status,reason,unit"
     )
 
 
@@ -86,16 +86,16 @@ def test_row_twice_is_refused_by_writer_and_reader(tmp_path):
     ("old", "new", "text"),
     [
         ("instruction,category", "category,instruction", "the columns must be instruction, category, "),
-        (",reason\n", "\n", "the columns must be "),
+        (",unit\n", "\n", "the columns must be "),
         (",270336,", ",many,", "row 1.threads must be a whole number, not 'many'"),
         (",270336,", ",,", "row 1.threads must be a whole number, not ''"),
         (",270336,", ",2.5,", "row 1.threads must be a whole number, not '2.5'"),
         (",12.4,", ",twelve,", "row 1.dynamic_pj must be a number or null, not 'twelve'"),
         (",O3,", ",O2,", "row 1.opt_level must be one of O0, O3, not 'O2'"),
         (",ok,", ",fine,", "row 1.status must be one of ok, "),
-        (",ok,", ",", "row 1 must have 23 cells, not 22"),
+        (",ok,", ",", "row 1 must have 24 cells, not 23"),
         ("fma.rn.f32,", '"fma.rn.f32,', "the file is no table ("),
-        ("fma.rn.f32,", "\n", "row 1 must have 23 cells, not 0"),
+        ("fma.rn.f32,", "\n", "row 1 must have 24 cells, not 0"),
     ],
 )
 def test_table_is_read_strictly(tmp_path, old, new, text):

@@ -1,0 +1,5 @@
+"""`python -m ptxbench`."""
+
+from ptxbench.cli.main import main
+
+main()

@@ -1,0 +1,127 @@
+"""`ptxbench sensor`: what the GPU's power readings are like."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import gpu_option, json_option, plot_option
+from ptxbench.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from ptxbench.power.estimate import Estimate
+    from ptxbench.power.probe import SourceProbe
+    from ptxbench.power.sensor import SensorDescription
+    from ptxbench.store.sensor_file import SensorFile
+
+_FIGURES = ("refresh ms", "averaging ms", "lag ms", "quantum", "noise W", "call us", "stale %", "needs s")
+
+
+@click.command(name="sensor")
+@gpu_option
+@click.option("--out", type=click.Path(path_type=Path), help="New folder (default: one below results/).")
+@plot_option("each source's answer to the load")
+@json_option
+def command(spec: str | None, out: Path | None, plot: Path | None, as_json: bool) -> None:
+    """Find out what the GPU's power readings are like, with a square-wave load of some 40 s.
+
+    For every source: refresh period, averaging window, lag, quantum, cost of a call, and how many reads
+    repeat an old value, beside what is documented. `ptxbench table --sensor FOLDER` uses the result.
+    With --gpu replay:FOLDER the figures are worked out again from what such a FOLDER holds.
+    """
+    from ptxbench.measure.sense import PURPOSE, RECORDING, describe, sense
+    from ptxbench.store.codec import encode
+    from ptxbench.store.recording import RecordingFolder
+
+    if spec is not None and spec.startswith("replay:"):
+        folder = RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE)
+        found = describe(folder)
+    else:
+        from ptxbench.gpu.select import open_gpu_or_simulated
+
+        gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
+        try:
+            found, path = sense(gpu, out)
+        finally:
+            gpu.close()
+        folder = RecordingFolder.open(path, PURPOSE)
+    if plot is not None:
+        from ptxbench.report.sensor_plot import plot_sensors
+
+        (recording,) = folder.recordings
+        plot_sensors(found, folder.trace(RECORDING), recording.windows, plot)
+    if as_json:
+        print_json({"folder": str(folder.path), **_as_dict(encode(found))})
+    else:
+        _print(found, folder.path)
+
+
+def _as_dict(plain: object) -> dict[str, object]:
+    assert isinstance(plain, dict)  # noqa: S101
+    return plain
+
+
+def _print(found: SensorFile, path: Path) -> None:
+    info = found.gpu
+    kind = "" if info.kind == "real" else f" ({info.kind.upper()}, no measurement)"
+    click.echo(f"{info.name}{kind}, driver {info.driver}")
+    documented = {sensor.source: sensor for sensor in found.documented}
+    rows = []
+    for source in found.sources:
+        rows.append(_measured(source))
+        rows.append(_documented(documented[source.sensor.source]))
+    print_table(("source", "", *_FIGURES), rows, _FIGURES)
+    for source in found.sources:
+        for text in _remarks(source):
+            click.echo(f"{source.sensor.source}: {text}")
+    for note in found.notes:
+        click.echo(f"note: {note}")
+    click.echo(f"default source: {found.best.source} ({found.rule})")
+    click.echo(f"\nfolder: {path}")
+
+
+def _measured(source: SourceProbe) -> tuple[str, ...]:
+    sensor, cost = source.sensor, source.cost
+    return (
+        sensor.source,
+        sensor.origin,
+        _shown(source.refresh_s),
+        f"{_shown(source.averaging_s)} {sensor.shape}",
+        _shown(source.lag_s),
+        f"{sensor.quantum:.4g}",
+        _number(source.noise_w),
+        f"{1e6 * cost.median_s:.3g} to {1e6 * cost.worst_s:.3g}",
+        f"{100 * cost.stale_share:.1f}",
+        _number(source.needed_s),
+    )
+
+
+def _documented(sensor: SensorDescription) -> tuple[str, ...]:
+    figures_ms = (f"{1e3 * s:.4g}" for s in (sensor.refresh_s, sensor.averaging_s, sensor.lag_s))
+    return ("", "documented", *figures_ms, f"{sensor.quantum:.4g}", *[""] * 4)
+
+
+def _remarks(source: SourceProbe) -> list[str]:
+    texts = [source.remark] if source.remark else []
+    buffer = source.buffer
+    if buffer is not None:
+        least = "at least " if buffer.span_s > 0.9 * buffer.waited_s else ""
+        texts.append(f"its buffer keeps {least}{buffer.readings} readings, {buffer.span_s:.3g} s")
+    if source.cost.failed:
+        texts.append(f"{source.cost.failed} of its reads failed")
+    return texts
+
+
+def _shown(estimate: Estimate) -> str:
+    """Return seconds as ms, with their 95% uncertainty."""
+    if math.isnan(estimate.value):
+        return "-"
+    spread = "?" if math.isnan(estimate.uncertainty) else f"{1e3 * estimate.uncertainty:.2g}"
+    return f"{1e3 * estimate.value:.2f} ± {spread}"
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.3g}"

@@ -1,0 +1,43 @@
+"""What every picture shares: matplotlib where it is installed, the GPU in the title, the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ptxbench.errors import InputError
+from ptxbench.gpu.protocol import GpuInfo, GpuKind
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def new_figure(width_in: float, height_in: float) -> Figure:
+    """Return an empty figure.
+
+    Raises:
+        InputError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError("plots need matplotlib; run 'pip install ptxbench[plot]'") from error
+    return Figure(figsize=(width_in, height_in), layout="constrained")
+
+
+def title(info: GpuInfo) -> str:
+    """Return what a picture's numbers are of."""
+    origin = info.name if info.kind is GpuKind.REAL else f"{info.name}: {info.kind.upper()}, no measurement"
+    return f"{origin}, driver {info.driver}"
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure; the ending of `path` says the format.
+
+    Raises:
+        InputError: The file cannot be written, or the format is not known.
+    """
+    try:
+        figure.savefig(path, dpi=130)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be written as a picture: {error}") from error
