@@ -65,7 +65,7 @@ def _of_targets(
         yield Expectation(
             level,
             _counts(counts, where + key),
-            checked_whole(spare, 0, _MOST_MOVES, f"{where}loop_moves.{key}"),
+            checked_whole(spare, -_MOST_MOVES, _MOST_MOVES, f"{where}loop_moves.{key}"),
             _tolerances(own, counts, where, key),
             form,
             targets,

@@ -16,6 +16,7 @@ from ptxbench.cli.options import json_option
 @json_option
 def command(run: Path, markdown: bool, plot: Path | None, as_json: bool) -> None:
     """Print the table of a run folder, or draw it."""
+    from ptxbench.report.summary import summary_table
     from ptxbench.report.text import markdown_table, print_tables, rows_as_json
     from ptxbench.store.run_folder import RunFolder
     from ptxbench.store.schema import Protocol
@@ -29,6 +30,7 @@ def command(run: Path, markdown: bool, plot: Path | None, as_json: bool) -> None
     if as_json:
         click.echo(rows_as_json(rows, info))
     elif markdown:
+        click.echo(summary_table(rows))
         for protocol in Protocol:
             click.echo(markdown_table(rows, protocol))
     elif plot is None:

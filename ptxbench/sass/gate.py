@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ptxbench.catalogue.model import Expectation, Form, Instruction
+from ptxbench.catalogue.model import Expectation, Form, Instruction, Unit
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.ptx.render import OVERHEAD, OVERHEAD_2N, TARGET, TARGET_2N
 from ptxbench.sass.loop import LoopError, find_loop
@@ -17,6 +17,8 @@ from ptxbench.sass.program import SassKernel, counts_text
 RESIDUE = frozenset(
     {"UIADD3", "IADD3", "VIADD", "ISETP", "UISETP", "LOP3", "SEL", "FSEL", "MOV", "BRA", "BAR", "WARPSYNC"}
 )
+# A warpgroup's products come in groups: the loop opens and waits for one, which holds one product.
+_GROUP_RESIDUE = frozenset({"WARPGROUP", "HGMMA", "UMOV", "R2UR", "PLOP3", "VOTEU"})
 RESIDUE_LIMIT = 64
 _KEEPING = RESIDUE | {"PLOP3"}
 MOVES = frozenset({"MOV", "IMAD.MOV.U32"})
@@ -90,7 +92,7 @@ def judge(
     per_copy: Counter[str] = Counter()
     overhead: Counter[str] = Counter()
     try:
-        loops = {name: _loop_counts(kernels, name) for name in _entry_names(instruction)}
+        loops = {name: _loop_counts(kernels, name, declared) for name in _entry_names(instruction)}
         overhead = loops[OVERHEAD]
         per_copy = _difference(loops[TARGET], overhead)
         twice = _difference(loops[TARGET_2N], loops.get(OVERHEAD_2N, overhead))
@@ -109,14 +111,14 @@ def _entry_names(instruction: Instruction) -> tuple[str, ...]:
     return (TARGET, OVERHEAD, TARGET_2N, *((OVERHEAD_2N,) if instruction.companions else ()))
 
 
-def _loop_counts(kernels: Mapping[str, SassKernel], name: str) -> Counter[str]:
+def _loop_counts(kernels: Mapping[str, SassKernel], name: str, declared: Collection[str]) -> Counter[str]:
     if name not in kernels:
         raise _RefusedError(f"the cubin has no kernel {name}")
     try:
         loop = find_loop(kernels[name])
     except LoopError as error:
         raise _RefusedError(f"{name} kernel: {error}") from error
-    local = sorted({i.opcode for i in loop.instructions if i.base in _LOCAL})
+    local = sorted({i.opcode for i in loop.instructions if i.base in _LOCAL and i.opcode not in declared})
     if local:
         raise _RefusedError(
             f"{name} kernel: local memory in the loop ({', '.join(local)}): registers spilled"
@@ -174,7 +176,8 @@ def _check_residue(instruction: Instruction, loops: Mapping[str, Counter[str]]) 
         # The companions of N more copies are what the 2N overhead has more; the rest is the loop's own.
         overhead.subtract(_difference(loops[OVERHEAD_2N], loops[OVERHEAD]))
     residue = {opcode: n for opcode, n in overhead.items() if n}
-    strange = {op: n for op, n in residue.items() if n < 0 or op.partition(".")[0] not in RESIDUE}
+    allowed = RESIDUE | _GROUP_RESIDUE if instruction.unit is Unit.WARPGROUP else RESIDUE
+    strange = {op: n for op, n in residue.items() if n < 0 or op.partition(".")[0] not in allowed}
     if strange or sum(residue.values()) > RESIDUE_LIMIT:
         text = ", ".join(f"{n} {opcode}" for opcode, n in sorted((strange or residue).items()))
         raise _RefusedError(f"overhead kernel: more than the loop's own counter, compare and branch ({text})")
@@ -185,7 +188,8 @@ def _without_loop_moves(found: Counter[str], expected: Expectation) -> Counter[s
     left = Counter(found)
     spare = expected.loop_moves
     for opcode in sorted(MOVES):
-        taken = min(spare, left[opcode])
+        # Where the overhead loop has more moves than the target (spare < 0), there is nothing to take out.
+        taken = min(max(spare, 0), left[opcode])
         left[opcode] -= taken
         spare -= taken
     return +left
