@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from ptxbench.gpu.protocol import KernelRun, Launch, OptLevel
-from ptxbench.power.methods import counter_j, mtsm_j, papi_j, sma_j
+from ptxbench.power.methods import EnergyReading, counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
 from ptxbench.power.steady import steady_power_w
-from ptxbench.power.trace import Trace
+from ptxbench.power.trace import KernelWindow, Series, Trace
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TrialRecord
 
@@ -87,30 +88,19 @@ def make_record(
         if status is Status.OK:
             status, reason = steady.status, steady.reason
     clock_mhz = run.window.clock_mhz
-    return TrialRecord(
-        trial_id=plan.trial_id(repeat),
-        order=order,
-        instruction=plan.instruction,
-        opt_level=plan.opt_level,
-        protocol=plan.protocol,
-        pattern=plan.pattern,
-        role=plan.role,
-        repeat=repeat,
-        gpu=gpu,
-        cubin_sha256=launch.cubin.sha256,
-        kernel=launch.kernel,
-        grid=launch.grid,
-        block=launch.block,
-        iterations=launch.iterations,
-        copies=plan.copies,
+    failure, _ = make_failure(plan, repeat, order, gpu, launch, run.trace.begin_ns, "")
+    return replace(
+        failure,
         start_ns=run.window.start_ns,
         end_ns=run.window.end_ns,
         elapsed_s=run.window.elapsed_s,
         cycles=run.window.cycles,
         globaltimer_ns=run.window.globaltimer_ns,
-        record_begin_ns=run.trace.begin_ns,
         record_end_ns=run.trace.end_ns,
-        **_energies_j(run, sensor.source),
+        sma_j=_energy_j(sma_j, run, sensor.source),
+        papi_j=_energy_j(papi_j, run, sensor.source),
+        mtsm_j=_energy_j(mtsm_j, run, sensor.source),
+        counter_j=_energy_j(counter_j, run, SourceName.COUNTER),
         steady_power_w=power_w,
         source=sensor.source,
         temperature_c=_settled_temperature_c(run, sensor),
@@ -181,18 +171,12 @@ def make_failure(
     return record, Trace(at_ns, at_ns, ())
 
 
-def _energies_j(run: KernelRun, source: SourceName) -> dict[str, float]:
-    """Return the energy by each method, keyed by its column."""
-    energies = dict.fromkeys(("sma_j", "papi_j", "mtsm_j", "counter_j"), math.nan)
+def _energy_j(
+    method: Callable[[Series, KernelWindow], EnergyReading], run: KernelRun, source: SourceName
+) -> float:
+    """Return the energy by one method, NaN where the source was not recorded."""
     series = run.trace.of(source)
-    if series is not None:
-        energies["sma_j"] = sma_j(series, run.window).energy_j
-        energies["papi_j"] = papi_j(series, run.window).energy_j
-        energies["mtsm_j"] = mtsm_j(series, run.window).energy_j
-    counter = run.trace.of(SourceName.COUNTER)
-    if counter is not None:
-        energies["counter_j"] = counter_j(counter, run.window).energy_j
-    return energies
+    return math.nan if series is None else method(series, run.window).energy_j
 
 
 def _settled_temperature_c(run: KernelRun, sensor: SensorDescription) -> float:
