@@ -46,6 +46,12 @@ _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
     type=click.Choice(_PATTERNS),
     help="Operand pattern (default: random).",
 )
+@click.option(
+    "--sensor",
+    "sensor_path",
+    type=click.Path(path_type=Path),
+    help="Folder or file of `ptxbench sensor`: what it found is used in place of what is documented.",
+)
 @click.option("--source", type=click.Choice(_SOURCES), help="Power source (default: the GPU's best).")
 @click.option(
     "--precision",
@@ -69,6 +75,7 @@ def command(
     levels: tuple[str, ...],
     protocols: tuple[str, ...],
     patterns: tuple[str, ...],
+    sensor_path: Path | None,
     source: str | None,
     precision: float | None,
     min_repeats: int | None,
@@ -88,11 +95,14 @@ def command(
     from ptxbench.measure.start import resume_run, start_run
     from ptxbench.power.source import SourceName
     from ptxbench.store.schema import Protocol
+    from ptxbench.store.sensor_file import sensors_for
 
     if whole_catalogue:
         instructions = tuple(row.name for row in load_catalogue())
     if resume and out is None:
         raise click.UsageError("--resume needs --out, the folder of the run to go on with")
+    if resume and sensor_path is not None:
+        raise click.UsageError("--resume goes on with the sensors of the run; leave --sensor out")
     asked = Asked(
         instructions=instructions,
         opt_levels=tuple(OptLevel(level) for level in levels),
@@ -110,7 +120,8 @@ def command(
         if out is not None and resume:
             folder = resume_run(gpu, asked, out, allow_other_board=allow_other_board)
         else:
-            folder = start_run(gpu, asked, out)
+            sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
+            folder = start_run(gpu, asked, out, sensors)
         with folder:
             rows = _measure(gpu, folder, spec)
     finally:

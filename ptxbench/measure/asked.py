@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from ptxbench.catalogue.load import find_instruction
 from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import Gpu, OptLevel
 from ptxbench.measure.run import choose_sensor, default_window_s
+from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
 from ptxbench.ptx.operands import Pattern
 from ptxbench.store.manifest import RunArguments
@@ -79,13 +81,17 @@ class Asked:
                 said[field.name] = tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
         return self._in_order(replace(recorded, **said))
 
-    def complete(self, gpu: Gpu) -> RunArguments:
+    def complete(self, gpu: Gpu, sensors: Sequence[SensorDescription] = ()) -> RunArguments:
         """Return the arguments of a new run, with defaults for what was not said.
+
+        Args:
+            gpu: Where it will be measured.
+            sensors: What was measured about its power sources; none: as the GPU describes them.
 
         Raises:
             InputError: An instruction is unknown, or the GPU does not answer the power source.
         """
-        sensor = choose_sensor(gpu, self.source)
+        sensor = choose_sensor(gpu, self.source, sensors)
         defaults = RunArguments(
             instructions=STARTERS,
             opt_levels=tuple(OptLevel),

@@ -48,23 +48,27 @@ class Progress:
     unit: str
 
 
-def choose_sensor(gpu: Gpu, source: SourceName | None) -> SensorDescription:
+def choose_sensor(
+    gpu: Gpu, source: SourceName | None, sensors: Sequence[SensorDescription] = ()
+) -> SensorDescription:
     """Return the power source to measure with.
 
     Args:
         gpu: The GPU; its `sensors` are best for steady power first.
         source: The one asked for, or None for the best.
+        sensors: What `ptxbench sensor` found about them, best first; none: as the GPU describes them.
 
     Raises:
         InputError: The GPU does not answer the source asked for.
     """
+    known = tuple(sensors) or gpu.sensors
     if source is None:
-        return gpu.sensors[0]
-    for sensor in gpu.sensors:
+        return known[0]
+    for sensor in known:
         if sensor.source == source:
             return sensor
-    known = ", ".join(sensor.source for sensor in gpu.sensors)
-    raise InputError(f"{gpu.info.name} does not answer the power source '{source}'; it answers: {known}")
+    names = ", ".join(sensor.source for sensor in known)
+    raise InputError(f"{gpu.info.name} does not answer the power source '{source}'; it answers: {names}")
 
 
 def default_window_s(sensor: SensorDescription) -> float:
@@ -98,7 +102,7 @@ def measure_table(
     """
     if folder.finished:
         return folder.rows()
-    bench = Bench(gpu, folder, choose_sensor(gpu, folder.manifest.source), on_trial)
+    bench = Bench(gpu, folder, choose_sensor(gpu, folder.manifest.source, folder.manifest.sensors), on_trial)
     builder = _Builder(bench)
     sleep = builder.sleep()
     tasks = _plan(folder.manifest.arguments)

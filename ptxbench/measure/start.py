@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,13 +12,16 @@ from ptxbench.gpu.protocol import Gpu
 from ptxbench.gpu.replay import ReplayGpu
 from ptxbench.measure.asked import Asked
 from ptxbench.measure.run import choose_sensor
+from ptxbench.power.sensor import SensorDescription
 from ptxbench.store.commit import git_commit
 from ptxbench.store.manifest import Manifest, Session
 from ptxbench.store.place import default_run_path
 from ptxbench.store.run_folder import RunFolder
 
 
-def start_run(gpu: Gpu, asked: Asked, path: Path | None) -> RunFolder:
+def start_run(
+    gpu: Gpu, asked: Asked, path: Path | None, sensors: Sequence[SensorDescription] = ()
+) -> RunFolder:
     """Create the folder of a new run.
 
     A replay is asked for what the recorded run was asked for, where nothing else is said.
@@ -26,12 +30,14 @@ def start_run(gpu: Gpu, asked: Asked, path: Path | None) -> RunFolder:
         gpu: Where it will be measured.
         asked: What is asked for.
         path: Folder, or None for the default below results/ (or runs/ where nothing is measured).
+        sensors: What was measured about the power sources, best for steady power first; none: as the GPU
+            describes them.
 
     Raises:
         InputError: The folder cannot be made, or what is asked for is unknown.
     """
     recorded = gpu.manifest if isinstance(gpu, ReplayGpu) else None
-    arguments = asked.over(recorded.arguments) if recorded else asked.complete(gpu)
+    arguments = asked.over(recorded.arguments) if recorded else asked.complete(gpu, sensors)
     session = _new_session(gpu)
     place = path or default_run_path(gpu.info, session.start)
     if arguments.seed is not None:
@@ -42,8 +48,8 @@ def start_run(gpu: Gpu, asked: Asked, path: Path | None) -> RunFolder:
         run_id=place.name,
         commit=git_commit(Path(ptxbench.__file__).parents[1]),
         gpu=gpu.info,
-        sensors=gpu.sensors,
-        source=choose_sensor(gpu, arguments.source).source,
+        sensors=tuple(sensors) or gpu.sensors,
+        source=choose_sensor(gpu, arguments.source, sensors).source,
         arguments=arguments,
         order_seed=seed,
         session=session,

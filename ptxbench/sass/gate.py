@@ -91,6 +91,7 @@ def judge(
     expected = instruction.expected(opt_level, target, form)
     per_copy: Counter[str] = Counter()
     overhead: Counter[str] = Counter()
+    declared = {option for opcodes, _ in expected.counts for option in opcodes.split("|")}
     try:
         loops = {name: _loop_counts(kernels, name, declared) for name in _entry_names(instruction)}
         overhead = loops[OVERHEAD]
@@ -177,6 +178,8 @@ def _check_residue(instruction: Instruction, loops: Mapping[str, Counter[str]]) 
         overhead.subtract(_difference(loops[OVERHEAD_2N], loops[OVERHEAD]))
     residue = {opcode: n for opcode, n in overhead.items() if n}
     allowed = RESIDUE | _GROUP_RESIDUE if instruction.unit is Unit.WARPGROUP else RESIDUE
+    if instruction.type_of("x").endswith("16"):
+        allowed |= {"PRMT"}  # a 16-bit register is held by a PRMT
     strange = {op: n for op, n in residue.items() if n < 0 or op.partition(".")[0] not in allowed}
     if strange or sum(residue.values()) > RESIDUE_LIMIT:
         text = ", ".join(f"{n} {opcode}" for opcode, n in sorted((strange or residue).items()))

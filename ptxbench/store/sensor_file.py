@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import GpuInfo
+from ptxbench.gpu.protocol import Gpu, GpuInfo
 from ptxbench.power.probe import SourceProbe
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.store import codec
@@ -70,17 +70,21 @@ def read_sensor_file(path: Path) -> SensorFile:
     return document
 
 
-def sensors_for(path: Path, gpu: GpuInfo) -> tuple[SensorDescription, ...]:
-    """Return the measured descriptions for a GPU.
+def sensors_for(path: Path, gpu: Gpu) -> tuple[SensorDescription, ...]:
+    """Return the measured descriptions of the sources that a GPU answers.
 
     Raises:
-        InputError: The file cannot be read, or is of another GPU model or driver.
+        InputError: The file cannot be read, is of another GPU model or driver, or shares no source.
     """
     document = read_sensor_file(path)
     for key in ("name", "driver"):
-        old, new = getattr(document.gpu, key), getattr(gpu, key)
+        old, new = getattr(document.gpu, key), getattr(gpu.info, key)
         if old != new:
             raise InputError(
                 f"{path} describes the sensors of {key} {old}, and this is {new}: run `ptxbench sensor` here"
             )
-    return document.sensors
+    answering = {sensor.source for sensor in gpu.sensors}
+    sensors = tuple(sensor for sensor in document.sensors if sensor.source in answering)
+    if not sensors:
+        raise InputError(f"{path} describes no power source that this GPU answers")
+    return sensors

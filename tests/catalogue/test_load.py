@@ -100,7 +100,7 @@ def test_no_text_that_passes_can_leave_its_place_in_a_template(key, value):
         ({"O0": "{ FFMA = nan }"}, "O0 FFMA nan must be"),
         ({"O0": "{ FFMA = inf }"}, "O0 FFMA inf must be"),
         ({"O4": "{ FFMA = 1 }"}, "unknown fields ['O4']"),
-        ({"loop_moves": "{ O3 = -1 }"}, "loop_moves.O3 -1 must be"),
+        ({"loop_moves": "{ O3 = -257 }"}, "loop_moves.O3 -257 must be"),
         ({"loop_moves": "{ O9 = 1 }"}, "loop_moves must be a table of O0 and O3"),
         ({"tolerance": "0.5"}, "tolerance must be a table of O0 and O3"),
         (

@@ -10,7 +10,6 @@ from statistics import median
 
 import numpy as np
 import pytest
-from fakes.ptx_reference import expected_output
 
 from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.catalogue.model import Form
@@ -23,6 +22,7 @@ from ptxbench.measure.start import start_run
 from ptxbench.power.source import SourceName
 from ptxbench.ptx.module import build_module
 from ptxbench.ptx.operands import Pattern, operand_bytes
+from ptxbench.ptx.reference import expected_output
 from ptxbench.ptx.target import find_target
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from fakes.ptx_reference import expected_output
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Form
 from ptxbench.ptx.operands import RECORD_BYTES, RECORDS, Pattern, operand_bytes, slot_of
+from ptxbench.ptx.reference import expected_output
 from ptxbench.ptx.render import render_module
 from ptxbench.ptx.target import find_target
 
