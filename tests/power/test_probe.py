@@ -186,4 +186,4 @@ def test_load_is_one_in_the_windows_and_idle_before():
     span_s = np.array([[LOAD.time_s[0], LOAD.time_s[-1]]])
     assert LOAD.total_j(span_s) == pytest.approx(on_s, rel=1e-6)
     middle_s = (WINDOWS[3].start_ns + WINDOWS[3].end_ns) / 2e9 - 3.5
-    assert np.interp(middle_s, LOAD.time_s, LOAD.power_w) == 1.0
+    assert np.interp(middle_s, LOAD.time_s, LOAD.power_w) == pytest.approx(1.0)
