@@ -105,7 +105,7 @@ def test_the_text_looks_as_a_person_would_write_it(row):
         assert line or (before != "{" and after != "}"), "no blank line next to a brace"
     code = [line for line in lines if re.match(r" {4}[a-z@]", line)]
     short = [line for line in code if len(line.split()[0]) < 18 and not line.lstrip().startswith("@")]
-    columns = {re.match(r" {4}[a-z0-9_.:]+ +", line).end() for line in short if " " in line.strip()}
+    columns = {re.match(r" {4}[A-Za-z0-9_.:]+ +", line).end() for line in short if " " in line.strip()}
     assert len(columns) == 1, "operands begin in one column"
 
 
