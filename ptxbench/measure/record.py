@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ptxbench.gpu.protocol import KernelRun, Launch, OptLevel
-from ptxbench.power.methods import EnergyReading, counter_j, mtsm_j, papi_j, sma_j
+from ptxbench.power.energy import EnergyReading
+from ptxbench.power.methods import counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
 from ptxbench.power.steady import steady_power_w

@@ -10,7 +10,8 @@ import numpy as np
 from ptxbench.meter.alignment import ClockAlignment
 from ptxbench.meter.cross import corrected_signal
 from ptxbench.meter.host import Trial
-from ptxbench.power.methods import EnergyReading, counter_j, mtsm_j, papi_j, sma_j
+from ptxbench.power.energy import EnergyReading
+from ptxbench.power.methods import counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.power.sensor_fit import SensorFit
 from ptxbench.power.signal import PowerSignal
 from ptxbench.power.source import SourceName

@@ -11,10 +11,10 @@ NVIDIA GPUs" (2020), sections IV-A to IV-C and Eq. 2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from ptxbench.power.energy import EnergyReading, no_energy
 from ptxbench.power.source import SourceName
 from ptxbench.power.steady import nothing_read, power_between_edges, taken_between
 from ptxbench.power.trace import KernelWindow, Series
@@ -22,23 +22,6 @@ from ptxbench.status import Status
 
 SMA_PERIOD_S = 0.015
 _NS_PER_S = 1e9
-
-
-@dataclass(frozen=True)
-class EnergyReading:
-    """Energy of one kernel by one method.
-
-    Attributes:
-        energy_j: Energy, NaN unless `status` is OK.
-        readings: How many readings it rests on.
-        status: Validity.
-        reason: One sentence where `status` is not OK.
-    """
-
-    energy_j: float
-    readings: int
-    status: Status = Status.OK
-    reason: str = ""
 
 
 def sma_j(series: Series, window: KernelWindow) -> EnergyReading:
@@ -64,7 +47,7 @@ def sma_j(series: Series, window: KernelWindow) -> EnergyReading:
         # The driver's buffer begins before the recording does.
         good = good.select(good.time_ns >= series.begin_ns[0])
     if not len(good):
-        return _no_energy(Status.SENSOR_STALE, nothing_read(series))
+        return no_energy(Status.SENSOR_STALE, nothing_read(series))
     time_ns = good.time_ns
     at_ns = np.arange(time_ns[0], time_ns[-1] + 1, round(SMA_PERIOD_S * _NS_PER_S))
     seen_w = good.value[np.searchsorted(time_ns, at_ns, side="right") - 1]
@@ -89,11 +72,11 @@ def papi_j(series: Series, window: KernelWindow) -> EnergyReading:
     before = series.select(series.time_ns <= window.end_ns)
     if not len(before):
         reason = f"no reading of {series.source} was taken before the kernel ended"
-        return _no_energy(Status.WINDOW_TOO_SHORT, reason)
+        return no_energy(Status.WINDOW_TOO_SHORT, reason)
     last = before.select(np.arange(len(before)) == np.argmax(before.time_ns))
     if not len(last.good()):
         reason = f"the reading of {series.source} at the kernel's end failed (NVML code {last.code[0]})"
-        return _no_energy(Status.SENSOR_STALE, reason)
+        return no_energy(Status.SENSOR_STALE, reason)
     return EnergyReading(float(last.value[0]) * window.elapsed_s, 1)
 
 
@@ -117,14 +100,14 @@ def mtsm_j(series: Series, window: KernelWindow) -> EnergyReading:
     inside = series.select(taken_between(series, window.start_ns, window.end_ns))
     if not len(inside):
         reason = f"no reading of {series.source} lies in the {window.elapsed_s:.3g} s window"
-        return _no_energy(Status.WINDOW_TOO_SHORT, reason)
+        return no_energy(Status.WINDOW_TOO_SHORT, reason)
     good = inside.good()
     if not len(good):
-        return _no_energy(Status.SENSOR_STALE, nothing_read(inside))
+        return no_energy(Status.SENSOR_STALE, nothing_read(inside))
     return EnergyReading(window.elapsed_s / len(good) * float(good.value.sum()), len(good))
 
 
-def counter_j(series: Series, window: KernelWindow) -> EnergyReading:
+def counter_j(series: Series, window: KernelWindow, quantum_j: float = 1e-3) -> EnergyReading:
     """Energy by the energy counter, read at its edges.
 
     Between two refreshes the counter stands still, so that its value is right only where
@@ -135,25 +118,24 @@ def counter_j(series: Series, window: KernelWindow) -> EnergyReading:
     Args:
         series: Readings of the counter, shape (n,), J.
         window: The kernel's window.
+        quantum_j: Smallest step of the counter (NVML counts whole mJ); it enters the error.
 
     Returns:
-        Energy in J; WINDOW_TOO_SHORT where fewer than two steps lie in the window,
-        SENSOR_STALE where no reading succeeded, NOT_SUPPORTED for another source.
+        Energy in J, its error from the counter's quantum and from not knowing when between two polls
+        a step came; WINDOW_TOO_SHORT where fewer than two steps lie in the window, SENSOR_STALE where
+        no reading succeeded, NOT_SUPPORTED for another source.
     """
     if series.source is not SourceName.COUNTER:
         reason = f"{series.source} gives watts, not the joules of an energy counter"
-        return _no_energy(Status.NOT_SUPPORTED, reason)
-    power = power_between_edges(series, window.start_ns, window.end_ns, quantum_j=0.0)
+        return no_energy(Status.NOT_SUPPORTED, reason)
+    power = power_between_edges(series, window.start_ns, window.end_ns, quantum_j)
     if power.status is not Status.OK:
         return EnergyReading(math.nan, power.readings, power.status, power.reason)
-    return EnergyReading(power.power_w * window.elapsed_s, power.readings)
+    error_j = power.standard_error_w * window.elapsed_s
+    return EnergyReading(power.power_w * window.elapsed_s, power.readings, error_j=error_j)
 
 
 def _not_watts(series: Series) -> EnergyReading | None:
     if series.source is not SourceName.COUNTER:
         return None
-    return _no_energy(Status.NOT_SUPPORTED, "the energy counter gives joules; use the counter method")
-
-
-def _no_energy(status: Status, reason: str) -> EnergyReading:
-    return EnergyReading(math.nan, 0, status, reason)
+    return no_energy(Status.NOT_SUPPORTED, "the energy counter gives joules; use the counter method")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from fakes.modules import built
+from fakes.sample import SAMPLE
 
 from ptxbench import tools
 from ptxbench.catalogue import select
@@ -95,7 +96,8 @@ def test_show_of_a_refused_row_prints_all_of_it_and_exits_1(capsys, monkeypatch)
     assert "refused (target kernel: 0 DFMA where 64 copies make 64;" in text
 
 
-def test_verify_counts_each_class_and_exits_0(capsys):
+def test_verify_counts_each_class_and_exits_0(capsys, catalogue):
+    catalogue(*SAMPLE)
     lines = printed(capsys, ["verify"]).splitlines()
     heading = lines[0].split()
     counts = {
@@ -105,12 +107,12 @@ def test_verify_counts_each_class_and_exits_0(capsys):
     for level in OptLevel:
         given_up = [
             row
-            for row in load_catalogue()
+            for row in SAMPLE
             for form in row.forms(level)
             if row.exists_on(HOPPER) and row.refusal(level, HOPPER.name, form)
         ]
         assert counts[level]["refused"] == len(given_up)
-        assert counts[level]["rows"] == sum(len(row.forms(level)) for row in load_catalogue())
+        assert counts[level]["rows"] == sum(len(row.forms(level)) for row in SAMPLE)
         assert sum(n for name, n in counts[level].items() if name != "rows") == counts[level]["rows"]
 
 

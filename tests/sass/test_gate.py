@@ -3,8 +3,9 @@ from dataclasses import replace
 
 import pytest
 from fakes.modules import built, catalogue_kernels, judged, kernels_of
+from fakes.sample import STARTER_ROWS
 
-from ptxbench.catalogue.load import find_instruction, load_catalogue
+from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Form
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.ptx.render import render_module
@@ -153,7 +154,7 @@ def test_a_body_that_spills_is_refused():
 
 
 @pytest.mark.parametrize("level", OptLevel)
-@pytest.mark.parametrize("row", load_catalogue(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", STARTER_ROWS, ids=lambda row: row.name)
 def test_no_opcode_of_an_expectation_is_there_for_nothing(row, level):
     """Leaving out or doubling any opcode that the catalogue expects must be noticed."""
     if not row.exists_on(HOPPER) or row.refusal(level, HOPPER.name, Form.LATENCY):
