@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 from fakes.modules import built
-from fakes.sample import SAMPLE
+from fakes.sample import SAMPLE, STARTER_ROWS
 
 from ptxbench import tools
 from ptxbench.catalogue import select
-from ptxbench.catalogue.load import find_instruction, load_catalogue
+from ptxbench.catalogue.load import find_instruction
 from ptxbench.cli.main import run
 from ptxbench.errors import GpuError
 from ptxbench.gpu.protocol import OptLevel
@@ -41,15 +41,17 @@ def document(capsys, arguments, code=0):
     return json.loads(printed(capsys, [*arguments, "--json"], code))
 
 
-def test_list_prints_every_row_in_plain_columns(capsys):
+def test_list_prints_every_row_in_plain_columns(capsys, catalogue):
+    catalogue(*STARTER_ROWS)
     lines = printed(capsys, ["list"]).splitlines()
-    assert [line.split()[0] for line in lines[1:]] == [row.name for row in load_catalogue()]
+    assert [line.split()[0] for line in lines[1:]] == [row.name for row in STARTER_ROWS]
     assert all("\x1b" not in line and line == line.rstrip() for line in lines)
     starts = {re.search(r"(?<=\s)(thread|warp)\b", line).start() for line in lines[1:]}
     assert starts == {lines[0].index("for each")}
 
 
-def test_list_filters_and_says_when_nothing_is_left(capsys):
+def test_list_filters_and_says_when_nothing_is_left(capsys, catalogue):
+    catalogue(*STARTER_ROWS)
     names = [
         row["name"]
         for row in document(capsys, ["list", "fma.*", "--type", "f64", "--target", "sm_80"])["instructions"]
