@@ -84,6 +84,7 @@ class CudaGpu:
         self._nvml = NvmlDevice(which)
         self._clock = HostClock()
         self._poll_interval_s = poll_interval_s
+        self._lost = ""
         self._modules: dict[str, Any] = {}
         try:
             _call("cuInit", 0)
@@ -122,6 +123,7 @@ class CudaGpu:
         Raises:
             RefusedModuleError: The JIT refused the module; the text is its first complaint.
         """
+        self._require_context()
         option = driver.CUjit_option
         log = bytearray(_LOG_BYTES)
         options = [
@@ -148,6 +150,7 @@ class CudaGpu:
 
     def blocks_per_sm(self, cubin: Cubin, kernel: str, block: int) -> int:
         """Ask the driver how many blocks of `block` threads one SM holds."""
+        self._require_context()
         function = self._function(cubin, kernel)
         return int(_call("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, block, 0))
 
@@ -170,13 +173,14 @@ class CudaGpu:
 
         Raises:
             LaunchError: A kernel could not be loaded, or ended in an error.
-            GpuError: The GPU stopped answering.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
         """
+        self._require_context()
         interval_s = self._poll_interval_s if poll_interval_s is None else poll_interval_s
         try:
             return self._run(launches, gaps_s, interval_s)
         except LaunchError:
-            self._recover()
+            self._check_context()
             raise
 
     def telemetry(self) -> Telemetry:
@@ -185,8 +189,9 @@ class CudaGpu:
 
     def close(self) -> None:
         """Release memory, context and NVML."""
-        self._buffers.release()
-        _call("cuDevicePrimaryCtxRelease", self._device)
+        if not self._lost:
+            self._buffers.release()
+            _call("cuDevicePrimaryCtxRelease", self._device)
         self._nvml.close()
 
     def _run(self, launches: Sequence[Launch], gaps_s: Sequence[float], interval_s: float) -> SequenceRun:
@@ -233,15 +238,23 @@ class CudaGpu:
         self._buffers = KernelBuffers(_call)
         self._start, self._stop = (_call("cuEventCreate", 0) for _ in range(2))
 
-    def _recover(self) -> None:
-        """Make a new context: a failed kernel leaves the old one unusable, with all that was in it."""
-        self._modules.clear()
+    def _check_context(self) -> None:
+        """See whether the context outlived a failed launch.
+
+        A launch that the driver refuses leaves it whole. A kernel that breaks (an illegal address) makes
+        every later call of this process fail, and a reset of the context does not mend that.
+        """
         try:
-            _call("cuDevicePrimaryCtxReset", self._device)
-            self._context = _call("cuDevicePrimaryCtxRetain", self._device)
-            self._open_context()
+            _call("cuCtxSynchronize")
         except LaunchError as error:
-            raise GpuError(f"the GPU did not recover from a failed kernel: {error}") from error
+            self._lost = str(error)
+
+    def _require_context(self) -> None:
+        if self._lost:
+            raise GpuError(
+                f"a kernel broke the CUDA context of this process ({self._lost}); "
+                "what was measured is kept: go on with --resume"
+            )
 
     def _find_device(self) -> Any:
         """Return the CUDA device of the NVML device: the two number GPUs differently."""
