@@ -20,6 +20,7 @@ _SUBCOMMANDS = {
     "verify": "Judge the whole catalogue without a GPU.",
     "sensor": "Find out what the GPU's power readings are like.",
     "table": "Measure the energy of instructions.",
+    "methods": "Compare the ways of reading power on kernels of many lengths.",
     "report": "Print or draw the table of a run.",
     "validate": "Check recorded power readings against an external meter.",
 }

@@ -19,6 +19,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 gpu_option = click.option(
     "--gpu", "spec", metavar="GPU", help="Index, UUID, simulated[:PROFILE] or replay:RUN."
 )
+sensor_option = click.option(
+    "--sensor",
+    "sensor_path",
+    type=click.Path(path_type=Path),
+    help="Folder or file of `ptxbench sensor`: what it found is used in place of what is documented.",
+)
 
 
 def plot_option(what: str) -> Callable[[Any], Any]:

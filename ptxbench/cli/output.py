@@ -19,6 +19,15 @@ def print_json(document: dict[str, Any]) -> None:
     click.echo(json.dumps(_without_nan(document), indent=1))
 
 
+def print_encoded(document: object, beside: dict[str, Any]) -> None:
+    """Print a dataclass as it is kept in JSON files, with `beside` before it."""
+    from ptxbench.store.codec import encode
+
+    plain = encode(document)
+    assert isinstance(plain, dict)  # noqa: S101
+    print_json({**beside, **plain})
+
+
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
     """Print a table: drawn to fit a terminal, or in plain columns as wide as they need where there is none.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.options import gpu_option, json_option, plot_option
-from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.output import print_encoded, print_table
 
 if TYPE_CHECKING:
     from ptxbench.power.estimate import Estimate
@@ -33,7 +33,6 @@ def command(spec: str | None, out: Path | None, plot: Path | None, as_json: bool
     With --gpu replay:FOLDER the figures are worked out again from what such a FOLDER holds.
     """
     from ptxbench.measure.sense import PURPOSE, RECORDING, describe, sense
-    from ptxbench.store.codec import encode
     from ptxbench.store.recording import RecordingFolder
 
     if spec is not None and spec.startswith("replay:"):
@@ -54,14 +53,9 @@ def command(spec: str | None, out: Path | None, plot: Path | None, as_json: bool
         (recording,) = folder.recordings
         plot_sensors(found, folder.trace(RECORDING), recording.windows, plot)
     if as_json:
-        print_json({"folder": str(folder.path), **_as_dict(encode(found))})
+        print_encoded(found, {"folder": str(folder.path)})
     else:
         _print(found, folder.path)
-
-
-def _as_dict(plain: object) -> dict[str, object]:
-    assert isinstance(plain, dict)  # noqa: S101
-    return plain
 
 
 def _print(found: SensorFile, path: Path) -> None:

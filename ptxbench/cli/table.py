@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ptxbench.cli.options import sensor_option
+from ptxbench.cli.progress import progress_bar
+
 if TYPE_CHECKING:
     from ptxbench.gpu.protocol import Gpu, GpuInfo
     from ptxbench.store.run_folder import RunFolder
@@ -46,12 +49,7 @@ _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
     type=click.Choice(_PATTERNS),
     help="Operand pattern (default: random).",
 )
-@click.option(
-    "--sensor",
-    "sensor_path",
-    type=click.Path(path_type=Path),
-    help="Folder or file of `ptxbench sensor`: what it found is used in place of what is documented.",
-)
+@sensor_option
 @click.option("--source", type=click.Choice(_SOURCES), help="Power source (default: the GPU's best).")
 @click.option(
     "--precision",
@@ -133,22 +131,11 @@ def command(
 
 def _measure(gpu: Gpu, folder: RunFolder, spec: str | None) -> tuple[TableRow, ...]:
     """Measure with a progress bar; say where the run is when it is stopped."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+    from ptxbench.measure.run import measure_table
 
-    from ptxbench.measure.run import Progress, measure_table
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("")
-
-        def show(progress: Progress) -> None:
-            bar.update(task, completed=progress.done, total=progress.total, description=progress.unit)
-
+    with progress_bar() as show:
         try:
-            return measure_table(gpu, folder, show)
+            return measure_table(gpu, folder, lambda at: show(at.done, at.total, at.unit))
         except KeyboardInterrupt:
             again = ["ptxbench", "table", "--resume", "--out", str(folder.path)]
             again += ["--gpu", spec] if spec else []

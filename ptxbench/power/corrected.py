@@ -33,7 +33,7 @@ from ptxbench.power.energy import EnergyReading, no_energy
 from ptxbench.power.methods import counter_j
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
-from ptxbench.power.steady import fresh, nothing_read
+from ptxbench.power.steady import nothing_read
 from ptxbench.power.trace import Float64s, KernelWindow, Series
 from ptxbench.power.view import share_before, share_within
 from ptxbench.status import Status
@@ -111,20 +111,32 @@ def fresh_values(good: Series, window: KernelWindow, sensor: SensorDescription) 
     """Return the newest instant that each fresh value covers, in s after the kernel's start, and the values.
 
     A polled value was made between the call that first gave it and the call before: halfway is taken.
+    Where it stayed for several refreshes, each of them made it again; what stood there from the first
+    call on was made at whole refreshes before the next change.
 
     Args:
-        good: Readings that succeeded, shape (n,).
+        good: Readings that succeeded, in the order of their calls, shape (n,).
         window: The kernel's window.
         sensor: The source.
     """
-    new = fresh(good, sensor.refresh_s)
-    made_ns = new.time_ns.astype(np.float64)
-    if new.stamp_ns[0] < 0:
-        at = np.searchsorted(good.end_ns, new.end_ns)
-        made_ns = (made_ns + good.end_ns[np.maximum(at - 1, 0)]) / 2
-    order = np.argsort(made_ns, kind="stable")
-    newest_s = (made_ns[order] - window.start_ns) / _NS_PER_S - sensor.lag_s
-    return newest_s, new.value[order]
+    if good.stamp_ns[0] >= 0:
+        stamp_ns, first = np.unique(good.stamp_ns, return_index=True)
+        return (stamp_ns - window.start_ns) / _NS_PER_S - sensor.lag_s, good.value[first]
+    call_s = (good.end_ns - window.start_ns) / _NS_PER_S
+    if sensor.refresh_s <= 0:
+        return call_s - sensor.lag_s, good.value
+    change = np.flatnonzero(np.diff(good.value)) + 1
+    made_s = (call_s[change - 1] + call_s[change]) / 2
+    border_s = np.concatenate([[call_s[0]], made_s, [call_s[-1]]])
+    times = np.maximum(np.round(np.diff(border_s) / sensor.refresh_s), 1).astype(np.int64)
+    # How often the last value was made is cut off by the last call, and the first one's by the first.
+    times[-1] = int((border_s[-1] - border_s[-2]) / sensor.refresh_s) + 1
+    starts_s = border_s[:-1].copy()
+    if len(change):
+        starts_s[0] = made_s[0] - times[0] * sensor.refresh_s
+    nth = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+    newest_s = np.repeat(starts_s, times) + nth * sensor.refresh_s - sensor.lag_s
+    return newest_s, np.repeat(good.value[np.concatenate([[0], change])], times)
 
 
 def _even_power(

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxbench.power.call_cost import CallCost, SampleBuffer, call_cost, sample_buffer
 from ptxbench.power.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.power.load_signal import load_signal
 from ptxbench.power.quantum import find_quantum
@@ -35,40 +36,6 @@ _POINT_S = 1e-3
 # Stamps this many usual gaps apart have missing ones between them.
 _MAX_GAP = 1.6
 _NS_PER_S = 1e9
-
-
-@dataclass(frozen=True)
-class CallCost:
-    """What reading a source costs.
-
-    Attributes:
-        median_s: Time of half of the calls.
-        worst_s: Longest call.
-        calls: Calls that gave a reading.
-        failed: Calls that failed.
-        stale_share: Share of the readings that repeat the value before them.
-    """
-
-    median_s: float
-    worst_s: float
-    calls: int
-    failed: int
-    stale_share: float
-
-
-@dataclass(frozen=True)
-class SampleBuffer:
-    """The driver's own buffer, as the first call after a long wait found it.
-
-    Attributes:
-        readings: How many it held.
-        span_s: Time that they cover.
-        waited_s: Wait before that call; a buffer that spans as much may hold more.
-    """
-
-    readings: int
-    span_s: float
-    waited_s: float
 
 
 @dataclass(frozen=True)
@@ -175,10 +142,10 @@ def _probe_source(
     origin: str,
 ) -> SourceProbe:
     good = series.good()
-    buffer = _buffer(good, waited_s)
+    buffer = sample_buffer(good, waited_s)
     ways = _held(good, origin_ns)
     fit = fit_held(series.source, load, ways) if ways and np.ptp(ways[0].value_w) > 0 else None
-    cost = _cost(series, ways)
+    cost = call_cost(series, ways)
     if fit is None or fit.explained < _MIN_EXPLAINED:
         return _unknown(documented, cost, buffer, fit)
     refresh = _refresh(good, fit, ways)
@@ -272,29 +239,6 @@ def _noise_w(fit: SensorFit, load: PowerSignal) -> float:
         return fit.residual_w
     difference_w = (fit.value_w[apart:] - fit.value_w[:-apart])[both]
     return float(np.sqrt(np.mean(difference_w**2) / 2))
-
-
-def _cost(series: Series, ways: Sequence[Held]) -> CallCost:
-    # One call of `samples` gives many readings.
-    begin_ns, first = np.unique(series.begin_ns, return_index=True)
-    call_s = (series.end_ns[first] - begin_ns) / _NS_PER_S
-    fresh = max((len(way.fresh().made_s) for way in ways), default=0)
-    is_stamped = len(series) > 0 and series.stamp_ns[0] >= 0
-    return CallCost(
-        median_s=float(np.median(call_s)),
-        worst_s=float(call_s.max()),
-        calls=len(call_s),
-        failed=int((series.code != 0).sum()),
-        stale_share=0.0 if is_stamped else max(0.0, 1 - fresh / len(series)),
-    )
-
-
-def _buffer(good: Series, waited_s: float) -> SampleBuffer | None:
-    if not len(good) or good.stamp_ns[0] < 0:
-        return None
-    first = good.select(good.begin_ns == good.begin_ns[0])
-    span_s = float(first.stamp_ns[-1] - first.stamp_ns[0]) / _NS_PER_S
-    return SampleBuffer(len(first), span_s, waited_s)
 
 
 def _unknown(

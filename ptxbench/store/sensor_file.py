@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,19 +72,31 @@ def read_sensor_file(path: Path) -> SensorFile:
 
 
 def sensors_for(path: Path, gpu: Gpu) -> tuple[SensorDescription, ...]:
-    """Return the measured descriptions of the sources that a GPU answers.
+    """Return the measured descriptions of the sources that a GPU answers; see `sensors_of`."""
+    return sensors_of(path, gpu.info, gpu.sensors)
+
+
+def sensors_of(
+    path: Path, info: GpuInfo, known: Sequence[SensorDescription]
+) -> tuple[SensorDescription, ...]:
+    """Return the measured descriptions, best first, of the sources in `known`.
+
+    Args:
+        path: The file, or the folder that holds it.
+        info: The GPU that they are to be used for.
+        known: Descriptions of the sources that it answers.
 
     Raises:
         InputError: The file cannot be read, is of another GPU model or driver, or shares no source.
     """
     document = read_sensor_file(path)
     for key in ("name", "driver"):
-        old, new = getattr(document.gpu, key), getattr(gpu.info, key)
+        old, new = getattr(document.gpu, key), getattr(info, key)
         if old != new:
             raise InputError(
                 f"{path} describes the sensors of {key} {old}, and this is {new}: run `ptxbench sensor` here"
             )
-    answering = {sensor.source for sensor in gpu.sensors}
+    answering = {sensor.source for sensor in known}
     sensors = tuple(sensor for sensor in document.sensors if sensor.source in answering)
     if not sensors:
         raise InputError(f"{path} describes no power source that this GPU answers")

@@ -1,0 +1,73 @@
+"""Error of every method against the kernel's duration: one panel a source and load, one line a method."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from ptxbench.report.figure import new_figure, save, title
+from ptxbench.store.methods_file import MethodPoint, MethodsFile
+
+_COLOURS = {
+    "sma": "#8a8f99",
+    "papi": "#c25b2e",
+    "mtsm": "#b8952c",
+    "counter": "#4c8c4a",
+    "corrected": "#2f6fb0",
+}
+_PANEL_IN = (3.6, 2.3)
+# Errors under this are drawn to scale, larger ones by their logarithm.
+_LINEAR_PCT = 5.0
+_TICKS_PCT = (-100, -50, -20, -5, 0, 5, 20, 50, 100)
+
+
+def plot_methods(found: MethodsFile, path: Path) -> None:
+    """Draw bias and spread as measured (dots with whiskers), and the bias as foretold (lines).
+
+    Args:
+        found: The comparison.
+        path: Picture to write; its ending says the format (.png, .svg, .pdf).
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    kinds = list(dict.fromkeys(point.kind for point in found.points))
+    sources = list(dict.fromkeys(point.source for point in found.points))
+    width_in, height_in = _PANEL_IN
+    figure = new_figure(width_in * len(kinds), 0.6 + height_in * len(sources))
+    panels = figure.subplots(len(sources), len(kinds), squeeze=False, sharex=True, sharey=True)
+    for row, source in zip(panels, sources, strict=True):
+        for axes, kind in zip(row, kinds, strict=True):
+            here = [p for p in found.points if (p.source, p.kind) == (source, kind)]
+            for method in dict.fromkeys(point.method for point in here):
+                _draw(axes, method, [point for point in here if point.method == method])
+            axes.axhline(0, color="0.6", lw=0.8, zorder=0)
+            axes.grid(alpha=0.25)
+            axes.set_title(f"{source}, {kind} power", fontsize="small")
+        row[0].set_ylabel("error, %")
+    panels[0][0].set_xscale("log")
+    panels[0][0].set_yscale("symlog", linthresh=_LINEAR_PCT)
+    panels[0][0].set_yticks(_TICKS_PCT, [f"{tick:+d}" if tick else "0" for tick in _TICKS_PCT])
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize="small")
+    for axes in panels[-1]:
+        axes.set_xlabel("kernel duration, s")
+    figure.suptitle(f"{title(found.gpu)}\ndots: measured; lines: foretold from the sensor", fontsize="medium")
+    save(figure, path)
+
+
+def _draw(axes: object, method: str, points: list[MethodPoint]) -> None:
+    colour = _COLOURS[method]
+    duration_s = [point.duration_s for point in points]
+    spread_pct = [0.0 if math.isnan(point.spread_pct) else point.spread_pct for point in points]
+    axes.plot(duration_s, [point.predicted_pct for point in points], color=colour, lw=1)  # type: ignore[attr-defined]
+    axes.errorbar(  # type: ignore[attr-defined]
+        duration_s,
+        [point.bias_pct for point in points],
+        yerr=spread_pct,
+        fmt="o",
+        markersize=4,
+        capsize=2,
+        color=colour,
+        label=method,
+    )
