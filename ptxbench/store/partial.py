@@ -33,6 +33,7 @@ class PartialRun:
         self._folder = run / "partial"
         self._traces = self._folder / "traces"
         self._records = self._folder / "records.jsonl"
+        self._in_hand = self._folder / "in_hand"
         self._leftover = run / "partial.done"
         self._journal: Journal | None = None
 
@@ -64,6 +65,21 @@ class PartialRun:
         with durable(self._trace_path(record.trial_id)) as file:
             traces.write(file, [traces.to_table(record.trial_id, trace.series)])
         writer.append(record)
+
+    def take_in_hand(self, unit: str) -> None:
+        """Note what is about to run; it outlives this process, but not a crash of the host.
+
+        Raises:
+            InputError: The note cannot be written.
+        """
+        self.require_writer()
+        with writing(self._in_hand):
+            self._in_hand.write_text(unit)
+
+    @property
+    def in_hand(self) -> str:
+        """What was noted last, "" where nothing was."""
+        return self._in_hand.read_text() if self._in_hand.exists() else ""
 
     def require_writer(self) -> Journal:
         """Return the journal.
