@@ -13,6 +13,7 @@ from ptxbench.errors import LaunchError
 from ptxbench.gpu.protocol import Cubin, Gpu, GpuKind, Launch
 from ptxbench.measure.record import TrialPlan, make_failure, make_record
 from ptxbench.power.sensor import SensorDescription
+from ptxbench.power.trace import Trace
 from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import TrialRecord
 
@@ -111,16 +112,20 @@ class Bench:
         if held is not None:
             return held
         launch = work.launch(repeat)
+        order = len(self.folder)
+        board = self.gpu.info.uuid_hash
+
+        def failure(reason: str) -> tuple[TrialRecord, Trace]:
+            at_ns = self.gpu.clock.now_ns()
+            return make_failure(work.plan, repeat, order, board, launch, at_ns, reason)
+
+        self.folder.take_in_hand(failure("the process ended while this kernel ran")[0])
         if repeat >= 0:
             self._warm_up(launch, warm_for or work.plan.unit)
-        order = len(self.folder.done)
-        board = self.gpu.info.uuid_hash
-        self.folder.take_in_hand(work.plan.unit)
         try:
             run = self.gpu.run(launch)
         except LaunchError as error:
-            at_ns = self.gpu.clock.now_ns()
-            record, trace = make_failure(work.plan, repeat, order, board, launch, at_ns, str(error))
+            record, trace = failure(str(error))
         else:
             record = make_record(work.plan, repeat, order, board, launch, run, self.sensor)
             trace = run.trace

@@ -57,6 +57,13 @@ class Progress:
     unit: str
     left_s: float = math.nan
 
+    @property
+    def text(self) -> str:
+        """What is in hand and how much time is left, for a reader."""
+        if not self.left_s > 0:
+            return self.unit
+        return f"{self.unit}; about {self.left_s / 60:.1f} min left"
+
 
 def measure_table(
     gpu: Gpu,

@@ -141,6 +141,10 @@ class RunFolder:
         """Ids of the trials that the run holds."""
         return frozenset(self._records)
 
+    def __len__(self) -> int:
+        """Return how many trials the run holds."""
+        return len(self._records)
+
     def records(self) -> list[TrialRecord]:
         """Return the trials in the order in which they were kept."""
         return list(self._records.values())
@@ -186,14 +190,31 @@ class RunFolder:
         self._partial.require_writer()
         self.kernels.add(kernels)
 
-    def take_in_hand(self, unit: str) -> None:
-        """Note what is about to run, for whoever goes on if this process breaks on it."""
-        self._partial.take_in_hand(unit)
+    def take_in_hand(self, record: TrialRecord) -> None:
+        """Note the trial that is about to run, as the failure that it is if this process dies of it."""
+        self._partial.take_in_hand(record)
 
-    @property
-    def in_hand(self) -> str:
-        """What the last process that wrote the run was about to run; "" where nothing is known."""
-        return self._partial.in_hand
+    @classmethod
+    def blame_trial_in_hand(cls, path: Path) -> str:
+        """Keep the trial that a process died of as one that failed, so that a resumed run passes it over.
+
+        Args:
+            path: Folder of a run that no process writes.
+
+        Returns:
+            The trial's id, or "" where none was in hand.
+
+        Raises:
+            InputError: The folder cannot be read or written.
+        """
+        folder = cls.open(path)
+        record = folder._partial.in_hand()
+        if record is None or record.trial_id in folder._records:
+            return ""
+        folder._partial.open(create=False)
+        with folder:
+            folder.append(record, Trace(record.record_begin_ns, record.record_end_ns, ()))
+        return record.trial_id
 
     def write_rows(self, rows: Sequence[TableRow]) -> None:
         """Write table.csv of a run that is not finished.
