@@ -22,6 +22,7 @@ _SUBCOMMANDS = {
     "table": "Measure the energy of instructions.",
     "methods": "Compare the ways of reading power on kernels of many lengths.",
     "report": "Print or draw the table of a run.",
+    "diff": "Compare the tables of two runs.",
     "validate": "Check recorded power readings against an external meter.",
 }
 
