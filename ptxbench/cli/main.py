@@ -22,6 +22,7 @@ _SUBCOMMANDS = {
     "table": "Measure the energy of instructions.",
     "methods": "Compare the ways of reading power on kernels of many lengths.",
     "report": "Print or draw the table of a run.",
+    "solve": "Energy of each SASS opcode, from all kernels of a run at once.",
     "validate": "Check recorded power readings against an external meter.",
 }
 
