@@ -23,6 +23,7 @@ _SUBCOMMANDS = {
     "methods": "Compare the ways of reading power on kernels of many lengths.",
     "report": "Print or draw the table of a run.",
     "diff": "Compare the tables of two runs.",
+    "solve": "Energy of each SASS opcode, from all kernels of a run at once.",
     "validate": "Check recorded power readings against an external meter.",
 }
 
