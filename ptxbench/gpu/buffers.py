@@ -22,7 +22,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass
-class _Buffer:
+class DeviceBuffer:
     """Device memory that grows when more is asked for."""
 
     call: Call
@@ -51,7 +51,7 @@ class KernelBuffers:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._input, self._output, self._scratch, self._stamps = (_Buffer(call) for _ in range(4))
+        self._input, self._output, self._scratch, self._stamps = (DeviceBuffer(call) for _ in range(4))
         self._uploaded: Bytes | None = None
 
     def release(self) -> None:

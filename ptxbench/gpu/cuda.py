@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ import numpy.typing as npt
 from ptxbench.clock import Clock, HostClock
 from ptxbench.errors import GpuError, LaunchError, RefusedModuleError
 from ptxbench.gpu.buffers import KernelBuffers
+from ptxbench.gpu.call_buffers import CallBuffers
+from ptxbench.gpu.calls import Bytes, CallRun, KernelCall
 from ptxbench.gpu.protocol import (
     Cubin,
     GpuInfo,
@@ -28,7 +31,7 @@ from ptxbench.power.nvml import NvmlDevice, available_sources
 from ptxbench.power.sampler import Sampler, SamplerThread
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
-from ptxbench.power.trace import KernelWindow
+from ptxbench.power.trace import KernelWindow, Trace
 from ptxbench.ptx.target import target_for_capability
 
 try:
@@ -40,6 +43,10 @@ except ImportError as missing:
 
 _LOG_BYTES = 8192
 _CACHED_MODULES = 64
+# Dynamic shared memory over this must be asked for.
+_PLAIN_SHARED_BYTES = 48 * 1024
+
+T = TypeVar("T")
 
 
 def _call(function: str, *arguments: Any) -> Any:
@@ -183,13 +190,49 @@ class CudaGpu:
             LaunchError: A kernel could not be loaded, or ended in an error.
             GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
         """
-        self._require_context()
         interval_s = self._poll_interval_s if poll_interval_s is None else poll_interval_s
-        try:
+        with self._watched():
             return self._run(launches, gaps_s, interval_s)
-        except LaunchError:
-            self._check_context()
-            raise
+
+    def compute(self, call: KernelCall) -> Bytes | None:
+        """Launch once into a cleared output and return it.
+
+        Raises:
+            LaunchError: The kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._watched():
+            function, arguments = self._prepared(call)
+            self._call_buffers.clear(call.output_bytes)
+            self._timed_calls(call, function, arguments, 1)
+            return self._call_buffers.output(call.output_bytes)
+
+    def time_calls(self, call: KernelCall, launches: int) -> float:
+        """Time launches back to back, in s.
+
+        Raises:
+            LaunchError: The kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._watched():
+            return self._timed_calls(call, *self._prepared(call), launches)[0]
+
+    def record_calls(self, call: KernelCall, launches: int) -> CallRun:
+        """Launch back to back while the sampler thread records; see `run` for the window.
+
+        Raises:
+            LaunchError: The kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._watched():
+            function, arguments = self._prepared(call)
+            before = self.telemetry()
+            (elapsed_s, end_ns), sampler, trace = self._sampled(
+                lambda: self._timed_calls(call, function, arguments, launches), self._poll_interval_s
+            )
+            window = KernelWindow(end_ns - round(elapsed_s * 1e9), end_ns, elapsed_s)
+            reasons = sampler.throttle_reasons(window)
+            return CallRun(window, launches, trace, before, self.telemetry(), reasons)
 
     def telemetry(self) -> Telemetry:
         """Read temperature, clocks, throttle reasons and foreign processes."""
@@ -199,6 +242,7 @@ class CudaGpu:
         """Release memory, context and NVML."""
         if not self._lost:
             self._buffers.release()
+            self._call_buffers.release()
             _call("cuDevicePrimaryCtxRelease", self._device)
         self._nvml.close()
 
@@ -206,14 +250,13 @@ class CudaGpu:
         functions = [self._function(launch.cubin, launch.kernel) for launch in launches]
         prepared = iter(zip(functions, self._buffers.prepare(launches), strict=True))
         before = self.telemetry()
-        sampler = Sampler(self._recorded, self._clock, interval_s, self._nvml.throttle_reasons)
-        thread = SamplerThread(sampler)
-        thread.start()
-        try:
+
+        def run() -> tuple[tuple[float, int], ...]:
             timed = play(launches, gaps_s, self._clock, lambda launch: self._launch(launch, *next(prepared)))
             self._clock.sleep_s(launches[-1].after_s)
-        finally:
-            trace = thread.stop()
+            return timed
+
+        timed, sampler, trace = self._sampled(run, interval_s)
         windows = tuple(map(_window, timed, self._buffers.stamps(len(launches))))
         return SequenceRun(
             windows,
@@ -224,11 +267,47 @@ class CudaGpu:
             self._buffers.output(launches[-1].output_bytes),
         )
 
+    def _sampled(self, run: Callable[[], T], interval_s: float) -> tuple[T, Sampler, Trace]:
+        """Record power while `run` runs."""
+        sampler = Sampler(self._recorded, self._clock, interval_s, self._nvml.throttle_reasons)
+        thread = SamplerThread(sampler)
+        thread.start()
+        try:
+            result = run()
+        finally:
+            trace = thread.stop()
+        return result, sampler, trace
+
     def _launch(self, launch: Launch, function: Any, arguments: Any) -> tuple[float, int]:
         """Return the kernel's duration in s and the host time of its end in ns."""
         self._buffers.upload(launch.operands)
+        shape = (launch.grid, 1, 1, launch.block, 1, 1)
+        return self._timed(lambda: _call("cuLaunchKernel", function, *shape, 0, 0, arguments, 0))
+
+    def _prepared(self, call: KernelCall) -> tuple[Any, Any]:
+        """Return the function and the parameters of a call."""
+        function = self._function(call.cubin, call.kernel)
+        if call.shared_bytes > _PLAIN_SHARED_BYTES:
+            allowed = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _call("cuFuncSetAttribute", function, allowed, call.shared_bytes)
+        return function, self._call_buffers.prepare(call)
+
+    def _timed_calls(
+        self, call: KernelCall, function: Any, arguments: Any, launches: int
+    ) -> tuple[float, int]:
+        """Return the duration of launches back to back in s and the host time of their end in ns."""
+        shape = (*call.grid, 1, call.block, 1, 1, call.shared_bytes)
+
+        def launch() -> None:
+            for _ in range(launches):
+                _call("cuLaunchKernel", function, *shape, 0, arguments, 0)
+
+        return self._timed(launch)
+
+    def _timed(self, launch: Callable[[], object]) -> tuple[float, int]:
+        """Return the duration of what `launch` launches in s and the host time of its end in ns."""
         _call("cuEventRecord", self._start, 0)
-        _call("cuLaunchKernel", function, launch.grid, 1, 1, launch.block, 1, 1, 0, 0, arguments, 0)
+        launch()
         _call("cuEventRecord", self._stop, 0)
         launched_ns = self._clock.now_ns()
         _call("cuEventSynchronize", self._stop)
@@ -246,7 +325,18 @@ class CudaGpu:
     def _open_context(self) -> None:
         _call("cuCtxSetCurrent", self._context)
         self._buffers = KernelBuffers(_call)
+        self._call_buffers = CallBuffers(_call)
         self._start, self._stop = (_call("cuEventCreate", 0) for _ in range(2))
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Refuse where the context is lost, and find out whether a launch that fails has lost it."""
+        self._require_context()
+        try:
+            yield
+        except LaunchError:
+            self._check_context()
+            raise
 
     def _check_context(self) -> None:
         """See whether the context outlived a failed launch.

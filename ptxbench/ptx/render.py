@@ -96,6 +96,20 @@ def render_sleep(target: Target) -> str:
     )
 
 
+def render_kernel(template: str, target: Target, **values: object) -> str:
+    """Return the module of a template that is no measuring kernel, such as "gemm_simt".
+
+    Args:
+        template: Its name in ptx_templates, without ".ptx.j2".
+        target: What it will be assembled for.
+        values: What it is rendered from; only checked values may be given.
+
+    Raises:
+        InputError: There is no such template.
+    """
+    return _tidy(_render(template, target, header=True, ptx_version=target.ptx_version, **values))
+
+
 @dataclass(frozen=True)
 class _Sleeping:
     """The two things that the frame says of an instruction."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from ptxbench.clock import Clock, VirtualClock
 from ptxbench.errors import LaunchError
+from ptxbench.gpu.calls import Bytes, CallRun, KernelCall
 from ptxbench.gpu.protocol import (
     Cubin,
     GpuInfo,
@@ -21,6 +22,7 @@ from ptxbench.gpu.protocol import (
     Telemetry,
 )
 from ptxbench.gpu.sequence import only_run, play
+from ptxbench.gpu.simulated.calls import plan_calls
 from ptxbench.gpu.simulated.physics import Phase, Physics
 from ptxbench.gpu.simulated.profile import Profile
 from ptxbench.gpu.simulated.profiles import H200
@@ -33,6 +35,7 @@ from ptxbench.ptx.assemble import assemble_ptx
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
 from ptxbench.sass.program import Loop, SassKernel
+from ptxbench.sass.resources import kernel_resources
 
 # Far from zero, so that no time stamp of the past is negative; the date is 2026-01-01.
 _START_NS = 1_000_000_000_000
@@ -153,6 +156,42 @@ class SimulatedGpu:
             np.zeros(launches[-1].output_bytes, dtype=np.uint8),
         )
 
+    def compute(self, call: KernelCall) -> Bytes | None:
+        """Launch once; nothing is computed, so that there is no result.
+
+        Raises:
+            LaunchError: The kernel is not there, has no loop to charge, or does not fit.
+        """
+        self.time_calls(call, 1)
+        return None
+
+    def time_calls(self, call: KernelCall, launches: int) -> float:
+        """Let launches back to back pass in virtual time, and return their time in s.
+
+        Raises:
+            LaunchError: The kernel is not there, has no loop to charge, or does not fit.
+        """
+        return self._launch(self._plan_calls(call, launches)).elapsed_s
+
+    def record_calls(self, call: KernelCall, launches: int) -> CallRun:
+        """Let launches back to back pass while the sampler polls.
+
+        Raises:
+            LaunchError: The kernel is not there, has no loop to charge, or does not fit.
+        """
+        phases = self._plan_calls(call, launches)
+        clock = self._clock
+        sampler = Sampler(self._sources, clock, self._poll_interval_s, self._throttle_reasons)
+        before = self.telemetry()
+        clock.start_ticker(sampler.poll, self._poll_interval_s)
+        try:
+            window = self._launch(phases)
+            after = self.telemetry()
+        finally:
+            clock.stop_ticker()
+        reasons = sampler.throttle_reasons(window)
+        return CallRun(window, launches, sampler.finish(), before, after, reasons)
+
     def telemetry(self) -> Telemetry:
         """Read the state now; the temperature in whole degrees, as NVML gives it."""
         now_ns = self._clock.now_ns()
@@ -190,6 +229,23 @@ class SimulatedGpu:
         """Return what a launch does to the chip."""
         loop, grid = self._prepare(launch)
         return plan_phases(loop, grid, launch.iterations, launch.pattern, self._profile)
+
+    def _plan_calls(self, call: KernelCall, launches: int) -> tuple[Phase, ...]:
+        """Return what launches of a call do to the chip."""
+        kernel = self._kernel(call.cubin, call.kernel)
+        registers = kernel_resources(call.cubin.image)[call.kernel].registers
+        resident = resident_blocks(registers, call.block, self._profile, call.shared_bytes)
+        blocks = call.grid[0] * call.grid[1]
+        if min(blocks, call.trips, resident) < 1:
+            raise LaunchError(
+                f"{call.kernel} cannot be launched with {blocks} blocks of {call.block} threads, "
+                f"{registers} registers each and {call.shared_bytes} bytes of shared memory"
+            )
+        grid = Grid(blocks, call.block, resident)
+        try:
+            return plan_calls(kernel, grid, call.trips, launches, call.pattern, self._profile)
+        except LoopError as error:
+            raise LaunchError(f"{call.kernel} cannot be simulated: {error}") from error
 
     def _prepare(self, launch: Launch) -> tuple[Loop, Grid]:
         """Find the loop of a launch, and how its blocks fill the chip."""

@@ -46,6 +46,7 @@ class Chip:
         max_threads_per_sm: Resident threads of one SM.
         max_blocks_per_sm: Resident blocks of one SM.
         registers_per_sm: 32-bit registers of one SM.
+        shared_per_sm_bytes: Shared memory of one SM.
         schedulers_per_sm: Sub-partitions of one SM; each issues one warp instruction a cycle.
         fp32_cycles: Cycles in which a sub-partition's FP32 pipe takes one warp instruction.
         fp64_cycles: The same of its FP64 pipe.
@@ -66,6 +67,7 @@ class Chip:
     memory_clock_mhz: float
     energy_scale: float = 1.0
     registers_per_sm: int = 65536
+    shared_per_sm_bytes: int = 100 * 1024
     schedulers_per_sm: int = 4
 
 

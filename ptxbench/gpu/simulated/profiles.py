@@ -34,6 +34,7 @@ H200 = Profile(
         clock_mhz=1980.0,
         clock_floor_mhz=345.0,
         memory_clock_mhz=3201.0,
+        shared_per_sm_bytes=228 * 1024,
     ),
     board=Board(
         power_cap_w=700.0,
@@ -77,6 +78,7 @@ A100 = Profile(
         clock_mhz=1410.0,
         clock_floor_mhz=210.0,
         memory_clock_mhz=1593.0,
+        shared_per_sm_bytes=164 * 1024,
         energy_scale=0.9,
     ),
     board=Board(
@@ -109,6 +111,7 @@ RTX2080TI = Profile(
         clock_mhz=1545.0,
         clock_floor_mhz=300.0,
         memory_clock_mhz=7000.0,
+        shared_per_sm_bytes=64 * 1024,
     ),
     board=Board(
         power_cap_w=300.0,
@@ -211,6 +214,7 @@ B200 = Profile(
         clock_mhz=1965.0,
         clock_floor_mhz=120.0,
         memory_clock_mhz=3996.0,
+        shared_per_sm_bytes=228 * 1024,
         energy_scale=0.9,
     ),
     board=Board(

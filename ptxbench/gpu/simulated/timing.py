@@ -30,13 +30,14 @@ class Grid:
     blocks_per_sm: int
 
 
-def resident_blocks(registers: int, threads: int, profile: Profile) -> int:
+def resident_blocks(registers: int, threads: int, profile: Profile, shared_bytes: int = 0) -> int:
     """Return how many blocks one SM holds at once; 0 where not even one fits.
 
     Args:
         registers: Registers a thread.
         threads: Threads a block.
         profile: The GPU.
+        shared_bytes: Shared memory a block.
     """
     if not 1 <= threads <= _MAX_BLOCK:
         return 0
@@ -46,7 +47,8 @@ def resident_blocks(registers: int, threads: int, profile: Profile) -> int:
     given = max(1, math.ceil(registers / _REGISTER_UNIT)) * _REGISTER_UNIT
     by_threads = chip.max_threads_per_sm // whole_warps
     by_registers = chip.registers_per_sm // (given * whole_warps)
-    return min(chip.max_blocks_per_sm, by_threads, by_registers)
+    by_shared = chip.shared_per_sm_bytes // shared_bytes if shared_bytes else chip.max_blocks_per_sm
+    return min(chip.max_blocks_per_sm, by_threads, by_registers, by_shared)
 
 
 def iteration_cycles(loop: Loop, warps_per_sm: int, profile: Profile) -> float:

@@ -1,0 +1,1 @@
+"""The search spaces, one table an element type."""

@@ -1,0 +1,149 @@
+"""What a variant must be like: why one is no kernel, does not fit, or cannot be any good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ptxbench.ptx.target import find_target
+from ptxbench.tune.occupancy import (
+    MAX_REGISTERS,
+    MAX_THREADS,
+    REGISTERS_PER_SM,
+    BlockNeeds,
+    blocks_per_sm,
+    limits_of,
+    occupancy,
+)
+from ptxbench.tune.variant import WARP, DType, Problem, Variant
+
+_MMA_M, _MMA_N, _MMA_K = 16, 16, 16
+_MMA_CAPABILITY = 80
+_REGISTER_BYTES = 4
+_VECTOR_BYTES = 16
+# Addresses, counters and what the assembler needs besides.
+_OTHER_REGISTERS = 24
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds that only keep hopeless variants out.
+
+    Attributes:
+        min_occupancy: Least occupancy (Eq. 5), 0 to 1.
+        min_fma_per_byte: Least multiply-adds for each byte of the stripes (Anzt et al., section 2.3.2).
+        min_tile: Least results of a thread.
+        max_tile: Most results of a thread.
+        max_aspect: Most that a thread's tile may be longer than wide, or wider than long.
+        max_unrolled: Most multiply-adds of a thread in one pass of the loop: the code must fit the caches.
+    """
+
+    min_occupancy: float
+    min_fma_per_byte: float
+    min_tile: int
+    max_tile: int
+    max_aspect: int
+    max_unrolled: int
+
+
+def least_registers(variant: Variant) -> int:
+    """Return the registers that a thread cannot do without: results, operands and what is under way.
+
+    Anzt et al. (2015) count the tile of C alone, and say that it is too few.
+    """
+    v = variant
+    words = max(1, v.dtype.bytes // _REGISTER_BYTES)
+    if v.dtype is DType.F16:
+        rows, columns = v.blk_m // v.warps_m // _MMA_M, v.blk_n // v.warps_n // 8
+        return 4 * rows * columns + 4 * rows + 2 * columns + _OTHER_REGISTERS
+    results = v.tile_m * v.tile_n + v.tile_m + v.tile_n
+    under_way = (v.blk_m + v.blk_n) * v.blk_k // v.threads if v.buffers > 1 else 0
+    return words * (results + under_way) + _OTHER_REGISTERS
+
+
+def shape_faults(variant: Variant) -> Iterator[str]:
+    """Yield why the parameters make no kernel: what does not divide what."""
+    v = variant
+    if v.threads % WARP or v.threads > MAX_THREADS:
+        yield f"{v.threads} threads are no whole warps of at most {MAX_THREADS} threads"
+        return
+    if v.threads % v.a_k or v.threads % v.b_n:
+        yield f"{v.threads} threads cannot stand {v.a_k} along k or {v.b_n} along n"
+        return
+    if v.blk_m % v.a_m or v.blk_k % (v.a_k * v.vector):
+        yield f"{v.a_m} x {v.a_k} threads do not divide the stripe of A"
+    if v.blk_k % v.b_k or v.blk_n % (v.b_n * v.vector):
+        yield f"{v.b_k} x {v.b_n} threads do not divide the stripe of B"
+    if v.vector * v.dtype.bytes > _VECTOR_BYTES or v.pad % v.vector:
+        yield f"vectors of {v.vector} do not fit 16 bytes, or the padding of {v.pad}"
+    if v.dtype is DType.F16:
+        yield from _mma_faults(v)
+    elif v.blk_m % (v.dim_m * v.vector) or v.blk_n % (v.dim_n * v.vector):
+        yield f"{v.dim_m} x {v.dim_n} threads with vectors of {v.vector} do not divide the tile of C"
+
+
+def _mma_faults(v: Variant) -> Iterator[str]:
+    if v.dim_m % 8 or v.dim_n % 4:
+        yield f"{v.dim_m} x {v.dim_n} threads are no whole warps of 8 x 4"
+    elif v.blk_m % (v.warps_m * _MMA_M) or v.blk_n % (v.warps_n * _MMA_N) or v.blk_k % _MMA_K:
+        yield f"{v.warps_m} x {v.warps_n} warps do not divide the tile into {_MMA_M} x {_MMA_N} x {_MMA_K}"
+    if v.vector * v.dtype.bytes != _VECTOR_BYTES:
+        yield "asynchronous copies are of 16 bytes"
+    if v.buffers < 2:
+        yield "asynchronous copies need two buffers"
+
+
+def device_faults(variant: Variant, target: str, bounds: Bounds) -> Iterator[str]:
+    """Yield why a kernel does not fit a GPU, or leaves it too empty (Eqs. 1 to 5)."""
+    v = variant
+    limits = limits_of(target)
+    if v.dtype is DType.F16 and find_target(target).capability < _MMA_CAPABILITY:
+        yield f"{target} has neither mma.m16n8k16 nor cp.async"
+    registers = least_registers(v)
+    allowed = min(MAX_REGISTERS, REGISTERS_PER_SM // (v.threads * v.min_blocks))
+    if registers > allowed:
+        yield f"a thread needs {registers} registers where {allowed} are to be had"
+        return
+    needs = BlockNeeds(v.threads, registers, v.shared_bytes)
+    resident = blocks_per_sm(needs, limits)
+    if resident < v.min_blocks:
+        yield f"{resident} blocks fit one SM where {v.min_blocks} must"
+    elif occupancy(needs, limits) < bounds.min_occupancy:
+        yield f"occupancy {occupancy(needs, limits):.3f} is under {bounds.min_occupancy}"
+
+
+def quality_faults(variant: Variant, bounds: Bounds) -> Iterator[str]:
+    """Yield why a variant cannot be any good."""
+    v = variant
+    results = v.tile_m * v.tile_n
+    if not bounds.min_tile <= results <= bounds.max_tile:
+        yield f"{results} results a thread are not {bounds.min_tile} to {bounds.max_tile}"
+    if max(v.tile_m, v.tile_n) > bounds.max_aspect * min(v.tile_m, v.tile_n):
+        yield f"a thread's {v.tile_m} x {v.tile_n} results are too long or too wide"
+    if results * v.blk_k > bounds.max_unrolled:
+        yield f"{results * v.blk_k} multiply-adds in one pass are over {bounds.max_unrolled}"
+    stripes_bytes = (v.blk_m + v.blk_n) * v.blk_k * v.dtype.bytes
+    if v.blk_m * v.blk_n * v.blk_k < bounds.min_fma_per_byte * stripes_bytes:
+        yield f"under {bounds.min_fma_per_byte} multiply-adds for each byte in shared memory"
+
+
+def problem_faults(variant: Variant, problem: Problem) -> Iterator[str]:
+    """Yield why a kernel cannot compute a product: it has no code for a tile's rest."""
+    v = variant
+    if problem.m % v.blk_m or problem.n % v.blk_n or problem.k % v.blk_k:
+        yield f"tiles of {v.blk_m} x {v.blk_n} x {v.blk_k} do not divide the product"
+    elif v.trips(problem) < v.buffers:
+        yield f"{v.trips(problem)} stripes do not fill {v.buffers} buffers"
+
+
+def rejection(variant: Variant, problem: Problem, target: str, bounds: Bounds) -> str:
+    """Return the first reason against a variant, "" where there is none."""
+    for faults in (
+        shape_faults(variant),
+        quality_faults(variant, bounds),
+        problem_faults(variant, problem),
+        device_faults(variant, target, bounds),
+    ):
+        if fault := next(faults, ""):
+            return fault
+    return ""

@@ -1,0 +1,155 @@
+"""From a variant to its machine code, and what that takes and executes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.errors import RefusedModuleError
+from ptxbench.gpu.calls import Bytes, KernelCall
+from ptxbench.gpu.protocol import Cubin, OptLevel
+from ptxbench.ptx.assemble import assemble_ptx
+from ptxbench.ptx.render import render_kernel
+from ptxbench.ptx.target import find_target
+from ptxbench.sass.executed import LoopedKernel, looped_kernel
+from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.loop import LoopError
+from ptxbench.sass.resources import Resources, kernel_resources
+from ptxbench.tune.occupancy import BlockNeeds
+from ptxbench.tune.variant import WARP, Problem, Variant
+
+ENTRY = "gemm"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A variant, assembled.
+
+    Attributes:
+        variant: Its parameters.
+        cubin: Its machine code.
+        code: The same, as its loop and the rest.
+        resources: Registers and stack.
+    """
+
+    variant: Variant
+    cubin: Cubin
+    code: LoopedKernel
+    resources: Resources
+
+    @property
+    def needs(self) -> BlockNeeds:
+        """What a block takes of an SM."""
+        return BlockNeeds(self.variant.threads, self.resources.registers, self.variant.shared_bytes)
+
+    def executed(self, problem: Problem) -> Counter[str]:
+        """Return how often each opcode is executed by a thread, over all threads of one launch."""
+        blocks_n, blocks_m = self.variant.grid(problem)
+        threads = blocks_n * blocks_m * self.variant.warps * WARP
+        per_warp = self.code.executed(self.variant.trips(problem))
+        return Counter({opcode: n * threads for opcode, n in per_warp.items()})
+
+    def call(self, problem: Problem, inputs: tuple[Bytes, Bytes], pattern: str = "random") -> KernelCall:
+        """Return the launch that computes a problem.
+
+        Args:
+            problem: Its sizes are multiples of the variant's tiles.
+            inputs: A and B, row-major, as bytes.
+            pattern: Name of their operand pattern.
+        """
+        v = self.variant
+        return KernelCall(
+            cubin=self.cubin,
+            kernel=ENTRY,
+            grid=v.grid(problem),
+            block=v.threads,
+            shared_bytes=v.shared_bytes,
+            inputs=inputs,
+            output_bytes=problem.m * problem.n * problem.dtype.result_bytes,
+            scalars=(problem.m, problem.n, problem.k),
+            trips=v.trips(problem),
+            pattern=pattern,
+        )
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A variant of which no good kernel came.
+
+    Attributes:
+        variant: Its parameters.
+        reason: Why, in a sentence.
+    """
+
+    variant: Variant
+    reason: str
+
+
+def render_variant(variant: Variant, target: str) -> str:
+    """Return the PTX of a variant for a target."""
+    return render_kernel(variant.dtype.template, find_target(target), variant=variant)
+
+
+def build_kernel(variant: Variant, target: str) -> Kernel | Refused:
+    """Render, assemble and take apart one variant.
+
+    A kernel that spills registers is refused: its local memory is no part of what is tuned, and it loses.
+
+    Args:
+        variant: Its parameters.
+        target: Such as "sm_90a".
+
+    Raises:
+        ToolError: ptxas or nvdisasm is missing.
+    """
+    try:
+        cubin = assemble_ptx(render_variant(variant, target), target, OptLevel.O3)
+        resources = kernel_resources(cubin.image)[ENTRY]
+        if resources.stack_bytes:
+            return Refused(variant, f"spills {resources.stack_bytes} bytes of registers a thread")
+        code = looped_kernel(parse_listing(disassemble(cubin.image))[ENTRY])
+    except (RefusedModuleError, LoopError) as error:
+        return Refused(variant, str(error))
+    return Kernel(variant, cubin, code, resources)
+
+
+def build_kernels(variants: Iterable[Variant], target: str, jobs: int) -> Iterator[Kernel | Refused]:
+    """Build variants ahead of who takes them, several at a time, in their order.
+
+    Args:
+        variants: Their parameters.
+        target: Such as "sm_90a".
+        jobs: Assemblers at once.
+
+    Raises:
+        ToolError: ptxas or nvdisasm is missing.
+    """
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = [pool.submit(build_kernel, variant, target) for variant in variants]
+        try:
+            for future in waiting:
+                yield future.result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def operand_matrices(problem: Problem, seed: int, pattern: str = "random") -> tuple[Bytes, Bytes]:
+    """Return A and B as bytes: values of mean 0 and variance 1, or zeros.
+
+    Args:
+        problem: Sizes and type.
+        seed: Of the random generator.
+        pattern: "random" or "zeros".
+    """
+    kind = {"f32": np.float32, "f64": np.float64, "f16": np.float16}[problem.dtype]
+    shapes = ((problem.m, problem.k), (problem.k, problem.n))
+    if pattern == "zeros":
+        return tuple(np.zeros(shape, kind).view(np.uint8).ravel() for shape in shapes)  # type: ignore[return-value]
+    generator = np.random.default_rng(seed)
+    a, b = (generator.standard_normal(shape, np.float32).astype(kind) for shape in shapes)
+    return a.view(np.uint8).ravel(), b.view(np.uint8).ravel()

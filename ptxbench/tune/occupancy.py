@@ -1,0 +1,114 @@
+"""How many blocks one SM holds: Eqs. 1 to 5 of Guerreiro et al., "Multi-kernel auto-tuning on GPUs" (2015)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxbench.errors import InputError
+from ptxbench.ptx.target import find_target
+
+WARP = 32
+MAX_THREADS = 1024
+MAX_REGISTERS = 255
+REGISTERS_PER_SM = 65536
+# Registers are handed out to a warp in units of this.
+_REGISTER_UNIT = 256
+
+
+@dataclass(frozen=True)
+class SmLimits:
+    """What one SM holds (devMax... in the paper's Table I).
+
+    Attributes:
+        max_blocks: Resident blocks.
+        max_warps: Resident warps.
+        shared_bytes: Shared memory of an SM.
+        shared_block_bytes: Shared memory that one block may have.
+        shared_reserved_bytes: What the system takes of it for each block.
+        shared_unit_bytes: Unit in which shared memory is handed out.
+    """
+
+    max_blocks: int
+    max_warps: int
+    shared_bytes: int
+    shared_block_bytes: int
+    shared_reserved_bytes: int
+    shared_unit_bytes: int
+
+
+_KIB = 1024
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+_LIMITS = {
+    75: SmLimits(16, 32, 64 * _KIB, 64 * _KIB, 0, 256),
+    80: SmLimits(32, 64, 164 * _KIB, 163 * _KIB, _KIB, 128),
+    86: SmLimits(16, 48, 100 * _KIB, 99 * _KIB, _KIB, 128),
+    89: SmLimits(24, 48, 100 * _KIB, 99 * _KIB, _KIB, 128),
+    90: SmLimits(32, 64, 228 * _KIB, 227 * _KIB, _KIB, 128),
+    100: SmLimits(32, 64, 228 * _KIB, 227 * _KIB, _KIB, 128),
+    120: SmLimits(24, 48, 100 * _KIB, 99 * _KIB, _KIB, 128),
+}
+
+
+def limits_of(target: str) -> SmLimits:
+    """Return what one SM of a target holds.
+
+    Raises:
+        InputError: The target is not known.
+    """
+    capability = find_target(target).capability
+    if capability not in _LIMITS:
+        raise InputError(f"no limits of an SM are known for {target}")
+    return _LIMITS[capability]
+
+
+@dataclass(frozen=True)
+class BlockNeeds:
+    """What one block takes (ker... in the paper's Table I).
+
+    Attributes:
+        threads: Threads.
+        registers: Registers of a thread.
+        shared_bytes: Shared memory.
+    """
+
+    threads: int
+    registers: int
+    shared_bytes: int
+
+    @property
+    def warps(self) -> int:
+        """Warps (kerW_TB)."""
+        return -(-self.threads // WARP)
+
+
+def limit_by_device(needs: BlockNeeds, limits: SmLimits) -> int:
+    """Eq. 2: TB_lim1 = min(devMaxTB_SM, floor(devMaxW_SM / kerW_TB))."""
+    return min(limits.max_blocks, limits.max_warps // needs.warps)
+
+
+def limit_by_shared(needs: BlockNeeds, limits: SmLimits) -> int:
+    """Eq. 3: TB_lim2 = floor(devMaxSharedMem_SM / kerSharedMem_TB), by whole allocation units.
+
+    A block without shared memory is not limited by it; one with more than a block may have does not fit.
+    """
+    if needs.shared_bytes > limits.shared_block_bytes:
+        return 0
+    unit = limits.shared_unit_bytes
+    taken = -(-(needs.shared_bytes + limits.shared_reserved_bytes) // unit) * unit
+    return limits.shared_bytes // taken if taken else limits.max_blocks
+
+
+def limit_by_registers(needs: BlockNeeds) -> int:
+    """Eq. 4: TB_lim3 = floor(floor(devRegsLimit_SM / kerRegs_W) / kerW_TB), by whole allocation units."""
+    warp_registers = -(-max(1, needs.registers) * WARP // _REGISTER_UNIT) * _REGISTER_UNIT
+    return REGISTERS_PER_SM // warp_registers // needs.warps
+
+
+def blocks_per_sm(needs: BlockNeeds, limits: SmLimits) -> int:
+    """Eq. 1: maxTB_SM = min(TB_lim1, TB_lim2, TB_lim3)."""
+    return min(limit_by_device(needs, limits), limit_by_shared(needs, limits), limit_by_registers(needs))
+
+
+def occupancy(needs: BlockNeeds, limits: SmLimits) -> float:
+    """Eq. 5: maxTB_SM kerW_TB devWarpSize / devMaxThreads_SM, from 0 to 1."""
+    return blocks_per_sm(needs, limits) * needs.warps / limits.max_warps
