@@ -26,7 +26,7 @@ GAIN, OFFSET_W, LAG_S = 0.94, 9.0, 0.080
 CLOCK_OFFSET_S, DRIFT_PPM = 0.337, 42.0
 METER_HZ = 1000.0
 # Time on either side of the run: the drift is known to one sample over the length of the session.
-PAUSE_S = 100.0
+PAUSE_S = 60.0
 ASKED = {"opt_levels": (OptLevel.O3,), "protocols": (Protocol.DYNAMIC,), "max_repeats": 2}
 
 
@@ -91,7 +91,10 @@ def test_hidden_truth_is_recovered_from_the_runs_own_traces(session, which, requ
     assert [one["source"] for one in found["sensors"]] == ["instant"]
     assert found["gain"]["value"] == pytest.approx(GAIN, rel=0.01)
     assert found["offset_w"]["value"] == pytest.approx(OFFSET_W, rel=0.01)
-    assert found["lag_ms"]["value"] == pytest.approx(1e3 * LAG_S, rel=0.01)
+    # Kernels that follow each other at once show few edges; the lag is known no better than the clocks.
+    slack_ms = found["offset_ms"]["uncertainty"] if which == "alone" else 0.0
+    assert slack_ms < 2
+    assert found["lag_ms"]["value"] == pytest.approx(1e3 * LAG_S, abs=10 * LAG_S + slack_ms)
     bursts = [session / name for name in BURSTS] if which == "aligned" else []
     begin_ns = log_from_run(session / "run", bursts).begin_ns
     expected_ms = 1e3 * CLOCK_OFFSET_S + 1e-6 * DRIFT_PPM * begin_ns / 1e6
