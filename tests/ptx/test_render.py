@@ -145,7 +145,7 @@ from ptxbench.sass.verdict_cache import verdict_key
 hopper = find_target("sm_90a")
 rows = [row for row in load_catalogue() if row.name in NAMES]
 texts = [render_module(row, hopper, Form.LATENCY) for row in rows]
-key = verdict_key(rows[0], texts[0], "sm_90a", OptLevel.O3)
+key = verdict_key(rows[0], hopper, OptLevel.O3, Form.LATENCY)
 print(json.dumps([ptxbench.__file__, texts, key]))
 """
     rows = [row for row in MEASURABLE if row.exists_on(HOPPER)]
