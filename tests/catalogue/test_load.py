@@ -100,13 +100,11 @@ def test_no_text_that_passes_can_leave_its_place_in_a_template(key, value):
         ({"O0": "{ FFMA = nan }"}, "O0 FFMA nan must be"),
         ({"O0": "{ FFMA = inf }"}, "O0 FFMA inf must be"),
         ({"O4": "{ FFMA = 1 }"}, "unknown fields ['O4']"),
-        ({"loop_moves": "{ O3 = -257 }"}, "loop_moves.O3 -257 must be"),
-        ({"loop_moves": "{ O9 = 1 }"}, "loop_moves must be a table of O0 and O3"),
-        ({"tolerance": "0.5"}, "tolerance must be a table of O0 and O3"),
-        (
-            {"tolerance__O0": "{ FMUL = 0.5 }"},
-            "tolerance.O0 must be a table of opcodes that stand in O0",
-        ),
+        ({"once": "{ O3 = { MOV = -257 } }"}, "once.O3 MOV -257 must be"),
+        ({"once": "{ O3 = { MOV = 0.5 } }"}, "once.O3 MOV 0.5 must be a whole number"),
+        ({"once": "{ O3 = 4 }"}, "once.O3 must be a table of opcodes"),
+        ({"once": '{ O3 = { "MOV }" = 4 } }'}, "once.O3 'MOV }' is not of the form"),
+        ({"once": "{ O9 = { MOV = 1 } }"}, "once must be a table of O0 and O3"),
         ({"colour": '"red"'}, "unknown fields ['colour']"),
     ],
 )
@@ -162,22 +160,32 @@ def test_sass_differs_by_form_and_target_where_the_row_says_so():
     (row,) = parse_rows(
         toml(
             O3_throughput="{ FFMA = 2, FADD = 1 }",
-            tolerance="{ O3_throughput = { FADD = 0.5 } }",
-            loop_moves="{ O3 = 2 }",
-            on='{ "sm_75 sm_80" = { O3 = { FMUL = 1 } }, sm_86 = { O0 = "it spills" } }',
+            once="{ O3 = { MOV = 2 }, O0 = { PRMT = 4 } }",
+            on='{ "sm_75 sm_80" = { O3 = { FMUL = 1 } }, sm_86 = { O0 = "it spills" }, '
+            "sm_89 = { once = { O3 = { MOV = 3 } } } }",
         ),
         "float.toml",
     )
     throughput = row.expected(OptLevel.O3, "sm_90a", Form.THROUGHPUT)
-    assert (throughput.text, throughput.tolerance_of("FADD"), throughput.loop_moves) == (
-        "FFMA*2 FADD",
-        0.5,
-        2,
-    )
+    assert (throughput.text, throughput.once) == ("FFMA*2 FADD", (("MOV", 2),))
     assert row.expected(OptLevel.O3, "sm_90a").text == "FFMA|FFMA32I"
-    assert {row.expected(OptLevel.O3, "sm_80", form).text for form in Form} == {"FMUL"}
+    for form in Form:
+        older = row.expected(OptLevel.O3, "sm_80", form)
+        assert (older.text, older.once) == ("FMUL", ()), "a level is described anew, or not at all"
+    assert row.expected(OptLevel.O0, "sm_80").once == (("PRMT", 4),)
     assert row.refusal(OptLevel.O0, "sm_86", Form.LATENCY) == "it spills"
     assert row.refusal(OptLevel.O0, "sm_80", Form.LATENCY) == ""
+    ada = row.expected(OptLevel.O3, "sm_89", Form.THROUGHPUT)
+    assert (ada.text, ada.once) == ("FFMA*2 FADD", (("MOV", 3),)), "the same SASS, another constant"
+
+
+def test_another_constant_a_pass_makes_a_form_of_its_own():
+    (row,) = parse_rows(
+        toml(once="{ O3 = { MOV = 2 }, O3_throughput = { PRMT = 4, MOV = -1 } }"), "float.toml"
+    )
+    throughput = row.expected(OptLevel.O3, "sm_90a", Form.THROUGHPUT)
+    assert (throughput.text, throughput.once) == ("FFMA|FFMA32I", (("PRMT", 4), ("MOV", -1)))
+    assert row.expected(OptLevel.O3).once == (("MOV", 2),)
 
 
 @pytest.mark.parametrize(
