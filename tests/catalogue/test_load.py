@@ -145,6 +145,29 @@ def test_every_shipped_row_says_how_its_chain_stays_alive_and_what_is_surprising
             assert len(expected.counts) <= 1 or row.note, f"{row.name} expands and does not say why"
 
 
+# One kind of work, which the assembler puts on one pipe or another.
+SAME_WORK = (
+    {"IADD3", "VIADD", "IMAD.IADD", "IMAD.MOV"},  # IMAD.MOV: a negation, 0 - x
+    {"IADD3.X", "IMAD.X"},
+    {"MOV", "IMAD.MOV", "IMAD.MOV.U32", "IMAD.U32", "HFMA2.MMA", "UMOV", "CS2R"},  # also of constants
+    {"SHF.L.U32", "IMAD.SHL.U32", "IMAD.U32"},
+    {"CALL.REL.NOINC", "CALL.ABS.NOINC"},
+    {"HFMA2", "HADD2", "HMUL2"},  # sums and products on the half-precision or the matrix pipe
+)
+
+
+def test_alternatives_are_the_same_work_on_another_pipe():
+    for row in load_catalogue():
+        for expected in row.sass:
+            for alternatives in {*dict(expected.counts), *dict(expected.once)}:
+                options = alternatives.split("|")
+                base = {re.sub(r"^(HFMA2|HADD2|HMUL2)(\.MMA)?\b.*", r"\1", o) for o in options}
+                assert len(options) == 1 or any(set(options) <= s or base <= s for s in SAME_WORK), (
+                    row.name,
+                    alternatives,
+                )
+
+
 def test_a_group_gives_its_rows_what_they_do_not_say_themselves():
     shared = ROW | {"types": '{ a = "u32", b = "u32" }'}
     shared.pop("name")
