@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxbench.catalogue.arafa import arafa_rows, load_arafa_table
-from ptxbench.catalogue.load import check_unique, find_instruction, load_catalogue, parse_rows
+from ptxbench.catalogue.load import (
+    _OPTIONAL,
+    _REQUIRED,
+    check_unique,
+    find_instruction,
+    load_catalogue,
+    parse_rows,
+)
 from ptxbench.catalogue.model import Form, Unit
 from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import OptLevel
@@ -66,6 +73,43 @@ def test_a_row_becomes_an_instruction_with_its_defaults():
 def test_hostile_text_is_refused_with_the_rows_name(key, value):
     text = refusal(**{key: json.dumps(value)})
     assert f"row {value if key == 'name' else 'fma.rn.f32'!r}: {key} " in text
+
+
+def shapes(value: str) -> list[str]:
+    """Put a text wherever a field may hold one: alone, in a list, as a table's value or key, deeper still."""
+    text = json.dumps(value)
+    return [
+        text,
+        f"[{text}]",
+        f'["x", {text}]',
+        f"{{ x = {text} }}",
+        f"{{ O3 = {text} }}",
+        f"{{ {text} = 1 }}",
+        f"{{ O3 = {{ {text} = 1 }} }}",
+        f"{{ sm_80 = {{ O3 = {text} }} }}",
+        f"{{ sm_80 = {{ O3 = {{ {text} = 1 }} }} }}",
+        f"{{ {text} = {{ O3 = {{ FFMA = 1 }} }} }}",
+    ]
+
+
+@pytest.mark.parametrize("key", sorted(_REQUIRED | _OPTIONAL))
+@pytest.mark.parametrize("value", [v for v in HOSTILE if v])
+def test_hostile_text_anywhere_in_any_field_is_refused_with_the_rows_name(key, value):
+    for shape in shapes(value):
+        text = refusal(**{key: shape})
+        named = repr(value) if key == "name" and shape == json.dumps(value) else "'fma.rn.f32'"
+        assert key == "name" or f"row {named}: " in text, (shape, text)
+
+
+@given(
+    key=st.sampled_from(sorted((_REQUIRED | _OPTIONAL) - {"name"})),
+    marks=st.text(st.sampled_from('"\n{}%$`\\#@'), min_size=1, max_size=3),
+    text=st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=8),
+    shape=st.integers(0, 9),
+)
+def test_no_mark_of_a_template_or_of_ptx_passes_in_any_field(key, marks, text, shape):
+    value = text[:4] + marks + text[4:]
+    assert "row 'fma.rn.f32': " in refusal(**{key: shapes(value)[shape]})
 
 
 @given(key=st.sampled_from(TEXTS), value=st.text(st.characters(max_codepoint=0x7E), max_size=12))
