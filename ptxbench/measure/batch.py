@@ -223,7 +223,7 @@ class Batch:
         lane.is_open = False
         if lane.role in (Role.TARGET, Role.OVERHEAD):
             self._flow.failures[lane.work.plan.unit] = reason
-            for unit in lane.units:
+            for unit in tuple(lane.units):
                 self._flow.failures.setdefault(unit, reason)
                 self._close(unit)
 

@@ -8,13 +8,14 @@ from ptxbench.errors import InputError, LaunchError, ReplayError
 from ptxbench.gpu.protocol import Gpu, GpuKind, KernelRun, Launch, OptLevel
 from ptxbench.gpu.replay import ReplayGpu
 from ptxbench.status import Status
+from ptxbench.store.kernels import KernelFiles
 from ptxbench.store.run_folder import RunFolder
 
 
 @pytest.fixture(params=["partial", "finished"])
 def gpu(tmp_path, request):
     with RunFolder.create(tmp_path / "run", fake.manifest()) as folder:
-        folder.add_kernel("fma", fake.PTX, fake.SASS, fake.CUBIN)
+        folder.add_kernels([KernelFiles("fma", fake.PTX, fake.SASS, fake.CUBIN)])
         for number in range(3):
             folder.append(fake.record(number), fake.trace(number))
         failed = replace(fake.record(3), status=Status.LAUNCH_FAILED, reason="out of resources")
