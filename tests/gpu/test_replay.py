@@ -103,6 +103,10 @@ def test_blocks_per_sm_is_what_was_launched(gpu):
             gpu.blocks_per_sm(cubin, kernel, block)
 
 
+def test_a_kernel_that_ran_in_smaller_blocks_does_not_fit_in_larger_ones(gpu):
+    assert gpu.blocks_per_sm(fake.CUBIN, "target", 2048) == 0
+
+
 def test_single_block_is_one_block_per_sm(tmp_path):
     with RunFolder.create(tmp_path / "run", fake.manifest()) as folder:
         folder.append(replace(fake.record(0), grid=1, block=1), fake.trace(0))

@@ -9,6 +9,7 @@ from ptxbench.gpu.protocol import Cubin, OptLevel
 from ptxbench.gpu.simulated.gpu import SimulatedGpu
 from ptxbench.gpu.simulated.profiles import H200
 from ptxbench.measure.asked import Asked
+from ptxbench.measure.plan import Linearity
 from ptxbench.measure.run import Progress, measure_table
 from ptxbench.measure.start import resume_run, start_run
 from ptxbench.ptx.assemble import assemble_ptx
@@ -85,7 +86,11 @@ def test_the_sleeping_kernel_fills_the_chip_on_every_attempt(tmp_path):
 
 def test_rounds_alternate_so_that_drift_cancels(tmp_path):
     gpu = WatchedGpu()
-    measured(gpu, tmp_path / "run", asked("xor.b32", max_repeats=3, min_repeats=3))
+    measured(
+        gpu,
+        tmp_path / "run",
+        asked("xor.b32", max_repeats=3, min_repeats=3, linearity=Linearity.ALL),
+    )
     order = [[t.split("/")[-2] for t in gpu.trials if t.endswith(f"/{repeat}")] for repeat in range(3)]
     assert [names[-1] for names in order] == ["static"] * 3
     hot = [names[:-1] for names in order]
