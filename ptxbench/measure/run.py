@@ -164,6 +164,7 @@ class _Measuring:
         self._batches = 0
         self._batch_s: list[float] = []
         self._sleep: Work | None = None
+        self._sleep_cubin = preparer.begin_sleep()
         self.complete = True
 
     def run(self) -> None:
@@ -269,7 +270,7 @@ class _Measuring:
         """Return the sleeping kernel, which fills the chip, calibrated when it is first asked for."""
         if self._sleep is not None:
             return self._sleep
-        cubin = self._preparer.sleep()
+        cubin = self._sleep_cubin.result()
         plan = TrialPlan(STATIC_UNIT, OptLevel.O3, Protocol.DYNAMIC, "zeros", Role.STATIC, 1, STATIC_UNIT)
         sm_count, block = self._bench.gpu.info.sm_count, BLOCK[OptLevel.O3]
         operands = np.zeros(8 * block, np.uint8)

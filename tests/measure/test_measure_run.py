@@ -4,8 +4,9 @@ from dataclasses import replace
 import pytest
 from fakes.measuring import BLOCK, WatchedGpu, asked, measured
 
-from ptxbench.errors import InputError, ToolError
+from ptxbench.errors import GpuError, InputError, ToolError
 from ptxbench.gpu.protocol import Cubin, OptLevel
+from ptxbench.gpu.replay import ReplayGpu
 from ptxbench.gpu.simulated.gpu import SimulatedGpu
 from ptxbench.gpu.simulated.profiles import H200
 from ptxbench.measure.asked import Asked
@@ -303,3 +304,84 @@ def test_what_a_resumed_run_holds_of_later_units_does_not_change_when_a_unit_sto
     _, records = gone_on(again, path)
     assert again.launched == []
     assert len(records) == len(held) + 1
+
+
+def test_a_budget_ends_between_batches_and_what_was_not_reached_is_measured_later(tmp_path):
+    what = asked("fma.rn.f32", "add.f32", opt_levels=tuple(OptLevel))
+    first = WatchedGpu()
+    with start_run(first, what, tmp_path / "run") as folder:
+        rows = measure_table(first, folder, budget_s=1e-6)
+        assert not folder.finished
+        assert [(r.instruction, r.opt_level, r.status) for r in folder.rows()] == [
+            (r.instruction, r.opt_level, r.status) for r in rows
+        ]
+    reached = {row.opt_level for row in rows if row.status is Status.OK}
+    missed = {row.opt_level for row in rows if row.status is Status.NOT_REACHED}
+    assert (len(reached), len(missed)) == (1, 1)
+    assert "--resume" in next(row.reason for row in rows if row.status is Status.NOT_REACHED)
+
+    again = WatchedGpu()
+    rows, records = gone_on(again, tmp_path / "run")
+    assert {row.status for row in rows} == {Status.OK}
+    assert not set(first.trials) & set(again.trials)
+    # And all of it in one replay.
+    with (
+        RunFolder.open(tmp_path / "run") as whole,
+        start_run(ReplayGpu(whole), Asked(), tmp_path / "2") as folder,
+    ):
+        replayed = measure_table(ReplayGpu(whole), folder)
+        assert [r.trial_id for r in folder.records()] == [r.trial_id for r in records]
+    assert [r.dynamic_pj for r in replayed] == [r.dynamic_pj for r in rows]
+
+
+def test_rows_with_one_overhead_loop_measure_it_once_and_in_another_pattern_again_where_it_computes(tmp_path):
+    gpu = WatchedGpu()
+    measured(gpu, tmp_path / "run", asked("fma.rn.f32", "add.f32"))
+    plain = {t.rpartition("/")[0] for t in gpu.trials if t.startswith("overhead/")}
+    assert len(plain) == 1
+
+    gpu = WatchedGpu()
+    rows = measured(gpu, tmp_path / "two", asked("popc.b32", "fma.rn.f32", patterns=("random", "zeros")))
+    companions = {t.rpartition("/")[0] for t in gpu.trials if t.startswith("overhead/")} - plain
+    assert len(companions) == 2
+    assert {row.status for row in rows} == {Status.OK}
+
+
+def test_only_a_row_of_each_template_is_checked_against_2n_unless_asked(tmp_path):
+    def checked(linearity):
+        gpu = WatchedGpu()
+        what = asked("fma.rn.f32", "add.f32", "popc.b32", linearity=linearity)
+        measured(gpu, tmp_path / str(linearity), what)
+        return {t.split("/")[0] for t in gpu.trials if "/target_2n/" in t}
+
+    assert checked(Linearity.ALL) == {"fma.rn.f32", "add.f32", "popc.b32"}
+    assert checked(Linearity.NONE) == set()
+    assert 1 <= len(checked(None)) < 3
+
+
+def test_a_kernel_that_breaks_its_process_is_passed_over_when_the_run_is_gone_on_with(tmp_path):
+    gpu = WatchedGpu()
+
+    def broken(launch):
+        if launch.trial_id.startswith("add.f32"):
+            gpu.lost = True
+        return gpu.lost and launch.trial_id.startswith("add.f32")
+
+    class LostGpu(WatchedGpu):
+        lost = False
+
+        def run(self, launch):
+            if self.lost:
+                raise GpuError("a kernel broke the CUDA context of this process; go on with --resume")
+            return super().run(launch)
+
+    gpu = LostGpu()
+    gpu.fails = broken
+    with pytest.raises(GpuError, match="--resume"):
+        measured(gpu, tmp_path / "run", asked("fma.rn.f32", "add.f32", "mad.lo.u32"))
+    rows, _ = gone_on(WatchedGpu(), tmp_path / "run")
+    assert {row.instruction: row.status for row in rows} == {
+        "fma.rn.f32": Status.OK,
+        "add.f32": Status.LAUNCH_FAILED,
+        "mad.lo.u32": Status.OK,
+    }
