@@ -92,8 +92,11 @@ class Preparer:
         built = [self._workers.submit(self._build, task) for task in tasks]
         return self._keeper.submit(self._keep, built)
 
-    def sleep(self) -> Cubin:
-        """Return the module of the sleeping kernel, kept in the run folder."""
+    def begin_sleep(self) -> Future[Cubin]:
+        """Begin to make the sleeping kernel ready; it is kept in the run folder."""
+        return self._keeper.submit(self._sleep)
+
+    def _sleep(self) -> Cubin:
         ptx = render_sleep(self._target)
         cubin = self._assemble(ptx, OptLevel.O3)
         self._folder.add_kernels([KernelFiles("static", ptx, disassemble(cubin.image), cubin)])

@@ -72,7 +72,8 @@ def cost_sentence(cost: RunCost) -> str:
     """Return what a row of the dynamic protocol cost, for the end of a run."""
     return (
         f"GPU time a dynamic row, median of {cost.rows}: {cost.kernel_s:.2f} s in kernels, "
-        f"{cost.wall_s:.2f} s recorded; all rows: {cost.total_kernel_s / 60:.1f} and {cost.total_wall_s / 60:.1f} min"
+        f"{cost.wall_s:.2f} s recorded; all rows: {cost.total_kernel_s / 60:.1f} and "
+        f"{cost.total_wall_s / 60:.1f} min"
     )
 
 

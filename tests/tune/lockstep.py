@@ -136,9 +136,7 @@ class Block:
         handler(modifiers, operands)
 
     def _set(self, register: str, values: np.ndarray, kind: str) -> None:
-        if kind in ("u32", "b32"):
-            values = values & 0xFFFFFFFF
-        elif kind == "s32":
+        if kind in ("u32", "b32") or kind == "s32":
             values = values & 0xFFFFFFFF
         self.registers[register] = values
 
