@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ptxbench.catalogue.model import Instruction
 from ptxbench.measure.bench import Bench
 from ptxbench.measure.statistics import Estimate, estimate
 from ptxbench.measure.unit import (
@@ -31,6 +32,14 @@ from ptxbench.store.schema import Role, TableRow, TrialRecord
 METHODS = ("sma_j", "papi_j", "mtsm_j", "counter_j")
 _NANO = 1e9
 _ROLES = (Role.TARGET, Role.OVERHEAD)
+
+
+def arafa_refusal(instruction: Instruction) -> str:
+    """Return why one block of one execution cannot measure an instruction, or ""."""
+    threads = instruction.unit.threads
+    if instruction.block in (None, threads):
+        return ""
+    return f"{instruction.name} needs blocks of {instruction.block} threads, and this protocol has {threads}"
 
 
 def measure_arafa(bench: Bench, loaded: LoadedUnit, arguments: RunArguments) -> None:

@@ -4,11 +4,14 @@ import re
 
 import numpy as np
 import pytest
+from fakes.measuring import WatchedGpu, asked, measured
 
 from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.model import Form
 from ptxbench.ptx.render import render_module
 from ptxbench.ptx.target import find_target
+from ptxbench.status import Status
+from ptxbench.store.schema import Protocol
 
 ROWS = [row for row in load_catalogue() if row.family == "level"]
 L1, L2 = 192 << 10, 40 << 20  # of an A100, the smallest of those that such rows are meant for
@@ -71,6 +74,13 @@ def test_the_region_is_as_large_as_its_level_asks_for(row):
         once = place[:turns].reshape(-1)
         assert len(np.unique(once)) == len(once)
         assert len(once) * row.bytes == region
+
+
+def test_one_thread_is_refused_because_it_would_leave_its_memory(tmp_path):
+    what = asked("ld.global.b32:hbm", protocols=(Protocol.ARAFA,))
+    (row,) = measured(WatchedGpu(), tmp_path / "run", what)
+    assert row.status is Status.NOT_SUPPORTED
+    assert "needs blocks of 1024 threads" in row.reason
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
