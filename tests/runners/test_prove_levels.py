@@ -81,7 +81,7 @@ def test_one_launch_is_profiled_and_the_csv_says_what_was_found(tmp_path):
     (row,) = csv.DictReader(out.read_text().splitlines())
     assert (row["row"], row["level"], row["verdict"]) == ("ld.global.v4.b32:hbm", "hbm", "proven")
     assert float(row["dram_bytes"]) == 43e9
-    assert int(row["loaded_bytes"]) == 640 * 32 * 1024 * 132 * 16
+    assert int(row["loaded_bytes"]) == 400 * 32 * 1024 * 132 * 16
     assert json.loads(out.with_suffix(".json").read_text())["gpu"]["gpu_kind"] == "simulated"
 
 
