@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from ptxbench.errors import NotMeasurableError, RefusedModuleError
 from ptxbench.gpu.protocol import Cubin, Gpu, OptLevel
+from ptxbench.measure.arafa import arafa_refusal
 from ptxbench.measure.overhead import overhead_loops
 from ptxbench.measure.plan import Task
 from ptxbench.measure.unit import LoadedUnit, Unit, empty_row
@@ -121,6 +122,9 @@ class Preparer:
             return _Built(Prepared(task, None, empty), module)
 
         module = None
+        reason = arafa_refusal(row) if task.protocol is Protocol.ARAFA else ""
+        if reason:
+            return refused(Status.NOT_SUPPORTED, reason)
         try:
             module = build_module(row, self._target, level, task.form, self._assemble)
             if not module.judgement.passed:

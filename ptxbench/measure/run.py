@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from ptxbench.errors import LaunchError
+from ptxbench.errors import GpuError, LaunchError
 from ptxbench.gpu.protocol import Gpu, OptLevel
 from ptxbench.measure.arafa import arafa_row, measure_arafa
 from ptxbench.measure.batch import BLOCK, Batch, Member
@@ -98,7 +98,12 @@ def measure_table(
     bench = Bench(gpu, folder, choose_sensor(gpu, folder.manifest.source, folder.manifest.sensors), on_trial)
     with quick_switching(), Preparer(gpu, folder) as preparer:
         measuring = _Measuring(bench, preparer, on_progress, budget_s)
-        measuring.run()
+        try:
+            measuring.run()
+        except GpuError as error:
+            folder.write_rows(measuring.rows(f"the GPU failed before ({error})"))
+            folder.end_session(datetime.now(UTC))
+            raise
     rows = measuring.rows()
     now = datetime.now(UTC)
     if measuring.complete:
@@ -189,20 +194,26 @@ class _Measuring:
                     retries = self._retry(retries, last=number + 1 == len(plan))
         self._on_progress(Progress(len(self._tasks), len(self._tasks), "", 0.0))
 
-    def rows(self) -> tuple[TableRow, ...]:
-        """Return the rows of all tasks, in the order asked for."""
-        folder = self._bench.folder
-        solved = solve_rows(list(self._units.values()), folder.records(), folder.manifest.gpu.sm_count)
-        return tuple(self._row(task, solved) for task in self._tasks)
+    def rows(self, ended: str = "the time given was spent before") -> tuple[TableRow, ...]:
+        """Return the rows of all tasks, in the order asked for.
 
-    def _row(self, task: Task, solved: dict[str, TableRow]) -> TableRow:
+        Args:
+            ended: Why some of them were not reached.
+        """
+        folder = self._bench.folder
+        records = folder.records()
+        begun = {r.trial_id.rsplit("/", 2)[0] for r in records if r.repeat >= 0} | set(self._flow.failures)
+        units = [unit for unit in self._units.values() if unit.name in begun]
+        solved = solve_rows(units, records, folder.manifest.gpu.sm_count)
+        return tuple(self._row(task, solved, f"{ended}; go on with --resume") for task in self._tasks)
+
+    def _row(self, task: Task, solved: dict[str, TableRow], not_reached: str) -> TableRow:
         name = _name(task)
         if name in self._refused:
             return self._refused[name]
         if name not in solved:
-            reason = "the time given was spent before; go on with --resume"
             return empty_row(
-                task.instruction, task.opt_level, task.protocol, task.pattern, Status.NOT_REACHED, reason
+                task.instruction, task.opt_level, task.protocol, task.pattern, Status.NOT_REACHED, not_reached
             )
         row = solved[name]
         failure = self._flow.failures.get(name)

@@ -127,9 +127,15 @@ def _loop_counts(kernels: Mapping[str, SassKernel], name: str, declared: Collect
 
 
 def _difference(target: Counter[str], overhead: Counter[str]) -> Counter[str]:
-    """Return target minus overhead with its sign, zeros dropped."""
+    """Return target minus overhead with its sign, zeros dropped.
+
+    One IADD3 more and one VIADD less, or the reverse, is no difference: for an add of the loop's own
+    ptxas takes now one, now the other.
+    """
     difference = Counter(target)
     difference.subtract(overhead)
+    if {difference["IADD3"], difference["VIADD"]} == {1, -1}:
+        del difference["IADD3"], difference["VIADD"]
     return Counter({opcode: n for opcode, n in difference.items() if n})
 
 
