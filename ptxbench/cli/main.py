@@ -21,6 +21,7 @@ _SUBCOMMANDS = {
     "sensor": "Find out what the GPU's power readings are like.",
     "table": "Measure the energy of instructions.",
     "methods": "Compare the ways of reading power on kernels of many lengths.",
+    "tune": "Find the variant of a kernel that takes the least energy or time.",
     "report": "Print or draw the table of a run.",
     "validate": "Check recorded power readings against an external meter.",
 }
