@@ -19,7 +19,7 @@ from ptxbench.tune.occupancy import limits_of, occupancy
 from ptxbench.tune.trial import Trial, TrialStatus
 from ptxbench.tune.variant import Problem
 
-# Launches until so much time has passed bring the clock up; then as many are timed.
+# A short timing lasts so long, or one launch where that lasts longer.
 _TIMING_S = 0.004
 _MAX_TIMED = 64
 _MAX_LAUNCHES = 100_000
@@ -181,12 +181,16 @@ class Bench:
 
 
 def short_timing_s(gpu: CallingGpu, call: KernelCall) -> float:
-    """Return the time of one launch: the better of two short runs, the first of which warms up.
+    """Return the time of one launch: of the first where it is long enough, or else of some more.
+
+    The check has warmed the kernel up before.
 
     Raises:
         LaunchError: The kernel did not run.
         GpuError: The GPU stopped answering.
     """
     first_s = gpu.time_calls(call, 1)
-    launches = max(1, min(_MAX_TIMED, math.ceil(_TIMING_S / first_s)))
+    if first_s >= _TIMING_S:
+        return first_s
+    launches = min(_MAX_TIMED, math.ceil(_TIMING_S / first_s))
     return min(gpu.time_calls(call, launches) / launches, first_s)

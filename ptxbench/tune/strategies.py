@@ -112,8 +112,11 @@ def search_by_strategy(name: str, space: Space, evaluator: Evaluator, goal: Goal
     # Kernel Tuner draws from the global generators.
     random.seed(seed)
     np.random.seed(seed)
+    searched = _searchspace(space, searchspace)
     budget = util.TuningBudget(max_fevals=max(1, min(evaluator.budget, len(space.variants))))
     options = interface.Options(
+        tune_params=searched.tune_params,
+        restrictions=None,
         objective=[_COST],
         objective_higher_is_better=[False],
         strategy_options=interface.Options(max_fevals=budget.max_fevals),
@@ -122,7 +125,7 @@ def search_by_strategy(name: str, space: Space, evaluator: Evaluator, goal: Goal
         verbose=False,
     )
     strategy.tune(
-        _searchspace(space, searchspace), _Runner(space, evaluator, goal, util.InvalidConfig), options
+        searched, _Runner(space, evaluator, goal, util.InvalidConfig), options
     )
 
 
