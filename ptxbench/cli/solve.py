@@ -1,0 +1,83 @@
+"""`ptxbench solve`: energy per SASS opcode from all kernels of a run at once."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import json_option
+from ptxbench.cli.output import print_encoded, print_table
+
+if TYPE_CHECKING:
+    from ptxbench.model.solution import JointSolution
+
+_SHOWN = 3
+
+
+@click.command(name="solve")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Keep the solution as JSON in this file.")
+@json_option
+def command(run: Path, out: Path | None, as_json: bool) -> None:
+    """Solve for the energy of each SASS opcode, jointly from every kernel of a run folder.
+
+    Beside each stand its standard error and whether the kernels determine it. Rows of table.csv whose direct
+    difference disagrees with the joint answer beyond both errors are listed.
+    """
+    from ptxbench.model.solve import solve_run
+    from ptxbench.store import codec
+    from ptxbench.store.atomic import write_text
+    from ptxbench.store.run_folder import RunFolder
+
+    with RunFolder.open(run) as folder:
+        solution, info = solve_run(folder), folder.manifest.gpu
+    if out is not None:
+        write_text(out, codec.to_text(solution))
+    if as_json:
+        print_encoded(solution, {"gpu": info.name, "kind": info.kind})
+        return
+    kind = "" if info.kind == "real" else f" ({info.kind.upper()}, no measurement)"
+    click.echo(f"{info.name}{kind}, driver {info.driver}")
+    _print(solution)
+
+
+def _print(solution: JointSolution) -> None:
+    for fit in solution.fits:
+        click.echo(
+            f"\n{fit.pattern}: {fit.kernels} kernels, {fit.opcodes} opcodes, rank {fit.rank}, condition"
+            f" {fit.condition:.3g}, residual {100 * fit.median_residual:.2f}% at the median, at most"
+            f" {100 * fit.worst_residual:.1f}% ({fit.worst_kernel})"
+        )
+        rows = [
+            (
+                one.opcode,
+                f"{one.energy_pj:.4g}",
+                _error(one.error_pj),
+                str(one.kernels),
+                _beside(one.together_with),
+            )
+            for one in solution.opcodes
+            if one.pattern == fit.pattern
+        ]
+        print_table(
+            ("opcode", "pJ a thread", "±1 SE", "kernels", "cannot be told from"), rows, ("pJ a thread",)
+        )
+    differ = solution.disagreements
+    click.echo(f"\n{len(differ)} of {len(solution.compared)} rows disagree with their direct difference")
+    for one in differ:
+        click.echo(
+            f"  {one.instruction} {one.opt_level} {one.pattern}: direct {one.direct_pj:.4g} ±"
+            f" {one.direct_error_pj:.2g}, joint {one.joint_pj:.4g} ± {one.joint_error_pj:.2g} pJ a thread"
+        )
+
+
+def _error(error_pj: float) -> str:
+    return "-" if math.isnan(error_pj) else f"{error_pj:.2g}"
+
+
+def _beside(opcodes: tuple[str, ...]) -> str:
+    more = f" and {len(opcodes) - _SHOWN} more" if len(opcodes) > _SHOWN else ""
+    return ", ".join(opcodes[:_SHOWN]) + more

@@ -1,0 +1,1 @@
+"""From a measured table to the energy of whole kernels."""

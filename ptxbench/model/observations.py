@@ -1,0 +1,128 @@
+"""What a run says of whole loops: dynamic energy of one pass, and the SASS that the pass executes."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.measure.static import StaticPower, fit_static
+from ptxbench.sass.listing import parse_listing
+from ptxbench.sass.loop import LoopError, find_loop
+from ptxbench.status import Status
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import Protocol, Role, TrialRecord
+
+_PICO = 1e12
+# What one trial alone, whose scatter nobody knows, may be off by.
+_UNREPEATED = 0.01
+
+OpcodeCounts = tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class PassEnergy:
+    """Dynamic energy of one pass of one kernel's loop, a thread.
+
+    Attributes:
+        name: Instruction, level, role and grid.
+        pattern: Operand pattern.
+        counts: Opcode with modifiers, and how often a pass executes it.
+        energy_pj: Mean over the trials.
+        error_pj: Standard error of it: scatter of the trials and static power.
+        trials: How many trials it rests on.
+    """
+
+    name: str
+    pattern: str
+    counts: OpcodeCounts
+    energy_pj: float
+    error_pj: float
+    trials: int
+
+
+def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
+    """Return every kernel of a run's dynamic trials, by the energy of one pass of its loop.
+
+    E = (P - P_static(T)) t / (passes x threads), as in the dynamic protocol (docs/method.md, section 5).
+    Trials that do not count (throttled, stale) and kernels whose loop cannot be found are left out.
+
+    Raises:
+        InputError: The run's kernels cannot be read.
+    """
+    records = folder.records()
+    static = fit_static(records)
+    loops = _loop_counts(folder)
+    groups: dict[tuple[object, ...], list[TrialRecord]] = defaultdict(list)
+    for record in records:
+        if _counts(record) and (record.cubin_sha256, record.kernel) in loops:
+            groups[
+                record.instruction,
+                record.opt_level,
+                record.pattern,
+                record.role,
+                record.cubin_sha256,
+                record.grid,
+            ].append(record)
+    return tuple(
+        _pass_energy(trials, static, loops[trials[0].cubin_sha256, trials[0].kernel])
+        for trials in groups.values()
+    )
+
+
+def _counts(record: TrialRecord) -> bool:
+    measured = record.protocol is Protocol.DYNAMIC and record.role is not Role.STATIC and record.repeat >= 0
+    return measured and record.status is Status.OK and math.isfinite(record.steady_power_w)
+
+
+def _loop_counts(folder: RunFolder) -> Mapping[tuple[str, str], OpcodeCounts]:
+    """Return what a pass of each kernel's loop executes, by cubin and entry name."""
+    found: dict[tuple[str, str], OpcodeCounts] = {}
+    for entry in folder.kernels.entries:
+        for name, kernel in parse_listing(folder.kernels.sass(entry)).items():
+            try:
+                loop = find_loop(kernel)
+            except LoopError:
+                continue
+            found[entry.cubin_sha256, name] = tuple((op, float(n)) for op, n in sorted(loop.counts.items()))
+    return found
+
+
+def _pass_energy(trials: list[TrialRecord], static: StaticPower, counts: OpcodeCounts) -> PassEnergy:
+    first = trials[0]
+    energies_pj = np.array([_energy_pj(trial, static) for trial in trials])
+    mean_pj = float(energies_pj.mean())
+    if len(trials) > 1:
+        scatter_pj = float(energies_pj.std(ddof=1)) / math.sqrt(len(trials))
+    else:
+        scatter_pj = _UNREPEATED * abs(mean_pj)
+    static_pj = _nan_to_zero(static.error_at(first.temperature_c)) * _seconds_pj(first)
+    return PassEnergy(
+        name=f"{first.instruction} {first.opt_level} {first.role} x{first.grid}",
+        pattern=first.pattern,
+        counts=counts,
+        energy_pj=mean_pj,
+        error_pj=math.hypot(scatter_pj, static_pj),
+        trials=len(trials),
+    )
+
+
+def _energy_pj(trial: TrialRecord, static: StaticPower) -> float:
+    return (trial.steady_power_w - static.at(trial.temperature_c)) * _seconds_pj(trial)
+
+
+def _seconds_pj(trial: TrialRecord) -> float:
+    """Return pJ a pass and thread for each watt."""
+    return trial.elapsed_s / trial.iterations / (trial.grid * trial.block) * _PICO
+
+
+def _nan_to_zero(value: float) -> float:
+    return value if math.isfinite(value) else 0.0
+
+
+def patterns_of(passes: Iterable[PassEnergy]) -> tuple[str, ...]:
+    """Return the operand patterns, each once, in order of appearance."""
+    return tuple(dict.fromkeys(one.pattern for one in passes))

@@ -1,0 +1,79 @@
+"""Functional classes of SASS opcodes, and which opcode stands in for one that was not measured."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class OpcodeClass(StrEnum):
+    """What part of an SM mainly works when an opcode is executed."""
+
+    FP32 = "fp32"
+    FP64 = "fp64"
+    HALF = "half"
+    TENSOR = "tensor"
+    SPECIAL = "special"
+    MULTIPLY = "integer multiply"
+    INTEGER = "integer"
+    MOVE = "move"
+    CONVERT = "convert"
+    UNIFORM = "uniform"
+    CONTROL = "control"
+    WARP = "warp"
+    SHARED = "shared memory"
+    CONSTANT = "constant memory"
+    GLOBAL = "global memory"
+    ATOMIC = "atomic"
+    COPY = "asynchronous copy"
+    OTHER = "other"
+
+
+_BASES = {
+    OpcodeClass.FP32: "FFMA FADD FMUL FSETP FSEL FMNMX FCHK FSWZADD FSET FFMA2 FADD2 FMUL2 FMNMX3",
+    OpcodeClass.FP64: "DFMA DADD DMUL DSETP DMNMX DSET",
+    OpcodeClass.HALF: "HFMA2 HADD2 HMUL2 HSETP2 HMNMX2 HSET2 HFMA2_MMA VHMNMX",
+    OpcodeClass.TENSOR: "HMMA IMMA DMMA QMMA BMMA HGMMA IGMMA QGMMA BGMMA OMMA UTCHMMA UTCQMMA UTCIMMA",
+    OpcodeClass.SPECIAL: "MUFU POPC FLO BREV",
+    OpcodeClass.MULTIPLY: "IMAD IDP IMUL IDP4A XMAD",
+    OpcodeClass.INTEGER: (
+        "IADD3 IADD LOP3 ISETP IMNMX VIMNMX VIADD VIADDMNMX LEA SHF SHL SHR PLOP3 BMSK SGXT IABS LOP VIMNMX3"
+        " SCADD ISCADD BFE BFI VABSDIFF VABSDIFF4 VIADD2 VIMNMX2"
+    ),
+    OpcodeClass.MOVE: "MOV SEL PRMT P2R R2P CS2R S2R S2UR R2UR MOVM LEPC SETLMEMBASE GETLMEMBASE MOV32I",
+    OpcodeClass.CONVERT: "I2F F2I F2F FRND I2I F2FP I2FP F2IP I2IP",
+    OpcodeClass.CONTROL: (
+        "BRA BRX JMP JMX CALL RET EXIT BSSY BSYNC BREAK BMOV WARPSYNC YIELD NOP DEPBAR NANOSLEEP KILL BPT"
+        " BAR WARPGROUP LDGDEPBAR CCTL ERRBAR MEMBAR FENCE ELECT SETMAXREG USETMAXREG ACQBULK RELBULK PREEXIT"
+        " CGAERRBAR ENDCOLLECTIVE WARPGROUPSET CCTLL CCTLT"
+    ),
+    OpcodeClass.WARP: "SHFL VOTE MATCH REDUX VOTEU",
+    OpcodeClass.SHARED: "LDS STS LDSM STSM",
+    OpcodeClass.CONSTANT: "LDC",
+    OpcodeClass.GLOBAL: "LDG STG LD ST LDL STL TEX TLD TLD4 TXD TXQ SULD SUST",
+    OpcodeClass.ATOMIC: "ATOM ATOMG ATOMS RED REDG REDAS SUATOM SURED",
+    OpcodeClass.COPY: (
+        "LDGSTS UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAPF UTMAREDG UTMACCTL UTMACMDFLUSH SYNCS ARRIVES"
+    ),
+}
+_CLASS_OF = {base: kind for kind, bases in _BASES.items() for base in bases.split()}
+
+
+def opcode_class(opcode: str) -> OpcodeClass:
+    """Return the class of an opcode with modifiers, such as "IMAD.WIDE.U32"."""
+    base, _, modifiers = opcode.partition(".")
+    if base in _CLASS_OF:
+        # A multiply-add that only moves, adds or shifts is written IMAD.MOV, IMAD.IADD and IMAD.SHL.
+        if base == "IMAD" and modifiers.partition(".")[0] == "MOV":
+            return OpcodeClass.MOVE
+        return _CLASS_OF[base]
+    return OpcodeClass.UNIFORM if base.startswith("U") else OpcodeClass.OTHER
+
+
+def likeness(one: str, other: str) -> int:
+    """Return how many leading words two opcodes share: 2 for IMAD.WIDE.U32 and IMAD.WIDE; 0 for none."""
+    shared = 0
+    for left, right in zip(one.split("."), other.split("."), strict=False):
+        if left != right:
+            break
+        shared += 1
+    return shared

@@ -1,0 +1,111 @@
+"""What the joint solve gives: energies of opcodes, how well they are determined, and the rows beside them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ptxbench.power.estimate import COVERAGE_FACTOR
+
+# Neighbours change what an opcode costs (operand reuse, banks): the model itself is not better than this.
+MODEL_ERROR = 0.01
+
+
+@dataclass(frozen=True)
+class OpcodeEnergy:
+    """What one opcode costs one thread.
+
+    Attributes:
+        opcode: With modifiers.
+        pattern: Operand pattern.
+        energy_pj: Energy of one execution by one thread.
+        error_pj: Standard error; NaN where the kernels do not tell this opcode from others.
+        identifiable: Whether the kernels determine it.
+        together_with: Opcodes that it cannot be told from.
+        kernels: How many kernels execute it.
+    """
+
+    opcode: str
+    pattern: str
+    energy_pj: float
+    error_pj: float
+    identifiable: bool
+    together_with: tuple[str, ...]
+    kernels: int
+
+
+@dataclass(frozen=True)
+class PatternFit:
+    """How well one pattern's system is solved.
+
+    Attributes:
+        pattern: Operand pattern.
+        kernels: Equations.
+        opcodes: Unknowns.
+        rank: Rank of the counts.
+        condition: Ratio of the largest to the smallest singular value above zero, rows weighted and
+            columns scaled to one.
+        reduced_chi2: Sum of squared weighted residuals over degrees of freedom; NaN where there are none.
+        median_residual: Median of |residual| / energy.
+        worst_residual: Largest of it.
+        worst_kernel: The kernel that has it.
+    """
+
+    pattern: str
+    kernels: int
+    opcodes: int
+    rank: int
+    condition: float
+    reduced_chi2: float
+    median_residual: float
+    worst_residual: float
+    worst_kernel: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The two answers for one row of the table, pJ a thread.
+
+    Attributes:
+        instruction: Catalogue name.
+        opt_level: Assembler level.
+        pattern: Operand pattern.
+        direct_pj: The row's difference of target and overhead loop.
+        direct_error_pj: Standard error of it.
+        joint_pj: What the opcodes of one copy cost by the joint solve.
+        joint_error_pj: Standard error of it.
+    """
+
+    instruction: str
+    opt_level: str
+    pattern: str
+    direct_pj: float
+    direct_error_pj: float
+    joint_pj: float
+    joint_error_pj: float
+
+    @property
+    def disagree(self) -> bool:
+        """Whether they differ by more than 1.96 standard errors of the difference and the model's own."""
+        errors_pj = (self.direct_error_pj, self.joint_error_pj, MODEL_ERROR * abs(self.direct_pj))
+        return abs(self.direct_pj - self.joint_pj) > COVERAGE_FACTOR * math.hypot(*errors_pj)
+
+
+@dataclass(frozen=True)
+class JointSolution:
+    """Energies of every opcode of a run.
+
+    Attributes:
+        fits: One a pattern.
+        opcodes: By pattern, then dearest first.
+        compared: Rows of the table whose every opcode is among them.
+    """
+
+    fits: tuple[PatternFit, ...]
+    opcodes: tuple[OpcodeEnergy, ...]
+    compared: tuple[Comparison, ...]
+
+    @property
+    def disagreements(self) -> tuple[Comparison, ...]:
+        """The rows whose two answers differ beyond their errors."""
+        return tuple(one for one in self.compared if one.disagree)

@@ -1,0 +1,255 @@
+"""The joint solve: energy per SASS opcode from every kernel of a run at once.
+
+For kernel i with n_ij executions of opcode j in a pass of its loop, and dynamic energy E_i of that pass a
+thread: E_i = sum_j n_ij e_j with e_j >= 0, weighted by the errors of E_i, solved by non-negative least
+squares (Lawson and Hanson 1974, as scipy.optimize.nnls has it). Each operand pattern is solved by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.catalogue.model import Unit
+from ptxbench.errors import InputError
+from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
+from ptxbench.model.opcodes import opcode_class
+from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
+from ptxbench.power.estimate import COVERAGE_FACTOR
+from ptxbench.status import Status
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import Protocol, TableRow
+
+# Entries of a null vector under this are rounding.
+_ZERO = 1e-6
+# An opcode whose error is under this part of its energy is well determined.
+_SURE = 0.25
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _System:
+    """One pattern's weighted equations: `counts` (m, n), `energies` (m,), `weights` (m,)."""
+
+    opcodes: tuple[str, ...]
+    counts: Floats
+    energies: Floats
+    weights: Floats
+
+    @property
+    def matrix(self) -> Floats:
+        return self.counts * self.weights[:, None]
+
+
+def solve_run(folder: RunFolder) -> JointSolution:
+    """Solve a run folder; see `solve`.
+
+    Raises:
+        InputError: The run has no valid dynamic trial, or its kernels cannot be read.
+    """
+    passes = pass_energies(folder)
+    if not passes:
+        raise InputError(
+            f"{folder.path} holds no valid trial of the dynamic protocol, so there is nothing to solve;"
+            " measure with `ptxbench table --protocol dynamic`"
+        )
+    rows = [r for r in folder.rows() if r.protocol is Protocol.DYNAMIC and r.status is Status.OK]
+    return solve(passes, rows)
+
+
+def solve(passes: Sequence[PassEnergy], rows: Sequence[TableRow] = ()) -> JointSolution:
+    """Return the energy of each opcode, with its error and whether it is determined at all.
+
+    The covariance is that of the opcodes above zero, (A^T W A)^-1, times the reduced chi-square where
+    that is above one. Opcodes at the bound have the error that they would have if they were free.
+
+    Args:
+        passes: Kernels of one run.
+        rows: Valid dynamic rows of its table, to be set beside the solution.
+    """
+    fits: list[PatternFit] = []
+    energies: list[OpcodeEnergy] = []
+    compared: list[Comparison] = []
+    for pattern in patterns_of(passes):
+        of_pattern = [one for one in passes if one.pattern == pattern]
+        system = _system(of_pattern)
+        values = solve_bounded(system.matrix, system.energies * system.weights)
+        fit = _fit(pattern, of_pattern, system, values)
+        covariance = _covariance(system, values, fit)
+        groups = _undetermined(system)
+        fits.append(fit)
+        energies += _opcode_energies(pattern, system, values, covariance, groups)
+        compared += _compare([r for r in rows if r.operands == pattern], system, values, covariance)
+    return JointSolution(tuple(fits), tuple(energies), tuple(compared))
+
+
+def solve_bounded(matrix: Floats, right: Floats) -> Floats:
+    """Return the x >= 0 that makes |matrix x - right| least.
+
+    Args:
+        matrix: Shape (m, n).
+        right: Shape (m,).
+    """
+    from scipy.optimize import nnls
+
+    scale = np.linalg.norm(matrix, axis=0)
+    scale[scale == 0] = 1.0
+    solution, _ = nnls(matrix / scale, right, maxiter=30 * matrix.shape[1])
+    return np.asarray(solution / scale)
+
+
+def _system(passes: Sequence[PassEnergy]) -> _System:
+    opcodes = tuple(sorted({opcode for one in passes for opcode, _ in one.counts}))
+    index = {opcode: j for j, opcode in enumerate(opcodes)}
+    counts = np.zeros((len(passes), len(opcodes)))
+    for i, one in enumerate(passes):
+        for opcode, n in one.counts:
+            counts[i, index[opcode]] = n
+    energies = np.array([one.energy_pj for one in passes])
+    errors = np.array([math.hypot(one.error_pj, MODEL_ERROR * one.energy_pj) for one in passes])
+    return _System(opcodes, counts, energies, 1 / np.maximum(errors, np.finfo(float).tiny))
+
+
+def _fit(pattern: str, passes: Sequence[PassEnergy], system: _System, values: Floats) -> PatternFit:
+    residuals = system.counts @ values - system.energies
+    relative = np.abs(residuals / system.energies)
+    scaled = system.matrix / np.linalg.norm(system.matrix, axis=0)
+    singular = np.linalg.svd(scaled, compute_uv=False)
+    rank = int(np.sum(singular > _rank_tolerance(scaled, singular)))
+    freedom = len(passes) - int(np.sum(values > 0))
+    chi2 = float(np.sum((residuals * system.weights) ** 2))
+    worst = int(np.argmax(relative))
+    return PatternFit(
+        pattern=pattern,
+        kernels=len(passes),
+        opcodes=len(system.opcodes),
+        rank=rank,
+        condition=float(singular[0] / singular[rank - 1]),
+        reduced_chi2=chi2 / freedom if freedom > 0 else math.nan,
+        median_residual=float(np.median(relative)),
+        worst_residual=float(relative[worst]),
+        worst_kernel=passes[worst].name,
+    )
+
+
+def _rank_tolerance(matrix: Floats, singular: Floats) -> float:
+    return float(singular[0] * max(matrix.shape) * np.finfo(float).eps * 10)
+
+
+def _covariance(system: _System, values: Floats, fit: PatternFit) -> Floats:
+    """Return the covariance of all opcodes, shape (n, n); those at the bound have none with others."""
+    scale = max(fit.reduced_chi2, 1.0) if math.isfinite(fit.reduced_chi2) else 1.0
+    active = np.flatnonzero(values > 0)
+    covariance = np.zeros((len(values), len(values)))
+    matrix = system.matrix
+    covariance[np.ix_(active, active)] = np.linalg.pinv(matrix[:, active].T @ matrix[:, active])
+    for j in np.flatnonzero(values <= 0):
+        free = np.append(active, j)
+        covariance[j, j] = np.linalg.pinv(matrix[:, free].T @ matrix[:, free])[-1, -1]
+    return np.asarray(scale * covariance)
+
+
+def _undetermined(system: _System) -> dict[str, tuple[str, ...]]:
+    """Return the opcodes that the counts do not determine, each with those it cannot be told from.
+
+    An opcode is determined where it has no part in the null space of the counts.
+    """
+    counts = system.counts / np.linalg.norm(system.counts, axis=0)
+    _, singular, rows = np.linalg.svd(counts, full_matrices=True)
+    rank = int(np.sum(singular > _rank_tolerance(counts, singular)))
+    null = rows[rank:].T
+    shared = np.abs(null @ null.T) > _ZERO
+    return {
+        opcode: tuple(other for k, other in enumerate(system.opcodes) if shared[j, k] and k != j)
+        for j, opcode in enumerate(system.opcodes)
+        if shared[j, j]
+    }
+
+
+def _opcode_energies(
+    pattern: str, system: _System, values: Floats, covariance: Floats, groups: dict[str, tuple[str, ...]]
+) -> list[OpcodeEnergy]:
+    found = [
+        OpcodeEnergy(
+            opcode=opcode,
+            pattern=pattern,
+            energy_pj=float(values[j]),
+            error_pj=math.nan if opcode in groups else math.sqrt(max(covariance[j, j], 0.0)),
+            identifiable=opcode not in groups,
+            together_with=groups.get(opcode, ()),
+            kernels=int(np.sum(system.counts[:, j] > 0)),
+        )
+        for j, opcode in enumerate(system.opcodes)
+    ]
+    return sorted(found, key=lambda one: -one.energy_pj)
+
+
+def _compare(
+    rows: Sequence[TableRow], system: _System, values: Floats, covariance: Floats
+) -> list[Comparison]:
+    """Set each row's direct difference beside what the joint solve says of the same SASS."""
+    index = {opcode: j for j, opcode in enumerate(system.opcodes)}
+    compared = []
+    for row in rows:
+        added = row_counts(row)
+        if any(opcode not in index for opcode in added):
+            continue
+        vector = np.zeros(len(values))
+        for opcode, n in added.items():
+            vector[index[opcode]] = n
+        threads = Unit(row.unit).threads
+        compared.append(
+            Comparison(
+                instruction=row.instruction,
+                opt_level=row.opt_level,
+                pattern=row.operands,
+                direct_pj=row.dynamic_pj / threads,
+                direct_error_pj=row.dynamic_ci95_pj / COVERAGE_FACTOR / threads,
+                joint_pj=float(vector @ values),
+                joint_error_pj=math.sqrt(max(float(vector @ covariance @ vector), 0.0)),
+            )
+        )
+    return compared
+
+
+def row_counts(row: TableRow) -> dict[str, float]:
+    """Return the opcodes of one copy of a row, by its column `sass`, such as "IADD3*0.5 IMAD*0.5"."""
+    words = (word.partition("*") for word in row.sass.split())
+    return {opcode: float(count or 1) for opcode, _, count in words}
+
+
+def solve_with_prior(passes: Sequence[PassEnergy]) -> list[tuple[str, float, float]]:
+    """Return (opcode, pJ, standard error) for every opcode of some kernels, determined or not.
+
+    For use in an estimate, where an opcode that cannot be told from others must still cost something: each
+    is drawn to the median of its class among the well determined ones (of all of them where its class
+    has none), with a standard error of that whole median. What the kernels determine hardly moves.
+
+    Args:
+        passes: Kernels of one pattern.
+    """
+    solution = solve(passes)
+    sure = [o for o in solution.opcodes if o.identifiable and o.error_pj < _SURE * o.energy_pj]
+    overall_pj = float(np.median([o.energy_pj for o in sure or solution.opcodes]))
+    system = _system(passes)
+    priors_pj = np.array([_prior_pj(opcode, sure, overall_pj) for opcode in system.opcodes])
+    priors_pj = np.maximum(priors_pj, np.finfo(float).tiny)
+    matrix = np.vstack([system.matrix, np.diag(1 / priors_pj)])
+    values = solve_bounded(
+        matrix, np.concatenate([system.energies * system.weights, np.ones(len(priors_pj))])
+    )
+    chi2 = max(solution.fits[0].reduced_chi2, 1.0) if math.isfinite(solution.fits[0].reduced_chi2) else 1.0
+    covariance = np.linalg.inv(system.matrix.T @ system.matrix / chi2 + np.diag(1 / priors_pj**2))
+    errors = np.sqrt(np.diag(covariance))
+    return [(o, float(v), float(e)) for o, v, e in zip(system.opcodes, values, errors, strict=True)]
+
+
+def _prior_pj(opcode: str, sure: Sequence[OpcodeEnergy], overall_pj: float) -> float:
+    kind = opcode_class(opcode)
+    alike = [one.energy_pj for one in sure if opcode_class(one.opcode) is kind]
+    return float(np.median(alike)) if alike else overall_pj

@@ -1,0 +1,112 @@
+"""Executed opcodes and bytes by level of the validation's kernels, by Nsight Compute."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+OPCODES = "sass__inst_executed_per_opcode"
+BYTES = (
+    "gpu__time_duration.sum",
+    "l1tex__t_bytes.sum",
+    "lts__t_bytes.sum",
+    "dram__bytes.sum",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "l1tex__m_xbar2l1tex_read_bytes.sum",
+    "l1tex__m_l1tex2xbar_write_bytes.sum",
+    "smsp__inst_executed.sum",
+    "sm__cycles_elapsed.max",
+)
+# The richest first: an older ncu does not know the later names.
+_METRICS = (
+    (
+        f"{OPCODES}_with_modifier_all",
+        OPCODES,
+        "sass__thread_inst_executed_true_per_opcode_with_modifier_all",
+        *BYTES,
+    ),
+    (f"{OPCODES}_with_modifier_all", OPCODES, "sass__thread_inst_executed_true_per_opcode", *BYTES),
+    (f"{OPCODES}_with_modifier_all", *BYTES),
+    (OPCODES, *BYTES[:7]),
+)
+_BATCH = 7
+_KERNEL_S = 75.0
+_SINGLE_S = 40.0
+
+
+def count(script: Path, numbers: Sequence[int], out: Path, budget_s: float) -> list[int]:
+    """Profile one call of each case, a few cases a process; then those that failed, one a process.
+
+    Args:
+        script: The runner, which runs `child NUMBER...` under the profiler.
+        numbers: Cases, the most wanted first.
+        out: Folder of the CSV files; every file holds whole cases, each behind its marker kernel.
+        budget_s: No process is started later than this.
+
+    Returns:
+        The cases that have no counts.
+    """
+    ncu = shutil.which("ncu")
+    if ncu is None:
+        print("count: ncu is not on PATH, so nothing is counted", file=sys.stderr)
+        return list(numbers)
+    out.mkdir(parents=True, exist_ok=True)
+    until_s = time.monotonic() + budget_s
+    tier = 0
+    missing = list(numbers)
+    for size, limit_s in ((_BATCH, _KERNEL_S), (1, _SINGLE_S)):
+        todo, missing = missing, []
+        for i in range(0, len(todo), size):
+            batch = todo[i : i + size]
+            if time.monotonic() > until_s:
+                missing += batch
+                continue
+            found, tier = _profile(ncu, script, batch, out, limit_s, tier)
+            missing += [n for n in batch if n not in found]
+            print(f"count: {batch}: {len(found)} of {len(batch)}", file=sys.stderr, flush=True)
+    return missing
+
+
+def _profile(
+    ncu: str, script: Path, batch: Sequence[int], out: Path, limit_s: float, tier: int
+) -> tuple[set[int], int]:
+    """Profile one process; return the cases that it gave, and the metrics that this ncu knows."""
+    for at in range(tier, len(_METRICS)):
+        path = out / f"counts-{batch[0]}-{batch[-1]}.csv"
+        command = [
+            ncu,
+            *("--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none"),
+            *("--csv", "--page", "raw", "--print-units", "base", "--print-metric-instances", "details"),
+            *("--metrics", ",".join(_METRICS[at]), "--force-overwrite", "--log-file", str(path)),
+            *(sys.executable, str(script), "child", *map(str, batch)),
+        ]
+        code = _run(command, path.with_suffix(".txt"), limit_s)
+        text = path.read_text(errors="replace") if path.exists() else ""
+        found = [n for n in batch if f"ptxbench_case_{n}(" in text or f'ptxbench_case_{n}"' in text]
+        if code == 0 and found:
+            return set(found), at
+        print(f"count: exit code {code}, metrics {at}: {text[-300:]!r}", file=sys.stderr, flush=True)
+        if found or "metric" not in text.lower():
+            # The case at which a process stopped has its marker, but perhaps not all of its kernels.
+            return set(found[:-1]), at
+    return set(), tier
+
+
+def _run(command: list[str], log: Path, limit_s: float) -> int | None:
+    """Run a command in a process group of its own; return its exit code, None where it took too long."""
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return None
