@@ -29,8 +29,8 @@ from ptxbench.store.atomic import write_text
 from ptxbench.tune.bench import Asked
 from ptxbench.tune.evaluate import Quality, estimated_again, quality
 from ptxbench.tune.folder import TuningFolder
+from ptxbench.tune.model_energy import open_model
 from ptxbench.tune.objective import Goal, Objective
-from ptxbench.tune.table_energy import open_table_energy
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import AT_RANDOM, BY_ESTIMATE, Tuned, Tuning, tune
 from ptxbench.tune.variant import DType, Problem
@@ -128,7 +128,7 @@ def again(path: Path, table: Path | None) -> int:
     if table is None:
         raise InputError("--again needs --table RUN")
     folder = TuningFolder.read(path)
-    model = open_table_energy(table, folder.manifest.gpu)
+    model = open_model(table, folder.manifest.gpu, folder.manifest.asked.pattern)
     found = _quality(estimated_again(tuple(folder.trials.values()), model))
     print(json.dumps(asdict(found), indent=1))
     return 0

@@ -128,10 +128,8 @@ class Bench:
         began_s = self._wall_s()
         time_s = short_timing_s(self.gpu, call)
         temperature_c = self.gpu.telemetry().temperature_c
-        trial = replace(
-            trial, time_s=time_s, temperature_c=temperature_c, timing_wall_s=self._wall_s() - began_s
-        )
-        trial = self._estimated(trial, time_s, temperature_c)
+        trial = replace(trial, time_s=time_s, temperature_c=temperature_c)
+        trial = replace(self._estimated(trial, time_s, temperature_c), timing_wall_s=self._wall_s() - began_s)
         return self._with_power(trial, call) if self._asked.power else trial
 
     def _with_power(self, trial: Trial, call: KernelCall) -> Trial:
@@ -172,6 +170,7 @@ class Bench:
             estimated_j=energy.energy_j,
             estimated_low_j=energy.low_j,
             estimated_high_j=energy.high_j,
+            estimated_s=energy.time_s,
         )
 
     def _operands(self) -> tuple[Bytes, Bytes]:

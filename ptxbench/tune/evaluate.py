@@ -109,7 +109,11 @@ def _estimated(trial: Trial, model: EnergyModel) -> Trial:
     work = Work(trial.executed, trial.l2_bytes, trial.dram_bytes)
     energy = model.energy_j(work, trial.time_s, trial.temperature_c)
     return replace(
-        trial, estimated_j=energy.energy_j, estimated_low_j=energy.low_j, estimated_high_j=energy.high_j
+        trial,
+        estimated_j=energy.energy_j,
+        estimated_low_j=energy.low_j,
+        estimated_high_j=energy.high_j,
+        estimated_s=energy.time_s,
     )
 
 

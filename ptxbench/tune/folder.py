@@ -38,7 +38,15 @@ TUNING_VERSION = 1
 _MANIFEST, _TRIALS, VARIANTS = "manifest.json", "trials.jsonl", "variants.csv"
 _FIGURES = (
     *("correct", "registers", "occupancy", "modelled_s", "time_s", "steady_s", "power_w", "power_error_w"),
-    *("energy_j", "estimated_j", "estimated_low_j", "estimated_high_j", "clock_mhz", "temperature_c"),
+    *(
+        "energy_j",
+        "estimated_j",
+        "estimated_low_j",
+        "estimated_high_j",
+        "estimated_s",
+        "clock_mhz",
+        "temperature_c",
+    ),
     *("capped", "build_wall_s", "check_wall_s", "timing_wall_s", "power_wall_s", "status", "reason"),
 )
 

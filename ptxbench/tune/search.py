@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ptxbench.tune.bench import Bench
 from ptxbench.tune.folder import TuningFolder
@@ -122,13 +121,9 @@ def search_by_estimate(
         trial = evaluator.bench.foretell(built.kernel, built.wall_s)
         foretold.append(trial)
         show(len(foretold), len(drawn), trial.variant.name)
-    best_first = [trial.variant for trial in ranked(map(_as_if_timed, foretold), goal)]
+    best_first = [trial.variant for trial in ranked(foretold, goal)]
     for _ in evaluator.trials(best_first):
         pass
-
-
-def _as_if_timed(trial: Trial) -> Trial:
-    return replace(trial, time_s=trial.modelled_s) if math.isnan(trial.time_s) else trial
 
 
 def _built(variant: Variant, target: str) -> Built:

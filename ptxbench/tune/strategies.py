@@ -124,9 +124,7 @@ def search_by_strategy(name: str, space: Space, evaluator: Evaluator, goal: Goal
         budget=budget,
         verbose=False,
     )
-    strategy.tune(
-        searched, _Runner(space, evaluator, goal, util.InvalidConfig), options
-    )
+    strategy.tune(searched, _Runner(space, evaluator, goal, util.InvalidConfig), options)
 
 
 def _searchspace(space: Space, module: Any) -> Any:

@@ -46,6 +46,7 @@ class Trial:
         estimated_j: Energy by the estimator, with the briefest time that is known.
         estimated_low_j: Lower end of its 95% interval.
         estimated_high_j: Upper end.
+        estimated_s: Time that the estimate is for, which the power cap may lengthen.
         clock_mhz: SM clock after the launches.
         temperature_c: Temperature of the GPU.
         capped: Whether the power cap or heat held the clock down.
@@ -73,6 +74,7 @@ class Trial:
     estimated_j: float = _NAN
     estimated_low_j: float = _NAN
     estimated_high_j: float = _NAN
+    estimated_s: float = _NAN
     clock_mhz: float = _NAN
     temperature_c: float = _NAN
     capped: bool = False
@@ -93,8 +95,9 @@ class Trial:
 
     @property
     def best_time_s(self) -> float:
-        """Time at the power that goes with it, or else as it was timed briefly."""
-        return self.time_s if math.isnan(self.steady_s) else self.steady_s
+        """Time at the power that goes with it, or else as it was timed briefly or foretold."""
+        known = (self.steady_s, self.estimated_s, self.time_s, self.modelled_s)
+        return next((time_s for time_s in known if math.isfinite(time_s)), _NAN)
 
     @property
     def best_power_w(self) -> float:

@@ -15,11 +15,11 @@ from ptxbench.store.place import default_run_path
 from ptxbench.tune.bench import Asked, Bench
 from ptxbench.tune.estimate import EnergyModel
 from ptxbench.tune.folder import TuningFolder, TuningManifest
+from ptxbench.tune.model_energy import open_model
 from ptxbench.tune.objective import Goal, Objective, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
 from ptxbench.tune.space import load_axes, search_space
 from ptxbench.tune.strategies import search_by_strategy
-from ptxbench.tune.table_energy import open_table_energy
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem
 
@@ -97,7 +97,7 @@ def tune(
         ToolError: ptxas or nvdisasm is missing.
     """
     calling = require_calls(gpu)
-    model = open_table_energy(tuning.table, gpu.info) if tuning.table else None
+    model = open_model(tuning.table, gpu.info, tuning.asked.pattern) if tuning.table else None
     strategy = tuning.strategy or (BY_ESTIMATE if model else AT_RANDOM)
     _require_sense(tuning, strategy, model)
     axes = load_axes(tuning.problem.dtype, tuning.space)
