@@ -89,6 +89,18 @@ class _Runner:
         return plain | ({_COST: cost} if math.isfinite(cost) else {"__error__": self._invalid()})
 
 
+def require_strategy(name: str) -> None:
+    """Check that a strategy can be used.
+
+    Raises:
+        InputError: Kernel Tuner is not installed, or has no such strategy.
+    """
+    if name not in STRATEGIES:
+        known = ", ".join(("estimate", "random", *STRATEGIES))
+        raise InputError(f"no strategy is called {name!r}; there are {known}")
+    _imported()
+
+
 def search_by_strategy(name: str, space: Space, evaluator: Evaluator, goal: Goal, seed: int) -> None:
     """Let a strategy of Kernel Tuner choose what is tried, until the budget is spent.
 
@@ -100,13 +112,9 @@ def search_by_strategy(name: str, space: Space, evaluator: Evaluator, goal: Goal
         seed: Of Kernel Tuner's random choices.
 
     Raises:
-        InputError: Kernel Tuner is not installed, or has no such strategy.
+        InputError: Kernel Tuner is not installed.
         GpuError: The GPU stopped answering.
     """
-    if name not in STRATEGIES:
-        raise InputError(
-            f"no strategy is called {name!r}; there are estimate, random, {', '.join(STRATEGIES)}"
-        )
     interface, util, searchspace = _imported()
     strategy = importlib.import_module(f"kernel_tuner.strategies.{name}")
     # Kernel Tuner draws from the global generators.

@@ -19,7 +19,7 @@ from ptxbench.tune.model_energy import open_model
 from ptxbench.tune.objective import Goal, Objective, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
 from ptxbench.tune.space import load_axes, search_space
-from ptxbench.tune.strategies import search_by_strategy
+from ptxbench.tune.strategies import require_strategy, search_by_strategy
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem
 
@@ -129,6 +129,8 @@ def _require_sense(tuning: Tuning, strategy: str, model: EnergyModel | None) -> 
     """
     if strategy == BY_ESTIMATE and model is None:
         raise InputError("--strategy estimate needs a table to estimate by; give --table RUN")
+    if strategy not in (BY_ESTIMATE, AT_RANDOM):
+        require_strategy(strategy)
     if tuning.goal.objective is not Objective.TIME and not tuning.asked.power and model is None:
         raise InputError(
             f"--measure time gives no energy for --objective {tuning.goal.objective}; give --table RUN"
