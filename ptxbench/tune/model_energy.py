@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import GpuInfo
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.machine import read_table
+from ptxbench.model.prices import Price, Prices
 from ptxbench.model.work import Activity, KernelWork, Level
 from ptxbench.tune.estimate import EnergyRange, Work
 
 _ACTIVITY = {"random": Activity(), "zeros": Activity(data=0.0)}
+
+
+class _RememberedPrices(Prices):
+    """Prices that are looked up once: a search asks for the same opcodes thousands of times."""
+
+    def __init__(self, prices: Prices) -> None:
+        super().__init__(prices.random, prices.zeros)
+        self._held: dict[tuple[str, float], Price] = {}
+
+    def price(self, opcode: str, activity: float) -> Price:
+        """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
+        key = opcode, activity
+        if key not in self._held:
+            self._held[key] = super().price(opcode, activity)
+        return self._held[key]
 
 
 class ModelEnergy:
@@ -23,7 +40,7 @@ class ModelEnergy:
     """
 
     def __init__(self, machine: Machine, pattern: str = "random") -> None:
-        self._machine = machine
+        self._machine = replace(machine, prices=_RememberedPrices(machine.prices))
         self._activity = _ACTIVITY[pattern]
 
     def energy_j(self, work: Work, time_s: float, temperature_c: float) -> EnergyRange:
