@@ -18,3 +18,4 @@ class Status(StrEnum):
     BELOW_RESOLUTION = "below_resolution"
     LAUNCH_FAILED = "launch_failed"
     NOT_SUPPORTED = "not_supported"
+    NOT_REACHED = "not_reached"

@@ -1,9 +1,10 @@
 """Find out which reading of NVML to believe on a GPU: the worked example of the public API.
 
-    python runners/compare_sampling.py --gpu 0 --out results/nvidia-h200
+    python runners/compare_sampling.py --gpu 0 --out results/nvidia-h200/methods
 
-Measures what the power sources are like (one minute), then compares every method on every source (five
-minutes), and keeps both below --out. `ptxbench sensor` and `ptxbench methods` do the same.
+Measures what the power sources are like (one minute) unless --sensor names a folder that says so, then
+compares every method on every source (five minutes). --out holds the readings, methods.json and
+methods.png. `ptxbench sensor` and `ptxbench methods` do the same.
 """
 
 from __future__ import annotations
@@ -16,21 +17,30 @@ from ptxbench.errors import PtxbenchError
 from ptxbench.gpu.select import open_gpu
 from ptxbench.measure.sampling import Progress, measure_methods
 from ptxbench.measure.sense import sense
+from ptxbench.report.figure import require_picture
+from ptxbench.report.methods_plot import plot_methods
+from ptxbench.store.sensor_file import sensors_for
 
 
 def main() -> int:
-    """Measure, print, and return the exit code."""
+    """Measure, print, draw, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpu", default="0", help="index, UUID or simulated[:profile]")
-    parser.add_argument("--out", type=Path, required=True, help="holds sensor/ and methods/ afterwards")
+    parser.add_argument("--out", type=Path, required=True, help="new folder for the comparison")
+    parser.add_argument(
+        "--sensor", type=Path, help="folder of `ptxbench sensor` (default: measured into OUT-sensor)"
+    )
     arguments = parser.parse_args()
+    require_picture(arguments.out / "methods.png")
     gpu = open_gpu(arguments.gpu)
     try:
-        found, _ = sense(gpu, arguments.out / "sensor")
-        compared, _ = measure_methods(gpu, arguments.out / "methods", found.sensors, _say)
+        path = arguments.sensor or sense(gpu, arguments.out.with_name(arguments.out.name + "-sensor"))[1]
+        sensors = sensors_for(path, gpu)
+        compared, folder = measure_methods(gpu, arguments.out, sensors, _say)
     finally:
         gpu.close()
-    for sensor in found.sensors:
+    plot_methods(compared, folder / "methods.png")
+    for sensor in sensors:
         print(
             f"{sensor.source}: refresh {1e3 * sensor.refresh_s:.1f} ms,"
             f" averaging {1e3 * sensor.averaging_s:.1f} ms ({sensor.shape}), lag {1e3 * sensor.lag_s:.1f} ms"
@@ -39,7 +49,7 @@ def main() -> int:
         if point.answered:
             print(
                 f"{point.kind} {point.duration_s:.3g} s, {point.method} on {point.source}:"
-                f" {point.bias_pct:+.1f}%, foretold {point.predicted_pct:+.1f}%"
+                f" {point.bias_pct:+.1f}%, predicted {point.predicted_pct:+.1f}%"
             )
     for sentence in (*compared.recommendations, *compared.notes):
         print(sentence)
@@ -56,3 +66,7 @@ if __name__ == "__main__":
     except PtxbenchError as error:
         print(f"compare_sampling: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        kept = "stopped; see what was recorded with: ptxbench methods --gpu replay:OUT"
+        print(f"compare_sampling: {kept}", file=sys.stderr)
+        sys.exit(130)

@@ -1,59 +1,122 @@
 """Regenerate the instruction-energy table of a GPU: the worked example of the public API.
 
-    python runners/regenerate_table.py --gpu 0 --out results/nvidia-h200/first
+    python runners/regenerate_table.py '*' --gpu 0 --protocol dynamic --out results/nvidia-h200/full
 
-Goes on with the run in --out where there is one. Exit codes are those of `ptxbench`: 1 where some
-rows are not valid.
+Goes on with the run in --out where there is one. On a real GPU the measuring is a process of its own:
+where a kernel breaks it, the run goes on without that kernel. Exit codes are those of `ptxbench`: 1
+where some rows are not valid, or were not reached.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
+from time import monotonic
 
+from ptxbench.catalogue.select import chosen_names
 from ptxbench.errors import PtxbenchError
+from ptxbench.gpu.protocol import OptLevel
 from ptxbench.gpu.select import open_gpu
 from ptxbench.measure.asked import Asked
-from ptxbench.measure.run import measure_table
+from ptxbench.measure.plan import Linearity
+from ptxbench.measure.run import Progress, measure_table
 from ptxbench.measure.start import resume_run, start_run
-from ptxbench.report.text import print_tables
+from ptxbench.measure.survive import run_surviving
+from ptxbench.report.text import cost_sentence, print_tables
 from ptxbench.store.schema import Protocol, TrialRecord
+from ptxbench.store.sensor_file import sensors_for
 
 
 def main() -> int:
     """Measure, print, and return the exit code."""
+    begin_s = monotonic()
+    arguments = _parser().parse_args()
+    if arguments.gpu.partition(":")[0] in ("simulated", "replay") or arguments.in_process:
+        return _measure(arguments)
+
+    def command() -> list[str]:
+        words = [sys.executable, *sys.argv, "--in-process"]
+        if math.isfinite(arguments.budget_minutes):
+            left = max(arguments.budget_minutes - (monotonic() - begin_s) / 60, 0.01)
+            words.append(f"--budget-minutes={left:.3f}")
+        return words
+
+    return run_surviving(command, arguments.out, lambda text: print(text, file=sys.stderr))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("instructions", nargs="*", help="catalogue names (default: twelve of the commonest)")
+    parser.add_argument(
+        "instructions", nargs="*", help="catalogue names or globs (default: twelve of the commonest)"
+    )
     parser.add_argument("--gpu", default="0", help="index, UUID, simulated[:profile] or replay:RUN")
     parser.add_argument(
         "--out", type=Path, required=True, help="run folder; an old run in it is gone on with"
     )
+    parser.add_argument("--category", default="", help="only the instructions of this category")
+    parser.add_argument("--opt-level", action="append", default=[], choices=list(OptLevel))
     parser.add_argument("--protocol", action="append", default=[], choices=list(Protocol))
     parser.add_argument("--operands", action="append", default=[], choices=["random", "zeros"])
+    parser.add_argument("--sensor", type=Path, help="what `ptxbench sensor` found, for a new run")
+    parser.add_argument("--precision", type=float, help="stop a row at this 95%% half-width, as a fraction")
+    parser.add_argument("--min-repeats", type=int)
     parser.add_argument("--max-repeats", type=int)
-    arguments = parser.parse_args()
+    parser.add_argument("--window", type=float, help="kernel duration, s")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--check-linearity", choices=list(Linearity))
+    parser.add_argument("--allow-other-board", action="store_true", help="let another board go on")
+    parser.add_argument(
+        "--budget-minutes", type=float, default=math.inf, help="end before so many minutes are over"
+    )
+    parser.add_argument("--quiet", action="store_true", help="say each round instead of each trial")
+    parser.add_argument("--in-process", action="store_true", help="measure in this very process")
+    return parser
+
+
+def _measure(arguments: argparse.Namespace) -> int:
     asked = Asked(
-        instructions=tuple(arguments.instructions),
+        instructions=chosen_names(arguments.instructions, arguments.category),
+        opt_levels=tuple(OptLevel(level) for level in arguments.opt_level),
         protocols=tuple(Protocol(p) for p in arguments.protocol),
         patterns=tuple(arguments.operands),
+        precision=arguments.precision,
+        min_repeats=arguments.min_repeats,
         max_repeats=arguments.max_repeats,
+        window_s=arguments.window,
+        seed=arguments.seed,
+        linearity=Linearity(arguments.check_linearity) if arguments.check_linearity else None,
     )
     gpu = open_gpu(arguments.gpu)
     try:
         if (arguments.out / "manifest.json").exists():
-            folder = resume_run(gpu, asked, arguments.out, allow_other_board=False)
+            other = arguments.allow_other_board
+            folder = resume_run(gpu, asked, arguments.out, allow_other_board=other)
         else:
-            folder = start_run(gpu, asked, arguments.out)
+            sensors = sensors_for(arguments.sensor, gpu) if arguments.sensor else ()
+            folder = start_run(gpu, asked, arguments.out, sensors)
         with folder:
-            rows = measure_table(gpu, folder, on_trial=_say)
+            rows = measure_table(
+                gpu,
+                folder,
+                on_progress=_say_round if arguments.quiet else lambda _: None,
+                on_trial=(lambda _: None) if arguments.quiet else _say_trial,
+                budget_s=60 * arguments.budget_minutes,
+            )
     finally:
         gpu.close()
     print_tables(rows, gpu.info)
+    if folder.manifest.cost is not None:
+        print(f"\n{cost_sentence(folder.manifest.cost)}")
     return int(any(row.status != "ok" for row in rows))
 
 
-def _say(record: TrialRecord) -> None:
+def _say_round(at: Progress) -> None:
+    print(f"{at.done} of {at.total}: {at.text}", file=sys.stderr)
+
+
+def _say_trial(record: TrialRecord) -> None:
     print(
         f"{record.trial_id}: {record.elapsed_s:.4f} s, {record.steady_power_w:.2f} W, "
         f"{record.temperature_after_c:.0f} C, {record.sm_clock_mhz:.0f} MHz, {record.status} {record.reason}",

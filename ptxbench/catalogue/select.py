@@ -32,6 +32,25 @@ def named_instructions(names: Iterable[str]) -> tuple[Instruction, ...]:
     return tuple(row for row in catalogue if row.name in wanted) if wanted else catalogue
 
 
+def chosen_names(names: Iterable[str], category: str = "") -> tuple[str, ...]:
+    """Return the names that names and globs stand for, in the order given, of one category if it is named.
+
+    Nothing named is nothing chosen, except by a category, which then stands for all of its rows.
+
+    Raises:
+        InputError: A name or the category is unknown, a glob fits no row, or no row is left.
+    """
+    given = tuple(names)
+    if not category and not given:
+        return ()
+    chosen = [row for name in given or ("*",) for row in named_instructions((name,))]
+    _check_known("category", category, {row.category for row in load_catalogue()})
+    left = dict.fromkeys(row.name for row in chosen if category in ("", row.category))
+    if not left:
+        raise InputError(f"no instruction named is of category {category!r}; see 'ptxbench list'")
+    return tuple(left)
+
+
 def matching_instructions(
     text: str = "", category: str = "", ptx_type: str = "", opcode: str = "", target: Target | None = None
 ) -> tuple[Instruction, ...]:

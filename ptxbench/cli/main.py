@@ -24,6 +24,7 @@ _SUBCOMMANDS = {
     "tune": "Find the variant of a kernel that takes the least energy or time.",
     "estimate": "Estimate the energy of a kernel from a measured table.",
     "report": "Print or draw the table of a run.",
+    "diff": "Compare the tables of two runs.",
     "solve": "Energy of each SASS opcode, from all kernels of a run at once.",
     "validate": "Check recorded power readings against an external meter.",
 }

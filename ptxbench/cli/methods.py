@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from ptxbench.power.sensor import SensorDescription
     from ptxbench.store.methods_file import MethodPoint, MethodsFile
 
-_MEANING = "bias in % ± spread over runs (bias foretold from the sensor's description)"
+_MEANING = "bias in % ± spread over runs (bias predicted from the sensor's description)"
+# From here on a tenth of a percent says nothing.
+_COARSE_PCT = 10
 
 
 @click.command(name="methods")
@@ -37,10 +40,14 @@ def command(
     five minutes. Give --sensor, as what is documented of a sensor is not enough to correct for it. With
     --gpu replay:FOLDER the figures are worked out again from what such a FOLDER holds.
     """
-    found, path = _found(spec, out, sensor_path)
     if plot is not None:
+        from ptxbench.report.figure import require_picture
         from ptxbench.report.methods_plot import plot_methods
 
+        # Before minutes of measuring, not after.
+        require_picture(plot)
+    found, path = _found(spec, out, sensor_path)
+    if plot is not None:
         plot_methods(found, plot)
     if as_json:
         print_encoded(found, {"folder": str(path)})
@@ -66,10 +73,24 @@ def _found(spec: str | None, out: Path | None, sensor_path: Path | None) -> tupl
 
 
 def _measure(gpu: Gpu, out: Path | None, sensors: Sequence[SensorDescription]) -> tuple[MethodsFile, Path]:
-    from ptxbench.measure.sampling import measure_methods
+    from ptxbench.measure.sampling import Progress, measure_methods
 
+    last: Progress | None = None
     with progress_bar() as show:
-        return measure_methods(gpu, out, sensors, lambda at: show(at.done, at.total, at.name))
+
+        def note(at: Progress) -> None:
+            nonlocal last
+            last = at
+            show(at.done, at.total, at.name)
+
+        try:
+            return measure_methods(gpu, out, sensors, note)
+        except KeyboardInterrupt:
+            if last is not None:
+                again = shlex.join(["ptxbench", "methods", "--gpu", f"replay:{last.folder}"])
+                kept = f"stopped; {last.done} of {last.total} recordings are kept"
+                click.echo(f"ptxbench: {kept}. What they come to: {again}", err=True)
+            raise
 
 
 def _print(found: MethodsFile, path: Path) -> None:
@@ -97,10 +118,10 @@ def _print(found: MethodsFile, path: Path) -> None:
 
 def _print_load(points: Sequence[MethodPoint]) -> None:
     """Print one row a method and source, one column a duration."""
-    columns = tuple(dict.fromkeys(_duration(point) for point in points))
+    columns = tuple(dict.fromkeys(f"{point.asked_s:g} s" for point in points))
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for point in points:
-        rows.setdefault((point.method, point.source), {})[_duration(point)] = _cell(point)
+        rows.setdefault((point.method, point.source), {})[f"{point.asked_s:g} s"] = _cell(point)
     print_table(
         ("method", "source", *columns),
         [(*way, *(cells.get(column, "") for column in columns)) for way, cells in rows.items()],
@@ -108,14 +129,15 @@ def _print_load(points: Sequence[MethodPoint]) -> None:
     )
 
 
-def _duration(point: MethodPoint) -> str:
-    return f"{point.duration_s:.1g} s" if point.duration_s < 1 else f"{point.duration_s:.0f} s"
-
-
 def _cell(point: MethodPoint) -> str:
     if not point.answered:
         return "-"
-    spread = "" if math.isnan(point.spread_pct) else f" ± {point.spread_pct:.1f}"
-    foretold = "-" if math.isnan(point.predicted_pct) else f"{point.predicted_pct:.1f}"
+    spread = "" if math.isnan(point.spread_pct) else f" ±{_percent(point.spread_pct)}"
+    predicted = "-" if math.isnan(point.predicted_pct) else _percent(point.predicted_pct)
     silent = f" {point.answered}/{point.runs}" if point.answered < point.runs else ""
-    return f"{point.bias_pct:.1f}{spread} ({foretold}){silent}"
+    return f"{_percent(point.bias_pct)}{spread} ({predicted}){silent}"
+
+
+def _percent(value_pct: float) -> str:
+    # Adding 0 makes -0.0 a plain 0.0.
+    return f"{round(value_pct, 1) + 0:.{0 if abs(value_pct) >= _COARSE_PCT else 1}f}"

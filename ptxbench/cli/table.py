@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 _LEVELS = ("O0", "O3")
 _PROTOCOLS = ("arafa", "dynamic")
 _PATTERNS = ("random", "zeros")
+_LINEARITY = ("all", "sample", "none")
 _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
 
 
 @click.command(name="table")
 @click.argument("instructions", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--all", "whole_catalogue", is_flag=True, help="Measure the whole catalogue.")
+@click.option("--category", help="Only the instructions of this category of the catalogue.")
 @click.option("--gpu", "spec", metavar="GPU", help="Index, UUID, simulated[:PROFILE] or replay:RUN.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Run folder (default: a new one below results/)."
@@ -62,10 +65,27 @@ _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
     "--window", "window_s", type=click.FloatRange(0.01, 60), help="Kernel duration in s (default: by sensor)."
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the operands (default: fresh).")
+@click.option(
+    "--check-linearity",
+    "linearity",
+    type=click.Choice(_LINEARITY),
+    help="Check N copies against 2N: for all rows, a sample (one a template and level; default) or none.",
+)
+@click.option(
+    "--budget-minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    help="End before so many minutes are over; what matters most is measured first, --resume does the rest.",
+)
+@click.option(
+    "--survive",
+    is_flag=True,
+    help="Measure in a process of its own; where a kernel breaks it, go on without that kernel.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 def command(
     instructions: tuple[str, ...],
     whole_catalogue: bool,
+    category: str | None,
     spec: str | None,
     out: Path | None,
     resume: bool,
@@ -80,29 +100,35 @@ def command(
     max_repeats: int | None,
     window_s: float | None,
     seed: int | None,
+    linearity: str | None,
+    budget_minutes: float | None,
+    survive: bool,
     as_json: bool,
 ) -> None:
-    """Measure the energy of instructions (default: twelve of the commonest).
+    """Measure the energy of instructions, by name or glob ('*.f16x2') (default: twelve of the commonest).
 
     Every trial is kept as it is made; a run that was stopped goes on with --resume.
     """
-    from ptxbench.catalogue.load import load_catalogue
+    from ptxbench.catalogue.select import chosen_names
     from ptxbench.gpu.protocol import OptLevel
     from ptxbench.gpu.select import open_gpu_or_simulated
     from ptxbench.measure.asked import Asked
+    from ptxbench.measure.plan import Linearity
     from ptxbench.measure.start import resume_run, start_run
     from ptxbench.power.source import SourceName
     from ptxbench.store.schema import Protocol
     from ptxbench.store.sensor_file import sensors_for
 
-    if whole_catalogue:
-        instructions = tuple(row.name for row in load_catalogue())
+    if survive:
+        if out is None:
+            raise click.UsageError("--survive needs --out, the folder of the run")
+        sys.exit(_survive(out, resume, budget_minutes))
     if resume and out is None:
         raise click.UsageError("--resume needs --out, the folder of the run to go on with")
     if resume and sensor_path is not None:
         raise click.UsageError("--resume goes on with the sensors of the run; leave --sensor out")
     asked = Asked(
-        instructions=instructions,
+        instructions=chosen_names(("*",) if whole_catalogue else instructions, category or ""),
         opt_levels=tuple(OptLevel(level) for level in levels),
         protocols=tuple(Protocol(protocol) for protocol in protocols),
         patterns=patterns,
@@ -112,6 +138,7 @@ def command(
         window_s=window_s,
         source=SourceName(source) if source else None,
         seed=seed,
+        linearity=Linearity(linearity) if linearity else None,
     )
     gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
     try:
@@ -121,34 +148,61 @@ def command(
             sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
             folder = start_run(gpu, asked, out, sensors)
         with folder:
-            rows = _measure(gpu, folder, spec)
+            rows = _measure(gpu, folder, spec, 60 * budget_minutes if budget_minutes else math.inf)
     finally:
         gpu.close()
-    _print_rows(rows, gpu.info, folder.path, as_json)
+    _print_rows(rows, gpu.info, folder, as_json)
     if any(row.status != "ok" for row in rows):
         sys.exit(1)
 
 
-def _measure(gpu: Gpu, folder: RunFolder, spec: str | None) -> tuple[TableRow, ...]:
+def _survive(out: Path, resume: bool, budget_minutes: float | None) -> int:
+    """Run this very command line without --survive, and again where a kernel broke it."""
+    from time import monotonic
+
+    from ptxbench.measure.survive import run_surviving
+
+    begin_s = monotonic()
+
+    def command() -> list[str]:
+        words = [word for word in sys.argv[1:] if word != "--survive"]
+        if not resume and (out / "manifest.json").exists():
+            words.append("--resume")
+        if budget_minutes is not None:
+            # Of an option that is given twice the last counts.
+            left = max(budget_minutes - (monotonic() - begin_s) / 60, 0.01)
+            words.append(f"--budget-minutes={left:.3f}")
+        return [sys.executable, "-m", "ptxbench", *words]
+
+    return run_surviving(command, out, lambda text: click.echo(f"ptxbench: {text}", err=True))
+
+
+def _measure(gpu: Gpu, folder: RunFolder, spec: str | None, budget_s: float) -> tuple[TableRow, ...]:
     """Measure with a progress bar; say where the run is when it is stopped."""
     from ptxbench.measure.run import measure_table
 
     with progress_bar() as show:
         try:
-            return measure_table(gpu, folder, lambda at: show(at.done, at.total, at.unit))
+            return measure_table(gpu, folder, lambda at: show(at.done, at.total, at.text), budget_s=budget_s)
         except KeyboardInterrupt:
-            again = ["ptxbench", "table", "--resume", "--out", str(folder.path)]
-            again += ["--gpu", spec] if spec else []
-            text = f"ptxbench: stopped; what was measured is kept. Go on with: {shlex.join(again)}"
-            click.echo(text, err=True)
+            click.echo(f"ptxbench: stopped; what was measured is kept. {_go_on(folder, spec)}", err=True)
             raise
 
 
-def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, path: Path, as_json: bool) -> None:
-    from ptxbench.report.text import print_tables, rows_as_json
+def _go_on(folder: RunFolder, spec: str | None) -> str:
+    again = ["ptxbench", "table", "--resume", "--out", str(folder.path), *(["--gpu", spec] if spec else [])]
+    return f"Go on with: {shlex.join(again)}"
+
+
+def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as_json: bool) -> None:
+    from ptxbench.report.text import cost_sentence, print_tables, rows_as_json
 
     if as_json:
         click.echo(rows_as_json(rows, info))
-    else:
-        print_tables(rows, info)
-        click.echo(f"\nrun folder: {path}")
+        return
+    print_tables(rows, info)
+    if folder.manifest.cost is not None:
+        click.echo(f"\n{cost_sentence(folder.manifest.cost)}")
+    if not folder.finished:
+        click.echo(f"\nnot finished. {_go_on(folder, None)}")
+    click.echo(f"\nrun folder: {folder.path}")

@@ -127,10 +127,16 @@ class CudaGpu:
     def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
         """Assemble a module by the driver's JIT at CU_JIT_OPTIMIZATION_LEVEL 0 or 3.
 
+        Any thread may call this, also while another one runs kernels: the driver's calls are safe among
+        threads, a link state belongs to its caller, and the context is made current for each thread.
+
         Raises:
+            GpuError: An earlier kernel broke the CUDA context.
             RefusedModuleError: The JIT refused the module; the text is its first complaint.
         """
         self._require_context()
+        # What is current is so for one thread.
+        _call("cuCtxSetCurrent", self._context)
         option = driver.CUjit_option
         log = bytearray(_LOG_BYTES)
         options = [
@@ -164,8 +170,10 @@ class CudaGpu:
     def run(self, launch: Launch) -> KernelRun:
         """Launch once while the sampler thread records.
 
-        The window's end is the host time at which the end event was seen; its start is that less
-        the events' own duration, so both are good to about 20 us.
+        The window's end is the host time at which the end event was seen, or the time just after the
+        launch plus the events' own duration, whichever is earlier: the kernel had ended by both, and a
+        thread that waits for Python's lock (while modules are made ready) sees one of them late. Its start
+        is that less the duration, so both are good to about 20 us.
 
         Raises:
             LaunchError: The kernel could not be loaded, or ended in an error.
@@ -301,9 +309,11 @@ class CudaGpu:
         _call("cuEventRecord", self._start, 0)
         launch()
         _call("cuEventRecord", self._stop, 0)
+        launched_ns = self._clock.now_ns()
         _call("cuEventSynchronize", self._stop)
-        end_ns = self._clock.now_ns()
-        return float(_call("cuEventElapsedTime", self._start, self._stop)) * 1e-3, end_ns
+        seen_ns = self._clock.now_ns()
+        elapsed_s = float(_call("cuEventElapsedTime", self._start, self._stop)) * 1e-3
+        return elapsed_s, min(seen_ns, launched_ns + round(elapsed_s * 1e9))
 
     def _function(self, cubin: Cubin, kernel: str) -> Any:
         if cubin.sha256 not in self._modules:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from ptxbench.measure.bench import Bench
 from ptxbench.measure.statistics import Estimate, estimate
 from ptxbench.measure.unit import (
+    LoadedUnit,
     Unit,
     by_round,
     cycles_per_instruction,
@@ -32,12 +33,12 @@ _NANO = 1e9
 _ROLES = (Role.TARGET, Role.OVERHEAD)
 
 
-def measure_arafa(bench: Bench, unit: Unit, arguments: RunArguments) -> None:
+def measure_arafa(bench: Bench, loaded: LoadedUnit, arguments: RunArguments) -> None:
     """Run the rounds of one unit until its MTSM energy is precise enough.
 
     Args:
         bench: Where trials run.
-        unit: What is measured.
+        loaded: What is measured.
         arguments: Precision, repeats and window asked for.
 
     Raises:
@@ -45,8 +46,8 @@ def measure_arafa(bench: Bench, unit: Unit, arguments: RunArguments) -> None:
         GpuError: The GPU stopped answering.
     """
     # One thread, or as many as it takes to execute the instruction at all.
-    threads = unit.module.instruction.unit.threads
-    works = [bench.calibrated(unit.work(role, 1, threads), arguments.window_s) for role in _ROLES]
+    threads = loaded.unit.instruction.unit.threads
+    works = [bench.calibrated(loaded.work(role, 1, threads), arguments.window_s) for role in _ROLES]
     records: list[TrialRecord] = []
     for repeat in range(arguments.max_repeats):
         order = works if repeat % 2 == 0 else works[::-1]

@@ -9,28 +9,15 @@ from typing import Any
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import Gpu, OptLevel
-from ptxbench.measure.run import choose_sensor, default_window_s
+from ptxbench.measure.plan import Linearity
+from ptxbench.measure.sensor_choice import choose_sensor, default_window_s, short_window_s
+from ptxbench.measure.starters import STARTERS
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
 from ptxbench.ptx.operands import Pattern
 from ptxbench.store.manifest import RunArguments
 from ptxbench.store.schema import Protocol
 
-# One or two of each kind of instruction: what a run measures where none are named.
-STARTERS = (
-    "add.u32",
-    "mad.lo.u32",
-    "div.u32",
-    "xor.b32",
-    "popc.b32",
-    "add.f32",
-    "fma.rn.f32",
-    "div.rn.f32",
-    "ex2.approx.ftz.f32",
-    "fma.rn.f64",
-    "fma.rn.f16x2",
-    "ld.global.u32",
-)
 PRECISION = 0.005
 MIN_REPEATS = 3
 MAX_REPEATS = 6
@@ -48,9 +35,10 @@ class Asked:
         precision: 95% half-width to stop at, as a fraction of the energy.
         min_repeats: Repeats in any case.
         max_repeats: Repeats at most.
-        window_s: Kernel duration.
+        window_s: Kernel duration, of both protocols.
         source: Power source.
         seed: Seed of the operands.
+        linearity: For which units N copies are checked against 2N.
     """
 
     instructions: tuple[str, ...] = ()
@@ -63,6 +51,7 @@ class Asked:
     window_s: float | None = None
     source: SourceName | None = None
     seed: int | None = None
+    linearity: Linearity | None = None
 
     def over(self, recorded: RunArguments) -> RunArguments:
         """Return a recorded run's arguments with what was said put over them.
@@ -79,6 +68,8 @@ class Asked:
             value = getattr(self, field.name)
             if value not in (None, ()):
                 said[field.name] = tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
+        if self.window_s is not None:
+            said["dynamic_window_s"] = None
         return self._in_order(replace(recorded, **said))
 
     def complete(self, gpu: Gpu, sensors: Sequence[SensorDescription] = ()) -> RunArguments:
@@ -103,6 +94,8 @@ class Asked:
             window_s=default_window_s(sensor),
             source=None,
             seed=None,
+            dynamic_window_s=short_window_s(sensor),
+            linearity=Linearity.SAMPLE,
         )
         return self.over(defaults)
 

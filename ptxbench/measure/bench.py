@@ -13,13 +13,15 @@ from ptxbench.errors import LaunchError
 from ptxbench.gpu.protocol import Cubin, Gpu, GpuKind, Launch
 from ptxbench.measure.record import TrialPlan, make_failure, make_record
 from ptxbench.power.sensor import SensorDescription
+from ptxbench.power.trace import Trace
 from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import TrialRecord
 
-# A first guess that takes well under a millisecond on any GPU, and what a good guess takes.
-_FIRST_ITERATIONS = 200
-_GUESS_S = 0.010
-_MAX_GUESSES = 6
+# A first guess that takes some milliseconds at most on any GPU, and what a guess to rely on takes:
+# a launch itself takes microseconds, and the loop count need be right to some percent only.
+_FIRST_ITERATIONS = 500
+_GUESS_S = 0.002
+_MAX_GUESSES = 4
 _MAX_ITERATIONS = 2**32 - 1
 
 
@@ -34,7 +36,7 @@ class Work:
         block: Threads a block.
         operands: Input buffer, uint8, shape (bytes,).
         scratch_bytes: Memory that the instruction itself works on.
-        iterations: Loop count; 0 until it is calibrated.
+        iterations: Loop count; until it is calibrated a first guess, or 0.
     """
 
     plan: TrialPlan
@@ -49,6 +51,10 @@ class Work:
     def threads(self) -> int:
         """Threads of the launch."""
         return self.grid * self.block
+
+    def lasting(self, window_s: float, per_pass_s: float) -> Work:
+        """Return the work with the loop count that fills `window_s` where a pass takes `per_pass_s`."""
+        return replace(self, iterations=max(1, min(round(window_s / per_pass_s), _MAX_ITERATIONS)))
 
     def launch(self, repeat: int) -> Launch:
         """Return the launch of one repeat."""
@@ -88,10 +94,15 @@ class Bench:
         self._on_trial = on_trial
         self._warm: str | None = None
 
-    def trial(self, work: Work, repeat: int) -> TrialRecord:
+    def trial(self, work: Work, repeat: int, warm_for: str = "") -> TrialRecord:
         """Return one trial's record: the run's own where it holds it, else run it and keep it.
 
         A kernel that could not run gives a record with status launch_failed.
+
+        Args:
+            work: What to run.
+            repeat: Number of the repeat.
+            warm_for: What the GPU is warmed up once for; "": the work's unit.
 
         Raises:
             GpuError: The GPU stopped answering.
@@ -101,15 +112,20 @@ class Bench:
         if held is not None:
             return held
         launch = work.launch(repeat)
-        if repeat >= 0:
-            self._warm_up(launch, work.plan.unit)
-        order = len(self.folder.done)
+        order = len(self.folder)
         board = self.gpu.info.uuid_hash
+
+        def failure(reason: str) -> tuple[TrialRecord, Trace]:
+            at_ns = self.gpu.clock.now_ns()
+            return make_failure(work.plan, repeat, order, board, launch, at_ns, reason)
+
+        self.folder.take_in_hand(failure("the process ended while this kernel ran")[0])
+        if repeat >= 0:
+            self._warm_up(launch, warm_for or work.plan.unit)
         try:
             run = self.gpu.run(launch)
         except LaunchError as error:
-            at_ns = self.gpu.clock.now_ns()
-            record, trace = make_failure(work.plan, repeat, order, board, launch, at_ns, str(error))
+            record, trace = failure(str(error))
         else:
             record = make_record(work.plan, repeat, order, board, launch, run, self.sensor)
             trace = run.trace
@@ -126,7 +142,7 @@ class Bench:
         Raises:
             LaunchError: The kernel did not run.
         """
-        work = replace(work, iterations=_FIRST_ITERATIONS)
+        work = replace(work, iterations=work.iterations or _FIRST_ITERATIONS)
         for guess in range(1, _MAX_GUESSES + 1):
             record = self.trial(work, -first - guess)
             if record.elapsed_s != record.elapsed_s or record.elapsed_s <= 0:
@@ -135,12 +151,12 @@ class Bench:
             if record.elapsed_s >= _GUESS_S / 2:
                 break
             work = replace(work, iterations=min(int(_GUESS_S / per_pass_s) + 1, _MAX_ITERATIONS))
-        return replace(work, iterations=max(1, min(round(window_s / per_pass_s), _MAX_ITERATIONS)))
+        return work.lasting(window_s, per_pass_s)
 
     def _warm_up(self, launch: Launch, unit: str) -> None:
-        """Run a kernel unrecorded before the first trial of its unit that really runs.
+        """Run a kernel unrecorded before the first trial of its unit or batch that really runs.
 
-        A resumed unit is warmed again; a replay has nothing to warm.
+        What is resumed is warmed again; a replay has nothing to warm.
         """
         if self._warm == unit or self.gpu.info.kind is GpuKind.REPLAYED:
             return

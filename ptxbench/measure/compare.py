@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.errors import GpuError
+from ptxbench.errors import GpuError, InputError
 from ptxbench.measure.cases import ALL_SHARES, SHARES, Case, Reference, parse_name
 from ptxbench.measure.recommend import recommend
 from ptxbench.measure.sense import throttling_notes
@@ -49,27 +49,33 @@ class _Run:
 
 
 def compare(folder: RecordingFolder, sensors: Sequence[SensorDescription] = ()) -> MethodsFile:
-    """Work out bias and spread of every method on every source, and what is foretold of them.
+    """Work out bias and spread of every method on every source, and what is predicted of them.
 
     Args:
         folder: Recordings of `ptxbench methods`.
         sensors: What the sources are like, best first; none: as the folder describes them.
 
     Raises:
-        GpuError: No source followed the load.
-        InputError: A recording is not of this kind.
+        GpuError: No source gave a steady power of the load.
+        InputError: A recording is not of this kind, or there is none of the references or of the runs.
     """
     named = [(parse_name(recording.name), recording) for recording in folder.recordings]
     references = [(of, r, folder.trace(r.name)) for of, r in named if isinstance(of, Reference)]
     runs = [_Run(of, r, folder.trace(r.name)) for of, r in named if isinstance(of, Case)]
+    if not runs or {reference.share for reference, _, _ in references} != set(ALL_SHARES):
+        raise InputError(
+            f"{folder.path} holds {len(folder.recordings)} recordings, too few to compare: measure again"
+        )
     levels: dict[SensorDescription, Levels] = {}
     notes = [note for recording in folder.recordings for note in throttling_notes(recording)]
     for sensor in sensors or folder.manifest.sensors:
         found = _levels(sensor, references)
         if found is None:
             notes.append(f"{sensor.source} gave no steady power of the load, and is left out")
-        else:
-            levels[sensor] = found
+            continue
+        levels[sensor] = found
+        if sensor.origin == "documented":
+            notes.append(f"what {sensor.source} is like is documented, not measured: see `ptxbench sensor`")
     if not levels:
         raise GpuError(
             f"no power source of {folder.manifest.gpu.name} gave a steady power; see {folder.path}"
@@ -101,7 +107,7 @@ def compare(folder: RecordingFolder, sensors: Sequence[SensorDescription] = ()) 
 def _levels(
     sensor: SensorDescription, references: Iterable[tuple[Reference, Recording, Trace]]
 ) -> Levels | None:
-    """Return the mean levels over all references, or None where the source gave none."""
+    """Return the mean levels over all references, idle before and after them, or None for a silent source."""
     idle_w: list[float] = []
     hot_w: dict[float, list[float]] = {share: [] for share in ALL_SHARES}
     for reference, recording, trace in references:
@@ -109,9 +115,8 @@ def _levels(
         if series is None:
             return None
         (window,) = recording.windows
-        before_s = (window.start_ns - trace.begin_ns) / _NS_PER_S
-        idle = KernelWindow(trace.begin_ns, window.start_ns, before_s)
-        idle_w.append(steady_power_w(series, idle, sensor).power_w)
+        for start_ns, end_ns in ((trace.begin_ns, window.start_ns), (window.end_ns, trace.end_ns)):
+            idle_w.append(steady_power_w(series, _between(start_ns, end_ns), sensor).power_w)
         hot_w[reference.share].append(steady_power_w(series, window, sensor).power_w)
     every = [idle_w, *hot_w.values()]
     means = [float(np.nanmean(w)) if np.isfinite(w).any() else math.nan for w in every]
@@ -126,7 +131,7 @@ def _points(runs: Sequence[_Run], sensor: SensorDescription, levels: Levels) -> 
     series = [run.trace.of(sensor.source) for run in runs]
     if not runs or series[0] is None:
         return []
-    foretold = predict(sensor, loads[0], _poll_s(series[0]))
+    predicted = predict(sensor, loads[0], _poll_s(series[0]))
     points = []
     for name, method in methods_for(sensor.source).items():
         error_pct = np.array(
@@ -137,10 +142,11 @@ def _points(runs: Sequence[_Run], sensor: SensorDescription, levels: Levels) -> 
             ]
         )
         known = error_pct[np.isfinite(error_pct)]
-        prediction = foretold[name]
+        prediction = predicted[name]
         points.append(
             MethodPoint(
                 kind=runs[0].case.kind,
+                asked_s=runs[0].case.duration_s,
                 duration_s=float(np.mean([load.length_s for load in loads])),
                 method=name,
                 source=sensor.source,
@@ -176,7 +182,10 @@ def _load(run: _Run, levels: Levels) -> LoadShape:
 
 def _hull(run: _Run) -> KernelWindow:
     """Return the window from a run's first begin to its last end."""
-    start_ns, end_ns = run.recording.windows[0].start_ns, run.recording.windows[-1].end_ns
+    return _between(run.recording.windows[0].start_ns, run.recording.windows[-1].end_ns)
+
+
+def _between(start_ns: int, end_ns: int) -> KernelWindow:
     return KernelWindow(start_ns, end_ns, (end_ns - start_ns) / _NS_PER_S)
 
 

@@ -1,172 +1,201 @@
-"""The dynamic protocol: the energy that an instruction adds, with the whole chip at work.
+"""The dynamic protocol's arithmetic: from trials to the energy that an instruction adds.
 
 One pass of the target loop costs E_T = (P_T - P_static(T)) t_T / passes, and the same of the
 overhead loop E_O; an instruction adds e = (E_T - E_O) / (N x threads). Static power is subtracted
 before the difference, so that a target that merely takes longer than its overhead loop is not
 charged for time. The form is Eq. 1 of Arafa et al. (2020) applied to dynamic energy.
+
+E_O is measured once for all units that share the overhead loop, so that its error is one and the same
+for every round of a unit, as that of static power is: both are added to the rounds' own in quadrature.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ptxbench.errors import LaunchError
-from ptxbench.gpu.protocol import Cubin, OptLevel
-from ptxbench.measure.bench import Bench, Work
-from ptxbench.measure.record import TrialPlan
-from ptxbench.measure.static import StaticPower, fit_static
-from ptxbench.measure.statistics import Estimate, estimate
+import numpy as np
+
+from ptxbench.measure.scatter import NO_PRIOR, ScatterPrior, fit_prior, moderated
+from ptxbench.measure.static import StaticPower
+from ptxbench.measure.statistics import Estimate
 from ptxbench.measure.unit import (
+    CLOCK_TOLERANCE,
     Unit,
-    by_round,
-    cycles_per_instruction,
     most_common_fault,
     nan_mean,
     trial_faults,
-    valid_pair,
 )
 from ptxbench.status import Status
-from ptxbench.store.manifest import RunArguments
-from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
+from ptxbench.store.schema import Role, TableRow, TrialRecord
 
-# One block an SM, in step by its barrier. At O3 32 warps of several chains each keep the pipes full; at
-# O0 every warp waits some 15 cycles after each instruction, and with more than two warps a scheduler
-# they collide in ways that differ by SM, so that some SMs end long before the others.
-BLOCK = {OptLevel.O0: 256, OptLevel.O3: 1024}
 WARP = 32
-# Where the GPU throttles, the unit is begun again on so many of its SMs.
-_SHARES = (1.0, 0.75, 0.5, 0.25)
-# Repeats of one attempt are numbered from this times the attempt.
-_ATTEMPT = 1000
 # N and 2N may differ by this much, or by what their intervals allow, before the row says so.
 _LINEARITY = 0.02
+# A power that changes by so much between two rounds at one clock, and stays, is said.
+_STEP = 0.015
 _PICO = 1e12
 _STUDENT_LARGE = 1.96
+
+Trials = Mapping[str, Sequence[TrialRecord]]
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the units of a run share.
+
+    Attributes:
+        static: Static power.
+        scatter: What other kernels say of a kernel's scatter, as a fraction of its power.
+    """
+
+    static: StaticPower
+    scatter: ScatterPrior = NO_PRIOR
+
+
+@dataclass(frozen=True)
+class LoopEnergy:
+    """What one pass of a kernel's loop costs a thread, from its valid trials.
+
+    Attributes:
+        energy_pj: Dynamic energy of each trial, shape (n,), pJ.
+        total_pj: Mean energy with the static part: a percent of power is a percent of it.
+        pass_s: Mean duration of a pass.
+        pass_cycles: SM cycles of a pass, NaN where the kernel gave none.
+        trials: Those trials.
+        faults: Status and reason of every trial that does not count, by trial id.
+    """
+
+    energy_pj: tuple[float, ...]
+    total_pj: float
+    pass_s: float
+    pass_cycles: float
+    trials: tuple[TrialRecord, ...]
+    faults: dict[str, tuple[Status, str]]
+
+    def estimate(self, prior: ScatterPrior) -> Estimate:
+        """Return the mean energy with its interval."""
+        return moderated(self.energy_pj, prior, self.total_pj)
+
+    @property
+    def clock_mhz(self) -> float:
+        """Mean SM clock of its trials."""
+        return nan_mean([t.sm_clock_mhz for t in self.trials])
+
+    @property
+    def scatter(self) -> tuple[float, int] | None:
+        """Variance of a trial as a fraction of its power, and its degrees of freedom, None for one trial."""
+        if len(self.energy_pj) < 2:
+            return None
+        return float(np.var(self.energy_pj, ddof=1)) / self.total_pj**2, len(self.energy_pj) - 1
 
 
 @dataclass(frozen=True)
 class DynamicResult:
-    """What the valid rounds of one unit say, a thread.
+    """What the valid trials of one unit say, a thread.
 
     Attributes:
-        energy_pj: Dynamic energy of one instruction from N copies.
+        energy_pj: Dynamic energy of one instruction from N copies; its interval is that of the rounds.
         energy_2n_pj: The same from 2N copies.
+        overhead_ci95_pj: Half-width of the 95% interval that comes from the overhead loop.
         static_error_pj: Standard error that comes from P_static, the same for every round.
+        faults: Status and reason of every trial that does not count, by trial id.
     """
 
     energy_pj: Estimate
     energy_2n_pj: Estimate
+    overhead_ci95_pj: float
     static_error_pj: float
+    faults: dict[str, tuple[Status, str]]
 
     @property
     def ci95_pj(self) -> float:
-        """Half-width of the 95% interval, rounds and static power together."""
-        return math.hypot(self.energy_pj.ci95, _STUDENT_LARGE * self.static_error_pj)
+        """Half-width of the 95% interval: rounds, overhead loop and static power together."""
+        return math.hypot(self.energy_pj.ci95, self.overhead_ci95_pj, _STUDENT_LARGE * self.static_error_pj)
+
+    def precise(self, fraction: float) -> bool:
+        """Return whether the whole interval is known and at most `fraction` of the energy."""
+        return self.energy_pj.n >= 2 and self.ci95_pj <= fraction * abs(self.energy_pj.mean)
 
     def of_threads(self, threads: int) -> DynamicResult:
         """Return the result for an instruction that `threads` threads execute together."""
-        return DynamicResult(
-            self.energy_pj.times(threads), self.energy_2n_pj.times(threads), self.static_error_pj * threads
+        return replace(
+            self,
+            energy_pj=self.energy_pj.times(threads),
+            energy_2n_pj=self.energy_2n_pj.times(threads),
+            overhead_ci95_pj=self.overhead_ci95_pj * threads,
+            static_error_pj=self.static_error_pj * threads,
         )
 
 
-def measure_dynamic(bench: Bench, unit: Unit, sleep: Cubin, arguments: RunArguments) -> None:
-    """Run the rounds of one unit until its energy is precise enough.
-
-    Rounds alternate between target first and overhead first, so that drift cancels. The
-    sleeping kernel runs once in each round, right after the hot kernels. Where the GPU throttles in
-    the first round, the unit is begun again on fewer SMs.
+def loop_energy(records: Sequence[TrialRecord], static: StaticPower) -> LoopEnergy:
+    """Return what one pass of a kernel's loop costs from its trials; calibration is left out.
 
     Args:
-        bench: Where trials run.
-        unit: What is measured.
-        sleep: Module of the sleeping kernel.
-        arguments: Precision, repeats and window asked for.
-
-    Raises:
-        LaunchError: A kernel did not run.
-        GpuError: The GPU stopped answering.
-    """
-    for attempt, share in enumerate(_SHARES):
-        grid = max(1, round(share * bench.gpu.info.sm_count))
-        first = attempt * _ATTEMPT
-        works = _calibrated_works(bench, unit, sleep, grid, first, arguments.window_s)
-        if _measure_rounds(bench, works, first, arguments):
-            return
-
-
-def _measure_rounds(bench: Bench, works: Sequence[Work], first: int, arguments: RunArguments) -> bool:
-    """Run the rounds of one attempt; return False where the GPU throttles in the first one."""
-    records: list[TrialRecord] = []
-    for done in range(arguments.max_repeats):
-        order = works if done % 2 == 0 else [*reversed(works[:-1]), works[-1]]
-        records += [bench.trial(work, first + done) for work in order]
-        if done == 0 and any(r.status is Status.THROTTLED for r in records):
-            return False
-        if done + 1 >= arguments.min_repeats:
-            # Trials that a resumed run holds already of what comes later must not change when to stop.
-            so_far = [r for r in bench.folder.records() if r.order <= records[-1].order]
-            result = solve_dynamic(records, fit_static(so_far))
-            if result.energy_pj.precise(arguments.precision):
-                break
-    return True
-
-
-def solve_dynamic(records: Sequence[TrialRecord], static: StaticPower) -> DynamicResult:
-    """Return the energy of one unit from its trials.
-
-    Args:
-        records: The unit's trials.
+        records: Trials of one kernel in one launch shape.
         static: Static power of the run.
     """
     faults = trial_faults(records)
-    energies_pj, doubles_pj, errors_pj = [], [], []
-    for trials in by_round(records).values():
-        pair = valid_pair(trials, Role.TARGET, (Role.OVERHEAD,), faults)
-        double = valid_pair(trials, Role.TARGET_2N, (Role.OVERHEAD_2N, Role.OVERHEAD), faults)
-        if pair:
-            energies_pj.append(_difference_pj(*pair, static))
-            errors_pj.append(_static_error_pj(*pair, static))
-        if double:
-            doubles_pj.append(_difference_pj(*double, static))
-    return DynamicResult(estimate(energies_pj), estimate(doubles_pj), nan_mean(errors_pj))
+    valid = tuple(r for r in records if r.repeat >= 0 and r.trial_id not in faults)
+    totals = [r.steady_power_w * _thread_pass_s(r) * _PICO for r in valid]
+    return LoopEnergy(
+        tuple((r.steady_power_w - static.at(r.temperature_c)) * _thread_pass_s(r) * _PICO for r in valid),
+        nan_mean(totals),
+        nan_mean([r.elapsed_s / r.iterations for r in valid]),
+        nan_mean([r.cycles / r.iterations for r in valid if r.cycles >= 0]),
+        valid,
+        faults,
+    )
 
 
-def dynamic_row(unit: Unit, records: Sequence[TrialRecord], static: StaticPower, sm_count: int) -> TableRow:
+def solve_dynamic(unit: Unit, trials: Trials, common: Common) -> DynamicResult:
+    """Return the energy of one unit.
+
+    Args:
+        unit: What was measured.
+        trials: Trials of the run by the name of what they measure.
+        common: What the units share.
+    """
+    own = last_attempt(trials.get(unit.name, ()))
+    single, faults = _difference(unit, own, (Role.TARGET, Role.OVERHEAD), trials, common)
+    double, _ = _difference(unit, own, (Role.TARGET_2N, Role.OVERHEAD_2N), trials, common)
+    return DynamicResult(
+        single.rounds_pj, double.rounds_pj, single.overhead_ci95_pj, single.static_error_pj, faults
+    )
+
+
+def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> TableRow:
     """Return the table's row of one unit.
 
     Args:
         unit: What was measured.
-        records: Its trials.
-        static: Static power of the run.
+        trials: Trials of the run by the name of what they measure.
+        common: What the units share.
         sm_count: Streaming multiprocessors of the GPU.
     """
-    # A later attempt, on fewer SMs, stands for the ones that throttled.
-    last_grid = min((r.grid for r in records), default=0)
-    records = [r for r in records if r.grid == last_grid]
-    result = solve_dynamic(records, static).of_threads(unit.module.instruction.unit.threads)
-    targets = [r for r in records if r.role is Role.TARGET and r.repeat >= 0]
+    result = solve_dynamic(unit, trials, common).of_threads(unit.instruction.unit.threads)
     if result.energy_pj.n < 2:
-        status, reason = most_common_fault(trial_faults(records))
-        return unit.row(status, reason)
-    if math.isnan(static.error_w):
+        return unit.row(*most_common_fault(result.faults))
+    if math.isnan(common.static.error_w):
         return unit.row(Status.BELOW_RESOLUTION, "fewer than two sleeping kernels gave the static power")
-    overheads = [r for r in records if r.role is Role.OVERHEAD and r.repeat >= 0]
-    threads = targets[0].grid * targets[0].block
-    warps_per_sm = threads / WARP / min(targets[0].grid, sm_count)
+    own = last_attempt(trials[unit.name])
+    target = loop_energy([r for r in own if r.role is Role.TARGET], common.static)
+    overhead = loop_energy(overhead_trials(unit, own[0], Role.OVERHEAD, trials), common.static)
+    first = target.trials[0]
+    threads = first.grid * first.block
+    warps_per_sm = threads / WARP / min(first.grid, sm_count)
     row = replace(
-        unit.row(Status.OK, _linearity_note(result)),
+        unit.row(Status.OK, "; ".join(filter(None, (_linearity_note(result), _step_note(target))))),
         threads=threads,
-        count=targets[0].iterations * targets[0].copies,
+        count=first.iterations * first.copies,
         dynamic_pj=result.energy_pj.mean,
         dynamic_ci95_pj=result.ci95_pj,
-        cycles=cycles_per_instruction(targets[0], overheads[0]) / warps_per_sm,
-        power_w=nan_mean([r.steady_power_w for r in targets]),
-        static_w=nan_mean([static.at(r.temperature_c) for r in targets]),
-        clock_mhz=nan_mean([r.sm_clock_mhz for r in targets]),
-        temperature_c=nan_mean([r.temperature_c for r in targets]),
+        cycles=(target.pass_cycles - overhead.pass_cycles) / first.copies / warps_per_sm,
+        power_w=nan_mean([r.steady_power_w for r in target.trials]),
+        static_w=nan_mean([common.static.at(r.temperature_c) for r in target.trials]),
+        clock_mhz=target.clock_mhz,
+        temperature_c=nan_mean([r.temperature_c for r in target.trials]),
         repeats=result.energy_pj.n,
     )
     if not abs(row.dynamic_pj) > row.dynamic_ci95_pj:
@@ -176,42 +205,60 @@ def dynamic_row(unit: Unit, records: Sequence[TrialRecord], static: StaticPower,
     return row
 
 
-def _calibrated_works(
-    bench: Bench, unit: Unit, sleep: Cubin, grid: int, first: int, window_s: float
-) -> list[Work]:
-    """Return target, 2N, their overheads and, last, the sleeping kernel, each filling `window_s`."""
-    block = unit.module.instruction.block or BLOCK[unit.module.opt_level]
-    roles = [Role.TARGET, Role.TARGET_2N, Role.OVERHEAD]
-    if unit.module.instruction.companions:
-        roles.append(Role.OVERHEAD_2N)
-    works = []
-    for role in roles:
-        if not bench.gpu.blocks_per_sm(unit.module.cubin, role, block):
-            raise LaunchError(f"the {role} kernel needs more registers than {block} threads can have")
-        works.append(unit.work(role, grid, block))
-    plan = TrialPlan("static", OptLevel.O3, Protocol.DYNAMIC, "zeros", Role.STATIC, 1, unit.name)
-    chip = replace(works[0], grid=bench.gpu.info.sm_count, block=BLOCK[OptLevel.O3])
-    works.append(replace(chip, plan=plan, cubin=sleep))
-    return [bench.calibrated(work, window_s, first) for work in works]
+def last_attempt(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return the trials of a unit's last attempt: the one on fewer SMs stands for those that throttled."""
+    last_grid = min((r.grid for r in records), default=0)
+    return [r for r in records if r.grid == last_grid]
 
 
-def _difference_pj(target: TrialRecord, overhead: TrialRecord, static: StaticPower) -> float:
-    """Return (E_T - E_O) / (N x threads), dynamic energies of one pass, pJ a thread."""
-    pass_j = _dynamic_pass_j(target, static) - _dynamic_pass_j(overhead, static)
-    return pass_j / (target.copies * target.grid * target.block) * _PICO
+def overhead_trials(unit: Unit, trial: TrialRecord, role: Role, trials: Trials) -> Sequence[TrialRecord]:
+    """Return the trials of the overhead loop that belongs to a unit's trial."""
+    return trials.get(unit.overhead_name(role, trial.grid, trial.block), ())
 
 
-def _dynamic_pass_j(record: TrialRecord, static: StaticPower) -> float:
-    """Return the dynamic energy of one pass of a kernel's loop over all threads, J."""
-    dynamic_w = record.steady_power_w - static.at(record.temperature_c)
-    return dynamic_w * record.elapsed_s / record.iterations
+@dataclass(frozen=True)
+class _Difference:
+    """Target less overhead, an instruction and thread."""
+
+    rounds_pj: Estimate
+    overhead_ci95_pj: float
+    static_error_pj: float
 
 
-def _static_error_pj(target: TrialRecord, overhead: TrialRecord, static: StaticPower) -> float:
-    """Return what an error of one sigma in P_static does to the difference, pJ a thread."""
-    pass_s = target.elapsed_s / target.iterations - overhead.elapsed_s / overhead.iterations
-    error_j = static.error_at(target.temperature_c) * abs(pass_s)
-    return error_j / (target.copies * target.grid * target.block) * _PICO
+def _difference(
+    unit: Unit, own: Sequence[TrialRecord], roles: tuple[Role, Role], trials: Trials, common: Common
+) -> tuple[_Difference, dict[str, tuple[Status, str]]]:
+    """Return (E_T - E_O) / N, and the trials that do not count, one overhead for all rounds."""
+    of_role = [r for r in own if r.role is roles[0]]
+    target = loop_energy(of_role, common.static)
+    beside = overhead_trials(unit, of_role[0], roles[1], trials) if of_role else ()
+    overhead = loop_energy(beside, common.static)
+    faults = target.faults | overhead.faults
+    if target.trials and overhead.trials and not _same_clock(target, overhead):
+        reason = (
+            f"the target ran at {target.clock_mhz:.0f} MHz, its overhead loop at {overhead.clock_mhz:.0f}"
+        )
+        faults = faults | {r.trial_id: (Status.CLOCK_DRIFT, reason) for r in target.trials}
+    elif target.trials and len(overhead.trials) >= 2:
+        copies = target.trials[0].copies
+        loop = target.estimate(common.scatter)
+        base = overhead.estimate(common.scatter)
+        rounds = Estimate((loop.mean - base.mean) / copies, loop.ci95 / copies, loop.n)
+        error_w = nan_mean([common.static.error_at(t.temperature_c) for t in target.trials])
+        first = target.trials[0]
+        longer_s = abs(target.pass_s - overhead.pass_s) / (first.grid * first.block)
+        return _Difference(rounds, base.ci95 / copies, error_w * longer_s / copies * _PICO), faults
+    return _Difference(Estimate(math.nan, math.nan, 0), math.nan, math.nan), faults
+
+
+def _same_clock(target: LoopEnergy, overhead: LoopEnergy) -> bool:
+    """Return whether both ran at one SM clock; a clock that is not known is no drift."""
+    return not abs(target.clock_mhz / overhead.clock_mhz - 1) > CLOCK_TOLERANCE
+
+
+def _thread_pass_s(record: TrialRecord) -> float:
+    """Return the duration of one pass of the loop over all threads of the launch, s."""
+    return record.elapsed_s / record.iterations / (record.grid * record.block)
 
 
 def _linearity_note(result: DynamicResult) -> str:
@@ -221,3 +268,28 @@ def _linearity_note(result: DynamicResult) -> str:
     if not gap_pj > max(_LINEARITY * abs(n.mean), math.hypot(n.ci95, double.ci95)):
         return ""
     return f"2N copies give {double.mean:.4g} pJ, {100 * (double.mean / n.mean - 1):+.1f}%"
+
+
+def _step_note(target: LoopEnergy) -> str:
+    """Return a sentence where the power changed from one round to the next and stayed, else ""."""
+    power_w = np.array([r.steady_power_w for r in sorted(target.trials, key=lambda r: r.start_ns)])
+    if len(power_w) < 4:
+        return ""
+    splits = range(2, len(power_w) - 1)
+    gaps = [power_w[n:].mean() / power_w[:n].mean() - 1 for n in splits]
+    best = int(np.argmax(np.abs(gaps)))
+    before, after = power_w[: splits[best]], power_w[splits[best] :]
+    if abs(gaps[best]) < _STEP or max(np.ptp(before), np.ptp(after)) > abs(gaps[best]) / 2 * power_w.mean():
+        return ""
+    return f"the power stepped by {100 * gaps[best]:+.1f}% between two rounds, and stayed"
+
+
+def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[tuple[float, int]] = ()) -> ScatterPrior:
+    """Return what loops of one level say of a loop's scatter.
+
+    Args:
+        loops: Their energies.
+        known: Variances and their degrees of freedom of other loops.
+    """
+    found = [*known, *(s for loop in loops if (s := loop.scatter) is not None)]
+    return fit_prior([variance for variance, _ in found], [degrees for _, degrees in found])

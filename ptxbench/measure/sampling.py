@@ -14,6 +14,7 @@ from ptxbench.measure.compare import compare
 from ptxbench.measure.load import Load, prepare_load
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
+from ptxbench.store.kernels import KernelFiles
 from ptxbench.store.methods_file import LoadKind, MethodsFile, write_methods_file
 from ptxbench.store.place import default_run_path
 from ptxbench.store.recording import RecordingFolder, RecordingManifest
@@ -23,9 +24,11 @@ PURPOSE = "methods"
 # Durations in s and how often each is run: where the refresh's phase matters more, more often.
 RUNS = {0.01: 5, 0.03: 5, 0.1: 5, 0.3: 5, 1.0: 3, 3.0: 2, 10.0: 1}
 _SEED = 11
-# Idle time around a run: the slowest source must settle, and idle power be seen; at most this.
+# Idle time after a run: the slowest source must settle, and idle power be seen; at most this.
 _MAX_QUIET_S = 3.0
 _QUIET_REFRESHES = 3
+# Before a run every source has settled already, so less is enough to see idle power: at most this.
+_MAX_BEFORE_S = 1.5
 _REFERENCE_READINGS_S = 1.5
 # The refreshes that most sources have; a run's begin is spread over both.
 _REFRESH_S = 0.1
@@ -34,12 +37,21 @@ _FAST_REFRESH_S = 0.02
 
 @dataclass(frozen=True)
 class _Job:
-    """One recording: its launches, and when within the slow refresh the first begins."""
+    """One recording: its launches, idle time around them, and when within the slow refresh it begins."""
 
     name: str
     launches: list[Launch]
     gaps_s: list[float]
-    phase_s: float
+    before_s: float
+    after_s: float
+    phase_s: float = 0.0
+
+    def launches_at(self, passed_s: float) -> list[Launch]:
+        """Return the launches, given the time passed since the comparison began."""
+        before_s = self.before_s + (self.phase_s - passed_s - self.before_s) % _REFRESH_S
+        first, *others = self.launches
+        launches = [replace(first, before_s=before_s), *others]
+        return [*launches[:-1], replace(launches[-1], after_s=self.after_s)]
 
 
 @dataclass(frozen=True)
@@ -50,11 +62,13 @@ class Progress:
         done: Recordings made.
         total: Recordings in all.
         name: The recording in hand.
+        folder: Where the recordings go.
     """
 
     done: int
     total: int
     name: str
+    folder: Path
 
 
 def measure_methods(
@@ -66,10 +80,10 @@ def measure_methods(
 ) -> tuple[MethodsFile, Path]:
     """Compare every method on every source, and keep the recordings.
 
-    What was recorded is written also where it is stopped half-way.
+    What was recorded is written also where it is stopped half-way; `again` works out what it comes to.
 
     Args:
-        gpu: A real or simulated GPU; it is busy for some 90 s, and a few minutes pass.
+        gpu: A real or simulated GPU; it is busy for some 90 s, and under five minutes pass.
         path: Folder, or None for the default below results/ (or runs/ where nothing is measured).
         sensors: What was measured about the sources; none: as the GPU describes them.
         on_progress: Called before every recording.
@@ -91,26 +105,28 @@ def measure_methods(
         path or default_run_path(gpu.info, manifest.created, prefix="methods-"), manifest
     )
     module = load.module
-    folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
-    quiet_s = _quiet_s(known)
-    jobs = _jobs(load, runs or RUNS, quiet_s)
+    folder.kernels.add([KernelFiles(module.instruction.name, module.ptx, module.listing, module.cubin)])
+    jobs = _jobs(load, runs or RUNS, known)
     began_ns = gpu.clock.now_ns()
     try:
         for done, job in enumerate(jobs):
-            on_progress(Progress(done, len(jobs), job.name))
+            on_progress(Progress(done, len(jobs), job.name, folder.path))
             passed_s = (gpu.clock.now_ns() - began_ns) * 1e-9
-            launches = _with_quiet(job.launches, quiet_s, (job.phase_s - passed_s - quiet_s) % _REFRESH_S)
-            folder.add(job.name, gpu.run_sequence(launches, job.gaps_s))
+            folder.add(job.name, gpu.run_sequence(job.launches_at(passed_s), job.gaps_s))
     finally:
         folder.write()
-    on_progress(Progress(len(jobs), len(jobs), ""))
+    on_progress(Progress(len(jobs), len(jobs), "", folder.path))
     document = compare(folder)
     write_methods_file(folder.path, document)
     return document, folder.path
 
 
 def again(folder: RecordingFolder, sensor_path: Path | None) -> MethodsFile:
-    """Work the comparison out again from a folder, with other sensor descriptions where they are given.
+    """Work the comparison out again from a folder.
+
+    Args:
+        folder: What `measure_methods` has recorded, be it a part.
+        sensor_path: Other descriptions of its sensors; what comes of them is not written into the folder.
 
     Raises:
         GpuError: No source followed the load.
@@ -119,7 +135,8 @@ def again(folder: RecordingFolder, sensor_path: Path | None) -> MethodsFile:
     manifest = folder.manifest
     sensors = sensors_of(sensor_path, manifest.gpu, manifest.sensors) if sensor_path else ()
     document = compare(folder, sensors)
-    write_methods_file(folder.path, document)
+    if not sensors:
+        write_methods_file(folder.path, document)
     return document
 
 
@@ -135,30 +152,30 @@ def phase_s(repeat: int, repeats: int) -> float:
     return repeat * step_s % _REFRESH_S
 
 
-def _jobs(load: Load, runs: dict[float, int], quiet_s: float) -> list[_Job]:
+def _jobs(load: Load, runs: dict[float, int], sensors: Sequence[SensorDescription]) -> list[_Job]:
     """Return every recording: long references first and last, the runs in an order drawn by chance."""
     rng = np.random.default_rng(_SEED)
+    quiet_s, before_s = _quiet_s(sensors), _before_s(sensors)
     cases = []
     for kind in LoadKind:
         for duration_s, count in runs.items():
             first_s = float(rng.uniform(0, _REFRESH_S))
             for repeat in range(count):
                 case = Case(kind, duration_s, repeat)
-                cases.append(_Job(case.name, *case.launches(load), first_s + phase_s(repeat, count)))
+                phase = first_s + phase_s(repeat, count)
+                cases.append(_Job(case.name, *case.launches(load), before_s, quiet_s, phase))
     long_s = quiet_s + _REFERENCE_READINGS_S
     references = [Reference(share, number) for number in range(2) for share in ALL_SHARES]
-    long = [_Job(r.name, [load.launch(r.name, long_s, r.share)], [], 0.0) for r in references]
+    long = [_Job(r.name, [load.launch(r.name, long_s, r.share)], [], quiet_s, quiet_s) for r in references]
     middle = [cases[i] for i in rng.permutation(len(cases))]
     return [*long[: len(ALL_SHARES)], *middle, *long[len(ALL_SHARES) :]]
-
-
-def _with_quiet(launches: list[Launch], quiet_s: float, more_s: float) -> list[Launch]:
-    """Record idle time around the launches."""
-    quiet = [replace(launches[0], before_s=quiet_s + more_s), *launches[1:]]
-    quiet[-1] = replace(quiet[-1], after_s=quiet_s)
-    return quiet
 
 
 def _quiet_s(sensors: Sequence[SensorDescription]) -> float:
     """Return how long the slowest source takes to forget, and to show idle power after it."""
     return min(_MAX_QUIET_S, max(s.settle_s + _QUIET_REFRESHES * s.refresh_s for s in sensors))
+
+
+def _before_s(sensors: Sequence[SensorDescription]) -> float:
+    """Return the idle time before a run: some values that overlap by half where they are running means."""
+    return min(_MAX_BEFORE_S, max(s.memory_s / 2 + _QUIET_REFRESHES * s.refresh_s for s in sensors))

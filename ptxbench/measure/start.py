@@ -11,7 +11,7 @@ import ptxbench
 from ptxbench.gpu.protocol import Gpu
 from ptxbench.gpu.replay import ReplayGpu
 from ptxbench.measure.asked import Asked
-from ptxbench.measure.run import choose_sensor
+from ptxbench.measure.sensor_choice import choose_sensor
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.store.commit import git_commit
 from ptxbench.store.manifest import Manifest, Session

@@ -24,7 +24,7 @@ class Estimate:
     ci95: float
     n: int
 
-    def times(self, factor: int) -> Estimate:
+    def times(self, factor: float) -> Estimate:
         """Return the estimate of `factor` times the quantity."""
         return Estimate(self.mean * factor, self.ci95 * factor, self.n)
 
@@ -46,11 +46,11 @@ def estimate(values: Sequence[float]) -> Estimate:
     if n == 1:
         return Estimate(mean, math.nan, 1)
     standard_error = float(np.std(values, ddof=1)) / math.sqrt(n)
-    return Estimate(mean, _student95(n - 1) * standard_error, n)
+    return Estimate(mean, student95(n - 1) * standard_error, n)
 
 
 @cache
-def _student95(degrees: int) -> float:
+def student95(degrees: float) -> float:
     """Return the two-sided 95% quantile of Student's t distribution."""
     from scipy.stats import t  # loading scipy.stats takes a second: only where a number is asked for
 

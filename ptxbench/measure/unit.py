@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.catalogue.model import Instruction
-from ptxbench.gpu.protocol import OptLevel
+from ptxbench.gpu.protocol import Cubin, OptLevel
 from ptxbench.measure.bench import Work
+from ptxbench.measure.overhead import overhead_unit
 from ptxbench.measure.record import TrialPlan
-from ptxbench.ptx.module import Module
 from ptxbench.ptx.operands import Pattern
 from ptxbench.sass.gate import Judgement
 from ptxbench.status import Status
@@ -25,52 +25,86 @@ CLOCK_TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class Unit:
-    """What one row of the table is about.
+    """What one row of the table is about; light, for a run holds thousands.
 
     Attributes:
-        module: The instruction's kernels, judged.
+        instruction: Catalogue row.
+        opt_level: Assembler level.
+        judgement: What the gate found.
         protocol: Measuring protocol.
         pattern: Operand pattern.
-        operands: Input buffer, uint8, shape (bytes,).
+        loops: Loops of its overhead kernels as text (`overhead_loops`), by role.
     """
 
-    module: Module
+    instruction: Instruction
+    opt_level: OptLevel
+    judgement: Judgement
     protocol: Protocol
     pattern: Pattern
-    operands: npt.NDArray[np.uint8]
+    loops: tuple[tuple[Role, str], ...] = ()
 
     @property
     def name(self) -> str:
         """Identity of the unit within a run."""
-        return unit_name(self.module.instruction.name, self.module.opt_level, self.protocol, self.pattern)
+        return unit_name(self.instruction.name, self.opt_level, self.protocol, self.pattern)
+
+    def overhead_name(self, role: Role, grid: int, block: int) -> str:
+        """Return under which name an overhead kernel is measured, perhaps for many units.
+
+        Where the 2N kernel has no overhead kernel of its own, the one of N serves both.
+        """
+        loops = dict(self.loops)
+        found = role if role in loops else Role.OVERHEAD
+        return overhead_unit(self.instruction, loops[found], found, self.pattern, f"{grid}x{block}")
 
     def row(self, status: Status, reason: str) -> TableRow:
         """Return the unit's row, yet without a number."""
-        module = self.module
         return empty_row(
-            module.instruction,
-            module.opt_level,
+            self.instruction,
+            self.opt_level,
             self.protocol,
             self.pattern,
             status,
             reason,
-            module.judgement,
+            self.judgement,
         )
 
-    def work(self, role: Role, grid: int, block: int) -> Work:
-        """Return one of the unit's kernels as uncalibrated work."""
-        copies = self.module.instruction.copies
+
+@dataclass(frozen=True)
+class LoadedUnit:
+    """A unit with what it takes to run it.
+
+    Attributes:
+        unit: What is measured.
+        cubin: Its kernels.
+        operands: Input buffer, uint8, shape (bytes,).
+    """
+
+    unit: Unit
+    cubin: Cubin
+    operands: npt.NDArray[np.uint8]
+
+    def work(self, role: Role, grid: int, block: int, name: str = "") -> Work:
+        """Return one of the unit's kernels as uncalibrated work.
+
+        Args:
+            role: Which kernel.
+            grid: Blocks.
+            block: Threads a block.
+            name: Under which name it is measured, where that is not the unit's own.
+        """
+        unit = self.unit
+        copies = unit.instruction.copies
         plan = TrialPlan(
-            instruction=self.module.instruction.name,
-            opt_level=self.module.opt_level,
-            protocol=self.protocol,
-            pattern=self.pattern,
+            instruction=unit.instruction.name,
+            opt_level=unit.opt_level,
+            protocol=unit.protocol,
+            pattern=unit.pattern,
             role=role,
             copies=2 * copies if role in (Role.TARGET_2N, Role.OVERHEAD_2N) else copies,
-            unit=self.name,
+            unit=name or unit.name,
         )
-        scratch_bytes = self.module.instruction.scratch * grid * block
-        return Work(plan, self.module.cubin, grid, block, self.operands, scratch_bytes)
+        return Work(plan, self.cubin, grid, block, self.operands, unit.instruction.scratch * grid * block)
 
 
 def unit_name(instruction: str, opt_level: OptLevel, protocol: Protocol, pattern: str) -> str:

@@ -1,4 +1,4 @@
-"""The error that a method makes on a source, foretold from the sensor's description alone.
+"""The error that a method makes on a source, predicted from the sensor's description alone.
 
 A load that draws P_i within its i-th stretch and p0 beside it makes a sensor say, for a value made at t,
 
@@ -14,8 +14,8 @@ and q = 1 - p0 / P, the mean over h of the energy, less P T, over P T, is
     SMA          -q x [1 - T / (length of the recording)], less what of the tail the recording cuts off
 
 Here the readings are written down for a number of phases and given to the methods themselves, so that
-any load and every method is foretold by the same arithmetic. Noise, gain and offset do not enter: the bias is
-against what the same sensor says of the same load when it lasts.
+any load and every method is predicted by the same arithmetic. Noise, gain and offset do not enter: the bias
+is against what the same sensor says of the same load when it lasts.
 """
 
 from __future__ import annotations

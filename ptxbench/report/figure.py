@@ -25,6 +25,17 @@ def new_figure(width_in: float, height_in: float) -> Figure:
     return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
+def require_picture(path: Path) -> None:
+    """Make sure that a picture can be written by this name, before anything is measured for it.
+
+    Raises:
+        InputError: matplotlib is not installed, or the format is not known.
+    """
+    known = new_figure(1, 1).canvas.get_supported_filetypes()
+    if path.suffix.removeprefix(".").lower() not in known:
+        raise InputError(f"{path} cannot be written as a picture: name it .png, .svg or .pdf")
+
+
 def title(info: GpuInfo) -> str:
     """Return what a picture's numbers are of."""
     origin = info.name if info.kind is GpuKind.REAL else f"{info.name}: {info.kind.upper()}, no measurement"

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptxbench.report.figure import new_figure, save, title
 from ptxbench.store.methods_file import MethodPoint, MethodsFile
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
 
 _COLOURS = {
     "sma": "#8a8f99",
@@ -15,6 +20,7 @@ _COLOURS = {
     "counter": "#4c8c4a",
     "corrected": "#2f6fb0",
 }
+_ASIDE = 1.06
 _PANEL_IN = (3.6, 2.3)
 # Errors under this are drawn to scale, larger ones by their logarithm.
 _LINEAR_PCT = 5.0
@@ -22,7 +28,7 @@ _TICKS_PCT = (-100, -50, -20, -5, 0, 5, 20, 50, 100)
 
 
 def plot_methods(found: MethodsFile, path: Path) -> None:
-    """Draw bias and spread as measured (dots with whiskers), and the bias as foretold (lines).
+    """Draw bias and spread as measured (dots with whiskers), and the bias as predicted (lines).
 
     Args:
         found: The comparison.
@@ -48,20 +54,36 @@ def plot_methods(found: MethodsFile, path: Path) -> None:
     panels[0][0].set_xscale("log")
     panels[0][0].set_yscale("symlog", linthresh=_LINEAR_PCT)
     panels[0][0].set_yticks(_TICKS_PCT, [f"{tick:+d}" if tick else "0" for tick in _TICKS_PCT])
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize="small")
+    drawn: dict[str, Artist] = {}
+    for axes in panels.flat:
+        handles, labels = axes.get_legend_handles_labels()
+        drawn.update(zip(labels, handles, strict=True))
+    shown = [method for method in _COLOURS if method in drawn]
+    figure.legend(
+        [drawn[method] for method in shown],
+        shown,
+        loc="outside lower center",
+        ncols=len(shown),
+        fontsize="small",
+    )
     for axes in panels[-1]:
         axes.set_xlabel("kernel duration, s")
-    figure.suptitle(f"{title(found.gpu)}\ndots: measured; lines: foretold from the sensor", fontsize="medium")
+    figure.suptitle(
+        f"{title(found.gpu)}\ndots: measured; lines: predicted from the sensor", fontsize="medium"
+    )
     save(figure, path)
 
 
-def _draw(axes: object, method: str, points: list[MethodPoint]) -> None:
+def _draw(axes: Axes, method: str, points: list[MethodPoint]) -> None:
     colour = _COLOURS[method]
-    duration_s = [point.duration_s for point in points]
+    # A little apart, so that whiskers do not hide each other.
+    aside = _ASIDE ** (list(_COLOURS).index(method) - len(_COLOURS) // 2)
+    duration_s = [point.duration_s * aside for point in points]
     spread_pct = [0.0 if math.isnan(point.spread_pct) else point.spread_pct for point in points]
-    axes.plot(duration_s, [point.predicted_pct for point in points], color=colour, lw=1)  # type: ignore[attr-defined]
-    axes.errorbar(  # type: ignore[attr-defined]
+    axes.plot(
+        [point.duration_s for point in points], [point.predicted_pct for point in points], color=colour, lw=1
+    )
+    axes.errorbar(
         duration_s,
         [point.bias_pct for point in points],
         yerr=spread_pct,

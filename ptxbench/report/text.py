@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ptxbench.gpu.protocol import GpuInfo, GpuKind
+from ptxbench.store.manifest import RunCost
 from ptxbench.store.schema import Protocol, TableRow
 
 _SASS_WIDTH = 34
@@ -65,6 +66,14 @@ def rich_table(rows: Sequence[TableRow], protocol: Protocol, info: GpuInfo) -> T
             # Text, so that brackets in a reason are not read as markup.
             table.add_row(*map(Text, _cells(row)))
     return table
+
+
+def cost_sentence(cost: RunCost) -> str:
+    """Return what a row of the dynamic protocol cost, for the end of a run."""
+    return (
+        f"GPU time a dynamic row, median of {cost.rows}: {cost.kernel_s:.2f} s in kernels, "
+        f"{cost.wall_s:.2f} s recorded; all rows: {cost.total_kernel_s / 60:.1f} and {cost.total_wall_s / 60:.1f} min"
+    )
 
 
 def print_tables(rows: Sequence[TableRow], info: GpuInfo) -> None:

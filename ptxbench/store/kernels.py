@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,23 @@ class KernelEntry:
     assembler: str
 
 
+@dataclass(frozen=True)
+class KernelFiles:
+    """What is kept of one kernel.
+
+    Attributes:
+        name: What the kernel is, such as "fma.rn.f32/throughput".
+        ptx: Its PTX module.
+        sass: The disassembly of `cubin`.
+        cubin: The machine code.
+    """
+
+    name: str
+    ptx: str
+    sass: str
+    cubin: Cubin
+
+
 class KernelStore:
     """The kernels of one run.
 
@@ -52,36 +70,24 @@ class KernelStore:
         self._folder = folder
         self._index = folder / "index.json"
         self.entries = _read_index(self._index)
+        # Of two entries of one text the first stands: they have the same machine code.
+        self._by_ptx = {(e.ptx_sha256, e.opt_level): e for e in reversed(self.entries)}
 
-    def add(self, name: str, ptx: str, sass: str, cubin: Cubin) -> None:
-        """Keep one kernel; the same one again is no change.
-
-        Args:
-            name: What the kernel is, such as "fma.rn.f32/dynamic/target".
-            ptx: Its PTX module.
-            sass: The disassembly of `cubin`.
-            cubin: The machine code.
+    def add(self, kernels: Iterable[KernelFiles]) -> None:
+        """Keep kernels; the same one again is no change.
 
         Raises:
-            InputError: The run holds other PTX under this name, or other machine code for this PTX.
+            InputError: The run holds other PTX under a name, or other machine code for its PTX.
         """
-        entry = KernelEntry(name, cubin.opt_level, sha256(ptx), cubin.sha256, cubin.target, cubin.assembler)
-        if entry in self.entries:
-            return
-        self._require_same_code(entry)
-        with writing(self._folder):
-            self._folder.mkdir(exist_ok=True)
-        self._keep(entry.ptx_sha256, "ptx", ptx.encode())
-        self._keep(entry.cubin_sha256, "sass", sass.encode())
-        # No time stamp in it: the same kernel gives the same file.
-        self._keep(entry.cubin_sha256, "cubin.gz", gzip.compress(cubin.image, mtime=0))
-        self.entries = (*self.entries, entry)
-        atomic.write_text(self._index, codec.to_text(self.entries))
+        before = self.entries
+        for files in kernels:
+            self._add(files)
+        if self.entries is not before:
+            atomic.write_text(self._index, codec.to_text(self.entries))
 
     def find(self, ptx: str, opt_level: OptLevel) -> KernelEntry | None:
         """Return the entry of this very PTX text at this level, or None."""
-        wanted = (sha256(ptx), opt_level)
-        return next((e for e in self.entries if (e.ptx_sha256, e.opt_level) == wanted), None)
+        return self._by_ptx.get((sha256(ptx), opt_level))
 
     def cubin(self, entry: KernelEntry) -> Cubin:
         """Return the machine code that ran.
@@ -108,6 +114,27 @@ class KernelStore:
     def sass(self, entry: KernelEntry) -> str:
         """Return the disassembly."""
         return self._text(self._path(entry.cubin_sha256, "sass"))
+
+    def _add(self, files: KernelFiles) -> None:
+        """Keep one kernel's files; it counts once the index names it."""
+        cubin = files.cubin
+        ptx_sha256 = sha256(files.ptx)
+        entry = KernelEntry(
+            files.name, cubin.opt_level, ptx_sha256, cubin.sha256, cubin.target, cubin.assembler
+        )
+        if self._by_ptx.get((ptx_sha256, cubin.opt_level)) == entry:
+            return
+        if entry in self.entries:
+            return
+        self._require_same_code(entry)
+        with writing(self._folder):
+            self._folder.mkdir(exist_ok=True)
+        self._keep(entry.ptx_sha256, "ptx", files.ptx.encode())
+        self._keep(entry.cubin_sha256, "sass", files.sass.encode())
+        # No time stamp in it: the same kernel gives the same file.
+        self._keep(entry.cubin_sha256, "cubin.gz", gzip.compress(cubin.image, mtime=0))
+        self.entries = (*self.entries, entry)
+        self._by_ptx.setdefault((ptx_sha256, cubin.opt_level), entry)
 
     def _keep(self, digest: str, suffix: str, data: bytes) -> None:
         """Write one file, unless the index, which makes a file count, names it already."""

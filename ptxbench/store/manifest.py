@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -34,6 +34,8 @@ class RunArguments:
         window_s: Kernel duration aimed at, s.
         source: Power source asked for, None to choose it by the sensor descriptions.
         seed: Seed asked for, None for a fresh one (`Manifest.order_seed`).
+        dynamic_window_s: Kernel duration aimed at by the dynamic protocol, s; None: `window_s`.
+        linearity: For which units N copies are checked against 2N: "all", "sample" or "none".
     """
 
     instructions: tuple[str, ...]
@@ -46,6 +48,28 @@ class RunArguments:
     window_s: float
     source: SourceName | None
     seed: int | None
+    # Runs that were kept before these were known do not say them.
+    dynamic_window_s: float | None = field(default=None, metadata={"optional": True})
+    linearity: str = field(default="all", metadata={"optional": True})
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """What a row of the dynamic protocol cost, shared kernels spread evenly over the rows.
+
+    Attributes:
+        rows: Rows that were measured.
+        kernel_s: Time in kernels, median row.
+        wall_s: Time from the begin of the row's recordings to their ends, median row.
+        total_kernel_s: Time in kernels, all rows.
+        total_wall_s: Time in recordings, all rows.
+    """
+
+    rows: int
+    kernel_s: float
+    wall_s: float
+    total_kernel_s: float
+    total_wall_s: float
 
 
 @dataclass(frozen=True)
@@ -101,6 +125,7 @@ class Manifest:
         arguments: What the runner was asked for.
         order_seed: Seed that the order of the trials was drawn from.
         sessions: Every process that wrote into the run, in order.
+        cost: What a row cost, None as long as the run is not finished, or where no row is dynamic.
     """
 
     schema_version: int
@@ -115,6 +140,7 @@ class Manifest:
     arguments: RunArguments
     order_seed: int
     sessions: tuple[Session, ...]
+    cost: RunCost | None = field(default=None, metadata={"optional": True})
 
     @classmethod
     def new(
@@ -203,8 +229,8 @@ def require_same(manifest: Manifest, path: Path, gpu: GpuInfo, arguments: RunArg
 
 
 def _require_equal_fields(old: GpuInfo | RunArguments, new: GpuInfo | RunArguments, path: Path) -> None:
-    for field in fields(old):
-        _require_equal(field.name, getattr(old, field.name), getattr(new, field.name), path)
+    for each in fields(old):
+        _require_equal(each.name, getattr(old, each.name), getattr(new, each.name), path)
 
 
 def _require_equal(key: str, old: object, new: object, path: Path) -> None:

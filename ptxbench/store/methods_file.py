@@ -48,7 +48,8 @@ class MethodPoint:
 
     Attributes:
         kind: Load.
-        duration_s: Mean duration, first begin to last end.
+        asked_s: Duration asked for.
+        duration_s: Mean duration as it came, first begin to last end.
         method: "sma", "papi", "mtsm", "corrected" or "counter".
         source: Source.
         runs: Runs.
@@ -56,11 +57,12 @@ class MethodPoint:
         reference_j: Mean energy by the long-window reference of the same source.
         bias_pct: Mean of 100 (energy / reference - 1).
         spread_pct: Standard deviation of it over the runs; NaN for fewer than two.
-        predicted_pct: The bias foretold from the sensor's description.
-        predicted_spread_pct: The spread that comes from the phase of the refresh, foretold.
+        predicted_pct: The bias predicted from the sensor's description.
+        predicted_spread_pct: The spread that comes from the phase of the refresh, predicted.
     """
 
     kind: LoadKind
+    asked_s: float
     duration_s: float
     method: str
     source: SourceName

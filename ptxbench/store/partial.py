@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ptxbench.errors import InputError
 from ptxbench.power.trace import Series, Trace
-from ptxbench.store import journal, traces
+from ptxbench.store import codec, journal, traces
 from ptxbench.store.atomic import durable, sync_folder
-from ptxbench.store.codec import decode
-from ptxbench.store.faults import writing
+from ptxbench.store.codec import Place, decode
+from ptxbench.store.faults import reading, writing
 from ptxbench.store.journal import Journal
 from ptxbench.store.schema import TrialRecord
 
@@ -33,6 +34,7 @@ class PartialRun:
         self._folder = run / "partial"
         self._traces = self._folder / "traces"
         self._records = self._folder / "records.jsonl"
+        self._in_hand = self._folder / "in_hand.json"
         self._leftover = run / "partial.done"
         self._journal: Journal | None = None
 
@@ -64,6 +66,30 @@ class PartialRun:
         with durable(self._trace_path(record.trial_id)) as file:
             traces.write(file, [traces.to_table(record.trial_id, trace.series)])
         writer.append(record)
+
+    def take_in_hand(self, record: TrialRecord) -> None:
+        """Note what is about to run; the note outlives this process, but perhaps not a crash of the host.
+
+        Raises:
+            InputError: The note cannot be written.
+        """
+        self.require_writer()
+        with writing(self._in_hand):
+            self._in_hand.write_text(codec.to_text(record), encoding="utf-8")
+
+    def in_hand(self) -> TrialRecord | None:
+        """Return what was noted last, None where nothing was, or where the note is torn.
+
+        Raises:
+            InputError: The note cannot be read.
+        """
+        with reading(self._in_hand):
+            if not self._in_hand.exists():
+                return None
+        try:
+            return decode(TrialRecord, codec.read_json(self._in_hand), Place(self._in_hand))
+        except InputError:
+            return None
 
     def require_writer(self) -> Journal:
         """Return the journal.

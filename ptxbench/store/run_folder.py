@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -10,15 +10,16 @@ from types import TracebackType
 from typing import Self
 
 from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import Cubin, GpuInfo
+from ptxbench.gpu.protocol import GpuInfo
 from ptxbench.power.trace import Trace
 from ptxbench.store import traces
 from ptxbench.store.atomic import replacing
 from ptxbench.store.faults import reading, writing
-from ptxbench.store.kernels import KernelStore
+from ptxbench.store.kernels import KernelFiles, KernelStore
 from ptxbench.store.manifest import (
     Manifest,
     RunArguments,
+    RunCost,
     Session,
     read_manifest,
     require_same,
@@ -28,7 +29,7 @@ from ptxbench.store.partial import PartialRun
 from ptxbench.store.place import require_place
 from ptxbench.store.records import read_records, write_records
 from ptxbench.store.schema import TableRow, TrialRecord
-from ptxbench.store.table import read_table, row_key, write_table
+from ptxbench.store.table import read_table, write_table
 
 _MANIFEST = "manifest.json"
 _RECORDS = "records.parquet"
@@ -140,6 +141,10 @@ class RunFolder:
         """Ids of the trials that the run holds."""
         return frozenset(self._records)
 
+    def __len__(self) -> int:
+        """Return how many trials the run holds."""
+        return len(self._records)
+
     def records(self) -> list[TrialRecord]:
         """Return the trials in the order in which they were kept."""
         return list(self._records.values())
@@ -180,28 +185,59 @@ class RunFolder:
         self._partial.append(record, trace)
         self._hold(record)
 
-    def add_kernel(self, name: str, ptx: str, sass: str, cubin: Cubin) -> None:
-        """Keep one kernel; see `KernelStore.add`."""
+    def add_kernels(self, kernels: Iterable[KernelFiles]) -> None:
+        """Keep kernels; see `KernelStore.add`."""
         self._partial.require_writer()
-        self.kernels.add(name, ptx, sass, cubin)
+        self.kernels.add(kernels)
 
-    def add_row(self, row: TableRow) -> None:
-        """Put one row into table.csv, in place of an earlier one about the same.
+    def take_in_hand(self, record: TrialRecord) -> None:
+        """Note the trial that is about to run, as the failure that it is if this process dies of it."""
+        self._partial.take_in_hand(record)
+
+    @classmethod
+    def blame_trial_in_hand(cls, path: Path) -> str:
+        """Keep the trial that a process died of as one that failed, so that a resumed run passes it over.
+
+        Args:
+            path: Folder of a run that no process writes.
+
+        Returns:
+            The trial's id, or "" where none was in hand.
 
         Raises:
-            InputError: table.csv cannot be read or written.
+            InputError: The folder cannot be read or written.
+        """
+        folder = cls.open(path)
+        record = folder._partial.in_hand()
+        if record is None or record.trial_id in folder._records:
+            return ""
+        folder._partial.open(create=False)
+        with folder:
+            folder.append(record, Trace(record.record_begin_ns, record.record_end_ns, ()))
+        return record.trial_id
+
+    def write_rows(self, rows: Sequence[TableRow]) -> None:
+        """Write table.csv of a run that is not finished.
+
+        Raises:
+            InputError: table.csv cannot be written.
+            ValueError: Two rows are about the same.
         """
         self._partial.require_writer()
-        rows = {row_key(r): r for r in self.rows()} | {row_key(row): row}
-        write_table(self.path / _TABLE, list(rows.values()))
+        write_table(self.path / _TABLE, rows)
 
     def end_session(self, now: datetime) -> None:
         """Note that this process stops writing, with the run finished or not."""
         self._partial.require_writer()
         self._set_manifest(self.manifest.ended(now))
 
-    def finish(self, rows: Sequence[TableRow], now: datetime) -> None:
+    def finish(self, rows: Sequence[TableRow], now: datetime, cost: RunCost | None = None) -> None:
         """Turn the run into its final files; until the very end it can be resumed instead.
+
+        Args:
+            rows: The table.
+            now: When the run ended, UTC.
+            cost: What a row cost, where it is known.
 
         Raises:
             InputError: A file cannot be written, or the readings of a trial are missing.
@@ -212,6 +248,7 @@ class RunFolder:
             traces.write(file, self._partial.tables(self._records))
         write_records(self.path / _RECORDS, self._records.values())
         write_table(self.path / _TABLE, rows)
+        self._set_manifest(replace(self.manifest, cost=cost))
         self.end_session(now)
         self._partial.retire()
 

@@ -15,7 +15,7 @@ from fakes.nvml import FakeDevice, FakeNvml
 
 from ptxbench.cli.main import run
 from ptxbench.gpu.simulated.profiles import H200, PROFILES
-from ptxbench.measure.asked import STARTERS
+from ptxbench.measure.starters import STARTERS
 from ptxbench.power.nvml import NvmlDevice
 from ptxbench.power.source import SourceName
 from ptxbench.store.run_folder import RunFolder

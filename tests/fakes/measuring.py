@@ -16,10 +16,13 @@ from ptxbench.gpu.simulated.profile import Profile
 from ptxbench.gpu.simulated.profiles import H200
 from ptxbench.measure.asked import Asked
 from ptxbench.measure.bench import Bench
-from ptxbench.measure.run import choose_sensor, measure_table
+from ptxbench.measure.overhead import overhead_loops
+from ptxbench.measure.run import measure_table
+from ptxbench.measure.sensor_choice import choose_sensor
 from ptxbench.measure.start import start_run
-from ptxbench.measure.unit import Unit
+from ptxbench.measure.unit import LoadedUnit, Unit
 from ptxbench.ptx.operands import Pattern, operand_bytes
+from ptxbench.sass.listing import parse_listing
 from ptxbench.status import Status
 from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
@@ -29,9 +32,16 @@ THREADS = SMS * BLOCK
 STATIC_W = 120.0
 
 
-def unit(name: str = "fma.rn.f32", protocol: Protocol = Protocol.DYNAMIC) -> Unit:
+def loaded(name: str = "fma.rn.f32", protocol: Protocol = Protocol.DYNAMIC) -> LoadedUnit:
     module = built(name)
-    return Unit(module, protocol, Pattern.RANDOM, operand_bytes(module.instruction, Pattern.RANDOM, 1))
+    row, level = module.instruction, module.opt_level
+    loops = overhead_loops(row, parse_listing(module.listing))
+    unit = Unit(row, level, module.judgement, protocol, Pattern.RANDOM, tuple(loops.items()))
+    return LoadedUnit(unit, module.cubin, operand_bytes(row, Pattern.RANDOM, 1))
+
+
+def unit(name: str = "fma.rn.f32", protocol: Protocol = Protocol.DYNAMIC) -> Unit:
+    return loaded(name, protocol).unit
 
 
 def trial(role: Role, repeat: int = 0, **change: object) -> TrialRecord:

@@ -8,7 +8,7 @@ from fakes.nvml import AVERAGE, INSTANT, LOST, MEMORY, NOT_SUPPORTED, FakeDevice
 from ptxbench.errors import GpuError, InputError, LaunchError
 from ptxbench.gpu.protocol import GpuKind
 from ptxbench.measure.asked import Asked
-from ptxbench.measure.run import choose_sensor
+from ptxbench.measure.sensor_choice import choose_sensor
 from ptxbench.power.nvml import NvmlDevice
 from ptxbench.power.source import SourceName
 

@@ -7,8 +7,9 @@ from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.gpu.simulated.gpu import SimulatedGpu
 from ptxbench.gpu.simulated.profiles import H200, SLOW_SENSOR
-from ptxbench.measure.asked import STARTERS, Asked
-from ptxbench.measure.run import choose_sensor
+from ptxbench.measure.asked import Asked
+from ptxbench.measure.sensor_choice import choose_sensor
+from ptxbench.measure.starters import STARTERS
 from ptxbench.power.source import SourceName
 from ptxbench.store.schema import Protocol
 

@@ -1,11 +1,11 @@
 from dataclasses import replace
 
 import pytest
-from fakes.measuring import SMS, WatchedGpu, asked, opened_bench, unit
+from fakes.measuring import SMS, WatchedGpu, asked, loaded, opened_bench
 
 from ptxbench.errors import LaunchError
 from ptxbench.measure.bench import Bench
-from ptxbench.measure.run import choose_sensor
+from ptxbench.measure.sensor_choice import choose_sensor
 from ptxbench.measure.start import resume_run, start_run
 from ptxbench.status import Status
 from ptxbench.store.run_folder import RunFolder
@@ -25,7 +25,7 @@ def bench(gpu, tmp_path):
 
 
 def work(role=Role.TARGET, iterations=1_000_000):
-    return replace(unit().work(role, SMS, 1024), iterations=iterations)
+    return replace(loaded().work(role, SMS, 1024), iterations=iterations)
 
 
 def test_a_trial_is_kept_with_its_trace_before_it_is_told(gpu, tmp_path):

@@ -8,9 +8,9 @@ from ptxbench.gpu.protocol import OptLevel
 from ptxbench.gpu.simulated.gpu import SimulatedGpu
 from ptxbench.gpu.simulated.profiles import H200, PROFILES, SLOW_SENSOR
 from ptxbench.gpu.simulated.truth import instruction_energy_pj
-from ptxbench.measure.asked import STARTERS
 from ptxbench.measure.run import measure_table
 from ptxbench.measure.start import start_run
+from ptxbench.measure.starters import STARTERS
 from ptxbench.ptx.render import render_module
 from ptxbench.ptx.target import find_target
 from ptxbench.sass.listing import parse_listing

@@ -1,13 +1,15 @@
-"""`ptxbench methods` on the simulated GPUs: what is measured is what was foretold."""
+"""`ptxbench methods` on the simulated GPUs: what is measured is what was predicted."""
 
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from ptxbench.cli import main
 from ptxbench.cli.main import group
 from ptxbench.errors import GpuError, InputError, LaunchError
 from ptxbench.gpu.simulated.gpu import SimulatedGpu
@@ -15,6 +17,7 @@ from ptxbench.gpu.simulated.profiles import H200, RTX2080TI, RTX4090, SLOW_SENSO
 from ptxbench.measure.cases import Case, Reference, parse_name
 from ptxbench.measure.recommend import recommend
 from ptxbench.measure.sampling import PURPOSE, again, measure_methods, phase_s
+from ptxbench.measure.sampling import RUNS as RUNS_OF_THE_COMMAND
 from ptxbench.power.source import SourceName
 from ptxbench.store.methods_file import LoadKind, MethodPoint, read_methods_file
 from ptxbench.store.recording import RecordingFolder
@@ -35,7 +38,7 @@ def points(found, **want):
 
 
 def within(found, allowed):
-    """Whether every measured bias is as foretold to 3 points, or to what its own noise allows."""
+    """Whether every measured bias is as predicted to 3 points, or to what its own noise allows."""
     for point in found.points:
         if not point.answered or math.isnan(point.predicted_pct):
             continue
@@ -45,14 +48,14 @@ def within(found, allowed):
 
 
 @pytest.mark.parametrize("profile", [RTX2080TI, RTX4090, SLOW_SENSOR], ids=lambda profile: profile.name)
-def test_measured_bias_is_the_one_foretold(profile, tmp_path):
+def test_measured_bias_is_the_one_predicted(profile, tmp_path):
     found, _ = measure_methods(SimulatedGpu(profile), tmp_path / "methods", runs={0.03: 5, 0.3: 5, 1.0: 3})
     # A mean over a few phases differs from the mean over all where a phase decides everything.
     within(found, lambda _: 2.0)
     assert {sensor.source for sensor in found.sensors} == {s.source for s in profile.sensors}
 
 
-def test_published_methods_on_usage_are_foretold_within_3_points(compared):
+def test_published_methods_on_usage_are_predicted_within_3_points(compared):
     found, _ = compared
     within(found, lambda _: 2.0)
     of_usage = [p for p in points(found, source="usage") if p.method != "corrected"]
@@ -109,19 +112,70 @@ def test_sources_of_unlike_gain_are_compared_each_with_itself_and_flagged(tmp_pa
     assert "+5" in found.notes[0]
 
 
-def test_what_was_recorded_is_kept_where_the_gpu_fails(tmp_path):
-    class Failing(SimulatedGpu):
-        left = 6
+class Failing(SimulatedGpu):
+    """A GPU on which one recording ends in an error."""
 
-        def run_sequence(self, launches, gaps_s, poll_interval_s=None):
-            self.left -= bool(launches[0].before_s)
+    def __init__(self, profile, good, error):
+        super().__init__(profile)
+        self.left, self.error = good, error
+
+    def run_sequence(self, launches, gaps_s, poll_interval_s=None):
+        if launches[0].before_s:
             if not self.left:
-                raise LaunchError("cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS")
-            return super().run_sequence(launches, gaps_s, poll_interval_s)
+                raise self.error
+            self.left -= 1
+        return super().run_sequence(launches, gaps_s, poll_interval_s)
 
+
+def test_what_was_recorded_is_kept_where_the_gpu_fails(tmp_path):
+    gpu = Failing(RTX2080TI, 5, LaunchError("cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS"))
     with pytest.raises(LaunchError):
-        measure_methods(Failing(RTX2080TI), tmp_path / "methods", runs={0.03: 2})
-    assert len(RecordingFolder.open(tmp_path / "methods", PURPOSE).recordings) == 5
+        measure_methods(gpu, tmp_path / "methods", runs={0.03: 2})
+    folder = RecordingFolder.open(tmp_path / "methods", PURPOSE)
+    assert len(folder.recordings) == 5
+    assert {p.runs for p in again(folder, None).points} == {1}
+
+
+def test_ctrl_c_keeps_what_was_recorded_and_says_how_to_see_it(tmp_path, monkeypatch, capsys):
+    def stopped_after(good):
+        gpu = Failing(RTX2080TI, good, KeyboardInterrupt())
+        monkeypatch.setattr("ptxbench.gpu.select.open_gpu_or_simulated", lambda *_: gpu)
+        out = tmp_path / str(good)
+        assert main.run(["methods", "--gpu", "simulated", "--out", str(out)]) == 130
+        said = capsys.readouterr().err
+        assert f"{good} of 86 recordings are kept" in said
+        replay = said.split("come to: ptxbench ")[1].splitlines()[0].split()
+        return main.run(replay), capsys.readouterr()
+
+    code, printed = stopped_after(9)
+    assert code == 0
+    assert "use " in printed.out
+    code, printed = stopped_after(3)
+    assert code == 2
+    assert "holds 3 recordings, too few to compare" in printed.err
+
+
+def test_idle_time_leaves_room_to_forget_and_fits_five_minutes(compared):
+    _, path = compared
+    folder = RecordingFolder.open(path, PURPOSE)
+    slowest_s = max(sensor.settle_s for sensor in folder.manifest.sensors)
+    spare_s, kernels_s = 0.0, 0.0
+    for one in folder.recordings:
+        assert (one.end_ns - one.windows[-1].end_ns) / 1e9 > slowest_s
+        if isinstance(parse_name(one.name), Case):
+            spare_s = max(spare_s, (one.end_ns - one.begin_ns) / 1e9 - parse_name(one.name).duration_s)
+    cases = len(LoadKind) * sum(RUNS_OF_THE_COMMAND.values())
+    kernels_s = len(LoadKind) * sum(duration_s * n for duration_s, n in RUNS_OF_THE_COMMAND.items())
+    long_s = sum((r.end_ns - r.begin_ns) / 1e9 for r in folder.recordings if r.name.startswith("reference"))
+    assert cases * spare_s + kernels_s + long_s < 295
+
+
+def test_sensors_that_are_documented_only_are_said_so(tmp_path):
+    gpu = SimulatedGpu(RTX2080TI)
+    sensors = [replace(sensor, origin="documented") for sensor in gpu.sensors]
+    found, _ = measure_methods(gpu, tmp_path / "methods", sensors, runs={0.03: 1})
+    assert len(found.notes) == len(found.levels)
+    assert all("documented, not measured" in note for note in found.notes)
 
 
 def test_gpu_whose_sources_never_settle_is_refused(tmp_path):
@@ -165,7 +219,10 @@ def test_repeats_spread_over_both_refreshes(repeats, refresh_s):
 
 def point(duration_s, method, bias_pct, source="usage", spread_pct=0.1, answered=5, kind=LoadKind.CONSTANT):
     source = SourceName(source)
-    return MethodPoint(kind, duration_s, method, source, 5, answered, 1.0, bias_pct, spread_pct, 0.0, 0.0)
+    lasted_s = 1.04 * duration_s
+    return MethodPoint(
+        kind, duration_s, lasted_s, method, source, 5, answered, 1.0, bias_pct, spread_pct, 0.0, 0.0
+    )
 
 
 def test_the_way_that_serves_the_shortest_kernels_is_named():
@@ -175,7 +232,7 @@ def test_the_way_that_serves_the_shortest_kernels_is_named():
             *(point(d, "corrected", b, "samples") for d, b in ((0.1, -9.0), (1.0, 0.1), (10.0, 0.1))),
             # One load that it cannot serve is enough; a gap in between counts too.
             *(point(d, "papi", b) for d, b in ((0.1, 0.0), (1.0, 5.0), (10.0, 0.0))),
-            point(1.02, "corrected", 1.5, "samples", kind=LoadKind.BURSTY),
+            point(1.0, "corrected", 1.5, "samples", kind=LoadKind.BURSTY),
         ]
     )
     assert sentences[0] == (
@@ -206,6 +263,28 @@ def test_command_prints_tables_and_draws(compared, tmp_path):
         assert f"\n{kind} power: bias" in result.output
     assert "use corrected on" in result.output
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_other_sensors_change_what_is_predicted_and_not_the_folder(compared, monkeypatch):
+    found, path = compared
+    faster = [replace(sensor, averaging_s=sensor.averaging_s / 2) for sensor in found.sensors]
+    monkeypatch.setattr("ptxbench.measure.sampling.sensors_of", lambda *_: faster)
+    other = again(RecordingFolder.open(path, PURPOSE), Path("sensor.json"))
+    (old,), (new,) = (
+        points(of, kind=LoadKind.CONSTANT, source="usage", method="mtsm", asked_s=1.0)
+        for of in (found, other)
+    )
+    # The reference, too, is read with the other sensor.
+    assert new.bias_pct == pytest.approx(old.bias_pct, abs=4)
+    assert new.predicted_pct > old.predicted_pct + 10
+    assert repr(read_methods_file(path)) == repr(found)
+
+
+def test_picture_that_cannot_be_drawn_is_refused_before_measuring(tmp_path):
+    out = tmp_path / "out"
+    arguments = ["methods", "--gpu", "simulated", "--out", str(out), "--plot", str(tmp_path / "p.xyz")]
+    assert main.run(arguments) == 2
+    assert not out.exists()
 
 
 def test_command_prints_json_without_nan(compared):

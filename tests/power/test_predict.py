@@ -1,4 +1,4 @@
-"""What is foretold of a method, against formulas worked out by hand."""
+"""What is predicted of a method, against formulas worked out by hand."""
 
 from dataclasses import replace
 
@@ -78,7 +78,7 @@ def test_stretches_of_unlike_power_add_up():
     assert found["papi"].bias == pytest.approx(300 * 0.8 / load.energy_j - 1, abs=0.001)
 
 
-def test_counter_is_foretold_too():
+def test_counter_is_predicted_too():
     what = sensor(refresh_s=0.1, source=SourceName.COUNTER)
     found = predict(what, even(0.35), POLL_S)
     assert set(found) == {"counter", "corrected"}

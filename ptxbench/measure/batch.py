@@ -1,0 +1,284 @@
+"""A batch: the kernels of some twenty units, run in rounds, so that the rounds of one lie seconds apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ptxbench.errors import LaunchError
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.measure.bench import Work
+from ptxbench.measure.dynamic import LoopEnergy, loop_energy, solve_dynamic
+from ptxbench.measure.flow import Flow
+from ptxbench.measure.unit import LoadedUnit, Unit
+from ptxbench.status import Status
+from ptxbench.store.manifest import RunArguments
+from ptxbench.store.schema import Role, TrialRecord
+
+# One block an SM, in step by its barrier. At O3 32 warps of several chains each keep the pipes full; at
+# O0 every warp waits some 15 cycles after each instruction, and with more than two warps a scheduler
+# they collide in ways that differ by SM, so that some SMs end long before the others.
+BLOCK = {OptLevel.O0: 256, OptLevel.O3: 1024}
+# Where the GPU throttles, the unit is begun again on so many of its SMs.
+SHARES = (1.0, 0.75, 0.5, 0.25)
+# Repeats of one attempt, and those of the sleeping kernel in one batch, are numbered from this times the
+# number of the attempt or batch.
+_ATTEMPT = 1000
+# A kernel whose duration is further than this from what was asked for gets another loop count.
+_WINDOW_TOLERANCE = 0.1
+
+
+@dataclass(frozen=True)
+class Member:
+    """A unit of a batch.
+
+    Attributes:
+        loaded: What is measured.
+        check_linearity: Whether N copies are checked against 2N.
+        attempt: How often it was begun before, on more SMs.
+    """
+
+    loaded: LoadedUnit
+    check_linearity: bool
+    attempt: int = 0
+
+    @property
+    def unit(self) -> Unit:
+        """The unit."""
+        return self.loaded.unit
+
+    @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return self.unit.instruction.block or BLOCK[self.unit.opt_level]
+
+    def grid(self, sm_count: int) -> int:
+        """Return the blocks of this attempt: one for each SM that takes part."""
+        return max(1, round(SHARES[self.attempt] * sm_count))
+
+
+@dataclass
+class _Lane:
+    """One kernel of a batch, which runs once a round as long as somebody needs it.
+
+    Attributes:
+        work: The kernel, calibrated.
+        units: Names of the units that need it.
+        first: Number of its first repeat in this batch.
+        is_open: Whether it runs in the round to come.
+        order: Kernels run by this, so that each has a neighbour of like power: the power itself once it
+            is known, before that the rate at which it runs through its copies.
+    """
+
+    work: Work
+    units: set[str]
+    first: int
+    order: float
+    is_open: bool = True
+    records: list[TrialRecord] = field(default_factory=list)
+
+    @property
+    def role(self) -> Role:
+        return self.work.plan.role
+
+
+class Batch:
+    """The rounds of some units of one level.
+
+    Args:
+        flow: The run so far; it grows by the batch's trials.
+        number: Number of the batch in the run.
+        members: Its units, all of one level.
+        sleep: The sleeping kernel, calibrated.
+        arguments: Precision, repeats and window asked for.
+        on_round: Called before every round with its number.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        number: int,
+        members: Sequence[Member],
+        sleep: Work,
+        arguments: RunArguments,
+        on_round: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._flow = flow
+        self._number = number
+        self._members = members
+        self._sleep = sleep
+        self._arguments = arguments
+        self._on_round = on_round
+        self._window_s = arguments.dynamic_window_s or arguments.window_s
+        self._lanes: list[_Lane] = []
+        self._retry: set[str] = set()
+
+    def run(self) -> list[Member]:
+        """Measure the units until each is precise enough, or its repeats are spent.
+
+        A unit whose kernel cannot be launched is given up; the others go on.
+
+        Returns:
+            The units for which the GPU throttled, to be begun again on fewer SMs.
+
+        Raises:
+            GpuError: The GPU stopped answering.
+            InputError: A trial cannot be written.
+        """
+        self._open_lanes()
+        for done in range(self._arguments.max_repeats):
+            if not any(lane.is_open for lane in self._lanes):
+                break
+            self._on_round(done)
+            self._round(done)
+            if done == 0:
+                self._look_at_first_round()
+            if done + 1 >= self._arguments.min_repeats:
+                self._close_what_is_precise()
+        members = {member.unit.name: member for member in self._members}
+        if members:
+            level = self._members[0].unit.opt_level
+            self._flow.keep_scatter(level, self._loops(level))
+        return [
+            replace(member, attempt=member.attempt + 1)
+            for name, member in members.items()
+            if name in self._retry and member.attempt + 1 < len(SHARES)
+        ]
+
+    def _open_lanes(self) -> None:
+        """Calibrate every kernel of the batch; a unit of which one cannot run is left out."""
+        for member in self._members:
+            try:
+                lanes = self._lanes_of(member)
+            except LaunchError as error:
+                self._flow.failures[member.unit.name] = str(error)
+                continue
+            for lane in lanes:
+                same = next((at for at in self._lanes if at.work.plan == lane.work.plan), None)
+                if same is None:
+                    self._lanes.append(lane)
+                else:
+                    same.units |= lane.units
+        self._lanes.sort(key=lambda lane: lane.order)
+
+    def _lanes_of(self, member: Member) -> list[_Lane]:
+        """Return the target, the 2N target if it is asked for, and their overhead loops.
+
+        Raises:
+            LaunchError: One of them cannot run.
+        """
+        gpu = self._flow.bench.gpu
+        grid, block = member.grid(gpu.info.sm_count), member.block
+        pairs = [(Role.TARGET, Role.OVERHEAD)]
+        if member.check_linearity:
+            pairs.append((Role.TARGET_2N, Role.OVERHEAD_2N))
+        first = member.attempt * _ATTEMPT
+        lanes = []
+        for role, beside in pairs:
+            if not gpu.blocks_per_sm(member.loaded.cubin, role, block):
+                raise LaunchError(f"the {role} kernel needs more registers than {block} threads can have")
+            work = member.loaded.work(role, grid, block)
+            lanes.append(self._lane(member, self._calibrated(work, first), first))
+            lanes.append(self._overhead_lane(member, beside, grid, block))
+        return lanes
+
+    def _overhead_lane(self, member: Member, role: Role, grid: int, block: int) -> _Lane:
+        """Return the lane of an overhead loop, closed where other batches measured it already."""
+        name = member.unit.overhead_name(role, grid, block)
+        if name in self._flow.failures:
+            raise LaunchError(self._flow.failures[name])
+        if name not in self._flow.overheads:
+            found = role if role in dict(member.unit.loops) else Role.OVERHEAD
+            work = member.loaded.work(found, grid, block, name)
+            try:
+                self._flow.overheads[name] = self._calibrated(work, 0)
+            except LaunchError as error:
+                self._flow.failures[name] = str(error)
+                raise
+        held = [r for r in self._flow.trials.get(name, ()) if r.repeat >= 0]
+        lane = self._lane(member, self._flow.overheads[name], len(held))
+        lane.is_open = not held
+        return lane
+
+    def _lane(self, member: Member, work: Work, first: int) -> _Lane:
+        rate = work.iterations * work.plan.copies
+        return _Lane(work, {member.unit.name}, first, rate)
+
+    def _calibrated(self, work: Work, first: int) -> Work:
+        return self._flow.bench.calibrated(work, self._window_s, first)
+
+    def _round(self, done: int) -> None:
+        """Run every open kernel once, then the sleeping one; every other round goes backwards."""
+        batch = f"batch/{self._number}"
+        opened = [lane for lane in self._lanes if lane.is_open]
+        for lane in opened if done % 2 == 0 else reversed(opened):
+            record = self._flow.trial(lane.work, lane.first + len(lane.records), batch)
+            lane.records.append(record)
+            if record.status is Status.LAUNCH_FAILED:
+                self._give_up(lane, record.reason)
+        self._flow.trial(self._sleep, self._number * _ATTEMPT + done, batch)
+
+    def _give_up(self, lane: _Lane, reason: str) -> None:
+        """Leave out a kernel that cannot be launched, and the units that cannot do without it."""
+        lane.is_open = False
+        if lane.role in (Role.TARGET, Role.OVERHEAD):
+            self._flow.failures[lane.work.plan.unit] = reason
+            for unit in lane.units:
+                self._flow.failures.setdefault(unit, reason)
+                self._close(unit)
+
+    def _look_at_first_round(self) -> None:
+        """Put kernels of like power side by side, mend the windows, and see who throttles."""
+        for lane in self._lanes:
+            if not lane.records:
+                continue
+            record = lane.records[-1]
+            if record.status is Status.THROTTLED:
+                self._retry |= lane.units
+            if record.steady_power_w == record.steady_power_w:
+                lane.order = record.steady_power_w
+            if abs(record.elapsed_s / self._window_s - 1) > _WINDOW_TOLERANCE:
+                lane.work = lane.work.lasting(self._window_s, record.elapsed_s / record.iterations)
+        measured = [lane for lane in self._lanes if lane.records]
+        self._lanes = [*sorted(measured, key=lambda lane: lane.order)] + [
+            lane for lane in self._lanes if not lane.records
+        ]
+        for unit in self._retry:
+            self._close(unit)
+
+    def _close(self, unit: str) -> None:
+        """Close the lanes that only this unit, or others that are closed too, needed."""
+        for lane in self._lanes:
+            lane.units.discard(unit)
+            lane.is_open = lane.is_open and bool(lane.units)
+
+    def _close_what_is_precise(self) -> None:
+        """Let only those kernels go on that make some unit's interval too wide."""
+        open_units = {lane.work.plan.unit for lane in self._lanes if lane.role is Role.TARGET and lane.units}
+        for lane in self._lanes:
+            lane.is_open = False
+        level = self._members[0].unit.opt_level
+        common = self._flow.common(level, self._loops(level))
+        for member in self._members:
+            name = member.unit.name
+            if name not in open_units:
+                continue
+            result = solve_dynamic(member.unit, self._flow.trials, common)
+            if result.precise(self._arguments.precision):
+                self._close(name)
+                continue
+            by_rounds = not result.overhead_ci95_pj > result.energy_pj.ci95
+            for lane in self._lanes:
+                if name in lane.units and lane.role in (Role.TARGET, Role.OVERHEAD):
+                    # The wider of the two intervals is narrowed; both where one is not known.
+                    wanted = by_rounds if lane.role is Role.TARGET else not by_rounds
+                    lane.is_open = lane.is_open or wanted or result.energy_pj.n < 2
+
+    def _loops(self, level: OptLevel) -> list[LoopEnergy]:
+        """Return the energies of the batch's loops so far."""
+        static = self._flow.common(level).static
+        return [
+            loop_energy([r for r in lane.records if r.repeat >= 0], static)
+            for lane in self._lanes
+            if len(lane.records) > 1
+        ]

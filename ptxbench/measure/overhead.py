@@ -1,0 +1,76 @@
+"""Which overhead loops are one and the same, so that each is measured once for all rows that share it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from ptxbench.catalogue.model import Instruction
+from ptxbench.ptx.operands import Pattern
+from ptxbench.sass.loop import find_loop
+from ptxbench.sass.program import SassKernel
+from ptxbench.store.schema import Role
+
+OVERHEAD_ROLES = (Role.OVERHEAD, Role.OVERHEAD_2N)
+UNIT_PREFIX = "overhead"
+_DIGITS = 16
+# Labels are numbered through a module, so that one loop has other labels in another module.
+_LABEL = re.compile(r"`?\(?\.L_x?_?\w+\)?")
+_REGISTER = re.compile(r"\b(U?[RP])(\d+)\b")
+# General registers lie in two banks by their parity since Volta, and two reads of one bank take longer.
+_BANKS = 2
+# What the companions of an overhead loop compute with.
+_COMPANION_ROLES = ("x", "w", "m", "n")
+
+
+def overhead_loops(instruction: Instruction, kernels: Mapping[str, SassKernel]) -> dict[Role, str]:
+    """Return the machine code of each overhead kernel's loop as one text, by role.
+
+    Args:
+        instruction: Catalogue row.
+        kernels: Its module's kernels, which passed the gate.
+
+    Raises:
+        LoopError: A kernel has no loop.
+    """
+    roles = OVERHEAD_ROLES if instruction.companions else OVERHEAD_ROLES[:1]
+    return {role: _loop_text(kernels[role]) for role in roles}
+
+
+def overhead_unit(instruction: Instruction, loop: str, role: Role, pattern: Pattern, shape: str) -> str:
+    """Return the name under which an overhead kernel is measured: the same for all rows that share it.
+
+    Two kernels are the same where their loops are the same machine code, launched in the same shape.
+    A loop of companions computes, so that its energy depends on the operands: there the pattern and the
+    kind of values count too. Any other overhead loop reads none of them.
+
+    Args:
+        instruction: Catalogue row that the kernel is of.
+        loop: Its loop (`overhead_loops`).
+        role: Which overhead kernel.
+        pattern: Operand pattern.
+        shape: Blocks and threads, such as "132x1024".
+    """
+    parts = [loop, role, shape]
+    if instruction.companions:
+        parts.append(pattern)
+        parts += [f"{r} {instruction.values_for(r)} {instruction.type_of(r)}" for r in _COMPANION_ROLES]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGITS]
+    return f"{UNIT_PREFIX}/{digest}"
+
+
+def _loop_text(kernel: SassKernel) -> str:
+    """Return a loop's instructions, one a line, with what names but does not change it taken out.
+
+    Addresses and labels are left out; registers are numbered by their first appearance, bank by bank.
+    """
+    loop = find_loop(kernel)
+    text = "\n".join(_LABEL.sub("L", str(instruction)) for instruction in loop.instructions)
+    numbers: dict[str, str] = {}
+
+    def renamed(found: re.Match[str]) -> str:
+        kind, bank = found[1], int(found[2]) % _BANKS if found[1] == "R" else 0
+        return numbers.setdefault(found[0], f"{kind}{bank}.{len(numbers)}")
+
+    return _REGISTER.sub(renamed, text)

@@ -1,0 +1,129 @@
+"""What a run measures, and in which order: what matters first, and like beside like."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from ptxbench.catalogue.load import find_instruction
+from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.measure.starters import STARTERS
+from ptxbench.ptx.operands import Pattern
+from ptxbench.store.manifest import RunArguments
+from ptxbench.store.schema import Protocol
+
+# Units of one batch: enough that the rounds of one unit lie seconds apart, few enough that a batch,
+# which shares its warm-up and its drift, ends within half a minute.
+BATCH_UNITS = 20
+
+
+class Linearity(StrEnum):
+    """For which units N copies are checked against 2N."""
+
+    ALL = "all"
+    SAMPLE = "sample"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One row to fill.
+
+    Attributes:
+        instruction: Catalogue row.
+        opt_level: Assembler level.
+        protocol: Measuring protocol.
+        pattern: Operand pattern.
+        check_linearity: Whether N copies are checked against 2N.
+    """
+
+    instruction: Instruction
+    opt_level: OptLevel
+    protocol: Protocol
+    pattern: Pattern
+    check_linearity: bool = False
+
+    @property
+    def form(self) -> Form:
+        """One chain where latency counts, several where the whole chip is at work."""
+        return Form.LATENCY if self.protocol is Protocol.ARAFA else self.instruction.forms(self.opt_level)[-1]
+
+    @property
+    def name(self) -> str:
+        """What the row is about, for a reader."""
+        return f"{self.instruction.name} -{self.opt_level} {self.protocol} {self.pattern}"
+
+
+def plan_tasks(arguments: RunArguments) -> tuple[Task, ...]:
+    """Return the rows asked for, in the table's order."""
+    linearity = Linearity(arguments.linearity)
+    seen: set[tuple[str, ...]] = set()
+    tasks = []
+    for name in arguments.instructions:
+        instruction = find_instruction(name)
+        for level in arguments.opt_levels:
+            for protocol in arguments.protocols:
+                for pattern in arguments.patterns:
+                    # One row of every template stands for its family: the loop is the template's.
+                    key = (instruction.family, level, pattern)
+                    checked = protocol is Protocol.DYNAMIC and linearity is not Linearity.NONE
+                    if checked and linearity is Linearity.SAMPLE:
+                        checked = not instruction.refused and key not in seen
+                        seen |= {key} if checked else set()
+                    tasks.append(Task(instruction, level, protocol, Pattern(pattern), checked))
+    return tuple(tasks)
+
+
+def plan_batches(tasks: Sequence[Task], seed: int) -> list[list[Task]]:
+    """Return the tasks in batches, in the order in which they are measured.
+
+    First the rows of Table I of Arafa et al. (2020), then the starters, then one row of every
+    category and template, then the rest: a run that ends early has measured what matters most.
+    Within each of these a batch holds one protocol and level, so that neighbours draw similar power (a
+    kernel behind a much hotter one runs on warm silicon, and draws more), and rows of like loops
+    stand together, in an order of groups that the seed draws.
+
+    Args:
+        tasks: The rows asked for.
+        seed: Seed of the order.
+    """
+    shuffled = random.Random(seed)  # noqa: S311
+    first_of_group = _first_of_group(tasks)
+    groups = sorted({_group(task) for task in tasks})
+    shuffled.shuffle(groups)
+    place = {group: number for number, group in enumerate(groups)}
+
+    def stratum(task: Task) -> tuple[int, Protocol, OptLevel]:
+        return _tier(task, first_of_group), task.protocol, task.opt_level
+
+    ordered = sorted(tasks, key=lambda task: (*stratum(task), place[_group(task)]))
+    batches = []
+    for _, members in groupby(ordered, key=stratum):
+        of_stratum = list(members)
+        batches += [of_stratum[n : n + BATCH_UNITS] for n in range(0, len(of_stratum), BATCH_UNITS)]
+    return batches
+
+
+def _tier(task: Task, first_of_group: set[str]) -> int:
+    if task.instruction.paper:
+        return 0
+    if task.instruction.name in STARTERS:
+        return 1
+    return 2 if task.instruction.name in first_of_group else 3
+
+
+def _first_of_group(tasks: Sequence[Task]) -> set[str]:
+    first: dict[tuple[str, str], str] = {}
+    for task in tasks:
+        first.setdefault((task.instruction.category, task.instruction.family), task.instruction.name)
+    return set(first.values())
+
+
+def _group(task: Task) -> tuple[str, ...]:
+    """Return what rows of like loops share."""
+    row = task.instruction
+    return (row.family, row.companion, row.type, row.category)

@@ -1,0 +1,104 @@
+"""How much rounds scatter, learnt from all units of a run, so that few rounds of one unit tell enough.
+
+Three rounds give a variance with two degrees of freedom, and Student's interval of them is 4.3
+standard errors wide. But the scatter of one unit is not foreign to that of the others: the same
+board, sensor and clock make it. Variances of the units of one level are taken to be drawn from a
+scaled inverse chi-square distribution, whose scale and degrees of freedom are fitted to all of them;
+the variance of one unit is then the mean of its own and the common one, weighted by their degrees of
+freedom, and its t has both their degrees (Smyth, "Linear models and empirical Bayes methods",
+Stat. Appl. Genet. Mol. Biol. 3, 2004, section 4 and section 6.2). Where units differ much in their
+scatter, the fit gives the common variance little weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.measure.statistics import Estimate, student95
+
+# A distribution of variances cannot be told from fewer units.
+_MIN_UNITS = 8
+# Units that look alike to chance would have any number of degrees; so many are believed.
+_MAX_DEGREES = 30.0
+# A variance of zero has no logarithm: so small a fraction of the median counts as the least.
+_LEAST_VARIANCE = 1e-5
+_NEWTON_STEPS = 50
+
+
+@dataclass(frozen=True)
+class ScatterPrior:
+    """What other units say about the scatter of one.
+
+    Attributes:
+        variance: Typical variance of one value.
+        degrees: Degrees of freedom that it counts for; 0: nothing is known.
+    """
+
+    variance: float
+    degrees: float
+
+
+NO_PRIOR = ScatterPrior(0.0, 0.0)
+
+
+def fit_prior(variances: Sequence[float], degrees: Sequence[int]) -> ScatterPrior:
+    """Fit the distribution that the units' variances are drawn from (Smyth 2004, section 6.2).
+
+    Args:
+        variances: Sample variance of each unit, shape (n,).
+        degrees: Its degrees of freedom, at least 1, shape (n,).
+
+    Returns:
+        `NO_PRIOR` where there are too few units, or none of them scatters.
+    """
+    if len(variances) < _MIN_UNITS or not np.median(variances) > 0:
+        return NO_PRIOR
+    from scipy.special import digamma, polygamma
+
+    own = np.maximum(np.asarray(variances, dtype=float), _LEAST_VARIANCE * float(np.median(variances)))
+    half = np.asarray(degrees, dtype=float) / 2
+    e = np.log(own) - digamma(half) + np.log(half)
+    spread = float(e.var(ddof=1) - polygamma(1, half).mean())
+    common = min(2 * _inverse_trigamma(spread), _MAX_DEGREES) if spread > 0 else _MAX_DEGREES
+    variance = math.exp(float(e.mean()) + float(digamma(common / 2)) - math.log(common / 2))
+    return ScatterPrior(variance, common)
+
+
+def moderated(values: Sequence[float], prior: ScatterPrior, scale: float = 1.0) -> Estimate:
+    """Return the mean of independent values and its 95% interval, the scatter of other units heard.
+
+    Without a prior this is Student's interval. (Smyth 2004, section 4.)
+
+    Args:
+        values: Shape (n,); NaN is not allowed.
+        prior: What other units say; its variance is of values over `scale`.
+        scale: The values' own measure of scatter.
+    """
+    n = len(values)
+    if n == 0:
+        return Estimate(math.nan, math.nan, 0)
+    mean = float(np.mean(values))
+    if n == 1:
+        return Estimate(mean, math.nan, 1)
+    own = float(np.var(values, ddof=1))
+    degrees = prior.degrees + n - 1
+    variance = (prior.degrees * prior.variance * scale**2 + (n - 1) * own) / degrees
+    return Estimate(mean, student95(round(degrees, 3)) * math.sqrt(variance / n), n)
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Return x with trigamma(x) = value, by Newton's steps on 1 / trigamma (Smyth 2004, appendix)."""
+    from scipy.special import polygamma
+
+    x = 0.5 + 1 / value
+    for _ in range(_NEWTON_STEPS):
+        trigamma = float(polygamma(1, x))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, x))
+        x += step
+        if abs(step) < 1e-8 * x:
+            break
+    return x

@@ -1,0 +1,246 @@
+"""Two runs set beside each other, row by row, and how well they agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.errors import InputError
+from ptxbench.gpu.protocol import GpuInfo, OptLevel
+from ptxbench.power.source import SourceName
+from ptxbench.status import Status
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.store.table import row_key
+
+# Which number of a row is compared, and its unit.
+NUMBERS = {Protocol.DYNAMIC: ("dynamic_pj", "pJ"), Protocol.ARAFA: ("mtsm_nj", "nJ")}
+_PERCENTILE = 95
+# A factor fitted to fewer rows explains them by itself.
+_MIN_ROWS = 3
+
+Float64s = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RunSide:
+    """One of the two runs.
+
+    Attributes:
+        path: Its folder.
+        run_id: Its name.
+        ptxbench_version: What measured it.
+        commit: Git commit of that, None where it is not known.
+        source: Power source of its numbers.
+        gpus: Every board that it met, each with the hash of its UUID.
+    """
+
+    path: str
+    run_id: str
+    ptxbench_version: str
+    commit: str | None
+    source: SourceName
+    gpus: tuple[GpuInfo, ...]
+
+
+@dataclass(frozen=True)
+class RowDiff:
+    """One row of either run beside the same of the other.
+
+    Attributes:
+        instruction: Catalogue name.
+        opt_level: Assembler level.
+        protocol: Measuring protocol, which says what is compared (`NUMBERS`).
+        operands: Operand pattern.
+        a: Number of the first run, NaN where it has none.
+        a_ci95: Half-width of its 95% interval, NaN where none is known.
+        b: Number of the second run.
+        b_ci95: Half-width of its 95% interval.
+        ratio: b / a, NaN unless both are above 0.
+        beyond: Whether they differ by more than both intervals together; None where an interval is not known.
+        same_sass: Whether the instruction became the same machine code; None where a run does not tell.
+        a_status: Validity in the first run, None where it does not hold the row.
+        b_status: Validity in the second run.
+    """
+
+    instruction: str
+    opt_level: OptLevel
+    protocol: Protocol
+    operands: str
+    a: float
+    a_ci95: float
+    b: float
+    b_ci95: float
+    ratio: float
+    beyond: bool | None
+    same_sass: bool | None
+    a_status: Status | None
+    b_status: Status | None
+
+    @property
+    def compared(self) -> bool:
+        """Whether both runs have a number."""
+        return math.isfinite(self.ratio)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How the rows of one protocol agree; NaN where too few rows are compared (one, or three for the factor).
+
+    Attributes:
+        protocol: Measuring protocol.
+        rows: Rows that both runs have a number for.
+        judged: Those of them whose intervals are known.
+        beyond: Those of the judged that differ beyond both intervals; 5% would by chance alone.
+        median: Median of |ratio - 1|.
+        p95: 95th percentile of |ratio - 1|.
+        factor: The one factor between the runs: the median of the ratios.
+        median_left: Median of |ratio / factor - 1|: what is left once the factor is taken out.
+        p95_left: 95th percentile of the same.
+        explained: Share of the sum of |ln ratio| that the factor takes away, from 0 to 1.
+    """
+
+    protocol: Protocol
+    rows: int
+    judged: int
+    beyond: int
+    median: float
+    p95: float
+    factor: float
+    median_left: float
+    p95_left: float
+    explained: float
+
+
+@dataclass(frozen=True)
+class RunDiff:
+    """Two runs compared.
+
+    Attributes:
+        a: The first run.
+        b: The second run.
+        same_board: Whether both ran on one and the same board alone.
+        rows: Every row of either, in the first run's order.
+        agreements: One a protocol that both runs have a number for.
+    """
+
+    a: RunSide
+    b: RunSide
+    same_board: bool
+    rows: tuple[RowDiff, ...]
+    agreements: tuple[Agreement, ...]
+
+
+def diff_runs(a: RunFolder, b: RunFolder) -> RunDiff:
+    """Compare the tables of two runs.
+
+    Args:
+        a: The first run: ratios are the other over this one.
+        b: The second run.
+
+    Raises:
+        InputError: A table cannot be read, or no row has a number in both.
+    """
+    rows = diff_rows(a.rows(), b.rows())
+    if not any(row.compared for row in rows):
+        raise InputError(f"{a.path} and {b.path} have no row in common with a number in both; compare others")
+    sides = _side(a), _side(b)
+    boards = [{gpu.uuid_hash for gpu in side.gpus} for side in sides]
+    agreements = tuple(
+        agreement(protocol, rows)
+        for protocol in Protocol
+        if any(row.compared for row in rows if row.protocol is protocol)
+    )
+    return RunDiff(*sides, boards[0] == boards[1] and len(boards[0]) == 1, rows, agreements)
+
+
+def diff_rows(a: Sequence[TableRow], b: Sequence[TableRow]) -> tuple[RowDiff, ...]:
+    """Return every row of either table beside the same of the other, in the order of the first.
+
+    Args:
+        a: Rows of the first run.
+        b: Rows of the second run.
+    """
+    first, second = ({row_key(row): row for row in rows} for rows in (a, b))
+    return tuple(_row_diff(first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second)))
+
+
+def agreement(protocol: Protocol, rows: Sequence[RowDiff]) -> Agreement:
+    """Return how the rows of one protocol agree.
+
+    The factor is the median of the ratios r, which makes the sum of |ln(r / factor)| least; the share
+    explained is 1 - sum |ln(r / factor)| / sum |ln r|.
+
+    Args:
+        protocol: Which rows.
+        rows: Rows of any protocol.
+    """
+    shown = [row for row in rows if row.protocol is protocol and row.compared]
+    judged = [row for row in shown if row.beyond is not None]
+    ratio = np.array([row.ratio for row in shown], dtype=np.float64)
+    nan = math.nan
+    counts = protocol, len(shown), len(judged), sum(row.beyond is True for row in judged)
+    off = _off_by(ratio) if len(ratio) else (nan, nan)
+    if len(ratio) < _MIN_ROWS:
+        return Agreement(*counts, *off, nan, nan, nan, nan)
+    # The median of logarithms, so that swapping the runs inverts the factor also for an even number of rows.
+    factor = math.exp(float(np.median(np.log(ratio))))
+    return Agreement(*counts, *off, factor, *_off_by(ratio / factor), _explained(ratio, factor))
+
+
+def _off_by(ratio: Float64s) -> tuple[float, float]:
+    """Return median and 95th percentile of |ratio - 1|."""
+    off = np.abs(ratio - 1)
+    return float(np.median(off)), float(np.percentile(off, _PERCENTILE))
+
+
+def _explained(ratio: Float64s, factor: float) -> float:
+    whole = float(np.abs(np.log(ratio)).sum())
+    # Runs that agree to the last digit have no spread to explain.
+    return 1 - float(np.abs(np.log(ratio / factor)).sum()) / whole if whole > 0 else math.nan
+
+
+def _row_diff(a: TableRow | None, b: TableRow | None) -> RowDiff:
+    held = a or b
+    assert held is not None  # noqa: S101 (a key comes from one of the two)
+    (a_value, a_ci95), (b_value, b_ci95) = _number(a), _number(b)
+    allowed = math.hypot(a_ci95, b_ci95)
+    return RowDiff(
+        instruction=held.instruction,
+        opt_level=held.opt_level,
+        protocol=held.protocol,
+        operands=held.operands,
+        a=a_value,
+        a_ci95=a_ci95,
+        b=b_value,
+        b_ci95=b_ci95,
+        ratio=b_value / a_value if a_value > 0 and b_value > 0 else math.nan,
+        beyond=abs(b_value - a_value) > allowed if math.isfinite(allowed) else None,
+        same_sass=a.sass == b.sass if a and b and a.sass and b.sass else None,
+        a_status=a.status if a else None,
+        b_status=b.status if b else None,
+    )
+
+
+def _number(row: TableRow | None) -> tuple[float, float]:
+    """Return what is compared of a row, and the half-width of its 95% interval."""
+    if row is None or row.status is not Status.OK:
+        return math.nan, math.nan
+    name, _ = NUMBERS[row.protocol]
+    return getattr(row, name), row.dynamic_ci95_pj if row.protocol is Protocol.DYNAMIC else math.nan
+
+
+def _side(folder: RunFolder) -> RunSide:
+    manifest = folder.manifest
+    return RunSide(
+        path=str(folder.path),
+        run_id=manifest.run_id,
+        ptxbench_version=manifest.ptxbench_version,
+        commit=manifest.commit,
+        source=manifest.source,
+        gpus=manifest.gpus,
+    )

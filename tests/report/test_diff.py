@@ -1,0 +1,152 @@
+"""Two runs set beside each other: what agrees, what does not, and what one factor explains."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from fakes import run as fake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptxbench.cli.main import run
+from ptxbench.errors import InputError
+from ptxbench.report.diff import agreement, diff_rows, diff_runs
+from ptxbench.status import Status
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import Protocol
+
+OTHER_BOARD = replace(fake.GPU, uuid_hash="ba9876543210")
+
+
+def rows(values_pj, ci95_pj=0.01):
+    return [
+        replace(fake.row(f"row{n}"), dynamic_pj=value, dynamic_ci95_pj=ci95_pj)
+        for n, value in enumerate(values_pj)
+    ]
+
+
+def folder(path, table, gpu=fake.GPU):
+    with RunFolder.create(path, fake.manifest(gpu)) as made:
+        made.finish(table, fake.END)
+    return path
+
+
+def agreed(a, b):
+    return agreement(Protocol.DYNAMIC, diff_rows(a, b))
+
+
+def test_a_common_factor_is_found_and_what_it_leaves():
+    truth = [5.0, 10.0, 20.0, 40.0, 80.0]
+    found = agreed(
+        rows(truth), rows([1.04 * v * off for v, off in zip(truth, (1, 0.99, 1, 1.01, 1), strict=True)])
+    )
+    assert found.rows == 5
+    assert found.factor == pytest.approx(1.04)
+    assert found.median == pytest.approx(0.04)
+    assert (found.median_left, found.p95_left) == (pytest.approx(0), pytest.approx(0.01, rel=0.1))
+    # Five logarithms of 0.04 less what two rows of 1% are off.
+    assert found.explained == pytest.approx(1 - 0.02 / (5 * math.log(1.04)), abs=0.01)
+
+
+def test_opposite_deviations_are_no_common_factor():
+    found = agreed(rows([10.0] * 5), rows([9.0, 9.5, 10.0, 10.5, 11.0]))
+    assert found.factor == pytest.approx(1)
+    assert found.explained == pytest.approx(0, abs=1e-9)
+    assert found.median_left == pytest.approx(found.median)
+
+
+@given(st.lists(st.floats(0.5, 2.0), min_size=3, max_size=20), st.floats(0.5, 2.0))
+def test_a_factor_never_explains_less_than_nothing_and_swapping_the_runs_inverts_it(ratios, scale):
+    a, b = rows([10.0] * len(ratios)), rows([10.0 * r * scale for r in ratios])
+    there, back = agreed(a, b), agreed(b, a)
+    assert there.factor * back.factor == pytest.approx(1)
+    if not math.isnan(there.explained):
+        assert -1e-9 <= there.explained <= 1 + 1e-9
+        assert there.explained == pytest.approx(back.explained, abs=1e-6)
+
+
+@pytest.mark.parametrize(("b_pj", "beyond"), [(10.13, False), (10.15, True), (9.87, False), (9.85, True)])
+def test_a_difference_is_marked_where_it_is_beyond_both_intervals(b_pj, beyond):
+    # 0.1 and 0.1 pJ allow 0.141 pJ together.
+    (found,) = diff_rows(rows([10.0], 0.1), rows([b_pj], 0.1))
+    assert found.beyond is beyond
+
+
+def test_two_rows_give_no_factor_because_it_would_explain_them_by_itself():
+    found = agreed(rows([10.0, 20.0]), rows([11.0, 22.0]))
+    assert found.median == pytest.approx(0.1)
+    assert math.isnan(found.factor)
+    assert math.isnan(found.explained)
+
+
+def test_a_row_without_a_number_is_not_compared_but_listed():
+    bad = replace(rows([5.0])[0], status=Status.THROTTLED, reason="cap", dynamic_pj=math.nan)
+    a, b = [*rows([10.0]), fake.row("only.a")], [bad, fake.row("only.b")]
+    found = {row.instruction: row for row in diff_rows(a, b)}
+    assert list(found) == ["row0", "only.a", "only.b"]
+    assert (found["row0"].a_status, found["row0"].b_status) == (Status.OK, Status.THROTTLED)
+    assert (found["only.a"].b_status, found["only.b"].a_status) == (None, None)
+    assert not any(row.compared for row in found.values())
+
+
+def test_eq_1_is_compared_by_mtsm_and_has_no_interval():
+    a = replace(fake.row(), protocol=Protocol.ARAFA, mtsm_nj=200.0)
+    (found,) = diff_rows([a], [replace(a, mtsm_nj=210.0)])
+    assert (found.ratio, found.beyond) == (pytest.approx(1.05), None)
+
+
+def test_boards_are_told_apart_by_their_hash(tmp_path):
+    table = rows([10.0, 20.0, 30.0])
+    here, there = folder(tmp_path / "a", table), folder(tmp_path / "b", table, OTHER_BOARD)
+    with RunFolder.open(here) as a, RunFolder.open(there) as b:
+        assert diff_runs(a, a).same_board
+        found = diff_runs(a, b)
+    assert not found.same_board
+    assert [side.gpus[0].uuid_hash for side in (found.a, found.b)] == ["0123456789ab", "ba9876543210"]
+
+
+def test_runs_with_nothing_in_common_are_refused(tmp_path):
+    here, there = folder(tmp_path / "a", [fake.row("one")]), folder(tmp_path / "b", [fake.row("two")])
+    with RunFolder.open(here) as a, RunFolder.open(there) as b, pytest.raises(InputError, match="in common"):
+        diff_runs(a, b)
+
+
+def test_the_command_prints_rows_boards_and_the_summary(tmp_path, capsys):
+    a = [*rows([10.0, 20.0, 30.0], 0.1), fake.row("only.a")]
+    b = [*rows([10.4, 20.8, 31.2], 0.1)]
+    b[0] = replace(b[0], sass="FFMA")
+    paths = folder(tmp_path / "a", a), folder(tmp_path / "b", b, OTHER_BOARD)
+    assert run(["diff", *map(str, paths)]) == 0
+    text = capsys.readouterr().out
+    assert "NOT one and the same board" in text
+    assert "0123456789ab" in text
+    assert "ba9876543210" in text
+    (line,) = (line for line in text.splitlines() if line.startswith("row0"))
+    assert line.split()[4:] == ["10", "10.4", "pJ", "1.0400", "beyond", "both", "intervals,", "other", "SASS"]
+    assert "1 more rows are in A alone, 0 in B alone" in text
+    assert "3 of 3 differ beyond both 95% intervals" in text
+    assert "one factor of 1.0400 leaves: median 0.00%" in text
+    assert "it explains 100% of the spread" in text
+
+
+def test_the_command_gives_json_with_every_row(tmp_path, capsys):
+    paths = folder(tmp_path / "a", [*rows([10.0]), fake.row("only.a")]), folder(tmp_path / "b", rows([11.0]))
+    assert run(["diff", *map(str, paths), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert [row["instruction"] for row in document["rows"]] == ["row0", "only.a"]
+    assert document["rows"][0]["ratio"] == pytest.approx(1.1)
+    assert document["rows"][1]["b_status"] is None
+    assert document["a"]["gpus"][0]["uuid_hash"] == "0123456789ab"
+    assert document["agreements"][0]["factor"] is None
+
+
+def test_simulated_runs_say_so(tmp_path, capsys):
+    paths = [folder(tmp_path / name, rows([10.0]), fake.simulated()) for name in "ab"]
+    assert run(["diff", *map(str, paths)]) == 0
+    assert capsys.readouterr().out.count("(SIMULATED, no measurement)") == 2
+
+
+def test_a_folder_without_a_run_is_one_line(tmp_path, capsys):
+    assert run(["diff", str(tmp_path), str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err
