@@ -38,7 +38,7 @@ class Shared:
         self.writer, self.reader = (np.full(self.size, -1) for _ in range(2))
 
     def read(self, at: np.ndarray, warps: np.ndarray) -> np.ndarray:
-        assert at.min() >= 0 and at.max() < self.size, "shared memory is read outside of the block's own"
+        assert 0 <= at.min() <= at.max() < self.size, "shared memory is read outside of the block's own"
         assert self.written[at].all(), "shared memory is read before it was written"
         other = (self.writer[at] != -1) & (self.writer[at] != warps)
         assert not other.any(), "a warp reads what another wrote since the last barrier"
@@ -51,7 +51,7 @@ class Shared:
         self.land(at, values)
 
     def claim(self, at: np.ndarray, warps: np.ndarray) -> None:
-        assert at.min() >= 0 and at.max() < self.size, "shared memory is written outside of the block's own"
+        assert 0 <= at.min() <= at.max() < self.size, "shared memory is written outside of the block's own"
         foreign = (self.reader[at] != -1) & (self.reader[at] != warps)
         assert not foreign.any(), "a warp writes what another read since the last barrier"
         assert len(np.unique(at)) == at.size, "two threads write the same byte"

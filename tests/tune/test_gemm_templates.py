@@ -67,7 +67,7 @@ def test_every_barrier_is_needed(variant: Variant) -> None:
     assert barriers
     for barrier in barriers:
         without = text[: barrier.start()] + text[barrier.end() :]
-        with pytest.raises(AssertionError, match="barrier|before it was written"):
+        with pytest.raises(AssertionError, match=r"barrier|before it was written"):
             product(variant, without)
 
 
