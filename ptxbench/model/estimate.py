@@ -1,0 +1,264 @@
+"""The energy of a kernel: instructions, bytes and time, each priced by a run.
+
+E = s sum_op n_op e_op(a) + s sum_level b_level e_level(a) + P_static(T) t, with a the operands' activity and
+s = (f / f0)^gamma what a lower clock does to dynamic energy. The form is that of AccelWattch (Kandiah et al.
+2021) and GPUWattch; the energies are this GPU's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ptxbench.errors import InputError
+from ptxbench.measure.static import StaticPower
+from ptxbench.model.cap import operate, scaled_j
+from ptxbench.model.opcodes import opcode_class
+from ptxbench.model.prices import Price, Prices, Rule
+from ptxbench.model.terms import FittedOpcode, Terms
+from ptxbench.model.work import Activity, KernelWork
+from ptxbench.power.estimate import COVERAGE_FACTOR
+
+_PICO = 1e-12
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where some of the joules go.
+
+    Attributes:
+        name: Class of SASS opcodes, memory level, or "static".
+        energy_j: How many.
+    """
+
+    name: str
+    energy_j: float
+
+
+@dataclass(frozen=True)
+class Fill:
+    """An opcode whose energy is not in the table.
+
+    Attributes:
+        opcode: Which.
+        share: Its share of the executed instructions.
+        rule: What stands in for it.
+        source: Opcodes that the stand-in was taken from.
+    """
+
+    opcode: str
+    share: float
+    rule: Rule
+    source: str
+
+
+@dataclass(frozen=True)
+class KernelEstimate:
+    """Energy of one launch.
+
+    Attributes:
+        kernel: Name.
+        energy_j: Best value.
+        low_j: Lower end of the 95% interval.
+        high_j: Upper end.
+        power_w: Mean power.
+        time_s: Duration that the energy is for.
+        clock_ratio: SM clock over the full clock.
+        capped: Whether the power limit holds the clock down.
+        parts: Where the joules go, most first.
+        uncovered_share: Share of the executed instructions whose energy is not in the table.
+        fills: How those were filled, most executed first.
+        notes: What the estimate leaves out or assumes, a sentence each.
+    """
+
+    kernel: str
+    energy_j: float
+    low_j: float
+    high_j: float
+    power_w: float
+    time_s: float
+    clock_ratio: float
+    capped: bool
+    parts: tuple[Part, ...]
+    uncovered_share: float
+    fills: tuple[Fill, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run says of its GPU.
+
+    Attributes:
+        prices: Energy of its opcodes.
+        terms: Fitted terms.
+        static: Static power.
+        limit_w: Power limit, NaN where there is none.
+    """
+
+    prices: Prices
+    terms: Terms
+    static: StaticPower
+    limit_w: float
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How the kernel is run.
+
+    Attributes:
+        activity: How much its operands toggle.
+        temperature_c: GPU temperature; NaN: that of the run's sleeping kernels.
+        clock_ratio: SM clock over the full clock, where it is known; else NaN.
+        steady_time: Whether the work's time was measured in steady state, under the cap if there is one.
+    """
+
+    activity: Activity
+    temperature_c: float = math.nan
+    clock_ratio: float = math.nan
+    steady_time: bool = False
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """Dynamic energy at the full clock."""
+
+    parts: Mapping[str, float]
+    measured_variance_j2: float
+    filled_error_j: float
+    fills: tuple[Fill, ...]
+
+    @property
+    def total_j(self) -> float:
+        return sum(self.parts.values())
+
+
+def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> KernelEstimate:
+    """Estimate one launch.
+
+    The interval holds the errors of the opcodes' energies (independent of each other), of stand-ins (all off
+    the same way), of static power, of the clock term where the kernel is capped, and the model's own
+    error on the kernels that its terms were fitted to.
+
+    Raises:
+        InputError: The work's time is not known, or the run has no static power.
+    """
+    if not work.time_s > 0:
+        raise InputError(
+            f"{work.name}: its time is not known; give it with --time-s, or profile gpu__time_duration.sum"
+        )
+    temperature_c = conditions.temperature_c
+    if math.isnan(temperature_c):
+        temperature_c = machine.static.temperature_c
+    static_w = machine.static.at(temperature_c)
+    if math.isnan(static_w):
+        raise InputError(
+            "the run has no valid sleeping kernel, so its static power is not known; measure again"
+        )
+    priced = _price(work, machine, conditions.activity)
+    gamma = machine.terms.gamma
+    at = operate(priced.total_j, static_w, work.time_s, machine.limit_w, gamma, not conditions.steady_time)
+    if math.isfinite(conditions.clock_ratio):
+        dynamic_j = scaled_j(priced.total_j, conditions.clock_ratio, gamma)
+        at = replace(at, clock_ratio=conditions.clock_ratio, time_s=work.time_s, dynamic_j=dynamic_j)
+    scale = at.dynamic_j / priced.total_j if priced.total_j else 1.0
+    static_j = static_w * at.time_s
+    energy_j = at.dynamic_j + static_j
+    half_j = _half_width_j(
+        priced, machine, scale, at.clock_ratio, machine.static.error_at(temperature_c) * at.time_s
+    )
+    parts = [Part(name, scale * joules) for name, joules in priced.parts.items()] + [Part("static", static_j)]
+    return KernelEstimate(
+        kernel=work.name,
+        energy_j=energy_j,
+        low_j=max(energy_j - half_j, 0.0),
+        high_j=energy_j + half_j,
+        power_w=energy_j / at.time_s,
+        time_s=at.time_s,
+        clock_ratio=at.clock_ratio,
+        capped=at.capped,
+        parts=tuple(sorted(parts, key=lambda part: -part.energy_j)),
+        uncovered_share=sum(fill.share for fill in priced.fills),
+        fills=priced.fills,
+        notes=_notes(work, machine, at.capped, conditions),
+    )
+
+
+def dynamic_parts(work: KernelWork, prices: Prices, terms: Terms, activity: Activity) -> Mapping[str, float]:
+    """Return the dynamic energy of one launch at the full clock by class and level, J."""
+    machine = Machine(prices, terms, StaticPower(math.nan, math.nan, math.nan, math.nan, math.nan), math.nan)
+    return _price(work, machine, activity).parts
+
+
+def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
+    fitted = {one.opcode: one for one in machine.terms.opcodes}
+    parts: dict[str, float] = defaultdict(float)
+    variance_j2, filled_j, fills = 0.0, 0.0, []
+    for opcode, count in work.opcodes:
+        price = _price_of(opcode, fitted, machine.prices, activity)
+        joules, error_j = (count * pj * _PICO for pj in (price.energy_pj, price.error_pj))
+        parts[opcode_class(opcode)] += joules
+        if price.rule is Rule.MEASURED:
+            variance_j2 += error_j**2
+        else:
+            filled_j += error_j
+            fills.append(Fill(opcode, count / work.executions, price.rule, price.source))
+    of_level = {one.level: one for one in machine.terms.bytes_pj}
+    for level, count in work.bytes_moved:
+        if level in of_level:
+            one = of_level[level]
+            joules = count * (one.zeros_pj + activity.data * (one.random_pj - one.zeros_pj)) * _PICO
+            parts[level] += joules
+            variance_j2 += (one.error * joules) ** 2
+    fills.sort(key=lambda fill: -fill.share)
+    return _Priced(parts, variance_j2, filled_j, tuple(fills))
+
+
+def _price_of(opcode: str, fitted: Mapping[str, FittedOpcode], prices: Prices, activity: Activity) -> Price:
+    level = activity.of(opcode)
+    if opcode not in fitted:
+        return prices.price(opcode, level)
+    one = fitted[opcode]
+    energy_pj = one.zeros_pj + level * (one.random_pj - one.zeros_pj)
+    return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
+
+
+def _half_width_j(
+    priced: _Priced, machine: Machine, scale: float, clock_ratio: float, static_error_j: float
+) -> float:
+    """Return half of the 95% interval."""
+    terms = machine.terms
+    clock_j = (
+        abs(math.log(clock_ratio)) * terms.gamma_error * scale * priced.total_j if clock_ratio > 0 else 0.0
+    )
+    known_j2 = scale**2 * priced.measured_variance_j2 + (scale * priced.filled_error_j) ** 2
+    model_j = terms.error * scale * priced.total_j
+    static_j = static_error_j if math.isfinite(static_error_j) else 0.0
+    return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + model_j**2 + static_j**2)
+
+
+def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditions) -> tuple[str, ...]:
+    notes = []
+    terms = machine.terms
+    if capped:
+        how = "as measured" if conditions.steady_time else "stretched as the clock falls"
+        notes.append(
+            f"at the full clock it would pass the power limit of {machine.limit_w:.0f} W: the estimate is for"
+            f" the clock at which it meets the limit, its time {how}"
+        )
+    if not terms.kernels:
+        notes.append(
+            "the run has no model.json: bytes beyond L1 are not priced, and the clock term is an assumption"
+            f" (gamma {terms.gamma:g})"
+        )
+    elif not work.bytes_moved:
+        notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with --ncu")
+    if not work.modifiers:
+        notes.append(
+            "the profile has opcodes without modifiers, so that unlike instructions are priced alike"
+        )
+    if not machine.prices.zeros and conditions.activity.data < 1:
+        notes.append("the run has no trial on zeros: operands that toggle less are priced as random ones")
+    return tuple(notes)

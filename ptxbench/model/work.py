@@ -1,0 +1,74 @@
+"""What a kernel executes: the input of an estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ptxbench.model.opcodes import OpcodeClass, opcode_class
+
+
+class Level(StrEnum):
+    """Where bytes come from or go to."""
+
+    L2 = "L2"
+    DRAM = "DRAM"
+
+
+@dataclass(frozen=True)
+class KernelWork:
+    """Executed instructions and moved bytes of one launch.
+
+    Attributes:
+        name: Kernel.
+        opcodes: Opcode with modifiers, and its executions by threads (32 a warp where all take part).
+        bytes_moved: Bytes by level; a level that is not named was not counted.
+        time_s: Duration, NaN where it is not known.
+        modifiers: Whether the opcodes carry their modifiers; some profiles drop them.
+    """
+
+    name: str
+    opcodes: tuple[tuple[str, float], ...]
+    bytes_moved: tuple[tuple[Level, float], ...] = ()
+    time_s: float = field(default=float("nan"))
+    modifiers: bool = True
+
+    @property
+    def executions(self) -> float:
+        """Executed instructions of all threads."""
+        return sum(n for _, n in self.opcodes)
+
+
+# What computes a kernel's data; the other classes mostly compute addresses and count loops.
+DATA_CLASSES = frozenset(
+    {
+        OpcodeClass.FP32,
+        OpcodeClass.FP64,
+        OpcodeClass.HALF,
+        OpcodeClass.TENSOR,
+        OpcodeClass.SPECIAL,
+        OpcodeClass.CONVERT,
+        OpcodeClass.WARP,
+        OpcodeClass.SHARED,
+        OpcodeClass.GLOBAL,
+        OpcodeClass.ATOMIC,
+        OpcodeClass.COPY,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Activity:
+    """How much the operands toggle, from 0 (all zeros) to 1 (random bits).
+
+    Attributes:
+        data: Of instructions that compute or move data.
+        index: Of integer, move and control instructions, which mostly compute addresses.
+    """
+
+    data: float = 1.0
+    index: float = 1.0
+
+    def of(self, opcode: str) -> float:
+        """Return the activity of an opcode's operands."""
+        return self.data if opcode_class(opcode) in DATA_CLASSES else self.index
