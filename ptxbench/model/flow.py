@@ -86,7 +86,12 @@ def executions(kernel: SassKernel, trips: Mapping[str, float]) -> tuple[tuple[st
 def entry_code(kernel: SassKernel) -> tuple[SassInstruction, ...]:
     """Return the kernel's own instructions: no routines, and not the trap and padding behind its end."""
     starts = [address for label, address in kernel.labels if label.startswith("$")]
-    code = [i for i in kernel.instructions if not starts or i.address < min(starts)]
+    # What is guarded by @!PT never takes place: ptxas pads calls of barriers with it.
+    code = [
+        i
+        for i in kernel.instructions
+        if (not starts or i.address < min(starts)) and i.predicate not in ("@!PT", "@!UPT")
+    ]
     while code and (code[-1].base == "NOP" or _is_trap(code[-1], kernel)):
         code.pop()
     return tuple(code)

@@ -130,27 +130,6 @@ def work_of(launches: Sequence[ProfiledLaunch], name: str, path: Path) -> Kernel
     return KernelWork(name, tuple(sorted(opcodes.items())), tuple(moved.items()), time_s, modifiers)
 
 
-def read_work(path: Path, kernel: str | None) -> KernelWork:
-    """Return what the launches of one kernel in a CSV executed, together.
-
-    Args:
-        path: The CSV.
-        kernel: Part of the kernel's name; None where the CSV holds one kernel only.
-
-    Raises:
-        InputError: The CSV is not ncu's, has no executed opcodes, or not this kernel alone.
-    """
-    launches = read_launches(path)
-    names = tuple(dict.fromkeys(launch.kernel for launch in launches))
-    chosen = [launch for launch in launches if kernel is None or kernel in launch.kernel]
-    if not chosen:
-        raise InputError(f"{path} holds no kernel {kernel!r}, only {', '.join(names) or 'none at all'}")
-    found = tuple(dict.fromkeys(launch.kernel for launch in chosen))
-    if len(found) > 1:
-        raise InputError(f"{path} holds several kernels ({', '.join(found)}); choose one with --kernel")
-    return work_of(chosen, found[0], path)
-
-
 def _opcodes(launch: ProfiledLaunch, metric: str) -> tuple[dict[str, float], bool]:
     """Return a per-opcode metric, with modifiers where there are, and whether it has them."""
     for name, has_modifiers in ((metric + _MODIFIERS, True), (metric, False)):

@@ -21,6 +21,7 @@ class OpcodeClass(StrEnum):
     CONTROL = "control"
     WARP = "warp"
     SHARED = "shared memory"
+    CONSTANT = "constant memory"
     GLOBAL = "global memory"
     ATOMIC = "atomic"
     COPY = "asynchronous copy"
@@ -46,8 +47,9 @@ _BASES = {
         " CGAERRBAR ENDCOLLECTIVE WARPGROUPSET CCTLL CCTLT"
     ),
     OpcodeClass.WARP: "SHFL VOTE MATCH REDUX VOTEU",
-    OpcodeClass.SHARED: "LDS STS LDSM STSM LDC LD ST LDL STL",
-    OpcodeClass.GLOBAL: "LDG STG TEX TLD TLD4 TXD TXQ SULD SUST",
+    OpcodeClass.SHARED: "LDS STS LDSM STSM",
+    OpcodeClass.CONSTANT: "LDC",
+    OpcodeClass.GLOBAL: "LDG STG LD ST LDL STL TEX TLD TLD4 TXD TXQ SULD SUST",
     OpcodeClass.ATOMIC: "ATOM ATOMG ATOMS RED REDG REDAS SUATOM SURED",
     OpcodeClass.COPY: (
         "LDGSTS UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAPF UTMAREDG UTMACCTL UTMACMDFLUSH SYNCS ARRIVES"

@@ -72,3 +72,10 @@ class Activity:
     def of(self, opcode: str) -> float:
         """Return the activity of an opcode's operands."""
         return self.data if opcode_class(opcode) in DATA_CLASSES else self.index
+
+
+def activity_between(zeros: Activity, random: Activity, share: float) -> Activity:
+    """Return the activity of operands that are a share (0 to 1) of the way from zeros to random."""
+    return Activity(
+        zeros.data + share * (random.data - zeros.data), zeros.index + share * (random.index - zeros.index)
+    )
