@@ -1,8 +1,8 @@
 """The energy of a kernel: instructions, bytes and time, each priced by a run.
 
-E = s sum_op n_op e_op(a) + s sum_level b_level e_level(a) + P_static(T) t, with a the operands' activity and
-s = (f / f0)^gamma what a lower clock does to dynamic energy. The form is that of AccelWattch (Kandiah et al.
-2021) and GPUWattch; the energies are this GPU's own.
+E = s (sum_op n_op e_op(a) + sum_level b_level e_level(a) + P_active t) + P_static(T) t, with a the activity
+of the operands and s = (f / f0)^gamma what a lower clock does to dynamic energy. The form is that of AccelWattch
+(Kandiah et al. 2021); the energies are this GPU's own.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from ptxbench.measure.static import StaticPower
 from ptxbench.model.cap import operate, scaled_j
 from ptxbench.model.opcodes import opcode_class
 from ptxbench.model.prices import Price, Prices, Rule
-from ptxbench.model.terms import FittedOpcode, Terms
+from ptxbench.model.tensor import multiply_adds, tensor_kind
+from ptxbench.model.terms import TensorEnergy, Terms
 from ptxbench.model.work import Activity, KernelWork
 from ptxbench.power.estimate import COVERAGE_FACTOR
 
 _PICO = 1e-12
+ACTIVE = "active chip"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Part:
     """Where some of the joules go.
 
     Attributes:
-        name: Class of SASS opcodes, memory level, or "static".
+        name: Class of SASS opcodes, memory level, "active chip" or "static".
         energy_j: How many.
     """
 
@@ -193,7 +195,7 @@ def dynamic_parts(work: KernelWork, prices: Prices, terms: Terms, activity: Acti
 
 
 def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
-    fitted = {one.opcode: one for one in machine.terms.opcodes}
+    fitted = {one.kind: one for one in machine.terms.tensor}
     parts: dict[str, float] = defaultdict(float)
     variance_j2, filled_j, fills = 0.0, 0.0, []
     for opcode, count in work.opcodes:
@@ -212,16 +214,18 @@ def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
             joules = count * (one.zeros_pj + activity.data * (one.random_pj - one.zeros_pj)) * _PICO
             parts[level] += joules
             variance_j2 += (one.error * joules) ** 2
+    if machine.terms.active_w:
+        parts[ACTIVE] = machine.terms.active_w * work.time_s
     fills.sort(key=lambda fill: -fill.share)
     return _Priced(parts, variance_j2, filled_j, tuple(fills))
 
 
-def _price_of(opcode: str, fitted: Mapping[str, FittedOpcode], prices: Prices, activity: Activity) -> Price:
+def _price_of(opcode: str, fitted: Mapping[str, TensorEnergy], prices: Prices, activity: Activity) -> Price:
     level = activity.of(opcode)
-    if opcode not in fitted:
+    one, macs = fitted.get(tensor_kind(opcode)), multiply_adds(opcode)
+    if one is None or macs is None:
         return prices.price(opcode, level)
-    one = fitted[opcode]
-    energy_pj = one.zeros_pj + level * (one.random_pj - one.zeros_pj)
+    energy_pj = macs * (one.zeros_pj + level * (one.random_pj - one.zeros_pj))
     return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
 
 
