@@ -1,8 +1,8 @@
 """The energy of a kernel: instructions, bytes and time, each priced by a run.
 
 E = s (sum_op n_op e_op(a) + sum_level b_level e_level(a) + P_active t) + P_static(T) t, with a the activity
-of the operands and s = (f / f0)^gamma what a lower clock does to dynamic energy. The form is that of AccelWattch
-(Kandiah et al. 2021); the energies are this GPU's own.
+of the operands and s = (f / f0)^gamma what a lower clock does to dynamic energy. The form is that of
+AccelWattch (Kandiah et al. 2021); the energies are this GPU's own.
 """
 
 from __future__ import annotations

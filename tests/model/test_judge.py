@@ -128,7 +128,7 @@ def sitting(tmp_path):
 def test_kernels_that_were_not_fitted_come_out_right_capped_or_not(sitting):
     for n in range(4):
         for pattern in ("random", "zeros"):
-            sitting.add(f"judged{n}", pattern, Purpose.JUDGED, mixture(40 + n, tensor=n), 3e9, 4e-3)
+            sitting.add(f"judged{n}", pattern, Purpose.JUDGED, mixture(40 + n, tensor=n), 3e9, 6e-3)
     sitting.add("hot", "random", Purpose.JUDGED, mixture(50, tensor=9), 1e9, 0.5e-3)
     found = judge(sitting.write(), PRICES)
     assert len(found.kernels) == 9
