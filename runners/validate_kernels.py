@@ -90,7 +90,7 @@ def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
     for k in sorted(found.kernels, key=lambda k: abs(k.error_pct)):
         print(
             f"{k.kernel:26s} {k.operands:7s} {k.measured_j:9.4g} J ± {k.measured_ci95_j:.2g}, estimated"
-            f" {k.estimated_j:9.4g} ({k.error_pct:+6.1f}%), at its clock {k.estimated_at_clock_j:9.4g},"
+            f" {k.estimated_j:9.4g} ({k.error_pct:+6.1f}%), by the limit {k.estimated_by_limit_j:9.4g},"
             f" {k.power_w:5.0f} W {k.clock_mhz:5.0f} MHz{' capped' if k.capped else ''}"
             f"{' (model: capped)' if k.estimated_capped else ''}, {100 * k.uncovered_share:.0f}% uncovered"
         )

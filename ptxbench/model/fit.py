@@ -2,11 +2,11 @@
 
 For fit kernel k at clock ratio r with dynamic energy E_k = (P - P_static(T)) t a call:
 
-    E_k = r^gamma (Z_k + a_d D_k + a_i I_k + sum_level b_kl e_l + sum_kind m_kq e_q + P_active t)
+    E_k = r^gamma (Z_k + a_d D_k + a_i I_k + b_k e_L2 + sum_kind m_kq e_q + P_active t) + d_k e_DRAM
 
 where Z_k prices its opcodes on zeros, D_k and I_k are what random operands add in data and in index opcodes
-(all three by the table), b_kl are bytes and m_kq multiply-adds. All unknowns but gamma are linear and not
-negative; gamma is the one that leaves the least. Each kernel weighs the same, relative to its energy.
+(all three by the table), b_k and d_k are bytes and m_kq multiply-adds. All unknowns but gamma are linear and
+not negative; gamma is the one that leaves the least. Each kernel weighs the same, relative to its energy.
 """
 
 from __future__ import annotations
@@ -74,20 +74,21 @@ def fit_terms(kernels: Sequence[FitKernel], prices: Prices) -> Terms:
     features = np.array([row for _, row in rows])
     slowed = sum(kernel.clock_ratio < _SLOWED for kernel in kernels)
     gammas = _GAMMAS if slowed >= _MIN_SLOWED else np.array([UNFITTED.gamma])
-    losses, solutions = [], []
-    for gamma in gammas:
-        solution, loss = _solve(kernels, constants, features, names, float(gamma))
-        losses.append(loss)
-        solutions.append(solution)
+    systems = [_system(kernels, constants, features, names, float(gamma)) for gamma in gammas]
+    found = [_solve(*system, names) for system in systems]
+    losses = [loss for _, loss in found]
     best = int(np.argmin(losses))
-    gamma, values = float(gammas[best]), dict(zip(names, solutions[best], strict=True))
-    residuals = _relative(kernels, constants, features, solutions[best], gamma)
-    freedom = max(len(kernels) - int(np.sum(solutions[best] > 0)), 1)
+    matrix, right = systems[best]
+    values = found[best][0]
+    # Weights make a residual relative to a kernel's whole energy; the error is one of dynamic energy.
+    share = np.array([k.total_j / k.dynamic_j for k in kernels])
+    residuals = (matrix @ values - right) * _RELATIVE * share
+    freedom = max(len(kernels) - int(np.sum(values > 0)), 1)
     error = math.sqrt(float(np.sum(residuals**2)) / freedom)
     return _terms(
-        values,
-        _errors(kernels, features, names, gamma, error),
-        gamma,
+        dict(zip(names, values, strict=True)),
+        _errors(matrix, names, error),
+        float(gammas[best]),
         _gamma_error(gammas, losses),
         error,
         kernels,
@@ -130,25 +131,26 @@ def _features(kernel: FitKernel, prices: Prices, names: Sequence[str]) -> tuple[
     return zeros_j, [values.get(name, 0.0) for name in names]
 
 
-def _scales(kernels: Sequence[FitKernel], gamma: float) -> Floats:
-    """Return what a kernel's energy at the full clock is multiplied by, weight included, shape (m,)."""
-    weights = np.array([1 / (_RELATIVE * k.total_j) for k in kernels])
-    return np.asarray(np.array([k.clock_ratio**gamma for k in kernels]) * weights)
-
-
-def _solve(
+def _system(
     kernels: Sequence[FitKernel], constants: Floats, features: Floats, names: Sequence[str], gamma: float
-) -> tuple[Floats, float]:
-    scale = _scales(kernels, gamma)
+) -> tuple[Floats, Floats]:
+    """Return the weighted equations at one gamma: matrix (m, n) and right side (m,)."""
+    ratios = np.array([k.clock_ratio**gamma for k in kernels])
     weights = np.array([1 / (_RELATIVE * k.total_j) for k in kernels])
-    matrix = features * scale[:, None]
-    right = np.array([k.dynamic_j for k in kernels]) * weights - constants * scale
-    priors = [(j, _prior(name)) for j, name in enumerate(names) if _prior(name) is not None]
+    clocked = np.array([not name.startswith(Level.DRAM) for name in names])
+    scales = np.where(clocked[None, :], ratios[:, None], 1.0)
+    measured = np.array([k.dynamic_j for k in kernels])
+    return features * scales * weights[:, None], (measured - ratios * constants) * weights
+
+
+def _solve(matrix: Floats, right: Floats, names: Sequence[str]) -> tuple[Floats, float]:
+    """Return the unknowns and what is left, the activities drawn to their priors."""
+    priors = [(j, prior) for j, name in enumerate(names) if (prior := _prior(name)) is not None]
     drawn = np.zeros((len(priors), len(names)))
     for i, (j, _) in enumerate(priors):
         drawn[i, j] = 1 / _ACTIVITY_PRIOR
     full = np.vstack([matrix, drawn])
-    aim = np.concatenate([right, [(prior or 0.0) / _ACTIVITY_PRIOR for _, prior in priors]])
+    aim = np.concatenate([right, [prior / _ACTIVITY_PRIOR for _, prior in priors]])
     solution = solve_bounded(full, aim)
     return solution, float(np.sum((full @ solution - aim) ** 2))
 
@@ -160,21 +162,10 @@ def _prior(name: str) -> float | None:
     return 1.0 if pattern == RANDOM else 0.0
 
 
-def _relative(
-    kernels: Sequence[FitKernel], constants: Floats, features: Floats, solution: Floats, gamma: float
-) -> Floats:
-    """Return (foretold - measured) / measured dynamic energy of each kernel, shape (m,)."""
-    ratio = np.array([k.clock_ratio**gamma for k in kernels])
-    measured = np.array([k.dynamic_j for k in kernels])
-    return np.asarray((ratio * (constants + features @ solution) - measured) / measured)
-
-
-def _errors(
-    kernels: Sequence[FitKernel], features: Floats, names: Sequence[str], gamma: float, error: float
-) -> Mapping[str, float]:
-    """Return the standard error of each unknown, in its unit."""
-    matrix = features * _scales(kernels, gamma)[:, None] * (_RELATIVE / max(error, 1e-6))
-    covariance = np.linalg.pinv(matrix.T @ matrix)
+def _errors(matrix: Floats, names: Sequence[str], error: float) -> Mapping[str, float]:
+    """Return the standard error of each unknown, in its unit, where a kernel is off by `error`."""
+    scaled = matrix * (_RELATIVE / max(error, 1e-6))
+    covariance = np.linalg.pinv(scaled.T @ scaled)
     return dict(zip(names, np.sqrt(np.clip(np.diag(covariance), 0, None)), strict=True))
 
 

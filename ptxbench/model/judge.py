@@ -122,9 +122,8 @@ def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: Kerne
     if one.case.name.endswith(_INTEGER_DATA):
         activity = Activity(activity.data, 1.0 if one.case.operands == RANDOM else activity.index)
     conditions = Conditions(activity, one.temperature_c, steady_time=True)
-    unlimited = replace(machine, limit_w=math.nan)
-    found = estimate(work, machine, conditions)
-    at_clock = estimate(work, unlimited, replace(conditions, clock_ratio=one.clock_ratio))
+    found = estimate(work, machine, replace(conditions, clock_ratio=one.clock_ratio))
+    by_limit = estimate(work, machine, conditions)
     return JudgedKernel(
         kernel=one.case.name,
         operands=one.case.operands,
@@ -134,15 +133,15 @@ def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: Kerne
         error_pct=100 * (found.energy_j / one.energy_j - 1),
         low_j=found.low_j,
         high_j=found.high_j,
-        estimated_at_clock_j=at_clock.energy_j,
+        estimated_by_limit_j=by_limit.energy_j,
         time_s=one.time_s,
         power_w=one.power_w,
         clock_mhz=one.clock_ratio * session.max_sm_clock_mhz,
         capped=one.capped,
-        estimated_capped=found.capped,
+        estimated_capped=by_limit.capped,
         uncovered_share=found.uncovered_share,
         parts=_parts(found),
-        uncapped_estimate_j=estimate(work, unlimited, conditions).energy_j,
+        full_clock_j=estimate(work, replace(machine, limit_w=math.nan), conditions).energy_j,
     )
 
 

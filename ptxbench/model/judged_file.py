@@ -23,11 +23,11 @@ class JudgedKernel:
         operands: "random" or "zeros".
         measured_j: Energy of a call.
         measured_ci95_j: Half-width of its 95% interval over the rounds.
-        estimated_j: By the model, from counts, the measured time and the power limit.
+        estimated_j: By the model, from counts and the measured time and clock; the power limit is not used.
         error_pct: 100 (estimated / measured - 1).
         low_j: Lower end of the estimate's 95% interval.
         high_j: Upper end.
-        estimated_at_clock_j: By the model at the measured clock, the power limit not used.
+        estimated_by_limit_j: The same where the clock is not known: found by the power limit.
         time_s: Measured time of a call.
         power_w: Measured power.
         clock_mhz: Measured SM clock.
@@ -35,7 +35,7 @@ class JudgedKernel:
         estimated_capped: Whether the model says so.
         uncovered_share: Share of the executed instructions that the table does not have.
         parts: Where the estimated joules go, JSON.
-        uncapped_estimate_j: By the model at the full clock, no power limit.
+        full_clock_j: The same at the full clock, as if there were no limit and no clock term.
     """
 
     kernel: str
@@ -46,7 +46,7 @@ class JudgedKernel:
     error_pct: float
     low_j: float
     high_j: float
-    estimated_at_clock_j: float
+    estimated_by_limit_j: float
     time_s: float
     power_w: float
     clock_mhz: float
@@ -54,7 +54,7 @@ class JudgedKernel:
     estimated_capped: bool
     uncovered_share: float
     parts: str
-    uncapped_estimate_j: float
+    full_clock_j: float
 
 
 def write_judged(path: Path, kernels: Sequence[JudgedKernel]) -> None:

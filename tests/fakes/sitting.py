@@ -21,8 +21,8 @@ PRICES = Prices(
 )
 
 
-def full_j(counts, dram, pattern):
-    """Dynamic energy at the full clock: float work toggles, index work half of what random bits do."""
+def full_j(counts, pattern):
+    """Energy at the full clock, DRAM left out: float work toggles, index work half of what random bits do."""
     table = RANDOM_PJ if pattern == "random" else ZEROS_PJ
     joules = 0.0
     for opcode, warps in counts.items():
@@ -33,7 +33,7 @@ def full_j(counts, dram, pattern):
         else:
             pj = table[opcode]
         joules += 32 * warps * pj * 1e-12
-    return joules + dram * DRAM_PJ[pattern] * 1e-12
+    return joules
 
 
 class Sitting:
@@ -46,12 +46,12 @@ class Sitting:
     def add(self, name, pattern, purpose, counts, dram, time_s, profiled=True):
         number = len(self.cases)
         self.cases.append(KernelCase(number, name, pattern, purpose))
-        dynamic_j = full_j(counts, dram, pattern)
-        power_w, ratio, limit_w = dynamic_j / time_s + STATIC_W, 1.0, LIMIT_W
-        if power_w > limit_w:
-            # A kernel that computes: P_static + E0 r^gamma / (t0 / r) = limit.
-            ratio = ((limit_w - STATIC_W) * time_s / dynamic_j) ** (1 / (GAMMA + 1))
-            power_w, time_s = limit_w, time_s / ratio
+        clocked_j, dram_j = full_j(counts, pattern), dram * DRAM_PJ[pattern] * 1e-12
+        ratio = 1.0
+        # A kernel that computes takes longer at a lower clock; DRAM has a clock of its own.
+        while (power_w := (clocked_j * ratio**GAMMA + dram_j) * ratio / time_s + STATIC_W) > LIMIT_W:
+            ratio -= 1e-4
+        time_s /= ratio
         for repeat in range(3):
             self.trials.append(
                 KernelTrial(

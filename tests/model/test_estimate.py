@@ -10,7 +10,7 @@ from ptxbench.cli.main import run as main
 from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.static import StaticPower
-from ptxbench.model.cap import operate
+from ptxbench.model.cap import Demand, settled_clock
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.prices import Known, Prices, Rule
 from ptxbench.model.terms import FILE, UNFITTED, ByteEnergy, TensorEnergy, Terms, write_terms
@@ -102,9 +102,21 @@ def test_a_steady_time_is_kept_under_the_limit():
     assert (found.time_s, found.energy_j) == (1.0, pytest.approx(700))
 
 
-def test_under_the_limit_nothing_changes():
-    at = operate(100.0, 120.0, 1.0, 700.0, 1.5, time_follows_clock=True)
-    assert (at.clock_ratio, at.time_s, at.dynamic_j, at.capped) == (1.0, 1.0, 100.0, False)
+def test_dram_costs_the_same_at_any_clock_and_the_rest_less():
+    made = machine(gamma=2.0, bytes_pj=(ByteEnergy(Level.DRAM, 100.0, 50.0, 0.1),))
+    half = Conditions(Activity(), 40.0, clock_ratio=0.5)
+    found = estimate(work(1.0, [(Level.DRAM, 1e12)], FFMA=1e13), made, half)
+    assert found.energy_j == pytest.approx(140 / 4 + 100 + 120)
+    assert not found.capped
+
+
+@pytest.mark.parametrize("follows_clock", [True, False])
+def test_the_settled_clock_is_where_the_power_meets_the_limit(follows_clock):
+    demand = Demand(900.0, 100.0, 120.0, 1.0, follows_clock, 1.7)
+    ratio = settled_clock(demand, 700.0)
+    assert 0.1 < ratio < 1
+    assert demand.power_at(ratio) == pytest.approx(700)
+    assert settled_clock(demand, 1200.0) == 1.0
 
 
 def test_without_a_time_there_is_no_estimate():
