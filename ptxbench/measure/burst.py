@@ -10,7 +10,6 @@ from ptxbench.gpu.protocol import Gpu
 from ptxbench.measure.load import prepare_load
 from ptxbench.meter.burst import BurstPattern, burst_pattern
 from ptxbench.meter.host import BURST_LABEL
-from ptxbench.store.kernels import KernelFiles
 from ptxbench.store.place import default_run_path
 from ptxbench.store.recording import RecordingFolder, RecordingManifest
 
@@ -44,7 +43,7 @@ def record_burst(gpu: Gpu, path: Path | None = None, pattern: BurstPattern | Non
         path or default_run_path(gpu.info, manifest.created, prefix="burst-"), manifest
     )
     module = load.module
-    folder.kernels.add([KernelFiles(module.instruction.name, module.ptx, module.listing, module.cubin)])
+    folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
     planned = (pattern or burst_pattern()).windows(0)
     launches = [load.launch(f"{BURST_LABEL}-{n}", window.elapsed_s) for n, window in enumerate(planned)]
     launches[0] = replace(launches[0], before_s=_QUIET_S)
