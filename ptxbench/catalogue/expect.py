@@ -64,6 +64,10 @@ def _merged(everywhere: dict[str, object], table: dict[str, object], where: str)
     return merged | table | {"once": kept | own}
 
 
+def _of_level(key: str) -> set[str]:
+    return {key, key.removesuffix("_throughput")}
+
+
 def _of_targets(table: dict[str, object], targets: tuple[str, ...], where: str) -> Iterator[Expectation]:
     """Yield the expectations of one table."""
     passes = _levels(table.get("once", {}), f"{where}once")
