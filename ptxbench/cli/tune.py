@@ -83,6 +83,11 @@ def command() -> None:
     show_default=True,
     help="Seconds of launches over which power is read.",
 )
+@click.option(
+    "--prune",
+    type=click.FloatRange(1, 1000),
+    help="Measure no power of variants whose estimate is over so many times the best.",
+)
 @click.option("--space", type=click.Path(path_type=Path), help="TOML file of the search space.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed.")
 @click.option("--out", type=click.Path(path_type=Path), help="New folder (default: one below results/).")
@@ -104,6 +109,7 @@ def gemm(
     candidates: int,
     measure: str,
     window_s: float,
+    prune: float | None,
     space: Path | None,
     seed: int,
     out: Path | None,
@@ -139,6 +145,7 @@ def gemm(
         candidates=candidates,
         table=table,
         space=space,
+        prune=math.nan if prune is None else prune,
     )
     gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
     try:

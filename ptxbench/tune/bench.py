@@ -102,10 +102,21 @@ class Bench:
         )
         return self._estimated(trial, trial.modelled_s, _COOL_C)
 
-    def measure(self, built: Kernel | Refused, build_wall_s: float = math.nan) -> Trial:
+    def measure(
+        self,
+        built: Kernel | Refused,
+        build_wall_s: float = math.nan,
+        objection: Callable[[Trial], str] = lambda _: "",
+    ) -> Trial:
         """Check a variant, time it, and measure its power where that is asked for.
 
         A kernel that does not run, or gives wrong results, ends its trial with that status.
+
+        Args:
+            built: The variant, built.
+            build_wall_s: Host time that it took.
+            objection: Asked once the variant is timed and its energy estimated: why its power is not
+                worth measuring, or "".
 
         Raises:
             GpuError: The GPU stopped answering.
@@ -114,11 +125,11 @@ class Bench:
         if isinstance(built, Refused):
             return trial
         try:
-            return self._measured(trial, built)
+            return self._measured(trial, built, objection)
         except LaunchError as error:
             return replace(trial, status=TrialStatus.LAUNCH_FAILED, reason=str(error))
 
-    def _measured(self, trial: Trial, kernel: Kernel) -> Trial:
+    def _measured(self, trial: Trial, kernel: Kernel, objection: Callable[[Trial], str]) -> Trial:
         began_s = self._wall_s()
         correct, why = self._checker.check(self.gpu, kernel)
         trial = replace(trial, correct=correct, check_wall_s=self._wall_s() - began_s)
@@ -130,7 +141,11 @@ class Bench:
         temperature_c = self.gpu.telemetry().temperature_c
         trial = replace(trial, time_s=time_s, temperature_c=temperature_c)
         trial = replace(self._estimated(trial, time_s, temperature_c), timing_wall_s=self._wall_s() - began_s)
-        return self._with_power(trial, call) if self._asked.power else trial
+        if not self._asked.power:
+            return trial
+        if why := objection(trial):
+            return replace(trial, status=TrialStatus.PRUNED, reason=why)
+        return self._with_power(trial, call)
 
     def _with_power(self, trial: Trial, call: KernelCall) -> Trial:
         began_s = self._wall_s()

@@ -21,6 +21,7 @@ class TrialStatus(StrEnum):
     WRONG = "wrong_result"
     LAUNCH_FAILED = "launch_failed"
     NO_POWER = "no_power"
+    PRUNED = "pruned"
 
 
 @dataclass(frozen=True)

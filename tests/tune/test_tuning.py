@@ -92,6 +92,13 @@ def test_wrong_results_are_never_timed(kernel: Kernel) -> None:
     assert math.isnan(trial.energy_j)
 
 
+def test_power_of_a_pruned_variant_is_not_measured(kernel: Kernel) -> None:
+    trial = Bench(ComputingGpu(), SMALL, Asked(), FlatModel()).measure(kernel, objection=lambda _: "too dear")
+    assert (trial.status, trial.reason) == (TrialStatus.PRUNED, "too dear")
+    assert trial.time_s > 0
+    assert math.isnan(trial.energy_j)
+
+
 def test_a_kernel_that_does_not_launch_ends_only_its_trial(kernel: Kernel) -> None:
     gpu = ComputingGpu()
     gpu.refuses = True
