@@ -92,6 +92,7 @@ class Bench:
             status=TrialStatus.OK,
             reason="",
             correct=Correct.UNCHECKED,
+            cubin_sha256=built.cubin.sha256,
             registers=built.resources.registers,
             occupancy=occupancy(built.needs, limits_of(info.target)),
             executed=work.executed,

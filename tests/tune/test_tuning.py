@@ -203,7 +203,7 @@ def test_the_estimator_s_order_is_the_order_of_trying(tmp_path: Path, tiny: Path
 
 def test_every_strategy_of_kernel_tuner_finds_variants(tmp_path: Path, tiny: Path) -> None:
     pytest.importorskip("kernel_tuner", reason="the extra tune is not installed")
-    for name in ("genetic_algorithm", "greedy_ils", "simulated_annealing"):
+    for name in ("genetic_algorithm", "greedy_ils"):
         found = tune(
             SimulatedGpu(),
             tuning(tiny, 3, strategy=name, asked=Asked(power=False), goal=Goal(Objective.TIME)),
