@@ -15,9 +15,8 @@ _KEYS = {
     "O3": (OptLevel.O3, None),
     "O3_throughput": (OptLevel.O3, Form.THROUGHPUT),
 }
-_BESIDES = ("loop_moves", "tolerance")
-EXPECTATION_KEYS = (*_KEYS, *_BESIDES, "on")
-_MOST_MOVES = 256
+EXPECTATION_KEYS = (*_KEYS, "once", "on")
+_MOST_A_PASS = 256
 
 
 def read_expectations(row: Fields) -> tuple[Expectation, ...]:
@@ -27,7 +26,7 @@ def read_expectations(row: Fields) -> tuple[Expectation, ...]:
         ValueError: A value is not legal.
     """
     everywhere = {key: row.get(key) for key in EXPECTATION_KEYS if row.has(key) and key != "on"}
-    found = list(_of_targets(everywhere, {}, (), ""))
+    found = list(_of_targets(everywhere, (), ""))
     overrides = row.get("on") or {}
     if not isinstance(overrides, dict):
         raise ValueError("on must be a table of targets")  # noqa: TRY004 (one kind of complaint)
@@ -37,39 +36,60 @@ def read_expectations(row: Fields) -> tuple[Expectation, ...]:
         if not targets or not set(targets) <= known:
             raise ValueError(f"on {names!r} is no list of targets")
         where = f"on.{names}."
-        if not isinstance(table, dict) or not set(table) <= {*_KEYS, *_BESIDES}:
-            raise ValueError(f"{where} must be a table of {', '.join((*_KEYS, *_BESIDES))}")
-        found.extend(_of_targets(table, everywhere, targets, where))
+        if not isinstance(table, dict) or not set(table) <= {*_KEYS, "once"}:
+            raise ValueError(f"{where} must be a table of {', '.join((*_KEYS, 'once'))}")
+        found.extend(_of_targets(_merged(everywhere, table, where), targets, where))
     return tuple(found)
 
 
-def _of_targets(
-    table: dict[str, object], inherited: dict[str, object], targets: tuple[str, ...], where: str
-) -> Iterator[Expectation]:
-    """Yield the expectations of one table; moves and tolerances that it lacks are inherited."""
-    moves, tolerances = (_levels(table.get(key, inherited.get(key, {})), key) for key in _BESIDES)
+def _merged(everywhere: dict[str, object], table: dict[str, object], where: str) -> dict[str, object]:
+    """Return what holds on some targets: what their table leaves out is as everywhere.
+
+    A level whose SASS the table gives is all the table's, its constants a pass and both forms.
+    """
+    passes = _levels(everywhere.get("once", {}), "once")
+    own = _levels(table.get("once", {}), f"{where}once")
+    given = {*table, *own}
+    merged = {
+        k: v for k, v in everywhere.items() if not given & {k, k.removesuffix("_throughput")} - set(own)
+    }
+    kept = {k: v for k, v in passes.items() if not given & {k, k.removesuffix("_throughput")}}
+    return merged | table | {"once": kept | own}
+
+
+def _of_targets(table: dict[str, object], targets: tuple[str, ...], where: str) -> Iterator[Expectation]:
+    """Yield the expectations of one table."""
+    passes = _levels(table.get("once", {}), f"{where}once")
     for key, (level, form) in _KEYS.items():
-        if key not in table:
+        counts = table.get(key)
+        if counts is None and form and key in passes:
+            # The same for each copy in both forms, and another constant a pass.
+            counts = table.get(level)
+        if counts is None:
             continue
-        counts = table[key]
         if isinstance(counts, str):
             reason = checked_text(counts, SENTENCE, where + key)
-            yield Expectation(level, (), 0, (), form, targets, reason)
+            yield Expectation(level, (), (), form, targets, reason)
             continue
-        own = tolerances.get(key)
-        if own is None or (targets and "tolerance" not in table):
-            # What is inherited holds for the opcodes that are still expected.
-            general = tolerances.get(key, tolerances.get(level, {}))
-            own = _shared(general, counts)
-        spare = moves.get(key, moves.get(level, 0))
         yield Expectation(
             level,
             _counts(counts, where + key),
-            checked_whole(spare, -_MOST_MOVES, _MOST_MOVES, f"{where}loop_moves.{key}"),
-            _tolerances(own, counts, where, key),
+            _once(passes.get(key, passes.get(level, {})), f"{where}once.{key}"),
             form,
             targets,
         )
+
+
+def _once(value: object, where: str) -> tuple[tuple[str, int], ...]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} must be a table of opcodes and their counts")  # noqa: TRY004
+    return tuple(
+        (
+            checked_text(opcodes, SASS, where),
+            checked_whole(n, -_MOST_A_PASS, _MOST_A_PASS, f"{where} {opcodes}"),
+        )
+        for opcodes, n in value.items()
+    )
 
 
 def _levels(value: object, key: str) -> dict[str, object]:
@@ -78,24 +98,10 @@ def _levels(value: object, key: str) -> dict[str, object]:
     return value
 
 
-def _shared(tolerances: object, counts: object) -> object:
-    if isinstance(tolerances, dict) and isinstance(counts, dict):
-        return {opcodes: value for opcodes, value in tolerances.items() if opcodes in counts}
-    return tolerances
-
-
 def _counts(counts: object, where: str) -> tuple[tuple[str, float], ...]:
     if not isinstance(counts, dict) or not counts:
         raise ValueError(f"{where} must be a table of opcodes and their counts, or a reason in words")
     return tuple(
         (checked_text(opcodes, SASS, where), checked_count(n, f"{where} {opcodes}"))
         for opcodes, n in counts.items()
-    )
-
-
-def _tolerances(own: object, counts: object, where: str, key: str) -> tuple[tuple[str, float], ...]:
-    if not isinstance(own, dict) or not isinstance(counts, dict) or not set(own) <= set(counts):
-        raise ValueError(f"{where}tolerance.{key} must be a table of opcodes that stand in {where}{key}")
-    return tuple(
-        (opcodes, checked_count(n, f"{where}tolerance.{key} {opcodes}")) for opcodes, n in own.items()
     )

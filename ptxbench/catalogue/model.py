@@ -40,9 +40,8 @@ class Expectation:
         opt_level: Assembler level.
         counts: Opcode with modifiers, and how many of it one copy gives, in catalogue order;
             "A|B" counts both as one, since the assembler may pick either.
-        loop_moves: Register moves that one pass of the loop has besides, whatever N.
-        tolerances: For some entries of `counts`, by how much the mean of a copy may differ from the
-            expected count, because ptxas shares that work between neighbouring copies.
+        once: What one pass of the loop has besides, whatever N: operands that all copies share made
+            ready, a register held. Below 0 the overhead loop has more.
         form: The form that this is about; None is both, where no other entry names the form.
         targets: The targets that this is about; none is all, where no other entry names the target.
         refused: Why the row cannot be measured here, else "".
@@ -50,15 +49,10 @@ class Expectation:
 
     opt_level: OptLevel
     counts: tuple[tuple[str, float], ...]
-    loop_moves: int
-    tolerances: tuple[tuple[str, float], ...] = ()
+    once: tuple[tuple[str, int], ...]
     form: Form | None = None
     targets: tuple[str, ...] = ()
     refused: str = ""
-
-    def tolerance_of(self, opcodes: str) -> float:
-        """Return by how much the count of an entry of `counts` may differ; 0 is exact."""
-        return dict(self.tolerances).get(opcodes, 0.0)
 
     @property
     def text(self) -> str:

@@ -57,6 +57,9 @@ def _trips(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @click.option(
     "--steady", is_flag=True, help="The time is that of a steady state, under the power cap if any."
 )
+@click.option(
+    "--clock-mhz", type=click.FloatRange(min=0, min_open=True), help="SM clock that the time is at."
+)
 @click.option("--activity", type=click.FloatRange(0, 1), help="Operands: 0 zeros, 1 random (default).")
 @click.option("--temperature-c", type=float, default=math.nan, help="GPU temperature (default: the run's).")
 @json_option
@@ -71,6 +74,7 @@ def command(
     ncu: Path | None,
     time_s: float | None,
     steady: bool,
+    clock_mhz: float | None,
     activity: float | None,
     temperature_c: float,
     as_json: bool,
@@ -94,6 +98,7 @@ def command(
     conditions = Conditions(
         activity=activity_between(terms.zeros, terms.random, 1.0 if activity is None else activity),
         temperature_c=temperature_c,
+        clock_ratio=math.nan if clock_mhz is None else clock_mhz / table.gpu.max_sm_clock_mhz,
         steady_time=steady,
     )
     result = estimate(work, table.machine, conditions)

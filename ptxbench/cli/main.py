@@ -26,6 +26,7 @@ _SUBCOMMANDS = {
     "report": "Print or draw the table of a run.",
     "diff": "Compare the tables of two runs.",
     "solve": "Energy of each SASS opcode, from all kernels of a run at once.",
+    "burst": "Play a coded load that an external meter's clock is found by.",
     "validate": "Check recorded power readings against an external meter.",
 }
 

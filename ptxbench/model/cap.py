@@ -1,61 +1,65 @@
 """The power cap: at which clock a kernel settles, and what that does to its time and energy.
 
-Dynamic energy is C V^2 a switching, and the voltage falls with the clock: E(f) = E(f0) (f / f0)^gamma, with
-gamma learned from kernels that the cap slows down by different amounts (0 would be a voltage that stays,
-2 one that falls in proportion to the clock).
+Switching costs C V^2, and the voltage falls with the clock: E(f) = E(f0) (f / f0)^gamma for all that the SM
+clock drives, with gamma learned from kernels that run at unlike clocks (0: a voltage that stays; 2: one that
+falls in proportion to the clock). DRAM has its own clock and voltage, and costs what it costs.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-# Nearly all boards hold well above this share of their clock at the cap.
+# No board has been seen to hold its cap below this share of its clock.
 _LOWEST = 0.1
+_HALVINGS = 50
 
 
 @dataclass(frozen=True)
-class Operating:
-    """How a kernel runs.
+class Demand:
+    """What a kernel draws at the full clock.
 
     Attributes:
-        clock_ratio: SM clock over the full clock.
-        time_s: Duration at that clock.
-        dynamic_j: Dynamic energy at that clock.
-        capped: Whether the power limit holds the clock down.
+        clocked_j: Dynamic energy of what the SM clock drives.
+        dram_j: Dynamic energy of DRAM.
+        static_w: Static power.
+        time_s: Duration: at the full clock where `follows_clock`, else as it is.
+        follows_clock: Whether a lower clock stretches the time (a kernel that computes), or the time is what
+            it is (measured in steady state, or set by the memory).
+        gamma: Exponent of the energy in the clock.
     """
 
-    clock_ratio: float
+    clocked_j: float
+    dram_j: float
+    static_w: float
     time_s: float
-    dynamic_j: float
-    capped: bool
+    follows_clock: bool
+    gamma: float
+
+    def time_at(self, ratio: float) -> float:
+        """Return the duration at a clock over the full clock."""
+        return self.time_s / ratio if self.follows_clock else self.time_s
+
+    def energy_at(self, ratio: float) -> float:
+        """Return the whole energy at a clock over the full clock."""
+        return self.clocked_j * float(ratio**self.gamma) + self.dram_j + self.static_w * self.time_at(ratio)
+
+    def power_at(self, ratio: float) -> float:
+        """Return the mean power at a clock over the full clock."""
+        return self.energy_at(ratio) / self.time_at(ratio)
 
 
-def operate(
-    dynamic_j: float, static_w: float, time_s: float, limit_w: float, gamma: float, time_follows_clock: bool
-) -> Operating:
-    """Return where a kernel settles that would draw `dynamic_j / time_s + static_w` at the full clock.
+def settled_clock(demand: Demand, limit_w: float) -> float:
+    """Return the clock, over the full clock, at which a kernel meets the power limit; 1 where it is under it.
 
     Args:
-        dynamic_j: Dynamic energy at the full clock.
-        static_w: Static power.
-        time_s: Duration: at the full clock where `time_follows_clock`, else as measured under the cap.
+        demand: The kernel.
         limit_w: Power limit, NaN where there is none.
-        gamma: Exponent of the energy in the clock.
-        time_follows_clock: Whether a lower clock stretches the time (a kernel that computes), or the time is
-            what it is (measured in steady state, or set by the memory).
     """
-    power_w = dynamic_j / time_s + static_w
-    if not power_w > limit_w:
-        return Operating(1.0, time_s, dynamic_j, capped=False)
-    # P(f) = E(f0) (f/f0)^gamma / t(f) + P_static = limit, with t(f) = t0 f0/f or t0.
-    exponent = gamma + 1 if time_follows_clock else gamma
-    share = max(limit_w - static_w, 0.0) * time_s / dynamic_j
-    ratio = max(share ** (1 / exponent), _LOWEST) if exponent > 0 else 1.0
-    stretched_s = time_s / ratio if time_follows_clock else time_s
-    return Operating(ratio, stretched_s, dynamic_j * ratio**gamma, capped=True)
-
-
-def scaled_j(dynamic_j: float, clock_ratio: float, gamma: float) -> float:
-    """Return dynamic energy at another clock; the full clock's where the clock is not known."""
-    return dynamic_j * clock_ratio**gamma if math.isfinite(clock_ratio) else dynamic_j
+    if not demand.power_at(1.0) > limit_w:
+        return 1.0
+    low, high = _LOWEST, 1.0
+    # Power rises with the clock, so that halving finds where it meets the limit.
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if demand.power_at(middle) > limit_w else (middle, high)
+    return low

@@ -1,8 +1,8 @@
 """The energy of a kernel: instructions, bytes and time, each priced by a run.
 
-E = s sum_op n_op e_op(a) + s sum_level b_level e_level(a) + P_static(T) t, with a the operands' activity and
-s = (f / f0)^gamma what a lower clock does to dynamic energy. The form is that of AccelWattch (Kandiah et al.
-2021) and GPUWattch; the energies are this GPU's own.
+E = s (sum_op n_op e_op(a) + b_L2 e_L2(a) + P_active t) + b_DRAM e_DRAM(a) + P_static(T) t, with a the
+activity of the operands and s = (f / f0)^gamma what a lower clock does to what it drives. The form is that of
+AccelWattch (Kandiah et al. 2021); the energies are this GPU's own.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ptxbench.errors import InputError
 from ptxbench.measure.static import StaticPower
-from ptxbench.model.cap import operate, scaled_j
+from ptxbench.model.cap import Demand, settled_clock
 from ptxbench.model.opcodes import opcode_class
 from ptxbench.model.prices import Price, Prices, Rule
-from ptxbench.model.terms import FittedOpcode, Terms
-from ptxbench.model.work import Activity, KernelWork
+from ptxbench.model.tensor import multiply_adds, tensor_kind
+from ptxbench.model.terms import TensorEnergy, Terms
+from ptxbench.model.work import Activity, KernelWork, Level
 from ptxbench.power.estimate import COVERAGE_FACTOR
 
 _PICO = 1e-12
+ACTIVE = "active chip"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Part:
     """Where some of the joules go.
 
     Attributes:
-        name: Class of SASS opcodes, memory level, or "static".
+        name: Class of SASS opcodes, memory level, "active chip" or "static".
         energy_j: How many.
     """
 
@@ -111,7 +113,8 @@ class Conditions:
     Attributes:
         activity: How much its operands toggle.
         temperature_c: GPU temperature; NaN: that of the run's sleeping kernels.
-        clock_ratio: SM clock over the full clock, where it is known; else NaN.
+        clock_ratio: SM clock over the full clock where it was measured with the time; else NaN: found by the
+            power limit.
         steady_time: Whether the work's time was measured in steady state, under the cap if there is one.
     """
 
@@ -158,31 +161,38 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
             "the run has no valid sleeping kernel, so its static power is not known; measure again"
         )
     priced = _price(work, machine, conditions.activity)
-    gamma = machine.terms.gamma
-    at = operate(priced.total_j, static_w, work.time_s, machine.limit_w, gamma, not conditions.steady_time)
-    if math.isfinite(conditions.clock_ratio):
-        dynamic_j = scaled_j(priced.total_j, conditions.clock_ratio, gamma)
-        at = replace(at, clock_ratio=conditions.clock_ratio, time_s=work.time_s, dynamic_j=dynamic_j)
-    scale = at.dynamic_j / priced.total_j if priced.total_j else 1.0
-    static_j = static_w * at.time_s
-    energy_j = at.dynamic_j + static_j
-    half_j = _half_width_j(
-        priced, machine, scale, at.clock_ratio, machine.static.error_at(temperature_c) * at.time_s
+    dram_j = priced.parts.get(Level.DRAM, 0.0)
+    known_clock = math.isfinite(conditions.clock_ratio)
+    demand = Demand(
+        clocked_j=priced.total_j - dram_j,
+        dram_j=dram_j,
+        static_w=static_w,
+        time_s=work.time_s,
+        follows_clock=not (conditions.steady_time or known_clock),
+        gamma=machine.terms.gamma,
     )
-    parts = [Part(name, scale * joules) for name, joules in priced.parts.items()] + [Part("static", static_j)]
+    ratio = conditions.clock_ratio if known_clock else settled_clock(demand, machine.limit_w)
+    scale, time_s = ratio**demand.gamma, demand.time_at(ratio)
+    static_j = static_w * time_s
+    energy_j = demand.energy_at(ratio)
+    capped = not known_clock and ratio < 1
+    half_j = _half_width_j(priced, machine, ratio, machine.static.error_at(temperature_c) * time_s)
+    parts = [
+        Part(name, joules if name == Level.DRAM else scale * joules) for name, joules in priced.parts.items()
+    ]
     return KernelEstimate(
         kernel=work.name,
         energy_j=energy_j,
         low_j=max(energy_j - half_j, 0.0),
         high_j=energy_j + half_j,
-        power_w=energy_j / at.time_s,
-        time_s=at.time_s,
-        clock_ratio=at.clock_ratio,
-        capped=at.capped,
-        parts=tuple(sorted(parts, key=lambda part: -part.energy_j)),
+        power_w=energy_j / time_s,
+        time_s=time_s,
+        clock_ratio=ratio,
+        capped=capped,
+        parts=tuple(sorted([*parts, Part("static", static_j)], key=lambda part: -part.energy_j)),
         uncovered_share=sum(fill.share for fill in priced.fills),
         fills=priced.fills,
-        notes=_notes(work, machine, at.capped, conditions),
+        notes=_notes(work, machine, capped, conditions),
     )
 
 
@@ -193,7 +203,7 @@ def dynamic_parts(work: KernelWork, prices: Prices, terms: Terms, activity: Acti
 
 
 def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
-    fitted = {one.opcode: one for one in machine.terms.opcodes}
+    fitted = {one.kind: one for one in machine.terms.tensor}
     parts: dict[str, float] = defaultdict(float)
     variance_j2, filled_j, fills = 0.0, 0.0, []
     for opcode, count in work.opcodes:
@@ -212,28 +222,27 @@ def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
             joules = count * (one.zeros_pj + activity.data * (one.random_pj - one.zeros_pj)) * _PICO
             parts[level] += joules
             variance_j2 += (one.error * joules) ** 2
+    if machine.terms.active_w:
+        parts[ACTIVE] = machine.terms.active_w * work.time_s
     fills.sort(key=lambda fill: -fill.share)
     return _Priced(parts, variance_j2, filled_j, tuple(fills))
 
 
-def _price_of(opcode: str, fitted: Mapping[str, FittedOpcode], prices: Prices, activity: Activity) -> Price:
+def _price_of(opcode: str, fitted: Mapping[str, TensorEnergy], prices: Prices, activity: Activity) -> Price:
     level = activity.of(opcode)
-    if opcode not in fitted:
+    one, macs = fitted.get(tensor_kind(opcode)), multiply_adds(opcode)
+    if one is None or macs is None:
         return prices.price(opcode, level)
-    one = fitted[opcode]
-    energy_pj = one.zeros_pj + level * (one.random_pj - one.zeros_pj)
+    energy_pj = macs * (one.zeros_pj + level * (one.random_pj - one.zeros_pj))
     return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
 
 
-def _half_width_j(
-    priced: _Priced, machine: Machine, scale: float, clock_ratio: float, static_error_j: float
-) -> float:
+def _half_width_j(priced: _Priced, machine: Machine, ratio: float, static_error_j: float) -> float:
     """Return half of the 95% interval."""
     terms = machine.terms
-    clock_j = (
-        abs(math.log(clock_ratio)) * terms.gamma_error * scale * priced.total_j if clock_ratio > 0 else 0.0
-    )
-    known_j2 = scale**2 * priced.measured_variance_j2 + (scale * priced.filled_error_j) ** 2
+    scale = ratio**terms.gamma
+    clock_j = abs(math.log(ratio)) * terms.gamma_error * scale * priced.total_j
+    known_j2 = scale**2 * (priced.measured_variance_j2 + priced.filled_error_j**2)
     model_j = terms.error * scale * priced.total_j
     static_j = static_error_j if math.isfinite(static_error_j) else 0.0
     return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + model_j**2 + static_j**2)

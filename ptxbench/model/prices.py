@@ -14,6 +14,7 @@ from ptxbench.errors import InputError
 from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
 from ptxbench.model.opcodes import likeness, opcode_class
 from ptxbench.model.solve import solve_with_prior
+from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.store.run_folder import RunFolder
 
 RANDOM, ZEROS = "random", "zeros"
@@ -29,6 +30,7 @@ class Rule(StrEnum):
 
     MEASURED = "measured"
     WEAK = "measured only together with other opcodes"
+    SCALED = "same kind of another shape, by multiply-adds"
     MODIFIERS = "same opcode with other modifiers"
     CLASS = "median of its class"
     ALL = "median of all opcodes"
@@ -92,8 +94,7 @@ class Prices:
     def price(self, opcode: str, activity: float) -> Price:
         """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
         rule, sources = self._stand_ins(opcode)
-        energies_pj = [self._at(source, activity) for source in sources]
-        energy_pj = float(np.median(energies_pj))
+        energy_pj = self._foretold(opcode, rule, sources, activity)
         if rule in (Rule.MEASURED, Rule.WEAK):
             return Price(energy_pj, self._error_pj(opcode, activity), rule, "")
         shown = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
@@ -110,7 +111,7 @@ class Prices:
             others = [other for other in self._sure if other != opcode]
             for rule, sources in _candidates(opcode, others):
                 if sources:
-                    foretold_pj = float(np.median([self.random[source].energy_pj for source in sources]))
+                    foretold_pj = self._foretold(opcode, rule, sources, 1.0)
                     off[rule].append(abs(foretold_pj / self.random[opcode].energy_pj - 1))
         return {
             rule: float(np.quantile(seen, 2 / 3)) if len(seen) >= _MIN_SEEN else _UNKNOWN_FILL
@@ -121,6 +122,17 @@ class Prices:
         if opcode in self.random:
             return (Rule.MEASURED if opcode in self._sure else Rule.WEAK), [opcode]
         return next((rule, found) for rule, found in _candidates(opcode, self._sure) if found)
+
+    def _foretold(self, opcode: str, rule: Rule, sources: Sequence[str], activity: float) -> float:
+        """Return what stand-ins say of an opcode."""
+        energies_pj = [self._at(source, activity) for source in sources]
+        if rule is Rule.SCALED:
+            wanted = multiply_adds(opcode) or 1.0
+            energies_pj = [
+                e * wanted / (multiply_adds(source) or 1.0)
+                for e, source in zip(energies_pj, sources, strict=True)
+            ]
+        return float(np.median(energies_pj))
 
     def _at(self, opcode: str, activity: float) -> float:
         random_pj = self.random[opcode].energy_pj
@@ -179,9 +191,12 @@ def prices_from(passes: Sequence[PassEnergy]) -> Prices:
 
 def _candidates(opcode: str, others: Sequence[str]) -> Iterable[tuple[Rule, list[str]]]:
     """Return each rule's stand-ins for an opcode, the best rule first."""
+    if multiply_adds(opcode):
+        kind = tensor_kind(opcode)
+        yield Rule.SCALED, [o for o in others if tensor_kind(o) == kind and multiply_adds(o)]
     shared = {other: likeness(opcode, other) for other in others}
     most = max(shared.values(), default=0)
     yield Rule.MODIFIERS, [other for other, n in shared.items() if n == most and n > 0]
-    kind = opcode_class(opcode)
-    yield Rule.CLASS, [other for other in others if opcode_class(other) is kind]
+    alike = opcode_class(opcode)
+    yield Rule.CLASS, [other for other in others if opcode_class(other) is alike]
     yield Rule.ALL, list(others)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ptxbench.catalogue.model import Unit
 from ptxbench.errors import InputError
 from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
-from ptxbench.model.opcodes import opcode_class
+from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
 from ptxbench.power.estimate import COVERAGE_FACTOR
 from ptxbench.status import Status
@@ -28,6 +28,9 @@ from ptxbench.store.schema import Protocol, TableRow
 _ZERO = 1e-6
 # An opcode whose error is under this part of its energy is well determined.
 _SURE = 0.25
+# No lane of 32 works for a branch or a uniform addition: on an H200 the four of an overhead loop (UIADD3,
+# BAR, ISETP, BRA) have about 7 pJ between them, where other opcodes have a median of 14.
+_ONCE_A_WARP = 0.125
 
 Floats = npt.NDArray[np.float64]
 
@@ -226,9 +229,10 @@ def row_counts(row: TableRow) -> dict[str, float]:
 def solve_with_prior(passes: Sequence[PassEnergy]) -> list[tuple[str, float, float]]:
     """Return (opcode, pJ, standard error) for every opcode of some kernels, determined or not.
 
-    For use in an estimate, where an opcode that cannot be told from others must still cost something: each
-    is drawn to the median of its class among the well determined ones (of all of them where its class
-    has none), with a standard error of that whole median. What the kernels determine hardly moves.
+    For use in an estimate, where an opcode that cannot be told from others must still cost something. Each
+    is drawn to the median of its class among the well determined ones, with a standard error of that whole
+    median; where its class has none, to the median of all, or to an eighth of that for what a warp executes
+    once, whatever its threads do. What the kernels determine hardly moves.
 
     Args:
         passes: Kernels of one pattern.
@@ -252,4 +256,6 @@ def solve_with_prior(passes: Sequence[PassEnergy]) -> list[tuple[str, float, flo
 def _prior_pj(opcode: str, sure: Sequence[OpcodeEnergy], overall_pj: float) -> float:
     kind = opcode_class(opcode)
     alike = [one.energy_pj for one in sure if opcode_class(one.opcode) is kind]
-    return float(np.median(alike)) if alike else overall_pj
+    if alike:
+        return float(np.median(alike))
+    return overall_pj * _ONCE_A_WARP if kind in (OpcodeClass.CONTROL, OpcodeClass.UNIFORM) else overall_pj

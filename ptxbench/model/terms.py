@@ -36,17 +36,17 @@ class ByteEnergy:
 
 
 @dataclass(frozen=True)
-class FittedOpcode:
-    """An opcode that no row of the table has, fitted from whole kernels; pJ a thread, 32 threads a warp.
+class TensorEnergy:
+    """Energy of one multiply-add on the tensor cores.
 
     Attributes:
-        opcode: As the profile names it.
-        random_pj: On random data.
+        kind: Opcode without its shape, such as "HGMMA.F32.BF16".
+        random_pj: On random numbers.
         zeros_pj: On zeros.
         error: Relative standard error.
     """
 
-    opcode: str
+    kind: str
     random_pj: float
     zeros_pj: float
     error: float
@@ -61,8 +61,9 @@ class Terms:
         gamma_error: Standard error of it.
         random: Activity of kernels on random floating-point numbers.
         zeros: Activity of kernels on zeros.
+        active_w: Power of a chip that runs any kernel, beyond one whose every warp sleeps.
         bytes_pj: Energy a byte by level.
-        opcodes: Opcodes that were fitted.
+        tensor: Energy a multiply-add by kind.
         error: Relative error of the model on the kernels that it was fitted to (one standard deviation).
         kernels: Names of these kernels.
     """
@@ -71,8 +72,9 @@ class Terms:
     gamma_error: float
     random: Activity
     zeros: Activity
+    active_w: float
     bytes_pj: tuple[ByteEnergy, ...]
-    opcodes: tuple[FittedOpcode, ...]
+    tensor: tuple[TensorEnergy, ...]
     error: float
     kernels: tuple[str, ...]
 
@@ -83,8 +85,9 @@ UNFITTED = Terms(
     gamma_error=0.5,
     random=Activity(1.0, 1.0),
     zeros=Activity(0.0, 0.0),
+    active_w=0.0,
     bytes_pj=(),
-    opcodes=(),
+    tensor=(),
     error=0.0,
     kernels=(),
 )

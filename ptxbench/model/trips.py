@@ -113,7 +113,9 @@ def _words(instruction: SassInstruction) -> list[str]:
 
 
 def _integer(word: str) -> int | None:
+    """Return an immediate as a signed 32-bit number, None for what is none."""
     try:
-        return int(word, 0)
+        number = int(word, 0)
     except ValueError:
         return None
+    return number - (1 << 32) if number >= 1 << 31 else number

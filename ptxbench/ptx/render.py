@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 import jinja2
+import jinja2.meta
 
 from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.errors import InputError, NotMeasurableError
@@ -170,6 +171,25 @@ def _render(family: str, target: Target, **values: object) -> str:
         target=target.name,
         **values,
     )
+
+
+def template_texts(family: str) -> tuple[str, ...]:
+    """Return the source of a family's template and of all that it extends, imports and includes.
+
+    Raises:
+        InputError: The family has no template.
+    """
+    texts: dict[str, str] = {}
+    pending = [f"{family}.ptx.j2"]
+    while pending:
+        name = pending.pop()
+        text = _template_text(name)
+        if text is None:
+            raise InputError(f"no template {name} in ptx_templates")
+        texts[name] = text
+        named = jinja2.meta.find_referenced_templates(_environment().parse(text))
+        pending += sorted({other for other in named if other} - set(texts))
+    return tuple(texts[name] for name in sorted(texts))
 
 
 def _slot_offset(role: str, set_number: int, chain: int) -> int:

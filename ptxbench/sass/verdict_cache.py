@@ -11,12 +11,19 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from ptxbench.catalogue.model import Instruction
+from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.gpu.protocol import OptLevel
+from ptxbench.ptx.render import template_texts
+from ptxbench.ptx.target import Target
 from ptxbench.sass.gate import Judgement, Verdict
 from ptxbench.tools import tool_version
 
-_JUDGES = ("gate.py", "listing.py", "loop.py", "program.py")
+# The code that a verdict follows from: what makes a row's text, and what judges its SASS.
+_CODE = {
+    "ptxbench.catalogue": ("model.py", "types.py"),
+    "ptxbench.ptx": ("render.py", "registers.py", "operands.py", "values.py"),
+    "ptxbench.sass": ("gate.py", "listing.py", "loop.py", "program.py"),
+}
 
 
 def default_cache_folder() -> Path:
@@ -27,22 +34,25 @@ def default_cache_folder() -> Path:
     return root / "ptxbench" / "verdicts"
 
 
-def verdict_key(instruction: Instruction, ptx: str, target: str, opt_level: OptLevel) -> str:
+def verdict_key(instruction: Instruction, target: Target, opt_level: OptLevel, form: Form) -> str:
     """Return a digest of everything that a verdict follows from.
 
-    That is the text, the row (its expectation is not in the text), the tools and the gate's own code.
+    That is the row (its expectation is not in the text), the templates of its family, the tools, and the
+    code that renders and judges. The text itself need not be there: rendering it takes longer than all
+    the rest of a run from the cache.
 
     Raises:
         ToolError: ptxas or nvdisasm is missing.
     """
     parts = (
-        ptx,
         repr(instruction),
-        target,
+        repr(target),
         opt_level.value,
+        form.value,
         tool_version("ptxas"),
         tool_version("nvdisasm"),
-        _gate_digest(),
+        _family_digest(instruction.family),
+        _code_digest(),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -90,8 +100,14 @@ class VerdictCache:
 
 
 @cache
-def _gate_digest() -> str:
+def _family_digest(family: str) -> str:
+    return hashlib.sha256("\0".join(template_texts(family)).encode()).hexdigest()
+
+
+@cache
+def _code_digest() -> str:
     digest = hashlib.sha256()
-    for name in _JUDGES:
-        digest.update(files("ptxbench.sass").joinpath(name).read_bytes())
+    for package, names in _CODE.items():
+        for name in names:
+            digest.update(files(package).joinpath(name).read_bytes())
     return digest.hexdigest()

@@ -60,7 +60,6 @@ class _Question:
     target: Target
     opt_level: OptLevel
     form: Form
-    ptx: str
     absent: str
     refused: str
 
@@ -104,15 +103,11 @@ def verify_instructions(
 
 
 def _ask(instruction: Instruction, target: Target, opt_levels: Sequence[OptLevel]) -> Iterator[_Question]:
-    modules = [(level, form) for level in opt_levels for form in instruction.forms(level)]
     absent = instruction.absence(target)
-    # The text is the same at every level, and rendering is what a run from the cache spends its time on.
-    texts: dict[Form, str] = {}
-    for level, form in modules:
-        refused = "" if absent else instruction.refusal(level, target.name, form)
-        if not absent and not refused and form not in texts:
-            texts[form] = render_module(instruction, target, form)
-        yield _Question(instruction, target, level, form, texts.get(form, ""), absent, refused)
+    for level in opt_levels:
+        for form in instruction.forms(level):
+            refused = "" if absent else instruction.refusal(level, target.name, form)
+            yield _Question(instruction, target, level, form, absent, refused)
 
 
 def _answers(
@@ -140,7 +135,7 @@ def _answers(
 
 
 def _key(question: _Question) -> str:
-    return verdict_key(question.instruction, question.ptx, question.target.name, question.opt_level)
+    return verdict_key(question.instruction, question.target, question.opt_level, question.form)
 
 
 def _batches(questions: Sequence[_Question]) -> Iterator[list[_Question]]:
@@ -178,7 +173,8 @@ def _build(batch: list[_Question]) -> list[dict[str, SassKernel]]:
     first = batch[0]
     if len(batch) == 1:
         # The text that `show` prints, so that the line of a complaint can be looked up.
-        cubin = assemble_ptx(first.ptx, first.target.name, first.opt_level)
+        ptx = render_module(first.instruction, first.target, first.form)
+        cubin = assemble_ptx(ptx, first.target.name, first.opt_level)
         return [parse_listing(disassemble(cubin.image))]
     ptx = render_batch([(question.instruction, question.form) for question in batch], first.target)
     cubin = assemble_ptx(ptx, first.target.name, first.opt_level)

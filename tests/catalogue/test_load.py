@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxbench.catalogue.arafa import arafa_rows, load_arafa_table
-from ptxbench.catalogue.load import check_unique, find_instruction, load_catalogue, parse_rows
+from ptxbench.catalogue.load import (
+    _OPTIONAL,
+    _REQUIRED,
+    check_unique,
+    find_instruction,
+    load_catalogue,
+    parse_rows,
+)
 from ptxbench.catalogue.model import Form, Unit
 from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import OptLevel
@@ -68,6 +75,43 @@ def test_hostile_text_is_refused_with_the_rows_name(key, value):
     assert f"row {value if key == 'name' else 'fma.rn.f32'!r}: {key} " in text
 
 
+def shapes(value: str) -> list[str]:
+    """Put a text wherever a field may hold one: alone, in a list, as a table's value or key, deeper still."""
+    text = json.dumps(value)
+    return [
+        text,
+        f"[{text}]",
+        f'["x", {text}]',
+        f"{{ x = {text} }}",
+        f"{{ O3 = {text} }}",
+        f"{{ {text} = 1 }}",
+        f"{{ O3 = {{ {text} = 1 }} }}",
+        f"{{ sm_80 = {{ O3 = {text} }} }}",
+        f"{{ sm_80 = {{ O3 = {{ {text} = 1 }} }} }}",
+        f"{{ {text} = {{ O3 = {{ FFMA = 1 }} }} }}",
+    ]
+
+
+@pytest.mark.parametrize("key", sorted(_REQUIRED | _OPTIONAL))
+@pytest.mark.parametrize("value", [v for v in HOSTILE if v])
+def test_hostile_text_anywhere_in_any_field_is_refused_with_the_rows_name(key, value):
+    for shape in shapes(value):
+        text = refusal(**{key: shape})
+        named = repr(value) if key == "name" and shape == json.dumps(value) else "'fma.rn.f32'"
+        assert key == "name" or f"row {named}: " in text, (shape, text)
+
+
+@given(
+    key=st.sampled_from(sorted((_REQUIRED | _OPTIONAL) - {"name"})),
+    marks=st.text(st.sampled_from('"\n{}%$`\\#@'), min_size=1, max_size=3),
+    text=st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=8),
+    shape=st.integers(0, 9),
+)
+def test_no_mark_of_a_template_or_of_ptx_passes_in_any_field(key, marks, text, shape):
+    value = text[:4] + marks + text[4:]
+    assert "row 'fma.rn.f32': " in refusal(**{key: shapes(value)[shape]})
+
+
 @given(key=st.sampled_from(TEXTS), value=st.text(st.characters(max_codepoint=0x7E), max_size=12))
 def test_no_text_that_passes_can_leave_its_place_in_a_template(key, value):
     rows = ()
@@ -100,13 +144,11 @@ def test_no_text_that_passes_can_leave_its_place_in_a_template(key, value):
         ({"O0": "{ FFMA = nan }"}, "O0 FFMA nan must be"),
         ({"O0": "{ FFMA = inf }"}, "O0 FFMA inf must be"),
         ({"O4": "{ FFMA = 1 }"}, "unknown fields ['O4']"),
-        ({"loop_moves": "{ O3 = -257 }"}, "loop_moves.O3 -257 must be"),
-        ({"loop_moves": "{ O9 = 1 }"}, "loop_moves must be a table of O0 and O3"),
-        ({"tolerance": "0.5"}, "tolerance must be a table of O0 and O3"),
-        (
-            {"tolerance__O0": "{ FMUL = 0.5 }"},
-            "tolerance.O0 must be a table of opcodes that stand in O0",
-        ),
+        ({"once": "{ O3 = { MOV = -257 } }"}, "once.O3 MOV -257 must be"),
+        ({"once": "{ O3 = { MOV = 0.5 } }"}, "once.O3 MOV 0.5 must be a whole number"),
+        ({"once": "{ O3 = 4 }"}, "once.O3 must be a table of opcodes"),
+        ({"once": '{ O3 = { "MOV }" = 4 } }'}, "once.O3 'MOV }' is not of the form"),
+        ({"once": "{ O9 = { MOV = 1 } }"}, "once must be a table of O0 and O3"),
         ({"colour": '"red"'}, "unknown fields ['colour']"),
     ],
 )
@@ -147,6 +189,29 @@ def test_every_shipped_row_says_how_its_chain_stays_alive_and_what_is_surprising
             assert len(expected.counts) <= 1 or row.note, f"{row.name} expands and does not say why"
 
 
+# One kind of work, which the assembler puts on one pipe or another.
+SAME_WORK = (
+    {"IADD3", "VIADD", "IMAD.IADD", "IMAD.MOV"},  # IMAD.MOV: a negation, 0 - x
+    {"IADD3.X", "IMAD.X"},
+    {"MOV", "IMAD.MOV", "IMAD.MOV.U32", "IMAD.U32", "HFMA2.MMA", "UMOV", "CS2R"},  # also of constants
+    {"SHF.L.U32", "IMAD.SHL.U32", "IMAD.U32"},
+    {"CALL.REL.NOINC", "CALL.ABS.NOINC"},
+    {"HFMA2", "HADD2", "HMUL2"},  # sums and products on the half-precision or the matrix pipe
+)
+
+
+def test_alternatives_are_the_same_work_on_another_pipe():
+    for row in load_catalogue():
+        for expected in row.sass:
+            for alternatives in {*dict(expected.counts), *dict(expected.once)}:
+                options = alternatives.split("|")
+                base = {re.sub(r"^(HFMA2|HADD2|HMUL2)(\.MMA)?\b.*", r"\1", o) for o in options}
+                assert len(options) == 1 or any(set(options) <= s or base <= s for s in SAME_WORK), (
+                    row.name,
+                    alternatives,
+                )
+
+
 def test_a_group_gives_its_rows_what_they_do_not_say_themselves():
     shared = ROW | {"types": '{ a = "u32", b = "u32" }'}
     shared.pop("name")
@@ -162,22 +227,32 @@ def test_sass_differs_by_form_and_target_where_the_row_says_so():
     (row,) = parse_rows(
         toml(
             O3_throughput="{ FFMA = 2, FADD = 1 }",
-            tolerance="{ O3_throughput = { FADD = 0.5 } }",
-            loop_moves="{ O3 = 2 }",
-            on='{ "sm_75 sm_80" = { O3 = { FMUL = 1 } }, sm_86 = { O0 = "it spills" } }',
+            once="{ O3 = { MOV = 2 }, O0 = { PRMT = 4 } }",
+            on='{ "sm_75 sm_80" = { O3 = { FMUL = 1 } }, sm_86 = { O0 = "it spills" }, '
+            "sm_89 = { once = { O3 = { MOV = 3 } } } }",
         ),
         "float.toml",
     )
     throughput = row.expected(OptLevel.O3, "sm_90a", Form.THROUGHPUT)
-    assert (throughput.text, throughput.tolerance_of("FADD"), throughput.loop_moves) == (
-        "FFMA*2 FADD",
-        0.5,
-        2,
-    )
+    assert (throughput.text, throughput.once) == ("FFMA*2 FADD", (("MOV", 2),))
     assert row.expected(OptLevel.O3, "sm_90a").text == "FFMA|FFMA32I"
-    assert {row.expected(OptLevel.O3, "sm_80", form).text for form in Form} == {"FMUL"}
+    for form in Form:
+        older = row.expected(OptLevel.O3, "sm_80", form)
+        assert (older.text, older.once) == ("FMUL", ()), "a level is described anew, or not at all"
+    assert row.expected(OptLevel.O0, "sm_80").once == (("PRMT", 4),)
     assert row.refusal(OptLevel.O0, "sm_86", Form.LATENCY) == "it spills"
     assert row.refusal(OptLevel.O0, "sm_80", Form.LATENCY) == ""
+    ada = row.expected(OptLevel.O3, "sm_89", Form.THROUGHPUT)
+    assert (ada.text, ada.once) == ("FFMA*2 FADD", (("MOV", 3),)), "the same SASS, another constant"
+
+
+def test_another_constant_a_pass_makes_a_form_of_its_own():
+    (row,) = parse_rows(
+        toml(once="{ O3 = { MOV = 2 }, O3_throughput = { PRMT = 4, MOV = -1 } }"), "float.toml"
+    )
+    throughput = row.expected(OptLevel.O3, "sm_90a", Form.THROUGHPUT)
+    assert (throughput.text, throughput.once) == ("FFMA|FFMA32I", (("PRMT", 4), ("MOV", -1)))
+    assert row.expected(OptLevel.O3).once == (("MOV", 2),)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Form
 from ptxbench.errors import ToolError
 from ptxbench.gpu.protocol import OptLevel
+from ptxbench.ptx import render
 from ptxbench.ptx.render import render_module
 from ptxbench.ptx.target import find_target
 from ptxbench.sass import verify
@@ -115,19 +116,46 @@ def test_what_a_tool_refused_is_not_kept(tmp_path):
 
 
 def test_the_key_follows_all_that_a_verdict_follows_from(monkeypatch):
-    def key(row=FMA, ptx="ptx", target="sm_90a", level=OptLevel.O3):
-        return verdict_key(row, ptx, target, level)
+    def key(row=FMA, target=HOPPER, level=OptLevel.O3, form=Form.LATENCY):
+        return verdict_key(row, target, level, form)
 
     expects_more = replace(FMA, sass=tuple(replace(e, counts=(("FFMA", 2.0),)) for e in FMA.sass))
-    keys = {key(), key(ptx="ptx2"), key(target="sm_80"), key(level=OptLevel.O0), key(row=expects_more)}
+    keys = {
+        key(),
+        key(row=replace(FMA, copies=32)),
+        key(row=expects_more),
+        key(target=find_target("sm_80")),
+        key(level=OptLevel.O0),
+        key(form=Form.THROUGHPUT),
+    }
+    cache = "ptxbench.sass.verdict_cache."
     for tool in ("ptxas", "nvdisasm"):
-        monkeypatch.setattr(
-            "ptxbench.sass.verdict_cache.tool_version", lambda t, tool=tool: "99" if t == tool else "1"
-        )
+        monkeypatch.setattr(cache + "tool_version", lambda t, tool=tool: "99" if t == tool else "1")
         keys.add(key())
-    monkeypatch.setattr("ptxbench.sass.verdict_cache._gate_digest", lambda: "another gate")
+    monkeypatch.setattr(cache + "_code_digest", lambda: "another gate")
     keys.add(key())
-    assert len(keys) == 8
+    monkeypatch.setattr(cache + "_family_digest", lambda family: "another template")
+    keys.add(key())
+    assert len(keys) == 10
+
+
+def test_the_texts_of_a_family_are_all_that_its_rendering_reads(monkeypatch):
+    read = set()
+
+    def watched(name):
+        text = template_text(name)
+        read.add(text)
+        return text
+
+    template_text = render._template_text
+    monkeypatch.setattr(render, "_template_text", watched)
+    render._environment.cache_clear()
+    try:
+        render_module(FMA, HOPPER, Form.LATENCY)
+    finally:
+        render._environment.cache_clear()
+    assert len(read) > 2
+    assert read == set(render.template_texts(FMA.family))
 
 
 def test_a_tool_that_was_stopped_ends_the_run_and_refuses_no_row(monkeypatch):
