@@ -56,7 +56,7 @@ def command() -> None:
 @click.option(
     "--strategy",
     help="estimate, random, or a strategy of Kernel Tuner such as genetic_algorithm "
-    "(default: estimate with --table, else random).",
+    "(default: estimate with --table or for time, else random).",
 )
 @click.option(
     "--budget", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Variants to try."

@@ -35,7 +35,7 @@ class Tuning:
         goal: What is made small.
         asked: How variants are tried.
         strategy: "estimate", "random", or a strategy of Kernel Tuner; "" for the first where there is a
-            table, or else the second.
+            table or time is the objective, or else the second.
         budget: Variants that are tried.
         candidates: Variants that are foretold, for "estimate".
         table: Run by which energy is estimated, or None.
@@ -101,7 +101,8 @@ def tune(
     """
     calling = require_calls(gpu)
     model = open_model(tuning.table, gpu.info, tuning.asked.pattern) if tuning.table else None
-    strategy = tuning.strategy or (BY_ESTIMATE if model else AT_RANDOM)
+    for_time = tuning.goal.objective is Objective.TIME
+    strategy = tuning.strategy or (BY_ESTIMATE if model or for_time else AT_RANDOM)
     _require_sense(tuning, strategy, model)
     axes = load_axes(tuning.problem.dtype, tuning.space)
     space = search_space(tuning.problem, gpu.info.target, axes)
@@ -131,13 +132,14 @@ def _require_sense(tuning: Tuning, strategy: str, model: EnergyModel | None) -> 
     Raises:
         InputError: The settings do not go together.
     """
-    if strategy == BY_ESTIMATE and model is None:
+    for_time = tuning.goal.objective is Objective.TIME
+    if strategy == BY_ESTIMATE and model is None and not for_time:
         raise InputError("--strategy estimate needs a table to estimate by; give --table RUN")
     if not math.isnan(tuning.prune) and model is None:
         raise InputError("--prune needs a table to estimate by; give --table RUN")
     if strategy not in (BY_ESTIMATE, AT_RANDOM):
         require_strategy(strategy)
-    if tuning.goal.objective is not Objective.TIME and not tuning.asked.power and model is None:
+    if not for_time and not tuning.asked.power and model is None:
         raise InputError(
             f"--measure time gives no energy for --objective {tuning.goal.objective}; give --table RUN"
         )
