@@ -22,7 +22,8 @@ _DTYPES = ("f32", "f64", "f16")
 _OBJECTIVES = ("energy", "time", "edp", "power-limited")
 _SHOWN = 10
 _HEADINGS = ("variant", "time ms", "power W", "energy J", "estimated J", "GFLOP/s", "correct")
-_MAX_SIZE = 65536
+# A matrix of f64 is then 2 GiB.
+_MAX_SIZE = 16384
 _SIZE = click.IntRange(16, _MAX_SIZE)
 
 
