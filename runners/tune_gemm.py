@@ -158,10 +158,12 @@ def cublas_gflops(problem: Problem) -> float:
 def print_result(result: Result) -> None:
     """Print the figures of one search."""
     q = result.quality
-    print(f"{result.dtype}, {result.size}: {q.variants} variants measured in {result.wall_s:.0f} s")
+    capped = f", {q.capped} of them slowed by the power cap" if q.capped else ""
+    print(f"{result.dtype}, {result.size}: {q.variants} variants measured in {result.wall_s:.0f} s{capped}")
     print(f"  rank correlation of estimated and measured energy: {q.spearman:.3f}")
     print(f"  mean error of the estimates: {100 * q.mean_error:.1f}%")
     print(f"  estimator and ten measurements: {100 * q.chosen_loss:.2f}% over the best ({q.best_j:.4g} J)")
+    print(f"  best {q.best}, chosen {q.chosen or '-'}, fastest {q.fastest}")
     print(f"  the fastest takes {100 * q.fastest_loss:.2f}% more energy than the best")
     print(
         f"  the best is {100 * (q.best_s / q.fastest_s - 1):.2f}% slower than the fastest; front of {q.front}"

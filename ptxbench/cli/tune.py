@@ -22,7 +22,8 @@ _DTYPES = ("f32", "f64", "f16")
 _OBJECTIVES = ("energy", "time", "edp", "power-limited")
 _SHOWN = 10
 _HEADINGS = ("variant", "time ms", "power W", "energy J", "estimated J", "GFLOP/s", "correct")
-_MAX_SIZE = 65536
+# A matrix of f64 is then 2 GiB.
+_MAX_SIZE = 16384
 _SIZE = click.IntRange(16, _MAX_SIZE)
 
 
@@ -56,7 +57,7 @@ def command() -> None:
 @click.option(
     "--strategy",
     help="estimate, random, or a strategy of Kernel Tuner such as genetic_algorithm "
-    "(default: estimate with --table, else random).",
+    "(default: estimate with --table or for time, else random).",
 )
 @click.option(
     "--budget", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Variants to try."
@@ -83,6 +84,11 @@ def command() -> None:
     show_default=True,
     help="Seconds of launches over which power is read.",
 )
+@click.option(
+    "--prune",
+    type=click.FloatRange(1, 1000),
+    help="Measure no power of variants whose estimate is over so many times the best.",
+)
 @click.option("--space", type=click.Path(path_type=Path), help="TOML file of the search space.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed.")
 @click.option("--out", type=click.Path(path_type=Path), help="New folder (default: one below results/).")
@@ -104,6 +110,7 @@ def gemm(
     candidates: int,
     measure: str,
     window_s: float,
+    prune: float | None,
     space: Path | None,
     seed: int,
     out: Path | None,
@@ -139,6 +146,7 @@ def gemm(
         candidates=candidates,
         table=table,
         space=space,
+        prune=math.nan if prune is None else prune,
     )
     gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
     try:

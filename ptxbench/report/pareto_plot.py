@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+from ptxbench.errors import InputError
 from ptxbench.report.figure import new_figure, save, title
 from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.tuning import Tuned
@@ -17,9 +19,11 @@ def plot_front(tuned: Tuned, path: Path) -> None:
         path: Picture to write; its ending says the format (.png, .svg, .pdf).
 
     Raises:
-        InputError: matplotlib is not installed, or the file cannot be written.
+        InputError: No variant has an energy, matplotlib is not installed, or the file cannot be written.
     """
-    shown = [t for t in tuned.trials if t.ok]
+    shown = [t for t in tuned.trials if t.ok and math.isfinite(t.best_energy_j)]
+    if not shown:
+        raise InputError("there is nothing to draw: no variant has an energy")
     front = pareto_front(shown)
     problem = tuned.manifest.problem
     figure = new_figure(7, 5)
@@ -43,7 +47,7 @@ def plot_front(tuned: Tuned, path: Path) -> None:
         color="#222222",
         label="front of time and energy",
     )
-    measured = "measured" if any(t.energy_j == t.energy_j for t in shown) else "estimated"
+    measured = "measured" if any(math.isfinite(t.energy_j) for t in shown) else "estimated"
     axes.set_xlabel("time of one launch, ms")
     axes.set_ylabel(f"energy of one launch, J ({measured})")
     axes.set_xscale("log")

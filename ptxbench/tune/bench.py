@@ -21,6 +21,8 @@ from ptxbench.tune.variant import Problem
 
 # A short timing lasts so long, or one launch where that lasts longer.
 _TIMING_S = 0.004
+# Temperature moves slowly, and reading the state of a GPU takes as long as a launch.
+_TEMPERATURE_AGE_S = 1.0
 _MAX_TIMED = 64
 _MAX_LAUNCHES = 100_000
 # nvmlClocksEventReason: software power cap, hardware slowdown, thermal slowdowns, power brake.
@@ -72,6 +74,7 @@ class Bench:
         self._wall_s = wall_s
         self._checker = Checker(asked.seed)
         self._inputs: tuple[Bytes, Bytes] | None = None
+        self._temperature = (-math.inf, math.nan)
         self._sensor = next(s for s in gpu.sensors if s.source is not SourceName.MEMORY)
 
     def foretell(self, built: Kernel | Refused, build_wall_s: float = math.nan) -> Trial:
@@ -92,6 +95,7 @@ class Bench:
             status=TrialStatus.OK,
             reason="",
             correct=Correct.UNCHECKED,
+            cubin_sha256=built.cubin.sha256,
             registers=built.resources.registers,
             occupancy=occupancy(built.needs, limits_of(info.target)),
             executed=work.executed,
@@ -102,10 +106,21 @@ class Bench:
         )
         return self._estimated(trial, trial.modelled_s, _COOL_C)
 
-    def measure(self, built: Kernel | Refused, build_wall_s: float = math.nan) -> Trial:
+    def measure(
+        self,
+        built: Kernel | Refused,
+        build_wall_s: float = math.nan,
+        objection: Callable[[Trial], str] = lambda _: "",
+    ) -> Trial:
         """Check a variant, time it, and measure its power where that is asked for.
 
         A kernel that does not run, or gives wrong results, ends its trial with that status.
+
+        Args:
+            built: The variant, built.
+            build_wall_s: Host time that it took.
+            objection: Asked once the variant is timed and its energy estimated: why its power is not
+                worth measuring, or "".
 
         Raises:
             GpuError: The GPU stopped answering.
@@ -114,11 +129,11 @@ class Bench:
         if isinstance(built, Refused):
             return trial
         try:
-            return self._measured(trial, built)
+            return self._measured(trial, built, objection)
         except LaunchError as error:
             return replace(trial, status=TrialStatus.LAUNCH_FAILED, reason=str(error))
 
-    def _measured(self, trial: Trial, kernel: Kernel) -> Trial:
+    def _measured(self, trial: Trial, kernel: Kernel, objection: Callable[[Trial], str]) -> Trial:
         began_s = self._wall_s()
         correct, why = self._checker.check(self.gpu, kernel)
         trial = replace(trial, correct=correct, check_wall_s=self._wall_s() - began_s)
@@ -127,10 +142,21 @@ class Bench:
         call = kernel.call(self.problem, self._operands(), self._asked.pattern)
         began_s = self._wall_s()
         time_s = short_timing_s(self.gpu, call)
-        temperature_c = self.gpu.telemetry().temperature_c
+        temperature_c = self._temperature_c()
         trial = replace(trial, time_s=time_s, temperature_c=temperature_c)
         trial = replace(self._estimated(trial, time_s, temperature_c), timing_wall_s=self._wall_s() - began_s)
-        return self._with_power(trial, call) if self._asked.power else trial
+        if not self._asked.power:
+            return trial
+        if why := objection(trial):
+            return replace(trial, status=TrialStatus.PRUNED, reason=why)
+        return self._with_power(trial, call)
+
+    def _temperature_c(self) -> float:
+        """Return the temperature, which was read within the last second."""
+        now_s = self._wall_s()
+        if now_s - self._temperature[0] > _TEMPERATURE_AGE_S:
+            self._temperature = (now_s, self.gpu.telemetry().temperature_c)
+        return self._temperature[1]
 
     def _with_power(self, trial: Trial, call: KernelCall) -> Trial:
         began_s = self._wall_s()

@@ -27,6 +27,10 @@ class Quality:
         fastest_j: Measured energy of the fastest variant.
         fastest_s: Its time.
         best_s: Time of the variant of least energy.
+        best: Name of the variant of least energy.
+        chosen: Name of the estimator's choice; "" where nothing was estimated.
+        fastest: Name of the fastest variant.
+        capped: Variants that the power cap or heat slowed down while their power was read.
         front: Variants on the front of time and energy.
         timing_wall_s: Host time of the short timings.
         power_wall_s: Host time of the power windows.
@@ -42,6 +46,10 @@ class Quality:
     fastest_j: float
     fastest_s: float
     best_s: float
+    best: str
+    chosen: str
+    fastest: str
+    capped: int
     front: int
     timing_wall_s: float
     power_wall_s: float
@@ -81,15 +89,20 @@ def quality(trials: Sequence[Trial]) -> Quality:
     best = min(measured, key=lambda t: t.energy_j)
     fastest = min(measured, key=lambda t: t.best_time_s)
     first = sorted(estimated, key=lambda t: t.estimated_j)[:FEW]
+    chosen = min(first, key=lambda t: t.energy_j, default=None)
     return Quality(
         variants=len(measured),
         spearman=_rank_correlation(estimated),
         mean_error=_mean([abs(t.estimated_j / t.energy_j - 1) for t in estimated]),
         best_j=best.energy_j,
-        chosen_j=min((t.energy_j for t in first), default=math.nan),
+        chosen_j=chosen.energy_j if chosen else math.nan,
         fastest_j=fastest.energy_j,
         fastest_s=fastest.best_time_s,
         best_s=best.best_time_s,
+        best=best.variant.name,
+        chosen=chosen.variant.name if chosen else "",
+        fastest=fastest.variant.name,
+        capped=sum(t.capped for t in measured),
         front=len(pareto_front(measured)),
         timing_wall_s=sum(t.timing_wall_s for t in measured),
         power_wall_s=sum(t.power_wall_s for t in measured),

@@ -12,7 +12,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from ptxbench.store.journal import Journal
 from ptxbench.store.manifest import Host
 from ptxbench.store.place import require_place
 from ptxbench.store.recording import read_document
+from ptxbench.tools import tool_version
 from ptxbench.tune.bench import Asked
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import PARAMETERS, Problem
@@ -66,6 +67,7 @@ class TuningManifest:
         problem: What the variants compute.
         asked: How they are tried.
         model: What estimates their energy, in a few words; "" for nothing.
+        assembler: What makes their machine code.
     """
 
     tuning_version: int
@@ -78,6 +80,7 @@ class TuningManifest:
     problem: Problem
     asked: Asked
     model: str
+    assembler: str = field(default="", metadata={"optional": True})
 
     @classmethod
     def new(cls, gpu: Gpu, problem: Problem, asked: Asked, model: str) -> Self:
@@ -93,6 +96,7 @@ class TuningManifest:
             problem=problem,
             asked=asked,
             model=model,
+            assembler=f"ptxas {tool_version('ptxas')}",
         )
 
 
@@ -146,6 +150,7 @@ class TuningFolder:
             ("driver", held.gpu.driver, manifest.gpu.driver),
             ("measuring", held.asked, manifest.asked),
             ("estimator", held.model, manifest.model),
+            ("assembler", held.assembler, manifest.assembler),
         ):
             if there != now:
                 raise InputError(

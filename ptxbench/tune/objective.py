@@ -64,6 +64,36 @@ class Goal:
         return math.isfinite(time_s) and (self.objective is Objective.TIME or math.isfinite(energy_j))
 
 
+@dataclass(frozen=True)
+class Pruning:
+    """Leaves out the power measurement of variants that look hopeless.
+
+    Attributes:
+        goal: What is made small.
+        factor: Hopeless is an estimated cost over so many times the best one's so far.
+    """
+
+    goal: Goal
+    factor: float
+
+    def objection(self, trial: Trial, trials: Iterable[Trial]) -> str:
+        """Return why a trial is not worth going on with, or "".
+
+        Args:
+            trial: It is timed, and its energy estimated.
+            trials: Those before it.
+        """
+        before = [t for t in trials if t.ok]
+        reference = first_valid(before)
+        if reference is None:
+            return ""
+        best = min(self.goal.cost(t, reference) for t in before)
+        cost = self.goal.cost(trial, reference)
+        if not math.isfinite(best) or not cost > self.factor * best:
+            return ""
+        return f"estimated {cost / best:.2f} times the best {self.goal.objective} so far"
+
+
 def first_valid(trials: Iterable[Trial]) -> Trial | None:
     """Return the first trial that counts and has a time, or None."""
     return next((t for t in trials if t.ok and math.isfinite(t.best_time_s)), None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ptxbench.tune.bench import Bench
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.kernel import Kernel, Refused, build_kernel
-from ptxbench.tune.objective import Goal, ranked
+from ptxbench.tune.objective import Goal, Pruning, ranked
 from ptxbench.tune.space import Space
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Variant
@@ -42,16 +42,24 @@ class Evaluator:
 
     Args:
         show: Told how many are done, the budget, and which variant is in hand.
+        pruning: Whose power is not measured; None: everybody's is.
     """
 
     def __init__(
-        self, bench: Bench, folder: TuningFolder, budget: int, jobs: int = 0, show: Show = lambda *_: None
+        self,
+        bench: Bench,
+        folder: TuningFolder,
+        budget: int,
+        jobs: int = 0,
+        show: Show = lambda *_: None,
+        pruning: Pruning | None = None,
     ) -> None:
         self.bench = bench
         self.folder = folder
         self.budget = budget
         self.jobs = jobs or os.cpu_count() or 1
         self._show = show
+        self._pruning = pruning
 
     @property
     def spent(self) -> bool:
@@ -72,12 +80,15 @@ class Evaluator:
         for variant in variants:
             if variant.name in chosen:
                 built = next(builds)
-                trial = self.bench.measure(built.kernel, built.wall_s)
+                trial = self.bench.measure(built.kernel, built.wall_s, self._objection)
                 self.folder.add(trial)
                 self._show(len(held), self.budget, variant.name)
                 chosen.discard(variant.name)
             if variant.name in held:
                 yield held[variant.name]
+
+    def _objection(self, trial: Trial) -> str:
+        return self._pruning.objection(trial, self.folder.trials.values()) if self._pruning else ""
 
 
 def build_ahead(variants: Sequence[Variant], target: str, jobs: int) -> Iterator[Built]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ptxbench.tune.check import Correct
@@ -21,6 +21,7 @@ class TrialStatus(StrEnum):
     WRONG = "wrong_result"
     LAUNCH_FAILED = "launch_failed"
     NO_POWER = "no_power"
+    PRUNED = "pruned"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Trial:
         status: How it ended.
         reason: One sentence where `status` is not OK.
         correct: Whether its results are right.
+        cubin_sha256: Hash of its machine code; "" where there is none.
         registers: Registers a thread; 0 where there is no kernel.
         occupancy: By Eq. 5, 0 to 1.
         executed: Every opcode that one launch executes.
@@ -60,6 +62,7 @@ class Trial:
     status: TrialStatus
     reason: str
     correct: Correct
+    cubin_sha256: str = field(default="", metadata={"optional": True})
     registers: int = 0
     occupancy: float = _NAN
     executed: tuple[OpcodeCount, ...] = ()

@@ -16,7 +16,7 @@ from ptxbench.tune.bench import Asked, Bench
 from ptxbench.tune.estimate import EnergyModel
 from ptxbench.tune.folder import TuningFolder, TuningManifest
 from ptxbench.tune.model_energy import open_model
-from ptxbench.tune.objective import Goal, Objective, pareto_front, ranked
+from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
 from ptxbench.tune.space import load_axes, search_space
 from ptxbench.tune.strategies import require_strategy, search_by_strategy
@@ -35,11 +35,13 @@ class Tuning:
         goal: What is made small.
         asked: How variants are tried.
         strategy: "estimate", "random", or a strategy of Kernel Tuner; "" for the first where there is a
-            table, or else the second.
+            table or time is the objective, or else the second.
         budget: Variants that are tried.
         candidates: Variants that are foretold, for "estimate".
         table: Run by which energy is estimated, or None.
         space: TOML file of the search space, or None for the one that ptxbench ships.
+        prune: Variants whose estimated cost is over so many times the best one's are not measured; NaN: all
+            are.
         jobs: Assemblers at once; 0 for as many as there are processors.
     """
 
@@ -51,6 +53,7 @@ class Tuning:
     candidates: int = 256
     table: Path | None = None
     space: Path | None = None
+    prune: float = math.nan
     jobs: int = 0
 
 
@@ -98,7 +101,8 @@ def tune(
     """
     calling = require_calls(gpu)
     model = open_model(tuning.table, gpu.info, tuning.asked.pattern) if tuning.table else None
-    strategy = tuning.strategy or (BY_ESTIMATE if model else AT_RANDOM)
+    for_time = tuning.goal.objective is Objective.TIME
+    strategy = tuning.strategy or (BY_ESTIMATE if model or for_time else AT_RANDOM)
     _require_sense(tuning, strategy, model)
     axes = load_axes(tuning.problem.dtype, tuning.space)
     space = search_space(tuning.problem, gpu.info.target, axes)
@@ -106,7 +110,8 @@ def tune(
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
     bench = Bench(calling, tuning.problem, tuning.asked, model)
-    evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show)
+    pruning = None if math.isnan(tuning.prune) else Pruning(tuning.goal, tuning.prune)
+    evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning)
     try:
         if strategy == BY_ESTIMATE:
             search_by_estimate(space, evaluator, tuning.goal, tuning.asked.seed, tuning.candidates, show)
@@ -127,11 +132,14 @@ def _require_sense(tuning: Tuning, strategy: str, model: EnergyModel | None) -> 
     Raises:
         InputError: The settings do not go together.
     """
-    if strategy == BY_ESTIMATE and model is None:
+    for_time = tuning.goal.objective is Objective.TIME
+    if strategy == BY_ESTIMATE and model is None and not for_time:
         raise InputError("--strategy estimate needs a table to estimate by; give --table RUN")
+    if not math.isnan(tuning.prune) and model is None:
+        raise InputError("--prune needs a table to estimate by; give --table RUN")
     if strategy not in (BY_ESTIMATE, AT_RANDOM):
         require_strategy(strategy)
-    if tuning.goal.objective is not Objective.TIME and not tuning.asked.power and model is None:
+    if not for_time and not tuning.asked.power and model is None:
         raise InputError(
             f"--measure time gives no energy for --objective {tuning.goal.objective}; give --table RUN"
         )

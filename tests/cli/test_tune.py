@@ -53,6 +53,14 @@ def test_bad_input_is_one_line(tmp_path, capsys, arguments, words):
     assert words in captured.err
 
 
+def test_tuning_for_time_needs_no_table_and_no_power(tmp_path, capsys):
+    arguments = ["--objective", "time", "--measure", "time", "--candidates", "4", "--budget", "2"]
+    assert gemm(*SMALL, *arguments, "--out", tmp_path / "t") == 0
+    captured = capsys.readouterr()
+    assert "2 tried" in captured.out
+    assert captured.err == "ptxbench: no picture: there is nothing to draw: no variant has an energy\n"
+
+
 def test_no_variant_under_the_power_limit_is_exit_code_1(tmp_path, capsys):
     arguments = ["--objective", "power-limited", "--power-limit-w", "10", "--budget", "1"]
     assert gemm(*SMALL, *arguments, "--out", tmp_path / "t") == 1

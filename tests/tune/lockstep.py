@@ -202,7 +202,9 @@ class Block:
         elif "wait_group" in modifiers:
             while len(self.pending) > int(operands[0]):
                 for at, values in self.pending.pop(0):
+                    # What has landed is its own thread's to read, until a barrier.
                     self.shared.land(at, values)
+                    self.shared.writer[at] = self.warps[:, None]
         else:
             size = int(operands[2])
             to = self._bytes_at(operands[0], size) - SHARED_AT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from tune.fakes_tune import FlatModel, trial
 
 from ptxbench.tune.evaluate import estimated_again, quality
-from ptxbench.tune.objective import Goal, Objective, pareto_front, ranked
+from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.trial import TrialStatus
 
 FAST = trial(1, time_s=1.0e-3, energy_j=0.60)
@@ -47,6 +48,17 @@ def test_what_does_not_count_is_never_best() -> None:
     for goal in (Goal(Objective.ENERGY), Goal(Objective.EDP)):
         assert ranked([wrong, unmeasured, FAST], goal) == (FAST,)
     assert pareto_front([wrong, unmeasured, FAST]) == (FAST,)
+
+
+def test_pruning_leaves_out_what_looks_hopeless() -> None:
+    pruning = Pruning(Goal(Objective.ENERGY), 1.5)
+    dear = trial(7, energy_j=math.nan, power_w=math.nan, estimated_j=0.8)
+    assert "1.78 times the best energy" in pruning.objection(dear, ALL)
+    assert pruning.objection(replace(dear, estimated_j=0.6), ALL) == ""
+    assert pruning.objection(dear, []) == ""
+    # What was pruned before is no measure of the best.
+    pruned = replace(dear, estimated_j=0.1, status=TrialStatus.PRUNED)
+    assert pruning.objection(replace(dear, estimated_j=0.6), [*ALL, pruned]) == ""
 
 
 def test_the_front() -> None:

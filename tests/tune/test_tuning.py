@@ -92,6 +92,13 @@ def test_wrong_results_are_never_timed(kernel: Kernel) -> None:
     assert math.isnan(trial.energy_j)
 
 
+def test_power_of_a_pruned_variant_is_not_measured(kernel: Kernel) -> None:
+    trial = Bench(ComputingGpu(), SMALL, Asked(), FlatModel()).measure(kernel, objection=lambda _: "too dear")
+    assert (trial.status, trial.reason) == (TrialStatus.PRUNED, "too dear")
+    assert trial.time_s > 0
+    assert math.isnan(trial.energy_j)
+
+
 def test_a_kernel_that_does_not_launch_ends_only_its_trial(kernel: Kernel) -> None:
     gpu = ComputingGpu()
     gpu.refuses = True
@@ -196,7 +203,7 @@ def test_the_estimator_s_order_is_the_order_of_trying(tmp_path: Path, tiny: Path
 
 def test_every_strategy_of_kernel_tuner_finds_variants(tmp_path: Path, tiny: Path) -> None:
     pytest.importorskip("kernel_tuner", reason="the extra tune is not installed")
-    for name in ("genetic_algorithm", "greedy_ils", "simulated_annealing"):
+    for name in ("genetic_algorithm", "greedy_ils"):
         found = tune(
             SimulatedGpu(),
             tuning(tiny, 3, strategy=name, asked=Asked(power=False), goal=Goal(Objective.TIME)),
