@@ -259,8 +259,8 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
         )
     if not terms.kernels:
         notes.append(
-            "the run has no model.json: bytes beyond L1 are not priced, and the clock term is an assumption"
-            f" (gamma {terms.gamma:g})"
+            "the run has no model.json: bytes beyond L1 are not priced, and the clock term is the table's own"
+            f" or, where no row throttled, an assumption (gamma {terms.gamma:.2g} ± {terms.gamma_error:.2g})"
         )
     elif not work.bytes_moved:
         notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with --ncu")

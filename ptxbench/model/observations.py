@@ -93,7 +93,7 @@ def _loop_counts(folder: RunFolder) -> Mapping[tuple[str, str], OpcodeCounts]:
 
 def _pass_energy(trials: list[TrialRecord], static: StaticPower, counts: OpcodeCounts) -> PassEnergy:
     first = trials[0]
-    energies_pj = np.array([_energy_pj(trial, static) for trial in trials])
+    energies_pj = np.array([pass_energy_pj(trial, static) for trial in trials])
     mean_pj = float(energies_pj.mean())
     if len(trials) > 1:
         scatter_pj = float(energies_pj.std(ddof=1)) / math.sqrt(len(trials))
@@ -110,7 +110,8 @@ def _pass_energy(trials: list[TrialRecord], static: StaticPower, counts: OpcodeC
     )
 
 
-def _energy_pj(trial: TrialRecord, static: StaticPower) -> float:
+def pass_energy_pj(trial: TrialRecord, static: StaticPower) -> float:
+    """Return the dynamic energy of one pass of a trial's loop, pJ a thread."""
     return (trial.steady_power_w - static.at(trial.temperature_c)) * _seconds_pj(trial)
 
 
