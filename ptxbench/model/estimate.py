@@ -16,7 +16,7 @@ from ptxbench.errors import InputError
 from ptxbench.measure.static import StaticPower
 from ptxbench.model.cap import Demand, settled_clock
 from ptxbench.model.opcodes import opcode_class
-from ptxbench.model.prices import Price, Prices, Rule
+from ptxbench.model.prices import UNMEASURED_ZEROS, Price, Prices, Rule
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import TensorEnergy, Terms
 from ptxbench.model.work import Activity, KernelWork, Level
@@ -219,7 +219,7 @@ def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
     for level, count in work.bytes_moved:
         if level in of_level:
             one = of_level[level]
-            joules = count * (one.zeros_pj + activity.data * (one.random_pj - one.zeros_pj)) * _PICO
+            joules = count * (one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj)) * _PICO
             parts[level] += joules
             variance_j2 += (one.error * joules) ** 2
     if machine.terms.active_w:
@@ -229,11 +229,10 @@ def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
 
 
 def _price_of(opcode: str, fitted: Mapping[str, TensorEnergy], prices: Prices, activity: Activity) -> Price:
-    level = activity.of(opcode)
     one, macs = fitted.get(tensor_kind(opcode)), multiply_adds(opcode)
     if one is None or macs is None:
-        return prices.price(opcode, level)
-    energy_pj = macs * (one.zeros_pj + level * (one.random_pj - one.zeros_pj))
+        return prices.price(opcode, activity.of(opcode))
+    energy_pj = macs * (one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj))
     return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
 
 
@@ -269,5 +268,7 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
             "the profile has opcodes without modifiers, so that unlike instructions are priced alike"
         )
     if not machine.prices.zeros and conditions.activity.data < 1:
-        notes.append("the run has no trial on zeros: operands that toggle less are priced as random ones")
+        notes.append(
+            f"the run has no trial on zeros: they are priced at {UNMEASURED_ZEROS:g} of random operands"
+        )
     return tuple(notes)
