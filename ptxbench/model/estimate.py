@@ -215,13 +215,11 @@ def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
         else:
             filled_j += error_j
             fills.append(Fill(opcode, count / work.executions, price.rule, price.source))
-    of_level = {one.level: one for one in machine.terms.bytes_pj}
     for level, count in work.bytes_moved:
-        if level in of_level:
-            one = of_level[level]
-            joules = count * (one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj)) * _PICO
-            parts[level] += joules
-            variance_j2 += (one.error * joules) ** 2
+        byte = _byte_price(level, machine, activity)
+        if byte is not None:
+            parts[level] += count * byte.energy_pj * _PICO
+            variance_j2 += (count * byte.error_pj * _PICO) ** 2
     if machine.terms.active_w:
         parts[ACTIVE] = machine.terms.active_w * work.time_s
     fills.sort(key=lambda fill: -fill.share)
@@ -234,6 +232,16 @@ def _price_of(opcode: str, fitted: Mapping[str, TensorEnergy], prices: Prices, a
         return prices.price(opcode, activity.of(opcode))
     energy_pj = macs * (one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj))
     return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
+
+
+def _byte_price(level: Level, machine: Machine, activity: Activity) -> Price | None:
+    """Return the energy of a byte: as fitted, else by the table's rows of that level, else None."""
+    for one in machine.terms.bytes_pj:
+        if one.level is level:
+            energy_pj = one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj)
+            return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
+    known = level.opcode in machine.prices.random
+    return machine.prices.price(level.opcode, activity.operands) if known else None
 
 
 def _half_width_j(priced: _Priced, machine: Machine, ratio: float, static_error_j: float) -> float:
@@ -256,12 +264,15 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
             f"at the full clock it would pass the power limit of {machine.limit_w:.0f} W: the estimate is for"
             f" the clock at which it meets the limit, its time {how}"
         )
+    unpriced = [level for level, _ in work.bytes_moved if _byte_price(level, machine, Activity()) is None]
+    if unpriced:
+        notes.append(f"the table has no energy of a byte from {' and '.join(unpriced)}: they are left out")
     if not terms.kernels:
         notes.append(
-            "the run has no model.json: bytes beyond L1 are not priced, and the clock term is the table's own"
-            f" or, where no row throttled, an assumption (gamma {terms.gamma:.2g} ± {terms.gamma_error:.2g})"
+            "the run has no model.json: what an active chip draws beside is left out, and the clock term is"
+            f" the table's own or, where no row throttled, an assumption (gamma {terms.gamma:.2g} ± {terms.gamma_error:.2g})"
         )
-    elif not work.bytes_moved:
+    if not work.bytes_moved:
         notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with --ncu")
     if not work.modifiers:
         notes.append(

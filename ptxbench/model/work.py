@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ptxbench.model.opcodes import OpcodeClass, opcode_class
+from ptxbench.model.opcodes import BYTE, OpcodeClass, opcode_class
 
 
 class Level(StrEnum):
-    """Where bytes come from or go to."""
+    """Where bytes come from or go to.
+
+    L2 is what it hands to the SMs: what is stored to it is in the energy of the storing instruction.
+    """
 
     L2 = "L2"
     DRAM = "DRAM"
+
+    @property
+    def opcode(self) -> str:
+        """The name under which a byte of this level stands among opcodes."""
+        return f"{BYTE}.{self.value}"
 
 
 @dataclass(frozen=True)
