@@ -269,8 +269,8 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
         notes.append(f"the table has no energy of a byte from {' and '.join(unpriced)}: they are left out")
     if not terms.kernels:
         notes.append(
-            "the run has no model.json: what an active chip draws beside is left out, and the clock term is the"
-            " table's own or, where no row throttled, an assumption"
+            "the run has no model.json: what an active chip draws beside is left out, and the clock term is"
+            " the table's own or, where no row throttled, an assumption"
             f" (gamma {terms.gamma:.2g} ± {terms.gamma_error:.2g})"
         )
     if not work.bytes_moved:
