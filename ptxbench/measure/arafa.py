@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ptxbench.catalogue.model import Instruction
 from ptxbench.measure.bench import Bench
-from ptxbench.measure.remarks import left_out_note
+from ptxbench.measure.remarks import left_out_note, sources_note
 from ptxbench.measure.statistics import Estimate, estimate
 from ptxbench.measure.unit import (
     LoadedUnit,
@@ -97,8 +97,9 @@ def arafa_row(unit: Unit, records: Sequence[TrialRecord]) -> TableRow:
     faults = trial_faults(records)
     if mtsm.n < 2 and (faults or estimates["counter_j"].n < 2):
         return unit.row(*most_common_fault(faults))
+    notes = left_out_note(faults), sources_note([r for r in targets if r.trial_id not in faults])
     row = replace(
-        unit.row(Status.OK, left_out_note(faults)),
+        unit.row(Status.OK, "; ".join(filter(None, notes))),
         threads=targets[0].block,
         count=targets[0].iterations * targets[0].copies,
         sma_nj=estimates["sma_j"].mean * _NANO,

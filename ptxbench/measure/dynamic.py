@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxbench.measure.remarks import fewer_sms_note, left_out_note
+from ptxbench.measure.remarks import fewer_sms_note, left_out_note, sources_note
 from ptxbench.measure.scatter import NO_PRIOR, ScatterPrior, fit_prior, moderated
 from ptxbench.measure.static import StaticPower
 from ptxbench.measure.statistics import Estimate
@@ -189,6 +189,7 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
     notes = (
         *(_linearity_note(result), _step_note(target)),
         *(fewer_sms_note(trials[unit.name], sm_count), left_out_note(result.faults)),
+        sources_note(target.trials),
     )
     row = replace(
         unit.row(Status.OK, "; ".join(filter(None, notes))),

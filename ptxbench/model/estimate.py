@@ -16,7 +16,7 @@ from ptxbench.errors import InputError
 from ptxbench.measure.static import StaticPower
 from ptxbench.model.cap import Demand, settled_clock
 from ptxbench.model.opcodes import opcode_class
-from ptxbench.model.prices import Price, Prices, Rule
+from ptxbench.model.prices import UNMEASURED_ZEROS, Price, Prices, Rule
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import TensorEnergy, Terms
 from ptxbench.model.work import Activity, KernelWork, Level
@@ -215,13 +215,11 @@ def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
         else:
             filled_j += error_j
             fills.append(Fill(opcode, count / work.executions, price.rule, price.source))
-    of_level = {one.level: one for one in machine.terms.bytes_pj}
     for level, count in work.bytes_moved:
-        if level in of_level:
-            one = of_level[level]
-            joules = count * (one.zeros_pj + activity.data * (one.random_pj - one.zeros_pj)) * _PICO
-            parts[level] += joules
-            variance_j2 += (one.error * joules) ** 2
+        byte = _byte_price(level, machine, activity)
+        if byte is not None:
+            parts[level] += count * byte.energy_pj * _PICO
+            variance_j2 += (count * byte.error_pj * _PICO) ** 2
     if machine.terms.active_w:
         parts[ACTIVE] = machine.terms.active_w * work.time_s
     fills.sort(key=lambda fill: -fill.share)
@@ -229,12 +227,21 @@ def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
 
 
 def _price_of(opcode: str, fitted: Mapping[str, TensorEnergy], prices: Prices, activity: Activity) -> Price:
-    level = activity.of(opcode)
     one, macs = fitted.get(tensor_kind(opcode)), multiply_adds(opcode)
     if one is None or macs is None:
-        return prices.price(opcode, level)
-    energy_pj = macs * (one.zeros_pj + level * (one.random_pj - one.zeros_pj))
+        return prices.price(opcode, activity.of(opcode))
+    energy_pj = macs * (one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj))
     return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
+
+
+def _byte_price(level: Level, machine: Machine, activity: Activity) -> Price | None:
+    """Return the energy of a byte: as fitted, else by the table's rows of that level, else None."""
+    for one in machine.terms.bytes_pj:
+        if one.level is level:
+            energy_pj = one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj)
+            return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
+    known = level.opcode in machine.prices.random
+    return machine.prices.price(level.opcode, activity.operands) if known else None
 
 
 def _half_width_j(priced: _Priced, machine: Machine, ratio: float, static_error_j: float) -> float:
@@ -257,17 +264,23 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
             f"at the full clock it would pass the power limit of {machine.limit_w:.0f} W: the estimate is for"
             f" the clock at which it meets the limit, its time {how}"
         )
+    unpriced = [level for level, _ in work.bytes_moved if _byte_price(level, machine, Activity()) is None]
+    if unpriced:
+        notes.append(f"the table has no energy of a byte from {' and '.join(unpriced)}: they are left out")
     if not terms.kernels:
         notes.append(
-            "the run has no model.json: bytes beyond L1 are not priced, and the clock term is an assumption"
-            f" (gamma {terms.gamma:g})"
+            "the run has no model.json: what an active chip draws beside is left out, and the clock term is"
+            " the table's own or, where no row throttled, an assumption"
+            f" (gamma {terms.gamma:.2g} ± {terms.gamma_error:.2g})"
         )
-    elif not work.bytes_moved:
+    if not work.bytes_moved:
         notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with --ncu")
     if not work.modifiers:
         notes.append(
             "the profile has opcodes without modifiers, so that unlike instructions are priced alike"
         )
     if not machine.prices.zeros and conditions.activity.data < 1:
-        notes.append("the run has no trial on zeros: operands that toggle less are priced as random ones")
+        notes.append(
+            f"the run has no trial on zeros: they are priced at {UNMEASURED_ZEROS:g} of random operands"
+        )
     return tuple(notes)

@@ -197,8 +197,8 @@ def _terms(
     return Terms(
         gamma=gamma,
         gamma_error=gamma_error,
-        random=Activity(of(f"data {RANDOM}", 1.0), of(f"index {RANDOM}", 1.0)),
-        zeros=Activity(of(f"data {ZEROS}"), of(f"index {ZEROS}")),
+        random=Activity(of(f"data {RANDOM}", 1.0), of(f"index {RANDOM}", 1.0), 1.0),
+        zeros=Activity(of(f"data {ZEROS}"), of(f"index {ZEROS}"), 0.0),
         active_w=of("active"),
         bytes_pj=tuple(
             ByteEnergy(level, of(f"{level} {RANDOM}"), of(f"{level} {ZEROS}"), relative(level))

@@ -28,7 +28,7 @@ from ptxbench.model.validation_file import (
     Purpose,
     read_session,
 )
-from ptxbench.model.work import Activity, KernelWork
+from ptxbench.model.work import KernelWork
 
 _MARKER = "ptxbench_case_"
 # nvmlClocksEventReasons: the software power cap.
@@ -120,7 +120,7 @@ def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: Kerne
     terms = machine.terms
     activity = terms.random if one.case.operands == RANDOM else terms.zeros
     if one.case.name.endswith(_INTEGER_DATA):
-        activity = Activity(activity.data, 1.0 if one.case.operands == RANDOM else activity.index)
+        activity = replace(activity, index=1.0 if one.case.operands == RANDOM else activity.index)
     conditions = Conditions(activity, one.temperature_c, steady_time=True)
     found = estimate(work, machine, replace(conditions, clock_ratio=one.clock_ratio))
     by_limit = estimate(work, machine, conditions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ptxbench.errors import InputError
@@ -17,6 +17,7 @@ from ptxbench.model.ncu import read_launches, work_of
 from ptxbench.model.pace import issue_cycles, modelled_time_s
 from ptxbench.model.prices import prices_of
 from ptxbench.model.terms import read_terms
+from ptxbench.model.throttling import clock_exponent
 from ptxbench.model.work import KernelWork
 from ptxbench.ptx.assemble import assemble_ptx
 from ptxbench.sass.listing import disassemble, parse_listing
@@ -65,9 +66,12 @@ def read_table(path: Path) -> Table:
     """
     with RunFolder.open(path) as folder:
         gpu = folder.manifest.gpu
-        machine = Machine(
-            prices_of(folder), read_terms(path), fit_static(folder.records()), gpu.power_limit_w
-        )
+        records = folder.records()
+        terms = read_terms(path)
+        exponent = clock_exponent(records)
+        if not terms.kernels and exponent is not None:
+            terms = replace(terms, gamma=exponent.gamma, gamma_error=exponent.error)
+        machine = Machine(prices_of(folder), terms, fit_static(records), gpu.power_limit_w)
         return Table(gpu, machine, issue_cycles(folder.rows()))
 
 

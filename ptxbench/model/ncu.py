@@ -1,8 +1,8 @@
 """Executed opcodes and bytes from a CSV of Nsight Compute (`ncu --csv --page raw`).
 
     ncu --csv --page raw --print-units base --print-metric-instances details \
-        --metrics sass__inst_executed_per_opcode_with_modifier_all,lts__t_bytes.sum,dram__bytes.sum,\
-gpu__time_duration.sum ./program > counts.csv
+        --metrics sass__inst_executed_per_opcode_with_modifier_all,l1tex__m_xbar2l1tex_read_bytes.sum,\
+dram__bytes.sum,gpu__time_duration.sum ./program > counts.csv
 
 A cell of a metric with instances reads "12,345 (FFMA: 12,000; IADD3: 345)"; older output separates them
 otherwise, so that any list of opcodes with numbers in parentheses or behind colons is taken.
@@ -28,8 +28,11 @@ _THREADS = "sass__thread_inst_executed_true_per_opcode"
 _MODIFIERS = "_with_modifier_all"
 _KERNEL = "Kernel Name"
 _DURATION = "gpu__time_duration.sum"
-_LEVELS = {Level.L2: ("lts__t_bytes.sum",), Level.DRAM: ("dram__bytes.sum",)}
-_DRAM_PARTS = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+# For each level the sets of metrics that add up to it, the best first.
+_LEVELS = {
+    Level.L2: (("l1tex__m_xbar2l1tex_read_bytes.sum",), ("lts__t_bytes.sum",)),
+    Level.DRAM: (("dram__bytes.sum",), ("dram__bytes_read.sum", "dram__bytes_write.sum")),
+}
 # "FFMA: 12,000", "FFMA (12,000)" and "FFMA=12000".
 _PAIR = re.compile(r"([A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)\s*[:=(]\s*(\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?)")
 _UNITS = {
@@ -160,13 +163,14 @@ def _executions(warps: Mapping[str, float], threads: Mapping[str, float]) -> dic
 
 
 def _bytes(launch: ProfiledLaunch) -> dict[Level, float]:
+    """Return the bytes at each level that was counted."""
     found = {}
-    for level, metrics in _LEVELS.items():
-        values = [_number(launch, metric) for metric in metrics if _cell(launch, metric)]
-        if not values and level is Level.DRAM:
-            values = [_number(launch, metric) for metric in _DRAM_PARTS if _cell(launch, metric)]
-        if values:
-            found[level] = sum(values)
+    for level, ways in _LEVELS.items():
+        for metrics in ways:
+            values = [_number(launch, metric) for metric in metrics if _cell(launch, metric)]
+            if values:
+                found[level] = sum(values)
+                break
     return found
 
 

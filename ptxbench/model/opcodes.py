@@ -1,4 +1,4 @@
-"""Functional classes of SASS opcodes, and which opcode stands in for one that was not measured."""
+"""Functional classes of SASS opcodes, and how alike two opcodes are."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class OpcodeClass(StrEnum):
     GLOBAL = "global memory"
     ATOMIC = "atomic"
     COPY = "asynchronous copy"
+    BYTES = "bytes"
     OTHER = "other"
 
 
@@ -55,6 +56,9 @@ _BASES = {
         "LDGSTS UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAPF UTMAREDG UTMACCTL UTMACMDFLUSH SYNCS ARRIVES"
     ),
 }
+# A byte from L2 or DRAM stands beside the opcodes of a kernel as if it were one of them.
+BYTE = "BYTE"
+_BASES[OpcodeClass.BYTES] = BYTE
 _CLASS_OF = {base: kind for kind, bases in _BASES.items() for base in bases.split()}
 
 

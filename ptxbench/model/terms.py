@@ -83,8 +83,8 @@ class Terms:
 UNFITTED = Terms(
     gamma=1.0,
     gamma_error=0.5,
-    random=Activity(1.0, 1.0),
-    zeros=Activity(0.0, 0.0),
+    random=Activity(1.0, 1.0, 1.0),
+    zeros=Activity(0.0, 0.0, 0.0),
     active_w=0.0,
     bytes_pj=(),
     tensor=(),

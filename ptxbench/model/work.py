@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ptxbench.model.opcodes import OpcodeClass, opcode_class
+from ptxbench.model.opcodes import BYTE, OpcodeClass, opcode_class
 
 
 class Level(StrEnum):
-    """Where bytes come from or go to."""
+    """Where bytes come from or go to.
+
+    L2 is what it hands to the SMs: what is stored to it is in the energy of the storing instruction.
+    """
 
     L2 = "L2"
     DRAM = "DRAM"
+
+    @property
+    def opcode(self) -> str:
+        """The name under which a byte of this level stands among opcodes."""
+        return f"{BYTE}.{self.value}"
 
 
 @dataclass(frozen=True)
@@ -64,10 +72,13 @@ class Activity:
     Attributes:
         data: Of instructions that compute or move data.
         index: Of integer, move and control instructions, which mostly compute addresses.
+        operands: The kernel's operands as such: terms that were fitted to kernels on zeros and on random
+            operands (bytes, tensor cores) are taken between the two by it.
     """
 
     data: float = 1.0
     index: float = 1.0
+    operands: float = 1.0
 
     def of(self, opcode: str) -> float:
         """Return the activity of an opcode's operands."""
@@ -76,6 +87,12 @@ class Activity:
 
 def activity_between(zeros: Activity, random: Activity, share: float) -> Activity:
     """Return the activity of operands that are a share (0 to 1) of the way from zeros to random."""
+
+    def between(low: float, high: float) -> float:
+        return low + share * (high - low)
+
     return Activity(
-        zeros.data + share * (random.data - zeros.data), zeros.index + share * (random.index - zeros.index)
+        between(zeros.data, random.data),
+        between(zeros.index, random.index),
+        between(zeros.operands, random.operands),
     )

@@ -228,7 +228,7 @@ def test_sass_differs_by_form_and_target_where_the_row_says_so():
         toml(
             O3_throughput="{ FFMA = 2, FADD = 1 }",
             once="{ O3 = { MOV = 2 }, O0 = { PRMT = 4 } }",
-            on='{ "sm_75 sm_80" = { O3 = { FMUL = 1 } }, sm_86 = { O0 = "it spills" }, '
+            on='{ "sm_75 sm_80" = { O3 = { FMUL = 1 }, once = { O3 = { SEL = 1 } } }, sm_86 = { O0 = "it spills" }, '
             "sm_89 = { once = { O3 = { MOV = 3 } } } }",
         ),
         "float.toml",
@@ -238,7 +238,7 @@ def test_sass_differs_by_form_and_target_where_the_row_says_so():
     assert row.expected(OptLevel.O3, "sm_90a").text == "FFMA|FFMA32I"
     for form in Form:
         older = row.expected(OptLevel.O3, "sm_80", form)
-        assert (older.text, older.once) == ("FMUL", ()), "a level is described anew, or not at all"
+        assert (older.text, older.once) == ("FMUL", (("SEL", 1),)), "a level is described anew, or not at all"
     assert row.expected(OptLevel.O0, "sm_80").once == (("PRMT", 4),)
     assert row.refusal(OptLevel.O0, "sm_86", Form.LATENCY) == "it spills"
     assert row.refusal(OptLevel.O0, "sm_80", Form.LATENCY) == ""
