@@ -23,7 +23,7 @@ _PICO = 1e12
 # What one trial alone, whose scatter nobody knows, may be off by.
 _UNREPEATED = 0.01
 # What a catalogue row that is named after a level moves bytes at.
-_LEVELS = {"l2": (Level.L2,), "hbm": (Level.L2, Level.DRAM)}
+_LEVELS = {"l2": (Level.CROSSBAR,), "hbm": (Level.CROSSBAR, Level.DRAM)}
 
 OpcodeCounts = tuple[tuple[str, float], ...]
 
@@ -102,7 +102,8 @@ def _moved_bytes(record: TrialRecord) -> OpcodeCounts:
     """Return the bytes that a pass of a thread moves beyond L1, where the catalogue names the level.
 
     Rows of a level are named after it (`ld.global.b32:hbm`, ptxbench/catalogue/data/memory_level.toml). What
-    comes from DRAM passes L2, and what is stored passes it as part of the storing instruction.
+    comes from L2 or DRAM passes the crossbar; L2's own part is counted there. A store's way to L2 is part of
+    the storing instruction.
     """
     name, _, level = record.instruction.rpartition(":")
     if level not in _LEVELS or record.role not in (Role.TARGET, Role.TARGET_2N):
@@ -111,7 +112,7 @@ def _moved_bytes(record: TrialRecord) -> OpcodeCounts:
         size = float(find_instruction(record.instruction).bytes * record.copies)
     except InputError:
         return ()
-    levels = [one for one in _LEVELS[level] if not (name.startswith("st.") and one is Level.L2)]
+    levels = [one for one in _LEVELS[level] if not (name.startswith("st.") and one is Level.CROSSBAR)]
     return tuple((one.opcode, size) for one in levels)
 
 
