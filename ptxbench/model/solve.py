@@ -102,7 +102,9 @@ def solve_bounded(matrix: Floats, right: Floats) -> Floats:
 
     scale = np.linalg.norm(matrix, axis=0)
     scale[scale == 0] = 1.0
-    solution, _ = nnls(matrix / scale, right, maxiter=30 * matrix.shape[1])
+    # The triangle of a QR decomposition asks the same question with no more equations than unknowns.
+    basis, triangle = np.linalg.qr(matrix / scale)
+    solution, _ = nnls(triangle, basis.T @ right, maxiter=30 * matrix.shape[1])
     return np.asarray(solution / scale)
 
 
@@ -122,7 +124,7 @@ def _fit(pattern: str, passes: Sequence[PassEnergy], system: _System, values: Fl
     residuals = system.counts @ values - system.energies
     relative = np.abs(residuals / system.energies)
     scaled = system.matrix / np.linalg.norm(system.matrix, axis=0)
-    singular = np.linalg.svd(scaled, compute_uv=False)
+    singular = np.linalg.svd(np.linalg.qr(scaled, mode="r"), compute_uv=False)
     rank = int(np.sum(singular > _rank_tolerance(scaled, singular)))
     freedom = len(passes) - int(np.sum(values > 0))
     chi2 = float(np.sum((residuals * system.weights) ** 2))
@@ -150,10 +152,14 @@ def _covariance(system: _System, values: Floats, fit: PatternFit) -> Floats:
     active = np.flatnonzero(values > 0)
     covariance = np.zeros((len(values), len(values)))
     matrix = system.matrix
-    covariance[np.ix_(active, active)] = np.linalg.pinv(matrix[:, active].T @ matrix[:, active])
+    normal = matrix.T @ matrix
+    inner = np.linalg.pinv(normal[np.ix_(active, active)], hermitian=True)
+    covariance[np.ix_(active, active)] = inner
     for j in np.flatnonzero(values <= 0):
-        free = np.append(active, j)
-        covariance[j, j] = np.linalg.pinv(matrix[:, free].T @ matrix[:, free])[-1, -1]
+        # What is left of an opcode's own information once the active ones have explained what they can.
+        beside = normal[j, active]
+        own = normal[j, j] - beside @ inner @ beside
+        covariance[j, j] = 1 / max(own, _ZERO * normal[j, j])
     return np.asarray(scale * covariance)
 
 
@@ -163,7 +169,7 @@ def _undetermined(system: _System) -> dict[str, tuple[str, ...]]:
     An opcode is determined where it has no part in the null space of the counts.
     """
     counts = system.counts / np.linalg.norm(system.counts, axis=0)
-    _, singular, rows = np.linalg.svd(counts, full_matrices=True)
+    _, singular, rows = np.linalg.svd(np.linalg.qr(counts, mode="r"), full_matrices=True)
     rank = int(np.sum(singular > _rank_tolerance(counts, singular)))
     null = rows[rank:].T
     shared = np.abs(null @ null.T) > _ZERO
@@ -182,7 +188,7 @@ def _opcode_energies(
             opcode=opcode,
             pattern=pattern,
             energy_pj=float(values[j]),
-            error_pj=math.nan if opcode in groups else math.sqrt(max(covariance[j, j], 0.0)),
+            error_pj=math.nan if opcode in groups else math.sqrt(max(float(covariance[j, j]), 0.0)),
             identifiable=opcode not in groups,
             together_with=groups.get(opcode, ()),
             kernels=int(np.sum(system.counts[:, j] > 0)),
