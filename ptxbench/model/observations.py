@@ -53,7 +53,8 @@ def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
     """Return every kernel of a run's dynamic trials, by the energy of one pass of its loop.
 
     E = (P - P_static(T)) t / (passes x threads), as in the dynamic protocol (docs/method.md, section 5).
-    Trials that do not count (throttled, stale) and kernels whose loop cannot be found are left out.
+    Trials that do not count (throttled, stale) and kernels whose loop cannot be found, or calls a routine, are
+    left out.
 
     Raises:
         InputError: The run's kernels cannot be read.
@@ -93,6 +94,9 @@ def _loop_counts(folder: RunFolder) -> Mapping[tuple[str, str], OpcodeCounts]:
             try:
                 loop = find_loop(kernel)
             except LoopError:
+                continue
+            if any(instruction.base == "CALL" for instruction in loop.instructions):
+                # What the routine executes, and on which of its paths, is not in the loop.
                 continue
             found[entry.cubin_sha256, name] = tuple((op, float(n)) for op, n in sorted(loop.counts.items()))
     return found
