@@ -53,8 +53,8 @@ def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
     """Return every kernel of a run's dynamic trials, by the energy of one pass of its loop.
 
     E = (P - P_static(T)) t / (passes x threads), as in the dynamic protocol (docs/method.md, section 5).
-    Trials that do not count (throttled, stale) and kernels whose loop cannot be found, or calls a routine, are
-    left out.
+    Trials that do not count (throttled, stale) and kernels whose loop cannot be found, or calls a routine,
+    are left out.
 
     Raises:
         InputError: The run's kernels cannot be read.

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ptxbench.catalogue.model import Unit
 from ptxbench.errors import InputError
 from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
-from ptxbench.model.opcodes import OpcodeClass, opcode_class
+from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, opcode_class
 from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
 from ptxbench.power.estimate import COVERAGE_FACTOR
 from ptxbench.status import Status
@@ -28,9 +28,6 @@ from ptxbench.store.schema import Protocol, TableRow
 _ZERO = 1e-6
 # An opcode whose error is under this part of its energy is well determined.
 _SURE = 0.25
-# No lane of 32 works for a branch or a uniform addition: on an H200 the four of an overhead loop (UIADD3,
-# BAR, ISETP, BRA) have about 7 pJ between them, where other opcodes have a median of 14.
-_ONCE_A_WARP = 0.125
 
 Floats = npt.NDArray[np.float64]
 
@@ -264,4 +261,4 @@ def _prior_pj(opcode: str, sure: Sequence[OpcodeEnergy], overall_pj: float) -> f
     alike = [one.energy_pj for one in sure if opcode_class(one.opcode) is kind]
     if alike:
         return float(np.median(alike))
-    return overall_pj * _ONCE_A_WARP if kind in (OpcodeClass.CONTROL, OpcodeClass.UNIFORM) else overall_pj
+    return overall_pj * ONCE_A_WARP_SHARE if kind in ONCE_A_WARP else overall_pj
