@@ -186,7 +186,8 @@ def test_every_shipped_row_says_how_its_chain_stays_alive_and_what_is_surprising
             continue
         assert len(row.alive.split()) > 3, row.name
         for expected in row.sass:
-            assert len(expected.counts) <= 1 or row.note, f"{row.name} expands and does not say why"
+            # What differs on other targets is explained for all rows together, in the README beside them.
+            assert len(expected.counts) <= 1 or expected.targets or row.note, row.name
 
 
 # One kind of work, which the assembler puts on one pipe or another.
