@@ -259,11 +259,15 @@ def _sms() -> int:
 
 
 def _array(count: int, dtype: Any, operands: str) -> Any:
+    """Return an array of CuPy; PyTorch fills it, in place of CuPy's slower generators."""
+    kind = cupy.dtype(dtype)
     if operands == ZEROS:
         return cupy.zeros(count, dtype)
-    if cupy.dtype(dtype).kind == "f":
-        return cupy.random.standard_normal(count, dtype=dtype)
-    return cupy.random.randint(0, 2**32, count, dtype=dtype)
+    if kind.kind == "f":
+        values = torch.randn(count, dtype=getattr(torch, kind.name), device="cuda")
+    else:
+        values = _integers(count, operands)
+    return cupy.asarray(values).view(dtype)
 
 
 def _nbody(operands: str) -> Call:
@@ -319,12 +323,8 @@ def _mma(kind: str, share: float) -> Callable[[str], Call]:
     def prepare(operands: str) -> Call:
         kernel, blocks = _function(f"mma_{kind}"), round(share * _sms())
         words = blocks * 512 * (8 if kind == "f64" else 24)
-        if kind == "f64":
-            x = _array(words, cupy.float64, operands)
-        elif kind == "f16":
-            x = _array(2 * words, cupy.float32, operands).astype(cupy.float16)
-        else:
-            x = _array(words, cupy.float32, operands)
+        words *= 2 if kind == "f16" else 1
+        x = _array(words, {"f64": cupy.float64, "f16": cupy.float16, "tf32": cupy.float32}[kind], operands)
         out = cupy.empty(blocks * 512 * 16, cupy.float64)
         return lambda: kernel((blocks,), (512,), (x, out, cupy.int32(4000)))
 

@@ -1,7 +1,7 @@
 """Check a run, or an NVML log, against an external power meter: the worked example of the public API.
 
     python runners/validate_against_meter.py METER NVML WINDOWS
-    python runners/validate_against_meter.py METER RUN
+    python runners/validate_against_meter.py METER RUN --burst FOLDER --burst FOLDER
 
 Prints one line a source and one a method; `ptxbench validate` does the same with more options.
 """
@@ -26,9 +26,12 @@ def main() -> int:
     parser.add_argument("meter", type=Path, help="the meter's capture")
     parser.add_argument("log", type=Path, help="run folder, or CSV of the GPU's readings")
     parser.add_argument("windows", type=Path, nargs="?", help="CSV of the kernels' windows, with an NVML log")
+    parser.add_argument(
+        "--burst", type=Path, action="append", default=[], help="folder of `ptxbench burst`, with a run"
+    )
     arguments = parser.parse_args()
     if arguments.windows is None:
-        log = log_from_run(arguments.log)
+        log = log_from_run(arguments.log, arguments.burst)
     else:
         log = log_from_csv(arguments.log, arguments.windows)
     result = validate(read_meter(arguments.meter), log)

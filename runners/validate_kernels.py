@@ -20,6 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ptxbench.errors import PtxbenchError
+from ptxbench.model.judge import judge
+from ptxbench.model.judged_file import mean_absolute_error_pct, write_judged
+from ptxbench.model.prices import prices_of
+from ptxbench.model.terms import FILE, write_terms
 from ptxbench.model.validation_file import (
     COUNTS,
     KernelCase,
@@ -28,6 +32,7 @@ from ptxbench.model.validation_file import (
     Purpose,
     write_session,
 )
+from ptxbench.store.run_folder import RunFolder
 
 _ROUNDS = {Purpose.JUDGED: 3, Purpose.FIT: 2}
 # So many cases stand between two sleeping kernels.
@@ -46,6 +51,11 @@ def main() -> int:
         stage.add_argument("--out", type=Path, required=True)
         stage.add_argument("--budget-s", type=float, default={"measure": 270.0, "count": 130.0}[name])
         stage.add_argument("--only", action="append", default=[], help="cases whose name begins so")
+    stage = stages.add_parser("estimate")
+    stage.add_argument("--out", type=Path, required=True, help="what measure and count wrote")
+    stage.add_argument("--table", type=Path, required=True, help="run folder of the same kind of GPU")
+    stage.add_argument("--csv", type=Path, help="default: kernel_validation.csv in the run folder")
+    stage.add_argument("--model", type=Path, help="default: model.json in the run folder")
     child = stages.add_parser("child")
     child.add_argument("numbers", nargs="+", type=int)
     arguments = parser.parse_args()
@@ -53,7 +63,51 @@ def main() -> int:
         return _measure(arguments.out, arguments.budget_s, arguments.only)
     if arguments.stage == "count":
         return _count(arguments.out, arguments.budget_s, arguments.only)
+    if arguments.stage == "estimate":
+        csv = arguments.csv or arguments.table / "kernel_validation.csv"
+        return _estimate(arguments.out, arguments.table, csv, arguments.model or arguments.table / FILE)
     return _child(arguments.numbers)
+
+
+def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
+    with RunFolder.open(table) as folder:
+        found = judge(out, prices_of(folder))
+    write_judged(csv, found.kernels)
+    write_terms(model, found.terms)
+    terms = found.terms
+    print(f"fitted to {len(terms.kernels)} other kernels: gamma {terms.gamma:.2f} ± {terms.gamma_error:.2f},")
+    print(f"  activity random {terms.random}, zeros {terms.zeros}, active {terms.active_w:.1f} W,")
+    for byte in terms.bytes_pj:
+        print(f"  {byte.level}: {byte.random_pj:.1f} pJ a byte on random data, {byte.zeros_pj:.1f} on zeros")
+    for kind in terms.tensor:
+        print(
+            f"  {kind.kind}: {kind.random_pj:.3f} pJ a multiply-add on random data,"
+            f" {kind.zeros_pj:.3f} on zeros"
+        )
+    print(
+        f"  off by {100 * terms.error:.1f}% (one standard deviation) on the dynamic energy of those kernels"
+    )
+    for k in sorted(found.kernels, key=lambda k: abs(k.error_pct)):
+        print(
+            f"{k.kernel:26s} {k.operands:7s} {k.measured_j:9.4g} J ± {k.measured_ci95_j:.2g}, estimated"
+            f" {k.estimated_j:9.4g} ({k.error_pct:+6.1f}%), by the limit {k.estimated_by_limit_j:9.4g},"
+            f" {k.power_w:5.0f} W {k.clock_mhz:5.0f} MHz{' capped' if k.capped else ''}"
+            f"{' (model: capped)' if k.estimated_capped else ''}, {100 * k.uncovered_share:.0f}% uncovered"
+        )
+    for sentence in found.missing:
+        print(f"missing: {sentence}")
+    for capped in (False, True):
+        chosen = [k for k in found.kernels if k.capped is capped]
+        worst = max((abs(k.error_pct) for k in chosen), default=0.0)
+        print(
+            f"{'capped' if capped else 'uncapped'}: {len(chosen)} kernels, MAPE"
+            f" {mean_absolute_error_pct(chosen):.1f}%, worst {worst:.1f}%"
+        )
+    print(
+        f"all: {len(found.kernels)} kernels, MAPE {mean_absolute_error_pct(found.kernels):.1f}%;"
+        f" {csv}, {model}"
+    )
+    return int(bool(found.missing))
 
 
 def _measure(out: Path, budget_s: float, only: Sequence[str]) -> int:

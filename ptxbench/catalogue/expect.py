@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ptxbench.catalogue.fields import SASS, SENTENCE, Fields, checked_count, checked_text, checked_whole
 from ptxbench.catalogue.model import Expectation, Form
@@ -15,17 +16,19 @@ _KEYS = {
     "O3": (OptLevel.O3, None),
     "O3_throughput": (OptLevel.O3, Form.THROUGHPUT),
 }
-EXPECTATION_KEYS = (*_KEYS, "once", "on")
+EXPECTATION_KEYS = (*_KEYS, "once", "on", "driver")
 _MOST_A_PASS = 256
 
 
 def read_expectations(row: Fields) -> tuple[Expectation, ...]:
-    """Return a row's expectations: those of every target first, then those of some.
+    """Return a row's expectations: those of every target first, then those of some, then the driver's.
 
     Raises:
         ValueError: A value is not legal.
     """
-    everywhere = {key: row.get(key) for key in EXPECTATION_KEYS if row.has(key) and key != "on"}
+    everywhere = {
+        key: row.get(key) for key in EXPECTATION_KEYS if row.has(key) and key not in ("on", "driver")
+    }
     found = list(_of_targets(everywhere, (), ""))
     overrides = row.get("on") or {}
     if not isinstance(overrides, dict):
@@ -39,6 +42,10 @@ def read_expectations(row: Fields) -> tuple[Expectation, ...]:
         if not isinstance(table, dict) or not set(table) <= {*_KEYS, "once"}:
             raise ValueError(f"{where} must be a table of {', '.join((*_KEYS, 'once'))}")
         found.extend(_of_targets(_merged(everywhere, table, where), targets, where))
+    of_driver = row.get("driver") or {}
+    if not isinstance(of_driver, dict) or not set(of_driver) <= {*_KEYS, "once"}:
+        raise ValueError(f"driver must be a table of {', '.join((*_KEYS, 'once'))}")
+    found.extend(replace(e, by_driver=True) for e in _of_targets(of_driver, (), "driver."))
     return tuple(found)
 
 

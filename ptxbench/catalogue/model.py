@@ -45,6 +45,7 @@ class Expectation:
         form: The form that this is about; None is both, where no other entry names the form.
         targets: The targets that this is about; none is all, where no other entry names the target.
         refused: Why the row cannot be measured here, else "".
+        by_driver: Whether the driver's own assembler makes this, where it differs from ptxas.
     """
 
     opt_level: OptLevel
@@ -53,6 +54,7 @@ class Expectation:
     form: Form | None = None
     targets: tuple[str, ...] = ()
     refused: str = ""
+    by_driver: bool = False
 
     @property
     def text(self) -> str:
@@ -142,14 +144,22 @@ class Instruction:
         Raises:
             NotMeasurableError: The row cannot be measured at all.
         """
-        fitting = [
+        fitting = [e for e in self._fitting(opt_level, target, form) if not e.by_driver]
+        if not fitting:
+            raise NotMeasurableError(f"instruction {self.name} cannot be measured: {self.refused}")
+        return max(fitting, key=lambda e: (bool(e.targets), e.form is not None))
+
+    def expected_of_driver(self, opt_level: OptLevel, form: Form) -> Expectation | None:
+        """Return the SASS that the driver's assembler makes of one copy, where that is not ptxas's."""
+        fitting = [e for e in self._fitting(opt_level, "", form) if e.by_driver]
+        return max(fitting, key=lambda e: e.form is not None) if fitting else None
+
+    def _fitting(self, opt_level: OptLevel, target: str, form: Form) -> list[Expectation]:
+        return [
             e
             for e in self.sass
             if e.opt_level == opt_level and e.form in (None, form) and (not e.targets or target in e.targets)
         ]
-        if not fitting:
-            raise NotMeasurableError(f"instruction {self.name} cannot be measured: {self.refused}")
-        return max(fitting, key=lambda e: (bool(e.targets), e.form is not None))
 
     def refusal(self, opt_level: OptLevel, target: str, form: Form) -> str:
         """Return why the catalogue holds this not to be measurable, or ""."""

@@ -21,9 +21,12 @@ _SUBCOMMANDS = {
     "sensor": "Find out what the GPU's power readings are like.",
     "table": "Measure the energy of instructions.",
     "methods": "Compare the ways of reading power on kernels of many lengths.",
+    "tune": "Find the variant of a kernel that takes the least energy or time.",
+    "estimate": "Estimate the energy of a kernel from a measured table.",
     "report": "Print or draw the table of a run.",
     "diff": "Compare the tables of two runs.",
     "solve": "Energy of each SASS opcode, from all kernels of a run at once.",
+    "burst": "Play a coded load that an external meter's clock is found by.",
     "validate": "Check recorded power readings against an external meter.",
 }
 

@@ -17,7 +17,13 @@ from ptxbench.cli.options import json_option
 def command(run: Path, markdown: bool, plot: Path | None, as_json: bool) -> None:
     """Print the table of a run folder, or draw it."""
     from ptxbench.report.summary import summary_table
-    from ptxbench.report.text import markdown_table, print_tables, rows_as_json
+    from ptxbench.report.text import (
+        markdown_rates,
+        markdown_table,
+        print_rates,
+        print_tables,
+        rows_as_json,
+    )
     from ptxbench.store.run_folder import RunFolder
     from ptxbench.store.schema import Protocol
 
@@ -33,5 +39,7 @@ def command(run: Path, markdown: bool, plot: Path | None, as_json: bool) -> None
         click.echo(summary_table(rows))
         for protocol in Protocol:
             click.echo(markdown_table(rows, protocol))
+        click.echo(markdown_rates(rows))
     elif plot is None:
         print_tables(rows, info)
+        print_rates(rows, info)

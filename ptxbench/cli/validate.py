@@ -25,6 +25,9 @@ _FILE = click.Path(path_type=Path)
     "--meter", type=_FILE, required=True, help="What the meter logged: CSV, dump or raw capture, also gzip."
 )
 @click.option("--run", "run", type=_FILE, help="Run folder whose recordings are checked.")
+@click.option(
+    "--burst", "bursts", type=_FILE, multiple=True, help="Folder of `ptxbench burst`, with --run; repeatable."
+)
 @click.option("--nvml", type=_FILE, help="CSV of the GPU's readings, in place of --run.")
 @click.option("--windows", type=_FILE, help="CSV of the kernels' windows (start_us,end_us), with --nvml.")
 @click.option("--mapping", type=_FILE, help="TOML that says what the meter's columns are.")
@@ -33,6 +36,7 @@ _FILE = click.Path(path_type=Path)
 def command(
     meter: Path,
     run: Path | None,
+    bursts: tuple[Path, ...],
     nvml: Path | None,
     windows: Path | None,
     mapping: Path | None,
@@ -49,7 +53,7 @@ def command(
     from ptxbench.meter.result import as_json as to_json
     from ptxbench.meter.validation import validate
 
-    log = _host_log(run, nvml, windows)
+    log = _host_log(run, bursts, nvml, windows)
     result = validate(read_meter(meter, None if mapping is None else read_mapping(mapping)), log)
     drawn = _draw(result, plots)
     if as_json:
@@ -58,12 +62,14 @@ def command(
         _print(result, drawn)
 
 
-def _host_log(run: Path | None, nvml: Path | None, windows: Path | None) -> HostLog:
+def _host_log(run: Path | None, bursts: tuple[Path, ...], nvml: Path | None, windows: Path | None) -> HostLog:
     from ptxbench.errors import InputError
     from ptxbench.meter.host import log_from_csv, log_from_run
 
     if run is not None and nvml is None and windows is None:
-        return log_from_run(run)
+        return log_from_run(run, bursts)
+    if bursts:
+        raise InputError("--burst goes with --run; in --windows, the label burst marks one")
     if run is None and nvml is not None and windows is not None:
         return log_from_csv(nvml, windows)
     raise InputError("give either --run, or --nvml and --windows")

@@ -79,13 +79,19 @@ class ReplayGpu:
         return self._folder.kernels.cubin(entry)
 
     def blocks_per_sm(self, cubin: Cubin, kernel: str, block: int) -> int:
-        """Return how many blocks the recorded launches put on one SM.
+        """Return how many blocks the recorded launches put on one SM; 0 where they were smaller blocks.
 
         Raises:
-            ReplayError: The run holds no launch of `kernel` with `block` threads.
+            ReplayError: The run holds no launch of `kernel` with `block` threads or fewer.
         """
-        wanted = (cubin.sha256, kernel, block)
-        grids = [r.grid for r in self._folder.records() if (r.cubin_sha256, r.kernel, r.block) == wanted]
+        launches = [
+            (r.block, r.grid)
+            for r in self._folder.records()
+            if (r.cubin_sha256, r.kernel) == (cubin.sha256, kernel)
+        ]
+        grids = [grid for size, grid in launches if size == block]
+        if not grids and any(size < block for size, _ in launches):
+            return 0
         if not grids:
             raise ReplayError(f"{self._folder.path} holds no launch of {kernel} with {block} threads a block")
         return max(1, max(grids) // self.info.sm_count)

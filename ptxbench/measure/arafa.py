@@ -12,7 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ptxbench.catalogue.model import Instruction
 from ptxbench.measure.bench import Bench
+from ptxbench.measure.remarks import left_out_note, sources_note
 from ptxbench.measure.statistics import Estimate, estimate
 from ptxbench.measure.unit import (
     LoadedUnit,
@@ -31,6 +33,14 @@ from ptxbench.store.schema import Role, TableRow, TrialRecord
 METHODS = ("sma_j", "papi_j", "mtsm_j", "counter_j")
 _NANO = 1e9
 _ROLES = (Role.TARGET, Role.OVERHEAD)
+
+
+def arafa_refusal(instruction: Instruction) -> str:
+    """Return why one block of one execution cannot measure an instruction, or ""."""
+    threads = instruction.unit.threads
+    if instruction.block in (None, threads):
+        return ""
+    return f"{instruction.name} needs blocks of {instruction.block} threads, and this protocol has {threads}"
 
 
 def measure_arafa(bench: Bench, loaded: LoadedUnit, arguments: RunArguments) -> None:
@@ -87,8 +97,9 @@ def arafa_row(unit: Unit, records: Sequence[TrialRecord]) -> TableRow:
     faults = trial_faults(records)
     if mtsm.n < 2 and (faults or estimates["counter_j"].n < 2):
         return unit.row(*most_common_fault(faults))
+    notes = left_out_note(faults), sources_note([r for r in targets if r.trial_id not in faults])
     row = replace(
-        unit.row(Status.OK, ""),
+        unit.row(Status.OK, "; ".join(filter(None, notes))),
         threads=targets[0].block,
         count=targets[0].iterations * targets[0].copies,
         sma_nj=estimates["sma_j"].mean * _NANO,

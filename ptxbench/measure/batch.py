@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ptxbench.errors import LaunchError
-from ptxbench.gpu.protocol import OptLevel
+from ptxbench.gpu.protocol import Gpu, OptLevel
 from ptxbench.measure.bench import Work
-from ptxbench.measure.dynamic import LoopEnergy, loop_energy, solve_dynamic
+from ptxbench.measure.dynamic import WARP, LoopEnergy, loop_energy, solve_dynamic
 from ptxbench.measure.flow import Flow
 from ptxbench.measure.unit import LoadedUnit, Unit
 from ptxbench.status import Status
@@ -47,10 +47,21 @@ class Member:
         """The unit."""
         return self.loaded.unit
 
-    @property
-    def block(self) -> int:
-        """Threads of a block."""
-        return self.unit.instruction.block or BLOCK[self.unit.opt_level]
+    def block(self, gpu: Gpu) -> int:
+        """Return the threads of a block: those of the level, or so many as the registers allow.
+
+        Raises:
+            LaunchError: The kernels need more registers than even one warp can have.
+        """
+        roles = (Role.TARGET, Role.TARGET_2N) if self.check_linearity else (Role.TARGET,)
+        own = self.unit.instruction.block
+        block = own or BLOCK[self.unit.opt_level]
+        while not all(gpu.blocks_per_sm(self.loaded.cubin, role, block) for role in roles):
+            # A family that needs its block cannot do with less.
+            if own or block <= WARP:
+                raise LaunchError(f"a target kernel needs more registers than {block} threads can have")
+            block //= 2
+        return block
 
     def grid(self, sm_count: int) -> int:
         """Return the blocks of this attempt: one for each SM that takes part."""
@@ -168,15 +179,13 @@ class Batch:
             LaunchError: One of them cannot run.
         """
         gpu = self._flow.bench.gpu
-        grid, block = member.grid(gpu.info.sm_count), member.block
+        grid, block = member.grid(gpu.info.sm_count), member.block(gpu)
         pairs = [(Role.TARGET, Role.OVERHEAD)]
         if member.check_linearity:
             pairs.append((Role.TARGET_2N, Role.OVERHEAD_2N))
         first = member.attempt * _ATTEMPT
         lanes = []
         for role, beside in pairs:
-            if not gpu.blocks_per_sm(member.loaded.cubin, role, block):
-                raise LaunchError(f"the {role} kernel needs more registers than {block} threads can have")
             work = member.loaded.work(role, grid, block)
             lanes.append(self._lane(member, self._calibrated(work, first), first))
             lanes.append(self._overhead_lane(member, beside, grid, block))
@@ -223,7 +232,7 @@ class Batch:
         lane.is_open = False
         if lane.role in (Role.TARGET, Role.OVERHEAD):
             self._flow.failures[lane.work.plan.unit] = reason
-            for unit in lane.units:
+            for unit in tuple(lane.units):
                 self._flow.failures.setdefault(unit, reason)
                 self._close(unit)
 

@@ -17,10 +17,12 @@ from ptxbench.power.trace import Trace
 from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import TrialRecord
 
-# A first guess that takes some milliseconds at most on any GPU, and what a guess to rely on takes:
-# a launch itself takes microseconds, and the loop count need be right to some percent only.
+# A first guess that takes some milliseconds at most on any GPU, what a second one aims at, and what a guess
+# to rely on takes at least: a launch itself takes microseconds, and the loop count need be right to some
+# percent only.
 _FIRST_ITERATIONS = 500
 _GUESS_S = 0.002
+_LEAST_GUESS_S = 0.0001
 _MAX_GUESSES = 4
 _MAX_ITERATIONS = 2**32 - 1
 
@@ -148,7 +150,7 @@ class Bench:
             if record.elapsed_s != record.elapsed_s or record.elapsed_s <= 0:
                 raise LaunchError(record.reason or "the kernel took no time")
             per_pass_s = record.elapsed_s / record.iterations
-            if record.elapsed_s >= _GUESS_S / 2:
+            if record.elapsed_s >= _LEAST_GUESS_S:
                 break
             work = replace(work, iterations=min(int(_GUESS_S / per_pass_s) + 1, _MAX_ITERATIONS))
         return work.lasting(window_s, per_pass_s)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptxbench.measure.remarks import fewer_sms_note, left_out_note, sources_note
 from ptxbench.measure.scatter import NO_PRIOR, ScatterPrior, fit_prior, moderated
 from ptxbench.measure.static import StaticPower
 from ptxbench.measure.statistics import Estimate
@@ -185,8 +186,13 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
     first = target.trials[0]
     threads = first.grid * first.block
     warps_per_sm = threads / WARP / min(first.grid, sm_count)
+    notes = (
+        *(_linearity_note(result), _step_note(target)),
+        *(fewer_sms_note(trials[unit.name], sm_count), left_out_note(result.faults)),
+        sources_note(target.trials),
+    )
     row = replace(
-        unit.row(Status.OK, "; ".join(filter(None, (_linearity_note(result), _step_note(target))))),
+        unit.row(Status.OK, "; ".join(filter(None, notes))),
         threads=threads,
         count=first.iterations * first.copies,
         dynamic_pj=result.energy_pj.mean,

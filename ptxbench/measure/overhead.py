@@ -41,9 +41,9 @@ def overhead_loops(instruction: Instruction, kernels: Mapping[str, SassKernel]) 
 def overhead_unit(instruction: Instruction, loop: str, role: Role, pattern: Pattern, shape: str) -> str:
     """Return the name under which an overhead kernel is measured: the same for all rows that share it.
 
-    Two kernels are the same where their loops are the same machine code, launched in the same shape.
-    A loop of companions computes, so that its energy depends on the operands: there the pattern and the
-    kind of values count too. Any other overhead loop reads none of them.
+    Two kernels are the same where their loops are the same machine code, launched in the same shape on
+    the same pattern. A loop of companions computes, so that its energy depends on the operands: there the
+    kind of values counts too. Any other overhead loop only mixes its counter into one of them.
 
     Args:
         instruction: Catalogue row that the kernel is of.
@@ -52,9 +52,8 @@ def overhead_unit(instruction: Instruction, loop: str, role: Role, pattern: Patt
         pattern: Operand pattern.
         shape: Blocks and threads, such as "132x1024".
     """
-    parts = [loop, role, shape]
+    parts = [loop, role, shape, pattern]
     if instruction.companions:
-        parts.append(pattern)
         parts += [f"{r} {instruction.values_for(r)} {instruction.type_of(r)}" for r in _COMPANION_ROLES]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGITS]
     return f"{UNIT_PREFIX}/{digest}"

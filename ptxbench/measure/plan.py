@@ -6,9 +6,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from itertools import groupby
 
-from ptxbench.catalogue.load import find_instruction
+from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.starters import STARTERS
@@ -61,21 +62,35 @@ class Task:
 def plan_tasks(arguments: RunArguments) -> tuple[Task, ...]:
     """Return the rows asked for, in the table's order."""
     linearity = Linearity(arguments.linearity)
-    seen: set[tuple[str, ...]] = set()
-    tasks = []
-    for name in arguments.instructions:
-        instruction = find_instruction(name)
-        for level in arguments.opt_levels:
-            for protocol in arguments.protocols:
-                for pattern in arguments.patterns:
-                    # One row of every template stands for its family: the loop is the template's.
-                    key = (instruction.family, level, pattern)
-                    checked = protocol is Protocol.DYNAMIC and linearity is not Linearity.NONE
-                    if checked and linearity is Linearity.SAMPLE:
-                        checked = not instruction.refused and key not in seen
-                        seen |= {key} if checked else set()
-                    tasks.append(Task(instruction, level, protocol, Pattern(pattern), checked))
+    checked = _representatives() if linearity is Linearity.SAMPLE else frozenset(arguments.instructions)
+    tasks = [
+        Task(
+            find_instruction(name),
+            level,
+            protocol,
+            Pattern(pattern),
+            protocol is Protocol.DYNAMIC and linearity is not Linearity.NONE and name in checked,
+        )
+        for name in arguments.instructions
+        for level in arguments.opt_levels
+        for protocol in arguments.protocols
+        for pattern in arguments.patterns
+    ]
     return tuple(tasks)
+
+
+@cache
+def _representatives() -> frozenset[str]:
+    """Return one row of every template: a starter, or else the catalogue's first; the loop is the template's.
+
+    Whatever else a run measures, these are the rows that it checks.
+    """
+    rows = sorted(load_catalogue(), key=lambda row: row.name not in STARTERS)
+    first: dict[str, str] = {}
+    for row in rows:
+        if not row.refused:
+            first.setdefault(row.family, row.name)
+    return frozenset(first.values())
 
 
 def plan_batches(tasks: Sequence[Task], seed: int) -> list[list[Task]]:

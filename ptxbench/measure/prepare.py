@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from ptxbench.errors import NotMeasurableError, RefusedModuleError
 from ptxbench.gpu.protocol import Cubin, Gpu, OptLevel
+from ptxbench.measure.arafa import arafa_refusal
 from ptxbench.measure.overhead import overhead_loops
 from ptxbench.measure.plan import Task
 from ptxbench.measure.unit import LoadedUnit, Unit, empty_row
@@ -92,8 +93,11 @@ class Preparer:
         built = [self._workers.submit(self._build, task) for task in tasks]
         return self._keeper.submit(self._keep, built)
 
-    def sleep(self) -> Cubin:
-        """Return the module of the sleeping kernel, kept in the run folder."""
+    def begin_sleep(self) -> Future[Cubin]:
+        """Begin to make the sleeping kernel ready; it is kept in the run folder."""
+        return self._keeper.submit(self._sleep)
+
+    def _sleep(self) -> Cubin:
         ptx = render_sleep(self._target)
         cubin = self._assemble(ptx, OptLevel.O3)
         self._folder.add_kernels([KernelFiles("static", ptx, disassemble(cubin.image), cubin)])
@@ -118,6 +122,9 @@ class Preparer:
             return _Built(Prepared(task, None, empty), module)
 
         module = None
+        reason = arafa_refusal(row) if task.protocol is Protocol.ARAFA else ""
+        if reason:
+            return refused(Status.NOT_SUPPORTED, reason)
         try:
             module = build_module(row, self._target, level, task.form, self._assemble)
             if not module.judgement.passed:

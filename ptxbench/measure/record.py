@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ptxbench.gpu.protocol import KernelRun, Launch, OptLevel
+from ptxbench.power.agree import counter_disagreement
 from ptxbench.power.energy import EnergyReading
 from ptxbench.power.methods import counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.power.sensor import SensorDescription
@@ -87,7 +88,8 @@ def make_record(
         steady = steady_power_w(series, run.window, sensor)
         power_w = steady.power_w
         if status is Status.OK:
-            status, reason = steady.status, steady.reason
+            status = steady.status
+            reason = steady.reason or counter_disagreement(steady, run.trace, run.window, sensor)
     clock_mhz = run.window.clock_mhz
     failure, _ = make_failure(plan, repeat, order, gpu, launch, run.trace.begin_ns, "")
     return replace(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from ptxbench.errors import LaunchError
+from ptxbench.errors import GpuError, LaunchError
 from ptxbench.gpu.protocol import Gpu, OptLevel
 from ptxbench.measure.arafa import arafa_row, measure_arafa
 from ptxbench.measure.batch import BLOCK, Batch, Member
@@ -98,7 +98,12 @@ def measure_table(
     bench = Bench(gpu, folder, choose_sensor(gpu, folder.manifest.source, folder.manifest.sensors), on_trial)
     with quick_switching(), Preparer(gpu, folder) as preparer:
         measuring = _Measuring(bench, preparer, on_progress, budget_s)
-        measuring.run()
+        try:
+            measuring.run()
+        except GpuError as error:
+            folder.write_rows(measuring.rows(f"the GPU failed before ({error})"))
+            folder.end_session(datetime.now(UTC))
+            raise
     rows = measuring.rows()
     now = datetime.now(UTC)
     if measuring.complete:
@@ -163,12 +168,13 @@ class _Measuring:
         self._done = 0
         self._batches = 0
         self._batch_s: list[float] = []
+        self._sleep: Work | None = None
+        self._sleep_cubin = preparer.begin_sleep()
         self.complete = True
 
     def run(self) -> None:
         """Measure batch by batch, the next ones made ready meanwhile."""
         plan = plan_batches(self._tasks, self._bench.folder.manifest.order_seed)
-        sleep = self._sleep() if any(t.protocol is Protocol.DYNAMIC for t in self._tasks) else None
         ready: list[Future[list[Prepared]]] = []
         retries: list[Member] = []
         for number, tasks in enumerate(plan):
@@ -181,29 +187,33 @@ class _Measuring:
             members = self._take(prepared)
             if tasks[0].protocol is Protocol.ARAFA:
                 self._measure_arafa(members)
-            elif sleep is not None:
-                retries += self._measure_batch(members, sleep, len(tasks))
+            else:
+                retries += self._measure_batch(members, len(tasks))
                 # Units that throttled share overhead loops when they are begun again together.
                 if len(retries) >= BATCH_UNITS or number + 1 == len(plan):
-                    retries = self._retry(retries, sleep, last=number + 1 == len(plan))
-        if sleep is not None and retries:
-            self._retry(retries, sleep, last=True)
+                    retries = self._retry(retries, last=number + 1 == len(plan))
         self._on_progress(Progress(len(self._tasks), len(self._tasks), "", 0.0))
 
-    def rows(self) -> tuple[TableRow, ...]:
-        """Return the rows of all tasks, in the order asked for."""
-        folder = self._bench.folder
-        solved = solve_rows(list(self._units.values()), folder.records(), folder.manifest.gpu.sm_count)
-        return tuple(self._row(task, solved) for task in self._tasks)
+    def rows(self, ended: str = "the time given was spent before") -> tuple[TableRow, ...]:
+        """Return the rows of all tasks, in the order asked for.
 
-    def _row(self, task: Task, solved: dict[str, TableRow]) -> TableRow:
+        Args:
+            ended: Why some of them were not reached.
+        """
+        folder = self._bench.folder
+        records = folder.records()
+        begun = {r.trial_id.rsplit("/", 2)[0] for r in records if r.repeat >= 0} | set(self._flow.failures)
+        units = [unit for unit in self._units.values() if unit.name in begun]
+        solved = solve_rows(units, records, folder.manifest.gpu.sm_count)
+        return tuple(self._row(task, solved, f"{ended}; go on with --resume") for task in self._tasks)
+
+    def _row(self, task: Task, solved: dict[str, TableRow], not_reached: str) -> TableRow:
         name = _name(task)
         if name in self._refused:
             return self._refused[name]
         if name not in solved:
-            reason = "the time given was spent before; go on with --resume"
             return empty_row(
-                task.instruction, task.opt_level, task.protocol, task.pattern, Status.NOT_REACHED, reason
+                task.instruction, task.opt_level, task.protocol, task.pattern, Status.NOT_REACHED, not_reached
             )
         row = solved[name]
         failure = self._flow.failures.get(name)
@@ -223,7 +233,7 @@ class _Measuring:
                 members.append(Member(one.loaded, one.task.check_linearity))
         return members
 
-    def _measure_batch(self, members: Sequence[Member], sleep: Work, tasks: int) -> list[Member]:
+    def _measure_batch(self, members: Sequence[Member], tasks: int) -> list[Member]:
         """Measure one batch of the dynamic protocol; return what is to be begun again."""
         if not members:
             return []
@@ -233,7 +243,7 @@ class _Measuring:
             self._flow,
             self._batches,
             members,
-            sleep,
+            self._sleeping(),
             self._arguments,
             lambda done: self._say(f"{what}, round {done + 1}"),
         )
@@ -243,7 +253,7 @@ class _Measuring:
         self._batch_s.append((self._clock.now_ns() - begin_ns) / 1e9 / tasks)
         return again
 
-    def _retry(self, members: Sequence[Member], sleep: Work, *, last: bool) -> list[Member]:
+    def _retry(self, members: Sequence[Member], *, last: bool) -> list[Member]:
         """Begin throttled units again, level by level; return those that throttle still, if not `last`."""
         waiting = list(members)
         while waiting and not self._is_spent():
@@ -252,7 +262,7 @@ class _Measuring:
                 of_level = [m for m in waiting if m.unit.opt_level is level]
                 for n in range(0, len(of_level), BATCH_UNITS):
                     chunk = of_level[n : n + BATCH_UNITS]
-                    again += self._measure_batch(chunk, sleep, len(chunk))
+                    again += self._measure_batch(chunk, len(chunk))
             waiting = again
             if not last:
                 break
@@ -267,15 +277,18 @@ class _Measuring:
                 self._flow.failures[member.unit.name] = str(error)
             self._done += 1
 
-    def _sleep(self) -> Work:
-        """Return the sleeping kernel, which fills the chip, calibrated."""
-        cubin = self._preparer.sleep()
+    def _sleeping(self) -> Work:
+        """Return the sleeping kernel, which fills the chip, calibrated when it is first asked for."""
+        if self._sleep is not None:
+            return self._sleep
+        cubin = self._sleep_cubin.result()
         plan = TrialPlan(STATIC_UNIT, OptLevel.O3, Protocol.DYNAMIC, "zeros", Role.STATIC, 1, STATIC_UNIT)
         sm_count, block = self._bench.gpu.info.sm_count, BLOCK[OptLevel.O3]
         operands = np.zeros(8 * block, np.uint8)
         work = Work(plan, cubin, sm_count, block, operands, 8 * sm_count * block, _SLEEP_PASSES)
         window_s = self._arguments.dynamic_window_s or self._arguments.window_s
-        return self._bench.calibrated(work, window_s)
+        self._sleep = self._bench.calibrated(work, window_s)
+        return self._sleep
 
     def _is_spent(self) -> bool:
         """Return whether another batch would not fit into the budget; note it."""

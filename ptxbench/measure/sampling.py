@@ -14,7 +14,6 @@ from ptxbench.measure.compare import compare
 from ptxbench.measure.load import Load, prepare_load
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
-from ptxbench.store.kernels import KernelFiles
 from ptxbench.store.methods_file import LoadKind, MethodsFile, write_methods_file
 from ptxbench.store.place import default_run_path
 from ptxbench.store.recording import RecordingFolder, RecordingManifest
@@ -105,7 +104,7 @@ def measure_methods(
         path or default_run_path(gpu.info, manifest.created, prefix="methods-"), manifest
     )
     module = load.module
-    folder.kernels.add([KernelFiles(module.instruction.name, module.ptx, module.listing, module.cubin)])
+    folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
     jobs = _jobs(load, runs or RUNS, known)
     began_ns = gpu.clock.now_ns()
     try:

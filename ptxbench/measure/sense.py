@@ -15,7 +15,6 @@ from ptxbench.measure.load import Load, prepare_load
 from ptxbench.measure.record import describe_throttling
 from ptxbench.power.known_sensors import sensor_for
 from ptxbench.power.probe import probe
-from ptxbench.store.kernels import KernelFiles
 from ptxbench.store.place import default_run_path
 from ptxbench.store.recording import Recording, RecordingFolder, RecordingManifest
 from ptxbench.store.sensor_file import RULE, SENSOR_VERSION, SensorFile, write_sensor_file
@@ -93,7 +92,7 @@ def sense(gpu: Gpu, path: Path | None = None) -> tuple[SensorFile, Path]:
         path or default_run_path(gpu.info, manifest.created, prefix="sensor-"), manifest
     )
     module = load.module
-    folder.kernels.add([KernelFiles(module.instruction.name, module.ptx, module.listing, module.cubin)])
+    folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
     record_square_wave(gpu, folder, load, square_wave())
     folder.write()
     return describe(folder), folder.path

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +11,18 @@ import scipy.signal
 
 from ptxbench.clock import Clock
 from ptxbench.errors import InputError
-from ptxbench.meter.alignment import MIN_CORRELATION, ClockAlignment, fit_edges
+from ptxbench.meter.alignment import MIN_CORRELATION, Basis, ClockAlignment, fit_edges
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.coarse import place_windows, sharpen
 from ptxbench.power.trace import KernelWindow
 
 _ORDERS = (3, 12)
+# Windows farther apart are of two bursts; a pattern's longest pause is shorter.
+_APART_S = 2.0
+_NEAR_S = 0.5
+# How far two clocks may drift apart.
+_MAX_DRIFT = 200e-6
+_REACH_S = 0.025
 
 
 @dataclass(frozen=True)
@@ -104,3 +110,61 @@ def find_burst(capture: MeterCapture, windows: tuple[KernelWindow, ...]) -> Cloc
     if found is None:
         raise InputError("the burst does not step clear of the meter's noise")
     return found
+
+
+def align_by_bursts(
+    capture: MeterCapture, marks: Sequence[KernelWindow], reference_ns: int
+) -> ClockAlignment | None:
+    """Find the meter's clock by bursts: the offset by each, the drift by the time between first and last.
+
+    Whatever ran between the bursts does not enter.
+
+    Args:
+        capture: The meter's capture.
+        marks: Windows of all bursts, host time, in order.
+        reference_ns: Host time at which the offset is to hold.
+
+    Returns:
+        The alignment; None where fewer than two bursts stand clear in the capture.
+    """
+    placement = place_windows(capture, marks, (-np.inf, np.inf), _NEAR_S)
+    if placement is None or placement.correlation < MIN_CORRELATION:
+        return None
+    length_s = (marks[-1].end_ns - marks[0].start_ns) / 1e9
+    wide = replace(placement, reach_s=_REACH_S + _MAX_DRIFT * length_s)
+    found = []
+    for burst in _apart(marks):
+        middle_ns = (burst[0].start_ns + burst[-1].end_ns) // 2
+        one = fit_edges(capture, burst, sharpen(capture, burst, wide), middle_ns)
+        if one is not None and one.edges >= len(burst):
+            found.append(one)
+    if len(found) < 2:
+        return None
+    first, last = found[0], found[-1]
+    apart_ns = last.reference_ns - first.reference_ns
+    drift = (last.offset_ns - first.offset_ns) / apart_ns
+    # The two offsets are known independently, and the line through them is linear in both.
+    share = (reference_ns - first.reference_ns) / apart_ns
+    spread_ns = np.array([(1 - share) * first.offset_uncertainty_ns, share * last.offset_uncertainty_ns])
+    drift_spread = np.hypot(first.offset_uncertainty_ns, last.offset_uncertainty_ns) / apart_ns
+    return ClockAlignment(
+        reference_ns,
+        first.offset_ns + round(share * (last.offset_ns - first.offset_ns)),
+        float(np.hypot(*spread_ns)),
+        drift,
+        float(drift_spread),
+        placement.correlation,
+        placement.rivals,
+        sum(one.edges for one in found),
+        Basis.WINDOWS,
+    )
+
+
+def _apart(marks: Sequence[KernelWindow]) -> list[list[KernelWindow]]:
+    """Return the windows of each burst."""
+    bursts: list[list[KernelWindow]] = []
+    for window in marks:
+        if not bursts or (window.start_ns - bursts[-1][-1].end_ns) / 1e9 > _APART_S:
+            bursts.append([])
+        bursts[-1].append(window)
+    return bursts

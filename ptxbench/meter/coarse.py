@@ -23,6 +23,8 @@ _SIGNAL_REACH_S = 1.5
 _EDGE_RADIUS_S = 0.010
 _MIN_EDGE_SAMPLES = 6
 _MAX_EDGE_SHARE = 0.45
+# Steps at another offset that are this large beside the largest: noise and unlike kernels may do that.
+_LIKE_CONTRAST = 0.8
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,10 @@ class Placement:
 
 
 def place_windows(
-    capture: MeterCapture, windows: Sequence[KernelWindow], limits_s: tuple[float, float]
+    capture: MeterCapture,
+    windows: Sequence[KernelWindow],
+    limits_s: tuple[float, float],
+    near_s: float = np.inf,
 ) -> Placement | None:
     """Place the pattern "on in the windows, off between" in the capture.
 
@@ -55,6 +60,7 @@ def place_windows(
         capture: The meter's capture.
         windows: Kernel windows, host time, in order.
         limits_s: Smallest and largest offset.
+        near_s: Time farther than this from every window may be busy or idle.
 
     Returns:
         The placement, None where nothing matches.
@@ -66,9 +72,9 @@ def place_windows(
     grid_s = period_s * np.arange(count + 1) - _MARGIN_S
     done_s = np.interp(grid_s, edges_s.ravel(), np.stack([_before(edges_s), _after(edges_s)], axis=1).ravel())
     share_on = np.diff(done_s) / period_s
-    return _place(
-        capture, share_on, np.ones(count), grid_s[0], period_s, origin_ns, limits_s, _WINDOWS_REACH_S
-    )
+    middles_s = np.asarray(grid_s[:-1] + period_s / 2, dtype=np.float64)
+    known = (_distance_s(middles_s, edges_s) <= near_s).astype(np.float64)
+    return _place(capture, share_on, known, grid_s[0], period_s, origin_ns, limits_s, _WINDOWS_REACH_S)
 
 
 def place_signal(capture: MeterCapture, series: Series, limits_s: tuple[float, float]) -> Placement | None:
@@ -100,21 +106,27 @@ def sharpen(capture: MeterCapture, windows: Sequence[KernelWindow], placement: P
 
     At each edge the mean powers just before and just after are compared. Nothing is assumed
     about the levels, so that kernels of unlike power, and a load that dies away in stairs
-    before its last block ends, serve as well.
+    before its last block ends, serve as well. Kernels at even distances step nearly as much one distance
+    farther: of moves that are about as good the smallest is taken, and the others counted as rivals.
     """
     origin_ns = windows[0].start_ns
     meter = PowerSignal((capture.time_ns - (origin_ns + placement.offset_ns)) / 1e9, capture.power_w)
     edges_s = np.array([[w.start_ns - origin_ns, w.end_ns - origin_ns] for w in windows]).ravel() / 1e9
+    # Where one kernel follows the other at once, the meter sees one edge.
+    edges_s = edges_s[np.diff(edges_s, prepend=-np.inf) > 2 * capture.period_s]
     step_s = max(placement.resolution_s, capture.period_s / 2)
     moves_s = np.arange(-placement.reach_s, placement.reach_s + step_s, step_s)
     sides_s = edge_radii_s(edges_s, capture.period_s)
     contrasts = np.array([_contrast(meter, edges_s + move_s, sides_s) for move_s in moves_s])
-    best_s = float(moves_s[int(np.argmax(contrasts))])
+    good = np.flatnonzero(contrasts >= _LIKE_CONTRAST * contrasts.max())
+    peaks = np.split(good, np.flatnonzero(np.diff(moves_s[good]) > _EDGE_RADIUS_S) + 1)
+    nearest = min(peaks, key=lambda peak: float(np.abs(moves_s[peak]).min()))
+    best_s = float(moves_s[nearest[int(np.argmax(contrasts[nearest]))]])
     return Placement(
         origin_ns,
         placement.offset_ns + round(best_s * 1e9),
         placement.correlation,
-        placement.rivals,
+        placement.rivals + len(peaks) - 1,
         placement.resolution_s,
         step_s,
     )
@@ -172,6 +184,14 @@ def _place(
 def _period_s(capture: MeterCapture, pattern_s: float) -> float:
     longest_s = max(float(capture.time_ns[-1] - capture.time_ns[0]) / 1e9, pattern_s)
     return max(_FINEST_S, capture.period_s, longest_s / _MAX_SAMPLES)
+
+
+def _distance_s(time_s: Float64s, edges_s: Float64s) -> Float64s:
+    """Return how far each time is from the nearest window, shape (n,)."""
+    begun = np.searchsorted(edges_s[:, 0], time_s, side="right")
+    ends_s = np.concatenate([[-np.inf], edges_s[:, 1]])
+    starts_s = np.concatenate([edges_s[:, 0], [np.inf]])
+    return np.asarray(np.maximum(np.minimum(time_s - ends_s[begun], starts_s[begun] - time_s), 0.0))
 
 
 def _before(edges_s: Float64s) -> Float64s:

@@ -13,14 +13,18 @@ from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import GpuKind
 from ptxbench.meter.capture import is_epoch
 from ptxbench.meter.readers.nvml import LabelledWindow, read_nvml, read_windows
-from ptxbench.power.source import SourceName
+from ptxbench.power.source import POWER_SOURCES, SourceName
 from ptxbench.power.trace import Float64s, Int64s, KernelWindow, Series, Trace
+from ptxbench.store.manifest import Manifest
+from ptxbench.store.recording import RecordingFolder
 from ptxbench.store.run_folder import RunFolder
 
 # Windows of this label mark a coded burst: they align the clocks and are no kernels to judge.
 BURST_LABEL = "burst"
 # Local time differs from UTC by a whole number of these everywhere on Earth.
 _ZONE_STEP_NS = 900 * 10**9
+# Host time counts from the start of the machine; the host's UTC is moved by its time service now and then.
+_MAX_CLOCK_STEP_NS = 10 * 10**9
 _MAX_ZONE_NS = 14 * 3600 * 10**9
 
 
@@ -103,11 +107,16 @@ def log_from_csv(nvml: Path, windows: Path) -> HostLog:
     return HostLog(trials, marks, series, ((begin_ns, end_ns),), GpuKind.REAL, (*notes, *shift_notes))
 
 
-def log_from_run(path: Path) -> HostLog:
+def log_from_run(path: Path, bursts: Sequence[Path] = ()) -> HostLog:
     """Read the trials of a run folder.
 
+    Args:
+        path: The run.
+        bursts: Folders of `ptxbench burst`, played on the same board before or after it.
+
     Raises:
-        InputError: The folder holds no run, or no trial with readings.
+        InputError: The folder holds no run, or no trial with readings; a burst is of another board, of
+            another clock, or of the time of a trial.
     """
     with RunFolder.open(path) as run:
         records = [r for r in sorted(run.records(), key=lambda r: r.start_ns) if r.end_ns > r.start_ns]
@@ -115,18 +124,47 @@ def log_from_run(path: Path) -> HostLog:
             Trial(
                 KernelWindow(r.start_ns, r.end_ns, r.elapsed_s, r.cycles, r.globaltimer_ns),
                 f"{r.instruction} {r.opt_level} {r.role}",
-                run.trace(r.trial_id),
+                _power_only(run.trace(r.trial_id)),
             )
             for r in records
         )
-        kind = run.manifest.kind
+        manifest = run.manifest
+    kind = manifest.kind
     sources = dict.fromkeys(series.source for trial in trials for series in trial.trace.series)
     series = tuple(_joined(source, trials) for source in sources)
     if not trials or not any(len(one.good()) for one in series):
         raise InputError(f"{path} holds no trial with power readings")
     notes = () if kind is GpuKind.REAL else (f"the run is {kind}: its readings are no measurements",)
     recordings = tuple((trial.trace.begin_ns, trial.trace.end_ns) for trial in trials)
-    return HostLog(trials, (), tuple(one for one in series if len(one.good())), recordings, kind, notes)
+    marks = tuple(mark for burst in bursts for mark in _marks(burst, manifest, recordings))
+    marks = tuple(sorted(marks, key=lambda window: window.start_ns))
+    return HostLog(trials, marks, tuple(one for one in series if len(one.good())), recordings, kind, notes)
+
+
+def _marks(
+    burst: Path, manifest: Manifest, recordings: Sequence[tuple[int, int]]
+) -> tuple[KernelWindow, ...]:
+    """Return the windows of a burst that belongs to a run."""
+    folder = RecordingFolder.open(burst, BURST_LABEL)
+    board = folder.manifest.gpu.uuid_hash
+    if board not in {gpu.uuid_hash for gpu in manifest.gpus}:
+        raise InputError(f"{burst} was played on another board ({board}) than those of the run")
+    offsets_ns = [session.epoch_offset_ns for session in manifest.sessions]
+    apart_ns = min(abs(folder.manifest.epoch_offset_ns - offset_ns) for offset_ns in offsets_ns)
+    if apart_ns > _MAX_CLOCK_STEP_NS:
+        raise InputError(
+            f"{burst} and the run have clocks {apart_ns / 1e9:.0f} s apart: the machine was restarted"
+        )
+    windows = tuple(window for recording in folder.recordings for window in recording.windows)
+    begin_ns, end_ns = windows[0].start_ns, windows[-1].end_ns
+    if any(begin_ns < last_ns and first_ns < end_ns for first_ns, last_ns in recordings):
+        raise InputError(f"{burst} was played while the run measured: play it before or after")
+    return windows
+
+
+def _power_only(trace: Trace) -> Trace:
+    """Leave out the temperature, which is recorded beside the power."""
+    return replace(trace, series=tuple(one for one in trace.series if one.source in POWER_SOURCES))
 
 
 def _joined(source: SourceName, trials: Sequence[Trial]) -> Series:

@@ -11,6 +11,7 @@ from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import GpuKind
 from ptxbench.meter.alignment import Basis, ClockAlignment, align, halves
 from ptxbench.meter.bound import ViewBound, view_bound
+from ptxbench.meter.burst import align_by_bursts
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.cross import CrossCheck, cross_validate, split_in_halves
 from ptxbench.meter.figures import MethodFigures, WindowEnergies, figures, window_energies, window_spans_s
@@ -105,7 +106,9 @@ def validate(capture: MeterCapture, log: HostLog) -> Validation:
     sources = [one.source for one in log.series if one.source is not SourceName.MEMORY]
     if all(not np.ptp(log.readings(source)[1]) > 0 for source in sources if len(log.readings(source)[1])):
         raise InputError("the GPU's readings are the same all the time: nothing to compare")
-    alignment = align(capture, log.windows, log.series, log.begin_ns)
+    alignment = align_by_bursts(capture, log.marks, log.begin_ns) if log.marks else None
+    if alignment is None:
+        alignment = align(capture, log.windows, log.series, log.begin_ns)
     signal = PowerSignal(alignment.to_host_s(capture.time_ns), capture.power_w)
     trials, notes = _covered(signal, log.trials, alignment)
     readings = [
@@ -210,7 +213,8 @@ def _remarks(alignment: ClockAlignment, fits: Sequence[SensorFit]) -> tuple[str,
     if alignment.rivals:
         notes.append(
             f"the load fits the meter about as well at {alignment.rivals} other offsets: let the capture "
-            "begin before the first kernel or end after the last, or vary the kernels"
+            "begin before the first kernel or end after the last, vary the kernels, or play a burst before "
+            "and after them (`ptxbench burst`)"
         )
     gain = fits[0].gain.value
     if not _USUAL_GAIN[0] <= gain <= _USUAL_GAIN[1]:

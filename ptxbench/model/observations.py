@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxbench.catalogue.load import find_instruction
+from ptxbench.errors import InputError
 from ptxbench.measure.static import StaticPower, fit_static
+from ptxbench.model.work import Level
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
 from ptxbench.status import Status
@@ -19,6 +22,8 @@ from ptxbench.store.schema import Protocol, Role, TrialRecord
 _PICO = 1e12
 # What one trial alone, whose scatter nobody knows, may be off by.
 _UNREPEATED = 0.01
+# What a catalogue row that is named after a level moves bytes at.
+_LEVELS = {"l2": (Level.L2,), "hbm": (Level.L2, Level.DRAM)}
 
 OpcodeCounts = tuple[tuple[str, float], ...]
 
@@ -68,7 +73,9 @@ def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
                 record.grid,
             ].append(record)
     return tuple(
-        _pass_energy(trials, static, loops[trials[0].cubin_sha256, trials[0].kernel])
+        _pass_energy(
+            trials, static, loops[trials[0].cubin_sha256, trials[0].kernel] + _moved_bytes(trials[0])
+        )
         for trials in groups.values()
     )
 
@@ -91,9 +98,26 @@ def _loop_counts(folder: RunFolder) -> Mapping[tuple[str, str], OpcodeCounts]:
     return found
 
 
+def _moved_bytes(record: TrialRecord) -> OpcodeCounts:
+    """Return the bytes that a pass of a thread moves beyond L1, where the catalogue names the level.
+
+    Rows of a level are named after it (`ld.global.b32:hbm`, ptxbench/catalogue/data/memory_level.toml). What
+    comes from DRAM passes L2, and what is stored passes it as part of the storing instruction.
+    """
+    name, _, level = record.instruction.rpartition(":")
+    if level not in _LEVELS or record.role not in (Role.TARGET, Role.TARGET_2N):
+        return ()
+    try:
+        size = float(find_instruction(record.instruction).bytes * record.copies)
+    except InputError:
+        return ()
+    levels = [one for one in _LEVELS[level] if not (name.startswith("st.") and one is Level.L2)]
+    return tuple((one.opcode, size) for one in levels)
+
+
 def _pass_energy(trials: list[TrialRecord], static: StaticPower, counts: OpcodeCounts) -> PassEnergy:
     first = trials[0]
-    energies_pj = np.array([_energy_pj(trial, static) for trial in trials])
+    energies_pj = np.array([pass_energy_pj(trial, static) for trial in trials])
     mean_pj = float(energies_pj.mean())
     if len(trials) > 1:
         scatter_pj = float(energies_pj.std(ddof=1)) / math.sqrt(len(trials))
@@ -110,7 +134,8 @@ def _pass_energy(trials: list[TrialRecord], static: StaticPower, counts: OpcodeC
     )
 
 
-def _energy_pj(trial: TrialRecord, static: StaticPower) -> float:
+def pass_energy_pj(trial: TrialRecord, static: StaticPower) -> float:
+    """Return the dynamic energy of one pass of a trial's loop, pJ a thread."""
     return (trial.steady_power_w - static.at(trial.temperature_c)) * _seconds_pj(trial)
 
 

@@ -1,4 +1,4 @@
-"""Functional classes of SASS opcodes, and which opcode stands in for one that was not measured."""
+"""Functional classes of SASS opcodes, and how alike two opcodes are."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ class OpcodeClass(StrEnum):
     CONTROL = "control"
     WARP = "warp"
     SHARED = "shared memory"
+    CONSTANT = "constant memory"
     GLOBAL = "global memory"
     ATOMIC = "atomic"
     COPY = "asynchronous copy"
+    BYTES = "bytes"
     OTHER = "other"
 
 
@@ -46,13 +48,17 @@ _BASES = {
         " CGAERRBAR ENDCOLLECTIVE WARPGROUPSET CCTLL CCTLT"
     ),
     OpcodeClass.WARP: "SHFL VOTE MATCH REDUX VOTEU",
-    OpcodeClass.SHARED: "LDS STS LDSM STSM LDC LD ST LDL STL",
-    OpcodeClass.GLOBAL: "LDG STG TEX TLD TLD4 TXD TXQ SULD SUST",
+    OpcodeClass.SHARED: "LDS STS LDSM STSM",
+    OpcodeClass.CONSTANT: "LDC",
+    OpcodeClass.GLOBAL: "LDG STG LD ST LDL STL TEX TLD TLD4 TXD TXQ SULD SUST",
     OpcodeClass.ATOMIC: "ATOM ATOMG ATOMS RED REDG REDAS SUATOM SURED",
     OpcodeClass.COPY: (
         "LDGSTS UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAPF UTMAREDG UTMACCTL UTMACMDFLUSH SYNCS ARRIVES"
     ),
 }
+# A byte from L2 or DRAM stands beside the opcodes of a kernel as if it were one of them.
+BYTE = "BYTE"
+_BASES[OpcodeClass.BYTES] = BYTE
 _CLASS_OF = {base: kind for kind, bases in _BASES.items() for base in bases.split()}
 
 

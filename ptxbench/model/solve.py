@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ptxbench.catalogue.model import Unit
 from ptxbench.errors import InputError
 from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
+from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
 from ptxbench.power.estimate import COVERAGE_FACTOR
 from ptxbench.status import Status
@@ -25,6 +26,11 @@ from ptxbench.store.schema import Protocol, TableRow
 
 # Entries of a null vector under this are rounding.
 _ZERO = 1e-6
+# An opcode whose error is under this part of its energy is well determined.
+_SURE = 0.25
+# No lane of 32 works for a branch or a uniform addition: on an H200 the four of an overhead loop (UIADD3,
+# BAR, ISETP, BRA) have about 7 pJ between them, where other opcodes have a median of 14.
+_ONCE_A_WARP = 0.125
 
 Floats = npt.NDArray[np.float64]
 
@@ -218,3 +224,38 @@ def row_counts(row: TableRow) -> dict[str, float]:
     """Return the opcodes of one copy of a row, by its column `sass`, such as "IADD3*0.5 IMAD*0.5"."""
     words = (word.partition("*") for word in row.sass.split())
     return {opcode: float(count or 1) for opcode, _, count in words}
+
+
+def solve_with_prior(passes: Sequence[PassEnergy]) -> list[tuple[str, float, float]]:
+    """Return (opcode, pJ, standard error) for every opcode of some kernels, determined or not.
+
+    For use in an estimate, where an opcode that cannot be told from others must still cost something. Each
+    is drawn to the median of its class among the well determined ones, with a standard error of that whole
+    median; where its class has none, to the median of all, or to an eighth of that for what a warp executes
+    once, whatever its threads do. What the kernels determine hardly moves.
+
+    Args:
+        passes: Kernels of one pattern.
+    """
+    solution = solve(passes)
+    sure = [o for o in solution.opcodes if o.identifiable and o.error_pj < _SURE * o.energy_pj]
+    overall_pj = float(np.median([o.energy_pj for o in sure or solution.opcodes]))
+    system = _system(passes)
+    priors_pj = np.array([_prior_pj(opcode, sure, overall_pj) for opcode in system.opcodes])
+    priors_pj = np.maximum(priors_pj, np.finfo(float).tiny)
+    matrix = np.vstack([system.matrix, np.diag(1 / priors_pj)])
+    values = solve_bounded(
+        matrix, np.concatenate([system.energies * system.weights, np.ones(len(priors_pj))])
+    )
+    chi2 = max(solution.fits[0].reduced_chi2, 1.0) if math.isfinite(solution.fits[0].reduced_chi2) else 1.0
+    covariance = np.linalg.inv(system.matrix.T @ system.matrix / chi2 + np.diag(1 / priors_pj**2))
+    errors = np.sqrt(np.diag(covariance))
+    return [(o, float(v), float(e)) for o, v, e in zip(system.opcodes, values, errors, strict=True)]
+
+
+def _prior_pj(opcode: str, sure: Sequence[OpcodeEnergy], overall_pj: float) -> float:
+    kind = opcode_class(opcode)
+    alike = [one.energy_pj for one in sure if opcode_class(one.opcode) is kind]
+    if alike:
+        return float(np.median(alike))
+    return overall_pj * _ONCE_A_WARP if kind in (OpcodeClass.CONTROL, OpcodeClass.UNIFORM) else overall_pj

@@ -33,7 +33,7 @@ from ptxbench.power.energy import EnergyReading, no_energy
 from ptxbench.power.methods import counter_j
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
-from ptxbench.power.steady import nothing_read
+from ptxbench.power.steady import nothing_read, stepped_back
 from ptxbench.power.trace import Float64s, KernelWindow, Series
 from ptxbench.power.view import share_before, share_within
 from ptxbench.status import Status
@@ -64,7 +64,7 @@ def corrected_j(series: Series, window: KernelWindow, sensor: SensorDescription)
 
     Returns:
         Energy in J; WINDOW_TOO_SHORT where a kernel may fall between two values, or nothing was read
-        before it; SENSOR_STALE where no reading succeeded.
+        before it; SENSOR_STALE where no reading succeeded, or the source went backwards.
     """
     good = series.good()
     if len(good):
@@ -72,6 +72,8 @@ def corrected_j(series: Series, window: KernelWindow, sensor: SensorDescription)
         good = good.select(good.time_ns >= series.begin_ns[0])
     if not len(good):
         return no_energy(Status.SENSOR_STALE, nothing_read(series))
+    if reason := stepped_back(good):
+        return no_energy(Status.SENSOR_STALE, reason)
     if series.source is SourceName.COUNTER:
         return _corrected_counter(good, window, sensor)
     length_s = window.elapsed_s

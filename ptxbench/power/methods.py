@@ -2,7 +2,7 @@
 
 The methods are pure functions of the same record, so that they are compared on the
 same run of a kernel. None of them returns a zero for what it cannot answer: the value
-is then NaN, with a status and a sentence.
+is then NaN, with a status and a sentence; so too where the source's time stamps went backwards.
 
 Sources: Y. Arafa et al., "Verified Instruction-Level Energy Consumption Measurement for
 NVIDIA GPUs" (2020), sections IV-A to IV-C and Eq. 2.
@@ -16,7 +16,7 @@ import numpy as np
 
 from ptxbench.power.energy import EnergyReading, no_energy
 from ptxbench.power.source import SourceName
-from ptxbench.power.steady import nothing_read, power_between_edges, taken_between
+from ptxbench.power.steady import nothing_read, power_between_edges, stepped_back, taken_between
 from ptxbench.power.trace import KernelWindow, Series
 from ptxbench.status import Status
 
@@ -39,7 +39,7 @@ def sma_j(series: Series, window: KernelWindow) -> EnergyReading:
     Returns:
         Energy in J; SENSOR_STALE where no reading succeeded.
     """
-    problem = _not_watts(series)
+    problem = _unusable(series)
     if problem is not None:
         return problem
     good = series.good()
@@ -66,7 +66,7 @@ def papi_j(series: Series, window: KernelWindow) -> EnergyReading:
         WINDOW_TOO_SHORT where nothing was read by then, SENSOR_STALE where that
         reading failed.
     """
-    problem = _not_watts(series)
+    problem = _unusable(series)
     if problem is not None:
         return problem
     before = series.select(series.time_ns <= window.end_ns)
@@ -94,7 +94,7 @@ def mtsm_j(series: Series, window: KernelWindow) -> EnergyReading:
         Energy in J; WINDOW_TOO_SHORT where no reading lies in the window, SENSOR_STALE
         where all of them failed.
     """
-    problem = _not_watts(series)
+    problem = _unusable(series)
     if problem is not None:
         return problem
     inside = series.select(taken_between(series, window.start_ns, window.end_ns))
@@ -135,7 +135,9 @@ def counter_j(series: Series, window: KernelWindow, quantum_j: float = 1e-3) -> 
     return EnergyReading(power.power_w * window.elapsed_s, power.readings, error_j=error_j)
 
 
-def _not_watts(series: Series) -> EnergyReading | None:
-    if series.source is not SourceName.COUNTER:
-        return None
-    return no_energy(Status.NOT_SUPPORTED, "the energy counter gives joules; use the counter method")
+def _unusable(series: Series) -> EnergyReading | None:
+    if series.source is SourceName.COUNTER:
+        reason = "the energy counter gives joules; use the counter method"
+        return no_energy(Status.NOT_SUPPORTED, reason)
+    reason = stepped_back(series)
+    return no_energy(Status.SENSOR_STALE, reason) if reason else None

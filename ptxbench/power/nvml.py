@@ -35,6 +35,9 @@ _CURES = {
     18: "the driver was updated while it was loaded: restart the machine",
 }
 _LOST_CODES = (15, 16)
+# Not supported, no permission, no such function: asking again changes nothing.
+_LASTING_CODES = {3, 4, 13}
+_OPENING_READS = 3
 
 
 @dataclass(frozen=True)
@@ -257,8 +260,19 @@ class NvmlDevice:
 def available_sources(device: NvmlDevice) -> tuple[PowerSource, ...]:
     """Return the power sources that answer on this GPU and driver, in the order of `SourceName`.
 
-    Each is read once. The driver's buffer is emptied by that, so that the first
-    reading of `samples` in a recording is not seconds old.
+    Each is read once, and again where the failure may pass. The driver's buffer is emptied by that, so
+    that the first reading of `samples` in a recording is not seconds old.
     """
     sources = (device.source(name) for name in POWER_SOURCES)
-    return tuple(s for s in sources if all(reading.code == 0 for reading in s.read()))
+    return tuple(source for source in sources if _answers(source))
+
+
+def _answers(source: PowerSource) -> bool:
+    """Tell whether a source can be read; one failed read must not lose it for the run."""
+    for _ in range(_OPENING_READS):
+        codes = {reading.code for reading in source.read()} - {0}
+        if not codes:
+            return True
+        if codes & _LASTING_CODES:
+            return False
+    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 from ptxbench.power.source import PowerSource, Reading, SourceName
@@ -10,6 +11,8 @@ from ptxbench.power.source import PowerSource, Reading, SourceName
 MILLI = 1000
 _NS_PER_US = 1000
 _UNKNOWN_CODE = 999
+# Reads without news after which the whole buffer is looked at: seconds, at the rate of a recording.
+_SILENT_READS = 5000
 # Member of nvmlValue_t that holds the value, by nvmlValueType_t.
 _VALUE_MEMBER = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
 
@@ -101,7 +104,9 @@ class TemperatureSource:
 class SamplesSource:
     """The driver's own buffer of time-stamped power samples, read incrementally.
 
-    The first read returns the whole buffer, seconds of it before this process asked.
+    The first read returns the whole buffer, seconds of it before this process asked. Where the system's
+    clock is set back, nothing would be newer than the last read until it caught up: after a long silence
+    reading goes on from the newest sample there is.
     """
 
     name = SourceName.SAMPLES
@@ -113,14 +118,18 @@ class SamplesSource:
         self._kind = library.NVML_TOTAL_POWER_SAMPLES
         self._not_found = library.NVML_ERROR_NOT_FOUND
         self._last_us = 0
+        self._silent_reads = 0
 
     def read(self) -> tuple[Reading, ...]:
         """Read every sample that is newer than the last read's, oldest first: W."""
         try:
             value_type, samples = self._query(self._handle, self._kind, self._last_us)
         except self._nvml.NVMLError as error:
+            if error.value != self._not_found:
+                return _failed(error.value)
             # NVML says "not found" where there is nothing newer, which is no failure.
-            return () if error.value == self._not_found else _failed(error.value)
+            self._note_silence()
+            return ()
         member = _VALUE_MEMBER.get(value_type)
         if member is None:
             return _failed(_UNKNOWN_CODE)
@@ -129,7 +138,17 @@ class SamplesSource:
         )
         if newer:
             self._last_us = newer[-1][0]
+            self._silent_reads = 0
         return tuple(Reading(value / MILLI, stamp_us * _NS_PER_US) for stamp_us, value in newer)
+
+    def _note_silence(self) -> None:
+        self._silent_reads += 1
+        if self._silent_reads < _SILENT_READS:
+            return
+        self._silent_reads = 0
+        with suppress(self._nvml.NVMLError):
+            _, samples = self._query(self._handle, self._kind, 0)
+            self._last_us = min(self._last_us, max((int(s.timeStamp) for s in samples), default=0))
 
 
 def make_source(name: SourceName, library: Any, handle: Any) -> PowerSource:

@@ -90,11 +90,13 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
 
     Returns:
         Power in W; WINDOW_TOO_SHORT where the window holds fewer than two settled
-        readings, SENSOR_STALE where the source gave none or still repeats a value from
-        before the kernel.
+        readings, SENSOR_STALE where the source gave none, still repeats a value from
+        before the kernel, or went backwards.
     """
     if series.source is SourceName.COUNTER:
         return _counter_power_w(series, window, sensor)
+    if reason := stepped_back(series):
+        return _no_power(Status.SENSOR_STALE, reason)
     start_ns = window.start_ns + round(sensor.settle_s * _NS_PER_S)
     usable_s = (window.end_ns - start_ns) / _NS_PER_S
     if usable_s < max((_MIN_READINGS - 1) * sensor.refresh_s, 0):
@@ -103,8 +105,9 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
     settled = good.select(taken_between(good, start_ns, window.end_ns))
     if not len(settled):
         return _no_power(Status.SENSOR_STALE, nothing_read(series))
-    if _repeats_from_before(good, window, sensor.refresh_s):
-        reason = f"{series.source} still gives the value from before the kernel at its end"
+    held_s = _held_from_before_s(good, window, start_ns)
+    if held_s > _STALE_REFRESHES * sensor.refresh_s > 0:
+        reason = f"{series.source} gave a value from before the kernel for {held_s:.2g} s"
         return _no_power(Status.SENSOR_STALE, reason)
     values_w = fresh(settled, sensor.refresh_s).value
     if len(values_w) < _MIN_READINGS:
@@ -121,12 +124,15 @@ def _counter_power_w(series: Series, window: KernelWindow, sensor: SensorDescrip
     start_ns = window.start_ns + round((sensor.memory_s + sensor.lag_s) * _NS_PER_S)
     power = power_between_edges(series, start_ns, window.end_ns, sensor.quantum)
     usable_s = (window.end_ns - start_ns) / _NS_PER_S
-    if power.readings == 0 and usable_s > _STALE_REFRESHES * sensor.refresh_s:
+    is_silent = power.status is Status.WINDOW_TOO_SHORT and power.readings == 0
+    if is_silent and usable_s > _STALE_REFRESHES * sensor.refresh_s:
         return _no_power(Status.SENSOR_STALE, nothing_read(series))
     return power
 
 
-def power_between_edges(series: Series, start_ns: int, end_ns: int, quantum_j: float) -> PowerReading:
+def power_between_edges(
+    series: Series, start_ns: int, end_ns: int, quantum_j: float, jitter_s: float = 0.0
+) -> PowerReading:
     """Energy between the first and the last step of the counter in an interval, over their time.
 
     Args:
@@ -134,14 +140,18 @@ def power_between_edges(series: Series, start_ns: int, end_ns: int, quantum_j: f
         start_ns: Begin of the interval, host time.
         end_ns: End of the interval, host time.
         quantum_j: Smallest step of the counter.
+        jitter_s: Standard deviation of a step's time beyond what polling leaves open.
 
     Returns:
         Power in W; WINDOW_TOO_SHORT where fewer than two steps lie in the interval,
-        SENSOR_STALE where no reading succeeded.
+        SENSOR_STALE where no reading succeeded or the counter fell within the interval.
     """
     good = series.good()
     if not len(good):
         return _no_power(Status.SENSOR_STALE, nothing_read(series))
+    # What wrapped outside of the interval does not matter.
+    if reason := stepped_back(good.select((good.end_ns >= start_ns) & (good.begin_ns <= end_ns))):
+        return _no_power(Status.SENSOR_STALE, reason)
     # The first reading is no edge: nobody saw the value before it.
     edge = np.flatnonzero(_changes(good.value))[1:]
     # A step came after the reading before it began, and before this one ended.
@@ -154,7 +164,8 @@ def power_between_edges(series: Series, start_ns: int, end_ns: int, quantum_j: f
     energy_j = float(good.value[edge[-1]] - good.value[edge[0]])
     span_s = float(good.end_ns[edge[-1]] - good.end_ns[edge[0]]) / _NS_PER_S
     power_w = energy_j / span_s
-    time_error_w = power_w * math.hypot(gap_s[0], gap_s[-1]) * _UNIFORM_SD / span_s
+    time_s = math.hypot(gap_s[0] * _UNIFORM_SD, gap_s[-1] * _UNIFORM_SD, jitter_s, jitter_s)
+    time_error_w = power_w * time_s / span_s
     quantum_error_w = math.sqrt(2) * quantum_j * _UNIFORM_SD / span_s
     return PowerReading(power_w, math.hypot(time_error_w, quantum_error_w), len(edge))
 
@@ -171,14 +182,40 @@ def taken_between(series: Series, start_ns: int, end_ns: int) -> Bools:
     return inside
 
 
-def _repeats_from_before(good: Series, window: KernelWindow, refresh_s: float) -> bool:
-    """Tell whether the value did not move from before the start until the end."""
-    if refresh_s <= 0 or good.stamp_ns[0] >= 0:
-        return False
+def _held_from_before_s(good: Series, window: KernelWindow, settled_ns: int) -> float:
+    """Return how long the first settled reading kept its value if it had it before the kernel, else 0."""
+    if good.stamp_ns[0] >= 0:
+        return 0.0
     until_end = good.select(good.time_ns <= window.end_ns)
-    began_ns = until_end.time_ns[np.flatnonzero(_changes(until_end.value))[-1]]
-    held_s = (window.end_ns - began_ns) / _NS_PER_S
-    return bool(began_ns < window.start_ns and held_s > _STALE_REFRESHES * refresh_s)
+    begins = np.flatnonzero(_changes(until_end.value))
+    first = int(np.searchsorted(until_end.time_ns, settled_ns))
+    run = int(np.searchsorted(begins, first, side="right")) - 1
+    if until_end.time_ns[begins[run]] >= window.start_ns:
+        return 0.0
+    last = begins[run + 1] - 1 if run + 1 < len(begins) else len(until_end) - 1
+    return float(until_end.time_ns[last] - until_end.time_ns[begins[run]]) / _NS_PER_S
+
+
+def stepped_back(series: Series) -> str:
+    """Return a sentence where a source went backwards, or "".
+
+    Driver stamps do where the system's clock is set back; what is read from then on cannot be placed in
+    time. The energy counter does where it wraps or is reset (a driver that is loaded anew).
+
+    Args:
+        series: Readings of one source, shape (n,).
+    """
+    good = series.good()
+    back_ns = np.diff(good.stamp_ns[good.stamp_ns >= 0])
+    if (back_ns < 0).any():
+        return f"the time stamps of {series.source} jumped back by {-back_ns.min() / _NS_PER_S:.3g} s"
+    if series.source is not SourceName.COUNTER:
+        return ""
+    fell = np.flatnonzero(np.diff(good.value) < 0)
+    if not len(fell):
+        return ""
+    before_j, after_j = good.value[fell[0]], good.value[fell[0] + 1]
+    return f"the energy counter fell from {before_j:.6g} J to {after_j:.6g} J: it wrapped or was reset"
 
 
 def nothing_read(series: Series) -> str:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ptxbench.gpu.protocol import GpuInfo, GpuKind
+from ptxbench.report.rates import rates
 from ptxbench.store.manifest import RunCost
 from ptxbench.store.schema import Protocol, TableRow
 
@@ -41,6 +42,8 @@ _HEADINGS = {
         "status",
     ),
 }
+_RATE_HEADINGS = ("instruction", "level", "operands", "pJ", "pJ/B", "pJ/bit", "pJ/flop")
+_RATE_TITLE = "dynamic energy per byte moved and per floating-point operation"
 _TITLES = {
     Protocol.DYNAMIC: "dynamic: energy that one instruction adds (whole chip, static power subtracted)",
     Protocol.ARAFA: "arafa: Eq. 1 with one thread; mostly the board's power times the latency",
@@ -55,24 +58,16 @@ def rich_table(rows: Sequence[TableRow], protocol: Protocol, info: GpuInfo) -> T
         protocol: Which one.
         info: Where the numbers come from; anything but a real GPU is said in the title.
     """
-    title = Text(_TITLES[protocol] + _origin(info))
-    table = Table(title=title, title_justify="left")
-    for heading in _HEADINGS[protocol]:
-        table.add_column(
-            heading, justify="right" if _is_number(heading) else "left", no_wrap=heading != "status"
-        )
-    for row in rows:
-        if row.protocol is protocol:
-            # Text, so that brackets in a reason are not read as markup.
-            table.add_row(*map(Text, _cells(row)))
-    return table
+    cells = [_cells(row) for row in rows if row.protocol is protocol]
+    return _rich(_HEADINGS[protocol], _TITLES[protocol] + _origin(info), cells)
 
 
 def cost_sentence(cost: RunCost) -> str:
     """Return what a row of the dynamic protocol cost, for the end of a run."""
     return (
         f"GPU time a dynamic row, median of {cost.rows}: {cost.kernel_s:.2f} s in kernels, "
-        f"{cost.wall_s:.2f} s recorded; all rows: {cost.total_kernel_s / 60:.1f} and {cost.total_wall_s / 60:.1f} min"
+        f"{cost.wall_s:.2f} s recorded; all rows: {cost.total_kernel_s / 60:.1f} and "
+        f"{cost.total_wall_s / 60:.1f} min"
     )
 
 
@@ -85,39 +80,90 @@ def print_tables(rows: Sequence[TableRow], info: GpuInfo) -> None:
     """
     for protocol in Protocol:
         if any(row.protocol is protocol for row in rows):
-            table = rich_table(rows, protocol, info)
-            console = Console()
-            if not console.is_terminal:
-                # A file has no width: cells are kept whole.
-                wide = console.options.update(max_width=_ANY_WIDTH)
-                console = Console(width=console.measure(table, options=wide).maximum)
-            console.print(table)
+            _print_whole(rich_table(rows, protocol, info))
+
+
+def print_rates(rows: Sequence[TableRow], info: GpuInfo) -> None:
+    """Print energies per byte and flop, where a row has any.
+
+    Args:
+        rows: The run's rows.
+        info: The GPU, whose kind is said in the title.
+    """
+    if any(rate.known for rate in rates(rows)):
+        _print_whole(_rich(_RATE_HEADINGS, _RATE_TITLE + _origin(info), rate_cells(rows)))
 
 
 def rows_as_json(rows: Sequence[TableRow], info: GpuInfo) -> str:
-    """Return the rows and the GPU as JSON; a missing number is null."""
-    plain = [{k: None if v != v else v for k, v in asdict(row).items()} for row in rows]
-    return json.dumps({"gpu": info.name, "kind": info.kind, "rows": plain}, indent=1)
+    """Return the rows, their energies per byte and flop, and the GPU as JSON; a missing number is null."""
+    known = [
+        {"instruction": row.instruction, "opt_level": row.opt_level, "operands": row.operands} | asdict(rate)
+        for row, rate in zip(rows, rates(rows), strict=True)
+        if rate.known
+    ]
+    plain, per = (
+        [{k: None if v != v else v for k, v in line.items()} for line in lines]
+        for lines in (map(asdict, rows), known)
+    )
+    return json.dumps({"gpu": info.name, "kind": info.kind, "rows": plain, "rates": per}, indent=1)
 
 
 def markdown_table(rows: Sequence[TableRow], protocol: Protocol) -> str:
     """Return the rows of one protocol as a Markdown table."""
-    headings = _HEADINGS[protocol]
-    lines = [
-        "| " + " | ".join(headings) + " |",
-        "| " + " | ".join("---:" if _is_number(h) else "---" for h in headings) + " |",
+    return _markdown(_HEADINGS[protocol], [_cells(row) for row in rows if row.protocol is protocol])
+
+
+def markdown_rates(rows: Sequence[TableRow]) -> str:
+    """Return energies per byte and flop as a Markdown table, "" where no row has one."""
+    cells = rate_cells(rows)
+    return _markdown(_RATE_HEADINGS, cells) if cells else ""
+
+
+def rate_cells(rows: Sequence[TableRow]) -> list[tuple[str, ...]]:
+    """Return instruction, level, operands, pJ, pJ a byte, bit and flop of the rows that have any."""
+    return [
+        (
+            *(row.instruction, row.opt_level, row.operands, number(row.dynamic_pj)),
+            *(number(rate.pj_per_byte), number(rate.pj_per_bit), number(rate.pj_per_flop)),
+        )
+        for row, rate in zip(rows, rates(rows), strict=True)
+        if rate.known
     ]
-    lines += [
-        "| " + " | ".join(_markdown_cell(cell) for cell in _cells(row)) + " |"
-        for row in rows
-        if row.protocol is protocol
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def number(value: float, digits: int = 4) -> str:
     """Return a number with `digits` significant digits, or "-" where there is none."""
     return "-" if math.isnan(value) else f"{value:.{digits}g}"
+
+
+def _rich(headings: Sequence[str], title: str, cells: Sequence[Sequence[str]]) -> Table:
+    table = Table(title=Text(title), title_justify="left")
+    for heading in headings:
+        table.add_column(
+            heading, justify="right" if _is_number(heading) else "left", no_wrap=heading != "status"
+        )
+    for line in cells:
+        # Text, so that brackets in a reason are not read as markup.
+        table.add_row(*map(Text, line))
+    return table
+
+
+def _print_whole(table: Table) -> None:
+    """Print a table; a file has no width, so that its cells are kept whole."""
+    console = Console()
+    if not console.is_terminal:
+        wide = console.options.update(max_width=_ANY_WIDTH)
+        console = Console(width=console.measure(table, options=wide).maximum)
+    console.print(table)
+
+
+def _markdown(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    lines = [
+        "| " + " | ".join(headings) + " |",
+        "| " + " | ".join("---:" if _is_number(h) else "---" for h in headings) + " |",
+    ]
+    lines += ["| " + " | ".join(map(_markdown_cell, line)) + " |" for line in cells]
+    return "\n".join(lines) + "\n"
 
 
 def _origin(info: GpuInfo) -> str:

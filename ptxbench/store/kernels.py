@@ -73,8 +73,12 @@ class KernelStore:
         # Of two entries of one text the first stands: they have the same machine code.
         self._by_ptx = {(e.ptx_sha256, e.opt_level): e for e in reversed(self.entries)}
 
-    def add(self, kernels: Iterable[KernelFiles]) -> None:
-        """Keep kernels; the same one again is no change.
+    def add(self, name: str, ptx: str, sass: str, cubin: Cubin) -> None:
+        """Keep one kernel; see `add_all`."""
+        self.add_all([KernelFiles(name, ptx, sass, cubin)])
+
+    def add_all(self, kernels: Iterable[KernelFiles]) -> None:
+        """Keep kernels, and write the index once; the same one again is no change.
 
         Raises:
             InputError: The run holds other PTX under a name, or other machine code for its PTX.

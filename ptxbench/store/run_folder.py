@@ -186,9 +186,9 @@ class RunFolder:
         self._hold(record)
 
     def add_kernels(self, kernels: Iterable[KernelFiles]) -> None:
-        """Keep kernels; see `KernelStore.add`."""
+        """Keep kernels; see `KernelStore.add_all`."""
         self._partial.require_writer()
-        self.kernels.add(kernels)
+        self.kernels.add_all(kernels)
 
     def take_in_hand(self, record: TrialRecord) -> None:
         """Note the trial that is about to run, as the failure that it is if this process dies of it."""

@@ -69,7 +69,7 @@ class TrialRecord:
         throttle_reasons: Bitwise or of the reasons polled in the window.
         other_processes: Foreign compute processes seen.
         status: Validity.
-        reason: One sentence where status is not ok.
+        reason: One sentence where status is not ok, or what is odd about a trial that is.
     """
 
     trial_id: str

@@ -97,8 +97,6 @@ def device_faults(variant: Variant, target: str, bounds: Bounds) -> Iterator[str
     """Yield why a kernel does not fit a GPU, or leaves it too empty (Eqs. 1 to 5)."""
     v = variant
     limits = limits_of(target)
-    if v.dtype is DType.F16 and find_target(target).capability < _MMA_CAPABILITY:
-        yield f"{target} has neither mma.m16n8k16 nor cp.async"
     registers = least_registers(v)
     allowed = min(MAX_REGISTERS, REGISTERS_PER_SM // (v.threads * v.min_blocks))
     if registers > allowed:
@@ -127,6 +125,12 @@ def quality_faults(variant: Variant, bounds: Bounds) -> Iterator[str]:
         yield f"under {bounds.min_fma_per_byte} multiply-adds for each byte in shared memory"
 
 
+def target_faults(variant: Variant, target: str) -> Iterator[str]:
+    """Yield why a target has not the instructions of a kernel."""
+    if variant.dtype is DType.F16 and find_target(target).capability < _MMA_CAPABILITY:
+        yield f"{target} has neither mma.m16n8k16 nor cp.async"
+
+
 def problem_faults(variant: Variant, problem: Problem) -> Iterator[str]:
     """Yield why a kernel cannot compute a product: it has no code for a tile's rest."""
     v = variant
@@ -139,6 +143,7 @@ def problem_faults(variant: Variant, problem: Problem) -> Iterator[str]:
 def rejection(variant: Variant, problem: Problem, target: str, bounds: Bounds) -> str:
     """Return the first reason against a variant, "" where there is none."""
     for faults in (
+        target_faults(variant, target),
         shape_faults(variant),
         quality_faults(variant, bounds),
         problem_faults(variant, problem),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,27 +113,6 @@ def build_kernel(variant: Variant, target: str) -> Kernel | Refused:
     except (RefusedModuleError, LoopError) as error:
         return Refused(variant, str(error))
     return Kernel(variant, cubin, code, resources)
-
-
-def build_kernels(variants: Iterable[Variant], target: str, jobs: int) -> Iterator[Kernel | Refused]:
-    """Build variants ahead of who takes them, several at a time, in their order.
-
-    Args:
-        variants: Their parameters.
-        target: Such as "sm_90a".
-        jobs: Assemblers at once.
-
-    Raises:
-        ToolError: ptxas or nvdisasm is missing.
-    """
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(build_kernel, variant, target) for variant in variants]
-        try:
-            for future in waiting:
-                yield future.result()
-        finally:
-            for future in waiting:
-                future.cancel()
 
 
 def operand_matrices(problem: Problem, seed: int, pattern: str = "random") -> tuple[Bytes, Bytes]:

@@ -1,4 +1,4 @@
-"""How many blocks one SM holds: Eqs. 1 to 5 of Guerreiro et al., "Multi-kernel auto-tuning on GPUs" (2015)."""
+"""How many blocks one SM holds: Eqs. 1 to 5 of Guerreiro et al. (2015), section III-A."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Space:
         problem: What they compute.
         target: What they run on.
         variants: Those that passed, in the order of the axes.
-        rejected: How many the filters took out, by their reason without its numbers.
+        rejected: A reason why filters took variants out, and how many they took for the like of it.
     """
 
     problem: Problem
@@ -89,20 +89,22 @@ def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Spa
         InputError: The target is not known, or no variant is left.
     """
     axes = axes or load_axes(problem.dtype)
-    kept, reasons = [], Counter[str]()
+    kept, like, examples = [], Counter[str](), dict[str, str]()
     for variant in _combinations(axes):
         reason = rejection(variant, problem, target, axes.bounds)
         if reason:
-            reasons[_without_numbers(reason)] += 1
+            like[_without_numbers(reason)] += 1
+            examples.setdefault(_without_numbers(reason), reason)
         else:
             kept.append(variant)
+    rejected = tuple((examples[words], count) for words, count in like.most_common())
     if not kept:
-        most = reasons.most_common(1)[0][0] if reasons else "the axes hold nothing"
+        most = rejected[0][0] if rejected else "the axes hold nothing"
         raise InputError(
             f"no variant computes {problem.m} x {problem.n} x {problem.k} {problem.dtype} on {target} "
             f"(most often: {most}); take sizes that are multiples of 128"
         )
-    return Space(problem, target, tuple(kept), tuple(reasons.most_common()))
+    return Space(problem, target, tuple(kept), rejected)
 
 
 @cache

@@ -225,11 +225,14 @@ def test_what_is_named_twice_is_measured_once(tmp_path):
 def test_all_of_the_catalogue_is_more_than_the_starters(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(
-        "ptxbench.measure.run.measure_table", lambda _gpu, folder, _show: asked.append(folder) or ()
+        "ptxbench.measure.run.measure_table", lambda _gpu, folder, _show, budget_s: asked.append(folder) or ()
     )
     assert table("--gpu", "simulated", "--out", tmp_path / "few") == 0
     assert table("--all", "--gpu", "simulated", "--out", tmp_path / "all") == 0
-    few, whole = (folder.manifest.arguments.instructions for folder in asked)
+    assert table("*", "--gpu", "simulated", "--out", tmp_path / "star") == 0
+    assert table("*.f32", "--category", "nonsense", "--gpu", "simulated", "--out", tmp_path / "a") == 2
+    few, whole, star = (folder.manifest.arguments.instructions for folder in asked)
+    assert star == whole
     assert few == STARTERS
     assert set(few) <= set(whole)
 
@@ -326,7 +329,7 @@ def trial_ids(path):
         return [r.trial_id for r in folder.records()]
 
 
-@pytest.mark.parametrize("trials", [3, 40])
+@pytest.mark.parametrize("trials", [3, 16])
 def test_a_killed_run_goes_on_and_ends_with_the_rows_of_one_that_was_not(recorded, tmp_path, trials):
     path = tmp_path / "run"
     killed = command_line(

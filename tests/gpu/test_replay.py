@@ -8,13 +8,14 @@ from ptxbench.errors import InputError, LaunchError, ReplayError
 from ptxbench.gpu.protocol import Gpu, GpuKind, KernelRun, Launch, OptLevel
 from ptxbench.gpu.replay import ReplayGpu
 from ptxbench.status import Status
+from ptxbench.store.kernels import KernelFiles
 from ptxbench.store.run_folder import RunFolder
 
 
 @pytest.fixture(params=["partial", "finished"])
 def gpu(tmp_path, request):
     with RunFolder.create(tmp_path / "run", fake.manifest()) as folder:
-        folder.add_kernel("fma", fake.PTX, fake.SASS, fake.CUBIN)
+        folder.add_kernels([KernelFiles("fma", fake.PTX, fake.SASS, fake.CUBIN)])
         for number in range(3):
             folder.append(fake.record(number), fake.trace(number))
         failed = replace(fake.record(3), status=Status.LAUNCH_FAILED, reason="out of resources")
@@ -100,6 +101,10 @@ def test_blocks_per_sm_is_what_was_launched(gpu):
     ):
         with pytest.raises(ReplayError, match=f"no launch of {kernel} with {block} threads"):
             gpu.blocks_per_sm(cubin, kernel, block)
+
+
+def test_a_kernel_that_ran_in_smaller_blocks_does_not_fit_in_larger_ones(gpu):
+    assert gpu.blocks_per_sm(fake.CUBIN, "target", 2048) == 0
 
 
 def test_single_block_is_one_block_per_sm(tmp_path):

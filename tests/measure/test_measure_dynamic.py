@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 from fakes.measuring import BLOCK, COPIES, SMS, STATIC_W, THREADS, hot_trial, trial, unit
 
-from ptxbench.measure.dynamic import dynamic_row, solve_dynamic
+from ptxbench.measure.dynamic import Common, dynamic_row, solve_dynamic
+from ptxbench.measure.scatter import NO_PRIOR, ScatterPrior
 from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.status import Status
 from ptxbench.store.schema import Role
@@ -34,8 +35,32 @@ def rounds(*energies_pj, **more):
     return [r for repeat, energy_pj in enumerate(energies_pj) for r in one_round(repeat, energy_pj, **more)]
 
 
+UNIT = replace(unit(), loops=((Role.OVERHEAD, "loop"), (Role.OVERHEAD_2N, "loop with more companions")))
+
+
+def trials_of(records, unit):
+    """The trials by what they measure, as a run has them."""
+    trials = {}
+    for record in records:
+        hot = record.role in (Role.TARGET, Role.TARGET_2N)
+        name = unit.name if hot else unit.overhead_name(record.role, record.grid, record.block)
+        trials.setdefault(name, []).append(record)
+    return trials
+
+
+def unit_for(records):
+    """Only where there are companions has 2N an overhead kernel of its own."""
+    return UNIT if any(r.role is Role.OVERHEAD_2N for r in records) else replace(UNIT, loops=UNIT.loops[:1])
+
+
+def solved(records, static=STATIC, scatter=NO_PRIOR):
+    unit = unit_for(records)
+    return solve_dynamic(unit, trials_of(records, unit), Common(static, scatter))
+
+
 def row_of(records, static=STATIC):
-    return dynamic_row(unit(), records, static, SMS)
+    unit = unit_for(records)
+    return dynamic_row(unit, trials_of(records, unit), Common(static), SMS)
 
 
 def of_role(records, role, **change):
@@ -44,7 +69,7 @@ def of_role(records, role, **change):
 
 @pytest.mark.parametrize("companion_pj", [0.0, COMPANION_PJ])
 def test_the_difference_takes_static_power_residue_and_companions_away(companion_pj):
-    result = solve_dynamic(rounds(12.0, 12.0, companion_pj=companion_pj), STATIC)
+    result = solved(rounds(12.0, 12.0, companion_pj=companion_pj))
     assert result.energy_pj.mean == pytest.approx(12.0)
     assert result.energy_2n_pj.mean == pytest.approx(12.0)
     assert result.energy_pj.n == result.energy_2n_pj.n == 2
@@ -56,18 +81,61 @@ def test_static_power_is_taken_at_the_temperature_of_each_trial():
         replace(r, temperature_c=60.0, steady_power_w=r.steady_power_w + 10.0) if r.role is Role.TARGET else r
         for r in rounds(12.0, 12.0)
     ]
-    assert solve_dynamic(warm, static).energy_pj.mean == pytest.approx(12.0)
+    assert solved(warm, static).energy_pj.mean == pytest.approx(12.0)
 
 
 def test_the_interval_has_the_rounds_and_the_error_of_static_power():
     static = replace(STATIC, error_w=2.0)
-    result = solve_dynamic(rounds(11.9, 12.1), static)
+    result = solved(rounds(11.9, 12.1), static)
     # 2 W over the 0.75 us by which a pass of the target is longer, for each copy and thread.
     error_pj = 2.0 * 0.75e-6 / (COPIES * THREADS) * 1e12
     assert result.static_error_pj == pytest.approx(error_pj)
     assert result.energy_pj.ci95 == pytest.approx(12.706 * 0.1, rel=1e-4)
     assert result.ci95_pj == pytest.approx(math.hypot(1.2706, 1.96 * error_pj), rel=1e-3)
+    assert result.overhead_ci95_pj == pytest.approx(0.0, abs=1e-9)
     assert row_of(rounds(11.9, 12.1), static).dynamic_ci95_pj == pytest.approx(result.ci95_pj)
+
+
+def test_the_error_of_the_shared_overhead_loop_is_in_the_interval_once():
+    records = rounds(12.0, 12.0, 12.0)
+    off = [
+        hot_trial(r.role, RESIDUE_PJ + (r.repeat - 1) * 16.0, r.repeat, iterations=r.iterations)
+        if r.role is Role.OVERHEAD
+        else r
+        for r in records
+    ]
+    result = solved(off)
+    # Three trials 16 pJ a pass apart: Student's 4.303 x 16 / sqrt(3), for each of 64 copies.
+    assert result.overhead_ci95_pj == pytest.approx(4.303 * 16 / math.sqrt(3) / COPIES, rel=1e-3)
+    assert result.energy_pj.ci95 == pytest.approx(0.0, abs=1e-9)
+    assert result.ci95_pj == pytest.approx(result.overhead_ci95_pj)
+    assert not result.precise(0.01)
+    assert result.precise(0.06)
+
+
+def test_rounds_of_other_units_narrow_or_widen_the_interval_of_a_few():
+    alone = solved(rounds(11.99, 12.0, 12.01))
+    calm = solved(rounds(11.99, 12.0, 12.01), scatter=ScatterPrior(1e-12, 20.0))
+    wild = solved(rounds(11.99, 12.0, 12.01), scatter=ScatterPrior(1e-4, 20.0))
+    assert calm.energy_pj.ci95 < alone.energy_pj.ci95 < wild.energy_pj.ci95
+    assert calm.energy_pj.mean == alone.energy_pj.mean == wild.energy_pj.mean
+
+
+def test_a_target_and_an_overhead_loop_at_unlike_clocks_give_no_number():
+    records = of_role(rounds(12.0, 12.0), Role.OVERHEAD, sm_clock_mhz=1800.0)
+    row = row_of(records)
+    assert row.status is Status.CLOCK_DRIFT
+    assert "the target ran at 1980 MHz, its overhead loop at 1800" in row.reason
+
+
+def test_a_power_that_steps_and_stays_is_said():
+    def row(*energies_pj):
+        records = rounds(*energies_pj)
+        return row_of([replace(r, start_ns=r.repeat) for r in records])
+
+    assert "stepped by" in row(12.0, 12.0, 12.0, 13.0, 13.0, 13.0).reason
+    assert row(12.0, 13.0, 12.0, 13.0, 12.0, 13.0).reason == ""
+    assert row(12.0, 12.0, 12.02, 12.02).reason == ""
 
 
 def test_the_row():
@@ -130,10 +198,13 @@ def test_another_clock_is_another_operating_point():
 
 
 def test_clocks_that_never_agree_give_no_number():
-    records = of_role(of_role(rounds(12.0, 12.0), Role.OVERHEAD, sm_clock_mhz=1500.0), Role.TARGET_2N)
+    records = [
+        replace(r, sm_clock_mhz=1500.0) if r.role is Role.TARGET and r.repeat else r
+        for r in rounds(12.0, 12.0, 12.0)
+    ]
     row = row_of(records)
     assert row.status is Status.CLOCK_DRIFT
-    assert "1500 MHz where the unit's median is 1980" in row.reason
+    assert "1980 MHz where the unit's median is 1500" in row.reason
     assert math.isnan(row.dynamic_pj)
 
 

@@ -4,11 +4,13 @@ from dataclasses import replace
 import pytest
 from fakes.measuring import BLOCK, WatchedGpu, asked, measured
 
-from ptxbench.errors import InputError, ToolError
+from ptxbench.errors import GpuError, InputError, ToolError
 from ptxbench.gpu.protocol import Cubin, OptLevel
+from ptxbench.gpu.replay import ReplayGpu
 from ptxbench.gpu.simulated.gpu import SimulatedGpu
 from ptxbench.gpu.simulated.profiles import H200
 from ptxbench.measure.asked import Asked
+from ptxbench.measure.plan import Linearity
 from ptxbench.measure.run import Progress, measure_table
 from ptxbench.measure.start import resume_run, start_run
 from ptxbench.ptx.assemble import assemble_ptx
@@ -85,10 +87,20 @@ def test_the_sleeping_kernel_fills_the_chip_on_every_attempt(tmp_path):
 
 def test_rounds_alternate_so_that_drift_cancels(tmp_path):
     gpu = WatchedGpu()
-    measured(gpu, tmp_path / "run", asked("xor.b32", max_repeats=3, min_repeats=3))
+    measured(
+        gpu,
+        tmp_path / "run",
+        asked("xor.b32", max_repeats=3, min_repeats=3, linearity=Linearity.ALL),
+    )
     order = [[t.split("/")[-2] for t in gpu.trials if t.endswith(f"/{repeat}")] for repeat in range(3)]
-    hot = ["target", "target_2n", "overhead", "overhead_2n"]
-    assert order == [[*hot, "static"], [*hot[::-1], "static"], [*hot, "static"]]
+    assert [names[-1] for names in order] == ["static"] * 3
+    hot = [names[:-1] for names in order]
+    assert set(hot[0]) == {"target", "target_2n", "overhead", "overhead_2n"}
+    # After the first round kernels stand in the order of their power.
+    assert hot[1] == hot[2][::-1]
+    with RunFolder.open(tmp_path / "run") as folder:
+        power_w = {r.role: r.steady_power_w for r in folder.records() if r.repeat == 2}
+    assert [power_w[role] for role in hot[2]] == sorted(power_w[role] for role in hot[2])
 
 
 def test_arafa_runs_one_thread_and_its_pairs_alternate_too(tmp_path):
@@ -116,8 +128,12 @@ def test_progress_names_every_unit_and_ends_at_the_total(tmp_path):
     seen, trials = [], []
     what = asked("fma.rn.f32", "add.f32", protocols=tuple(Protocol))
     rows = measured(WatchedGpu(), tmp_path / "run", what, on_progress=seen.append, on_trial=trials.append)
-    assert [(p.done, p.total) for p in seen] == [(n, 4) for n in range(5)]
-    assert seen[0] == Progress(0, 4, "fma.rn.f32 -O3 arafa random")
+    done = [p.done for p in seen]
+    assert done == sorted(done)
+    assert (done[0], done[-1], {p.total for p in seen}) == (0, 4, {4})
+    assert "fma.rn.f32 -O3" in " ".join(p.unit for p in seen)
+    assert math.isnan(seen[0].left_s)
+    assert seen[-1] == Progress(4, 4, "", 0.0)
     assert [(r.instruction, r.protocol) for r in rows] == [
         (name, protocol) for name in ("fma.rn.f32", "add.f32") for protocol in Protocol
     ]
@@ -159,7 +175,7 @@ def test_a_row_that_the_gate_refuses_says_why_and_launches_nothing_of_its_own(tm
     assert refused.sass.startswith("FFMA")
     assert math.isnan(refused.dynamic_pj)
     assert good.status is Status.OK
-    assert {trial.split("/")[0] for trial in gpu.trials} == {"add.u32"}
+    assert {trial.split("/")[0] for trial in gpu.trials} == {"add.u32", "overhead", "static"}
 
 
 def test_a_kernel_that_fails_spoils_its_own_row_only(tmp_path):
@@ -248,7 +264,7 @@ def test_a_finished_run_is_only_read(tmp_path):
     gpu = WatchedGpu()
     again, _ = gone_on(gpu, tmp_path / "run")
     assert gpu.launched == []
-    assert [r.dynamic_pj for r in again] == [pytest.approx(r.dynamic_pj) for r in rows]
+    assert [r.dynamic_pj for r in again] == [pytest.approx(r.dynamic_pj, rel=1e-5) for r in rows]
 
 
 def test_a_run_is_not_gone_on_with_on_another_gpu_or_for_another_question(tmp_path):
@@ -288,3 +304,79 @@ def test_what_a_resumed_run_holds_of_later_units_does_not_change_when_a_unit_sto
     _, records = gone_on(again, path)
     assert again.launched == []
     assert len(records) == len(held) + 1
+
+
+def test_a_budget_ends_between_batches_and_what_was_not_reached_is_measured_later(tmp_path):
+    what = asked("fma.rn.f32", "add.f32", opt_levels=tuple(OptLevel))
+    first = WatchedGpu()
+    with start_run(first, what, tmp_path / "run") as folder:
+        rows = measure_table(first, folder, budget_s=1e-6)
+        assert not folder.finished
+        assert [(r.instruction, r.opt_level, r.status) for r in folder.rows()] == [
+            (r.instruction, r.opt_level, r.status) for r in rows
+        ]
+    reached = {row.opt_level for row in rows if row.status is Status.OK}
+    missed = {row.opt_level for row in rows if row.status is Status.NOT_REACHED}
+    assert (len(reached), len(missed)) == (1, 1)
+    assert "--resume" in next(row.reason for row in rows if row.status is Status.NOT_REACHED)
+
+    again = WatchedGpu()
+    rows, records = gone_on(again, tmp_path / "run")
+    assert {row.status for row in rows} == {Status.OK}
+    assert not set(first.trials) & set(again.trials)
+    # And all of it in one replay.
+    with (
+        RunFolder.open(tmp_path / "run") as whole,
+        start_run(ReplayGpu(whole), Asked(), tmp_path / "2") as folder,
+    ):
+        replayed = measure_table(ReplayGpu(whole), folder)
+        assert [r.trial_id for r in folder.records()] == [r.trial_id for r in records]
+    assert [r.dynamic_pj for r in replayed] == [r.dynamic_pj for r in rows]
+
+
+def test_rows_with_one_overhead_loop_measure_it_once_a_pattern(tmp_path):
+    gpu = WatchedGpu()
+    what = asked("fma.rn.f32", "add.f32", patterns=("random", "zeros"))
+    rows = measured(gpu, tmp_path / "run", what)
+    assert {row.status for row in rows} == {Status.OK}
+    assert len({t.rpartition("/")[0] for t in gpu.trials if t.startswith("overhead/")}) == 2
+
+
+def test_only_a_row_of_each_template_is_checked_against_2n_unless_asked(tmp_path):
+    def checked(linearity):
+        gpu = WatchedGpu()
+        what = asked("fma.rn.f32", "add.f32", "popc.b32", linearity=linearity)
+        measured(gpu, tmp_path / str(linearity), what)
+        return {t.split("/")[0] for t in gpu.trials if "/target_2n/" in t}
+
+    assert checked(Linearity.ALL) == {"fma.rn.f32", "add.f32", "popc.b32"}
+    assert checked(Linearity.NONE) == set()
+    assert 1 <= len(checked(None)) < 3
+
+
+def test_a_kernel_that_breaks_its_process_is_passed_over_when_the_run_is_gone_on_with(tmp_path):
+    gpu = WatchedGpu()
+
+    def broken(launch):
+        if launch.trial_id.startswith("add.f32"):
+            gpu.lost = True
+        return gpu.lost and launch.trial_id.startswith("add.f32")
+
+    class LostGpu(WatchedGpu):
+        lost = False
+
+        def run(self, launch):
+            if self.lost:
+                raise GpuError("a kernel broke the CUDA context of this process; go on with --resume")
+            return super().run(launch)
+
+    gpu = LostGpu()
+    gpu.fails = broken
+    with pytest.raises(GpuError, match="--resume"):
+        measured(gpu, tmp_path / "run", asked("fma.rn.f32", "add.f32", "mad.lo.u32"))
+    rows, _ = gone_on(WatchedGpu(), tmp_path / "run")
+    assert {row.instruction: row.status for row in rows} == {
+        "fma.rn.f32": Status.OK,
+        "add.f32": Status.LAUNCH_FAILED,
+        "mad.lo.u32": Status.OK,
+    }

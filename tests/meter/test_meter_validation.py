@@ -8,6 +8,7 @@ from simulated_session import Hidden, Session, write_run
 
 from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import GpuKind
+from ptxbench.meter.coarse import Placement, sharpen
 from ptxbench.meter.figures import WindowEnergies, figures
 from ptxbench.meter.host import HostLog, log_from_csv, log_from_run
 from ptxbench.meter.readers import read_meter
@@ -171,6 +172,17 @@ def test_run_folder_is_validated_though_its_clock_counts_from_boot(tmp_path):
     assert result.alignment.offset_ns == pytest.approx(1_700_000_000_337_000_000, abs=400_000)
     assert result.sources[0].fit.gain.value == pytest.approx(0.94, rel=0.01)
     assert result.labels == ("fma.rn.f32 O3 target",)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kernels_one_after_the_other_do_not_slip_by_one(seed):
+    session = Session(Hidden(drift_ppm=0.0), kernels=20, shortest_s=0.5, longest_s=0.5, gap_s=2e-4, seed=seed)
+    # Others ran before and after, so that no idle time marks the ends; the sensor lags by 90 ms.
+    windows = session.log().windows[4:-4]
+    true_ns = round(1e9 * session.hidden.clock_offset_s)
+    rough = Placement(windows[0].start_ns, true_ns - 90_000_000, 0.99, reach_s=1.5)
+    found = sharpen(session.capture(), windows, rough)
+    assert found.offset_ns == pytest.approx(true_ns, abs=2_000_000)
 
 
 def test_simulated_run_says_so():

@@ -214,3 +214,14 @@ def test_sources_that_differ_by_more_than_their_errors_are_named():
     assert sentences[0].startswith("samples gives 100 J and counter 110 J, +10.0%")
     assert "2.2%" in sentences[0]
     assert disagreements({"a": EnergyReading(math.nan, 0, error_j=0.1), **close}) == ()
+
+
+def test_a_source_that_went_backwards_gives_no_energy():
+    time_s = np.arange(0, 20, 0.02)
+    stamp_s = np.where(time_s < 10, time_s, time_s - 3)
+    samples = series(time_s, np.full(len(time_s), 300.0), SourceName.SAMPLES, stamp_s=stamp_s)
+    counter = series(time_s, np.where(time_s < 10, 1e6, 0) + 300 * time_s, SourceName.COUNTER)
+    for readings, what in ((samples, FAST), (counter, sensor(refresh_s=0.02, source=SourceName.COUNTER))):
+        result = corrected_j(readings, window(5, 15), what)
+        assert result.status is Status.SENSOR_STALE
+        assert math.isnan(result.energy_j)

@@ -148,6 +148,45 @@ def test_a_driver_that_repeats_old_samples_gives_none_twice():
     assert source.read() == ()
 
 
+def test_samples_go_on_after_the_systems_clock_was_set_back():
+    device = full_device()
+    source = NvmlDevice(0, library=FakeNvml(device)).source(SourceName.SAMPLES)
+    assert len(source.read()) == 2
+    hour_us = 3_600_000_000
+    device.samples = [(us - hour_us, mw) for us, mw in SAMPLES_US]
+    for _ in range(5000):
+        assert source.read() == ()  # what is older than the last sample is never taken for news
+    device.samples.append((SAMPLES_US[-1][0] - hour_us + 20_000, 99_000))
+    assert [reading.value for reading in source.read()] == [99.0]
+
+
+class Hiccup(FakeNvml):
+    """Fails the first calls of one function with one code."""
+
+    def __init__(self, device, function, code, times):
+        super().__init__(device)
+        self._hiccup = function
+        self._code = code
+        self._left = times
+
+    def _ask(self, function, device, answer):
+        if function == self._hiccup and self._left:
+            self._left -= 1
+            raise self.NVMLError(self._code)
+        return super()._ask(function, device, answer)
+
+
+@pytest.mark.parametrize(("code", "kept"), [(999, True), (10, True), (NOT_SUPPORTED, False)])
+def test_a_source_that_fails_once_while_the_gpu_is_opened_is_not_lost(code, kept):
+    device = NvmlDevice(0, library=Hiccup(full_device(), "nvmlDeviceGetTotalEnergyConsumption", code, 1))
+    assert (SourceName.COUNTER in {s.name for s in available_sources(device)}) is kept
+
+
+def test_a_field_that_is_not_a_number_is_no_reading_of_anything():
+    device = opened(fields_mw={INSTANT: math.nan, AVERAGE: 1.0, MEMORY: 1.0}, field_type=DOUBLE)
+    assert math.isnan(one(device, SourceName.INSTANT).value)
+
+
 @pytest.mark.parametrize("name", SourceName)
 def test_a_gpu_lost_midway_gives_nan_and_its_code(name):
     device = full_device()

@@ -14,6 +14,7 @@ from ptxbench.power.trace import Series
 from ptxbench.status import Status
 
 POWER_METHODS = [sma_j, papi_j, mtsm_j]
+COUNTER = sensor(source=SourceName.COUNTER)
 powers_w = st.floats(1, 1000)
 times_s = st.lists(st.floats(1, 9), min_size=1, max_size=60, unique=True).map(sorted)
 
@@ -346,3 +347,50 @@ def test_reads_that_all_failed_are_stale_with_their_code():
 def test_samples_that_stopped_before_the_kernel_are_stale():
     readings = series([0.1, 0.2], [100, 101], SourceName.SAMPLES, stamp_s=[0.1, 0.2])
     assert steady_power_w(readings, window(1, 5), sensor()).status is Status.SENSOR_STALE
+
+
+@pytest.mark.parametrize("until_s", [2.5, 4.0, 4.9])
+def test_a_value_from_before_that_was_held_far_into_the_kernel_is_stale(until_s):
+    """A sensor hangs as the kernel begins, and wakes up within it: its old value must not enter the mean."""
+    good = polled(lambda t: 500.0 + t if t >= until_s else 100.0)
+    result = steady_power_w(good, window(1, 5), sensor())
+    assert result.status is Status.SENSOR_STALE
+    assert "from before the kernel" in result.reason
+    assert math.isnan(result.power_w)
+
+
+def test_an_old_value_that_was_gone_when_the_sensor_had_settled_does_no_harm():
+    late = polled(lambda t: 500.0 + t if t >= 1.6 else 100.0)
+    assert steady_power_w(late, window(1, 5), sensor(averaging_s=1.0)).status is Status.OK
+
+
+@pytest.mark.parametrize("method", POWER_METHODS)
+def test_time_stamps_that_jump_back_give_no_energy(method):
+    stamp_s = np.concatenate([np.arange(0, 3, 0.02), np.arange(1, 3, 0.02)])
+    readings = series(np.linspace(0, 5, len(stamp_s)), np.full(len(stamp_s), 300.0), stamp_s=stamp_s)
+    result = method(readings, window(0.5, 4))
+    assert (result.status, math.isnan(result.energy_j)) == (Status.SENSOR_STALE, True)
+    assert "jumped back by 1.98 s" in result.reason
+    assert steady_power_w(readings, window(0.5, 4), sensor(refresh_s=0.02)).status is Status.SENSOR_STALE
+
+
+def falling(at_s, by_j=1e6):
+    readings = counted(step(100, 300))
+    return replace(
+        readings, value=np.where(readings.end_ns >= at_s * 1e9, readings.value - by_j, readings.value)
+    )
+
+
+def test_a_counter_that_falls_within_the_kernel_gives_neither_energy_nor_power():
+    for result in (
+        counter_j(falling(3.0), window(1, 5)),
+        steady_power_w(falling(3.0), window(1, 5), COUNTER),
+    ):
+        assert result.status is Status.SENSOR_STALE
+        assert "fell from" in result.reason
+
+
+@pytest.mark.parametrize("at_s", [0.5, 5.5])
+def test_a_counter_that_falls_beside_the_kernel_is_as_good_as_ever(at_s):
+    there, here = counter_j(falling(9.0), window(1, 5)), counter_j(falling(at_s), window(1, 5))
+    assert (here.status, here.energy_j) == (Status.OK, pytest.approx(there.energy_j, rel=1e-9))

@@ -25,12 +25,18 @@ def ptx_of(row, form=Form.LATENCY):
 
 def mutated(name, change):
     """Judge fma.rn.f32 after `change` was made to the loop of one of its kernels."""
+    return all_mutated({name: change})
+
+
+def all_mutated(changes):
+    """Judge fma.rn.f32 after the loop of each kernel named was changed."""
     kernels = parse_listing(built("fma.rn.f32").listing)
-    kernel = kernels[name]
-    loop = list(find_loop(kernel).instructions)
-    before = [i for i in kernel.instructions if i.address < loop[0].address]
-    after = [i for i in kernel.instructions if i.address > loop[-1].address]
-    kernels[name] = replace(kernel, instructions=(*before, *change(loop), *after))
+    for name, change in changes.items():
+        kernel = kernels[name]
+        loop = list(find_loop(kernel).instructions)
+        before = [i for i in kernel.instructions if i.address < loop[0].address]
+        after = [i for i in kernel.instructions if i.address > loop[-1].address]
+        kernels[name] = replace(kernel, instructions=(*before, *change(loop), *after))
     return judge(FMA, OptLevel.O3, kernels)
 
 
@@ -53,6 +59,22 @@ def swap(loop):
 
 def second_loop(loop):
     return [*loop[:4], replace(loop[-1], address=loop[3].address + 8), *loop[4:]]
+
+
+def with_an_add(opcode):
+    return insert(opcode, "R9, R9, 0x1")
+
+
+def test_an_add_of_the_loops_own_may_be_either_of_two_instructions():
+    adds = {"target": "IADD3", "target_2n": "VIADD", "overhead": "VIADD"}
+    judgement = all_mutated({name: with_an_add(opcode) for name, opcode in adds.items()})
+    assert (judgement.verdict, judgement.sass) == (Verdict.EXACT, (("FFMA", 1.0),))
+
+
+def test_an_add_that_only_the_target_has_is_refused():
+    judgement = mutated("target", with_an_add("VIADD"))
+    assert judgement.verdict is Verdict.REFUSED
+    assert "+1 VIADD" in judgement.reason
 
 
 def test_the_untouched_kernel_passes():

@@ -87,8 +87,11 @@ def all_keys(plain, keys=()):
             yield from all_keys(value, (*keys, key))
 
 
+OPTIONAL = {"shape", "dynamic_window_s", "linearity", "cost"}  # runs from before them are read
+
+
 def is_required(keys):
-    return keys != ("schema_version",) and keys[-1] != "shape"
+    return keys != ("schema_version",) and keys[-1] not in OPTIONAL
 
 
 def spelled(keys):

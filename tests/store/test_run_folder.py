@@ -8,6 +8,8 @@ from fakes import run as fake
 
 from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import GpuKind
+from ptxbench.status import Status
+from ptxbench.store.kernels import KernelFiles
 from ptxbench.store.place import default_run_path
 from ptxbench.store.run_folder import RunFolder
 
@@ -56,7 +58,7 @@ def test_trials_are_there_at_once_for_the_writer_and_a_reader(new, path):
 
 def test_finished_run_holds_the_same(new, path):
     keep(new, 1, 0, 2)
-    new.add_kernel("fma", fake.PTX, fake.SASS, fake.CUBIN)
+    new.add_kernels([KernelFiles("fma", fake.PTX, fake.SASS, fake.CUBIN)])
     new.finish([fake.row()], fake.END)
     assert new.finished
     assert_holds(new, 1, 0, 2)
@@ -96,8 +98,8 @@ def test_finished_run_is_resumed_by_doing_nothing(new, path):
     assert {p.name: p.read_bytes() for p in path.iterdir() if p.is_file()} == before
     for write in (
         lambda: keep(folder, 1),
-        lambda: folder.add_row(fake.row()),
-        lambda: folder.add_kernel("fma", fake.PTX, fake.SASS, fake.CUBIN),
+        lambda: folder.write_rows([fake.row()]),
+        lambda: folder.add_kernels([KernelFiles("fma", fake.PTX, fake.SASS, fake.CUBIN)]),
         lambda: folder.finish([], fake.LATER),
         lambda: folder.end_session(fake.LATER),
     ):
@@ -106,9 +108,8 @@ def test_finished_run_is_resumed_by_doing_nothing(new, path):
 
 
 def test_rows_are_a_table_while_the_run_goes_on(new, path):
-    new.add_row(fake.row("add.f32"))
-    new.add_row(fake.row("fma.rn.f32"))
-    new.add_row(replace(fake.row("add.f32"), repeats=11))
+    new.write_rows([fake.row("add.f32")])
+    new.write_rows([replace(fake.row("add.f32"), repeats=11), fake.row("fma.rn.f32")])
     assert [(r.instruction, r.repeats) for r in RunFolder.open(path).rows()] == [
         ("add.f32", 11),
         ("fma.rn.f32", 10),
@@ -153,10 +154,10 @@ def test_other_pattern_may_have_its_own_machine_code(new):
 
 
 def test_changed_kernel_is_refused_on_resume(new, path):
-    new.add_kernel("fma", fake.PTX, fake.SASS, fake.CUBIN)
+    new.add_kernels([KernelFiles("fma", fake.PTX, fake.SASS, fake.CUBIN)])
     new.close()
     with resume(path) as folder, pytest.raises(InputError, match="made other machine code"):
-        folder.add_kernel("fma", fake.PTX, fake.SASS, replace(fake.CUBIN, image=b"other"))
+        folder.add_kernels([KernelFiles("fma", fake.PTX, fake.SASS, replace(fake.CUBIN, image=b"other"))])
 
 
 def test_other_driver_or_arguments_are_refused_and_nothing_changes(new, path):
@@ -288,3 +289,24 @@ def test_default_path_names_gpu_and_minute():
     assert default_run_path(fake.simulated(), fake.START).parent == Path("runs/simulated-h200")
     assert default_run_path(fake.GPU, fake.START, Path("/data")).parent == Path("/data/nvidia-h200")
     assert len({default_run_path(fake.GPU, fake.START) for _ in range(20)}) > 1
+
+
+def test_the_trial_that_a_process_died_of_is_kept_as_failed_and_only_once(new, path):
+    keep(new, 0)
+    new.take_in_hand(replace(fake.record(1), status=Status.LAUNCH_FAILED, reason="the process ended"))
+    new.close()
+    assert RunFolder.blame_trial_in_hand(path) == fake.record(1).trial_id
+    with resume(path) as folder:
+        assert [r.status for r in folder.records()] == [fake.record(0).status, Status.LAUNCH_FAILED]
+        assert folder.trace(fake.record(1).trial_id).series == ()
+    assert RunFolder.blame_trial_in_hand(path) == ""
+    assert len(RunFolder.open(path)) == 2
+
+
+def test_no_trial_or_a_torn_note_in_hand_blames_nothing(new, path):
+    keep(new, 0)
+    assert RunFolder.blame_trial_in_hand(path) == ""
+    (path / "partial" / "in_hand.json").write_text('{"trial_id": "fma')
+    new.close()
+    assert RunFolder.blame_trial_in_hand(path) == ""
+    assert_holds(RunFolder.open(path), 0)

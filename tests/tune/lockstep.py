@@ -38,7 +38,7 @@ class Shared:
         self.writer, self.reader = (np.full(self.size, -1) for _ in range(2))
 
     def read(self, at: np.ndarray, warps: np.ndarray) -> np.ndarray:
-        assert at.min() >= 0 and at.max() < self.size, "shared memory is read outside of the block's own"
+        assert 0 <= at.min() <= at.max() < self.size, "shared memory is read outside of the block's own"
         assert self.written[at].all(), "shared memory is read before it was written"
         other = (self.writer[at] != -1) & (self.writer[at] != warps)
         assert not other.any(), "a warp reads what another wrote since the last barrier"
@@ -51,7 +51,7 @@ class Shared:
         self.land(at, values)
 
     def claim(self, at: np.ndarray, warps: np.ndarray) -> None:
-        assert at.min() >= 0 and at.max() < self.size, "shared memory is written outside of the block's own"
+        assert 0 <= at.min() <= at.max() < self.size, "shared memory is written outside of the block's own"
         foreign = (self.reader[at] != -1) & (self.reader[at] != warps)
         assert not foreign.any(), "a warp writes what another read since the last barrier"
         assert len(np.unique(at)) == at.size, "two threads write the same byte"
@@ -136,9 +136,7 @@ class Block:
         handler(modifiers, operands)
 
     def _set(self, register: str, values: np.ndarray, kind: str) -> None:
-        if kind in ("u32", "b32"):
-            values = values & 0xFFFFFFFF
-        elif kind == "s32":
+        if kind in ("u32", "b32") or kind == "s32":
             values = values & 0xFFFFFFFF
         self.registers[register] = values
 
@@ -204,7 +202,9 @@ class Block:
         elif "wait_group" in modifiers:
             while len(self.pending) > int(operands[0]):
                 for at, values in self.pending.pop(0):
+                    # What has landed is its own thread's to read, until a barrier.
                     self.shared.land(at, values)
+                    self.shared.writer[at] = self.warps[:, None]
         else:
             size = int(operands[2])
             to = self._bytes_at(operands[0], size) - SHARED_AT

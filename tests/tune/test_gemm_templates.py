@@ -67,8 +67,18 @@ def test_every_barrier_is_needed(variant: Variant) -> None:
     assert barriers
     for barrier in barriers:
         without = text[: barrier.start()] + text[barrier.end() :]
-        with pytest.raises(AssertionError, match="barrier|before it was written"):
+        with pytest.raises(AssertionError, match=r"barrier|before it was written"):
             product(variant, without)
+
+
+def test_copies_are_waited_for_before_the_barrier() -> None:
+    text = render_variant(SMALL[7], "sm_90a")
+    wait, barrier = (
+        next(line for line in text.splitlines() if what in line) for what in ("wait_group", "bar.sync")
+    )
+    swapped = text.replace(wait, "WAIT").replace(barrier, wait).replace("WAIT", barrier)
+    with pytest.raises(AssertionError, match=r"what another wrote since the last barrier"):
+        product(SMALL[7], swapped)
 
 
 def test_copies_must_be_waited_for() -> None:

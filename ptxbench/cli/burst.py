@@ -1,0 +1,38 @@
+"""`ptxbench burst`: a load in a code, which an external meter's capture is aligned by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ptxbench.cli.options import gpu_option, json_option
+from ptxbench.cli.output import print_json
+
+
+@click.command(name="burst")
+@gpu_option
+@click.option("--out", type=click.Path(path_type=Path), help="New folder (default: one below results/).")
+@json_option
+def command(spec: str | None, out: Path | None, as_json: bool) -> None:
+    """Play a load that goes on and off in a code, for the clocks of an external meter.
+
+    Play one before a run and one after it while the meter logs. `ptxbench validate --run RUN --burst FOLDER
+    --burst FOLDER` then finds the meter's clock by a pattern that fits in one place only, and its drift by
+    the time between the two. It takes about six seconds.
+    """
+    from ptxbench.gpu.select import open_gpu_or_simulated
+    from ptxbench.measure.burst import record_burst
+
+    gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
+    try:
+        folder = record_burst(gpu, out)
+    finally:
+        gpu.close()
+    (recording,) = folder.recordings
+    windows = recording.windows
+    length_s = (windows[-1].end_ns - windows[0].start_ns) * 1e-9
+    if as_json:
+        print_json({"folder": str(folder.path), "windows": len(windows), "length_s": length_s})
+    else:
+        click.echo(f"{len(windows)} times of load in {length_s:.2f} s\nfolder: {folder.path}")

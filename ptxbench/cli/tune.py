@@ -1,0 +1,239 @@
+"""`ptxbench tune`: find the variant of a kernel that takes the least energy or time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import gpu_option, json_option, plot_option
+from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from ptxbench.tune.trial import Trial
+    from ptxbench.tune.tuning import Tuned
+
+# As in ptxbench.tune, which would load numpy.
+_DTYPES = ("f32", "f64", "f16")
+_OBJECTIVES = ("energy", "time", "edp", "power-limited")
+_SHOWN = 10
+_HEADINGS = ("variant", "time ms", "power W", "energy J", "estimated J", "GFLOP/s", "correct")
+# A matrix of f64 is then 2 GiB.
+_MAX_SIZE = 16384
+_SIZE = click.IntRange(16, _MAX_SIZE)
+
+
+@click.group(name="tune")
+def command() -> None:
+    """Find the variant of a kernel that takes the least energy or time."""
+
+
+@command.command(name="gemm")
+@gpu_option
+@click.option("--dtype", type=click.Choice(_DTYPES), default="f32", show_default=True, help="Element type.")
+@click.option("--m", type=_SIZE, default=4096, show_default=True, help="Rows of A and C.")
+@click.option("--n", type=_SIZE, default=4096, show_default=True, help="Columns of B and C.")
+@click.option("--k", type=_SIZE, default=4096, show_default=True, help="Columns of A, rows of B.")
+@click.option(
+    "--objective",
+    type=click.Choice(_OBJECTIVES),
+    default="energy",
+    show_default=True,
+    help="What is made small.",
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1),
+    help="Make alpha t + (1 - alpha) e small in its place; t and e relative to the first variant.",
+)
+@click.option(
+    "--power-limit-w", type=click.FloatRange(1, 10_000), help="For power-limited: the most power that counts."
+)
+@click.option("--table", type=click.Path(path_type=Path), help="Run by which energy is estimated.")
+@click.option(
+    "--strategy",
+    help="estimate, random, or a strategy of Kernel Tuner such as genetic_algorithm "
+    "(default: estimate with --table or for time, else random).",
+)
+@click.option(
+    "--budget", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Variants to try."
+)
+@click.option(
+    "--candidates",
+    type=click.IntRange(1, 100_000),
+    default=256,
+    show_default=True,
+    help="Variants to foretell, for the strategy estimate.",
+)
+@click.option(
+    "--measure",
+    type=click.Choice(("energy", "time")),
+    default="energy",
+    show_default=True,
+    help="Measure power of each variant, or only time it briefly.",
+)
+@click.option(
+    "--window",
+    "window_s",
+    type=click.FloatRange(0.05, 60),
+    default=0.4,
+    show_default=True,
+    help="Seconds of launches over which power is read.",
+)
+@click.option(
+    "--prune",
+    type=click.FloatRange(1, 1000),
+    help="Measure no power of variants whose estimate is over so many times the best.",
+)
+@click.option("--space", type=click.Path(path_type=Path), help="TOML file of the search space.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed.")
+@click.option("--out", type=click.Path(path_type=Path), help="New folder (default: one below results/).")
+@click.option("--resume", type=click.Path(path_type=Path), help="Folder to go on with.")
+@plot_option("the front of time and energy (default: pareto.svg in the folder)")
+@json_option
+def gemm(
+    spec: str | None,
+    dtype: str,
+    m: int,
+    n: int,
+    k: int,
+    objective: str,
+    alpha: float | None,
+    power_limit_w: float | None,
+    table: Path | None,
+    strategy: str | None,
+    budget: int,
+    candidates: int,
+    measure: str,
+    window_s: float,
+    prune: float | None,
+    space: Path | None,
+    seed: int,
+    out: Path | None,
+    resume: Path | None,
+    plot: Path | None,
+    as_json: bool,
+) -> int:
+    """Tune C = A B: try variants of a tiled kernel, and show the best and the front of time and energy.
+
+    Every variant's results are checked against numpy before it is timed. Each trial is on the disk before
+    the next begins; a search that was stopped goes on with --resume FOLDER. The exit code is 1 where no
+    variant counts.
+    """
+    from ptxbench.gpu.select import open_gpu_or_simulated
+    from ptxbench.tune.bench import Asked
+    from ptxbench.tune.objective import Goal, Objective
+    from ptxbench.tune.tuning import Tuning, tune
+    from ptxbench.tune.variant import DType, Problem
+
+    if out is not None and resume is not None:
+        raise click.UsageError("--out and --resume exclude each other.", click.get_current_context())
+    goal = Goal(
+        Objective.WEIGHTED if alpha is not None else Objective(objective),
+        math.nan if power_limit_w is None else power_limit_w,
+        math.nan if alpha is None else alpha,
+    )
+    tuning = Tuning(
+        problem=Problem(DType(dtype), m, n, k),
+        goal=goal,
+        asked=Asked(power=measure == "energy", window_s=window_s, seed=seed),
+        strategy=strategy or "",
+        budget=budget,
+        candidates=candidates,
+        table=table,
+        space=space,
+        prune=math.nan if prune is None else prune,
+    )
+    gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
+    try:
+        with progress_bar() as show:
+            tuned = tune(gpu, tuning, out, resume, show)
+    finally:
+        gpu.close()
+    _draw(tuned, plot)
+    if as_json:
+        _print_json(tuned)
+    else:
+        _print(tuned)
+    return 0 if tuned.best else 1
+
+
+def _draw(tuned: Tuned, plot: Path | None) -> None:
+    """Draw the front; without matplotlib only where a picture was asked for."""
+    from ptxbench.errors import InputError
+    from ptxbench.report.pareto_plot import plot_front
+
+    try:
+        plot_front(tuned, plot or tuned.path / "pareto.svg")
+    except InputError as error:
+        if plot is not None:
+            raise
+        click.echo(f"ptxbench: no picture: {error}", err=True)
+
+
+def _print_json(tuned: Tuned) -> None:
+    print_json(
+        {
+            "folder": str(tuned.path),
+            "gpu": asdict(tuned.manifest.gpu),
+            "problem": asdict(tuned.manifest.problem),
+            "search_space": tuned.searched,
+            "tried": len(tuned.trials),
+            "best": [_plain(t, tuned) for t in tuned.best[:_SHOWN]],
+            "front": [_plain(t, tuned) for t in tuned.front],
+        }
+    )
+
+
+def _plain(trial: Trial, tuned: Tuned) -> dict[str, object]:
+    return {
+        "variant": trial.variant.name,
+        "parameters": asdict(trial.variant),
+        "time_s": trial.best_time_s,
+        "energy_j": trial.energy_j,
+        "estimated_j": trial.estimated_j,
+        "power_w": trial.best_power_w,
+        "gflops": trial.gflops(tuned.manifest.problem.flops),
+        "correct": trial.correct,
+        "capped": trial.capped,
+    }
+
+
+def _print(tuned: Tuned) -> None:
+    info, problem = tuned.manifest.gpu, tuned.manifest.problem
+    kind = "" if info.kind == "real" else f" ({info.kind.upper()}, no measurement)"
+    click.echo(f"{info.name}{kind}: C = A B, {problem.m} x {problem.n} x {problem.k}, {problem.dtype}")
+    failed = [t for t in tuned.trials if not t.ok]
+    click.echo(f"{tuned.searched} variants; {len(tuned.trials)} tried, of which {len(failed)} do not count")
+    for trial in failed[:3]:
+        click.echo(f"  {trial.variant.name}: {trial.status}: {trial.reason}")
+    click.echo("\nbest first")
+    _print_trials(tuned.best[:_SHOWN], tuned)
+    click.echo("\nfront of time and energy")
+    _print_trials(tuned.front, tuned)
+    click.echo(f"\nfolder: {tuned.path}")
+
+
+def _print_trials(trials: tuple[Trial, ...], tuned: Tuned) -> None:
+    flops = tuned.manifest.problem.flops
+    rows = [
+        (
+            t.variant.name,
+            f"{1e3 * t.best_time_s:.3f}",
+            _number(t.best_power_w, ".1f"),
+            _number(t.energy_j, ".4g"),
+            _number(t.estimated_j, ".4g"),
+            f"{t.gflops(flops):.0f}",
+            t.correct,
+        )
+        for t in trials
+    ]
+    print_table(_HEADINGS, rows, _HEADINGS[1:-1])
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)

@@ -1,0 +1,286 @@
+"""The energy of a kernel: instructions, bytes and time, each priced by a run.
+
+E = s (sum_op n_op e_op(a) + b_L2 e_L2(a) + P_active t) + b_DRAM e_DRAM(a) + P_static(T) t, with a the
+activity of the operands and s = (f / f0)^gamma what a lower clock does to what it drives. The form is that of
+AccelWattch (Kandiah et al. 2021); the energies are this GPU's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ptxbench.errors import InputError
+from ptxbench.measure.static import StaticPower
+from ptxbench.model.cap import Demand, settled_clock
+from ptxbench.model.opcodes import opcode_class
+from ptxbench.model.prices import UNMEASURED_ZEROS, Price, Prices, Rule
+from ptxbench.model.tensor import multiply_adds, tensor_kind
+from ptxbench.model.terms import TensorEnergy, Terms
+from ptxbench.model.work import Activity, KernelWork, Level
+from ptxbench.power.estimate import COVERAGE_FACTOR
+
+_PICO = 1e-12
+ACTIVE = "active chip"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where some of the joules go.
+
+    Attributes:
+        name: Class of SASS opcodes, memory level, "active chip" or "static".
+        energy_j: How many.
+    """
+
+    name: str
+    energy_j: float
+
+
+@dataclass(frozen=True)
+class Fill:
+    """An opcode whose energy is not in the table.
+
+    Attributes:
+        opcode: Which.
+        share: Its share of the executed instructions.
+        rule: What stands in for it.
+        source: Opcodes that the stand-in was taken from.
+    """
+
+    opcode: str
+    share: float
+    rule: Rule
+    source: str
+
+
+@dataclass(frozen=True)
+class KernelEstimate:
+    """Energy of one launch.
+
+    Attributes:
+        kernel: Name.
+        energy_j: Best value.
+        low_j: Lower end of the 95% interval.
+        high_j: Upper end.
+        power_w: Mean power.
+        time_s: Duration that the energy is for.
+        clock_ratio: SM clock over the full clock.
+        capped: Whether the power limit holds the clock down.
+        parts: Where the joules go, most first.
+        uncovered_share: Share of the executed instructions whose energy is not in the table.
+        fills: How those were filled, most executed first.
+        notes: What the estimate leaves out or assumes, a sentence each.
+    """
+
+    kernel: str
+    energy_j: float
+    low_j: float
+    high_j: float
+    power_w: float
+    time_s: float
+    clock_ratio: float
+    capped: bool
+    parts: tuple[Part, ...]
+    uncovered_share: float
+    fills: tuple[Fill, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run says of its GPU.
+
+    Attributes:
+        prices: Energy of its opcodes.
+        terms: Fitted terms.
+        static: Static power.
+        limit_w: Power limit, NaN where there is none.
+    """
+
+    prices: Prices
+    terms: Terms
+    static: StaticPower
+    limit_w: float
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How the kernel is run.
+
+    Attributes:
+        activity: How much its operands toggle.
+        temperature_c: GPU temperature; NaN: that of the run's sleeping kernels.
+        clock_ratio: SM clock over the full clock where it was measured with the time; else NaN: found by the
+            power limit.
+        steady_time: Whether the work's time was measured in steady state, under the cap if there is one.
+    """
+
+    activity: Activity
+    temperature_c: float = math.nan
+    clock_ratio: float = math.nan
+    steady_time: bool = False
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """Dynamic energy at the full clock."""
+
+    parts: Mapping[str, float]
+    measured_variance_j2: float
+    filled_error_j: float
+    fills: tuple[Fill, ...]
+
+    @property
+    def total_j(self) -> float:
+        return sum(self.parts.values())
+
+
+def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> KernelEstimate:
+    """Estimate one launch.
+
+    The interval holds the errors of the opcodes' energies (independent of each other), of stand-ins (all off
+    the same way), of static power, of the clock term where the kernel is capped, and the model's own
+    error on the kernels that its terms were fitted to.
+
+    Raises:
+        InputError: The work's time is not known, or the run has no static power.
+    """
+    if not work.time_s > 0:
+        raise InputError(
+            f"{work.name}: its time is not known; give it with --time-s, or profile gpu__time_duration.sum"
+        )
+    temperature_c = conditions.temperature_c
+    if math.isnan(temperature_c):
+        temperature_c = machine.static.temperature_c
+    static_w = machine.static.at(temperature_c)
+    if math.isnan(static_w):
+        raise InputError(
+            "the run has no valid sleeping kernel, so its static power is not known; measure again"
+        )
+    priced = _price(work, machine, conditions.activity)
+    dram_j = priced.parts.get(Level.DRAM, 0.0)
+    known_clock = math.isfinite(conditions.clock_ratio)
+    demand = Demand(
+        clocked_j=priced.total_j - dram_j,
+        dram_j=dram_j,
+        static_w=static_w,
+        time_s=work.time_s,
+        follows_clock=not (conditions.steady_time or known_clock),
+        gamma=machine.terms.gamma,
+    )
+    ratio = conditions.clock_ratio if known_clock else settled_clock(demand, machine.limit_w)
+    scale, time_s = ratio**demand.gamma, demand.time_at(ratio)
+    static_j = static_w * time_s
+    energy_j = demand.energy_at(ratio)
+    capped = not known_clock and ratio < 1
+    half_j = _half_width_j(priced, machine, ratio, machine.static.error_at(temperature_c) * time_s)
+    parts = [
+        Part(name, joules if name == Level.DRAM else scale * joules) for name, joules in priced.parts.items()
+    ]
+    return KernelEstimate(
+        kernel=work.name,
+        energy_j=energy_j,
+        low_j=max(energy_j - half_j, 0.0),
+        high_j=energy_j + half_j,
+        power_w=energy_j / time_s,
+        time_s=time_s,
+        clock_ratio=ratio,
+        capped=capped,
+        parts=tuple(sorted([*parts, Part("static", static_j)], key=lambda part: -part.energy_j)),
+        uncovered_share=sum(fill.share for fill in priced.fills),
+        fills=priced.fills,
+        notes=_notes(work, machine, capped, conditions),
+    )
+
+
+def dynamic_parts(work: KernelWork, prices: Prices, terms: Terms, activity: Activity) -> Mapping[str, float]:
+    """Return the dynamic energy of one launch at the full clock by class and level, J."""
+    machine = Machine(prices, terms, StaticPower(math.nan, math.nan, math.nan, math.nan, math.nan), math.nan)
+    return _price(work, machine, activity).parts
+
+
+def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
+    fitted = {one.kind: one for one in machine.terms.tensor}
+    parts: dict[str, float] = defaultdict(float)
+    variance_j2, filled_j, fills = 0.0, 0.0, []
+    for opcode, count in work.opcodes:
+        price = _price_of(opcode, fitted, machine.prices, activity)
+        joules, error_j = (count * pj * _PICO for pj in (price.energy_pj, price.error_pj))
+        parts[opcode_class(opcode)] += joules
+        if price.rule is Rule.MEASURED:
+            variance_j2 += error_j**2
+        else:
+            filled_j += error_j
+            fills.append(Fill(opcode, count / work.executions, price.rule, price.source))
+    for level, count in work.bytes_moved:
+        byte = _byte_price(level, machine, activity)
+        if byte is not None:
+            parts[level] += count * byte.energy_pj * _PICO
+            variance_j2 += (count * byte.error_pj * _PICO) ** 2
+    if machine.terms.active_w:
+        parts[ACTIVE] = machine.terms.active_w * work.time_s
+    fills.sort(key=lambda fill: -fill.share)
+    return _Priced(parts, variance_j2, filled_j, tuple(fills))
+
+
+def _price_of(opcode: str, fitted: Mapping[str, TensorEnergy], prices: Prices, activity: Activity) -> Price:
+    one, macs = fitted.get(tensor_kind(opcode)), multiply_adds(opcode)
+    if one is None or macs is None:
+        return prices.price(opcode, activity.of(opcode))
+    energy_pj = macs * (one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj))
+    return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
+
+
+def _byte_price(level: Level, machine: Machine, activity: Activity) -> Price | None:
+    """Return the energy of a byte: as fitted, else by the table's rows of that level, else None."""
+    for one in machine.terms.bytes_pj:
+        if one.level is level:
+            energy_pj = one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj)
+            return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
+    known = level.opcode in machine.prices.random
+    return machine.prices.price(level.opcode, activity.operands) if known else None
+
+
+def _half_width_j(priced: _Priced, machine: Machine, ratio: float, static_error_j: float) -> float:
+    """Return half of the 95% interval."""
+    terms = machine.terms
+    scale = ratio**terms.gamma
+    clock_j = abs(math.log(ratio)) * terms.gamma_error * scale * priced.total_j
+    known_j2 = scale**2 * (priced.measured_variance_j2 + priced.filled_error_j**2)
+    model_j = terms.error * scale * priced.total_j
+    static_j = static_error_j if math.isfinite(static_error_j) else 0.0
+    return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + model_j**2 + static_j**2)
+
+
+def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditions) -> tuple[str, ...]:
+    notes = []
+    terms = machine.terms
+    if capped:
+        how = "as measured" if conditions.steady_time else "stretched as the clock falls"
+        notes.append(
+            f"at the full clock it would pass the power limit of {machine.limit_w:.0f} W: the estimate is for"
+            f" the clock at which it meets the limit, its time {how}"
+        )
+    unpriced = [level for level, _ in work.bytes_moved if _byte_price(level, machine, Activity()) is None]
+    if unpriced:
+        notes.append(f"the table has no energy of a byte from {' and '.join(unpriced)}: they are left out")
+    if not terms.kernels:
+        notes.append(
+            "the run has no model.json: what an active chip draws beside is left out, and the clock term is"
+            " the table's own or, where no row throttled, an assumption"
+            f" (gamma {terms.gamma:.2g} ± {terms.gamma_error:.2g})"
+        )
+    if not work.bytes_moved:
+        notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with --ncu")
+    if not work.modifiers:
+        notes.append(
+            "the profile has opcodes without modifiers, so that unlike instructions are priced alike"
+        )
+    if not machine.prices.zeros and conditions.activity.data < 1:
+        notes.append(
+            f"the run has no trial on zeros: they are priced at {UNMEASURED_ZEROS:g} of random operands"
+        )
+    return tuple(notes)

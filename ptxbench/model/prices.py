@@ -1,0 +1,204 @@
+"""What each SASS opcode costs, by a run, and what stands in for an opcode that the run did not measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+
+from ptxbench.errors import InputError
+from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
+from ptxbench.model.opcodes import likeness, opcode_class
+from ptxbench.model.solve import solve_with_prior
+from ptxbench.model.tensor import multiply_adds, tensor_kind
+from ptxbench.store.run_folder import RunFolder
+
+RANDOM, ZEROS = "random", "zeros"
+# Energy on zeros over energy on random bits where a run has no trial on zeros: the median of FFMA (0.33),
+# LOP3 (0.36) and IADD3 (0.40) on an H200 (results/nvidia-h200/operands).
+UNMEASURED_ZEROS = 0.36
+# Where a run has too few opcodes to see how far a stand-in is off, it is taken to be off by this.
+_UNKNOWN_FILL = 0.5
+_MIN_SEEN = 3
+# An opcode whose standard error is over this part of its energy was not measured by itself.
+_SURE = 0.25
+
+
+class Rule(StrEnum):
+    """How an opcode's energy was found."""
+
+    MEASURED = "measured"
+    WEAK = "measured only together with other opcodes"
+    SCALED = "same kind of another shape, by multiply-adds"
+    MODIFIERS = "same opcode with other modifiers"
+    CLASS = "median of its class"
+    ALL = "median of all opcodes"
+
+
+@dataclass(frozen=True)
+class Price:
+    """Energy of one execution by one thread.
+
+    Attributes:
+        energy_pj: At the activity asked for.
+        error_pj: Standard error.
+        rule: How it was found.
+        source: What opcodes it was taken from; "" where the opcode itself was measured.
+    """
+
+    energy_pj: float
+    error_pj: float
+    rule: Rule
+    source: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a run says of one opcode on one pattern, pJ a thread.
+
+    Attributes:
+        energy_pj: Energy.
+        error_pj: Standard error.
+    """
+
+    energy_pj: float
+    error_pj: float
+
+    @property
+    def sure(self) -> bool:
+        """Whether the run determines it, so that it may stand in for others."""
+        return self.error_pj < _SURE * self.energy_pj
+
+
+class Prices:
+    """The opcodes of a run.
+
+    Args:
+        random: Energies on random operands, by opcode.
+        zeros: Energies on zeros; opcodes of `random` that it lacks get the median ratio of their class.
+
+    Raises:
+        InputError: `random` is empty.
+    """
+
+    def __init__(self, random: Mapping[str, Known], zeros: Mapping[str, Known]) -> None:
+        if not random:
+            raise InputError(
+                "the run has no valid dynamic trial on random operands, so no opcode has an energy"
+            )
+        self.random = dict(random)
+        self.zeros = dict(zeros)
+        self._sure = [opcode for opcode, known in self.random.items() if known.sure] or list(self.random)
+
+    def price(self, opcode: str, activity: float) -> Price:
+        """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
+        rule, sources = self._stand_ins(opcode)
+        energy_pj = self._foretold(opcode, rule, sources, activity)
+        if rule in (Rule.MEASURED, Rule.WEAK):
+            return Price(energy_pj, self._error_pj(opcode, activity), rule, "")
+        shown = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
+        return Price(energy_pj, self.fill_errors[rule] * energy_pj, rule, shown)
+
+    @cached_property
+    def fill_errors(self) -> Mapping[Rule, float]:
+        """How far each rule is off, relative: two thirds of the measured opcodes are foretold better.
+
+        Each measured opcode is foretold as if it alone were missing.
+        """
+        off: dict[Rule, list[float]] = {rule: [] for rule in Rule}
+        for opcode in self._sure:
+            others = [other for other in self._sure if other != opcode]
+            for rule, sources in _candidates(opcode, others):
+                if sources:
+                    foretold_pj = self._foretold(opcode, rule, sources, 1.0)
+                    off[rule].append(abs(foretold_pj / self.random[opcode].energy_pj - 1))
+        return {
+            rule: float(np.quantile(seen, 2 / 3)) if len(seen) >= _MIN_SEEN else _UNKNOWN_FILL
+            for rule, seen in off.items()
+        }
+
+    def _stand_ins(self, opcode: str) -> tuple[Rule, list[str]]:
+        if opcode in self.random:
+            return (Rule.MEASURED if opcode in self._sure else Rule.WEAK), [opcode]
+        return next((rule, found) for rule, found in _candidates(opcode, self._sure) if found)
+
+    def _foretold(self, opcode: str, rule: Rule, sources: Sequence[str], activity: float) -> float:
+        """Return what stand-ins say of an opcode."""
+        energies_pj = [self._at(source, activity) for source in sources]
+        if rule is Rule.SCALED:
+            wanted = multiply_adds(opcode) or 1.0
+            energies_pj = [
+                e * wanted / (multiply_adds(source) or 1.0)
+                for e, source in zip(energies_pj, sources, strict=True)
+            ]
+        return float(np.median(energies_pj))
+
+    def _at(self, opcode: str, activity: float) -> float:
+        random_pj = self.random[opcode].energy_pj
+        zeros_pj = self._zeros_pj(opcode)
+        return zeros_pj + activity * (random_pj - zeros_pj)
+
+    def _zeros_pj(self, opcode: str) -> float:
+        if opcode in self.zeros:
+            return self.zeros[opcode].energy_pj
+        return self.random[opcode].energy_pj * self._zeros_ratio(opcode)
+
+    def _zeros_ratio(self, opcode: str) -> float:
+        kind = opcode_class(opcode)
+        alike = [r for other, r in self._ratios.items() if opcode_class(other) is kind]
+        ratios = alike if len(alike) >= _MIN_SEEN else list(self._ratios.values())
+        return float(np.median(ratios)) if ratios else UNMEASURED_ZEROS
+
+    @cached_property
+    def _ratios(self) -> Mapping[str, float]:
+        return {
+            opcode: min(self.zeros[opcode].energy_pj / known.energy_pj, 1.0)
+            for opcode, known in self.random.items()
+            if opcode in self.zeros and known.sure
+        }
+
+    def _error_pj(self, opcode: str, activity: float) -> float:
+        random_pj = self.random[opcode].error_pj
+        zeros = self.zeros.get(opcode)
+        zeros_pj = zeros.error_pj if zeros else self.fill_errors[Rule.CLASS] * self._zeros_pj(opcode)
+        return math.hypot(activity * random_pj, (1 - activity) * zeros_pj)
+
+
+def prices_of(folder: RunFolder) -> Prices:
+    """Return what a run's opcodes cost, by its joint solve.
+
+    Raises:
+        InputError: The run has no valid dynamic trial on random operands, or cannot be read.
+    """
+    return prices_from(pass_energies(folder))
+
+
+def prices_from(passes: Sequence[PassEnergy]) -> Prices:
+    """Return what the opcodes of some kernels cost.
+
+    Raises:
+        InputError: None of the kernels ran on random operands.
+    """
+    known: dict[str, dict[str, Known]] = {RANDOM: {}, ZEROS: {}}
+    for pattern in patterns_of(passes):
+        if pattern in known:
+            solved = solve_with_prior([one for one in passes if one.pattern == pattern])
+            known[pattern] = {opcode: Known(energy, error) for opcode, energy, error in solved}
+    return Prices(known[RANDOM], known[ZEROS])
+
+
+def _candidates(opcode: str, others: Sequence[str]) -> Iterable[tuple[Rule, list[str]]]:
+    """Return each rule's stand-ins for an opcode, the best rule first."""
+    if multiply_adds(opcode):
+        kind = tensor_kind(opcode)
+        yield Rule.SCALED, [o for o in others if tensor_kind(o) == kind and multiply_adds(o)]
+    shared = {other: likeness(opcode, other) for other in others}
+    most = max(shared.values(), default=0)
+    yield Rule.MODIFIERS, [other for other, n in shared.items() if n == most and n > 0]
+    alike = opcode_class(opcode)
+    yield Rule.CLASS, [other for other in others if opcode_class(other) is alike]
+    yield Rule.ALL, list(others)

@@ -1,0 +1,117 @@
+"""What the table of instructions does not hold but an estimate needs: bytes, tensor cores, clock, activity.
+
+Fitted to kernels that are kept apart from those that the model is judged by (ptxbench.model.fit), and kept
+beside the run as model.json. Without that file an estimate goes on without these terms, and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptxbench.errors import InputError
+from ptxbench.model.work import Activity, Level
+from ptxbench.store import codec
+from ptxbench.store.atomic import write_text
+from ptxbench.store.codec import Place
+
+FILE = "model.json"
+
+
+@dataclass(frozen=True)
+class ByteEnergy:
+    """Energy of a byte at one level, on top of the instruction that moves it.
+
+    Attributes:
+        level: Which.
+        random_pj: On random data.
+        zeros_pj: On zeros.
+        error: Relative standard error.
+    """
+
+    level: Level
+    random_pj: float
+    zeros_pj: float
+    error: float
+
+
+@dataclass(frozen=True)
+class TensorEnergy:
+    """Energy of one multiply-add on the tensor cores.
+
+    Attributes:
+        kind: Opcode without its shape, such as "HGMMA.F32.BF16".
+        random_pj: On random numbers.
+        zeros_pj: On zeros.
+        error: Relative standard error.
+    """
+
+    kind: str
+    random_pj: float
+    zeros_pj: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Fitted terms.
+
+    Attributes:
+        gamma: Exponent of dynamic energy in the clock.
+        gamma_error: Standard error of it.
+        random: Activity of kernels on random floating-point numbers.
+        zeros: Activity of kernels on zeros.
+        active_w: Power of a chip that runs any kernel, beyond one whose every warp sleeps.
+        bytes_pj: Energy a byte by level.
+        tensor: Energy a multiply-add by kind.
+        error: Relative error of the model on the kernels that it was fitted to (one standard deviation).
+        kernels: Names of these kernels.
+    """
+
+    gamma: float
+    gamma_error: float
+    random: Activity
+    zeros: Activity
+    active_w: float
+    bytes_pj: tuple[ByteEnergy, ...]
+    tensor: tuple[TensorEnergy, ...]
+    error: float
+    kernels: tuple[str, ...]
+
+
+# gamma 1: a voltage that falls half as fast as the clock, within what is known of Volta and later.
+UNFITTED = Terms(
+    gamma=1.0,
+    gamma_error=0.5,
+    random=Activity(1.0, 1.0, 1.0),
+    zeros=Activity(0.0, 0.0, 0.0),
+    active_w=0.0,
+    bytes_pj=(),
+    tensor=(),
+    error=0.0,
+    kernels=(),
+)
+
+
+def write_terms(path: Path, terms: Terms) -> None:
+    """Write model.json atomically.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    write_text(path, codec.to_text(terms))
+
+
+def read_terms(folder: Path) -> Terms:
+    """Return the terms beside a run, or `UNFITTED` where it has none.
+
+    Raises:
+        InputError: model.json does not fit.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return UNFITTED
+    terms = codec.decode(Terms, codec.read_json(path), Place(path))
+    if not terms.gamma >= 0:
+        raise InputError(f"{path}: gamma must not be negative, not {terms.gamma:g}")
+    return terms

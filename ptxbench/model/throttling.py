@@ -1,0 +1,78 @@
+"""What a lower clock does to dynamic energy, from kernels of a run that the GPU slowed down.
+
+Where a kernel throttles on the whole chip, the run measures it again on fewer SMs. The same loop then has an
+energy a pass and thread at two clocks: E(f) / E(f0) = (f / f0)^gamma.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.measure.static import fit_static
+from ptxbench.model.observations import pass_energy_pj
+from ptxbench.status import Status
+from ptxbench.store.schema import Protocol, Role, TrialRecord
+
+# Trials closer than this to the full clock say nothing of what a lower one does.
+_SLOWED = 0.98
+_MIN_TRIALS = 3
+
+
+@dataclass(frozen=True)
+class ClockExponent:
+    """How dynamic energy goes with the clock.
+
+    Attributes:
+        gamma: Exponent.
+        error: Standard error.
+        trials: How many slowed trials it rests on.
+    """
+
+    gamma: float
+    error: float
+    trials: int
+
+
+def clock_exponent(records: Sequence[TrialRecord]) -> ClockExponent | None:
+    """Return gamma by least squares through the origin of log energy against log clock.
+
+    Args:
+        records: All trials of a run.
+
+    Returns:
+        None where fewer than three trials were slowed by at least 2% while the same kernel also ran freely.
+    """
+    static = fit_static(records)
+    groups: dict[tuple[str, ...], list[TrialRecord]] = defaultdict(list)
+    for record in records:
+        known = math.isfinite(record.steady_power_w) and math.isfinite(record.sm_clock_mhz)
+        if (
+            record.protocol is Protocol.DYNAMIC
+            and record.role is not Role.STATIC
+            and record.repeat >= 0
+            and known
+        ):
+            groups[record.cubin_sha256, record.kernel, record.pattern].append(record)
+    clocks, energies = [], []
+    for trials in groups.values():
+        free = [t for t in trials if t.status is Status.OK]
+        slowed = [t for t in trials if t.status is Status.THROTTLED]
+        if not free or not slowed:
+            continue
+        clock_mhz = float(np.mean([t.sm_clock_mhz for t in free]))
+        energy_pj = float(np.mean([pass_energy_pj(t, static) for t in free]))
+        for trial in slowed:
+            if trial.sm_clock_mhz < _SLOWED * clock_mhz and pass_energy_pj(trial, static) > 0 < energy_pj:
+                clocks.append(math.log(trial.sm_clock_mhz / clock_mhz))
+                energies.append(math.log(pass_energy_pj(trial, static) / energy_pj))
+    if len(clocks) < _MIN_TRIALS:
+        return None
+    x, y = np.array(clocks), np.array(energies)
+    gamma = float(x @ y / (x @ x))
+    error = math.sqrt(float(np.sum((y - gamma * x) ** 2)) / (len(x) - 1) / float(x @ x))
+    return ClockExponent(max(gamma, 0.0), error, len(x))

@@ -1,0 +1,98 @@
+"""What a kernel executes: the input of an estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ptxbench.model.opcodes import BYTE, OpcodeClass, opcode_class
+
+
+class Level(StrEnum):
+    """Where bytes come from or go to.
+
+    L2 is what it hands to the SMs: what is stored to it is in the energy of the storing instruction.
+    """
+
+    L2 = "L2"
+    DRAM = "DRAM"
+
+    @property
+    def opcode(self) -> str:
+        """The name under which a byte of this level stands among opcodes."""
+        return f"{BYTE}.{self.value}"
+
+
+@dataclass(frozen=True)
+class KernelWork:
+    """Executed instructions and moved bytes of one launch.
+
+    Attributes:
+        name: Kernel.
+        opcodes: Opcode with modifiers, and its executions by threads (32 a warp where all take part).
+        bytes_moved: Bytes by level; a level that is not named was not counted.
+        time_s: Duration, NaN where it is not known.
+        modifiers: Whether the opcodes carry their modifiers; some profiles drop them.
+    """
+
+    name: str
+    opcodes: tuple[tuple[str, float], ...]
+    bytes_moved: tuple[tuple[Level, float], ...] = ()
+    time_s: float = field(default=float("nan"))
+    modifiers: bool = True
+
+    @property
+    def executions(self) -> float:
+        """Executed instructions of all threads."""
+        return sum(n for _, n in self.opcodes)
+
+
+# What computes a kernel's data; the other classes mostly compute addresses and count loops.
+DATA_CLASSES = frozenset(
+    {
+        OpcodeClass.FP32,
+        OpcodeClass.FP64,
+        OpcodeClass.HALF,
+        OpcodeClass.TENSOR,
+        OpcodeClass.SPECIAL,
+        OpcodeClass.CONVERT,
+        OpcodeClass.WARP,
+        OpcodeClass.SHARED,
+        OpcodeClass.GLOBAL,
+        OpcodeClass.ATOMIC,
+        OpcodeClass.COPY,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Activity:
+    """How much the operands toggle, from 0 (all zeros) to 1 (random bits).
+
+    Attributes:
+        data: Of instructions that compute or move data.
+        index: Of integer, move and control instructions, which mostly compute addresses.
+        operands: The kernel's operands as such: terms that were fitted to kernels on zeros and on random
+            operands (bytes, tensor cores) are taken between the two by it.
+    """
+
+    data: float = 1.0
+    index: float = 1.0
+    operands: float = 1.0
+
+    def of(self, opcode: str) -> float:
+        """Return the activity of an opcode's operands."""
+        return self.data if opcode_class(opcode) in DATA_CLASSES else self.index
+
+
+def activity_between(zeros: Activity, random: Activity, share: float) -> Activity:
+    """Return the activity of operands that are a share (0 to 1) of the way from zeros to random."""
+
+    def between(low: float, high: float) -> float:
+        return low + share * (high - low)
+
+    return Activity(
+        between(zeros.data, random.data),
+        between(zeros.index, random.index),
+        between(zeros.operands, random.operands),
+    )

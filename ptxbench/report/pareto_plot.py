@@ -1,0 +1,61 @@
+"""Time and energy of every variant that was tried, and the front of those that no other beats."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from ptxbench.errors import InputError
+from ptxbench.report.figure import new_figure, save, title
+from ptxbench.tune.objective import pareto_front
+from ptxbench.tune.tuning import Tuned
+
+
+def plot_front(tuned: Tuned, path: Path) -> None:
+    """Draw one dot a variant, time against energy, and a line along the front.
+
+    Args:
+        tuned: What tuning found.
+        path: Picture to write; its ending says the format (.png, .svg, .pdf).
+
+    Raises:
+        InputError: No variant has an energy, matplotlib is not installed, or the file cannot be written.
+    """
+    shown = [t for t in tuned.trials if t.ok and math.isfinite(t.best_energy_j)]
+    if not shown:
+        raise InputError("there is nothing to draw: no variant has an energy")
+    front = pareto_front(shown)
+    problem = tuned.manifest.problem
+    figure = new_figure(7, 5)
+    axes = figure.subplots()
+    for capped, colour, label in (
+        (False, "#2f6fb0", "variant"),
+        (True, "#c46a1b", "variant under the power cap"),
+    ):
+        dots = [t for t in shown if t.capped is capped]
+        if dots:
+            times_ms = [1e3 * t.best_time_s for t in dots]
+            axes.scatter(
+                times_ms, [t.best_energy_j for t in dots], s=14, color=colour, alpha=0.6, label=label
+            )
+    axes.plot(
+        [1e3 * t.best_time_s for t in front],
+        [t.best_energy_j for t in front],
+        drawstyle="steps-post",
+        marker="o",
+        markersize=5,
+        color="#222222",
+        label="front of time and energy",
+    )
+    measured = "measured" if any(math.isfinite(t.energy_j) for t in shown) else "estimated"
+    axes.set_xlabel("time of one launch, ms")
+    axes.set_ylabel(f"energy of one launch, J ({measured})")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_formatter("{x:g}")
+    size = f"{problem.m} x {problem.n} x {problem.k} {problem.dtype}"
+    axes.set_title(f"GEMM {size}\n{title(tuned.manifest.gpu)}", loc="left", fontsize=10)
+    axes.grid(which="both", alpha=0.25)
+    axes.legend()
+    save(figure, path)

@@ -1,0 +1,221 @@
+"""Tries one variant: is it right, how long does it take, and how much power does it draw?"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ptxbench.errors import GpuError, LaunchError
+from ptxbench.gpu.calls import Bytes, CallingGpu, CallRun, KernelCall
+from ptxbench.power.source import SourceName
+from ptxbench.power.steady import PowerReading, steady_power_w
+from ptxbench.status import Status
+from ptxbench.tune.check import Checker, Correct
+from ptxbench.tune.estimate import EnergyModel, Work, modelled_time_s, work_of
+from ptxbench.tune.kernel import Kernel, Refused, operand_matrices
+from ptxbench.tune.occupancy import limits_of, occupancy
+from ptxbench.tune.trial import Trial, TrialStatus
+from ptxbench.tune.variant import Problem
+
+# A short timing lasts so long, or one launch where that lasts longer.
+_TIMING_S = 0.004
+# Temperature moves slowly, and reading the state of a GPU takes as long as a launch.
+_TEMPERATURE_AGE_S = 1.0
+_MAX_TIMED = 64
+_MAX_LAUNCHES = 100_000
+# nvmlClocksEventReason: software power cap, hardware slowdown, thermal slowdowns, power brake.
+_SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+_UNKNOWN_CLOCK_MHZ = 1500.0
+_COOL_C = 40.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How variants are tried.
+
+    Attributes:
+        power: Whether power is measured, or only time.
+        window_s: Length of the launches back to back over which power is read.
+        pattern: Operand pattern of A and B.
+        seed: Of the operands.
+    """
+
+    power: bool = True
+    window_s: float = 0.4
+    pattern: str = "random"
+    seed: int = 0
+
+
+class Bench:
+    """Tries variants of one problem on one GPU.
+
+    Args:
+        gpu: Where they run.
+        problem: What they compute.
+        asked: What is measured.
+        model: What estimates their energy; None: nothing does.
+        wall_s: Host time in s, for what each step takes.
+    """
+
+    def __init__(
+        self,
+        gpu: CallingGpu,
+        problem: Problem,
+        asked: Asked,
+        model: EnergyModel | None,
+        wall_s: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.gpu = gpu
+        self.problem = problem
+        self._asked = asked
+        self._model = model
+        self._wall_s = wall_s
+        self._checker = Checker(asked.seed)
+        self._inputs: tuple[Bytes, Bytes] | None = None
+        self._temperature = (-math.inf, math.nan)
+        self._sensor = next(s for s in gpu.sensors if s.source is not SourceName.MEMORY)
+
+    def foretell(self, built: Kernel | Refused, build_wall_s: float = math.nan) -> Trial:
+        """Return what is known of a variant that has not run: its work, modelled time and energy."""
+        if isinstance(built, Refused):
+            return Trial(
+                built.variant,
+                TrialStatus.REFUSED,
+                built.reason,
+                Correct.UNCHECKED,
+                build_wall_s=build_wall_s,
+            )
+        info = self.gpu.info
+        clock_mhz = info.max_sm_clock_mhz if info.max_sm_clock_mhz > 0 else _UNKNOWN_CLOCK_MHZ
+        work = work_of(built, self.problem)
+        trial = Trial(
+            variant=built.variant,
+            status=TrialStatus.OK,
+            reason="",
+            correct=Correct.UNCHECKED,
+            cubin_sha256=built.cubin.sha256,
+            registers=built.resources.registers,
+            occupancy=occupancy(built.needs, limits_of(info.target)),
+            executed=work.executed,
+            l2_bytes=work.l2_bytes,
+            dram_bytes=work.dram_bytes,
+            modelled_s=modelled_time_s(built, self.problem, info.sm_count, clock_mhz),
+            build_wall_s=build_wall_s,
+        )
+        return self._estimated(trial, trial.modelled_s, _COOL_C)
+
+    def measure(
+        self,
+        built: Kernel | Refused,
+        build_wall_s: float = math.nan,
+        objection: Callable[[Trial], str] = lambda _: "",
+    ) -> Trial:
+        """Check a variant, time it, and measure its power where that is asked for.
+
+        A kernel that does not run, or gives wrong results, ends its trial with that status.
+
+        Args:
+            built: The variant, built.
+            build_wall_s: Host time that it took.
+            objection: Asked once the variant is timed and its energy estimated: why its power is not
+                worth measuring, or "".
+
+        Raises:
+            GpuError: The GPU stopped answering.
+        """
+        trial = self.foretell(built, build_wall_s)
+        if isinstance(built, Refused):
+            return trial
+        try:
+            return self._measured(trial, built, objection)
+        except LaunchError as error:
+            return replace(trial, status=TrialStatus.LAUNCH_FAILED, reason=str(error))
+
+    def _measured(self, trial: Trial, kernel: Kernel, objection: Callable[[Trial], str]) -> Trial:
+        began_s = self._wall_s()
+        correct, why = self._checker.check(self.gpu, kernel)
+        trial = replace(trial, correct=correct, check_wall_s=self._wall_s() - began_s)
+        if correct is Correct.NO:
+            return replace(trial, status=TrialStatus.WRONG, reason=why)
+        call = kernel.call(self.problem, self._operands(), self._asked.pattern)
+        began_s = self._wall_s()
+        time_s = short_timing_s(self.gpu, call)
+        temperature_c = self._temperature_c()
+        trial = replace(trial, time_s=time_s, temperature_c=temperature_c)
+        trial = replace(self._estimated(trial, time_s, temperature_c), timing_wall_s=self._wall_s() - began_s)
+        if not self._asked.power:
+            return trial
+        if why := objection(trial):
+            return replace(trial, status=TrialStatus.PRUNED, reason=why)
+        return self._with_power(trial, call)
+
+    def _temperature_c(self) -> float:
+        """Return the temperature, which was read within the last second."""
+        now_s = self._wall_s()
+        if now_s - self._temperature[0] > _TEMPERATURE_AGE_S:
+            self._temperature = (now_s, self.gpu.telemetry().temperature_c)
+        return self._temperature[1]
+
+    def _with_power(self, trial: Trial, call: KernelCall) -> Trial:
+        began_s = self._wall_s()
+        launches = min(_MAX_LAUNCHES, max(1, math.ceil(self._asked.window_s / trial.time_s)))
+        run = self.gpu.record_calls(call, launches)
+        power = self._power(run)
+        trial = replace(
+            trial,
+            steady_s=run.launch_s,
+            clock_mhz=run.after.sm_clock_mhz,
+            temperature_c=run.after.temperature_c,
+            capped=run.throttle_reasons > 0 and bool(run.throttle_reasons & _SLOWED),
+            power_wall_s=self._wall_s() - began_s,
+        )
+        if power.status is not Status.OK:
+            return replace(trial, status=TrialStatus.NO_POWER, reason=power.reason)
+        return replace(
+            trial,
+            power_w=power.power_w,
+            power_error_w=power.standard_error_w,
+            energy_j=power.power_w * run.launch_s,
+        )
+
+    def _power(self, run: CallRun) -> PowerReading:
+        series = run.trace.of(self._sensor.source)
+        if series is None:
+            raise GpuError(f"the recording holds no readings of {self._sensor.source}")
+        return steady_power_w(series, run.window, self._sensor)
+
+    def _estimated(self, trial: Trial, time_s: float, temperature_c: float) -> Trial:
+        if self._model is None or not math.isfinite(time_s):
+            return trial
+        work = Work(trial.executed, trial.l2_bytes, trial.dram_bytes)
+        energy = self._model.energy_j(work, time_s, temperature_c)
+        return replace(
+            trial,
+            estimated_j=energy.energy_j,
+            estimated_low_j=energy.low_j,
+            estimated_high_j=energy.high_j,
+            estimated_s=energy.time_s,
+        )
+
+    def _operands(self) -> tuple[Bytes, Bytes]:
+        if self._inputs is None:
+            self._inputs = operand_matrices(self.problem, self._asked.seed, self._asked.pattern)
+        return self._inputs
+
+
+def short_timing_s(gpu: CallingGpu, call: KernelCall) -> float:
+    """Return the time of one launch: of the first where it is long enough, or else of some more.
+
+    The check has warmed the kernel up before.
+
+    Raises:
+        LaunchError: The kernel did not run.
+        GpuError: The GPU stopped answering.
+    """
+    first_s = gpu.time_calls(call, 1)
+    if first_s >= _TIMING_S:
+        return first_s
+    launches = min(_MAX_TIMED, math.ceil(_TIMING_S / first_s))
+    return min(gpu.time_calls(call, launches) / launches, first_s)

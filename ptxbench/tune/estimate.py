@@ -1,0 +1,185 @@
+"""A variant's energy without a sensor: what it executes, by the energy of each opcode, and its time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from ptxbench.ptx.target import find_target
+from ptxbench.tune.kernel import Kernel
+from ptxbench.tune.occupancy import blocks_per_sm, limits_of
+from ptxbench.tune.variant import Problem, Variant
+from ptxbench.tune.wavefronts import shared_cycles
+
+_SCHEDULERS = 4
+# What memory, and a barrier with the first reads behind it, take; and what L2 gives each SM when all ask.
+# These are rounded guesses that serve to put variants in order.
+_MEMORY_CYCLES = 700.0
+_BARRIER_CYCLES = 80.0
+_L2_BYTES_PER_CYCLE = 32.0
+
+
+@dataclass(frozen=True)
+class OpcodeCount:
+    """How often an opcode is executed.
+
+    Attributes:
+        opcode: With modifiers.
+        count: Executions by a thread, over all threads.
+    """
+
+    opcode: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one launch does.
+
+    Attributes:
+        executed: Every opcode that it executes, the most frequent first.
+        l2_bytes: Bytes that pass between L2 and the SMs.
+        dram_bytes: Bytes that pass between memory and L2, at least.
+    """
+
+    executed: tuple[OpcodeCount, ...]
+    l2_bytes: float
+    dram_bytes: float
+
+
+@dataclass(frozen=True)
+class EnergyRange:
+    """An estimated energy.
+
+    Attributes:
+        energy_j: Energy.
+        low_j: Lower end of its 95% interval.
+        high_j: Upper end.
+        time_s: Time that it is for: longer than was asked for where the power cap lowers the clock.
+    """
+
+    energy_j: float
+    low_j: float
+    high_j: float
+    time_s: float
+
+
+class EnergyModel(Protocol):
+    """What turns work and time into joules."""
+
+    def energy_j(self, work: Work, time_s: float, temperature_c: float) -> EnergyRange:
+        """Return the energy of one launch.
+
+        Args:
+            work: What it does.
+            time_s: How long it takes.
+            temperature_c: Temperature of the GPU.
+        """
+        ...
+
+
+def work_of(kernel: Kernel, problem: Problem) -> Work:
+    """Return what a kernel does for a problem, from its SASS and its tiles.
+
+    Each block reads its rows of A and its columns of B through L2, and writes its part of C. Memory is
+    taken to be read once, as if L2 kept what blocks share.
+
+    Args:
+        kernel: The kernel.
+        problem: Its sizes are multiples of the kernel's tiles.
+    """
+    v = kernel.variant
+    blocks_n, blocks_m = v.grid(problem)
+    read = blocks_n * blocks_m * (v.blk_m + v.blk_n) * problem.k * problem.dtype.bytes
+    written = problem.m * problem.n * problem.dtype.result_bytes
+    executed = tuple(OpcodeCount(opcode, n) for opcode, n in kernel.executed(problem).most_common())
+    return Work(executed, float(read + written), float(problem.least_bytes))
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a chip can do in a cycle (CUDA C++ Programming Guide, "Throughput of Native Instructions").
+
+    The guide does not give the tensor cores: their figures follow from the peak in the data sheets, on
+    sm_90a and later less a third, as mma.sync does not reach the peak of wgmma.
+
+    Attributes:
+        fp32_cycles: Cycles in which a sub-partition takes one warp's FFMA.
+        fp64_cycles: The same of a DFMA.
+        tensor_cycles: The same of an HMMA.16816.
+    """
+
+    fp32_cycles: float
+    fp64_cycles: float
+    tensor_cycles: float
+
+
+_RATES = {
+    75: Rates(2.0, 64.0, 16.0),
+    80: Rates(2.0, 4.0, 8.0),
+    86: Rates(1.0, 64.0, 16.0),
+    89: Rates(1.0, 64.0, 16.0),
+    90: Rates(1.0, 2.0, 6.0),
+    100: Rates(1.0, 2.0, 6.0),
+    120: Rates(1.0, 64.0, 16.0),
+}
+
+
+def modelled_time_s(kernel: Kernel, problem: Problem, sm_count: int, clock_mhz: float) -> float:
+    """Return about how long one launch takes, without running it; good enough to put variants in order.
+
+    Blocks come in waves that fill the SMs. In each pass of the loop an SM takes as long as its busiest
+    part: the schedulers, the pipe of the products, shared memory, the way to L2, or one warp's wait.
+
+    Args:
+        kernel: The kernel.
+        problem: Its sizes are multiples of the kernel's tiles.
+        sm_count: Streaming multiprocessors.
+        clock_mhz: SM clock.
+
+    Returns:
+        Time in s, NaN where no block fits an SM.
+    """
+    v = kernel.variant
+    target = find_target(kernel.cubin.target)
+    resident = blocks_per_sm(kernel.needs, limits_of(target.name))
+    if not resident:
+        return math.nan
+    blocks = math.prod(v.grid(problem))
+    full, rest = divmod(blocks, resident * sm_count)
+    cycles = full * _wave_cycles(kernel, problem, resident, _RATES[target.capability])
+    if rest:
+        cycles += _wave_cycles(kernel, problem, -(-rest // sm_count), _RATES[target.capability])
+    return cycles / (clock_mhz * 1e6)
+
+
+def _wave_cycles(kernel: Kernel, problem: Problem, blocks: int, rates: Rates) -> float:
+    """Return the cycles of one wave with so many blocks on an SM."""
+    v = kernel.variant
+    instructions = len(kernel.code.loop.instructions)
+    # What one block keeps an SM busy with in a trip.
+    issue = v.warps / _SCHEDULERS * max(instructions, _pipe_cycles(kernel, rates))
+    stripes_bytes = (v.blk_m + v.blk_n) * v.blk_k * problem.dtype.bytes
+    busy = max(issue, v.warps * shared_cycles(v), stripes_bytes / _L2_BYTES_PER_CYCLE)
+    a_trip = max(blocks * busy, _alone_cycles(v, busy))
+    once = len(kernel.code.once.instructions) * max(1.0, blocks * v.warps / _SCHEDULERS) + _MEMORY_CYCLES
+    return once + v.trips(problem) * a_trip
+
+
+def _alone_cycles(v: Variant, busy: float) -> float:
+    """Return the cycles of one trip of a block that has an SM to itself.
+
+    With one buffer it waits for memory and then works; with more, memory has as many trips as there are
+    buffers to spare.
+    """
+    if v.buffers == 1:
+        return busy + _MEMORY_CYCLES + _BARRIER_CYCLES
+    return max(busy + _BARRIER_CYCLES, _MEMORY_CYCLES / (v.buffers - 1))
+
+
+def _pipe_cycles(kernel: Kernel, rates: Rates) -> float:
+    """Return the cycles of one warp's products in one trip."""
+    cycles = {"FFMA": rates.fp32_cycles, "DFMA": rates.fp64_cycles, "HMMA": rates.tensor_cycles}
+    counts = kernel.code.loop.counts
+    return sum(n * cycles.get(opcode.partition(".")[0], 0.0) for opcode, n in counts.items())

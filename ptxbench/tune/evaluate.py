@@ -1,0 +1,142 @@
+"""How good the estimator was: what it foretold of variants beside what was measured of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ptxbench.tune.estimate import EnergyModel, Work
+from ptxbench.tune.objective import pareto_front
+from ptxbench.tune.trial import Trial
+
+# Measurements that the estimator's choice may take.
+FEW = 10
+
+
+@dataclass(frozen=True)
+class Quality:
+    """The estimator and the two ways of tuning, on variants whose power was measured.
+
+    Attributes:
+        variants: How many.
+        spearman: Rank correlation of estimated and measured energy.
+        mean_error: Mean of |estimated / measured - 1|.
+        best_j: Least measured energy.
+        chosen_j: Measured energy of the best of the `FEW` variants that the estimator puts first.
+        fastest_j: Measured energy of the fastest variant.
+        fastest_s: Its time.
+        best_s: Time of the variant of least energy.
+        best: Name of the variant of least energy.
+        chosen: Name of the estimator's choice; "" where nothing was estimated.
+        fastest: Name of the fastest variant.
+        capped: Variants that the power cap or heat slowed down while their power was read.
+        front: Variants on the front of time and energy.
+        timing_wall_s: Host time of the short timings.
+        power_wall_s: Host time of the power windows.
+        build_wall_s: Processor time of building, summed over what ran side by side.
+        check_wall_s: Host time of the checks.
+    """
+
+    variants: int
+    spearman: float
+    mean_error: float
+    best_j: float
+    chosen_j: float
+    fastest_j: float
+    fastest_s: float
+    best_s: float
+    best: str
+    chosen: str
+    fastest: str
+    capped: int
+    front: int
+    timing_wall_s: float
+    power_wall_s: float
+    build_wall_s: float
+    check_wall_s: float
+
+    @property
+    def chosen_loss(self) -> float:
+        """How much more energy than the best the estimator's choice takes, relative."""
+        return self.chosen_j / self.best_j - 1
+
+    @property
+    def fastest_loss(self) -> float:
+        """How much more energy than the best the fastest takes, relative."""
+        return self.fastest_j / self.best_j - 1
+
+    @property
+    def speedup(self) -> float:
+        """Host time of timing and measuring power of every variant, over that of timing alone."""
+        return (self.timing_wall_s + self.power_wall_s) / self.timing_wall_s
+
+
+def quality(trials: Sequence[Trial]) -> Quality:
+    """Compare estimates with measurements.
+
+    Args:
+        trials: Trials; those without a measured energy are left out. Where none has an estimate, what
+            rests on one is NaN.
+
+    Raises:
+        ValueError: Under two have a measured energy.
+    """
+    measured = [t for t in trials if t.ok and math.isfinite(t.energy_j)]
+    if len(measured) < 2:
+        raise ValueError("under two variants have a measured energy")
+    estimated = [t for t in measured if math.isfinite(t.estimated_j)]
+    best = min(measured, key=lambda t: t.energy_j)
+    fastest = min(measured, key=lambda t: t.best_time_s)
+    first = sorted(estimated, key=lambda t: t.estimated_j)[:FEW]
+    chosen = min(first, key=lambda t: t.energy_j, default=None)
+    return Quality(
+        variants=len(measured),
+        spearman=_rank_correlation(estimated),
+        mean_error=_mean([abs(t.estimated_j / t.energy_j - 1) for t in estimated]),
+        best_j=best.energy_j,
+        chosen_j=chosen.energy_j if chosen else math.nan,
+        fastest_j=fastest.energy_j,
+        fastest_s=fastest.best_time_s,
+        best_s=best.best_time_s,
+        best=best.variant.name,
+        chosen=chosen.variant.name if chosen else "",
+        fastest=fastest.variant.name,
+        capped=sum(t.capped for t in measured),
+        front=len(pareto_front(measured)),
+        timing_wall_s=sum(t.timing_wall_s for t in measured),
+        power_wall_s=sum(t.power_wall_s for t in measured),
+        build_wall_s=sum(t.build_wall_s for t in measured),
+        check_wall_s=sum(t.check_wall_s for t in measured),
+    )
+
+
+def estimated_again(trials: Sequence[Trial], model: EnergyModel) -> tuple[Trial, ...]:
+    """Return trials with the energies that a model foretells from their work and their short timing."""
+    return tuple(_estimated(trial, model) for trial in trials)
+
+
+def _estimated(trial: Trial, model: EnergyModel) -> Trial:
+    if not math.isfinite(trial.time_s):
+        return trial
+    work = Work(trial.executed, trial.l2_bytes, trial.dram_bytes)
+    energy = model.energy_j(work, trial.time_s, trial.temperature_c)
+    return replace(
+        trial,
+        estimated_j=energy.energy_j,
+        estimated_low_j=energy.low_j,
+        estimated_high_j=energy.high_j,
+        estimated_s=energy.time_s,
+    )
+
+
+def _rank_correlation(trials: Sequence[Trial]) -> float:
+    if len(trials) < 2:
+        return math.nan
+    from scipy.stats import spearmanr
+
+    return float(spearmanr([t.estimated_j for t in trials], [t.energy_j for t in trials]).statistic)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan

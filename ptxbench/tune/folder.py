@@ -1,0 +1,216 @@
+"""A folder of tuning: every variant that was tried, as it was tried, so that a stopped search goes on.
+
+manifest.json   tool, GPU, host, problem and settings
+trials.jsonl    one line a trial, on the disk before the next begins
+variants.csv    the same as a table, written at the end
+pareto.svg      the front of time and energy, where matplotlib is installed
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self
+
+import ptxbench
+from ptxbench.errors import InputError
+from ptxbench.gpu.protocol import Gpu, GpuInfo
+from ptxbench.power.sensor import SensorDescription
+from ptxbench.store import codec, journal
+from ptxbench.store.atomic import write_text
+from ptxbench.store.commit import git_commit
+from ptxbench.store.faults import writing
+from ptxbench.store.journal import Journal
+from ptxbench.store.manifest import Host
+from ptxbench.store.place import require_place
+from ptxbench.store.recording import read_document
+from ptxbench.tools import tool_version
+from ptxbench.tune.bench import Asked
+from ptxbench.tune.trial import Trial
+from ptxbench.tune.variant import PARAMETERS, Problem
+
+TUNING_VERSION = 1
+_MANIFEST, _TRIALS, VARIANTS = "manifest.json", "trials.jsonl", "variants.csv"
+_FIGURES = (
+    *("correct", "registers", "occupancy", "modelled_s", "time_s", "steady_s", "power_w", "power_error_w"),
+    *(
+        "energy_j",
+        "estimated_j",
+        "estimated_low_j",
+        "estimated_high_j",
+        "estimated_s",
+        "clock_mhz",
+        "temperature_c",
+    ),
+    *("capped", "build_wall_s", "check_wall_s", "timing_wall_s", "power_wall_s", "status", "reason"),
+)
+
+
+@dataclass(frozen=True)
+class TuningManifest:
+    """What a folder of tuning is.
+
+    Attributes:
+        tuning_version: Version of the folder's files.
+        ptxbench_version: Version of this package.
+        commit: Git commit of the checkout, or None outside of one.
+        created: When it began, UTC.
+        gpu: The board.
+        host: The machine.
+        sensors: Its power sources.
+        problem: What the variants compute.
+        asked: How they are tried.
+        model: What estimates their energy, in a few words; "" for nothing.
+        assembler: What makes their machine code.
+    """
+
+    tuning_version: int
+    ptxbench_version: str
+    commit: str | None
+    created: datetime
+    gpu: GpuInfo
+    host: Host
+    sensors: tuple[SensorDescription, ...]
+    problem: Problem
+    asked: Asked
+    model: str
+    assembler: str = field(default="", metadata={"optional": True})
+
+    @classmethod
+    def new(cls, gpu: Gpu, problem: Problem, asked: Asked, model: str) -> Self:
+        """Return the manifest of tuning that begins now, on this host."""
+        return cls(
+            tuning_version=TUNING_VERSION,
+            ptxbench_version=ptxbench.__version__,
+            commit=git_commit(Path(ptxbench.__file__).parents[1]),
+            created=datetime.now(UTC),
+            gpu=gpu.info,
+            host=Host.here(),
+            sensors=gpu.sensors,
+            problem=problem,
+            asked=asked,
+            model=model,
+            assembler=f"ptxas {tool_version('ptxas')}",
+        )
+
+
+class TuningFolder:
+    """The trials of one search, written one by one; made by `create`, `resume` or `read`.
+
+    Attributes:
+        path: The folder.
+        manifest: What it is.
+    """
+
+    def __init__(self, path: Path, manifest: TuningManifest, trials: Iterable[Trial]) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._trials = {trial.variant.name: trial for trial in trials}
+        self._journal: Journal | None = None
+
+    @classmethod
+    def create(cls, path: Path, manifest: TuningManifest) -> Self:
+        """Make a new folder, or use an empty one.
+
+        Raises:
+            InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
+        """
+        require_place(path, manifest.gpu.kind)
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise InputError(f"{path} is not empty; choose a new folder, or go on with --resume {path}")
+        write_text(path / _MANIFEST, codec.to_text(manifest))
+        folder = cls(path, manifest, ())
+        folder._journal = Journal(path / _TRIALS, create=True)
+        return folder
+
+    @classmethod
+    def resume(cls, path: Path, manifest: TuningManifest) -> Self:
+        """Go on with a folder.
+
+        Args:
+            path: The folder.
+            manifest: What would be done now; it must be the same problem, board and way.
+
+        Raises:
+            InputError: The folder cannot be read or written, or is of something else.
+        """
+        folder = cls.read(path)
+        held = folder.manifest
+        for what, there, now in (
+            ("problem", held.problem, manifest.problem),
+            ("board", held.gpu.uuid_hash, manifest.gpu.uuid_hash),
+            ("driver", held.gpu.driver, manifest.gpu.driver),
+            ("measuring", held.asked, manifest.asked),
+            ("estimator", held.model, manifest.model),
+            ("assembler", held.assembler, manifest.assembler),
+        ):
+            if there != now:
+                raise InputError(
+                    f"{path} was made with another {what} ({there}, now {now}); choose a new folder"
+                )
+        folder._journal = Journal(path / _TRIALS, create=True)
+        return folder
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a folder.
+
+        Raises:
+            InputError: It is none, or a file of it does not fit.
+        """
+        manifest = read_document(path / _MANIFEST, TuningManifest, "tuning_version", TUNING_VERSION)
+        file = path / _TRIALS
+        lines = journal.read(file) if file.exists() else ()
+        return cls(path, manifest, [codec.decode(Trial, plain, place) for place, plain in lines])
+
+    @property
+    def trials(self) -> Mapping[str, Trial]:
+        """Every trial by the name of its variant, in the order in which they were made."""
+        return MappingProxyType(self._trials)
+
+    def add(self, trial: Trial) -> None:
+        """Keep one trial; it is on the disk when this returns.
+
+        Raises:
+            InputError: The disk is full.
+        """
+        assert self._journal is not None  # noqa: S101 - a folder that is only read takes no trials
+        self._journal.append(trial)
+        self._trials[trial.variant.name] = trial
+
+    def close(self) -> None:
+        """Write variants.csv, and give the right to write back.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+            write_text(self.path / VARIANTS, variants_csv(self._trials.values(), self.manifest.problem))
+
+
+def variants_csv(trials: Iterable[Trial], problem: Problem) -> str:
+    """Return trials as CSV, one row a variant; a number that is not known is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("variant", "dtype", *PARAMETERS, *_FIGURES, "gflops"))
+    for trial in trials:
+        v = trial.variant
+        figures = [_cell(getattr(trial, name)) for name in _FIGURES]
+        writer.writerow((v.name, v.dtype, *v.values, *figures, _cell(trial.gflops(problem.flops))))
+    return text.getvalue()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.6g}"
+    return str(value)

@@ -1,0 +1,78 @@
+"""The estimator on the energy model of a measured run (docs/model.md)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ptxbench.errors import InputError
+from ptxbench.gpu.protocol import GpuInfo
+from ptxbench.model.estimate import Conditions, Machine, estimate
+from ptxbench.model.machine import read_table
+from ptxbench.model.prices import Price, Prices
+from ptxbench.model.work import Activity, KernelWork, Level
+from ptxbench.tune.estimate import EnergyRange, Work
+
+_ACTIVITY = {"random": Activity(), "zeros": Activity(data=0.0)}
+
+
+class _RememberedPrices(Prices):
+    """Prices that are looked up once: a search asks for the same opcodes thousands of times."""
+
+    def __init__(self, prices: Prices) -> None:
+        super().__init__(prices.random, prices.zeros)
+        self._held: dict[tuple[str, float], Price] = {}
+
+    def price(self, opcode: str, activity: float) -> Price:
+        """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
+        key = opcode, activity
+        if key not in self._held:
+            self._held[key] = super().price(opcode, activity)
+        return self._held[key]
+
+
+class ModelEnergy:
+    """Prices work by what a run says of its GPU.
+
+    Args:
+        machine: Energies of its opcodes and bytes, static power and power limit.
+        pattern: Operand pattern of the kernels: "random" or "zeros".
+    """
+
+    def __init__(self, machine: Machine, pattern: str = "random") -> None:
+        self._machine = replace(machine, prices=_RememberedPrices(machine.prices))
+        self._activity = _ACTIVITY[pattern]
+
+    def energy_j(self, work: Work, time_s: float, temperature_c: float) -> EnergyRange:
+        """Return the energy of one launch; where the power cap holds the clock down, at that clock.
+
+        Raises:
+            InputError: The run has no static power.
+        """
+        opcodes = tuple((one.opcode, float(one.count)) for one in work.executed)
+        moved = ((Level.L2, work.l2_bytes), (Level.DRAM, work.dram_bytes))
+        found = estimate(
+            KernelWork("gemm", opcodes, moved, time_s),
+            self._machine,
+            Conditions(self._activity, temperature_c),
+        )
+        return EnergyRange(found.energy_j, found.low_j, found.high_j, found.time_s)
+
+
+def open_model(path: Path, gpu: GpuInfo, pattern: str = "random") -> ModelEnergy:
+    """Return the estimator of a run.
+
+    Args:
+        path: The run's folder.
+        gpu: What kernels are tuned for.
+        pattern: Operand pattern of the kernels.
+
+    Raises:
+        InputError: The folder is no run, is of another model of GPU, or tells no energies.
+    """
+    table = read_table(path)
+    if table.gpu.name != gpu.name:
+        raise InputError(
+            f"{path} is a table of {table.gpu.name}, and this GPU is {gpu.name}; name one of its own"
+        )
+    return ModelEnergy(table.machine, pattern)

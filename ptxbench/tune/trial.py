@@ -1,0 +1,112 @@
+"""What is kept of each variant that was tried."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ptxbench.tune.check import Correct
+from ptxbench.tune.estimate import OpcodeCount
+from ptxbench.tune.variant import Variant
+
+_NAN = math.nan
+
+
+class TrialStatus(StrEnum):
+    """How a trial ended."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    WRONG = "wrong_result"
+    LAUNCH_FAILED = "launch_failed"
+    NO_POWER = "no_power"
+    PRUNED = "pruned"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant on one problem; NaN where nothing was measured or estimated.
+
+    Attributes:
+        variant: Its parameters.
+        status: How it ended.
+        reason: One sentence where `status` is not OK.
+        correct: Whether its results are right.
+        cubin_sha256: Hash of its machine code; "" where there is none.
+        registers: Registers a thread; 0 where there is no kernel.
+        occupancy: By Eq. 5, 0 to 1.
+        executed: Every opcode that one launch executes.
+        l2_bytes: Bytes between L2 and the SMs.
+        dram_bytes: Bytes between memory and L2, at least.
+        modelled_s: Time of one launch by the model.
+        time_s: Time of one launch, timed briefly.
+        steady_s: Time of one launch while power was read, which the power cap may lengthen.
+        power_w: Power of launches back to back.
+        power_error_w: Standard error of it.
+        energy_j: Energy of one launch: power_w x steady_s.
+        estimated_j: Energy by the estimator, with the briefest time that is known.
+        estimated_low_j: Lower end of its 95% interval.
+        estimated_high_j: Upper end.
+        estimated_s: Time that the estimate is for, which the power cap may lengthen.
+        clock_mhz: SM clock after the launches.
+        temperature_c: Temperature of the GPU.
+        capped: Whether the power cap or heat held the clock down.
+        build_wall_s: Host time to assemble and to disassemble.
+        check_wall_s: Host time of the check.
+        timing_wall_s: Host time of the short timing.
+        power_wall_s: Host time of the power window.
+    """
+
+    variant: Variant
+    status: TrialStatus
+    reason: str
+    correct: Correct
+    cubin_sha256: str = field(default="", metadata={"optional": True})
+    registers: int = 0
+    occupancy: float = _NAN
+    executed: tuple[OpcodeCount, ...] = ()
+    l2_bytes: float = _NAN
+    dram_bytes: float = _NAN
+    modelled_s: float = _NAN
+    time_s: float = _NAN
+    steady_s: float = _NAN
+    power_w: float = _NAN
+    power_error_w: float = _NAN
+    energy_j: float = _NAN
+    estimated_j: float = _NAN
+    estimated_low_j: float = _NAN
+    estimated_high_j: float = _NAN
+    estimated_s: float = _NAN
+    clock_mhz: float = _NAN
+    temperature_c: float = _NAN
+    capped: bool = False
+    build_wall_s: float = _NAN
+    check_wall_s: float = _NAN
+    timing_wall_s: float = _NAN
+    power_wall_s: float = _NAN
+
+    @property
+    def ok(self) -> bool:
+        """Whether its figures count."""
+        return self.status is TrialStatus.OK
+
+    @property
+    def best_energy_j(self) -> float:
+        """Energy as it was measured, or else as it is estimated."""
+        return self.estimated_j if math.isnan(self.energy_j) else self.energy_j
+
+    @property
+    def best_time_s(self) -> float:
+        """Time at the power that goes with it, or else as it was timed briefly or foretold."""
+        known = (self.steady_s, self.estimated_s, self.time_s, self.modelled_s)
+        return next((time_s for time_s in known if math.isfinite(time_s)), _NAN)
+
+    @property
+    def best_power_w(self) -> float:
+        """Power as it was measured, or else estimated energy over time."""
+        return self.best_energy_j / self.best_time_s if math.isnan(self.power_w) else self.power_w
+
+    def gflops(self, flops: int) -> float:
+        """Return 1e9 floating-point operations a second, by the short timing."""
+        return flops / self.time_s * 1e-9

@@ -1,0 +1,80 @@
+"""Launch the target kernel of one catalogue row once: what a profiler is pointed at.
+
+    ncu --clock-control none python runners/launch_row.py ld.global.v4.b32:hbm --iterations 640
+
+Prints one line of JSON. Exit codes are those of `ptxbench`; 1 where the gate refuses the row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from ptxbench.catalogue.load import find_instruction
+from ptxbench.errors import InputError, PtxbenchError
+from ptxbench.gpu.protocol import Launch, OptLevel
+from ptxbench.gpu.select import open_gpu
+from ptxbench.measure.batch import BLOCK
+from ptxbench.ptx.module import build_module
+from ptxbench.ptx.operands import Pattern, operand_bytes
+from ptxbench.ptx.render import TARGET
+from ptxbench.ptx.target import find_target
+
+SEED = 5
+
+
+def main() -> int:
+    """Launch, print, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("instruction", help="catalogue name")
+    parser.add_argument("--gpu", default="0", help="index, UUID or simulated[:profile]")
+    parser.add_argument("--opt-level", type=OptLevel, choices=list(OptLevel), default=OptLevel.O3)
+    parser.add_argument("--operands", type=Pattern, choices=list(Pattern), default=Pattern.RANDOM)
+    parser.add_argument("--iterations", type=int, default=1000, help="passes of the loop")
+    arguments = parser.parse_args()
+    if arguments.iterations < 1:
+        raise InputError(f"--iterations {arguments.iterations} must be at least 1")
+    row = find_instruction(arguments.instruction)
+    level = arguments.opt_level
+    gpu = open_gpu(arguments.gpu)
+    try:
+        module = build_module(row, find_target(gpu.info.target), level, row.forms(level)[-1], gpu.assemble)
+        if not module.judgement.passed:
+            print(f"launch_row: {row.name} -{level}: {module.judgement.reason}", file=sys.stderr)
+            return 1
+        grid, block = gpu.info.sm_count, row.block or BLOCK[level]
+        run = gpu.run(
+            Launch(
+                trial_id="launch",
+                cubin=module.cubin,
+                kernel=TARGET,
+                grid=grid,
+                block=block,
+                iterations=arguments.iterations,
+                operands=operand_bytes(row, arguments.operands, SEED),
+                pattern=arguments.operands,
+                scratch_bytes=row.scratch * grid * block,
+            )
+        )
+    finally:
+        gpu.close()
+    executions = arguments.iterations * row.copies * grid * block // row.unit.threads
+    said = {
+        "gpu": gpu.info.name,
+        "gpu_kind": gpu.info.kind,
+        "uuid_hash": gpu.info.uuid_hash,
+        "executions": executions,
+        "bytes": executions * row.bytes,
+        "elapsed_s": run.window.elapsed_s,
+    }
+    print(json.dumps(said))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"launch_row: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

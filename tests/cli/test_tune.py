@@ -1,0 +1,66 @@
+"""`ptxbench tune gemm` as its users meet it."""
+
+import json
+
+import pytest
+
+from ptxbench.cli.main import run
+
+SMALL = ["--m", "256", "--n", "256", "--k", "256", "--window", "0.1"]
+
+
+def gemm(*arguments):
+    return run(["tune", "gemm", "--gpu", "simulated:h200", *map(str, arguments)])
+
+
+def test_shows_the_best_the_front_and_where_they_are(tmp_path, capsys):
+    assert gemm(*SMALL, "--budget", "2", "--out", tmp_path / "t") == 0
+    shown = capsys.readouterr().out
+    assert "SIMULATED, no measurement" in shown
+    assert "front of time and energy" in shown
+    assert "unchecked" in shown
+    assert (tmp_path / "t" / "pareto.svg").read_text().startswith("<?xml")
+    assert gemm(*SMALL, "--budget", "2", "--resume", tmp_path / "t", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["tried"] == 2
+    assert document["gpu"]["kind"] == "simulated"
+    assert document["best"][0]["energy_j"] <= document["best"][-1]["energy_j"]
+    times = [one["time_s"] for one in document["front"]]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--m", "100"], "multiples of 128"),
+        (["--strategy", "estimate"], "--table RUN"),
+        (["--strategy", "magic"], "no strategy is called 'magic'"),
+        (["--objective", "power-limited"], "--power-limit-w"),
+        (["--measure", "time"], "--measure time gives no energy"),
+        (["--table", "nowhere"], "nowhere"),
+        (["--resume", "nowhere"], "nowhere"),
+        (["--space", "nowhere.toml"], "nowhere.toml"),
+        (["--alpha", "2"], "--alpha"),
+        (["--gpu", "replay:nowhere"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, capsys, arguments, words):
+    out = [] if "--resume" in arguments else ["--out", tmp_path / "t"]
+    assert gemm(*SMALL, *out, *arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert words in captured.err
+
+
+def test_tuning_for_time_needs_no_table_and_no_power(tmp_path, capsys):
+    arguments = ["--objective", "time", "--measure", "time", "--candidates", "4", "--budget", "2"]
+    assert gemm(*SMALL, *arguments, "--out", tmp_path / "t") == 0
+    captured = capsys.readouterr()
+    assert "2 tried" in captured.out
+    assert captured.err == "ptxbench: no picture: there is nothing to draw: no variant has an energy\n"
+
+
+def test_no_variant_under_the_power_limit_is_exit_code_1(tmp_path, capsys):
+    arguments = ["--objective", "power-limited", "--power-limit-w", "10", "--budget", "1"]
+    assert gemm(*SMALL, *arguments, "--out", tmp_path / "t") == 1

@@ -1,0 +1,98 @@
+"""A simulated GPU whose sensors, clock or link break in the middle of a measurement, as a test wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from fakes.measuring import WatchedGpu
+
+from ptxbench.errors import GpuError
+from ptxbench.gpu.protocol import KernelRun, Launch
+from ptxbench.gpu.simulated.profile import Profile
+from ptxbench.gpu.simulated.profiles import H200
+from ptxbench.power.source import PowerSource, Reading, SourceName
+
+LOST = 15
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a source is read.
+
+    Attributes:
+        source: Which source.
+        trial_id: The launch in hand.
+        since_s: Time since its recording began.
+    """
+
+    source: SourceName
+    trial_id: str
+    since_s: float
+
+
+Fault = Callable[[Moment, tuple[Reading, ...]], tuple[Reading, ...]]
+
+
+class _Faulty:
+    """A source with a fault between it and its reader."""
+
+    def __init__(self, source: PowerSource, gpu: FaultyGpu) -> None:
+        self._source = source
+        self._gpu = gpu
+        self.name = source.name
+
+    def read(self) -> tuple[Reading, ...]:
+        return self._gpu.broken(self.name, self._source.read())
+
+
+class FaultyGpu(WatchedGpu):
+    """The simulated GPU with a fault in its power sources; none until `fault` is set."""
+
+    def __init__(self, profile: Profile = H200, fault: Fault = lambda _, readings: readings) -> None:
+        super().__init__(profile)
+        self.fault = fault
+        self._began_ns = 0
+        self._sources = [_Faulty(source, self) for source in self._sources]
+
+    def run(self, launch: Launch) -> KernelRun:
+        self._began_ns = self.clock.now_ns()
+        return super().run(launch)
+
+    def broken(self, source: SourceName, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        since_s = (self.clock.now_ns() - self._began_ns) / 1e9
+        return self.fault(Moment(source, self.launched[-1].trial_id, since_s), readings)
+
+
+class LostGpu(WatchedGpu):
+    """A GPU that falls off the bus at a trial, and is back for the next process."""
+
+    def __init__(self, at: str, profile: Profile = H200) -> None:
+        super().__init__(profile)
+        self._at = at
+
+    def run(self, launch: Launch) -> KernelRun:
+        if launch.trial_id == self._at:
+            raise GpuError("GPU 0 (NVIDIA H200) stopped answering: NVML says 'GPU is lost' (code 15)")
+        return super().run(launch)
+
+
+class DroppingGpu(WatchedGpu):
+    """A GPU whose SM clock is lower in some trials, without a reason that NVML tells."""
+
+    def __init__(self, drops: Callable[[str], bool], profile: Profile = H200, share: float = 0.8) -> None:
+        super().__init__(profile)
+        self._drops = drops
+        self._share = share
+
+    def run(self, launch: Launch) -> KernelRun:
+        run = super().run(launch)
+        if not self._drops(launch.trial_id):
+            return run
+        window = replace(run.window, globaltimer_ns=round(run.window.globaltimer_ns / self._share))
+        return replace(run, window=window)
+
+
+def failed(code: int = 999) -> tuple[Reading, ...]:
+    """What a source gives where its read failed."""
+    return (Reading(float("nan"), code=code),)

@@ -1,0 +1,231 @@
+"""`ptxbench estimate` on a small real run, and the arithmetic of an estimate."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from ptxbench.cli.main import run as main
+from ptxbench.errors import InputError
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.measure.static import StaticPower
+from ptxbench.model.cap import Demand, settled_clock
+from ptxbench.model.estimate import Conditions, Machine, estimate
+from ptxbench.model.prices import Known, Prices, Rule
+from ptxbench.model.terms import FILE, UNFITTED, ByteEnergy, TensorEnergy, Terms, write_terms
+from ptxbench.model.work import Activity, KernelWork, Level
+from ptxbench.ptx.assemble import assemble_ptx
+
+RUN = Path(__file__).parents[2] / "results" / "nvidia-h200" / "operands"
+KERNELS = Path(__file__).parent / "kernels"
+STATIC = StaticPower(120.0, 40.0, 0.5, 0.1, 0.01)
+PRICES = Prices(
+    {
+        "FFMA": Known(14.0, 0.1),
+        "FADD": Known(11.0, 0.1),
+        "IADD3": Known(8.0, 0.1),
+        "HMMA.1688.F32": Known(40.0, 1.0),
+    },
+    {"FFMA": Known(4.0, 0.1), "FADD": Known(4.4, 0.1), "IADD3": Known(4.0, 0.1)},
+)
+RANDOM = Conditions(Activity(1.0, 1.0), 40.0)
+
+
+def machine(limit_w=math.nan, **terms):
+    return Machine(PRICES, Terms(**{**UNFITTED.__dict__, **terms}), STATIC, limit_w)
+
+
+def work(time_s=1.0, moved=(), **opcodes):
+    return KernelWork(
+        "k", tuple((op.replace("_", "."), n) for op, n in opcodes.items()), tuple(moved), time_s
+    )
+
+
+def test_joules_are_instructions_bytes_and_static_power():
+    made = machine(bytes_pj=(ByteEnergy(Level.DRAM, 100.0, 50.0, 0.1),))
+    found = estimate(work(2.0, [(Level.DRAM, 1e11)], FFMA=1e12, IADD3=1e12), made, RANDOM)
+    assert found.energy_j == pytest.approx(14 + 8 + 10 + 240)
+    assert {part.name: pytest.approx(part.energy_j) for part in found.parts} == {
+        "static": 240, "fp32": 14, "DRAM": 10, "integer": 8,
+    }  # fmt: skip
+    assert found.power_w == pytest.approx(found.energy_j / 2)
+    assert found.low_j < found.energy_j < found.high_j
+    assert found.uncovered_share == 0
+
+
+def test_operands_between_zeros_and_random_cost_what_lies_between():
+    joules = [
+        estimate(work(FFMA=1e12), machine(), Conditions(Activity(share, share), 40.0)).energy_j - 120
+        for share in (0.0, 0.5, 1.0)
+    ]
+    assert joules == [pytest.approx(4), pytest.approx(9), pytest.approx(14)]
+
+
+def test_a_hotter_chip_leaks_more():
+    hot = estimate(work(FFMA=1e12), machine(), Conditions(Activity(), 60.0)).energy_j
+    assert hot - estimate(work(FFMA=1e12), machine(), RANDOM).energy_j == pytest.approx(10)
+
+
+def test_what_is_not_in_the_table_is_filled_counted_and_widens_the_interval():
+    found = estimate(work(FFMA=3e12, FFMA_FTZ=1e12), machine(), RANDOM)
+    assert found.uncovered_share == pytest.approx(0.25)
+    (fill,) = found.fills
+    assert (fill.opcode, fill.rule, fill.source) == ("FFMA.FTZ", Rule.MODIFIERS, "FFMA")
+    whole = estimate(work(FFMA=4e12), machine(), RANDOM)
+    assert found.energy_j == pytest.approx(whole.energy_j)
+    assert found.high_j - found.low_j > 2 * (whole.high_j - whole.low_j)
+
+
+def test_a_tensor_opcode_of_another_shape_costs_by_its_multiply_adds():
+    found = estimate(work(HMMA_16816_F32=1e12), machine(), RANDOM)
+    assert found.fills[0].rule is Rule.SCALED
+    assert found.energy_j - 120 == pytest.approx(80)
+    fitted = machine(tensor=(TensorEnergy("HMMA.F32", 1.0, 0.2, 0.1),), kernels=("a",))
+    # 16 x 8 x 16 multiply-adds of 32 threads.
+    assert estimate(work(HMMA_16816_F32=1e12), fitted, RANDOM).energy_j - 120 == pytest.approx(64)
+
+
+def test_a_kernel_over_the_limit_settles_at_the_limit_and_says_so():
+    found = estimate(work(1.0, FFMA=1e14), machine(limit_w=700.0, gamma=1.0), RANDOM)
+    assert found.capped
+    assert found.power_w == pytest.approx(700)
+    # E f / (t / f) = 580 W with E = 1400 J and t = 1 s: f^2 = 580 / 1400.
+    assert found.clock_ratio == pytest.approx(math.sqrt(580 / 1400))
+    assert found.time_s == pytest.approx(1 / found.clock_ratio)
+    assert "power limit of 700 W" in found.notes[0]
+
+
+def test_a_steady_time_is_kept_under_the_limit():
+    steady = Conditions(Activity(), 40.0, steady_time=True)
+    found = estimate(work(1.0, FFMA=1e14), machine(limit_w=700.0, gamma=1.0), steady)
+    assert (found.time_s, found.energy_j) == (1.0, pytest.approx(700))
+
+
+def test_dram_costs_the_same_at_any_clock_and_the_rest_less():
+    made = machine(gamma=2.0, bytes_pj=(ByteEnergy(Level.DRAM, 100.0, 50.0, 0.1),))
+    half = Conditions(Activity(), 40.0, clock_ratio=0.5)
+    found = estimate(work(1.0, [(Level.DRAM, 1e12)], FFMA=1e13), made, half)
+    assert found.energy_j == pytest.approx(140 / 4 + 100 + 120)
+    assert not found.capped
+
+
+@pytest.mark.parametrize("follows_clock", [True, False])
+def test_the_settled_clock_is_where_the_power_meets_the_limit(follows_clock):
+    demand = Demand(900.0, 100.0, 120.0, 1.0, follows_clock, 1.7)
+    ratio = settled_clock(demand, 700.0)
+    assert 0.1 < ratio < 1
+    assert demand.power_at(ratio) == pytest.approx(700)
+    assert settled_clock(demand, 1200.0) == 1.0
+
+
+def test_without_a_time_there_is_no_estimate():
+    with pytest.raises(InputError, match="--time-s"):
+        estimate(work(math.nan, FFMA=1), machine(), RANDOM)
+
+
+# ---- the command ----
+
+
+@pytest.fixture(scope="module")
+def cubins(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cubins")
+    text = (KERNELS / "elementwise.ptx").read_text()
+    for target in ("sm_90a", "sm_80"):
+        path = folder / f"{target}.cubin"
+        path.write_bytes(assemble_ptx(text.replace("sm_90a", target), target, OptLevel.O3).image)
+    return folder
+
+
+def called(capsys, *arguments):
+    code = main(["estimate", *map(str, arguments), "--table", str(RUN)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+SHAPE = ("--grid", "132", "--block", "256")
+
+
+@pytest.mark.parametrize("suffix", ["ptx", "cubin"])
+def test_ptx_and_cubin_give_the_same_json(cubins, capsys, suffix):
+    path = KERNELS / "elementwise.ptx" if suffix == "ptx" else cubins / "sm_90a.cubin"
+    code, out, _ = called(capsys, path, *SHAPE, "--trips", "0=100000", "--time-s", "0.01", "--json")
+    document = json.loads(out)
+    assert code == 0
+    keys = ("energy_j", "low_j", "high_j", "power_w", "time_s", "parts", "uncovered_share")
+    assert all(key in document for key in keys)
+    assert document["time_s"] == 0.01
+    # 132 x 256 threads and 100,000 passes of one FFMA at 14 pJ, among others.
+    parts = {part["name"]: part["energy_j"] for part in document["parts"]}
+    assert parts["fp32"] == pytest.approx(132 * 256 * 1e5 * 14.02e-12, rel=0.01)
+    assert 0 < document["uncovered_share"] < 1
+
+
+def test_a_time_that_is_not_given_is_modelled_and_said_to_be(capsys):
+    code, out, _ = called(capsys, KERNELS / "gemm.ptx", *SHAPE, "--trips", "0x220=100000")
+    assert code == 0
+    assert "the time is modelled" in out
+    assert "no model.json" in out
+
+
+CSV = (
+    '"ID","Kernel Name","CC","{opcodes}","gpu__time_duration.sum"\n"","","","inst","ns"\n'
+    '"0","gemm(float*)","{cc}","1,000,000,000 (FFMA: 1,000,000,000)","1000000"\n'
+)
+
+
+def test_counts_of_ncu_are_priced(tmp_path, capsys):
+    path = tmp_path / "c.csv"
+    path.write_text(CSV.format(cc="9.0", opcodes="sass__inst_executed_per_opcode_with_modifier_all"))
+    code, out, _ = called(capsys, "gemm", "--ncu", path, "--json")
+    parts = {part["name"]: part["energy_j"] for part in json.loads(out)["parts"]}
+    assert code == 0
+    assert parts["fp32"] > parts["static"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((KERNELS / "elementwise.ptx", *SHAPE), "give it with --trips 0=N"),
+        ((KERNELS / "elementwise.ptx", *SHAPE, "--trips", "0"), "must be LOOP=N"),
+        ((KERNELS / "elementwise.ptx",), "--grid BLOCKS --block THREADS"),
+        ((KERNELS / "no.ptx", *SHAPE), "no.ptx"),
+        ((__file__, *SHAPE), "neither a cubin nor PTX"),
+        ((KERNELS / "elementwise.ptx", *SHAPE, "--entry", "other"), "no kernel 'other'"),
+        (("{cubins}/sm_80.cubin", *SHAPE), "is assembled for sm_80, and the table is of NVIDIA H200"),
+        (("other", "--ncu", "{csv}/9.0.csv"), "holds no kernel 'other', only gemm(float*)"),
+        (("gemm", "--ncu", "{csv}/8.0.csv"), "compute capability 8.0, and the table is of NVIDIA H200"),
+        (("gemm", "--ncu", "{csv}/old.csv"), "has no executed opcodes"),
+        (("gemm", "--ncu", "{csv}/none.csv"), "none.csv"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_it(arguments, words, cubins, tmp_path, capsys):
+    opcodes = "sass__inst_executed_per_opcode"
+    for name, cc, metric in (
+        ("9.0", "9.0", opcodes),
+        ("8.0", "8.0", opcodes),
+        ("old", "9.0", "inst_executed"),
+    ):
+        (tmp_path / f"{name}.csv").write_text(CSV.format(cc=cc, opcodes=metric))
+    filled = [str(a).replace("{cubins}", str(cubins)).replace("{csv}", str(tmp_path)) for a in arguments]
+    code, out, err = called(capsys, *filled)
+    assert code == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert words in err
+
+
+def test_terms_beside_the_run_are_used_and_a_broken_file_is_named(tmp_path, capsys):
+    copy = tmp_path / "run"
+    copy.mkdir()
+    for entry in RUN.iterdir():
+        (copy / entry.name).symlink_to(entry)
+    write_terms(copy / FILE, Terms(**{**UNFITTED.__dict__, "active_w": 30.0, "kernels": ("a kernel",)}))
+    arguments = [str(KERNELS / "gemm.ptx"), *SHAPE, "--trips", "0=1000", "--table", str(copy)]
+    assert main(["estimate", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert "active chip" in out
+    assert "no model.json" not in out
+    (copy / FILE).write_text('{"gamma": "much"}')
+    assert main(["estimate", *arguments]) == 2
+    assert FILE in capsys.readouterr().err

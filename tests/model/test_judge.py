@@ -1,0 +1,84 @@
+"""The way from a sitting's files to kernel_validation.csv, on kernels whose truth is made up here."""
+
+import csv
+import json
+import math
+
+import pytest
+from fakes.sitting import GAMMA, HMMA_PJ, PRICES, Sitting, mixture
+
+from ptxbench.errors import InputError
+from ptxbench.model.judge import judge
+from ptxbench.model.judged_file import mean_absolute_error_pct, write_judged
+from ptxbench.model.validation_file import Purpose
+
+
+@pytest.fixture
+def sitting(tmp_path):
+    made = Sitting(tmp_path / "validation")
+    for n in range(8):
+        for pattern in ("random", "zeros"):
+            made.add(
+                f"fit{n}",
+                pattern,
+                Purpose.FIT,
+                mixture(n, tensor=n % 3),
+                n * 2e9,
+                1.4e-3,
+                pattern == "random",
+            )
+    for n, time_s in enumerate((0.4e-3, 0.5e-3, 0.6e-3)):
+        made.add(f"slowed{n}", "random", Purpose.FIT, mixture(20 + n, tensor=4), 1e9, time_s)
+    return made
+
+
+def test_kernels_that_were_not_fitted_come_out_right_capped_or_not(sitting):
+    for n in range(4):
+        for pattern in ("random", "zeros"):
+            sitting.add(f"judged{n}", pattern, Purpose.JUDGED, mixture(40 + n, tensor=n), 3e9, 6e-3)
+    sitting.add("hot", "random", Purpose.JUDGED, mixture(50, tensor=9), 1e9, 0.5e-3)
+    found = judge(sitting.write(), PRICES)
+    assert len(found.kernels) == 9
+    assert found.missing == ()
+    assert mean_absolute_error_pct(found.kernels) < 2
+    assert {k.kernel for k in found.kernels if k.capped} == {"hot"}
+    (hot,) = (k for k in found.kernels if k.capped)
+    assert hot.estimated_capped
+    assert hot.estimated_by_limit_j == pytest.approx(hot.measured_j, rel=0.01)
+    # It is the clock term that does it.
+    assert hot.full_clock_j > 1.1 * hot.measured_j
+    assert found.terms.gamma == pytest.approx(GAMMA, abs=0.15)
+    assert found.terms.tensor[0].kind == "HMMA.F32"
+    assert found.terms.tensor[0].random_pj == pytest.approx(HMMA_PJ["random"], rel=0.05)
+    assert not any("judged" in name or "hot" in name for name in found.terms.kernels)
+
+
+def test_judged_kernels_do_not_change_what_is_fitted(tmp_path):
+    terms = []
+    for extra in (1.0, 3.0):
+        made = Sitting(tmp_path / f"{extra}")
+        for n in range(6):
+            made.add(f"fit{n}", "random", Purpose.FIT, mixture(n, tensor=n % 3), n * 2e9, 1.5e-3)
+        made.add("judged", "random", Purpose.JUDGED, mixture(9), 0.0, 1.5e-3 * extra)
+        terms.append(judge(made.write(), PRICES).terms)
+    assert terms[0] == terms[1]
+
+
+def test_the_csv_has_the_parts_and_a_case_without_counts_is_named(sitting, tmp_path):
+    sitting.add("judged", "random", Purpose.JUDGED, mixture(9), 1e9, 1.5e-3)
+    sitting.add("lost", "random", Purpose.JUDGED, mixture(9), 1e9, 1.5e-3, profiled=False)
+    found = judge(sitting.write(), PRICES)
+    assert found.missing == ("lost random: no counts",)
+    write_judged(tmp_path / "v.csv", found.kernels)
+    (row,) = csv.DictReader((tmp_path / "v.csv").read_text().splitlines())
+    parts = json.loads(row["parts"])
+    assert sum(parts.values()) == pytest.approx(float(row["estimated_j"]), rel=1e-3)
+    assert {"static", "fp32", "DRAM"} <= set(parts)
+    assert float(row["measured_ci95_j"]) > 0
+    assert math.isfinite(float(row["low_j"]))
+
+
+def test_a_sitting_without_counts_is_refused(sitting):
+    sitting.rows.clear()
+    with pytest.raises(InputError, match="no kernel was both measured and counted"):
+        judge(sitting.write(), PRICES)

@@ -1,0 +1,92 @@
+"""Counts from ncu's CSV, with the spellings that its versions have."""
+
+import pytest
+
+from ptxbench.errors import InputError
+from ptxbench.model.ncu import read_launches, work_of
+from ptxbench.model.work import Level
+
+WARPS = "sass__inst_executed_per_opcode_with_modifier_all"
+THREADS = "sass__thread_inst_executed_true_per_opcode_with_modifier_all"
+
+
+def written(path, metrics, *rows, units=None, head=("ID", "Kernel Name")):
+    lines = ["==PROF== Connected to process 1", ",".join(f'"{name}"' for name in (*head, *metrics))]
+    if units is not None:
+        lines.append(",".join(f'"{unit}"' for unit in ("", "", *units)))
+    lines += [",".join(f'"{cell}"' for cell in row) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def work(path):
+    return work_of(read_launches(path), "work", path)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "1,100 (FFMA: 1,000; IMAD.MOV.U32: 100)",
+        "1100 (FFMA: 1000; IMAD.MOV.U32: 100)",
+        "FFMA (1000), IMAD.MOV.U32 (100)",
+        "FFMA=1e3; IMAD.MOV.U32=100",
+    ],
+)
+def test_every_spelling_gives_the_same_counts(tmp_path, cell):
+    path = written(tmp_path / "c.csv", [WARPS], ["0", "k(float*)", cell], units=["inst"])
+    assert dict(work(path).opcodes) == {"FFMA": 32000, "IMAD.MOV.U32": 3200}
+
+
+def test_threads_that_took_no_part_are_left_out_but_not_for_what_a_whole_warp_executes(tmp_path):
+    path = written(
+        tmp_path / "c.csv",
+        [WARPS, THREADS],
+        [
+            "0",
+            "k",
+            "60 (FFMA: 10; HMMA.16816.F32: 20; UIADD3: 30)",
+            "330 (FFMA: 200; HMMA.16816.F32: 10; UIADD3: 30)",
+        ],
+        units=["inst", "inst"],
+    )
+    assert dict(work(path).opcodes) == {"FFMA": 200, "HMMA.16816.F32": 640, "UIADD3": 960}
+
+
+def test_bytes_and_time_come_in_their_units(tmp_path):
+    path = written(
+        tmp_path / "c.csv",
+        [
+            WARPS,
+            "lts__t_bytes.sum",
+            "dram__bytes_read.sum",
+            "dram__bytes_write.sum",
+            "gpu__time_duration.sum",
+        ],
+        ["0", "k", "1 (FFMA: 1)", "3.5", "1,000", "24", "2.5"],
+        ["1", "k", "1 (FFMA: 1)", "0.5", "1,000", "0", "1.5"],
+        units=["inst", "Mbyte", "byte", "byte", "usecond"],
+    )
+    found = work(path)
+    assert dict(found.bytes_moved) == {Level.L2: 4e6, Level.DRAM: 2024}
+    assert found.time_s == pytest.approx(4e-6)
+    assert dict(found.opcodes) == {"FFMA": 64}
+
+
+def test_opcodes_without_modifiers_are_said_to_be_so(tmp_path):
+    path = written(tmp_path / "c.csv", ["sass__inst_executed_per_opcode"], ["0", "k", "1 (IMAD: 1)"])
+    assert not work(path).modifiers
+
+
+def test_a_text_that_is_no_raw_page_is_refused(tmp_path):
+    (tmp_path / "c.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match=r"no CSV of ncu's raw page"):
+        read_launches(tmp_path / "c.csv")
+    details = written(tmp_path / "d.csv", ["Metric Name", "Metric Value"], ["0", "k", "x", "1"])
+    with pytest.raises(InputError, match="--page raw"):
+        read_launches(details)
+
+
+def test_a_profile_without_opcodes_is_refused_with_what_to_ask_for(tmp_path):
+    path = written(tmp_path / "c.csv", ["gpu__time_duration.sum"], ["0", "k", "5"])
+    with pytest.raises(InputError, match=f"--metrics {WARPS}"):
+        work(path)

@@ -1,0 +1,71 @@
+"""The clock term from trials that the GPU slowed down, and a kernel's time from issue intervals."""
+
+from dataclasses import replace
+
+import pytest
+from fakes.measuring import STATIC_W, hot_trial, trial
+from fakes.run import row
+
+from ptxbench.model.pace import issue_cycles, modelled_time_s
+from ptxbench.model.throttling import clock_exponent
+from ptxbench.status import Status
+from ptxbench.store.schema import Protocol, Role
+
+GAMMA = 1.8
+
+
+def trials(*slowed_mhz):
+    sleeping = [trial(Role.STATIC, n, steady_power_w=STATIC_W) for n in range(3)]
+    free = [hot_trial(Role.TARGET, 800.0, n, grid=66) for n in range(3)]
+    slow = [
+        hot_trial(
+            Role.TARGET, 800.0 * (mhz / 1980) ** GAMMA, 10 + n, sm_clock_mhz=mhz, status=Status.THROTTLED
+        )
+        for n, mhz in enumerate(slowed_mhz)
+    ]
+    return [*sleeping, *free, *slow]
+
+
+def test_gamma_comes_back_from_kernels_that_ran_at_several_clocks():
+    found = clock_exponent(trials(1900.0, 1750.0, 1500.0))
+    assert found.gamma == pytest.approx(GAMMA, abs=1e-6)
+    assert found.trials == 3
+    assert found.error < 1e-6
+
+
+@pytest.mark.parametrize("slowed_mhz", [(), (1500.0, 1400.0), (1979.0, 1975.0, 1970.0, 1965.0)])
+def test_without_enough_slowed_trials_there_is_none(slowed_mhz):
+    assert clock_exponent(trials(*slowed_mhz)) is None
+
+
+CYCLES = {"FFMA": 0.25, "DFMA": 0.5, "MUFU.EX2": 2.0}
+
+
+def time_s(blocks=132, threads=1024, **counts):
+    opcodes = [(opcode.replace("_", "."), n) for opcode, n in counts.items()]
+    return modelled_time_s(opcodes, blocks, threads, 132, 1000.0, CYCLES)
+
+
+def test_the_busiest_pipe_of_the_busiest_sm_sets_the_time():
+    # 32 warps, one cycle for four FFMA.
+    assert time_s(FFMA=1e6) == pytest.approx(32 * 0.25e6 / 1e9)
+    # Two pipes work side by side, but all is issued one after the other.
+    assert time_s(FFMA=1e6, DFMA=1e6) == pytest.approx(32 * 0.5e6 / 1e9)
+    assert time_s(FFMA=1e6, MUFU_EX2=1e6) == pytest.approx(32 * 2e6 / 1e9)
+    # One block more than there are SMs doubles the work of one of them.
+    assert time_s(blocks=133, FFMA=1e6) == pytest.approx(2 * time_s(FFMA=1e6))
+    # An opcode without an interval goes like its next of kin.
+    assert time_s(MUFU_SIN=1e6) == pytest.approx(time_s(MUFU_EX2=1e6))
+
+
+def test_intervals_come_from_rows_of_one_opcode_at_o3():
+    base = replace(
+        row(), protocol=Protocol.DYNAMIC, status=Status.OK, opt_level="O3", sass="FFMA", cycles=0.33
+    )
+    rows = [
+        base,
+        replace(base, sass="FFMA*0.5", cycles=0.13),
+        replace(base, sass="FFMA MOV", cycles=9.0),
+        replace(base, sass="DFMA", opt_level="O0", cycles=9.0),
+    ]
+    assert issue_cycles(rows) == {"FFMA": pytest.approx(0.26)}

@@ -1,0 +1,55 @@
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from ptxbench.gpu.simulated.gpu import SimulatedGpu
+from ptxbench.gpu.simulated.profiles import RTX2080TI
+
+RUNNER = Path(__file__).parents[2] / "runners" / "compare_sampling.py"
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", [str(RUNNER), *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(RUNNER), run_name="__main__")
+    return end.value.code
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Fewer runs, and what `ptxbench sensor` would find taken from the simulated GPU."""
+    gpu = SimulatedGpu(RTX2080TI)
+    monkeypatch.setattr("ptxbench.measure.sampling.RUNS", {0.1: 2})
+    monkeypatch.setattr("ptxbench.gpu.select.open_gpu", lambda _: gpu)
+    monkeypatch.setattr("ptxbench.store.sensor_file.sensors_for", lambda path, _: (gpu.sensors, path)[0])
+    return gpu
+
+
+def test_keeps_the_comparison_and_its_picture(quick, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "methods"
+    assert run(monkeypatch, "--sensor", tmp_path / "sensor", "--out", out) == 0
+    printed = capsys.readouterr()
+    assert "constant 0.1 s, mtsm on usage: " in printed.out
+    assert json.loads((out / "methods.json").read_text())["points"]
+    assert (out / "methods.png").read_bytes().startswith(b"\x89PNG")
+    assert not (tmp_path / "methods-sensor").exists()
+    assert printed.err.splitlines()[-1].startswith("14/14")
+
+
+def test_measures_the_sensor_where_none_is_given(quick, tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr("ptxbench.measure.sense.sense", lambda _, path: (None, called.append(path) or path))
+    assert run(monkeypatch, "--out", tmp_path / "m") == 0
+    assert called == [tmp_path / "m-sensor"]
+
+
+def test_ctrl_c_ends_in_one_line(quick, tmp_path, monkeypatch, capsys):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(quick, "run_sequence", stop)
+    assert run(monkeypatch, "--sensor", tmp_path / "sensor", "--out", tmp_path / "m") == 130
+    assert "stopped" in capsys.readouterr().err

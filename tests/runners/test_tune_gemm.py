@@ -1,0 +1,44 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+RUNNER = Path(__file__).parents[2] / "runners" / "tune_gemm.py"
+
+
+def tune(*arguments):
+    return subprocess.run(
+        [sys.executable, str(RUNNER), *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def test_measures_writes_and_goes_on(tmp_path):
+    small = (
+        "--gpu",
+        "simulated:h200",
+        "--dtype",
+        "f32",
+        "--size",
+        "256",
+        "--variants",
+        "3",
+        "--window",
+        "0.1",
+    )
+    done = tune(*small, "--out", tmp_path / "gemm")
+    assert done.returncode == 0, done.stderr
+    assert "3 variants measured" in done.stdout
+    folder = tmp_path / "gemm" / "f32"
+    written = json.loads((folder / "quality.json").read_text())
+    assert written["quality"]["variants"] == 3
+    assert written["quality"]["spearman"] is None  # no table, no estimate
+    assert written["cublas_gflops"] is None
+    trials = (folder / "trials.jsonl").read_text()
+    assert tune(*small, "--out", tmp_path / "gemm").returncode == 0
+    assert (folder / "trials.jsonl").read_text() == trials
+
+
+def test_bad_input_is_one_line(tmp_path):
+    done = tune("--again", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "tune_gemm: --again needs --table RUN\n"

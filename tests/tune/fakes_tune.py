@@ -1,0 +1,67 @@
+"""Trials that a test writes down, a small GEMM, and a GPU that computes what a test wants."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptxbench.errors import LaunchError
+from ptxbench.gpu.calls import Bytes, KernelCall
+from ptxbench.gpu.simulated.gpu import SimulatedGpu
+from ptxbench.tune.check import Correct
+from ptxbench.tune.estimate import EnergyRange, OpcodeCount, Work
+from ptxbench.tune.trial import Trial, TrialStatus
+from ptxbench.tune.variant import DType, Problem, Variant
+
+SMALL = Problem(DType.F32, 256, 256, 256)
+VARIANT = Variant(DType.F32, 16, 16, 64, 64, 16, 4, 16, 4, 2, 4, 1)
+_KINDS = {DType.F32: np.float32, DType.F64: np.float64, DType.F16: np.float16}
+
+
+def variant(blk_k: int) -> Variant:
+    return Variant(DType.F32, 16, 16, 64, 64, blk_k, 4, 16, 4, 2, 4, 1)
+
+
+def trial(number: int, time_s: float = 1e-3, energy_j: float = 0.5, **change: object) -> Trial:
+    """A trial that counts; `number` makes its variant's name its own."""
+    plain: dict[str, object] = {
+        "variant": variant(number),
+        "status": TrialStatus.OK,
+        "reason": "",
+        "correct": Correct.YES,
+        "executed": (OpcodeCount("FFMA", 10**9), OpcodeCount("LDS.128", 10**8)),
+        "l2_bytes": 1e6,
+        "dram_bytes": 1e5,
+        "time_s": time_s,
+        "steady_s": time_s,
+        "power_w": energy_j / time_s,
+        "energy_j": energy_j,
+        "timing_wall_s": 0.01,
+        "power_wall_s": 0.4,
+        "build_wall_s": 0.1,
+        "check_wall_s": 0.005,
+        "temperature_c": 40.0,
+    }
+    return Trial(**(plain | change))  # type: ignore[arg-type]
+
+
+class FlatModel:
+    """10 pJ an instruction and 100 W, whatever it is."""
+
+    def energy_j(self, work: Work, time_s: float, temperature_c: float) -> EnergyRange:
+        energy_j = sum(one.count for one in work.executed) * 10e-12 + 100 * time_s
+        return EnergyRange(energy_j, 0.9 * energy_j, 1.1 * energy_j, time_s)
+
+
+class ComputingGpu(SimulatedGpu):
+    """A simulated GPU whose products are numpy's, times `factor`; it refuses the calls that a test names."""
+
+    factor = 1.0
+    refuses = False
+
+    def compute(self, call: KernelCall) -> Bytes | None:
+        if self.refuses:
+            raise LaunchError("cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+        m, n, k = call.scalars
+        a, b = (data.view(np.float32).astype(float) for data in call.inputs)
+        product = (self.factor * (a.reshape(m, k) @ b.reshape(k, n))).astype(np.float32)
+        return product.view(np.uint8).ravel()

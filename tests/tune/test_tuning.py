@@ -1,0 +1,213 @@
+"""Tuning on the simulated GPU, from the search to the folder."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tune.fakes_tune import SMALL, VARIANT, ComputingGpu, FlatModel
+
+from ptxbench.errors import InputError
+from ptxbench.gpu.simulated.gpu import SimulatedGpu
+from ptxbench.gpu.simulated.truth import opcode_energy_pj
+from ptxbench.tune.bench import Asked, Bench
+from ptxbench.tune.check import Correct
+from ptxbench.tune.folder import VARIANTS, TuningFolder, TuningManifest
+from ptxbench.tune.kernel import Kernel, Refused, build_kernel
+from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.search import Evaluator, search_by_estimate
+from ptxbench.tune.space import load_axes, search_space
+from ptxbench.tune.trial import TrialStatus
+from ptxbench.tune.tuning import Tuning, tune
+from ptxbench.tune.variant import DType, Problem, Variant
+
+ENERGY = Goal(Objective.ENERGY)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    built = build_kernel(VARIANT, "sm_90a")
+    assert isinstance(built, Kernel)
+    return built
+
+
+@pytest.mark.parametrize(
+    ("variant", "opcode", "registers"),
+    [
+        (Variant(DType.F32, 16, 16, 128, 128, 8, 2, 32, 4, 2, 4, 1), "FFMA", 136),
+        (Variant(DType.F64, 16, 16, 64, 64, 8, 4, 32, 2, 2, 2, 1), "DFMA", 128),
+        (Variant(DType.F16, 16, 16, 128, 128, 32, 4, 16, 8, 4, 8, 1), "HMMA.16816.F32", 168),
+    ],
+    ids=lambda v: str(v)[:20],
+)
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_a_kernel_executes_just_the_products(
+    variant: Variant, opcode: str, registers: int, target: str
+) -> None:
+    built = build_kernel(variant, target)
+    assert isinstance(built, Kernel)
+    assert built.resources.registers <= registers
+    problem = Problem(variant.dtype, 512, 512, 512)
+    # A warp's HMMA.16816 does 16 x 8 x 16 products, which are 64 a thread.
+    each = 64 if variant.dtype is DType.F16 else 1
+    assert built.executed(problem)[opcode] * each == 512**3
+
+
+def test_a_variant_that_spills_is_refused() -> None:
+    tight = replace(VARIANT, blk_m=128, blk_n=128, min_blocks=5)
+    built = build_kernel(tight, "sm_90a")
+    assert isinstance(built, Refused)
+    assert "spills" in built.reason
+
+
+def test_a_right_kernel_is_timed_and_measured(kernel: Kernel) -> None:
+    trial = Bench(ComputingGpu(), SMALL, Asked(), FlatModel()).measure(kernel)
+    assert trial.status is TrialStatus.OK, trial.reason
+    assert trial.correct is Correct.YES
+    assert trial.energy_j == pytest.approx(trial.power_w * trial.steady_s)
+    assert trial.estimated_j == pytest.approx(
+        sum(o.count for o in trial.executed) * 10e-12 + 100 * trial.time_s
+    )
+
+
+def test_energy_is_what_the_simulated_gpu_charges(kernel: Kernel) -> None:
+    problem = Problem(DType.F32, 1024, 1024, 1024)
+    trial = Bench(SimulatedGpu(), problem, Asked(window_s=1.0), None).measure(kernel)
+    dynamic_j = sum(n * opcode_energy_pj(op, "random") for op, n in kernel.executed(problem).items()) * 1e-12
+    static_w = 125.5 + 0.35 * (trial.temperature_c - 40)
+    assert trial.energy_j == pytest.approx(dynamic_j + static_w * trial.steady_s, rel=0.02)
+
+
+def test_wrong_results_are_never_timed(kernel: Kernel) -> None:
+    gpu = ComputingGpu()
+    gpu.factor = 1 + 1e-4
+    trial = Bench(gpu, SMALL, Asked(), FlatModel()).measure(kernel)
+    assert trial.status is TrialStatus.WRONG
+    assert trial.correct is Correct.NO
+    assert "results are wrong, first C[" in trial.reason
+    assert math.isnan(trial.time_s)
+    assert math.isnan(trial.energy_j)
+
+
+def test_power_of_a_pruned_variant_is_not_measured(kernel: Kernel) -> None:
+    trial = Bench(ComputingGpu(), SMALL, Asked(), FlatModel()).measure(kernel, objection=lambda _: "too dear")
+    assert (trial.status, trial.reason) == (TrialStatus.PRUNED, "too dear")
+    assert trial.time_s > 0
+    assert math.isnan(trial.energy_j)
+
+
+def test_a_kernel_that_does_not_launch_ends_only_its_trial(kernel: Kernel) -> None:
+    gpu = ComputingGpu()
+    gpu.refuses = True
+    trial = Bench(gpu, SMALL, Asked(), None).measure(kernel)
+    assert trial.status is TrialStatus.LAUNCH_FAILED
+    assert "OUT_OF_RESOURCES" in trial.reason
+
+
+# A dozen kernels of little code, which are built fast.
+TINY = """
+[f32]
+dim_m = [8]
+dim_n = [8, 16]
+blk_m = [32]
+blk_n = [32, 64]
+blk_k = [4, 8]
+a_k = [1, 2]
+b_n = [8]
+vector = [4]
+buffers = [1, 2]
+pad = [0, 4]
+min_blocks = [1]
+[f32.bounds]
+min_occupancy = 0.1
+min_fma_per_byte = 1.0
+min_tile = 16
+max_tile = 64
+max_aspect = 4
+max_unrolled = 256
+"""
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("space") / "tiny.toml"
+    file.write_text(TINY)
+    return file
+
+
+def tuning(tiny: Path, budget: int, **change: object) -> Tuning:
+    plain = Tuning(SMALL, ENERGY, Asked(window_s=0.1), budget=budget, jobs=2, space=tiny)
+    return replace(plain, **change)
+
+
+def test_what_was_stopped_goes_on_where_it_was(tmp_path: Path, tiny: Path) -> None:
+    at = tmp_path / "t"
+    first = tune(SimulatedGpu(), tuning(tiny, 2), at)
+    # As if the process had died within a line.
+    (at / "trials.jsonl").write_bytes((at / "trials.jsonl").read_bytes() + b'{"variant": {"dty')
+    again = tune(SimulatedGpu(), tuning(tiny, 4), resume=at)
+    assert again.trials[:2] == first.trials
+    assert len(again.trials) == 4
+    # Searching from the start tries the same variants.
+    whole = tune(SimulatedGpu(), tuning(tiny, 4), tmp_path / "whole")
+    assert [t.variant for t in whole.trials] == [t.variant for t in again.trials]
+    with (at / VARIANTS).open() as file:
+        rows = list(csv.DictReader(file))
+    assert [r["variant"] for r in rows] == [t.variant.name for t in again.trials]
+    assert {r["correct"] for r in rows} == {"unchecked"}
+    assert [t.variant for t in TuningFolder.read(at).trials.values()] == [t.variant for t in again.trials]
+
+
+def test_a_folder_of_something_else_is_not_gone_on_with(tmp_path: Path, tiny: Path) -> None:
+    tune(SimulatedGpu(), tuning(tiny, 1), tmp_path / "t")
+    other = tuning(tiny, 2, problem=Problem(DType.F32, 512, 512, 512))
+    with pytest.raises(InputError, match="another problem"):
+        tune(SimulatedGpu(), other, resume=tmp_path / "t")
+    with pytest.raises(InputError, match="another board"):
+        tune(SimulatedGpu(seed=5), tuning(tiny, 2), resume=tmp_path / "t")
+    with pytest.raises(InputError, match="not empty"):
+        tune(SimulatedGpu(), tuning(tiny, 2), tmp_path / "t")
+
+
+def test_simulated_tuning_stays_out_of_results(tmp_path: Path, tiny: Path) -> None:
+    with pytest.raises(InputError, match="for real GPUs"):
+        tune(SimulatedGpu(), tuning(tiny, 1), tmp_path / "results" / "t")
+
+
+def test_settings_that_do_not_go_together(tmp_path: Path, tiny: Path) -> None:
+    with pytest.raises(InputError, match="--table"):
+        tune(SimulatedGpu(), tuning(tiny, 1, strategy="estimate"), tmp_path / "t")
+    with pytest.raises(InputError, match="gives no energy"):
+        tune(SimulatedGpu(), tuning(tiny, 1, asked=Asked(power=False)), tmp_path / "t")
+    with pytest.raises(InputError, match="--power-limit-w"):
+        tune(SimulatedGpu(), tuning(tiny, 1, goal=Goal(Objective.POWER_LIMITED)), tmp_path / "t")
+    with pytest.raises(InputError, match="no strategy is called 'annealing'"):
+        tune(SimulatedGpu(), tuning(tiny, 1, strategy="annealing"), tmp_path / "u")
+
+
+def test_the_estimator_s_order_is_the_order_of_trying(tmp_path: Path, tiny: Path) -> None:
+    gpu, asked = SimulatedGpu(), Asked(power=False)
+    bench = Bench(gpu, SMALL, asked, FlatModel())
+    folder = TuningFolder.create(tmp_path / "t", TuningManifest.new(gpu, SMALL, asked, "flat"))
+    space = search_space(SMALL, "sm_90a", load_axes(DType.F32, tiny))
+    search_by_estimate(space, Evaluator(bench, folder, 3, 2), ENERGY, 1, candidates=6)
+    tried = list(folder.trials.values())
+    folder.close()
+    assert len(tried) == 3
+    foretold = [bench.foretell(build_kernel(t.variant, "sm_90a")).estimated_j for t in tried]
+    assert foretold == sorted(foretold)
+
+
+def test_every_strategy_of_kernel_tuner_finds_variants(tmp_path: Path, tiny: Path) -> None:
+    pytest.importorskip("kernel_tuner", reason="the extra tune is not installed")
+    for name in ("genetic_algorithm", "greedy_ils"):
+        found = tune(
+            SimulatedGpu(),
+            tuning(tiny, 3, strategy=name, asked=Asked(power=False), goal=Goal(Objective.TIME)),
+            tmp_path / name,
+        )
+        assert 1 <= len(found.trials) <= 3
+        assert found.best
