@@ -56,11 +56,8 @@ def _merged(everywhere: dict[str, object], table: dict[str, object], where: str)
     """
     passes = _levels(everywhere.get("once", {}), "once")
     own = _levels(table.get("once", {}), f"{where}once")
-    given = {*table, *own}
-    merged = {
-        k: v for k, v in everywhere.items() if not given & {k, k.removesuffix("_throughput")} - set(own)
-    }
-    kept = {k: v for k, v in passes.items() if not given & {k, k.removesuffix("_throughput")}}
+    merged = {key: value for key, value in everywhere.items() if not set(table) & _of_level(key)}
+    kept = {key: value for key, value in passes.items() if not {*table, *own} & _of_level(key)}
     return merged | table | {"once": kept | own}
 
 

@@ -186,14 +186,15 @@ def test_every_shipped_row_says_how_its_chain_stays_alive_and_what_is_surprising
             continue
         assert len(row.alive.split()) > 3, row.name
         for expected in row.sass:
-            assert len(expected.counts) <= 1 or row.note, f"{row.name} expands and does not say why"
+            # What differs on other targets is explained for all rows together, in the README beside them.
+            assert len(expected.counts) <= 1 or expected.targets or row.note, row.name
 
 
 # One kind of work, which the assembler puts on one pipe or another.
 SAME_WORK = (
     {"IADD3", "VIADD", "IMAD.IADD", "IMAD.MOV"},  # IMAD.MOV: a negation, 0 - x
     {"IADD3.X", "IMAD.X"},
-    {"MOV", "IMAD.MOV", "IMAD.MOV.U32", "IMAD.U32", "HFMA2.MMA", "UMOV", "CS2R"},  # also of constants
+    {"MOV", "IMAD.MOV", "IMAD.MOV.U32", "IMAD.U32", "HFMA2.MMA", "HFMA2"},  # also of constants
     {"SHF.L.U32", "IMAD.SHL.U32", "IMAD.U32"},
     {"CALL.REL.NOINC", "CALL.ABS.NOINC"},
     {"HFMA2", "HADD2", "HMUL2"},  # sums and products on the half-precision or the matrix pipe
@@ -228,7 +229,8 @@ def test_sass_differs_by_form_and_target_where_the_row_says_so():
         toml(
             O3_throughput="{ FFMA = 2, FADD = 1 }",
             once="{ O3 = { MOV = 2 }, O0 = { PRMT = 4 } }",
-            on='{ "sm_75 sm_80" = { O3 = { FMUL = 1 }, once = { O3 = { SEL = 1 } } }, sm_86 = { O0 = "it spills" }, '
+            on='{ "sm_75 sm_80" = { O3 = { FMUL = 1 }, once = { O3 = { SEL = 1 } } }, '
+            'sm_86 = { O0 = "it spills" }, '
             "sm_89 = { once = { O3 = { MOV = 3 } } } }",
         ),
         "float.toml",

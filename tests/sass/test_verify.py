@@ -1,15 +1,17 @@
+import os
 from dataclasses import replace
 
 import pytest
 from fakes.modules import built
+from fakes.sample import STARTER_ROWS
 
-from ptxbench.catalogue.load import find_instruction
+from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.catalogue.model import Form
 from ptxbench.errors import ToolError
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.ptx import render
 from ptxbench.ptx.render import render_module
-from ptxbench.ptx.target import find_target
+from ptxbench.ptx.target import TARGETS, find_target
 from ptxbench.sass import verify
 from ptxbench.sass.gate import Verdict
 from ptxbench.sass.verdict_cache import VerdictCache, default_cache_folder, verdict_key
@@ -184,3 +186,18 @@ def test_a_row_that_the_catalogue_gives_up_is_refused_with_its_reason(no_tools):
         (Verdict.REFUSED, "it stops the kernel", True),
         (Verdict.REFUSED, "it spills", True),
     ]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_no_target_refuses_a_row_that_the_catalogue_does_not_give_up(target):
+    """The starters, and of Table I another slice for each target; PTXBENCH_TEST_ALL=1 takes all of it."""
+    published = [row for row in load_catalogue() if row.paper and row not in STARTER_ROWS]
+    step = 1 if os.environ.get("PTXBENCH_TEST_ALL") else 5 * len(TARGETS)
+    sample = (*STARTER_ROWS, *published[TARGETS.index(target) % step :: step])
+    rows = verify_instructions(sample, [target], tuple(OptLevel))
+    assert not [(row.instruction, row.opt_level, row.form, row.reason) for row in rows if _is_surprise(row)]
+    assert sum(row.verdict is Verdict.REFUSED for row in rows) <= len(rows) / 10
+
+
+def _is_surprise(row):
+    return row.verdict is Verdict.REFUSED and not row.declared
