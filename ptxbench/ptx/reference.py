@@ -38,6 +38,7 @@ _MOST_OPERANDS = {
     "setp": 4,
     "set": 4,
 }
+_F32_INFINITY = np.uint64(0x7F800000)
 _CLOCKS = ("%globaltimer", "%clock64", "%clock")
 
 
@@ -205,9 +206,11 @@ class _Machine:
         op, (to, a, b, c) = line.opcode, line.operands
         condition = self.value(c, op)
         if op.base == "slct":
-            sign = condition >> np.uint64(31)
-            zero = masked(condition, 31) == 0
-            chosen = (sign == 0) | (zero if op.types[1] == "f32" else np.zeros_like(zero))
+            positive = condition >> np.uint64(31) == 0
+            magnitude = masked(condition, 31)
+            # As a float, -0 chooses the first, and what is no number the second.
+            is_number = magnitude <= _F32_INFINITY
+            chosen = (positive | (magnitude == 0)) & is_number if op.types[1] == "f32" else positive
         else:
             chosen = condition != 0
         width = TYPES[op.types[0]].bits

@@ -279,8 +279,9 @@ def _from_integer(op: Opcode, values: npt.NDArray[Any], to: PtxType, rounding: s
         low, high = _bounds(to)
         exact = values.astype(object)
         kept = np.minimum(np.maximum(exact, low), high)
-        return np.array([int(v) & ((1 << to.bits) - 1) for v in kept], np.uint64)
-    # A narrow signed result fills its register with its sign.
+        # A narrow signed result fills its register with its sign.
+        width = max(to.bits, 32)
+        return np.array([int(v) & ((1 << width) - 1) for v in kept], np.uint64)
     bits = masked(values.view(np.uint64), to.bits)
     return unsigned(signed(bits, 8), 32) if to.name == "s8" else bits
 

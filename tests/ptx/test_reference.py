@@ -159,6 +159,15 @@ def test_comparisons_choices_and_guards(a, b):
     assert both == less
 
 
+@pytest.mark.parametrize(
+    ("condition", "first"),
+    [(f32(1.5), True), (f32(-1.5), False), (0x80000000, True), (0x7FC00000, False), (0x7F800000, True)],
+)
+def test_slct_by_a_float_takes_minus_zero_for_zero_and_nan_for_neither(condition, first):
+    # As an H200 does.
+    assert computed("slct.u32.f32 %y, %a, %b, %c;", 11, 22, condition) == (11 if first else 22)
+
+
 FLOATS = st.floats(-(2.0**60), 2.0**60, width=32)
 
 
@@ -185,6 +194,8 @@ def test_single_precision(a, b, c):
         ("cvt.s64.s32", 2**32 - 5, 2**64 - 5),
         ("cvt.u16.u32", 0x12345, 0x2345),
         ("cvt.sat.s16.s32", 70000, 32767),
+        # As an H200 does: a narrow signed result fills its register with its sign.
+        ("cvt.sat.s8.s32", -200 & MASK, -128 & MASK),
         ("cvt.rn.f32.s32", -3 & MASK, f32(-3.0)),
         ("cvt.f64.f32", f32(1.5), 0x3FF8000000000000),
         ("cvt.rn.f16.f32", f32(1.0), 0x3C00),
