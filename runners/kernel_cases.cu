@@ -125,6 +125,42 @@ extern "C" __global__ void read_shared(const uint4* __restrict__ in, uint4* __re
     out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
+// Every thread walks lines of its own: a warp touches 32 lines at once, 4 bytes of each.
+extern "C" __global__ void read_strided(const unsigned* __restrict__ in, unsigned* __restrict__ out, int lines) {
+    const long long me = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    const unsigned* mine = in + me * lines * 32;
+    unsigned sum = 0;
+#pragma unroll 8
+    for (int i = 0; i < lines * 32; ++i) sum ^= mine[i];
+    out[me] = sum;
+}
+
+// 16 bytes from anywhere in n (a power of two) values, again and again.
+extern "C" __global__ void read_random(const uint4* __restrict__ in, uint4* __restrict__ out, unsigned n, int reads) {
+    const unsigned me = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned at = me * 2654435761u;
+    uint4 sum = make_uint4(0, 0, 0, 0);
+#pragma unroll 4
+    for (int r = 0; r < reads; ++r) {
+        at = at * 1664525u + 1013904223u;
+        mix_in(sum, in[(at ^ (at >> 15)) & (n - 1)]);
+    }
+    out[me] = sum;
+}
+
+// Integer work on data: what a generator of random numbers does.
+extern "C" __global__ void xorshift(const unsigned* __restrict__ in, unsigned* __restrict__ out, int rounds) {
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned x = in[i], sum = 0;
+    for (int r = 0; r < rounds; ++r) {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        sum += x;
+    }
+    out[i] = sum;
+}
+
 // A stream with some arithmetic on each value: between a copy and a kernel that never waits.
 template <int FMAS>
 __device__ __forceinline__ void mixed(const float4* in, float4* out, long long n) {

@@ -105,8 +105,12 @@ def _fit() -> _Table:
         "read-l2": (BOTH, _passes("read_l2", 24 << 16, 200, shared_by_all=True)),
         "read-l1": (BOTH, _passes("read_l1", 4096, 4000)),
         "read-shared": (BOTH, _passes("read_shared", 2048, 4000)),
-        "mixed8": ((RANDOM,), _stream("mixed8", cupy.float32)),
-        "mixed32": ((RANDOM,), _stream("mixed32", cupy.float32)),
+        "read-strided": (BOTH, _read_strided),
+        "read-random": (BOTH, _read_random),
+        "slow-copy": (BOTH, _stream("copy16", cupy.uint32, blocks_per_sm=0.25)),
+        "xorshift-u32": ((RANDOM,), _xorshift),
+        "mixed8": (BOTH, _stream("mixed8", cupy.float32)),
+        "mixed32": (BOTH, _stream("mixed32", cupy.float32)),
         "mixed128": (BOTH, _stream("mixed128", cupy.float32)),
         "batch-f64": (BOTH, _batch(f64, 1024)),
         "batch-f32": (BOTH, _batch(f32, 1024)),
@@ -115,9 +119,11 @@ def _fit() -> _Table:
         "batch-f16": (BOTH, _batch(f16, 2048)),
         "convolution-bf16": (BOTH, _convolution),
         "attention-bf16": (BOTH, _attention),
-        "cumsum-f32": ((RANDOM,), _of_one(f32, (32768, 4096), lambda x: torch.cumsum(x, -1))),
-        "sin-f32": ((RANDOM,), _of_one(f32, (_GIB // 4,), torch.sin)),
-        "maximum-i32": ((RANDOM,), _maximum),
+        "cumsum-f32": (BOTH, _of_one(f32, (32768, 4096), lambda x: torch.cumsum(x, -1))),
+        "sin-f32": (BOTH, _of_one(f32, (_GIB // 4,), torch.sin)),
+        "maximum-i32": (BOTH, _maximum),
+        "logsumexp-bf16": (BOTH, _of_one(bf16, (32768, 4096), lambda x: torch.logsumexp(x, -1))),
+        "cast-bf16": (BOTH, _of_one(bf16, (_GIB // 4,), lambda x: x.float())),
     }
     for share in (1.0, 0.75, 0.5):
         for kind in ("f16", "tf32", "f64"):
@@ -294,11 +300,12 @@ def _heat5(operands: str) -> Call:
     return lambda: kernel((n // 32, n // 8), (32, 8), (x, out, cupy.int32(n)))
 
 
-def _stream(name: str, dtype: Any) -> Callable[[str], Call]:
+def _stream(name: str, dtype: Any, blocks_per_sm: float = 8) -> Callable[[str], Call]:
     def prepare(operands: str) -> Call:
         kernel, words = _function(name), _GIB // 4
         x, out = _array(words, dtype, operands), cupy.empty(words, dtype)
-        return lambda: kernel((_sms() * 8,), (256,), (x, out, cupy.int64(words // 4)))
+        blocks = round(_sms() * blocks_per_sm)
+        return lambda: kernel((blocks,), (256,), (x, out, cupy.int64(words // 4)))
 
     return prepare
 
@@ -307,6 +314,25 @@ def _read_dram(operands: str) -> Call:
     kernel, words, blocks = _function("read16"), _GIB // 2, _sms() * 8
     x, out = _array(words, cupy.uint32, operands), cupy.empty(blocks * 256 * 4, cupy.uint32)
     return lambda: kernel((blocks,), (256,), (x, out, cupy.int64(words // 4)))
+
+
+def _read_strided(operands: str) -> Call:
+    kernel, blocks, lines = _function("read_strided"), _sms() * 8, 24
+    threads = blocks * 256
+    x, out = _array(threads * lines * 32, cupy.uint32, operands), cupy.empty(threads, cupy.uint32)
+    return lambda: kernel((blocks,), (256,), (x, out, cupy.int32(lines)))
+
+
+def _read_random(operands: str) -> Call:
+    kernel, blocks, n = _function("read_random"), _sms() * 8, 1 << 26
+    x, out = _array(4 * n, cupy.uint32, operands), cupy.empty(4 * blocks * 256, cupy.uint32)
+    return lambda: kernel((blocks,), (256,), (x, out, cupy.uint32(n), cupy.int32(128)))
+
+
+def _xorshift(operands: str) -> Call:
+    n, kernel = 1 << 22, _function("xorshift")
+    x, out = _array(n, cupy.uint32, operands), cupy.empty(n, cupy.uint32)
+    return lambda: kernel((n // 256,), (256,), (x, out, cupy.int32(1000)))
 
 
 def _passes(name: str, n: int, passes: int, shared_by_all: bool = False) -> Callable[[str], Call]:

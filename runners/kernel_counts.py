@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import shutil
 import signal
@@ -10,6 +12,8 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from ptxbench.store.atomic import write_text
 
 OPCODES = "sass__inst_executed_per_opcode"
 BYTES = (
@@ -37,6 +41,7 @@ _METRICS = (
     (f"{OPCODES}_with_modifier_all", *BYTES),
     (OPCODES, *BYTES[:7]),
 )
+_KEPT = ("ID", "Kernel Name", "Block Size", "Grid Size", "CC")
 _BATCH = 7
 _KERNEL_S = 75.0
 _SINGLE_S = 40.0
@@ -92,12 +97,32 @@ def _profile(
         text = path.read_text(errors="replace") if path.exists() else ""
         found = [n for n in batch if f"ptxbench_case_{n}(" in text or f'ptxbench_case_{n}"' in text]
         if code == 0 and found:
+            keep_columns(path)
             return set(found), at
         print(f"count: exit code {code}, metrics {at}: {text[-300:]!r}", file=sys.stderr, flush=True)
         if found or "metric" not in text.lower():
             # The case at which a process stopped has its marker, but perhaps not all of its kernels.
+            keep_columns(path)
             return set(found[:-1]), at
     return set(), tier
+
+
+def keep_columns(path: Path) -> None:
+    """Rewrite one of ncu's CSV files with what was asked for: nine tenths are attributes of the device.
+
+    Args:
+        path: The file; what is not a table of kernels is left as it is.
+    """
+    csv.field_size_limit(1 << 27)
+    rows = [row for row in csv.reader(path.read_text(errors="replace").splitlines()) if row]
+    head = next((i for i, row in enumerate(rows) if "Kernel Name" in row), None)
+    if head is None:
+        return
+    wanted = [i for i, name in enumerate(rows[head]) if name in _KEPT or name in _METRICS[0] + _METRICS[1]]
+    text = io.StringIO()
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerows([row[i] for i in wanted] for row in rows[head:] if len(row) == len(rows[head]))
+    write_text(path, text.getvalue())
 
 
 def _run(command: list[str], log: Path, limit_s: float) -> int | None:

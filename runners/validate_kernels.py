@@ -103,9 +103,10 @@ def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
             f"{'capped' if capped else 'uncapped'}: {len(chosen)} kernels, MAPE"
             f" {mean_absolute_error_pct(chosen):.1f}%, worst {worst:.1f}%"
         )
+    inside = sum(k.low_j <= k.measured_j <= k.high_j for k in found.kernels)
     print(
-        f"all: {len(found.kernels)} kernels, MAPE {mean_absolute_error_pct(found.kernels):.1f}%;"
-        f" {csv}, {model}"
+        f"all: {len(found.kernels)} kernels, MAPE {mean_absolute_error_pct(found.kernels):.1f}%,"
+        f" {inside} of them within the estimate's 95% interval; {csv}, {model}"
     )
     return int(bool(found.missing))
 

@@ -1,6 +1,6 @@
 """The energy of a kernel: instructions, bytes and time, each priced by a run.
 
-E = s (sum_op n_op e_op(a) + b_L2 e_L2(a) + P_active t) + b_DRAM e_DRAM(a) + P_static(T) t, with a the
+E = s (sum_op n_op e_op(a) + sum_l b_l e_l(a) + P_active t) + b_DRAM e_DRAM(a) + P_static(T) t, with a the
 activity of the operands and s = (f / f0)^gamma what a lower clock does to what it drives. The form is that of
 AccelWattch (Kandiah et al. 2021); the energies are this GPU's own.
 """
@@ -264,7 +264,9 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
             f"at the full clock it would pass the power limit of {machine.limit_w:.0f} W: the estimate is for"
             f" the clock at which it meets the limit, its time {how}"
         )
-    unpriced = [level for level, _ in work.bytes_moved if _byte_price(level, machine, Activity()) is None]
+    # The rest is in the energy of the instructions.
+    beyond = [level for level, _ in work.bytes_moved if level in (Level.CROSSBAR, Level.DRAM)]
+    unpriced = [level for level in beyond if _byte_price(level, machine, Activity()) is None]
     if unpriced:
         notes.append(f"the table has no energy of a byte from {' and '.join(unpriced)}: they are left out")
     if not terms.kernels:

@@ -2,11 +2,12 @@
 
 For fit kernel k at clock ratio r with dynamic energy E_k = (P - P_static(T)) t a call:
 
-    E_k = r^gamma (Z_k + a_d D_k + a_i I_k + b_k e_L2 + sum_kind m_kq e_q + P_active t) + d_k e_DRAM
+    E_k = r^gamma (Z_k + a_d D_k + a_i I_k + sum_l b_kl e_l + sum_kind m_kq e_q + P_active t) + d_k e_DRAM
 
 where Z_k prices its opcodes on zeros, D_k and I_k are what random operands add in data and in index opcodes
-(all three by the table), b_k and d_k are bytes and m_kq multiply-adds. All unknowns but gamma are linear and
-not negative; gamma is the one that leaves the least. Each kernel weighs the same, relative to its energy.
+(all three by the table), b_kl are bytes by level (d_k: DRAM) and m_kq multiply-adds. All unknowns but gamma
+are linear and not negative; gamma is the one that leaves the least. Each kernel weighs the same, relative to
+its energy.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ _PICO = 1e-12
 _GAMMAS = np.linspace(0.0, 3.0, 61)
 # A kernel's energy counts as known to this: what a simple model can hold.
 _RELATIVE = 0.05
-# Activities are drawn to 1 on random operands and 0 on zeros, by this standard error.
+# Activities of data are drawn to 1 on random operands and 0 on zeros, by this standard error.
 _ACTIVITY_PRIOR = 0.5
+# Neighbouring threads' addresses differ in few bits.
+_INDEX_PRIOR = 0.5
 # With fewer kernels than this below this share of the clock, nothing is learned of the clock term.
 _MIN_SLOWED = 3
 _SLOWED = 0.97
@@ -99,8 +102,9 @@ def _unknowns(kernels: Sequence[FitKernel]) -> list[str]:
     """Return the names of the unknowns: active power, and by pattern activities, bytes and tensor kinds."""
     patterns = [p for p in (RANDOM, ZEROS) if any(k.pattern == p for k in kernels)]
     kinds = sorted({tensor_kind(op) for k in kernels for op, _ in k.work.opcodes if multiply_adds(op)})
-    per_pattern = ["data", "index", *Level, *kinds]
-    return ["active", *(f"{name} {pattern}" for pattern in patterns for name in per_pattern)]
+    per_pattern = ["data", *Level, *kinds]
+    # Addresses and counters are the same whatever the data are.
+    return ["active", "index", *(f"{name} {pattern}" for pattern in patterns for name in per_pattern)]
 
 
 def _features(kernel: FitKernel, prices: Prices, names: Sequence[str]) -> tuple[float, list[float]]:
@@ -124,7 +128,7 @@ def _features(kernel: FitKernel, prices: Prices, names: Sequence[str]) -> tuple[
     values = {
         "active": kernel.work.time_s,
         f"data {pattern}": joules(Activity(1.0, 0.0)) - zeros_j,
-        f"index {pattern}": joules(Activity(0.0, 1.0)) - zeros_j,
+        "index": joules(Activity(0.0, 1.0)) - zeros_j,
         **tensor,
         **{f"{level} {pattern}": count * _PICO for level, count in kernel.work.bytes_moved},
     }
@@ -156,10 +160,7 @@ def _solve(matrix: Floats, right: Floats, names: Sequence[str]) -> tuple[Floats,
 
 
 def _prior(name: str) -> float | None:
-    kind, _, pattern = name.rpartition(" ")
-    if kind not in ("data", "index"):
-        return None
-    return 1.0 if pattern == RANDOM else 0.0
+    return {f"data {RANDOM}": 1.0, f"data {ZEROS}": 0.0, "index": _INDEX_PRIOR}.get(name)
 
 
 def _errors(matrix: Floats, names: Sequence[str], error: float) -> Mapping[str, float]:
@@ -193,12 +194,12 @@ def _terms(
         random = f"{name} {RANDOM}"
         return min(float(errors.get(random, 0.0)) / of(random), 1.0) if of(random) > 0 else 1.0
 
-    kinds = sorted({name.rpartition(" ")[0] for name in values} - {"", "data", "index", *Level})
+    kinds = sorted({name.rpartition(" ")[0] for name in values} - {"", "data", *Level})
     return Terms(
         gamma=gamma,
         gamma_error=gamma_error,
-        random=Activity(of(f"data {RANDOM}", 1.0), of(f"index {RANDOM}", 1.0), 1.0),
-        zeros=Activity(of(f"data {ZEROS}"), of(f"index {ZEROS}"), 0.0),
+        random=Activity(of(f"data {RANDOM}", 1.0), of("index"), 1.0),
+        zeros=Activity(of(f"data {ZEROS}"), of("index"), 0.0),
         active_w=of("active"),
         bytes_pj=tuple(
             ByteEnergy(level, of(f"{level} {RANDOM}"), of(f"{level} {ZEROS}"), relative(level))

@@ -28,10 +28,13 @@ _THREADS = "sass__thread_inst_executed_true_per_opcode"
 _MODIFIERS = "_with_modifier_all"
 _KERNEL = "Kernel Name"
 _DURATION = "gpu__time_duration.sum"
-# For each level the sets of metrics that add up to it, the best first.
+# For each level the sets of metrics that add up to it, the best first, and the bytes that each counts.
 _LEVELS = {
-    Level.L2: (("l1tex__m_xbar2l1tex_read_bytes.sum",), ("lts__t_bytes.sum",)),
-    Level.DRAM: (("dram__bytes.sum",), ("dram__bytes_read.sum", "dram__bytes_write.sum")),
+    Level.L1: ((("l1tex__t_bytes.sum",), 1.0),),
+    Level.SHARED: ((("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",), 128.0),),
+    Level.CROSSBAR: ((("l1tex__m_xbar2l1tex_read_bytes.sum",), 1.0),),
+    Level.L2: ((("lts__t_bytes.sum",), 1.0),),
+    Level.DRAM: ((("dram__bytes.sum",), 1.0), (("dram__bytes_read.sum", "dram__bytes_write.sum"), 1.0)),
 }
 # "FFMA: 12,000", "FFMA (12,000)" and "FFMA=12000".
 _PAIR = re.compile(r"([A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)\s*[:=(]\s*(\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?)")
@@ -166,8 +169,8 @@ def _bytes(launch: ProfiledLaunch) -> dict[Level, float]:
     """Return the bytes at each level that was counted."""
     found = {}
     for level, ways in _LEVELS.items():
-        for metrics in ways:
-            values = [_number(launch, metric) for metric in metrics if _cell(launch, metric)]
+        for metrics, size in ways:
+            values = [size * _number(launch, metric) for metric in metrics if _cell(launch, metric)]
             if values:
                 found[level] = sum(values)
                 break

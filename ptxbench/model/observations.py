@@ -23,7 +23,7 @@ _PICO = 1e12
 # What one trial alone, whose scatter nobody knows, may be off by.
 _UNREPEATED = 0.01
 # What a catalogue row that is named after a level moves bytes at.
-_LEVELS = {"l2": (Level.L2,), "hbm": (Level.L2, Level.DRAM)}
+_LEVELS = {"l2": (Level.CROSSBAR,), "hbm": (Level.CROSSBAR, Level.DRAM)}
 
 OpcodeCounts = tuple[tuple[str, float], ...]
 
@@ -53,7 +53,8 @@ def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
     """Return every kernel of a run's dynamic trials, by the energy of one pass of its loop.
 
     E = (P - P_static(T)) t / (passes x threads), as in the dynamic protocol (docs/method.md, section 5).
-    Trials that do not count (throttled, stale) and kernels whose loop cannot be found are left out.
+    Trials that do not count (throttled, stale) and kernels whose loop cannot be found, or calls a routine,
+    are left out.
 
     Raises:
         InputError: The run's kernels cannot be read.
@@ -94,6 +95,9 @@ def _loop_counts(folder: RunFolder) -> Mapping[tuple[str, str], OpcodeCounts]:
                 loop = find_loop(kernel)
             except LoopError:
                 continue
+            if any(instruction.base == "CALL" for instruction in loop.instructions):
+                # What the routine executes, and on which of its paths, is not in the loop.
+                continue
             found[entry.cubin_sha256, name] = tuple((op, float(n)) for op, n in sorted(loop.counts.items()))
     return found
 
@@ -102,7 +106,8 @@ def _moved_bytes(record: TrialRecord) -> OpcodeCounts:
     """Return the bytes that a pass of a thread moves beyond L1, where the catalogue names the level.
 
     Rows of a level are named after it (`ld.global.b32:hbm`, ptxbench/catalogue/data/memory_level.toml). What
-    comes from DRAM passes L2, and what is stored passes it as part of the storing instruction.
+    comes from L2 or DRAM passes the crossbar; L2's own part is counted there. A store's way to L2 is part of
+    the storing instruction.
     """
     name, _, level = record.instruction.rpartition(":")
     if level not in _LEVELS or record.role not in (Role.TARGET, Role.TARGET_2N):
@@ -111,7 +116,7 @@ def _moved_bytes(record: TrialRecord) -> OpcodeCounts:
         size = float(find_instruction(record.instruction).bytes * record.copies)
     except InputError:
         return ()
-    levels = [one for one in _LEVELS[level] if not (name.startswith("st.") and one is Level.L2)]
+    levels = [one for one in _LEVELS[level] if not (name.startswith("st.") and one is Level.CROSSBAR)]
     return tuple((one.opcode, size) for one in levels)
 
 

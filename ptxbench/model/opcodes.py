@@ -62,6 +62,13 @@ _BASES[OpcodeClass.BYTES] = BYTE
 _CLASS_OF = {base: kind for kind, bases in _BASES.items() for base in bases.split()}
 
 
+# What a warp executes once, whatever its threads do, and what part of another opcode's energy a thread is
+# charged for it where none was measured: on an H200 the four of an overhead loop (UIADD3, BAR, ISETP, BRA)
+# have about 7 pJ between them, where other opcodes have a median of 14.
+ONCE_A_WARP = frozenset({OpcodeClass.CONTROL, OpcodeClass.UNIFORM})
+ONCE_A_WARP_SHARE = 0.125
+
+
 def opcode_class(opcode: str) -> OpcodeClass:
     """Return the class of an opcode with modifiers, such as "IMAD.WIDE.U32"."""
     base, _, modifiers = opcode.partition(".")

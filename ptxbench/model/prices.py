@@ -12,7 +12,7 @@ import numpy as np
 
 from ptxbench.errors import InputError
 from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
-from ptxbench.model.opcodes import likeness, opcode_class
+from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, likeness, opcode_class
 from ptxbench.model.solve import solve_with_prior
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.store.run_folder import RunFolder
@@ -36,7 +36,7 @@ class Rule(StrEnum):
     SCALED = "same kind of another shape, by multiply-adds"
     MODIFIERS = "same opcode with other modifiers"
     CLASS = "median of its class"
-    ALL = "median of all opcodes"
+    ALL = "median of all opcodes (an eighth for what a warp executes once)"
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,8 @@ class Prices:
                 e * wanted / (multiply_adds(source) or 1.0)
                 for e, source in zip(energies_pj, sources, strict=True)
             ]
-        return float(np.median(energies_pj))
+        share = ONCE_A_WARP_SHARE if rule is Rule.ALL and opcode_class(opcode) in ONCE_A_WARP else 1.0
+        return share * float(np.median(energies_pj))
 
     def _at(self, opcode: str, activity: float) -> float:
         random_pj = self.random[opcode].energy_pj
@@ -199,6 +200,8 @@ def _candidates(opcode: str, others: Sequence[str]) -> Iterable[tuple[Rule, list
     shared = {other: likeness(opcode, other) for other in others}
     most = max(shared.values(), default=0)
     yield Rule.MODIFIERS, [other for other, n in shared.items() if n == most and n > 0]
-    alike = opcode_class(opcode)
-    yield Rule.CLASS, [other for other in others if opcode_class(other) is alike]
+    kin = opcode_class(opcode)
+    alike = [other for other in others if opcode_class(other) is kin]
+    # One barrier says nothing of branches.
+    yield Rule.CLASS, alike if kin not in ONCE_A_WARP or len(alike) >= _MIN_SEEN else []
     yield Rule.ALL, list(others)

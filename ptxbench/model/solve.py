@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ptxbench.catalogue.model import Unit
 from ptxbench.errors import InputError
 from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
-from ptxbench.model.opcodes import OpcodeClass, opcode_class
+from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, opcode_class
 from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
 from ptxbench.power.estimate import COVERAGE_FACTOR
 from ptxbench.status import Status
@@ -28,9 +28,6 @@ from ptxbench.store.schema import Protocol, TableRow
 _ZERO = 1e-6
 # An opcode whose error is under this part of its energy is well determined.
 _SURE = 0.25
-# No lane of 32 works for a branch or a uniform addition: on an H200 the four of an overhead loop (UIADD3,
-# BAR, ISETP, BRA) have about 7 pJ between them, where other opcodes have a median of 14.
-_ONCE_A_WARP = 0.125
 
 Floats = npt.NDArray[np.float64]
 
@@ -102,7 +99,9 @@ def solve_bounded(matrix: Floats, right: Floats) -> Floats:
 
     scale = np.linalg.norm(matrix, axis=0)
     scale[scale == 0] = 1.0
-    solution, _ = nnls(matrix / scale, right, maxiter=30 * matrix.shape[1])
+    # The triangle of a QR decomposition asks the same question with no more equations than unknowns.
+    basis, triangle = np.linalg.qr(matrix / scale)
+    solution, _ = nnls(triangle, basis.T @ right, maxiter=30 * matrix.shape[1])
     return np.asarray(solution / scale)
 
 
@@ -122,7 +121,7 @@ def _fit(pattern: str, passes: Sequence[PassEnergy], system: _System, values: Fl
     residuals = system.counts @ values - system.energies
     relative = np.abs(residuals / system.energies)
     scaled = system.matrix / np.linalg.norm(system.matrix, axis=0)
-    singular = np.linalg.svd(scaled, compute_uv=False)
+    singular = np.linalg.svd(np.linalg.qr(scaled, mode="r"), compute_uv=False)
     rank = int(np.sum(singular > _rank_tolerance(scaled, singular)))
     freedom = len(passes) - int(np.sum(values > 0))
     chi2 = float(np.sum((residuals * system.weights) ** 2))
@@ -150,10 +149,14 @@ def _covariance(system: _System, values: Floats, fit: PatternFit) -> Floats:
     active = np.flatnonzero(values > 0)
     covariance = np.zeros((len(values), len(values)))
     matrix = system.matrix
-    covariance[np.ix_(active, active)] = np.linalg.pinv(matrix[:, active].T @ matrix[:, active])
+    normal = matrix.T @ matrix
+    inner = np.linalg.pinv(normal[np.ix_(active, active)], hermitian=True)
+    covariance[np.ix_(active, active)] = inner
     for j in np.flatnonzero(values <= 0):
-        free = np.append(active, j)
-        covariance[j, j] = np.linalg.pinv(matrix[:, free].T @ matrix[:, free])[-1, -1]
+        # What is left of an opcode's own information once the active ones have explained what they can.
+        beside = normal[j, active]
+        own = normal[j, j] - beside @ inner @ beside
+        covariance[j, j] = 1 / max(own, _ZERO * normal[j, j])
     return np.asarray(scale * covariance)
 
 
@@ -163,7 +166,7 @@ def _undetermined(system: _System) -> dict[str, tuple[str, ...]]:
     An opcode is determined where it has no part in the null space of the counts.
     """
     counts = system.counts / np.linalg.norm(system.counts, axis=0)
-    _, singular, rows = np.linalg.svd(counts, full_matrices=True)
+    _, singular, rows = np.linalg.svd(np.linalg.qr(counts, mode="r"), full_matrices=True)
     rank = int(np.sum(singular > _rank_tolerance(counts, singular)))
     null = rows[rank:].T
     shared = np.abs(null @ null.T) > _ZERO
@@ -182,7 +185,7 @@ def _opcode_energies(
             opcode=opcode,
             pattern=pattern,
             energy_pj=float(values[j]),
-            error_pj=math.nan if opcode in groups else math.sqrt(max(covariance[j, j], 0.0)),
+            error_pj=math.nan if opcode in groups else math.sqrt(max(float(covariance[j, j]), 0.0)),
             identifiable=opcode not in groups,
             together_with=groups.get(opcode, ()),
             kernels=int(np.sum(system.counts[:, j] > 0)),
@@ -258,4 +261,4 @@ def _prior_pj(opcode: str, sure: Sequence[OpcodeEnergy], overall_pj: float) -> f
     alike = [one.energy_pj for one in sure if opcode_class(one.opcode) is kind]
     if alike:
         return float(np.median(alike))
-    return overall_pj * _ONCE_A_WARP if kind in (OpcodeClass.CONTROL, OpcodeClass.UNIFORM) else overall_pj
+    return overall_pj * ONCE_A_WARP_SHARE if kind in ONCE_A_WARP else overall_pj

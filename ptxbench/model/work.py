@@ -9,11 +9,16 @@ from ptxbench.model.opcodes import BYTE, OpcodeClass, opcode_class
 
 
 class Level(StrEnum):
-    """Where bytes come from or go to.
+    """Where bytes are moved, counted from the SMs outwards.
 
-    L2 is what it hands to the SMs: what is stored to it is in the energy of the storing instruction.
+    L1: what global and local accesses touch in L1, waste of uncoalesced ones included. SHARED: what shared
+    memory hands out, bank conflicts included. CROSSBAR: what L2 hands to the SMs. L2: what is touched in L2,
+    the traffic between its halves and to DRAM included.
     """
 
+    L1 = "L1"
+    SHARED = "shared"
+    CROSSBAR = "crossbar"
     L2 = "L2"
     DRAM = "DRAM"
 

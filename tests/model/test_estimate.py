@@ -77,6 +77,13 @@ def test_what_is_not_in_the_table_is_filled_counted_and_widens_the_interval():
     assert found.high_j - found.low_j > 2 * (whole.high_j - whole.low_j)
 
 
+def test_what_a_warp_executes_once_is_not_charged_like_work_of_32_threads():
+    branch = estimate(work(BRA=1e12), machine(), RANDOM)
+    unknown = estimate(work(NEVERSEEN=1e12), machine(), RANDOM)
+    assert branch.energy_j - 120 == pytest.approx((unknown.energy_j - 120) / 8)
+    assert branch.uncovered_share == unknown.uncovered_share == 1
+
+
 def test_a_tensor_opcode_of_another_shape_costs_by_its_multiply_adds():
     found = estimate(work(HMMA_16816_F32=1e12), machine(), RANDOM)
     assert found.fills[0].rule is Rule.SCALED

@@ -7,6 +7,7 @@ from ptxbench.model.ncu import read_launches, work_of
 from ptxbench.model.work import Level
 
 WARPS = "sass__inst_executed_per_opcode_with_modifier_all"
+SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 THREADS = "sass__thread_inst_executed_true_per_opcode_with_modifier_all"
 
 
@@ -57,17 +58,18 @@ def test_bytes_and_time_come_in_their_units(tmp_path):
         tmp_path / "c.csv",
         [
             WARPS,
+            SHARED,
             "lts__t_bytes.sum",
             "dram__bytes_read.sum",
             "dram__bytes_write.sum",
             "gpu__time_duration.sum",
         ],
-        ["0", "k", "1 (FFMA: 1)", "3.5", "1,000", "24", "2.5"],
-        ["1", "k", "1 (FFMA: 1)", "0.5", "1,000", "0", "1.5"],
-        units=["inst", "Mbyte", "byte", "byte", "usecond"],
+        ["0", "k", "1 (FFMA: 1)", "5", "3.5", "1,000", "24", "2.5"],
+        ["1", "k", "1 (FFMA: 1)", "3", "0.5", "1,000", "0", "1.5"],
+        units=["inst", "", "Mbyte", "byte", "byte", "usecond"],
     )
     found = work(path)
-    assert dict(found.bytes_moved) == {Level.L2: 4e6, Level.DRAM: 2024}
+    assert dict(found.bytes_moved) == {Level.SHARED: 8 * 128, Level.L2: 4e6, Level.DRAM: 2024}
     assert found.time_s == pytest.approx(4e-6)
     assert dict(found.opcodes) == {"FFMA": 64}
 

@@ -13,8 +13,8 @@ from ptxbench.store.schema import Role
 @pytest.mark.parametrize(
     ("name", "role", "levels"),
     [
-        ("ld.global.v4.b32:hbm", Role.TARGET, {"BYTE.L2": 16, "BYTE.DRAM": 16}),
-        ("ld.global.cg.b32:l2", Role.TARGET, {"BYTE.L2": 4}),
+        ("ld.global.v4.b32:hbm", Role.TARGET, {"BYTE.crossbar": 16, "BYTE.DRAM": 16}),
+        ("ld.global.cg.b32:l2", Role.TARGET, {"BYTE.crossbar": 4}),
         ("st.global.b32:hbm", Role.TARGET, {"BYTE.DRAM": 4}),
         ("ld.global.b32:l1", Role.TARGET, {}),
         ("ld.global.v4.b32:hbm", Role.OVERHEAD, {}),
