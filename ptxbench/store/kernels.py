@@ -25,8 +25,8 @@ class KernelEntry:
     Attributes:
         name: What the kernel is; unique within the run together with the level.
         opt_level: Level that it was assembled at.
-        ptx_sha256: Hex digest of the PTX text, `<digits>.ptx`.
-        cubin_sha256: Hex digest of the machine code, `<digits>.sass` and `<digits>.cubin.gz`.
+        ptx_sha256: Hex digest of the PTX text, `<digits>.ptx.gz`.
+        cubin_sha256: Hex digest of the machine code, `<digits>.sass.gz` and `<digits>.cubin.gz`.
         target: Such as "sm_90a".
         assembler: Who assembled it, with version.
     """
@@ -113,11 +113,11 @@ class KernelStore:
 
     def ptx(self, entry: KernelEntry) -> str:
         """Return the PTX module."""
-        return self._text(self._path(entry.ptx_sha256, "ptx"))
+        return self._text(self._path(entry.ptx_sha256, "ptx.gz"))
 
     def sass(self, entry: KernelEntry) -> str:
         """Return the disassembly."""
-        return self._text(self._path(entry.cubin_sha256, "sass"))
+        return self._text(self._path(entry.cubin_sha256, "sass.gz"))
 
     def _add(self, files: KernelFiles) -> None:
         """Keep one kernel's files; it counts once the index names it."""
@@ -133,26 +133,29 @@ class KernelStore:
         self._require_same_code(entry)
         with writing(self._folder):
             self._folder.mkdir(exist_ok=True)
-        self._keep(entry.ptx_sha256, "ptx", files.ptx.encode())
-        self._keep(entry.cubin_sha256, "sass", files.sass.encode())
-        # No time stamp in it: the same kernel gives the same file.
-        self._keep(entry.cubin_sha256, "cubin.gz", gzip.compress(cubin.image, mtime=0))
+        self._keep(entry.ptx_sha256, "ptx.gz", files.ptx.encode())
+        self._keep(entry.cubin_sha256, "sass.gz", files.sass.encode())
+        self._keep(entry.cubin_sha256, "cubin.gz", cubin.image)
         self.entries = (*self.entries, entry)
         self._by_ptx.setdefault((ptx_sha256, cubin.opt_level), entry)
 
     def _keep(self, digest: str, suffix: str, data: bytes) -> None:
-        """Write one file, unless the index, which makes a file count, names it already."""
+        """Write one file, compressed, unless the index, which makes a file count, names it already."""
         if any(digest in (e.ptx_sha256, e.cubin_sha256) for e in self.entries):
             return
         with atomic.durable(self._path(digest, suffix)) as file:
-            file.write(data)
+            # No time stamp in it: the same kernel gives the same file.
+            file.write(gzip.compress(data, mtime=0))
 
     def _path(self, digest: str, suffix: str) -> Path:
         return self._folder / f"{digest[:_NAME_DIGITS]}.{suffix}"
 
     def _text(self, path: Path) -> str:
+        plain = path.with_suffix("")  # as runs were written at first
         with reading(path, cure="copy the run again"):
-            return path.read_bytes().decode()
+            if plain.exists():
+                return plain.read_bytes().decode()
+            return gzip.decompress(path.read_bytes()).decode()
 
     def _require_same_code(self, new: KernelEntry) -> None:
         for old in self.entries:

@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import json
 from dataclasses import replace
@@ -35,11 +36,19 @@ def test_files_are_named_by_hash(store, folder):
     ptx = hashlib.sha256(fake.PTX.encode()).hexdigest()[:16]
     cubin = hashlib.sha256(fake.CUBIN.image).hexdigest()[:16]
     assert {p.name for p in folder.iterdir()} == {
-        f"{ptx}.ptx",
-        f"{cubin}.sass",
+        f"{ptx}.ptx.gz",
+        f"{cubin}.sass.gz",
         f"{cubin}.cubin.gz",
         "index.json",
     }
+
+
+def test_texts_that_were_not_yet_packed_are_read(store, folder):
+    (entry,) = store.entries
+    for packed in [*folder.glob("*.ptx.gz"), *folder.glob("*.sass.gz")]:
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
+    assert (store.ptx(entry), store.sass(entry)) == (fake.PTX, fake.SASS)
 
 
 def test_other_text_or_level_is_not_found(store):
@@ -60,8 +69,8 @@ def test_same_ptx_at_two_levels(store, folder):
 def test_same_kernel_again_is_no_change_and_files_are_reproducible(store, folder, tmp_path):
     store.add("fma/target", fake.PTX, fake.SASS, fake.CUBIN)
     assert len(store.entries) == 1
-    (packed,) = folder.glob("*.gz")
-    assert packed.read_bytes()[4:8] == bytes(4)  # gzip's time stamp
+    for packed in folder.glob("*.gz"):
+        assert packed.read_bytes()[4:8] == bytes(4)  # gzip's time stamp
     KernelStore(tmp_path / "second").add("fma/target", fake.PTX, fake.SASS, fake.CUBIN)
     for path in folder.iterdir():
         assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes()
