@@ -250,7 +250,7 @@ def test_resuming_runs_what_is_missing_once_and_nothing_else(tmp_path, whole, la
 def test_a_throttled_run_resumes_within_its_later_attempt(tmp_path):
     what = asked("fma.rn.f32")
     (whole,) = measured(SimulatedGpu(capped(450.0)), tmp_path / "whole", what)
-    held = begun(WatchedGpu(capped(450.0)), tmp_path / "run", what, 24)
+    held = begun(WatchedGpu(capped(450.0)), tmp_path / "run", what, 18)
     assert any(int(trial.rpartition("/")[2]) >= 1000 for trial in held)
     gpu = WatchedGpu(capped(450.0))
     (row,), records = gone_on(gpu, tmp_path / "run")

@@ -70,8 +70,14 @@ def test_zeros_cost_what_zeros_cost(tmp_path):
 
 def test_rows_of_the_whole_catalogue_come_back_within_half_a_percent(tmp_path):
     """Both levels, short windows and shared overhead loops, as a full table is measured."""
-    known = [row.name for row in load_catalogue() if not row.refused and row.exists_on(find_target("sm_90a"))]
-    names = known[::80]
+    target = find_target("sm_90a")
+    known = [row for row in load_catalogue() if not row.refused and row.exists_on(target)]
+    measurable = [
+        row.name
+        for row in known
+        if not any(row.refusal(level, target.name, row.forms(level)[-1]) for level in OptLevel)
+    ]
+    names = measurable[::80]
     gpu = SimulatedGpu(H200, poll_interval_s=0.02)
     what = asked(*names, opt_levels=tuple(OptLevel), min_repeats=3, max_repeats=8)
     with start_run(gpu, what, tmp_path / "run") as folder:
@@ -87,7 +93,8 @@ def test_rows_of_the_whole_catalogue_come_back_within_half_a_percent(tmp_path):
     ]
     # One row may be off where 95% of them are asked to be right.
     assert sum(error > 0.005 for error in errors) <= 1
-    assert held.count(False) <= 3
+    # So few rows cannot tell 95% from 90%: benchmarks/interval_coverage.py measures that.
+    assert held.count(False) <= len(held) // 6
 
 
 @pytest.mark.parametrize("name", ["a100", "b200"])

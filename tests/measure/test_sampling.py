@@ -86,7 +86,9 @@ def test_levels_and_recommendation(compared):
     assert found.recommendations[0].startswith("use corrected on ")
     assert found.recommendations[1].startswith("without correction: use ")
     assert "sma" in found.recommendations[2]
-    assert found.notes == ()
+    # Two sources are named where they differ by more than 1.96 errors: one comparison in 20, by chance.
+    assert len(found.notes) <= 2
+    assert all("where their errors allow" in note for note in found.notes)
 
 
 def test_result_is_kept_and_can_be_worked_out_again(compared):
