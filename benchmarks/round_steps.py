@@ -89,34 +89,34 @@ def changes(records: Iterable[TrialRecord], max_clock_mhz: float) -> list[Change
     """
     kept = [r for r in records if r.protocol is Protocol.DYNAMIC and r.repeat >= 0]
     static = fit_static(kept)
-    rounds: dict[tuple[str, str, int], list[TrialRecord]] = {}
+    rounds: dict[tuple[str, str, int], list[_Round]] = {}
     for r in sorted(kept, key=lambda r: r.order):
         power_w = r.steady_power_w - static.at(r.temperature_c)
         if r.role is not Role.STATIC and r.status is Status.OK and power_w > MIN_DYNAMIC_W:
+            is_low = r.sm_clock_mhz < max_clock_mhz - FULL_CLOCK_MHZ
             key = (r.trial_id.rpartition("/")[0], r.cubin_sha256, r.block)
-            rounds.setdefault(key, []).append(r)
-    return [
-        _change(
-            *((r.steady_power_w - static.at(r.temperature_c), r) for r in pair),
-            lowest_mhz=max_clock_mhz - FULL_CLOCK_MHZ,
-        )
-        for of_kernel in rounds.values()
-        for pair in pairwise(of_kernel)
-    ]
+            rounds.setdefault(key, []).append(_Round(r.opt_level, power_w, r.temperature_c, is_low))
+    return [_change(*pair) for of_kernel in rounds.values() for pair in pairwise(of_kernel)]
 
 
-def _change(first: tuple[float, TrialRecord], second: tuple[float, TrialRecord], lowest_mhz: float) -> Change:
-    (before_w, before), (after_w, after) = first, second
-    low = [r.sm_clock_mhz < lowest_mhz for r in (before, after)]
+@dataclass(frozen=True)
+class _Round:
+    opt_level: OptLevel
+    dynamic_w: float
+    temperature_c: float
+    is_low: bool
+
+
+def _change(first: _Round, second: _Round) -> Change:
     low_minus_full_pct = math.nan
-    if sum(low) == 1:
-        low_w, full_w = (before_w, after_w) if low[0] else (after_w, before_w)
-        low_minus_full_pct = _PERCENT * (low_w / full_w - 1)
+    if first.is_low != second.is_low:
+        low, full = (first, second) if first.is_low else (second, first)
+        low_minus_full_pct = _PERCENT * (low.dynamic_w / full.dynamic_w - 1)
     return Change(
-        before.opt_level,
-        _PERCENT * (after_w / before_w - 1),
-        after.temperature_c - before.temperature_c,
-        sum(low),
+        first.opt_level,
+        _PERCENT * (second.dynamic_w / first.dynamic_w - 1),
+        second.temperature_c - first.temperature_c,
+        first.is_low + second.is_low,
         low_minus_full_pct,
     )
 
