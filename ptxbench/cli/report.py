@@ -13,15 +13,21 @@ from ptxbench.cli.options import json_option
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the dynamic energies (.png, .svg, .pdf).")
+@click.option("--all-rows", is_flag=True, help="Show the rows that the run did not reach, too.")
 @json_option
-def command(run: Path, markdown: bool, plot: Path | None, as_json: bool) -> None:
-    """Print the table of a run folder, or draw it."""
+def command(run: Path, markdown: bool, plot: Path | None, all_rows: bool, as_json: bool) -> None:
+    """Print the table of a run folder, or draw it.
+
+    Rows that a run did not reach (--budget-minutes) are counted in one line; --json has them all.
+    """
     from ptxbench.report.summary import summary_table
     from ptxbench.report.text import (
         markdown_rates,
         markdown_table,
+        not_reached_sentence,
         print_rates,
         print_tables,
+        reached,
         rows_as_json,
     )
     from ptxbench.store.run_folder import RunFolder
@@ -35,11 +41,15 @@ def command(run: Path, markdown: bool, plot: Path | None, as_json: bool) -> None
         plot_energies(rows, info, plot)
     if as_json:
         click.echo(rows_as_json(rows, info))
-    elif markdown:
-        click.echo(summary_table(rows))
+        return
+    shown = rows if all_rows else reached(rows)
+    if markdown:
+        click.echo(summary_table(shown))
         for protocol in Protocol:
-            click.echo(markdown_table(rows, protocol))
-        click.echo(markdown_rates(rows))
+            click.echo(markdown_table(shown, protocol))
+        click.echo(markdown_rates(shown))
     elif plot is None:
-        print_tables(rows, info)
-        print_rates(rows, info)
+        print_tables(shown, info)
+        print_rates(shown, info)
+    if (markdown or plot is None) and len(shown) < len(rows):
+        click.echo(not_reached_sentence(len(rows) - len(shown)))

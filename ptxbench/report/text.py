@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ptxbench.gpu.protocol import GpuInfo, GpuKind
 from ptxbench.report.rates import rates
+from ptxbench.status import Status
 from ptxbench.store.manifest import RunCost
 from ptxbench.store.schema import Protocol, TableRow
 
@@ -69,6 +70,17 @@ def cost_sentence(cost: RunCost) -> str:
         f"{cost.wall_s:.2f} s recorded; all rows: {cost.total_kernel_s / 60:.1f} and "
         f"{cost.total_wall_s / 60:.1f} min"
     )
+
+
+def reached(rows: Sequence[TableRow]) -> list[TableRow]:
+    """Return the rows that the run came to before its time was spent, valid or not."""
+    return [row for row in rows if row.status is not Status.NOT_REACHED]
+
+
+def not_reached_sentence(count: int) -> str:
+    """Return the line that stands for rows left out of a table because the run did not reach them."""
+    rows = "1 row" if count == 1 else f"{count} rows"
+    return f"{rows} not reached in the time that the run was given, not shown (--all-rows shows them)"
 
 
 def print_tables(rows: Sequence[TableRow], info: GpuInfo) -> None:

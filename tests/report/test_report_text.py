@@ -3,11 +3,14 @@ import math
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from fakes import run as fake
 
+from ptxbench.cli.report import command
 from ptxbench.gpu.protocol import GpuKind
 from ptxbench.report.text import markdown_table, number, print_tables, rows_as_json
 from ptxbench.status import Status
+from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import Protocol
 
 
@@ -72,3 +75,33 @@ def test_markdown_has_the_same_number_of_cells_in_every_line():
 
 def test_number():
     assert (number(12.3456), number(12.3456, 2), number(math.nan)) == ("12.35", "12", "-")
+
+
+@pytest.fixture
+def half_run(tmp_path):
+    """A run with one measured row, one refused, and two that it did not reach."""
+    refused = replace(fake.row("div.u32"), status=Status.GATE_FAILED, reason="odd", dynamic_pj=math.nan)
+    late = [
+        replace(fake.row(name), status=Status.NOT_REACHED, dynamic_pj=math.nan)
+        for name in ("add.f32", "sub.f32")
+    ]
+    with RunFolder.create(tmp_path / "run", fake.manifest()) as folder:
+        folder.finish([fake.row(), refused, *late], fake.END)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("form", [[], ["--markdown"]])
+def test_rows_that_a_run_did_not_reach_are_one_line(half_run, form):
+    text = CliRunner().invoke(command, [str(half_run), *form]).output
+    assert "fma.rn.f32" in text
+    assert "gate_failed: odd" in text
+    assert "add.f32" not in text
+    assert "2 rows not reached" in text.splitlines()[-1]
+    whole = CliRunner().invoke(command, [str(half_run), *form, "--all-rows"]).output
+    assert "add.f32" in whole
+    assert "rows not reached" not in whole
+
+
+def test_json_has_the_rows_that_a_run_did_not_reach(half_run):
+    rows = json.loads(CliRunner().invoke(command, [str(half_run), "--json"]).output)["rows"]
+    assert [row["status"] for row in rows].count("not_reached") == 2

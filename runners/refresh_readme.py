@@ -1,0 +1,60 @@
+"""Print the README's table and draw its picture, from committed runs of a real GPU.
+
+    python runners/refresh_readme.py --plot docs/images/h200_energies.png
+
+The starter instructions: energies of the run `full`, latencies (protocol `arafa`) of the run `starters`.
+Exit codes are those of `ptxbench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ptxbench.errors import PtxbenchError
+from ptxbench.gpu.protocol import GpuInfo
+from ptxbench.measure.starters import STARTERS
+from ptxbench.report.plot import plot_energies
+from ptxbench.report.summary import summary_table
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import Protocol, TableRow
+
+RESULTS = Path(__file__).parents[1] / "results" / "nvidia-h200"
+
+
+def main() -> int:
+    """Print, draw, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plot", type=Path, help="picture to write (.png, .svg, .pdf)")
+    arguments = parser.parse_args()
+    rows, info = readme_rows(RESULTS)
+    print(summary_table(rows), end="")
+    if arguments.plot is not None:
+        plot_energies(rows, info, arguments.plot)
+    return 0
+
+
+def readme_rows(results: Path) -> tuple[list[TableRow], GpuInfo]:
+    """Return the rows that the README shows, and the GPU of their energies.
+
+    Args:
+        results: Folder with the runs `full` and `starters`.
+
+    Raises:
+        InputError: A run is not there or cannot be read.
+    """
+    chosen = []
+    with RunFolder.open(results / "full") as full, RunFolder.open(results / "starters") as starters:
+        for folder, protocol in ((full, Protocol.DYNAMIC), (starters, Protocol.ARAFA)):
+            of = {(r.instruction, r.opt_level): r for r in folder.rows() if r.protocol is protocol}
+            chosen += [row for name in STARTERS for (at, _), row in of.items() if at == name]
+        return chosen, full.manifest.gpu
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"refresh_readme: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
