@@ -129,7 +129,7 @@ def again(path: Path, table: Path | None) -> int:
         raise InputError("--again needs --table RUN")
     folder = TuningFolder.read(path)
     model = open_model(table, folder.manifest.gpu, folder.manifest.asked.pattern)
-    found = _quality(estimated_again(tuple(folder.trials.values()), model))
+    found = _quality(estimated_again(tuple(folder.trials.values()), folder.manifest.problem, model))
     print(json.dumps(asdict(found), indent=1))
     return 0
 
