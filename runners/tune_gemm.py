@@ -5,7 +5,7 @@
 Measures time and power of variants of f32 and f64 drawn at random (about half a second each), compares what
 the estimator says of them, and keeps each search below --out as `ptxbench tune gemm` does, with a picture
 of the front of time and energy and quality.json beside it. With PyTorch there, cuBLAS is timed too.
-With --again FOLDER nothing is measured: a folder's trials are estimated anew, by --table.
+With --again FOLDER nothing is measured: a folder's trials are estimated anew by --table, and drawn by --plot.
 """
 
 from __future__ import annotations
@@ -81,9 +81,10 @@ def main() -> int:
         "--out", type=Path, help="holds one folder a type afterwards; one that is there goes on"
     )
     parser.add_argument("--again", type=Path, help="folder of a search to estimate anew")
+    parser.add_argument("--plot", type=Path, help="with --again: picture of the front to write")
     arguments = parser.parse_args()
     if arguments.again:
-        return again(arguments.again, arguments.table)
+        return again(arguments.again, arguments.table, arguments.plot)
     if arguments.out is None:
         raise InputError("give --out, or --again FOLDER")
     gpu = open_gpu(arguments.gpu)
@@ -123,14 +124,16 @@ def search(gpu: Gpu, dtype: DType, arguments: argparse.Namespace) -> Result:
     return result
 
 
-def again(path: Path, table: Path | None) -> int:
-    """Estimate a folder's trials anew and print how good the estimates are."""
+def again(path: Path, table: Path | None, plot: Path | None) -> int:
+    """Estimate a folder's trials anew, print how good the estimates are, and draw the front."""
     if table is None:
         raise InputError("--again needs --table RUN")
     folder = TuningFolder.read(path)
     model = open_model(table, folder.manifest.gpu, folder.manifest.asked.pattern)
-    found = _quality(estimated_again(tuple(folder.trials.values()), model))
+    found = _quality(estimated_again(tuple(folder.trials.values()), folder.manifest.problem, model))
     print(json.dumps(asdict(found), indent=1))
+    if plot:
+        plot_front(folder.manifest, folder.trials.values(), plot)
     return 0
 
 
@@ -191,7 +194,7 @@ def _quality(trials: Sequence[Trial]) -> Quality:
 
 def _draw(tuned: Tuned) -> None:
     try:
-        plot_front(tuned, tuned.path / "pareto.png")
+        plot_front(tuned.manifest, tuned.trials, tuned.path / "pareto.png")
     except InputError as error:
         print(f"no picture: {error}", file=sys.stderr)
 

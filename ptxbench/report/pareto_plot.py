@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 from ptxbench.errors import InputError
 from ptxbench.report.figure import new_figure, save, title
+from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.objective import pareto_front
-from ptxbench.tune.tuning import Tuned
+from ptxbench.tune.trial import Trial
 
 
-def plot_front(tuned: Tuned, path: Path) -> None:
+def plot_front(manifest: TuningManifest, trials: Iterable[Trial], path: Path) -> None:
     """Draw one dot a variant, time against energy, and a line along the front.
 
     Args:
-        tuned: What tuning found.
+        manifest: What was tuned.
+        trials: Every variant that was tried.
         path: Picture to write; its ending says the format (.png, .svg, .pdf).
 
     Raises:
         InputError: No variant has an energy, matplotlib is not installed, or the file cannot be written.
     """
-    shown = [t for t in tuned.trials if t.ok and math.isfinite(t.best_energy_j)]
+    shown = [t for t in trials if t.ok and math.isfinite(t.best_energy_j)]
     if not shown:
         raise InputError("there is nothing to draw: no variant has an energy")
     front = pareto_front(shown)
-    problem = tuned.manifest.problem
+    problem = manifest.problem
     figure = new_figure(7, 5)
+    from matplotlib.ticker import LogFormatter
+
     axes = figure.subplots()
     for capped, colour, label in (
         (False, "#2f6fb0", "variant"),
@@ -52,10 +57,12 @@ def plot_front(tuned: Tuned, path: Path) -> None:
     axes.set_ylabel(f"energy of one launch, J ({measured})")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_major_formatter("{x:g}")
+    for axis in (axes.xaxis, axes.yaxis):
+        # Both kinds of ticks, as the values often lie within one decade.
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.5)))
     size = f"{problem.m} x {problem.n} x {problem.k} {problem.dtype}"
-    axes.set_title(f"GEMM {size}\n{title(tuned.manifest.gpu)}", loc="left", fontsize=10)
+    axes.set_title(f"GEMM {size}\n{title(manifest.gpu)}", loc="left", fontsize=10)
     axes.grid(which="both", alpha=0.25)
     axes.legend()
     save(figure, path)

@@ -13,7 +13,7 @@ from ptxbench.power.source import SourceName
 from ptxbench.power.steady import PowerReading, steady_power_w
 from ptxbench.status import Status
 from ptxbench.tune.check import Checker, Correct
-from ptxbench.tune.estimate import EnergyModel, Work, modelled_time_s, work_of
+from ptxbench.tune.estimate import EnergyModel, modelled_time_s, work_by_tiles, work_of
 from ptxbench.tune.kernel import Kernel, Refused, operand_matrices
 from ptxbench.tune.occupancy import limits_of, occupancy
 from ptxbench.tune.trial import Trial, TrialStatus
@@ -189,7 +189,7 @@ class Bench:
     def _estimated(self, trial: Trial, time_s: float, temperature_c: float) -> Trial:
         if self._model is None or not math.isfinite(time_s):
             return trial
-        work = Work(trial.executed, trial.l2_bytes, trial.dram_bytes)
+        work = work_by_tiles(trial.variant, trial.executed, self.problem)
         energy = self._model.energy_j(work, time_s, temperature_c)
         return replace(
             trial,

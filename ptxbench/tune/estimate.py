@@ -10,7 +10,7 @@ from ptxbench.ptx.target import find_target
 from ptxbench.tune.kernel import Kernel
 from ptxbench.tune.occupancy import blocks_per_sm, limits_of
 from ptxbench.tune.variant import Problem, Variant
-from ptxbench.tune.wavefronts import shared_cycles
+from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, shared_cycles
 
 _SCHEDULERS = 4
 # What memory, and a barrier with the first reads behind it, take; and what L2 gives each SM when all ask.
@@ -39,13 +39,22 @@ class Work:
 
     Attributes:
         executed: Every opcode that it executes, the most frequent first.
-        l2_bytes: Bytes that pass between L2 and the SMs.
+        read_bytes: Bytes that L2 hands to the SMs.
+        written_bytes: Bytes that the SMs hand to L2.
+        shared_bytes: Bytes that shared memory is busy with: 128 a wavefront, bank conflicts included.
         dram_bytes: Bytes that pass between memory and L2, at least.
     """
 
     executed: tuple[OpcodeCount, ...]
-    l2_bytes: float
+    read_bytes: float
+    written_bytes: float
+    shared_bytes: float
     dram_bytes: float
+
+    @property
+    def l2_bytes(self) -> float:
+        """Bytes that pass between L2 and the SMs."""
+        return self.read_bytes + self.written_bytes
 
 
 @dataclass(frozen=True)
@@ -80,21 +89,37 @@ class EnergyModel(Protocol):
 
 
 def work_of(kernel: Kernel, problem: Problem) -> Work:
-    """Return what a kernel does for a problem, from its SASS and its tiles.
-
-    Each block reads its rows of A and its columns of B through L2, and writes its part of C. Memory is
-    taken to be read once, as if L2 kept what blocks share.
+    """Return what a kernel does for a problem; see `work_by_tiles`.
 
     Args:
         kernel: The kernel.
         problem: Its sizes are multiples of the kernel's tiles.
     """
-    v = kernel.variant
-    blocks_n, blocks_m = v.grid(problem)
-    read = blocks_n * blocks_m * (v.blk_m + v.blk_n) * problem.k * problem.dtype.bytes
-    written = problem.m * problem.n * problem.dtype.result_bytes
     executed = tuple(OpcodeCount(opcode, n) for opcode, n in kernel.executed(problem).most_common())
-    return Work(executed, float(read + written), float(problem.least_bytes))
+    return work_by_tiles(kernel.variant, executed, problem)
+
+
+def work_by_tiles(variant: Variant, executed: tuple[OpcodeCount, ...], problem: Problem) -> Work:
+    """Return what a variant does for a problem: its executed opcodes, and the bytes by its tiles.
+
+    Each block reads its rows of A and its columns of B through L2, and writes its part of C. Memory is
+    taken to be read once, as if L2 kept what blocks share.
+
+    Args:
+        variant: The variant.
+        executed: Every opcode that one launch executes.
+        problem: Its sizes are multiples of the variant's tiles.
+    """
+    v = variant
+    blocks = math.prod(v.grid(problem))
+    stripes = blocks * (v.blk_m + v.blk_n) * problem.k * problem.dtype.bytes
+    return Work(
+        executed,
+        read_bytes=float(stripes),
+        written_bytes=float(problem.m * problem.n * problem.dtype.result_bytes),
+        shared_bytes=float(blocks * v.trips(problem) * v.warps * shared_cycles(v) * WAVEFRONT_BYTES),
+        dram_bytes=float(problem.least_bytes),
+    )
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ptxbench.tune.estimate import EnergyModel, Work
+from ptxbench.tune.estimate import EnergyModel, work_by_tiles
 from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.trial import Trial
+from ptxbench.tune.variant import Problem
 
 # Measurements that the estimator's choice may take.
 FEW = 10
@@ -111,15 +112,15 @@ def quality(trials: Sequence[Trial]) -> Quality:
     )
 
 
-def estimated_again(trials: Sequence[Trial], model: EnergyModel) -> tuple[Trial, ...]:
+def estimated_again(trials: Sequence[Trial], problem: Problem, model: EnergyModel) -> tuple[Trial, ...]:
     """Return trials with the energies that a model foretells from their work and their short timing."""
-    return tuple(_estimated(trial, model) for trial in trials)
+    return tuple(_estimated(trial, problem, model) for trial in trials)
 
 
-def _estimated(trial: Trial, model: EnergyModel) -> Trial:
+def _estimated(trial: Trial, problem: Problem, model: EnergyModel) -> Trial:
     if not math.isfinite(trial.time_s):
         return trial
-    work = Work(trial.executed, trial.l2_bytes, trial.dram_bytes)
+    work = work_by_tiles(trial.variant, trial.executed, problem)
     energy = model.energy_j(work, trial.time_s, trial.temperature_c)
     return replace(
         trial,

@@ -9,11 +9,10 @@ from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import GpuInfo
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.machine import read_table
-from ptxbench.model.prices import Price, Prices
+from ptxbench.model.prices import RANDOM, ZEROS, Price, Prices
+from ptxbench.model.terms import Terms
 from ptxbench.model.work import Activity, KernelWork, Level
 from ptxbench.tune.estimate import EnergyRange, Work
-
-_ACTIVITY = {"random": Activity(), "zeros": Activity(data=0.0)}
 
 
 class _RememberedPrices(Prices):
@@ -41,7 +40,7 @@ class ModelEnergy:
 
     def __init__(self, machine: Machine, pattern: str = "random") -> None:
         self._machine = replace(machine, prices=_RememberedPrices(machine.prices))
-        self._activity = _ACTIVITY[pattern]
+        self._activity = _activity(machine.terms, pattern)
 
     def energy_j(self, work: Work, time_s: float, temperature_c: float) -> EnergyRange:
         """Return the energy of one launch; where the power cap holds the clock down, at that clock.
@@ -50,13 +49,30 @@ class ModelEnergy:
             InputError: The run has no static power.
         """
         opcodes = tuple((one.opcode, float(one.count)) for one in work.executed)
-        moved = ((Level.L2, work.l2_bytes), (Level.DRAM, work.dram_bytes))
         found = estimate(
-            KernelWork("gemm", opcodes, moved, time_s),
+            KernelWork("gemm", opcodes, _moved(work), time_s),
             self._machine,
             Conditions(self._activity, temperature_c),
         )
         return EnergyRange(found.energy_j, found.low_j, found.high_j, found.time_s)
+
+
+def _moved(work: Work) -> tuple[tuple[Level, float], ...]:
+    """Return bytes by level, as ncu counts them where the model's terms are fitted.
+
+    Global reads and writes pass L1; L2 is touched by them and by what memory fills it with.
+    """
+    return (
+        (Level.L1, work.l2_bytes),
+        (Level.SHARED, work.shared_bytes),
+        (Level.CROSSBAR, work.read_bytes),
+        (Level.L2, work.l2_bytes + work.dram_bytes),
+        (Level.DRAM, work.dram_bytes),
+    )
+
+
+def _activity(terms: Terms, pattern: str) -> Activity:
+    return {RANDOM: terms.random, ZEROS: terms.zeros}[pattern]
 
 
 def open_model(path: Path, gpu: GpuInfo, pattern: str = "random") -> ModelEnergy:

@@ -12,6 +12,7 @@ from ptxbench.tune.variant import WARP, DType, Variant
 
 _BANKS = 32
 _WORD = 4
+WAVEFRONT_BYTES = _BANKS * _WORD
 _ROW = 16
 
 

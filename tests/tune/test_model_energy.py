@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fakes.measuring import asked
+from tune.fakes_tune import SMALL, VARIANT
 
 from ptxbench.errors import InputError
 from ptxbench.gpu.simulated.gpu import SimulatedGpu
 from ptxbench.gpu.simulated.profiles import A100
 from ptxbench.measure.run import measure_table
 from ptxbench.measure.start import start_run
+from ptxbench.measure.static import StaticPower
+from ptxbench.model.estimate import Machine
+from ptxbench.model.prices import Known, Prices
+from ptxbench.model.terms import UNFITTED, ByteEnergy
+from ptxbench.model.work import Level
 from ptxbench.tune.bench import Asked, Bench
+from ptxbench.tune.estimate import OpcodeCount, work_by_tiles
 from ptxbench.tune.evaluate import quality
 from ptxbench.tune.kernel import build_kernel
-from ptxbench.tune.model_energy import open_model
+from ptxbench.tune.model_energy import ModelEnergy, open_model
 from ptxbench.tune.space import search_space
 from ptxbench.tune.variant import DType, Problem
 
@@ -49,3 +57,26 @@ def test_energies_are_foretold_and_ranked(table: Path) -> None:
 def test_a_table_of_another_gpu_is_refused(table: Path) -> None:
     with pytest.raises(InputError, match=r"is a table of NVIDIA H200 .*, and this GPU is NVIDIA A100"):
         open_model(table, SimulatedGpu(A100).info)
+
+
+def test_bank_conflicts_cost_what_the_fitted_byte_of_shared_memory_costs() -> None:
+    terms = replace(UNFITTED, bytes_pj=(ByteEnergy(Level.SHARED, 5.0, 1.0, 0.0),))
+    machine = Machine(Prices({"FFMA": Known(10.0, 0.1)}, {}), terms, StaticPower(40, 100, 0, 0, 0), 700.0)
+    executed = (OpcodeCount("FFMA", 256**3),)
+
+    def energy_j(pad: int, pattern: str) -> float:
+        work = work_by_tiles(replace(VARIANT, pad=pad), executed, SMALL)
+        return ModelEnergy(machine, pattern).energy_j(work, 1e-4, 40.0).energy_j
+
+    # A warp puts its 4 rows of A in 16 wavefronts without padding, and in 8 with it.
+    more = 16 * 16 * 8 * (16 - 8) * 128
+    assert energy_j(0, "random") - energy_j(4, "random") == pytest.approx(more * 5e-12)
+    assert energy_j(0, "zeros") - energy_j(4, "zeros") == pytest.approx(more * 1e-12)
+
+
+def test_each_level_gets_the_bytes_that_pass_it() -> None:
+    work = work_by_tiles(VARIANT, (), SMALL)
+    # 16 blocks read 64 rows and 64 columns of 256 elements each.
+    assert work.read_bytes == 16 * 128 * 256 * 4
+    assert work.written_bytes == 256 * 256 * 4
+    assert work.dram_bytes == 3 * 256 * 256 * 4

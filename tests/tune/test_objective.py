@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tune.fakes_tune import FlatModel, trial
+from tune.fakes_tune import SMALL, FlatModel, trial
 
 from ptxbench.tune.evaluate import estimated_again, quality
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
@@ -96,6 +96,6 @@ def test_quality_of_an_estimator_that_ranks_well_and_one_that_does_not() -> None
 
 
 def test_estimating_again_needs_no_gpu() -> None:
-    (again,) = estimated_again([trial(1, time_s=2e-3)], FlatModel())
+    (again,) = estimated_again([trial(1, time_s=2e-3)], SMALL, FlatModel())
     assert again.estimated_j == pytest.approx(1.1e9 * 10e-12 + 0.2)
     assert again.energy_j == 0.5
