@@ -1,8 +1,12 @@
 """What the README shows is what was measured."""
 
 import importlib.util
+import shlex
 from pathlib import Path
 
+import click
+
+from ptxbench.cli.main import group
 from ptxbench.gpu.protocol import GpuKind
 from ptxbench.report.summary import summary_table
 
@@ -26,3 +30,19 @@ def test_every_file_that_the_documents_link_to_is_there():
             target = part.partition(")")[0].partition("#")[0]
             if target and "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_every_command_of_the_readme_is_one_and_reads_what_is_there_or_what_one_before_it_made():
+    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+    commands = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("    ptxbench ")]
+    made, context = set(), click.Context(group)
+    for name, *arguments in commands:
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            command = command.get_command(context, arguments.pop(0))
+        parsed = command.make_context(name, list(arguments)).params
+        made |= {str(parsed[key]) for key in ("out", "plot") if parsed.get(key)}
+        words = [word.removeprefix("replay:") for word in arguments]
+        for path in (word for word in words if "/" in word):
+            assert path in made or (ROOT / path).exists(), f"ptxbench {name}: {path}"
+    assert {name for name, *_ in commands} >= set(group.list_commands(context)) - {"burst"}
