@@ -103,7 +103,7 @@ def read_kernel(path: Path, name: str | None, table: Table, opt_level: OptLevel 
         return next(iter(kernels.values()))
     if name not in kernels:
         wanted = "several kernels" if name is None else f"no kernel {name!r}"
-        raise InputError(f"{path} has {wanted}; choose one with --kernel: {', '.join(kernels)}")
+        raise InputError(f"{path} has {wanted}; choose one with --entry: {', '.join(kernels)}")
     return kernels[name]
 
 
@@ -151,7 +151,7 @@ def profiled_work(path: Path, kernel: str | None, table: Table) -> KernelWork:
     if not chosen:
         raise InputError(f"{path} holds no kernel {kernel!r}, only {', '.join(names) or 'none at all'}")
     if len(found) > 1:
-        raise InputError(f"{path} holds several kernels ({', '.join(found)}); choose one with --kernel")
+        raise InputError(f"{path} holds several kernels; name one of them: {', '.join(found)}")
     capability = chosen[0].cells.get("CC", "")
     if capability and capability.replace(".", "") != _digits(table.gpu.target):
         raise InputError(

@@ -1,0 +1,57 @@
+"""What docs/model.md says of whole kernels is what the committed file holds."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+Row = dict[str, str]
+
+
+def judged() -> list[Row]:
+    with (ROOT / "results/nvidia-h200/full/kernel_validation.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def off_pct(rows: list[Row], column: str) -> list[float]:
+    return [100 * abs(float(r[column]) / float(r["measured_j"]) - 1) for r in rows]
+
+
+def mean_pct(rows: list[Row], column: str) -> str:
+    off = off_pct(rows, column)
+    return f"{sum(off) / len(off):.1f}%"
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value"),
+    [
+        ("all", "gpu", ""),
+        ("capped", "capped", "True"),
+        ("uncapped", "capped", "False"),
+        ("random operands", "operands", "random"),
+        ("zeros", "operands", "zeros"),
+    ],
+)
+def test_errors_of_whole_kernels(name: str, column: str, value: str) -> None:
+    rows = [r for r in judged() if r.get(column, "") == value]
+    inside = sum(float(r["low_j"]) <= float(r["measured_j"]) <= float(r["high_j"]) for r in rows)
+    cells = [
+        name,
+        str(len(rows)),
+        mean_pct(rows, "estimated_j"),
+        f"{max(off_pct(rows, 'estimated_j')):.1f}%",
+        str(inside),
+        mean_pct(rows, "estimated_by_limit_j"),
+        mean_pct(rows, "full_clock_j"),
+    ]
+    assert f"| {' | '.join(cells)} |" in (ROOT / "docs/model.md").read_text()
+
+
+def test_the_readme_says_how_far_off_whole_kernels_are() -> None:
+    mean = mean_pct(judged(), "estimated_j")
+    beyond = sum(off > 25 for off in off_pct(judged(), "estimated_j"))
+    assert beyond == 2
+    sentence = f"the mean absolute error is {mean}; two of them are off by more than 25%"
+    assert sentence in (ROOT / "README.md").read_text()
