@@ -151,6 +151,25 @@ def _dot(op: Opcode, a: Bits, b: Bits, c: Bits) -> Bits:
     return unsigned(total, 32)
 
 
+def _reach(op: Opcode, bits: Bits) -> Bits:
+    """Return a position or length in a word of 32 bits, clamped to 32 or wrapped below it."""
+    op.only("clamp", "wrap")
+    word = masked(bits, 32)
+    return masked(word, 5) if "wrap" in op.modifiers else np.minimum(word, np.uint64(32))
+
+
+def _size_extend(op: Opcode, a: Bits, length: Bits) -> Bits:
+    kept = _reach(op, length)
+    low = a & _ones(kept)
+    negative = (kept > 0) & ((low >> (np.maximum(kept, np.uint64(1)) - np.uint64(1))) > 0)
+    extended = low | (masked(~np.zeros_like(a), 32) & ~_ones(kept))
+    return np.where(negative, extended, low) if op.kind.signed else low
+
+
+def _mask(op: Opcode, begin: Bits, length: Bits) -> Bits:
+    return masked(_ones(_reach(op, length)) << _reach(op, begin), 32)
+
+
 FIELD_OPERATIONS: dict[str, Callable[..., Bits]] = {
     "lop3": _table,
     "shl": _shift,
@@ -163,6 +182,8 @@ FIELD_OPERATIONS: dict[str, Callable[..., Bits]] = {
     "popc": _count,
     "clz": _leading_zeros,
     "bfind": _find,
+    "szext": _size_extend,
+    "bmsk": _mask,
     "dp4a": _dot,
     "dp2a": _dot,
 }
