@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
 
 from ptxbench.ptx.reference_bits import WORD, Bits, Opcode, masked, signed, unsigned
+
+_PACKED = re.compile(r"cvt\.pack\.sat\.(?P<sign>[us])(?P<width>16|8|4|2)\.s32(?P<upper>\.b32)?")
 
 
 def _table(op: Opcode, a: Bits, b: Bits, c: Bits, table: Bits) -> Bits:
@@ -168,6 +171,24 @@ def _size_extend(op: Opcode, a: Bits, length: Bits) -> Bits:
 
 def _mask(op: Opcode, begin: Bits, length: Bits) -> Bits:
     return masked(_ones(_reach(op, length)) << _reach(op, begin), 32)
+
+
+def pack(op: Opcode, a: Bits, b: Bits, c: Bits | None = None) -> Bits:
+    """Return what cvt.pack.sat makes of two signed words: a above b, each saturated, and c above both.
+
+    Raises:
+        UnknownInstructionError: The opcode is no such form.
+    """
+    form = _PACKED.fullmatch(op.text)
+    if not form or (c is None) != (form["upper"] is None):
+        raise op.unknown()
+    width = int(form["width"])
+    low, high = (
+        (0, (1 << width) - 1) if form["sign"] == "u" else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
+    )
+    upper, lower = (unsigned(np.clip(signed(masked(v, 32), 32), low, high), width) for v in (a, b))
+    rest = np.zeros_like(a) if c is None else c << np.uint64(2 * width)
+    return masked(rest | (upper << np.uint64(width)) | lower, 32)
 
 
 FIELD_OPERATIONS: dict[str, Callable[..., Bits]] = {

@@ -283,3 +283,19 @@ def test_extremes_of_floats(text, a, b, expected):
 )
 def test_fields_by_length(text, a, b, expected):
     assert computed(f"{text} %y, %a, %b;", a, b) & MASK == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cvt.pack.sat.u8.s32.b32 %y, %a, %b, %c;", 0x567800FF),
+        ("cvt.pack.sat.s8.s32.b32 %y, %a, %b, %c;", 0x5678FD7F),
+        ("cvt.pack.sat.u4.s32.b32 %y, %a, %b, %c;", 0x3456780F),
+        ("cvt.pack.sat.s4.s32.b32 %y, %a, %b, %c;", 0x345678D7),
+        ("cvt.pack.sat.u16.s32 %y, %a, %b;", 0x000003E8),
+        ("cvt.pack.sat.s16.s32 %y, %a, %b;", 0xFFFD03E8),
+    ],
+)
+def test_two_words_are_saturated_and_packed(text, expected):
+    minus_three = MASK - 2
+    assert computed(text, minus_three, 1000, 0x12345678) & MASK == expected
