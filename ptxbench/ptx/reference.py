@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ptxbench.catalogue.types import TYPES
 from ptxbench.ptx.reference_bits import INTEGER_OPERATIONS, Bits, Opcode, UnknownInstructionError, masked
 from ptxbench.ptx.reference_carry import CARRYING, carry_operation
-from ptxbench.ptx.reference_fields import FIELD_OPERATIONS
+from ptxbench.ptx.reference_fields import FIELD_OPERATIONS, pack
 from ptxbench.ptx.reference_floats import compare, convert, float_operation, has_property
 from ptxbench.ptx.reference_text import Line, constant, inverse, kernel_body, lines, parted, parts_of
 
@@ -32,7 +32,7 @@ _MOST_OPERANDS = {
     "mov": 2,
     "cvta": 2,
     "testp": 2,
-    "cvt": 3,
+    "cvt": 4,
     "selp": 4,
     "slct": 4,
     "setp": 4,
@@ -219,6 +219,11 @@ class _Machine:
     def convert(self, line: Line) -> None:
         """Do cvt."""
         values = [self.value(source, line.opcode) for source in line.operands[1:]]
+        if "pack" in line.opcode.modifiers:
+            self.write(line, line.operands[0], pack(line.opcode, *values))
+            return
+        if len(values) > 2:
+            raise line.opcode.unknown()
         with np.errstate(all="ignore"):
             self.write(line, line.operands[0], convert(line.opcode, *values))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
 
 from ptxbench.ptx.reference_bits import WORD, Bits, Opcode, masked, signed, unsigned
+
+_PACKED = re.compile(r"cvt\.pack\.sat\.(?P<sign>[us])(?P<width>16|8|4|2)\.s32(?P<upper>\.b32)?")
 
 
 def _table(op: Opcode, a: Bits, b: Bits, c: Bits, table: Bits) -> Bits:
@@ -151,6 +154,43 @@ def _dot(op: Opcode, a: Bits, b: Bits, c: Bits) -> Bits:
     return unsigned(total, 32)
 
 
+def _reach(op: Opcode, bits: Bits) -> Bits:
+    """Return a position or length in a word of 32 bits, clamped to 32 or wrapped below it."""
+    op.only("clamp", "wrap")
+    word = masked(bits, 32)
+    return masked(word, 5) if "wrap" in op.modifiers else np.minimum(word, np.uint64(32))
+
+
+def _size_extend(op: Opcode, a: Bits, length: Bits) -> Bits:
+    kept = _reach(op, length)
+    low = a & _ones(kept)
+    negative = (kept > 0) & ((low >> (np.maximum(kept, np.uint64(1)) - np.uint64(1))) > 0)
+    extended = low | (masked(~np.zeros_like(a), 32) & ~_ones(kept))
+    return np.where(negative, extended, low) if op.kind.signed else low
+
+
+def _mask(op: Opcode, begin: Bits, length: Bits) -> Bits:
+    return masked(_ones(_reach(op, length)) << _reach(op, begin), 32)
+
+
+def pack(op: Opcode, a: Bits, b: Bits, c: Bits | None = None) -> Bits:
+    """Return what cvt.pack.sat makes of two signed words: a above b, each saturated, and c above both.
+
+    Raises:
+        UnknownInstructionError: The opcode is no such form.
+    """
+    form = _PACKED.fullmatch(op.text)
+    if not form or (c is None) != (form["upper"] is None):
+        raise op.unknown()
+    width = int(form["width"])
+    low, high = (
+        (0, (1 << width) - 1) if form["sign"] == "u" else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
+    )
+    upper, lower = (unsigned(np.clip(signed(masked(v, 32), 32), low, high), width) for v in (a, b))
+    rest = np.zeros_like(a) if c is None else c << np.uint64(2 * width)
+    return masked(rest | (upper << np.uint64(width)) | lower, 32)
+
+
 FIELD_OPERATIONS: dict[str, Callable[..., Bits]] = {
     "lop3": _table,
     "shl": _shift,
@@ -163,6 +203,8 @@ FIELD_OPERATIONS: dict[str, Callable[..., Bits]] = {
     "popc": _count,
     "clz": _leading_zeros,
     "bfind": _find,
+    "szext": _size_extend,
+    "bmsk": _mask,
     "dp4a": _dot,
     "dp2a": _dot,
 }

@@ -7,6 +7,7 @@ the last bit, and for 64 bits and the approximate functions in a few.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from ptxbench.catalogue.types import PtxType
 from ptxbench.ptx.reference_bits import Bits, Opcode, masked, number, signed, type_named, unsigned
+from ptxbench.ptx.reference_extremes import EXTREME_MODIFIERS, extreme
 
 # float64, or for 64-bit formats numpy's longdouble.
 Wide = npt.NDArray[np.floating[Any]]
@@ -91,14 +93,6 @@ def _flushed(op: Opcode, values: Wide, kind: PtxType) -> Wide:
     return np.where(np.abs(values) < _SMALLEST[kind.scalar], np.copysign(0.0, values), values)
 
 
-def _least(a: Wide, b: Wide) -> Wide:
-    return np.fmin(a, b)
-
-
-def _most(a: Wide, b: Wide) -> Wide:
-    return np.fmax(a, b)
-
-
 _FUNCTIONS: dict[str, Callable[..., Wide]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -116,8 +110,6 @@ _FUNCTIONS: dict[str, Callable[..., Wide]] = {
     "tanh": np.tanh,
     "abs": np.abs,
     "neg": np.negative,
-    "min": _least,
-    "max": _most,
     "copysign": lambda a, b: np.copysign(b, a),
 }
 
@@ -128,6 +120,10 @@ def float_operation(op: Opcode, *sources: Bits) -> Bits:
     Raises:
         UnknownInstructionError: It is none that the reference knows.
     """
+    if op.base in ("min", "max"):
+        op.only("ftz", *EXTREME_MODIFIERS)
+        with np.errstate(all="ignore"):
+            return _by_lane(op, op.kind, partial(extreme, op), sources)
     if op.base not in _FUNCTIONS:
         raise op.unknown()
     op.only(*_ROUNDINGS, *_LOOSE, "ftz", "sat", "relu")

@@ -235,3 +235,67 @@ def test_results_differ_by_bits_or_by_the_error_of_a_format():
     assert not wrong(f32(math.nan), f32(math.nan) ^ 1, "f32")
     assert not wrong(f32(math.inf), f32(math.inf), "f32")
     assert wrong(0x3C003C00, 0x44003C00, "f16x2")
+
+
+NAN, SMALL, LARGE = 0x7FC00000, f32(1.5), f32(2.0)
+MINUS = 0x80000000
+
+
+@pytest.mark.parametrize(
+    ("text", "a", "b", "expected"),
+    [
+        ("min.f32", NAN, LARGE, LARGE),
+        ("min.NaN.f32", SMALL, LARGE, SMALL),
+        ("max.NaN.f32", SMALL, LARGE, LARGE),
+        ("max.NaN.f32", SMALL, NAN, "nan"),
+        ("min.xorsign.abs.f32", SMALL | MINUS, LARGE, SMALL | MINUS),
+        ("max.xorsign.abs.f32", SMALL | MINUS, LARGE | MINUS, LARGE),
+        ("max.xorsign.abs.f32", SMALL, LARGE | MINUS, LARGE | MINUS),
+        ("min.xorsign.abs.f32", NAN, SMALL | MINUS, SMALL | MINUS),
+        ("min.NaN.xorsign.abs.f32", NAN, SMALL | MINUS, "nan"),
+        # 0x3C00 is 1 in f16, 0xC000 is -2.
+        ("min.xorsign.abs.f16x2", 0x3C00C000, 0xC0003C00, 0xBC00BC00),
+        ("max.NaN.bf16x2", 0x3F80BF80, 0x4000C000, 0x4000BF80),
+    ],
+)
+def test_extremes_of_floats(text, a, b, expected):
+    found = computed(f"{text} %y, %a, %b;", a, b) & MASK
+    assert math.isnan(from_f32(found)) if expected == "nan" else found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "a", "b", "expected"),
+    [
+        ("szext.wrap.u32", 0xFFFFFFFF, 4, 0xF),
+        ("szext.wrap.u32", 0xFFFFFFFF, 36, 0xF),
+        ("szext.wrap.s32", 0x8, 4, 0xFFFFFFF8),
+        ("szext.wrap.s32", 0x17, 4, 0x7),
+        ("szext.clamp.s32", 0x80000001, 99, 0x80000001),
+        ("szext.clamp.u32", 0x80000001, 32, 0x80000001),
+        ("szext.clamp.s32", 0xFFFFFFFF, 0, 0),
+        ("bmsk.clamp.b32", 4, 8, 0xFF0),
+        ("bmsk.clamp.b32", 28, 8, 0xF0000000),
+        ("bmsk.clamp.b32", 32, 8, 0),
+        ("bmsk.clamp.b32", 0, 77, 0xFFFFFFFF),
+        ("bmsk.wrap.b32", 36, 33, 0x10),
+        ("bmsk.wrap.b32", 3, 32, 0),
+    ],
+)
+def test_fields_by_length(text, a, b, expected):
+    assert computed(f"{text} %y, %a, %b;", a, b) & MASK == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cvt.pack.sat.u8.s32.b32 %y, %a, %b, %c;", 0x567800FF),
+        ("cvt.pack.sat.s8.s32.b32 %y, %a, %b, %c;", 0x5678FD7F),
+        ("cvt.pack.sat.u4.s32.b32 %y, %a, %b, %c;", 0x3456780F),
+        ("cvt.pack.sat.s4.s32.b32 %y, %a, %b, %c;", 0x345678D7),
+        ("cvt.pack.sat.u16.s32 %y, %a, %b;", 0x000003E8),
+        ("cvt.pack.sat.s16.s32 %y, %a, %b;", 0xFFFD03E8),
+    ],
+)
+def test_two_words_are_saturated_and_packed(text, expected):
+    minus_three = MASK - 2
+    assert computed(text, minus_three, 1000, 0x12345678) & MASK == expected
