@@ -90,6 +90,18 @@ class RunFolder:
         return folder
 
     @classmethod
+    def take_over(cls, path: Path) -> Self:
+        """Open a run as its one writer without a GPU, to finish it with what it holds.
+
+        Raises:
+            InputError: The folder holds no run or another process writes it.
+        """
+        folder = cls.open(path)
+        if not folder.finished:
+            folder._partial.open(create=False)
+        return folder
+
+    @classmethod
     def resume(
         cls,
         path: Path,

@@ -1,0 +1,46 @@
+"""Finish a run that will not be gone on with: its final files, from what it holds. Needs no GPU.
+
+    python runners/close_run.py results/nvidia-h200/full
+
+Rows that the run did not reach stay in table.csv as not_reached. Exit codes: 0 done, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ptxbench.errors import InputError, PtxbenchError
+from ptxbench.measure.cost import run_cost
+from ptxbench.status import Status
+from ptxbench.store.run_folder import RunFolder
+
+
+def main() -> int:
+    """Finish the run that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path, help="folder of the run")
+    path = parser.parse_args().run
+    with RunFolder.take_over(path) as folder:
+        if folder.finished:
+            print(f"{path} is finished already")
+            return 0
+        rows = folder.rows()
+        if not rows:
+            raise InputError(f"{path} holds no table yet: go on with it by `ptxbench table --resume`")
+        # The run ended when its last process did, not now.
+        ended = folder.manifest.sessions[-1].end or datetime.now(UTC)
+        folder.finish(rows, ended, run_cost(folder.records()))
+    left = sum(row.status is Status.NOT_REACHED for row in rows)
+    print(f"{path}: {len(rows) - left} rows, {left} more were not reached")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"close_run: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

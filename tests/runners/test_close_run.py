@@ -1,0 +1,59 @@
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.gpu.simulated.gpu import SimulatedGpu
+from ptxbench.measure.asked import Asked
+from ptxbench.measure.run import measure_table
+from ptxbench.measure.start import start_run
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import Protocol
+
+RUNNER = Path(__file__).parents[2] / "runners" / "close_run.py"
+# A batch a level: a budget of nothing ends after the first.
+ASKED = Asked(
+    instructions=("fma.rn.f32", "add.f32"),
+    opt_levels=tuple(OptLevel),
+    protocols=(Protocol.DYNAMIC,),
+    max_repeats=2,
+)
+
+
+def close(path):
+    return subprocess.run(
+        [sys.executable, str(RUNNER), str(path)], capture_output=True, text=True, check=False
+    )
+
+
+def test_an_unfinished_run_gets_its_final_files_and_no_trial_is_lost(tmp_path):
+    path = tmp_path / "run"
+    gpu = SimulatedGpu()
+    with start_run(gpu, ASKED, path) as folder:
+        measure_table(gpu, folder, budget_s=1e-6)
+        trials = [record.trial_id for record in folder.records()]
+    assert not RunFolder.open(path).finished
+    done = close(path)
+    assert (done.returncode, done.stderr) == (0, "")
+    with RunFolder.open(path) as closed:
+        assert closed.finished
+        assert [record.trial_id for record in closed.records()] == trials
+        assert all(closed.trace(name) is not None for name in trials)
+    rows = list(csv.DictReader((path / "table.csv").read_text().splitlines()))
+    assert (
+        [row["status"] for row in rows].count("not_reached")
+        == [row["status"] for row in rows].count("ok")
+        == 2
+    )
+    assert close(path).stdout == f"{path} is finished already\n"
+
+
+def test_a_folder_without_a_run_or_a_table_is_one_line(tmp_path):
+    none = close(tmp_path)
+    assert (none.returncode, none.stderr.count("\n")) == (2, 1)
+    with start_run(SimulatedGpu(), ASKED, tmp_path / "run"):
+        pass
+    empty = close(tmp_path / "run")
+    assert empty.returncode == 2
+    assert "holds no table yet" in empty.stderr
