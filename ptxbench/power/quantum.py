@@ -47,4 +47,4 @@ def _refined(gaps: Float64s, step: float) -> float:
     """Return the step by least squares over the gaps that are a few times as wide."""
     near = gaps[gaps < (_MAX_MULTIPLE + 0.5) * step]
     multiple = np.maximum(np.round(near / step), 1)
-    return float((near * multiple).sum() / (multiple**2).sum())
+    return float((near * multiple).sum() / (multiple**2).sum()) if len(near) else step

@@ -24,3 +24,8 @@ def test_step_is_found_where_single_steps_are_rare():
 @pytest.mark.parametrize("values", [[], [5.0], [5.0] * 100, np.random.default_rng(5).uniform(100, 600, 500)])
 def test_nothing_coarser_than_nvmls_own_resolution(values):
     assert find_quantum(np.round(np.asarray(values, dtype=float), 3)) == RESOLUTION
+
+
+def test_few_and_distant_values_divide_nothing_by_nothing():
+    with np.errstate(all="raise"):
+        assert find_quantum(np.cumsum(np.random.default_rng(6).uniform(40, 60, 14)).round(3)) == RESOLUTION
