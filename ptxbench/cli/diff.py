@@ -91,5 +91,5 @@ def _sentences(one: Agreement) -> list[str]:
             f" 95th percentile {one.p95_left:.2%}"
         )
     if not math.isnan(one.explained):
-        lines.append(f"  it explains {one.explained:.0%} of the spread")
+        lines.append(f"  it explains {max(one.explained, 0.0):.0%} of the spread")
     return lines
