@@ -36,6 +36,7 @@ from ptxbench.gpu.protocol import GpuInfo, OptLevel
 from ptxbench.gpu.select import open_gpu
 from ptxbench.measure.check import Checked, check_row
 from ptxbench.ptx.target import find_target
+from ptxbench.store.atomic import write_text
 from ptxbench.store.commit import git_commit
 
 # Items that one process is given at once: enough that opening the GPU does not count.
@@ -199,7 +200,7 @@ def _write_manifest(
         "failed": sum(c.failed for c in done),
     }
     text = json.dumps(manifest, indent=2, default=str)
-    arguments.out.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    write_text(arguments.out.with_suffix(".json"), text + "\n")
 
 
 def _print_summary(done: Sequence[Checked]) -> None:

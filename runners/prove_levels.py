@@ -25,6 +25,7 @@ from ptxbench import __version__
 from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.select import named_instructions
 from ptxbench.errors import GpuError, InputError, PtxbenchError
+from ptxbench.store.atomic import write_text
 from ptxbench.store.commit import git_commit
 
 FAMILY = "level"
@@ -104,7 +105,7 @@ def main() -> int:
         "metrics": METRICS,
     }
     text = json.dumps(manifest, indent=2) + "\n"
-    arguments.out.with_suffix(".json").write_text(text, encoding="utf-8")
+    write_text(arguments.out.with_suffix(".json"), text)
     return int(any(proof.verdict != "proven" for proof in done))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import GpuInfo, GpuKind
+from ptxbench.store.faults import writing
 
 _MEASURED = "results"
 _OTHER = "runs"
@@ -39,3 +40,21 @@ def require_place(path: Path, kind: GpuKind) -> None:
             f"{path} is below {_MEASURED}/, which is for real GPUs; "
             f"write a {kind} run elsewhere, such as {_OTHER}/"
         )
+
+
+def make_place(path: Path, kind: GpuKind, cure: str = "choose a new folder") -> None:
+    """Make a new folder for what a GPU of some kind gives, or use an empty one.
+
+    Args:
+        path: The folder.
+        kind: Kind of the GPU.
+        cure: What to do where the folder holds something.
+
+    Raises:
+        InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
+    """
+    require_place(path, kind)
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise InputError(f"{path} is not empty; {cure}")

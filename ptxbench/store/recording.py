@@ -20,10 +20,10 @@ from ptxbench.store import codec, traces
 from ptxbench.store.atomic import replacing, write_text
 from ptxbench.store.codec import Place
 from ptxbench.store.commit import git_commit
-from ptxbench.store.faults import reading, writing
+from ptxbench.store.faults import reading
 from ptxbench.store.kernels import KernelStore
 from ptxbench.store.manifest import Host
-from ptxbench.store.place import require_place
+from ptxbench.store.place import make_place
 
 RECORDING_VERSION = 1
 _MANIFEST = "manifest.json"
@@ -124,11 +124,7 @@ class RecordingFolder:
         Raises:
             InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
         """
-        require_place(path, manifest.gpu.kind)
-        with writing(path):
-            path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                raise InputError(f"{path} is not empty; choose a new folder")
+        make_place(path, manifest.gpu.kind)
         write_text(path / _MANIFEST, codec.to_text(manifest))
         return cls(path, manifest)
 

@@ -13,7 +13,7 @@ from ptxbench.power.source import SourceName
 from ptxbench.power.steady import PowerReading, steady_power_w
 from ptxbench.status import Status
 from ptxbench.tune.check import Checker, Correct
-from ptxbench.tune.estimate import EnergyModel, modelled_time_s, work_by_tiles, work_of
+from ptxbench.tune.estimate import EnergyModel, modelled_time_s, work_of
 from ptxbench.tune.kernel import Kernel, Refused, operand_matrices
 from ptxbench.tune.occupancy import limits_of, occupancy
 from ptxbench.tune.trial import Trial, TrialStatus
@@ -187,17 +187,9 @@ class Bench:
         return steady_power_w(series, run.window, self._sensor)
 
     def _estimated(self, trial: Trial, time_s: float, temperature_c: float) -> Trial:
-        if self._model is None or not math.isfinite(time_s):
+        if self._model is None:
             return trial
-        work = work_by_tiles(trial.variant, trial.executed, self.problem)
-        energy = self._model.energy_j(work, time_s, temperature_c)
-        return replace(
-            trial,
-            estimated_j=energy.energy_j,
-            estimated_low_j=energy.low_j,
-            estimated_high_j=energy.high_j,
-            estimated_s=energy.time_s,
-        )
+        return trial.estimated_by(self._model, self.problem, time_s, temperature_c)
 
     def _operands(self) -> tuple[Bytes, Bytes]:
         if self._inputs is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ptxbench.tune.estimate import EnergyModel, work_by_tiles
+from ptxbench.tune.estimate import EnergyModel
 from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem
@@ -114,21 +114,7 @@ def quality(trials: Sequence[Trial]) -> Quality:
 
 def estimated_again(trials: Sequence[Trial], problem: Problem, model: EnergyModel) -> tuple[Trial, ...]:
     """Return trials with the energies that a model foretells from their work and their short timing."""
-    return tuple(_estimated(trial, problem, model) for trial in trials)
-
-
-def _estimated(trial: Trial, problem: Problem, model: EnergyModel) -> Trial:
-    if not math.isfinite(trial.time_s):
-        return trial
-    work = work_by_tiles(trial.variant, trial.executed, problem)
-    energy = model.energy_j(work, trial.time_s, trial.temperature_c)
-    return replace(
-        trial,
-        estimated_j=energy.energy_j,
-        estimated_low_j=energy.low_j,
-        estimated_high_j=energy.high_j,
-        estimated_s=energy.time_s,
-    )
+    return tuple(t.estimated_by(model, problem, t.time_s, t.temperature_c) for t in trials)
 
 
 def _rank_correlation(trials: Sequence[Trial]) -> float:

@@ -25,10 +25,9 @@ from ptxbench.power.sensor import SensorDescription
 from ptxbench.store import codec, journal
 from ptxbench.store.atomic import write_text
 from ptxbench.store.commit import git_commit
-from ptxbench.store.faults import writing
 from ptxbench.store.journal import Journal
 from ptxbench.store.manifest import Host
-from ptxbench.store.place import require_place
+from ptxbench.store.place import make_place
 from ptxbench.store.recording import read_document
 from ptxbench.tools import tool_version
 from ptxbench.tune.bench import Asked
@@ -121,11 +120,7 @@ class TuningFolder:
         Raises:
             InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
         """
-        require_place(path, manifest.gpu.kind)
-        with writing(path):
-            path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                raise InputError(f"{path} is not empty; choose a new folder, or go on with --resume {path}")
+        make_place(path, manifest.gpu.kind, f"choose a new folder, or go on with --resume {path}")
         write_text(path / _MANIFEST, codec.to_text(manifest))
         folder = cls(path, manifest, ())
         folder._journal = Journal(path / _TRIALS, create=True)

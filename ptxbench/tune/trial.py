@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ptxbench.tune.check import Correct
-from ptxbench.tune.estimate import OpcodeCount
-from ptxbench.tune.variant import Variant
+from ptxbench.tune.estimate import EnergyModel, OpcodeCount, work_by_tiles
+from ptxbench.tune.variant import Problem, Variant
 
 _NAN = math.nan
 
@@ -106,6 +106,29 @@ class Trial:
     def best_power_w(self) -> float:
         """Power as it was measured, or else estimated energy over time."""
         return self.best_energy_j / self.best_time_s if math.isnan(self.power_w) else self.power_w
+
+    def estimated_by(
+        self, model: EnergyModel, problem: Problem, time_s: float, temperature_c: float
+    ) -> Trial:
+        """Return the trial with the energy that a model foretells from its work; as it is without a time.
+
+        Args:
+            model: What turns work and time into joules.
+            problem: What the kernel computes.
+            time_s: Time of one launch.
+            temperature_c: Temperature of the GPU.
+        """
+        if not math.isfinite(time_s):
+            return self
+        work = work_by_tiles(self.variant, self.executed, problem)
+        energy = model.energy_j(work, time_s, temperature_c)
+        return replace(
+            self,
+            estimated_j=energy.energy_j,
+            estimated_low_j=energy.low_j,
+            estimated_high_j=energy.high_j,
+            estimated_s=energy.time_s,
+        )
 
     def gflops(self, flops: int) -> float:
         """Return 1e9 floating-point operations a second, by the short timing."""

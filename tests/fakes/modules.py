@@ -1,5 +1,6 @@
 """Real modules, each assembled once a session."""
 
+from collections.abc import Sequence
 from functools import cache
 
 from fakes.sample import SAMPLE
@@ -45,6 +46,13 @@ def judged(instruction: Instruction, ptx: str, opt_level: OptLevel = OptLevel.O3
 def catalogue_kernels(opt_level: OptLevel, target: str = "sm_90a") -> dict[str, dict[str, SassKernel]]:
     """Assemble the latency form of every row together; kernels by row and entry name."""
     rows = [r for r in SAMPLE if not r.refused and r.exists_on(find_target(target))]
+    return kernels_by_row(rows, opt_level, target)
+
+
+def kernels_by_row(
+    rows: Sequence[Instruction], opt_level: OptLevel, target: str
+) -> dict[str, dict[str, SassKernel]]:
+    """Assemble the latency form of rows together; kernels by row and entry name."""
     kernels = kernels_of(
         render_batch([(row, Form.LATENCY) for row in rows], find_target(target)), opt_level, target
     )

@@ -4,12 +4,11 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from fakes.modules import kernels_of
+from fakes.modules import kernels_by_row
 
 from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.model import Form
 from ptxbench.gpu.protocol import OptLevel
-from ptxbench.ptx.render import batch_prefix, render_batch
 from ptxbench.ptx.target import find_target
 from ptxbench.sass.gate import Verdict, judge
 from ptxbench.sass.loop import find_loop
@@ -43,16 +42,7 @@ ROWS = _sample()
 @cache
 def kernels_at(level):
     rows = [row for row in ROWS if not row.refusal(level, HOPPER.name, Form.LATENCY)]
-    text = render_batch([(row, Form.LATENCY) for row in rows], HOPPER)
-    kernels = kernels_of(text, level)
-    return {
-        row.name: {
-            name.removeprefix(batch_prefix(number)): kernel
-            for name, kernel in kernels.items()
-            if name.startswith(batch_prefix(number))
-        }
-        for number, row in enumerate(rows)
-    }
+    return kernels_by_row(rows, level, HOPPER.name)
 
 
 def judged_after(row, level, name, change):
