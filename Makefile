@@ -5,13 +5,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: table test lint verify-all clean
+.PHONY: table test fuzz lint verify-all clean
 
 table: $(VENV)/table.stamp  ## measure the twelve starter instructions (simulated where there is no GPU)
 	$(BIN)/ptxbench table
 
 test: $(VENV)/dev.stamp  ## every test that needs no GPU, with coverage
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
+
+fuzz: $(VENV)/dev.stamp  ## the same tests, each property tried by two thousand fresh examples
+	$(BIN)/python -m pytest -n auto --hypothesis-profile=fuzz
 
 lint: $(VENV)/dev.stamp  ## style, types and import rules
 	$(BIN)/ruff check .

@@ -69,7 +69,7 @@ _BOARDS = st.builds(
 _PHASES = st.lists(st.tuples(st.floats(0, 600), st.floats(0.01, 60)), min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(_BOARDS, _PHASES)
 def test_energy_and_temperature_match_a_numeric_integration(
     profile: Profile, phases: list[tuple[float, float]]
