@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -22,9 +24,10 @@ from ptxbench.gpu.protocol import (
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.trace import KernelWindow
 from ptxbench.status import Status
+from ptxbench.store.kernels import KernelEntry
 from ptxbench.store.manifest import Manifest
 from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import TrialRecord
+from ptxbench.store.schema import TableRow, TrialRecord
 
 _SHARED_PREFIX = "overhead/"
 _UNKNOWN = Telemetry(float("nan"), float("nan"), float("nan"), -1, -1)
@@ -49,6 +52,16 @@ class ReplayGpu:
         return self._folder.manifest
 
     @property
+    def records(self) -> tuple[TrialRecord, ...]:
+        """The recorded trials, in their order."""
+        return tuple(self._folder.records())
+
+    @property
+    def rows(self) -> tuple[TableRow, ...]:
+        """The recorded rows; none where the run wrote no table."""
+        return tuple(self._folder.rows())
+
+    @property
     def info(self) -> GpuInfo:
         """The run's first board, marked as replayed."""
         return replace(self._folder.manifest.gpu, kind=GpuKind.REPLAYED, index=-1)
@@ -64,12 +77,12 @@ class ReplayGpu:
         return self._folder.manifest.sensors
 
     def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
-        """Return the machine code that the run had made of `ptx`.
+        """Return the machine code that the run had made of `ptx`, or of the same code in another layout.
 
         Raises:
             ReplayError: The run holds no such kernel.
         """
-        entry = self._folder.kernels.find(ptx, opt_level)
+        entry = self._folder.kernels.find(ptx, opt_level) or self._by_code.get((_code(ptx), opt_level))
         if entry is None:
             version = self._folder.manifest.ptxbench_version
             raise ReplayError(
@@ -77,6 +90,12 @@ class ReplayGpu:
                 f"its PTX was rendered by ptxbench {version}, replay it with that version"
             )
         return self._folder.kernels.cubin(entry)
+
+    @cached_property
+    def _by_code(self) -> dict[tuple[str, OptLevel], KernelEntry]:
+        """The kernels by their PTX without what makes no code."""
+        kernels = self._folder.kernels
+        return {(_code(kernels.ptx(entry)), entry.opt_level): entry for entry in kernels.entries}
 
     def blocks_per_sm(self, cubin: Cubin, kernel: str, block: int) -> int:
         """Return how many blocks the recorded launches put on one SM; 0 where they were smaller blocks.
@@ -108,6 +127,14 @@ class ReplayGpu:
         record = self._find(launch)
         if record.status is Status.LAUNCH_FAILED:
             raise LaunchError(record.reason)
+        return self.recorded(record)
+
+    def recorded(self, record: TrialRecord) -> KernelRun:
+        """Return what was recorded of a trial; of one that failed, an empty trace and no window.
+
+        Args:
+            record: One of `records`.
+        """
         trace = self._folder.trace(record.trial_id)
         self._state = _after(record)
         self._clock.sleep_s((record.record_end_ns - self._clock.now_ns()) / 1e9)  # a clock never goes back
@@ -163,6 +190,12 @@ class ReplayGpu:
                     f"{getattr(record, key)}, not {value}"
                 )
         return record
+
+
+def _code(ptx: str) -> str:
+    """Return a PTX module without comments, layout and declared registers."""
+    bare = re.sub(r"//.*|\.reg\b[^;]*;", "", ptx)
+    return " ".join(bare.split())
 
 
 def _window(record: TrialRecord) -> KernelWindow:

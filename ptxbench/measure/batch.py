@@ -1,4 +1,10 @@
-"""A batch: the kernels of some twenty units, run in rounds, so that the rounds of one lie seconds apart."""
+"""A batch: the kernels of some forty units, run in rounds, so that the rounds of one lie seconds apart.
+
+At -O3 a round runs its kernels from the hottest to the coldest, after the hottest has warmed the chip
+unrecorded. So every kernel finds silicon warmer than it would make it itself, round after round: an H200
+keeps the upper state of its supply there (docs/accuracy.md); behind a colder kernel it may fall out of it.
+At -O0 kernels draw little, and keep to one state: every other round goes backwards, so that drift cancels.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,7 @@ from ptxbench.gpu.protocol import Gpu, OptLevel
 from ptxbench.measure.bench import Work
 from ptxbench.measure.dynamic import WARP, LoopEnergy, loop_energy, solve_dynamic
 from ptxbench.measure.flow import Flow
-from ptxbench.measure.unit import LoadedUnit, Unit
+from ptxbench.measure.unit import LoadedUnit, Unit, nan_mean
 from ptxbench.status import Status
 from ptxbench.store.manifest import RunArguments
 from ptxbench.store.schema import Role, TrialRecord
@@ -77,14 +83,14 @@ class _Lane:
         units: Names of the units that need it.
         first: Number of its first repeat in this batch.
         is_open: Whether it runs in the round to come.
-        order: Kernels run by this, so that each has a neighbour of like power: the power itself once it
-            is known, before that the rate at which it runs through its copies.
+        heat: Kernels run by this, the highest first: their power once it is known, before that the rate
+            at which they run through their copies.
     """
 
     work: Work
     units: set[str]
     first: int
-    order: float
+    heat: float
     is_open: bool = True
     records: list[TrialRecord] = field(default_factory=list)
 
@@ -102,7 +108,7 @@ class Batch:
         members: Its units, all of one level.
         sleep: The sleeping kernel, calibrated.
         arguments: Precision, repeats and window asked for.
-        on_round: Called before every round with its number.
+        on_round: Called before every round with its number; no more are run where it returns False.
     """
 
     def __init__(
@@ -112,7 +118,7 @@ class Batch:
         members: Sequence[Member],
         sleep: Work,
         arguments: RunArguments,
-        on_round: Callable[[int], None] = lambda _: None,
+        on_round: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self._flow = flow
         self._number = number
@@ -123,6 +129,7 @@ class Batch:
         self._window_s = arguments.dynamic_window_s or arguments.window_s
         self._lanes: list[_Lane] = []
         self._retry: set[str] = set()
+        self.complete = True
 
     def run(self) -> list[Member]:
         """Measure the units until each is precise enough, or its repeats are spent.
@@ -130,7 +137,8 @@ class Batch:
         A unit whose kernel cannot be launched is given up; the others go on.
 
         Returns:
-            The units for which the GPU throttled, to be begun again on fewer SMs.
+            The units for which the GPU throttled, to be begun again on fewer SMs; none where the batch was
+            ended before (`complete` says so).
 
         Raises:
             GpuError: The GPU stopped answering.
@@ -140,7 +148,9 @@ class Batch:
         for done in range(self._arguments.max_repeats):
             if not any(lane.is_open for lane in self._lanes):
                 break
-            self._on_round(done)
+            if not self._on_round(done):
+                self.complete = False
+                return []
             self._round(done)
             if done == 0:
                 self._look_at_first_round()
@@ -170,7 +180,7 @@ class Batch:
                     self._lanes.append(lane)
                 else:
                     same.units |= lane.units
-        self._lanes.sort(key=lambda lane: lane.order)
+        self._lanes.sort(key=lambda lane: lane.heat, reverse=True)
 
     def _lanes_of(self, member: Member) -> list[_Lane]:
         """Return the target, the 2N target if it is asked for, and their overhead loops.
@@ -206,7 +216,8 @@ class Batch:
                 raise
         held = [r for r in self._flow.trials.get(name, ()) if r.repeat >= 0]
         lane = self._lane(member, self._flow.overheads[name], len(held))
-        lane.is_open = not held
+        if held:
+            lane.is_open, lane.heat = False, nan_mean([r.steady_power_w for r in held])
         return lane
 
     def _lane(self, member: Member, work: Work, first: int) -> _Lane:
@@ -217,15 +228,22 @@ class Batch:
         return self._flow.bench.calibrated(work, self._window_s, first)
 
     def _round(self, done: int) -> None:
-        """Run every open kernel once, then the sleeping one; every other round goes backwards."""
-        batch = f"batch/{self._number}"
+        """Run every open kernel once, the hottest first (at -O0 last in every other round), then the sleep.
+
+        The sleeping kernel follows the coldest, or in every other round the hottest, so that static power is
+        known over the temperatures that the kernels run at.
+        """
+        warm_for = f"batch/{self._number}/{done}"
         opened = [lane for lane in self._lanes if lane.is_open]
-        for lane in opened if done % 2 == 0 else reversed(opened):
-            record = self._flow.trial(lane.work, lane.first + len(lane.records), batch)
+        alternates = self._members[0].unit.opt_level is OptLevel.O0
+        for lane in reversed(opened) if alternates and done % 2 else opened:
+            record = self._flow.trial(lane.work, lane.first + len(lane.records), warm_for)
             lane.records.append(record)
             if record.status is Status.LAUNCH_FAILED:
                 self._give_up(lane, record.reason)
-        self._flow.trial(self._sleep, self._number * _ATTEMPT + done, batch)
+        repeat = self._number * _ATTEMPT + done
+        heater = opened[0].work if done % 2 else None
+        self._flow.trial(self._sleep, repeat, f"{warm_for}/static" if heater else warm_for, heater)
 
     def _give_up(self, lane: _Lane, reason: str) -> None:
         """Leave out a kernel that cannot be launched, and the units that cannot do without it."""
@@ -237,7 +255,7 @@ class Batch:
                 self._close(unit)
 
     def _look_at_first_round(self) -> None:
-        """Put kernels of like power side by side, mend the windows, and see who throttles."""
+        """Put the hottest kernels first, mend the windows, and see who throttles."""
         for lane in self._lanes:
             if not lane.records:
                 continue
@@ -245,13 +263,10 @@ class Batch:
             if record.status is Status.THROTTLED:
                 self._retry |= lane.units
             if record.steady_power_w == record.steady_power_w:
-                lane.order = record.steady_power_w
+                lane.heat = record.steady_power_w
             if abs(record.elapsed_s / self._window_s - 1) > _WINDOW_TOLERANCE:
                 lane.work = lane.work.lasting(self._window_s, record.elapsed_s / record.iterations)
-        measured = [lane for lane in self._lanes if lane.records]
-        self._lanes = [*sorted(measured, key=lambda lane: lane.order)] + [
-            lane for lane in self._lanes if not lane.records
-        ]
+        self._lanes.sort(key=lambda lane: lane.heat, reverse=True)
         for unit in self._retry:
             self._close(unit)
 
@@ -285,9 +300,9 @@ class Batch:
 
     def _loops(self, level: OptLevel) -> list[LoopEnergy]:
         """Return the energies of the batch's loops so far."""
-        static = self._flow.common(level).static
+        common = self._flow.common(level)
         return [
-            loop_energy([r for r in lane.records if r.repeat >= 0], static)
+            loop_energy([r for r in lane.records if r.repeat >= 0], common)
             for lane in self._lanes
             if len(lane.records) > 1
         ]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.errors import LaunchError
-from ptxbench.gpu.protocol import Cubin, Gpu, GpuKind, Launch
+from ptxbench.gpu.protocol import Cubin, Gpu, Launch
 from ptxbench.measure.record import TrialPlan, make_failure, make_record
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.trace import Trace
@@ -96,7 +96,7 @@ class Bench:
         self._on_trial = on_trial
         self._warm: str | None = None
 
-    def trial(self, work: Work, repeat: int, warm_for: str = "") -> TrialRecord:
+    def trial(self, work: Work, repeat: int, warm_for: str = "", heater: Work | None = None) -> TrialRecord:
         """Return one trial's record: the run's own where it holds it, else run it and keep it.
 
         A kernel that could not run gives a record with status launch_failed.
@@ -105,6 +105,7 @@ class Bench:
             work: What to run.
             repeat: Number of the repeat.
             warm_for: What the GPU is warmed up once for; "": the work's unit.
+            heater: What warms it up; None: the work itself.
 
         Raises:
             GpuError: The GPU stopped answering.
@@ -123,7 +124,7 @@ class Bench:
 
         self.folder.take_in_hand(failure("the process ended while this kernel ran")[0])
         if repeat >= 0:
-            self._warm_up(launch, warm_for or work.plan.unit)
+            self._warm_up(heater.launch(repeat) if heater else launch, warm_for or work.plan.unit)
         try:
             run = self.gpu.run(launch)
         except LaunchError as error:
@@ -155,14 +156,14 @@ class Bench:
             work = replace(work, iterations=min(int(_GUESS_S / per_pass_s) + 1, _MAX_ITERATIONS))
         return work.lasting(window_s, per_pass_s)
 
-    def _warm_up(self, launch: Launch, unit: str) -> None:
-        """Run a kernel unrecorded before the first trial of its unit or batch that really runs.
+    def _warm_up(self, launch: Launch, warm_for: str) -> None:
+        """Run a kernel unrecorded before the first trial of its unit or round that really runs.
 
-        What is resumed is warmed again; a replay has nothing to warm.
+        What is resumed is warmed again.
         """
-        if self._warm == unit or self.gpu.info.kind is GpuKind.REPLAYED:
+        if self._warm == warm_for:
             return
-        self._warm = unit
+        self._warm = warm_for
         # A kernel that cannot run says so in its own trial.
         with suppress(LaunchError):
-            self.gpu.run(replace(launch, trial_id=f"{unit}/warm-up"))
+            self.gpu.run(replace(launch, trial_id=f"{warm_for}/warm-up"))

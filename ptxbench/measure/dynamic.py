@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxbench.measure.remarks import fewer_sms_note, left_out_note, sources_note
+from ptxbench.measure.operating_point import same_operating_point
+from ptxbench.measure.remarks import fewer_sms_note, left_out_note, set_aside_note, sources_note
 from ptxbench.measure.scatter import NO_PRIOR, ScatterPrior, fit_prior, moderated
 from ptxbench.measure.static import StaticPower
 from ptxbench.measure.statistics import Estimate
@@ -49,15 +50,17 @@ class Common:
     Attributes:
         static: Static power.
         scatter: What other kernels say of a kernel's scatter, as a fraction of its power.
+        full_clock_mhz: SM clock of undisturbed kernels, NaN where it is not known.
     """
 
     static: StaticPower
     scatter: ScatterPrior = NO_PRIOR
+    full_clock_mhz: float = math.nan
 
 
 @dataclass(frozen=True)
 class LoopEnergy:
-    """What one pass of a kernel's loop costs a thread, from its valid trials.
+    """What one pass of a kernel's loop costs a thread, from its valid trials at one operating point.
 
     Attributes:
         energy_pj: Dynamic energy of each trial, shape (n,), pJ.
@@ -65,7 +68,9 @@ class LoopEnergy:
         pass_s: Mean duration of a pass.
         pass_cycles: SM cycles of a pass, NaN where the kernel gave none.
         trials: Those trials.
-        faults: Status and reason of every trial that does not count, by trial id.
+        faults: Status and reason of every trial that is not valid, by trial id.
+        at_lower_clock: Valid trials left out because the SM clock dipped.
+        in_lower_state: Valid trials left out because the supply was a step lower.
     """
 
     energy_pj: tuple[float, ...]
@@ -74,6 +79,8 @@ class LoopEnergy:
     pass_cycles: float
     trials: tuple[TrialRecord, ...]
     faults: dict[str, tuple[Status, str]]
+    at_lower_clock: int
+    in_lower_state: int
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
@@ -130,23 +137,28 @@ class DynamicResult:
         )
 
 
-def loop_energy(records: Sequence[TrialRecord], static: StaticPower) -> LoopEnergy:
+def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
     """Return what one pass of a kernel's loop costs from its trials; calibration is left out.
 
     Args:
         records: Trials of one kernel in one launch shape.
-        static: Static power of the run.
+        common: Static power and full clock of the run.
     """
     faults = trial_faults(records)
-    valid = tuple(r for r in records if r.repeat >= 0 and r.trial_id not in faults)
-    totals = [r.steady_power_w * _thread_pass_s(r) * _PICO for r in valid]
+    valid = [r for r in records if r.repeat >= 0 and r.trial_id not in faults]
+    energy_pj = [_dynamic_pj(r, common.static) for r in valid]
+    selected = same_operating_point([r.sm_clock_mhz for r in valid], energy_pj, common.full_clock_mhz)
+    kept = [(r, e) for r, e, keep in zip(valid, energy_pj, selected.kept, strict=True) if keep]
+    trials = tuple(r for r, _ in kept)
     return LoopEnergy(
-        tuple((r.steady_power_w - static.at(r.temperature_c)) * _thread_pass_s(r) * _PICO for r in valid),
-        nan_mean(totals),
-        nan_mean([r.elapsed_s / r.iterations for r in valid]),
-        nan_mean([r.cycles / r.iterations for r in valid if r.cycles >= 0]),
-        valid,
+        tuple(e for _, e in kept),
+        nan_mean([r.steady_power_w * _thread_pass_s(r) * _PICO for r in trials]),
+        nan_mean([r.elapsed_s / r.iterations for r in trials]),
+        nan_mean([r.cycles / r.iterations for r in trials if r.cycles >= 0]),
+        trials,
         faults,
+        selected.at_lower_clock,
+        selected.in_lower_state,
     )
 
 
@@ -181,14 +193,15 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
     if math.isnan(common.static.error_w):
         return unit.row(Status.BELOW_RESOLUTION, "fewer than two sleeping kernels gave the static power")
     own = last_attempt(trials[unit.name])
-    target = loop_energy([r for r in own if r.role is Role.TARGET], common.static)
-    overhead = loop_energy(overhead_trials(unit, own[0], Role.OVERHEAD, trials), common.static)
+    target = loop_energy([r for r in own if r.role is Role.TARGET], common)
+    overhead = loop_energy(overhead_trials(unit, own[0], Role.OVERHEAD, trials), common)
     first = target.trials[0]
     threads = first.grid * first.block
     warps_per_sm = threads / WARP / min(first.grid, sm_count)
     notes = (
         *(_linearity_note(result), _step_note(target)),
         *(fewer_sms_note(trials[unit.name], sm_count), left_out_note(result.faults)),
+        set_aside_note(target.at_lower_clock, target.in_lower_state),
         sources_note(target.trials),
     )
     row = replace(
@@ -236,9 +249,9 @@ def _difference(
 ) -> tuple[_Difference, dict[str, tuple[Status, str]]]:
     """Return (E_T - E_O) / N, and the trials that do not count, one overhead for all rounds."""
     of_role = [r for r in own if r.role is roles[0]]
-    target = loop_energy(of_role, common.static)
+    target = loop_energy(of_role, common)
     beside = overhead_trials(unit, of_role[0], roles[1], trials) if of_role else ()
-    overhead = loop_energy(beside, common.static)
+    overhead = loop_energy(beside, common)
     faults = target.faults | overhead.faults
     if target.trials and overhead.trials and not _same_clock(target, overhead):
         reason = (
@@ -260,6 +273,11 @@ def _difference(
 def _same_clock(target: LoopEnergy, overhead: LoopEnergy) -> bool:
     """Return whether both ran at one SM clock; a clock that is not known is no drift."""
     return not abs(target.clock_mhz / overhead.clock_mhz - 1) > CLOCK_TOLERANCE
+
+
+def _dynamic_pj(record: TrialRecord, static: StaticPower) -> float:
+    """Return the dynamic energy of one pass of the loop a thread, pJ."""
+    return (record.steady_power_w - static.at(record.temperature_c)) * _thread_pass_s(record) * _PICO
 
 
 def _thread_pass_s(record: TrialRecord) -> float:

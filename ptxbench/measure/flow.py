@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.bench import Bench, Work
 from ptxbench.measure.dynamic import Common, LoopEnergy, scatter_of
+from ptxbench.measure.operating_point import full_clock_mhz
 from ptxbench.measure.static import fit_static
 from ptxbench.store.schema import TrialRecord
 
@@ -16,8 +17,8 @@ STATIC_UNIT = "static"
 class Flow:
     """The trials of a run in the order in which the plan came to them.
 
-    What a resumed run holds of later units is not in it before the plan gets there, so that a resumed run,
-    and its replay, decide as the run that was not stopped did.
+    What a resumed run holds of later units is not in it before the plan gets there, so that a resumed run
+    decides as the run that was not stopped did.
 
     Args:
         bench: Where trials run.
@@ -36,9 +37,9 @@ class Flow:
         self.failures: dict[str, str] = {}
         self._scatter: dict[OptLevel, list[tuple[float, int]]] = {level: [] for level in OptLevel}
 
-    def trial(self, work: Work, repeat: int, batch: str) -> TrialRecord:
-        """Run one trial, or take the one that is held."""
-        record = self.bench.trial(work, repeat, batch)
+    def trial(self, work: Work, repeat: int, warm_for: str, heater: Work | None = None) -> TrialRecord:
+        """Run one trial, or take the one that is held (`Bench.trial`)."""
+        record = self.bench.trial(work, repeat, warm_for, heater)
         self.trials.setdefault(work.plan.unit, []).append(record)
         return record
 
@@ -50,8 +51,19 @@ class Flow:
             current: Loops in hand, which are not kept yet.
         """
         static = fit_static(self.trials.get(STATIC_UNIT, ()))
-        return Common(static, scatter_of(current, self._scatter[level]))
+        return Common(static, scatter_of(current, self._scatter[level]), full_clock_of(self.trials))
 
     def keep_scatter(self, level: OptLevel, loops: Sequence[LoopEnergy]) -> None:
         """Keep what loops that are done say of a loop's scatter."""
         self._scatter[level] += [found for loop in loops if (found := loop.scatter) is not None]
+
+
+def full_clock_of(trials: Mapping[str, Sequence[TrialRecord]]) -> float:
+    """Return the SM clock of a run's undisturbed kernels, NaN where none is known.
+
+    Args:
+        trials: Trials by the name of what they measure; the sleeping kernel's are passed over.
+    """
+    return full_clock_mhz(
+        [r.sm_clock_mhz for unit, of in trials.items() if unit != STATIC_UNIT for r in of if r.repeat >= 0]
+    )

@@ -17,9 +17,9 @@ from ptxbench.ptx.operands import Pattern
 from ptxbench.store.manifest import RunArguments
 from ptxbench.store.schema import Protocol
 
-# Units of one batch: enough that the rounds of one unit lie seconds apart, few enough that a batch,
-# which shares its warm-up and its drift, ends within half a minute.
-BATCH_UNITS = 20
+# Units of one batch: enough that the rounds of one unit lie seconds apart and that the warm-up of a round
+# costs little, few enough that a batch ends within a minute.
+BATCH_UNITS = 40
 
 
 class Linearity(StrEnum):
@@ -98,9 +98,8 @@ def plan_batches(tasks: Sequence[Task], seed: int) -> list[list[Task]]:
 
     First the rows of Table I of Arafa et al. (2020), then the starters, then one row of every
     category and template, then the rest: a run that ends early has measured what matters most.
-    Within each of these a batch holds one protocol and level, so that neighbours draw similar power (a
-    kernel behind a much hotter one runs on warm silicon, and draws more), and rows of like loops
-    stand together, in an order of groups that the seed draws.
+    Within each of these a batch holds one protocol and level, so that neighbours draw similar power, and
+    rows of like loops stand together, in an order of groups that the seed draws.
 
     Args:
         tasks: The rows asked for.

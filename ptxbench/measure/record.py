@@ -79,6 +79,18 @@ def make_record(
         run: What the GPU gave.
         sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
     """
+    failure, _ = make_failure(plan, repeat, order, gpu, launch, run.trace.begin_ns, "")
+    return judged(failure, run, sensor)
+
+
+def judged(record: TrialRecord, run: KernelRun, sensor: SensorDescription) -> TrialRecord:
+    """Return a trial's record with all that follows from what the GPU gave.
+
+    Args:
+        record: What was launched; everything else in it is replaced.
+        run: What the GPU gave.
+        sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
+    """
     status, reason = _judge_run(run)
     power_w = math.nan
     series = run.trace.of(sensor.source)
@@ -91,9 +103,8 @@ def make_record(
             status = steady.status
             reason = steady.reason or counter_disagreement(steady, run.trace, run.window, sensor)
     clock_mhz = run.window.clock_mhz
-    failure, _ = make_failure(plan, repeat, order, gpu, launch, run.trace.begin_ns, "")
     return replace(
-        failure,
+        record,
         start_ns=run.window.start_ns,
         end_ns=run.window.end_ns,
         elapsed_s=run.window.elapsed_s,

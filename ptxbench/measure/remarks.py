@@ -26,6 +26,16 @@ def left_out_note(faults: Mapping[str, tuple[Status, str]]) -> str:
     return f"{len(faults)} trial{'s' if len(faults) > 1 else ''} left out ({causes})"
 
 
+def set_aside_note(at_lower_clock: int, in_lower_state: int) -> str:
+    """Return how many valid trials ran at another operating point than the row's, "" where none did."""
+    parts = []
+    if at_lower_clock:
+        parts.append(f"{at_lower_clock} at a lower mean clock")
+    if in_lower_state:
+        parts.append(f"{in_lower_state} a step of the supply lower")
+    return f"set aside: {' and '.join(parts)}" if parts else ""
+
+
 def fewer_sms_note(records: Sequence[TrialRecord], sm_count: int) -> str:
     """Return on how many SMs a unit was measured where the GPU throttled on more, else "".
 

@@ -12,26 +12,18 @@ import numpy as np
 
 from ptxbench.errors import GpuError, LaunchError
 from ptxbench.gpu.protocol import Gpu, OptLevel
-from ptxbench.measure.arafa import arafa_row, measure_arafa
+from ptxbench.gpu.replay import ReplayGpu
+from ptxbench.measure.again import measure_again
+from ptxbench.measure.arafa import measure_arafa
 from ptxbench.measure.batch import BLOCK, Batch, Member
 from ptxbench.measure.bench import Bench, Work
 from ptxbench.measure.cost import run_cost
-from ptxbench.measure.dynamic import (
-    Common,
-    dynamic_row,
-    last_attempt,
-    loop_energy,
-    overhead_trials,
-    scatter_of,
-)
 from ptxbench.measure.flow import STATIC_UNIT, Flow
-from ptxbench.measure.plan import BATCH_UNITS, Task, plan_batches, plan_tasks
+from ptxbench.measure.plan import BATCH_UNITS, plan_batches, plan_tasks
 from ptxbench.measure.prepare import Prepared, Preparer, quick_switching
 from ptxbench.measure.record import TrialPlan
+from ptxbench.measure.rows import Ledger
 from ptxbench.measure.sensor_choice import choose_sensor
-from ptxbench.measure.static import fit_static
-from ptxbench.measure.unit import Unit, empty_row, unit_name
-from ptxbench.status import Status
 from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
 
@@ -76,14 +68,14 @@ def measure_table(
 
     Every trial is on the disk before the next begins; a folder that holds trials already is gone on with.
     Where the budget ends first, the folder is left as it is, to be gone on with; rows that were not
-    reached say so.
+    reached say so. A replayed run decides nothing anew: all its trials are judged again.
 
     Args:
         gpu: Where kernels run.
         folder: A run folder that was created or resumed.
         on_progress: Called before every round of a batch, and at the end.
         on_trial: Called after every trial that really ran.
-        budget_s: Time after which no more batches are begun, by the GPU's clock.
+        budget_s: Time after which no more rounds are begun, by the GPU's clock.
 
     Returns:
         The table's rows, in the order asked for.
@@ -96,6 +88,8 @@ def measure_table(
     if folder.finished:
         return folder.rows()
     bench = Bench(gpu, folder, choose_sensor(gpu, folder.manifest.source, folder.manifest.sensors), on_trial)
+    if isinstance(gpu, ReplayGpu):
+        return measure_again(gpu, bench)
     with quick_switching(), Preparer(gpu, folder) as preparer:
         measuring = _Measuring(bench, preparer, on_progress, budget_s)
         try:
@@ -112,36 +106,6 @@ def measure_table(
         folder.write_rows(rows)
         folder.end_session(now)
     return rows
-
-
-def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: int) -> dict[str, TableRow]:
-    """Return the rows of units from the trials of a run, by the units' names: pure arithmetic.
-
-    Args:
-        units: What was measured.
-        records: Trials of the run.
-        sm_count: Streaming multiprocessors of the GPU.
-    """
-    trials: dict[str, list[TrialRecord]] = {}
-    for record in records:
-        trials.setdefault(record.trial_id.rsplit("/", 2)[0], []).append(record)
-    static = fit_static(trials.get(STATIC_UNIT, ()))
-    dynamic = [unit for unit in units if unit.protocol is Protocol.DYNAMIC and trials.get(unit.name)]
-    common = {level: Common(static) for level in OptLevel}
-    for level in OptLevel:
-        loops: dict[str, list[TrialRecord]] = {}
-        for unit in (u for u in dynamic if u.opt_level is level):
-            own = last_attempt(trials[unit.name])
-            loops[unit.name] = [r for r in own if r.role is Role.TARGET]
-            name = unit.overhead_name(Role.OVERHEAD, own[0].grid, own[0].block)
-            loops[name] = list(overhead_trials(unit, own[0], Role.OVERHEAD, trials))
-        common[level] = Common(static, scatter_of(loop_energy(of_loop, static) for of_loop in loops.values()))
-    return {
-        unit.name: dynamic_row(unit, trials, common[unit.opt_level], sm_count)
-        if unit.protocol is Protocol.DYNAMIC
-        else arafa_row(unit, trials.get(unit.name, ()))
-        for unit in units
-    }
 
 
 class _Measuring:
@@ -163,11 +127,9 @@ class _Measuring:
         self._arguments = bench.folder.manifest.arguments
         self._tasks = plan_tasks(self._arguments)
         self._flow = Flow(bench)
-        self._units: dict[str, Unit] = {}
-        self._refused: dict[str, TableRow] = {}
+        self._ledger = Ledger()
         self._done = 0
         self._batches = 0
-        self._batch_s: list[float] = []
         self._sleep: Work | None = None
         self._sleep_cubin = preparer.begin_sleep()
         self.complete = True
@@ -184,11 +146,12 @@ class _Measuring:
                 return
             prepared = ready[number].result()
             ready[number] = _released()
-            members = self._take(prepared)
+            members = [Member(loaded, task.check_linearity) for task, loaded in self._ledger.take(prepared)]
+            self._done += len(tasks) - len(members)
             if tasks[0].protocol is Protocol.ARAFA:
                 self._measure_arafa(members)
             else:
-                retries += self._measure_batch(members, len(tasks))
+                retries += self._measure_batch(members)
                 # Units that throttled share overhead loops when they are begun again together.
                 if len(retries) >= BATCH_UNITS or number + 1 == len(plan):
                     retries = self._retry(retries, last=number + 1 == len(plan))
@@ -201,56 +164,32 @@ class _Measuring:
             ended: Why some of them were not reached.
         """
         folder = self._bench.folder
-        records = folder.records()
-        begun = {r.trial_id.rsplit("/", 2)[0] for r in records if r.repeat >= 0} | set(self._flow.failures)
-        units = [unit for unit in self._units.values() if unit.name in begun]
-        solved = solve_rows(units, records, folder.manifest.gpu.sm_count)
-        return tuple(self._row(task, solved, f"{ended}; go on with --resume") for task in self._tasks)
+        return self._ledger.rows(
+            self._tasks,
+            folder.records(),
+            folder.manifest.gpu.sm_count,
+            self._flow.failures,
+            f"{ended}; go on with --resume",
+        )
 
-    def _row(self, task: Task, solved: dict[str, TableRow], not_reached: str) -> TableRow:
-        name = _name(task)
-        if name in self._refused:
-            return self._refused[name]
-        if name not in solved:
-            return empty_row(
-                task.instruction, task.opt_level, task.protocol, task.pattern, Status.NOT_REACHED, not_reached
-            )
-        row = solved[name]
-        failure = self._flow.failures.get(name)
-        if failure is not None and row.status is not Status.OK:
-            return self._units[name].row(Status.LAUNCH_FAILED, failure)
-        return row
-
-    def _take(self, prepared: Sequence[Prepared]) -> list[Member]:
-        """Note what was made ready; return what can be measured."""
-        members = []
-        for one in prepared:
-            if one.row is not None:
-                self._refused[_name(one.task)] = one.row
-                self._done += 1
-            elif one.loaded is not None:
-                self._units[one.loaded.unit.name] = one.loaded.unit
-                members.append(Member(one.loaded, one.task.check_linearity))
-        return members
-
-    def _measure_batch(self, members: Sequence[Member], tasks: int) -> list[Member]:
+    def _measure_batch(self, members: Sequence[Member]) -> list[Member]:
         """Measure one batch of the dynamic protocol; return what is to be begun again."""
         if not members:
             return []
-        begin_ns = self._clock.now_ns()
+        names = {member.unit.name for member in members}
         what = f"{members[0].unit.instruction.name} -{members[0].unit.opt_level} and {len(members) - 1} more"
-        batch = Batch(
-            self._flow,
-            self._batches,
-            members,
-            self._sleeping(),
-            self._arguments,
-            lambda done: self._say(f"{what}, round {done + 1}"),
-        )
+
+        def on_round(done: int) -> bool:
+            self._say(f"{what}, round {done + 1}")
+            return not self._is_spent()
+
+        batch = Batch(self._flow, self._batches, members, self._sleeping(), self._arguments, on_round)
         self._batches += 1
+        self._ledger.unfinished |= names
         again = batch.run()
-        self._done += len(members) - len(again)
-        self._batch_s.append((self._clock.now_ns() - begin_ns) / 1e9 / tasks)
+        if batch.complete:
+            self._ledger.unfinished -= names - {member.unit.name for member in again}
+            self._done += len(members) - len(again)
         return again
 
     def _retry(self, members: Sequence[Member], *, last: bool) -> list[Member]:
@@ -261,8 +200,7 @@ class _Measuring:
             for level in OptLevel:
                 of_level = [m for m in waiting if m.unit.opt_level is level]
                 for n in range(0, len(of_level), BATCH_UNITS):
-                    chunk = of_level[n : n + BATCH_UNITS]
-                    again += self._measure_batch(chunk, len(chunk))
+                    again += self._measure_batch(of_level[n : n + BATCH_UNITS])
             waiting = again
             if not last:
                 break
@@ -271,6 +209,8 @@ class _Measuring:
     def _measure_arafa(self, members: Sequence[Member]) -> None:
         for member in members:
             self._say(f"{member.unit.instruction.name} -{member.unit.opt_level} {member.unit.protocol}")
+            if self._is_spent():
+                return
             try:
                 measure_arafa(self._bench, member.loaded, self._arguments)
             except LaunchError as error:
@@ -291,10 +231,8 @@ class _Measuring:
         return self._sleep
 
     def _is_spent(self) -> bool:
-        """Return whether another batch would not fit into the budget; note it."""
-        spent_s = (self._clock.now_ns() - self._begin_ns) / 1e9
-        next_s = BATCH_UNITS * max(self._batch_s, default=0.0) if self._budget_s < math.inf else 0.0
-        if spent_s + next_s > self._budget_s:
+        """Return whether the budget is spent; note it."""
+        if (self._clock.now_ns() - self._begin_ns) / 1e9 > self._budget_s:
             self.complete = False
         return not self.complete
 
@@ -303,10 +241,6 @@ class _Measuring:
         left = len(self._tasks) - self._done
         left_s = spent_s / self._done * left if self._done else math.nan
         self._on_progress(Progress(self._done, len(self._tasks), what, left_s))
-
-
-def _name(task: Task) -> str:
-    return unit_name(task.instruction.name, task.opt_level, task.protocol, task.pattern)
 
 
 def _released() -> Future[list[Prepared]]:

@@ -89,7 +89,11 @@ def test_ptx_that_never_ran_is_refused(gpu):
     with pytest.raises(ReplayError, match=r"holds no kernel of this PTX at -O0"):
         gpu.assemble(fake.PTX, OptLevel.O0)
     with pytest.raises(ReplayError, match=r"holds no kernel of this PTX at -O3"):
-        gpu.assemble(fake.PTX + "\n", OptLevel.O3)
+        gpu.assemble(fake.PTX + "\n.visible .entry other() { ret; }", OptLevel.O3)
+
+
+def test_the_same_code_in_another_layout_is_what_ran(gpu):
+    assert gpu.assemble(f"// again\n\n{fake.PTX}  // the same\n", OptLevel.O3) == fake.CUBIN
 
 
 def test_blocks_per_sm_is_what_was_launched(gpu):

@@ -1,0 +1,93 @@
+"""A recorded run once more: every trial judged from its trace, and every row worked out, without a GPU.
+
+Nothing is decided anew: the trials are those that the run held, also where the rules by which a run
+chooses what to repeat have changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from ptxbench.gpu.replay import ReplayGpu
+from ptxbench.measure.bench import Bench
+from ptxbench.measure.cost import run_cost
+from ptxbench.measure.flow import STATIC_UNIT
+from ptxbench.measure.overhead import OVERHEAD_ROLES
+from ptxbench.measure.plan import Task, plan_batches, plan_tasks
+from ptxbench.measure.prepare import Preparer
+from ptxbench.measure.record import judged
+from ptxbench.measure.rows import Ledger
+from ptxbench.measure.unit import Unit, unit_name
+from ptxbench.status import Status
+from ptxbench.store.schema import Protocol, TableRow, TrialRecord
+
+
+def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
+    """Fill a run folder from the recorded one, and finish it.
+
+    Args:
+        gpu: The recorded run.
+        bench: The new folder, and the power source.
+
+    Returns:
+        The rows that the new folder's manifest asks for, in that order.
+
+    Raises:
+        ReplayError: The recorded run does not hold the kernels of what is asked for.
+        InputError: The folder cannot be written.
+    """
+    folder = bench.folder
+    tasks = plan_tasks(folder.manifest.arguments)
+    not_reached = {_row_unit(row) for row in gpu.rows if row.status is Status.NOT_REACHED}
+    reached = [task for task in tasks if _task_unit(task) not in not_reached]
+    ledger = Ledger()
+    with Preparer(gpu, folder) as preparer:
+        preparer.begin_sleep().result()
+        for batch in plan_batches(reached, folder.manifest.order_seed):
+            ledger.take(preparer.begin(batch).result())
+    wanted = ledger.units.keys() | _shared(ledger.units.values(), gpu.records)
+    for record in gpu.records:
+        if _unit_of(record) not in wanted or folder.record(record.trial_id) is not None:
+            continue
+        run = gpu.recorded(record)
+        again = replace(record, order=len(folder))
+        if record.status is not Status.LAUNCH_FAILED:
+            again = judged(again, run, bench.sensor)
+        folder.append(again, run.trace)
+    rows = ledger.rows(
+        tasks,
+        folder.records(),
+        folder.manifest.gpu.sm_count,
+        {_row_unit(row): row.reason for row in gpu.rows if row.status is Status.LAUNCH_FAILED},
+        "the recorded run did not reach it",
+    )
+    folder.finish(rows, datetime.now(UTC), run_cost(folder.records()))
+    return rows
+
+
+def _shared(units: Iterable[Unit], records: Sequence[TrialRecord]) -> set[str]:
+    """Return under which names the units' overhead loops and the sleeping kernel were measured."""
+    shapes: dict[str, set[tuple[int, int]]] = {}
+    for record in records:
+        shapes.setdefault(_unit_of(record), set()).add((record.grid, record.block))
+    names = set()
+    for unit in units:
+        if unit.protocol is Protocol.DYNAMIC:
+            names.add(STATIC_UNIT)
+            for grid, block in shapes.get(unit.name, ()):
+                names |= {unit.overhead_name(role, grid, block) for role in OVERHEAD_ROLES}
+    return names
+
+
+def _unit_of(record: TrialRecord) -> str:
+    return record.trial_id.rsplit("/", 2)[0]
+
+
+def _task_unit(task: Task) -> str:
+    return unit_name(task.instruction.name, task.opt_level, task.protocol, task.pattern)
+
+
+def _row_unit(row: TableRow) -> str:
+    return unit_name(row.instruction, row.opt_level, row.protocol, row.operands)

@@ -1,0 +1,122 @@
+"""The rows of a run: of what was measured, refused, could not be launched, or was not reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.measure.arafa import arafa_row
+from ptxbench.measure.dynamic import (
+    Common,
+    dynamic_row,
+    last_attempt,
+    loop_energy,
+    overhead_trials,
+    scatter_of,
+)
+from ptxbench.measure.flow import STATIC_UNIT, full_clock_of
+from ptxbench.measure.plan import Task
+from ptxbench.measure.prepare import Prepared
+from ptxbench.measure.static import fit_static
+from ptxbench.measure.unit import LoadedUnit, Unit, empty_row, unit_name
+from ptxbench.status import Status
+from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
+
+
+class Ledger:
+    """What became of each task of a run.
+
+    Attributes:
+        units: Units that can be measured, by name.
+        unfinished: Names of units whose measuring has begun and not ended.
+    """
+
+    def __init__(self) -> None:
+        self.units: dict[str, Unit] = {}
+        self.unfinished: set[str] = set()
+        self._refused: dict[str, TableRow] = {}
+
+    def take(self, prepared: Sequence[Prepared]) -> list[tuple[Task, LoadedUnit]]:
+        """Note what was made ready; return what can be measured."""
+        ready = []
+        for one in prepared:
+            if one.row is not None:
+                self._refused[_name(one.task)] = one.row
+            elif one.loaded is not None:
+                self.units[one.loaded.unit.name] = one.loaded.unit
+                ready.append((one.task, one.loaded))
+        return ready
+
+    def rows(
+        self,
+        tasks: Sequence[Task],
+        records: Sequence[TrialRecord],
+        sm_count: int,
+        failures: Mapping[str, str],
+        ended: str,
+    ) -> tuple[TableRow, ...]:
+        """Return the rows of tasks, in their order.
+
+        Args:
+            tasks: What was asked for.
+            records: Trials of the run.
+            sm_count: Streaming multiprocessors of the GPU.
+            failures: Why a unit could not be launched, by name.
+            ended: Why some tasks were not reached.
+        """
+        begun = {r.trial_id.rsplit("/", 2)[0] for r in records if r.repeat >= 0} | set(failures)
+        units = [unit for unit in self.units.values() if unit.name in begun]
+        solved = solve_rows(units, records, sm_count)
+        return tuple(self._row(task, solved, failures, ended) for task in tasks)
+
+    def _row(
+        self, task: Task, solved: Mapping[str, TableRow], failures: Mapping[str, str], ended: str
+    ) -> TableRow:
+        name = _name(task)
+        if name in self._refused:
+            return self._refused[name]
+        row = solved.get(name)
+        if row is not None and row.status is Status.OK:
+            return row
+        if name in failures:
+            return self.units[name].row(Status.LAUNCH_FAILED, failures[name])
+        if row is None or name in self.unfinished:
+            return empty_row(
+                task.instruction, task.opt_level, task.protocol, task.pattern, Status.NOT_REACHED, ended
+            )
+        return row
+
+
+def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: int) -> dict[str, TableRow]:
+    """Return the rows of units from the trials of a run, by the units' names: pure arithmetic.
+
+    Args:
+        units: What was measured.
+        records: Trials of the run.
+        sm_count: Streaming multiprocessors of the GPU.
+    """
+    trials: dict[str, list[TrialRecord]] = {}
+    for record in records:
+        trials.setdefault(record.trial_id.rsplit("/", 2)[0], []).append(record)
+    static, full_mhz = fit_static(trials.get(STATIC_UNIT, ())), full_clock_of(trials)
+    dynamic = [unit for unit in units if unit.protocol is Protocol.DYNAMIC and trials.get(unit.name)]
+    common = {level: Common(static, full_clock_mhz=full_mhz) for level in OptLevel}
+    for level in OptLevel:
+        loops: dict[str, list[TrialRecord]] = {}
+        for unit in (u for u in dynamic if u.opt_level is level):
+            own = last_attempt(trials[unit.name])
+            loops[unit.name] = [r for r in own if r.role is Role.TARGET]
+            name = unit.overhead_name(Role.OVERHEAD, own[0].grid, own[0].block)
+            loops[name] = list(overhead_trials(unit, own[0], Role.OVERHEAD, trials))
+        scatter = scatter_of(loop_energy(of_loop, common[level]) for of_loop in loops.values())
+        common[level] = Common(static, scatter, full_mhz)
+    return {
+        unit.name: dynamic_row(unit, trials, common[unit.opt_level], sm_count)
+        if unit.protocol is Protocol.DYNAMIC
+        else arafa_row(unit, trials.get(unit.name, ()))
+        for unit in units
+    }
+
+
+def _name(task: Task) -> str:
+    return unit_name(task.instruction.name, task.opt_level, task.protocol, task.pattern)
