@@ -84,7 +84,7 @@ H200_STEPS = replace(
     ),
     supply=SupplySteps(
         factors=(1.0, 0.983, 0.968),
-        thresholds_c=(37.8, 36.8),
+        thresholds_c=(36.8, 35.6),
         slope_c_per_w=0.02,
         hysteresis_c=0.4,
         change_s=0.006,
