@@ -23,7 +23,7 @@ class Phase:
 
     Attributes:
         cycles: SM clock cycles that it takes.
-        energy_j: Dynamic energy of the whole chip at the full clock.
+        energy_j: Dynamic energy of the whole chip at the full clock, in the top state of its supply.
     """
 
     cycles: float
