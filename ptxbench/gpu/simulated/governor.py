@@ -21,12 +21,14 @@ class ClockStep:
         dynamic_w: Dynamic power at that clock.
         cycles: How much work it does.
         duration_s: How long it takes.
+        capped: Whether the power cap holds the clock down.
     """
 
     clock_mhz: float
     dynamic_w: float
     cycles: float
     duration_s: float
+    capped: bool
 
 
 def dynamic_factor(clock: float) -> float:
@@ -69,7 +71,7 @@ class Governor:
         full_mhz = self._clocks_mhz[-1]
         left_s = cycles / (full_mhz * 1e6)
         if self._peak_w(temperature_c, full_w, left_s) <= self._cap_w:
-            return ClockStep(full_mhz, full_w, cycles, left_s)
+            return ClockStep(full_mhz, full_w, cycles, left_s, capped=False)
         # Both the clock and the power it needs rise along the list.
         under = bisect_right(
             self._factors,
@@ -80,4 +82,6 @@ class Governor:
         clock_hz = self._clocks_mhz[chosen] * 1e6
         duration_s = min(_CONTROL_PERIOD_S, cycles / clock_hz)
         done = cycles if duration_s < _CONTROL_PERIOD_S else duration_s * clock_hz
-        return ClockStep(self._clocks_mhz[chosen], self._factors[chosen] * full_w, done, duration_s)
+        power_w = self._factors[chosen] * full_w
+        clock_mhz = self._clocks_mhz[chosen]
+        return ClockStep(clock_mhz, power_w, done, duration_s, capped=clock_mhz < full_mhz)

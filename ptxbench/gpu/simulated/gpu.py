@@ -58,14 +58,14 @@ class SimulatedGpu:
 
         Args:
             profile: What it is like.
-            seed: Sets the noise and the phase of its sensors.
+            seed: Sets the noise and the phase of its sensors, and when its supply changes by itself.
             poll_interval_s: Time between two polls of the sampler.
         """
         self._profile = profile
         self._seed = seed
         self._poll_interval_s = poll_interval_s
         self._clock = VirtualClock(_START_NS, _EPOCH_OFFSET_NS)
-        self._physics = Physics(profile, _START_NS)
+        self._physics = Physics(profile, _START_NS, seed)
         self._sources = [
             *(open_source(s, self._physics, self._clock, seed) for s in profile.sensors),
             TemperatureSource(self._physics, self._clock),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ptxbench.gpu.simulated.governor import Governor
 from ptxbench.gpu.simulated.profile import Board, Profile
+from ptxbench.gpu.simulated.supply import Supply
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Phase:
 
     Attributes:
         cycles: SM clock cycles that it takes.
-        energy_j: Dynamic energy of the whole chip at the full clock.
+        energy_j: Dynamic energy of the whole chip at the full clock, in the top state of its supply.
     """
 
     cycles: float
@@ -67,17 +68,29 @@ class _Segment:
     energy_j: float
     dynamic_w: float
     clock_mhz: float
+    capped: bool
 
 
 class Physics:
     """The board's past, and its future while nothing more is launched."""
 
-    def __init__(self, profile: Profile, start_ns: int) -> None:
-        """Start settled and waiting at `start_ns`, as if it had been so for ever."""
+    def __init__(self, profile: Profile, start_ns: int, seed: int = 0) -> None:
+        """Start settled and waiting at `start_ns`, as if it had been so for ever.
+
+        Args:
+            profile: The GPU.
+            start_ns: Now.
+            seed: Sets when the supply changes by itself, where the profile has steps.
+        """
         self._thermal = Thermal(profile.board)
         self._clock_mhz = profile.chip.clock_mhz
-        self._governor = Governor(profile, self._peak_w)
-        idle = _Segment(start_ns, self._thermal.settled_c(0.0), 0.0, 0.0, self._clock_mhz)
+        governor = Governor(profile, self._peak_w)
+        steps = profile.supply
+        self._supply = (
+            Supply(steps, governor, self._clock_mhz, self._thermal.static_w, seed) if steps else None
+        )
+        self._next_step = self._supply.step if self._supply else governor.step
+        idle = _Segment(start_ns, self._thermal.settled_c(0.0), 0.0, 0.0, self._clock_mhz, capped=False)
         self._segments = [idle]
         self._starts_ns = [start_ns]
 
@@ -96,23 +109,25 @@ class Physics:
         for phase in phases:
             at_ns = self._lay(at_ns, phase)
             ends_ns.append(at_ns)
-        self._begin(at_ns, 0.0, self._clock_mhz)
+        self._begin(at_ns, 0.0, self._clock_mhz, capped=False)
+        if self._supply:
+            self._supply.rest()
         return tuple(ends_ns)
 
     def _lay(self, start_ns: int, phase: Phase) -> int:
-        """Lay one phase as segments of constant clock; return its end."""
+        """Lay one phase as segments of constant power and clock; return its end."""
         full_w = phase.energy_j / (phase.cycles / (self._clock_mhz * 1e6))
         cycles, at_ns = phase.cycles, start_ns
         while cycles > 0:
-            step = self._governor.step(self.temperature_c(at_ns), full_w, cycles)
-            self._begin(at_ns, step.dynamic_w, step.clock_mhz)
+            step = self._next_step(self.temperature_c(at_ns), full_w, cycles)
+            self._begin(at_ns, step.dynamic_w, step.clock_mhz, step.capped)
             at_ns += max(1, round(step.duration_s * 1e9))
             cycles -= step.cycles
         return at_ns
 
-    def _begin(self, start_ns: int, dynamic_w: float, clock_mhz: float) -> None:
+    def _begin(self, start_ns: int, dynamic_w: float, clock_mhz: float, capped: bool) -> None:
         temperature_c, energy_j = self.temperature_c(start_ns), self.energy_j(start_ns)
-        self._segments.append(_Segment(start_ns, temperature_c, energy_j, dynamic_w, clock_mhz))
+        self._segments.append(_Segment(start_ns, temperature_c, energy_j, dynamic_w, clock_mhz, capped))
         self._starts_ns.append(start_ns)
 
     def _peak_w(self, temperature_c: float, dynamic_w: float, duration_s: float) -> float:
@@ -159,4 +174,4 @@ class Physics:
 
     def throttled(self, at_ns: int) -> bool:
         """Whether the power cap holds the clock down at a moment."""
-        return self.clock_mhz(at_ns) < self._clock_mhz
+        return self._segment(at_ns).capped

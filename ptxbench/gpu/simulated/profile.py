@@ -95,6 +95,38 @@ class Board:
 
 
 @dataclass(frozen=True)
+class SupplySteps:
+    """How the supply voltage of the SMs moves in steps, and their dynamic power with it.
+
+    What decides is the warmth: the temperature less `slope_c_per_w` times the total power that the
+    work draws in the top state.
+
+    Attributes:
+        factors: Dynamic power in each state over that in the top state, which comes first.
+        thresholds_c: Warmth over which a state holds and not the one below it, of each but the lowest.
+        slope_c_per_w: How much warmer each watt must find the chip.
+        hysteresis_c: By how much the warmth that leads down is below the one that leads up.
+        change_s: How long a change takes within a kernel, and how often one may come.
+        change_mhz: By how much the clock dips meanwhile.
+        dither_w: Total power above which the supply leaves the top state now and then, however warm the chip.
+        dither_top_s: Mean time from such a return to the top state until it leaves it.
+        dither_low_s: Mean time in the state below.
+        dither_mhz: By how much the clock is lower while a lower state holds above `dither_w`.
+    """
+
+    factors: tuple[float, ...]
+    thresholds_c: tuple[float, ...]
+    slope_c_per_w: float
+    hysteresis_c: float
+    change_s: float
+    change_mhz: float
+    dither_w: float
+    dither_top_s: float
+    dither_low_s: float
+    dither_mhz: float
+
+
+@dataclass(frozen=True)
 class Profile:
     """One simulated GPU.
 
@@ -104,6 +136,7 @@ class Profile:
         chip: SMs and clocks.
         board: Power and cooling.
         sensors: Power sources, best for steady power first.
+        supply: Steps of the supply voltage; without them dynamic power is always the top state's.
     """
 
     name: str
@@ -111,3 +144,4 @@ class Profile:
     chip: Chip
     board: Board
     sensors: tuple[SensorSpec, ...]
+    supply: SupplySteps | None = None

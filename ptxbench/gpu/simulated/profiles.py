@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptxbench.errors import InputError
-from ptxbench.gpu.simulated.profile import Board, Chip, Profile, SensorSpec
+from ptxbench.gpu.simulated.profile import Board, Chip, Profile, SensorSpec, SupplySteps
 from ptxbench.power.source import SourceName
 
 # After a board with driver 580.159.04: what each source was seen to do under square-wave loads.
@@ -64,6 +64,35 @@ SLOW_SENSOR = replace(
             quantum=0.1,
             noise_w=3.0,
         ),
+    ),
+)
+
+# After the trials of results/nvidia-h200/full. Board: what heats within a kernel, by a fit of one time
+# constant to the temperatures of 2604 trials (0.6 C rms) and of a line to the power of 188 sleeping ones; the
+# slow warming of what lies around it is left out. Steps: sizes, thresholds and shares of what was seen there.
+H200_STEPS = replace(
+    H200,
+    name="h200-steps",
+    title="NVIDIA H200 with steps of the supply voltage",
+    board=replace(
+        H200.board,
+        static_w=121.0,
+        static_slope_w_per_k=0.345,
+        coolant_c=30.3,
+        thermal_resistance_k_per_w=0.042,
+        time_constant_s=0.21,
+    ),
+    supply=SupplySteps(
+        factors=(1.0, 0.983, 0.968),
+        thresholds_c=(36.8, 35.6),
+        slope_c_per_w=0.02,
+        hysteresis_c=0.4,
+        change_s=0.006,
+        change_mhz=15.0,
+        dither_w=430.0,
+        dither_top_s=0.35,
+        dither_low_s=0.12,
+        dither_mhz=0.6,
     ),
 )
 
@@ -231,7 +260,7 @@ B200 = Profile(
     sensors=_HOPPER_SENSORS,
 )
 
-PROFILES = {p.name: p for p in (H200, A100, RTX2080TI, RTX3090, RTX4090, B200, SLOW_SENSOR)}
+PROFILES = {p.name: p for p in (H200, A100, RTX2080TI, RTX3090, RTX4090, B200, SLOW_SENSOR, H200_STEPS)}
 
 
 def find_profile(name: str) -> Profile:

@@ -1,5 +1,6 @@
 """The hidden truth: what each SASS opcode costs on a simulated GPU.
 
+Where the supply voltage has steps, it is what an opcode costs in the top state.
 Only the simulated GPU and the tests that compare with it may import this module.
 """
 
