@@ -14,6 +14,7 @@ class Status(StrEnum):
     CLOCK_DRIFT = "clock_drift"
     SENSOR_STALE = "sensor_stale"
     WINDOW_TOO_SHORT = "window_too_short"
+    UNEVEN_POWER = "uneven_power"
     FOREIGN_PROCESS = "foreign_process"
     BELOW_RESOLUTION = "below_resolution"
     LAUNCH_FAILED = "launch_failed"

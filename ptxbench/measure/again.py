@@ -15,7 +15,7 @@ from ptxbench.measure.bench import Bench
 from ptxbench.measure.cost import run_cost
 from ptxbench.measure.flow import STATIC_UNIT
 from ptxbench.measure.overhead import OVERHEAD_ROLES
-from ptxbench.measure.plan import Task, plan_batches, plan_tasks
+from ptxbench.measure.plan import plan_batches, plan_tasks
 from ptxbench.measure.prepare import Preparer
 from ptxbench.measure.record import judged
 from ptxbench.measure.rows import Ledger
@@ -40,12 +40,15 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
     """
     folder = bench.folder
     tasks = plan_tasks(folder.manifest.arguments)
-    not_reached = {_row_unit(row) for row in gpu.rows if row.status is Status.NOT_REACHED}
-    reached = [task for task in tasks if _task_unit(task) not in not_reached]
+    # Of these the run need not hold a kernel.
+    without_kernel = {
+        _row_unit(row): row for row in gpu.rows if row.status in (Status.NOT_SUPPORTED, Status.NOT_REACHED)
+    }
+    begun = [task for task in tasks if task.unit not in without_kernel]
     ledger = Ledger()
     with Preparer(gpu, folder) as preparer:
         preparer.begin_sleep().result()
-        for batch in plan_batches(reached, folder.manifest.order_seed):
+        for batch in plan_batches(begun, folder.manifest.order_seed):
             ledger.take(preparer.begin(batch).result())
     wanted = ledger.units.keys() | _shared(ledger.units.values(), gpu.records)
     for record in gpu.records:
@@ -56,13 +59,14 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         if record.status is not Status.LAUNCH_FAILED:
             again = judged(again, run, bench.sensor)
         folder.append(again, run.trace)
-    rows = ledger.rows(
+    solved = ledger.rows(
         tasks,
         folder.records(),
         folder.manifest.gpu.sm_count,
         {_row_unit(row): row.reason for row in gpu.rows if row.status is Status.LAUNCH_FAILED},
         "the recorded run did not reach it",
     )
+    rows = tuple(without_kernel.get(task.unit, row) for task, row in zip(tasks, solved, strict=True))
     folder.finish(rows, datetime.now(UTC), run_cost(folder.records()))
     return rows
 
@@ -83,10 +87,6 @@ def _shared(units: Iterable[Unit], records: Sequence[TrialRecord]) -> set[str]:
 
 def _unit_of(record: TrialRecord) -> str:
     return record.trial_id.rsplit("/", 2)[0]
-
-
-def _task_unit(task: Task) -> str:
-    return unit_name(task.instruction.name, task.opt_level, task.protocol, task.pattern)
 
 
 def _row_unit(row: TableRow) -> str:

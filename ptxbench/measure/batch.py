@@ -126,7 +126,7 @@ class Batch:
         self._sleep = sleep
         self._arguments = arguments
         self._on_round = on_round
-        self._window_s = arguments.dynamic_window_s or arguments.window_s
+        self._window_s = arguments.dynamic_window_at(members[0].unit.opt_level)
         self._lanes: list[_Lane] = []
         self._retry: set[str] = set()
         self.complete = True

@@ -13,6 +13,7 @@ from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.starters import STARTERS
+from ptxbench.measure.unit import unit_name
 from ptxbench.ptx.operands import Pattern
 from ptxbench.store.manifest import RunArguments
 from ptxbench.store.schema import Protocol
@@ -52,6 +53,11 @@ class Task:
     def form(self) -> Form:
         """One chain where latency counts, several where the whole chip is at work."""
         return Form.LATENCY if self.protocol is Protocol.ARAFA else self.instruction.forms(self.opt_level)[-1]
+
+    @property
+    def unit(self) -> str:
+        """Name of its unit: the beginning of its trials' ids."""
+        return unit_name(self.instruction.name, self.opt_level, self.protocol, self.pattern)
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from ptxbench.power.energy import EnergyReading
 from ptxbench.power.methods import counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
-from ptxbench.power.steady import steady_power_w
+from ptxbench.power.steady import power_change, steady_power_w
 from ptxbench.power.trace import KernelWindow, Series, Trace
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TrialRecord
@@ -25,6 +25,9 @@ THROTTLE_REASONS = {
     0x40: "HwThermalSlowdown",
     0x80: "HwPowerBrakeSlowdown",
 }
+
+# Steps of the supply change the power by up to 2% within a kernel; more than this comes from its work.
+_EVEN = 0.025
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,11 @@ def judged(record: TrialRecord, run: KernelRun, sensor: SensorDescription) -> Tr
         steady = steady_power_w(series, run.window, sensor)
         power_w = steady.power_w
         if status is Status.OK:
-            status = steady.status
-            reason = steady.reason or counter_disagreement(steady, run.trace, run.window, sensor)
+            status, reason = steady.status, steady.reason
+        if status is Status.OK:
+            status, reason = _judge_power(series, run, sensor)
+        if status is Status.OK:
+            reason = counter_disagreement(steady, run.trace, run.window, sensor)
     clock_mhz = run.window.clock_mhz
     return replace(
         record,
@@ -194,15 +200,31 @@ def _energy_j(
 
 
 def _settled_temperature_c(run: KernelRun, sensor: SensorDescription) -> float:
-    """Return the mean temperature of that part of the window which the steady power is taken from."""
+    """Return the mean temperature of that time which the readings of the steady power cover.
+
+    Power readings come late by the source's delay; a board that warms by degrees within a window would
+    otherwise be taken for warmer than it was.
+    """
     series = run.trace.of(SourceName.TEMPERATURE)
     if series is not None:
         good = series.good()
-        begin_ns = run.window.start_ns + round(sensor.settle_s * 1e9)
-        inside = (good.end_ns >= begin_ns) & (good.end_ns <= run.window.end_ns)
+        begin_ns = run.window.start_ns + round((sensor.settle_s - sensor.delay_s) * 1e9)
+        end_ns = run.window.end_ns - round(sensor.delay_s * 1e9)
+        inside = (good.end_ns >= begin_ns) & (good.end_ns <= end_ns)
         if inside.any():
             return float(good.value[inside].mean())
     return (run.before.temperature_c + run.after.temperature_c) / 2
+
+
+def _judge_power(series: Series, run: KernelRun, sensor: SensorDescription) -> tuple[Status, str]:
+    """Judge whether the power was even, so that its settled part stands for the whole kernel."""
+    if sensor.source is SourceName.COUNTER:
+        return Status.OK, ""
+    change = power_change(series, run.window, sensor)
+    if not abs(change) > _EVEN:
+        return Status.OK, ""
+    reason = f"the power changed by {100 * change:+.0f}% while the kernel ran: some SMs end before others"
+    return Status.UNEVEN_POWER, reason
 
 
 def _judge_run(run: KernelRun) -> tuple[Status, str]:

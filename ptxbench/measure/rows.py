@@ -18,7 +18,7 @@ from ptxbench.measure.flow import STATIC_UNIT, full_clock_of
 from ptxbench.measure.plan import Task
 from ptxbench.measure.prepare import Prepared
 from ptxbench.measure.static import fit_static
-from ptxbench.measure.unit import LoadedUnit, Unit, empty_row, unit_name
+from ptxbench.measure.unit import LoadedUnit, Unit, empty_row
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
 
@@ -41,7 +41,7 @@ class Ledger:
         ready = []
         for one in prepared:
             if one.row is not None:
-                self._refused[_name(one.task)] = one.row
+                self._refused[one.task.unit] = one.row
             elif one.loaded is not None:
                 self.units[one.loaded.unit.name] = one.loaded.unit
                 ready.append((one.task, one.loaded))
@@ -72,7 +72,7 @@ class Ledger:
     def _row(
         self, task: Task, solved: Mapping[str, TableRow], failures: Mapping[str, str], ended: str
     ) -> TableRow:
-        name = _name(task)
+        name = task.unit
         if name in self._refused:
             return self._refused[name]
         row = solved.get(name)
@@ -116,7 +116,3 @@ def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: 
         else arafa_row(unit, trials.get(unit.name, ()))
         for unit in units
     }
-
-
-def _name(task: Task) -> str:
-    return unit_name(task.instruction.name, task.opt_level, task.protocol, task.pattern)

@@ -119,6 +119,26 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
     return PowerReading(float(values_w.mean()), error_w, len(values_w))
 
 
+def power_change(series: Series, window: KernelWindow, sensor: SensorDescription) -> float:
+    """Return by what fraction the power of a kernel's later half differs from that of its earlier one.
+
+    Args:
+        series: Readings of one source, not of the counter.
+        window: The kernel's window.
+        sensor: What that source is like.
+
+    Returns:
+        Later over earlier settled readings, less one; NaN where there are fewer than four.
+    """
+    good = series.good()
+    start_ns = window.start_ns + round(sensor.settle_s * _NS_PER_S)
+    values_w = fresh(good.select(taken_between(good, start_ns, window.end_ns)), sensor.refresh_s).value
+    half = len(values_w) // 2
+    if half < _MIN_READINGS:
+        return math.nan
+    return float(values_w[-half:].mean() / values_w[:half].mean()) - 1
+
+
 def _counter_power_w(series: Series, window: KernelWindow, sensor: SensorDescription) -> PowerReading:
     # A step is seen when it comes, so that a refresh need not be waited for.
     start_ns = window.start_ns + round((sensor.memory_s + sensor.lag_s) * _NS_PER_S)

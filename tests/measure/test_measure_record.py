@@ -28,8 +28,9 @@ def kernel_run(**change):
     # 100 W asleep, 500 W in the kernel; one ramp reading at each end; the last digit moves.
     watts = np.where((time_s > 1.0) & (time_s < 3.0), 500.0, 100.0) + 0.001 * np.arange(len(time_s))
     watts[10] = 300.0
-    degrees = np.where(time_s < 1.2, 40.0, 50.0)
-    degrees[time_s > 3.0] = 45.0
+    # What a reading of power taken at t speaks of lies 0.05 s before it.
+    degrees = np.where(time_s < 1.14, 40.0, 50.0)
+    degrees[time_s > 2.96] = 45.0
     joules = np.cumsum(watts) * 0.1
     trace = Trace(
         0,
@@ -139,6 +140,17 @@ def test_what_the_sensor_could_not_see_has_its_own_status():
     # Throttling explains more than what the sensor made of it.
     both = recorded(kernel_run(window=power.window(1.0, 1.15), throttle_reasons=4))
     assert both.status is Status.THROTTLED
+
+
+@pytest.mark.parametrize(("factor", "status"), [(0.98, Status.OK), (0.94, Status.UNEVEN_POWER)])
+def test_a_power_that_changes_while_the_kernel_runs_stands_for_nothing(factor, status):
+    run = kernel_run()
+    (usage, *others) = run.trace.series
+    later = np.where(usage.end_ns > 2_100_000_000, factor, 1.0)
+    sagging = replace(usage, value=usage.value * later)
+    record = recorded(replace(run, trace=replace(run.trace, series=(sagging, *others))))
+    assert record.status is status
+    assert ("changed by -6% while the kernel ran" in record.reason) == (status is not Status.OK)
 
 
 def test_a_failure_has_no_number_but_its_reason():
