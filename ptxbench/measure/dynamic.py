@@ -51,11 +51,13 @@ class Common:
         static: Static power.
         scatter: What other kernels say of a kernel's scatter, as a fraction of its power.
         full_clock_mhz: SM clock of undisturbed kernels, NaN where it is not known.
+        cold: Ids of trials that a colder kernel ran before.
     """
 
     static: StaticPower
     scatter: ScatterPrior = NO_PRIOR
     full_clock_mhz: float = math.nan
+    cold: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class LoopEnergy:
         pass_cycles: SM cycles of a pass, NaN where the kernel gave none.
         trials: Those trials.
         faults: Status and reason of every trial that is not valid, by trial id.
+        on_cold_silicon: Valid trials left out because a colder kernel ran before them.
         at_lower_clock: Valid trials left out because the SM clock dipped.
-        in_lower_state: Valid trials left out because the supply was a step lower.
     """
 
     energy_pj: tuple[float, ...]
@@ -79,8 +81,8 @@ class LoopEnergy:
     pass_cycles: float
     trials: tuple[TrialRecord, ...]
     faults: dict[str, tuple[Status, str]]
+    on_cold_silicon: int
     at_lower_clock: int
-    in_lower_state: int
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
@@ -146,19 +148,17 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
     """
     faults = trial_faults(records)
     valid = [r for r in records if r.repeat >= 0 and r.trial_id not in faults]
-    energy_pj = [_dynamic_pj(r, common.static) for r in valid]
-    selected = same_operating_point([r.sm_clock_mhz for r in valid], energy_pj, common.full_clock_mhz)
-    kept = [(r, e) for r, e, keep in zip(valid, energy_pj, selected.kept, strict=True) if keep]
-    trials = tuple(r for r, _ in kept)
+    selected = same_operating_point(valid, common.cold, common.full_clock_mhz)
+    trials = tuple(r for r, keep in zip(valid, selected.kept, strict=True) if keep)
     return LoopEnergy(
-        tuple(e for _, e in kept),
+        tuple(_dynamic_pj(r, common.static) for r in trials),
         nan_mean([r.steady_power_w * _thread_pass_s(r) * _PICO for r in trials]),
         nan_mean([r.elapsed_s / r.iterations for r in trials]),
         nan_mean([r.cycles / r.iterations for r in trials if r.cycles >= 0]),
         trials,
         faults,
+        selected.on_cold_silicon,
         selected.at_lower_clock,
-        selected.in_lower_state,
     )
 
 
@@ -201,7 +201,7 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
     notes = (
         *(_linearity_note(result), _step_note(target)),
         *(fewer_sms_note(trials[unit.name], sm_count), left_out_note(result.faults)),
-        set_aside_note(target.at_lower_clock, target.in_lower_state),
+        set_aside_note(target.on_cold_silicon, target.at_lower_clock),
         sources_note(target.trials),
     )
     row = replace(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.bench import Bench, Work
 from ptxbench.measure.dynamic import Common, LoopEnergy, scatter_of
-from ptxbench.measure.operating_point import full_clock_mhz
+from ptxbench.measure.operating_point import cold_trials, full_clock_mhz
 from ptxbench.measure.static import fit_static
 from ptxbench.store.schema import TrialRecord
 
@@ -35,12 +35,20 @@ class Flow:
         self.trials: dict[str, list[TrialRecord]] = {}
         self.overheads: dict[str, Work] = {}
         self.failures: dict[str, str] = {}
+        self._last: TrialRecord | None = None
+        self._cold: frozenset[str] = frozenset()
+        self._clocks_mhz: list[float] = []
         self._scatter: dict[OptLevel, list[tuple[float, int]]] = {level: [] for level in OptLevel}
 
     def trial(self, work: Work, repeat: int, warm_for: str, heater: Work | None = None) -> TrialRecord:
         """Run one trial, or take the one that is held (`Bench.trial`)."""
         record = self.bench.trial(work, repeat, warm_for, heater)
         self.trials.setdefault(work.plan.unit, []).append(record)
+        if repeat >= 0:
+            self._cold |= cold_trials([self._last, record] if self._last else [])
+            self._last = record
+            if work.plan.unit != STATIC_UNIT:
+                self._clocks_mhz.append(record.sm_clock_mhz)
         return record
 
     def common(self, level: OptLevel, current: Sequence[LoopEnergy] = ()) -> Common:
@@ -50,20 +58,13 @@ class Flow:
             level: Assembler level.
             current: Loops in hand, which are not kept yet.
         """
-        static = fit_static(self.trials.get(STATIC_UNIT, ()))
-        return Common(static, scatter_of(current, self._scatter[level]), full_clock_of(self.trials))
+        return Common(
+            fit_static(self.trials.get(STATIC_UNIT, ())),
+            scatter_of(current, self._scatter[level]),
+            full_clock_mhz(self._clocks_mhz),
+            self._cold,
+        )
 
     def keep_scatter(self, level: OptLevel, loops: Sequence[LoopEnergy]) -> None:
         """Keep what loops that are done say of a loop's scatter."""
         self._scatter[level] += [found for loop in loops if (found := loop.scatter) is not None]
-
-
-def full_clock_of(trials: Mapping[str, Sequence[TrialRecord]]) -> float:
-    """Return the SM clock of a run's undisturbed kernels, NaN where none is known.
-
-    Args:
-        trials: Trials by the name of what they measure; the sleeping kernel's are passed over.
-    """
-    return full_clock_mhz(
-        [r.sm_clock_mhz for unit, of in trials.items() if unit != STATIC_UNIT for r in of if r.repeat >= 0]
-    )

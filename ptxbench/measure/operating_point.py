@@ -1,20 +1,24 @@
-"""Which trials of a kernel ran at one operating point: at the full SM clock, and in one state of the supply.
+"""Which trials of a kernel ran at one operating point: on warm silicon, and at the full SM clock.
 
 On an H200 the supply voltage seems to move in steps (docs/accuracy.md): the dynamic power of one kernel is
-the same to some tenths of a percent, or 1.7% lower, or 3.2%. Two things tell in which state a trial was.
-While the voltage changes the clock dips, so that the mean clock of the trial's window lies below the full
-one. And trials of one state lie close together, those of another a step below. The energy of a kernel is
-that of its upper state, which is the one on warm silicon; a mean over states would only mix in how often
-each was met.
+the same to some tenths of a percent, or 1.7% lower, or 3.2%. The upper state is the one on warm silicon: a
+kernel behind a colder one often falls out of it. And while the supply changes the clock dips, so that the
+mean clock of the trial's window lies below the full one. The energy of a kernel is that on warm silicon at
+the full clock; a mean over states would mix in how often each was met. Between two boards the median row at
+-O3 differed by 0.6% with all trials counted, and by 0.4% with these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.store.schema import Protocol, TrialRecord
 
 Mask = npt.NDArray[np.bool_]
 
@@ -23,10 +27,10 @@ Mask = npt.NDArray[np.bool_]
 _CLOCK_DIP = 5e-5
 # The full clock is the one that all but a few of the fastest trials keep to; those are errors of the timer.
 _FASTEST_PERCENT = 90.0
-# Steps are 1.3 to 1.8% of the dynamic energy, two of them at most 4%. A gap counts as one where it is about
-# so wide, and so many times wider than the trials above it are apart; a wider gap is something else.
-_STEP, _TWO_STEPS = 0.009, 0.045
-_STEP_OVER_SPREAD = 3.0
+# A kernel that draws hardly more than the one before it finds silicon as warm as it makes itself.
+_AS_HOT = 0.97
+# Between two trials there is no pause, except for an unrecorded warm-up, which lasts as long as a trial.
+_WARM_UP = 0.5
 _LEAST = 2
 
 
@@ -36,54 +40,64 @@ class Selection:
 
     Attributes:
         kept: Mask over the trials, shape (n,).
+        on_cold_silicon: How many are left out because a colder kernel ran before them.
         at_lower_clock: How many are left out because the clock dipped.
-        in_lower_state: How many are left out because their energy lies a step below.
     """
 
     kept: Mask
+    on_cold_silicon: int = 0
     at_lower_clock: int = 0
-    in_lower_state: int = 0
 
 
 def full_clock_mhz(clocks_mhz: Sequence[float]) -> float:
     """Return the SM clock of undisturbed kernels, NaN where none is known.
 
     Args:
-        clocks_mhz: Mean SM clock of each trial of a run, NaN where it is not known.
+        clocks_mhz: Mean clock of each trial of a run, but of the sleeping kernel, shape (n,).
     """
     known = np.asarray(clocks_mhz, dtype=float)
     known = known[np.isfinite(known)]
     return float(np.percentile(known, _FASTEST_PERCENT, method="nearest")) if len(known) else float("nan")
 
 
-def same_operating_point(clock_mhz: Sequence[float], energy: Sequence[float], full_mhz: float) -> Selection:
-    """Choose the trials at the full clock and in the upper state of the supply.
+def cold_trials(records: Iterable[TrialRecord]) -> frozenset[str]:
+    """Return the ids of the trials at -O3 that a colder kernel ran before.
+
+    At -O0 kernels draw little and keep to one state, so that none of theirs is cold.
+
+    Args:
+        records: All trials of a run.
+    """
+    dynamic = (r for r in records if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC)
+    ordered = sorted(dynamic, key=lambda r: r.order)
+    return frozenset(
+        record.trial_id
+        for before, record in pairwise(ordered)
+        if record.opt_level is OptLevel.O3
+        and before.steady_power_w < _AS_HOT * record.steady_power_w
+        # A process that went on with a run warmed the GPU, too, and may have another clock.
+        and 0 <= record.start_ns - before.end_ns < _WARM_UP * 1e9 * record.elapsed_s
+    )
+
+
+def same_operating_point(records: Sequence[TrialRecord], cold: Collection[str], full_mhz: float) -> Selection:
+    """Choose the trials on warm silicon and at the full clock.
 
     A criterion that would leave fewer than two trials is not used: a kernel whose clock never stays at the
     full one (at the power limit, say) is a mean over what there was, and its interval shows it.
 
     Args:
-        clock_mhz: Mean SM clock of each trial, shape (n,).
-        energy: Dynamic energy of each trial, shape (n,), in any unit.
-        full_mhz: SM clock of undisturbed kernels.
+        records: Valid trials of one kernel, shape (n,).
+        cold: Ids of trials that a colder kernel ran before (`cold_trials`).
+        full_mhz: SM clock of undisturbed kernels (`full_clock_mhz`).
     """
-    clock, values = np.asarray(clock_mhz, dtype=float), np.asarray(energy, dtype=float)
-    everything = np.ones(len(values), dtype=bool)
+    warm = _narrowed(np.ones(len(records), dtype=bool), [r.trial_id not in cold for r in records])
     # A clock that is not known is no dip.
-    steady = ~(clock < full_mhz * (1 - _CLOCK_DIP))
-    if np.count_nonzero(steady) < _LEAST:
-        steady = everything
-    upper = steady & ~(values < _floor_of_upper_state(values[steady]))
-    return Selection(upper, int(np.sum(~steady)), int(np.sum(steady & ~upper)))
+    steady = [not r.sm_clock_mhz < full_mhz * (1 - _CLOCK_DIP) for r in records]
+    kept = _narrowed(warm, steady)
+    return Selection(kept, int(np.sum(~warm)), int(np.sum(warm & ~kept)))
 
 
-def _floor_of_upper_state(values: npt.NDArray[np.float64]) -> float:
-    """Return the least energy of the upper state, -inf where there is no step between the trials."""
-    falling = np.sort(values)[::-1]
-    gaps = falling[:-1] - falling[1:]
-    for number in range(_LEAST, len(falling)):
-        gap, spread = gaps[number - 1], falling[0] - falling[number - 1]
-        is_step = _STEP <= gap / abs(falling[0]) <= _TWO_STEPS if falling[0] else False
-        if is_step and gap >= _STEP_OVER_SPREAD * spread:
-            return float(falling[number - 1])
-    return float("-inf")
+def _narrowed(kept: Mask, criterion: Sequence[bool]) -> Mask:
+    both = kept & np.array(criterion, dtype=bool)
+    return both if np.count_nonzero(both) >= _LEAST else kept

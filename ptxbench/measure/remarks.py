@@ -26,13 +26,13 @@ def left_out_note(faults: Mapping[str, tuple[Status, str]]) -> str:
     return f"{len(faults)} trial{'s' if len(faults) > 1 else ''} left out ({causes})"
 
 
-def set_aside_note(at_lower_clock: int, in_lower_state: int) -> str:
+def set_aside_note(on_cold_silicon: int, at_lower_clock: int) -> str:
     """Return how many valid trials ran at another operating point than the row's, "" where none did."""
     parts = []
+    if on_cold_silicon:
+        parts.append(f"{on_cold_silicon} behind a colder kernel")
     if at_lower_clock:
         parts.append(f"{at_lower_clock} at a lower mean clock")
-    if in_lower_state:
-        parts.append(f"{in_lower_state} a step of the supply lower")
     return f"set aside: {' and '.join(parts)}" if parts else ""
 
 

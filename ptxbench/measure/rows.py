@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.arafa import arafa_row
@@ -14,7 +15,8 @@ from ptxbench.measure.dynamic import (
     overhead_trials,
     scatter_of,
 )
-from ptxbench.measure.flow import STATIC_UNIT, full_clock_of
+from ptxbench.measure.flow import STATIC_UNIT
+from ptxbench.measure.operating_point import cold_trials, full_clock_mhz
 from ptxbench.measure.plan import Task
 from ptxbench.measure.prepare import Prepared
 from ptxbench.measure.static import fit_static
@@ -98,9 +100,15 @@ def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: 
     trials: dict[str, list[TrialRecord]] = {}
     for record in records:
         trials.setdefault(record.trial_id.rsplit("/", 2)[0], []).append(record)
-    static, full_mhz = fit_static(trials.get(STATIC_UNIT, ())), full_clock_of(trials)
+    shared = Common(
+        fit_static(trials.get(STATIC_UNIT, ())),
+        full_clock_mhz=full_clock_mhz(
+            [r.sm_clock_mhz for r in records if r.repeat >= 0 and r.role is not Role.STATIC]
+        ),
+        cold=cold_trials(records),
+    )
     dynamic = [unit for unit in units if unit.protocol is Protocol.DYNAMIC and trials.get(unit.name)]
-    common = {level: Common(static, full_clock_mhz=full_mhz) for level in OptLevel}
+    common = dict.fromkeys(OptLevel, shared)
     for level in OptLevel:
         loops: dict[str, list[TrialRecord]] = {}
         for unit in (u for u in dynamic if u.opt_level is level):
@@ -108,8 +116,8 @@ def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: 
             loops[unit.name] = [r for r in own if r.role is Role.TARGET]
             name = unit.overhead_name(Role.OVERHEAD, own[0].grid, own[0].block)
             loops[name] = list(overhead_trials(unit, own[0], Role.OVERHEAD, trials))
-        scatter = scatter_of(loop_energy(of_loop, common[level]) for of_loop in loops.values())
-        common[level] = Common(static, scatter, full_mhz)
+        scatter = scatter_of(loop_energy(of_loop, shared) for of_loop in loops.values())
+        common[level] = replace(shared, scatter=scatter)
     return {
         unit.name: dynamic_row(unit, trials, common[unit.opt_level], sm_count)
         if unit.protocol is Protocol.DYNAMIC
