@@ -56,7 +56,8 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
             continue
         run = gpu.recorded(record)
         again = replace(record, order=len(folder))
-        if record.status is not Status.LAUNCH_FAILED:
+        # Of the short trials that find the loop count no readings are kept.
+        if record.status is not Status.LAUNCH_FAILED and record.repeat >= 0:
             again = judged(again, run, bench.sensor)
         folder.append(again, run.trace)
     solved = ledger.rows(

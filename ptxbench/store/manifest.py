@@ -116,6 +116,21 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Recomputed:
+    """Who worked the records and the table out from the traces again, after the run.
+
+    Attributes:
+        at: When, UTC.
+        ptxbench_version: Version of the package that did.
+        commit: Its git commit, as in `Manifest`.
+    """
+
+    at: datetime
+    ptxbench_version: str
+    commit: str | None
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What a run is (manifest.json).
 
@@ -133,6 +148,7 @@ class Manifest:
         order_seed: Seed that the order of the trials was drawn from.
         sessions: Every process that wrote into the run, in order.
         cost: What a row cost, None as long as the run is not finished, or where no row is dynamic.
+        recomputed: Who made the records and the table that stand here, None: the run itself.
     """
 
     schema_version: int
@@ -148,6 +164,7 @@ class Manifest:
     order_seed: int
     sessions: tuple[Session, ...]
     cost: RunCost | None = field(default=None, metadata={"optional": True})
+    recomputed: Recomputed | None = field(default=None, metadata={"optional": True})
 
     @classmethod
     def new(

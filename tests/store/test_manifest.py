@@ -87,13 +87,8 @@ def all_keys(plain, keys=()):
             yield from all_keys(value, (*keys, key))
 
 
-OPTIONAL = {
-    "shape",
-    "dynamic_window_s",
-    "dynamic_o3_window_s",
-    "linearity",
-    "cost",
-}  # runs from before them are read
+# Runs from before these are read.
+OPTIONAL = {"shape", "dynamic_window_s", "dynamic_o3_window_s", "linearity", "cost", "recomputed"}
 
 
 def is_required(keys):

@@ -1,0 +1,41 @@
+"""Put records and rows that were worked out again in the place of a finished run's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ptxbench.errors import InputError
+from ptxbench.store.manifest import Recomputed, write_manifest
+from ptxbench.store.records import write_records
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import TableRow, TrialRecord
+from ptxbench.store.table import write_table
+
+
+def rewrite_results(
+    folder: RunFolder, records: Iterable[TrialRecord], rows: Sequence[TableRow], by: Recomputed
+) -> None:
+    """Write records.parquet, table.csv and who made them; traces and kernels stay as they are.
+
+    Trials that are not among `records` are kept as they were; the order of all stays.
+
+    Args:
+        folder: A finished run.
+        records: Trials, judged again.
+        rows: The table.
+        by: Who made them.
+
+    Raises:
+        InputError: The run is not finished, does not hold one of the trials, or cannot be written.
+    """
+    if not folder.finished:
+        raise InputError(f"{folder.path} is not finished: go on with it by `ptxbench table --resume`")
+    held = {record.trial_id: record for record in folder.records()}
+    for record in records:
+        if record.trial_id not in held:
+            raise InputError(f"{folder.path} holds no trial {record.trial_id}")
+        held[record.trial_id] = replace(record, order=held[record.trial_id].order)
+    write_records(folder.path / "records.parquet", held.values())
+    write_table(folder.path / "table.csv", rows)
+    write_manifest(folder.path / "manifest.json", replace(folder.manifest, recomputed=by))

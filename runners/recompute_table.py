@@ -1,0 +1,62 @@
+"""Work the records and the table of finished runs out from their traces again. Needs no GPU.
+
+    python runners/recompute_table.py results/nvidia-h200/full
+
+For runs that were measured before the arithmetic changed. Traces and kernels stay as they are; the
+manifest says by which commit records and table were made. Exit codes: 0 done, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import ptxbench
+from ptxbench.errors import PtxbenchError
+from ptxbench.gpu.replay import ReplayGpu
+from ptxbench.measure.asked import Asked
+from ptxbench.measure.run import measure_table
+from ptxbench.measure.start import start_run
+from ptxbench.store.commit import git_commit
+from ptxbench.store.manifest import Recomputed
+from ptxbench.store.rewrite import rewrite_results
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import TableRow
+
+
+def main() -> int:
+    """Recompute the runs that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a finished run")
+    for path in parser.parse_args().runs:
+        recompute(path)
+    return 0
+
+
+def recompute(path: Path) -> None:
+    """Recompute one run, and say how many rows changed their status."""
+    commit = git_commit(Path(ptxbench.__file__).parents[1])
+    by = Recomputed(datetime.now(UTC), ptxbench.__version__, commit)
+    with tempfile.TemporaryDirectory() as place, RunFolder.open(path) as recorded:
+        before = {_key(row): row.status for row in recorded.rows()}
+        gpu = ReplayGpu(recorded)
+        with start_run(gpu, Asked(), Path(place, "run")) as again:
+            rows = measure_table(gpu, again)
+            rewrite_results(recorded, again.records(), rows, by)
+    changed = sum(before.get(_key(row)) != row.status for row in rows)
+    print(f"{path}: {len(rows)} rows, {changed} of them with another status than before")
+
+
+def _key(row: TableRow) -> tuple[str, ...]:
+    return row.instruction, row.opt_level, row.protocol, row.operands
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"recompute_table: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
