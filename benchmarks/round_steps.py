@@ -4,7 +4,9 @@
 
 For each two successive rounds of a kernel: by how much its dynamic power (steady power less the static power
 at its temperature) changed, whether both ran at the full SM clock, and whether the chip was hotter. Prints
-the shares by size of the change; `--plot` draws them. Exit codes are those of `ptxbench`.
+the shares by size of the change; `--plot` draws them. Then the same for those rounds alone in which a kernel
+at the full clock stood between a hotter one before and a colder one behind it (from hot to cold), and the
+other way round. Exit codes are those of `ptxbench`.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ MIN_DYNAMIC_W = 50.0
 BANDS_PCT = (0.0, 0.6, 1.2, 2.4, 4.0, math.inf)
 _SMALL_PCT, _STEP_PCT = BANDS_PCT[1], BANDS_PCT[2]
 _WARMER_C = 0.1
+# An H200 behaves unlike below, between and above these powers.
+SWEEP_BANDS_W = (0.0, 300.0, 430.0, math.inf)
 _BINS_PCT = np.arange(0.0, 4.01, 0.1)
 _PERCENT = 100.0
 
@@ -68,12 +72,15 @@ def main() -> int:
         require_picture(arguments.plot)
     with RunFolder.open(arguments.run) as folder:
         info = folder.manifest.gpu
-        found = changes(folder.records(), info.max_sm_clock_mhz)
+        records = folder.records()
+        found = changes(records, info.max_sm_clock_mhz)
     if not found:
         raise InputError(f"{arguments.run} has no kernel with two valid rounds of the dynamic protocol")
     print(f"{title(info)}: successive rounds of one kernel with over {MIN_DYNAMIC_W:g} W of dynamic power")
     for level in OptLevel:
         for line in describe([c for c in found if c.opt_level is level]):
+            print(f"-{level}: {line}")
+        for line in describe_sweeps([r for r in records if r.opt_level is level], info.max_sm_clock_mhz):
             print(f"-{level}: {line}")
     if arguments.plot is not None:
         draw(found, info, arguments.plot)
@@ -87,24 +94,45 @@ def changes(records: Iterable[TrialRecord], max_clock_mhz: float) -> list[Change
         records: All trials of a run; the sleeping ones give the static power.
         max_clock_mhz: SM clock of a kernel that is held back by nothing.
     """
-    kept = [r for r in records if r.protocol is Protocol.DYNAMIC and r.repeat >= 0]
-    static = fit_static(kept)
-    rounds: dict[tuple[str, str, int], list[_Round]] = {}
-    for r in sorted(kept, key=lambda r: r.order):
-        power_w = r.steady_power_w - static.at(r.temperature_c)
-        if r.role is not Role.STATIC and r.status is Status.OK and power_w > MIN_DYNAMIC_W:
-            is_low = r.sm_clock_mhz < max_clock_mhz - FULL_CLOCK_MHZ
-            key = (r.trial_id.rpartition("/")[0], r.cubin_sha256, r.block)
-            rounds.setdefault(key, []).append(_Round(r.opt_level, power_w, r.temperature_c, is_low))
-    return [_change(*pair) for of_kernel in rounds.values() for pair in pairwise(of_kernel)]
+    return [_change(*pair) for of_kernel in _rounds(records, max_clock_mhz) for pair in pairwise(of_kernel)]
 
 
 @dataclass(frozen=True)
 class _Round:
+    """One round of a kernel; `trend` is -1 from hot to cold, 1 from cold to hot, 0 where neither holds."""
+
     opt_level: OptLevel
+    power_w: float
     dynamic_w: float
     temperature_c: float
     is_low: bool
+    trend: int
+
+
+def _rounds(records: Iterable[TrialRecord], max_clock_mhz: float) -> list[list[_Round]]:
+    """Return the rounds of every kernel of the dynamic protocol, in their order."""
+    kept = sorted(
+        (r for r in records if r.protocol is Protocol.DYNAMIC and r.repeat >= 0), key=lambda r: r.order
+    )
+    static = fit_static(kept)
+    trends = {b.trial_id: _trend(a, b, c) for a, b, c in zip(kept, kept[1:], kept[2:], strict=False)}
+    rounds: dict[tuple[str, str, int], list[_Round]] = {}
+    for r in kept:
+        dynamic_w = r.steady_power_w - static.at(r.temperature_c)
+        if r.role is not Role.STATIC and r.status is Status.OK and dynamic_w > MIN_DYNAMIC_W:
+            is_low = r.sm_clock_mhz < max_clock_mhz - FULL_CLOCK_MHZ
+            key = (r.trial_id.rpartition("/")[0], r.cubin_sha256, r.block)
+            trend = trends.get(r.trial_id, 0)
+            one = _Round(r.opt_level, r.steady_power_w, dynamic_w, r.temperature_c, is_low, trend)
+            rounds.setdefault(key, []).append(one)
+    return list(rounds.values())
+
+
+def _trend(before: TrialRecord, record: TrialRecord, after: TrialRecord) -> int:
+    powers = before.steady_power_w, record.steady_power_w, after.steady_power_w
+    if powers[0] > powers[1] > powers[2]:
+        return -1
+    return int(powers[0] < powers[1] < powers[2])
 
 
 def _change(first: _Round, second: _Round) -> Change:
@@ -159,8 +187,30 @@ def describe(found: Sequence[Change]) -> list[str]:
     return lines
 
 
-def _band(low: float, up: float) -> str:
-    return f"{low:g} to {up:g}%" if math.isfinite(up) else f"over {low:g}%"
+def describe_sweeps(records: Iterable[TrialRecord], max_clock_mhz: float) -> list[str]:
+    """Return sentences on the rounds at the full clock within a sweep of falling, or rising, power."""
+    kernels = _rounds(records, max_clock_mhz)
+    lines = []
+    for trend, words in ((-1, "from hot to cold"), (1, "from cold to hot")):
+        for low_w, up_w in pairwise(SWEEP_BANDS_W):
+            size = np.array(
+                [
+                    abs(_change(*pair).percent)
+                    for rounds in kernels
+                    if low_w <= np.mean([r.power_w for r in rounds]) < up_w
+                    for pair in pairwise([r for r in rounds if r.trend == trend and not r.is_low])
+                ]
+            )
+            if len(size):
+                lines.append(
+                    f"{len(size)} pairs at the full clock {words}, {_band(low_w, up_w, ' W')}: "
+                    f"median {np.median(size):.2f}%; under {_SMALL_PCT:g}% {np.mean(size < _SMALL_PCT):.0%}"
+                )
+    return lines
+
+
+def _band(low: float, up: float, unit: str = "%") -> str:
+    return f"{low:g} to {up:g}{unit}" if math.isfinite(up) else f"over {low:g}{unit}"
 
 
 def draw(found: Sequence[Change], info: GpuInfo, path: Path) -> None:

@@ -64,6 +64,22 @@ def test_a_round_below_the_full_clock_is_set_against_the_other(round_steps, orde
     assert found.low_minus_full_pct == pytest.approx(-2.0)
 
 
+def test_rounds_of_one_direction_are_set_against_each_other(round_steps):
+    hot, cold = "fma.rn.f32/O3/dynamic/random/target", "add.f32/O3/dynamic/random/target"
+    middle = "mul.f32/O3/dynamic/random/target"
+    down = [(hot, 300.0), (middle, 200.0), (cold, 100.0)]
+    up = [(cold, 100.0), (middle, 196.0), (hot, 300.0)]
+    names = [*down, *up, *down, *up]
+    records = [sleeping(0), sleeping(1)] + [
+        replace(trial(n, dynamic_w, name=name), order=n) for n, (name, dynamic_w) in enumerate(names)
+    ]
+    lines = round_steps.describe_sweeps(records, 1980.0)
+    assert lines == [
+        "1 pairs at the full clock from hot to cold, 300 to 430 W: median 0.00%; under 0.6% 100%",
+        "1 pairs at the full clock from cold to hot, 300 to 430 W: median 0.00%; under 0.6% 100%",
+    ]
+
+
 def test_the_picture_and_the_words_come_from_the_committed_run(round_steps, tmp_path, monkeypatch, capsys):
     picture = tmp_path / "steps.png"
     run = ROOT / "results" / "nvidia-h200" / "full"
