@@ -1,8 +1,8 @@
-"""The energy of a kernel: instructions, bytes and time, each priced by a run.
+"""The energy of a kernel: instructions, bytes, accesses and time, each priced by a run.
 
-E = s (sum_op n_op e_op(a) + sum_l b_l e_l(a) + P_active t) + b_DRAM e_DRAM(a) + P_static(T) t, with a the
-activity of the operands and s = (f / f0)^gamma what a lower clock does to what it drives. The form is that of
-AccelWattch (Kandiah et al. 2021); the energies are this GPU's own.
+E = s (sum_op n_op e_op(a) + sum_l b_l e_l(a) + sum_c n_c e_c + P_active t) + b_DRAM e_DRAM(a) + P_static t,
+with a the activity of the operands and s = (f / f0)^gamma what a lower clock does to what it drives. The
+form is that of AccelWattch (Kandiah et al. 2021); the energies are this GPU's own.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from ptxbench.errors import InputError
 from ptxbench.measure.static import StaticPower
 from ptxbench.model.cap import Demand, settled_clock
 from ptxbench.model.opcodes import opcode_class
-from ptxbench.model.prices import UNMEASURED_ZEROS, Price, Prices, Rule
+from ptxbench.model.prices import Price, Prices, Rule
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import TensorEnergy, Terms
 from ptxbench.model.work import Activity, KernelWork, Level
+from ptxbench.model.zeros import shipped_ratios
 from ptxbench.power.estimate import COVERAGE_FACTOR
 
 _PICO = 1e-12
@@ -31,7 +32,7 @@ class Part:
     """Where some of the joules go.
 
     Attributes:
-        name: Class of SASS opcodes, memory level, "active chip" or "static".
+        name: Class of SASS opcodes, memory level, kind of access, "active chip" or "static".
         energy_j: How many.
     """
 
@@ -220,6 +221,11 @@ def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
         if byte is not None:
             parts[level] += count * byte.energy_pj * _PICO
             variance_j2 += (count * byte.error_pj * _PICO) ** 2
+    for one in machine.terms.accesses_pj:
+        joules = work.count(one.access) * one.energy_pj * _PICO
+        if joules:
+            parts[one.access] += joules
+            variance_j2 += (one.error * joules) ** 2
     if machine.terms.active_w:
         parts[ACTIVE] = machine.terms.active_w * work.time_s
     fills.sort(key=lambda fill: -fill.share)
@@ -277,12 +283,18 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
         )
     if not work.bytes_moved:
         notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with --ncu")
+    guessed = [one.access for one in terms.accesses_pj if one.access not in dict(work.accesses)]
+    if work.bytes_moved and guessed:
+        notes.append(
+            f"{' and '.join(guessed)} were not counted: each is taken to move a whole line of 128 bytes"
+        )
     if not work.modifiers:
         notes.append(
             "the profile has opcodes without modifiers, so that unlike instructions are priced alike"
         )
     if not machine.prices.zeros and conditions.activity.data < 1:
         notes.append(
-            f"the run has no trial on zeros: they are priced at {UNMEASURED_ZEROS:g} of random operands"
+            "the run has no trial on zeros: on them an opcode is taken at the part of its energy on random"
+            f" operands that opcodes like it had in {shipped_ratios().source}"
         )
     return tuple(notes)

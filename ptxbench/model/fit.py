@@ -1,31 +1,35 @@
-"""Fits what the table does not hold (bytes, tensor cores, clock, activity) to kernels kept for that.
+"""Fits what the table lacks (bytes, accesses, tensor cores, clock, activity) to kernels kept for that.
 
 For fit kernel k at clock ratio r with dynamic energy E_k = (P - P_static(T)) t a call:
 
-    E_k = r^gamma (Z_k + a_d D_k + a_i I_k + sum_l b_kl e_l + sum_kind m_kq e_q + P_active t) + d_k e_DRAM
+    E_k = r^gamma (Z_k + a_d D_k + a_i I_k + sum_l b_kl e_l + sum_c n_kc e_c + sum_q m_kq e_q + P_active t)
+          + d_k e_DRAM
 
 where Z_k prices its opcodes on zeros, D_k and I_k are what random operands add in data and in index opcodes
-(all three by the table), b_kl are bytes by level (d_k: DRAM) and m_kq multiply-adds. All unknowns but gamma
-are linear and not negative; gamma is the one that leaves the least. Each kernel weighs the same, relative to
-its energy.
+(all three by the table), b_kl are bytes by level (d_k: DRAM), n_kc accesses by kind and m_kq multiply-adds.
+All unknowns but gamma are linear and not negative; gamma is the one that leaves the least. Each kernel weighs
+the same, relative to its energy. Accesses are terms only where that makes the error of kernels that are left
+out of the fit smaller (ptxbench.model.leave_out).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations
 
 import numpy as np
 import numpy.typing as npt
 
 from ptxbench.errors import InputError
 from ptxbench.model.estimate import dynamic_parts
+from ptxbench.model.leave_out import left_out_errors
 from ptxbench.model.prices import RANDOM, ZEROS, Prices
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.tensor import multiply_adds, tensor_kind
-from ptxbench.model.terms import UNFITTED, ByteEnergy, TensorEnergy, Terms
-from ptxbench.model.work import Activity, KernelWork, Level
+from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy, TensorEnergy, Terms
+from ptxbench.model.work import Access, Activity, KernelWork, Level
 
 _PICO = 1e-12
 _GAMMAS = np.linspace(0.0, 3.0, 61)
@@ -53,6 +57,7 @@ class FitKernel:
         dynamic_j: Measured energy of a call less static power.
         total_j: Measured energy of a call.
         clock_ratio: SM clock over the full clock.
+        integer_data: Whether its integer opcodes compute data, not addresses.
     """
 
     name: str
@@ -61,6 +66,25 @@ class FitKernel:
     dynamic_j: float
     total_j: float
     clock_ratio: float
+    integer_data: bool = False
+
+    @property
+    def kernel(self) -> str:
+        """Its name without the operands."""
+        return self.name.removesuffix(f" {self.pattern}")
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """One choice of unknowns, solved at each gamma: weighted equations and values at the best one."""
+
+    names: tuple[str, ...]
+    gamma: float
+    gamma_error: float
+    matrix: Floats
+    right: Floats
+    values: Floats
+    left_out: float
 
 
 def fit_terms(kernels: Sequence[FitKernel], prices: Prices) -> Terms:
@@ -75,6 +99,29 @@ def fit_terms(kernels: Sequence[FitKernel], prices: Prices) -> Terms:
     rows = [_features(kernel, prices, names) for kernel in kernels]
     constants = np.array([constant for constant, _ in rows])
     features = np.array([row for _, row in rows])
+    counted = [access for access in Access if access in names]
+    tried = []
+    for chosen in _subsets(counted):
+        columns = [j for j, name in enumerate(names) if name not in counted or name in chosen]
+        tried.append(_solved(kernels, constants, features[:, columns], [names[j] for j in columns]))
+    # Of equals the first, which has the fewest terms; also where no kernel can be left out (NaN).
+    best = min(tried, key=lambda one: one.left_out)
+    # Weights make a residual relative to a kernel's whole energy; the error is one of dynamic energy.
+    share = np.array([k.total_j / k.dynamic_j for k in kernels])
+    residuals = (best.matrix @ best.values - best.right) * _RELATIVE * share
+    freedom = max(len(kernels) - int(np.sum(best.values > 0)), 1)
+    error = math.sqrt(float(np.sum(residuals**2)) / freedom)
+    return _terms(best, _errors(best.matrix, best.names, error), error, kernels)
+
+
+def _subsets(accesses: Sequence[Access]) -> Iterable[tuple[Access, ...]]:
+    """Return every choice of accesses, the smallest first."""
+    return chain.from_iterable(combinations(accesses, n) for n in range(len(accesses) + 1))
+
+
+def _solved(
+    kernels: Sequence[FitKernel], constants: Floats, features: Floats, names: Sequence[str]
+) -> _Solved:
     slowed = sum(kernel.clock_ratio < _SLOWED for kernel in kernels)
     gammas = _GAMMAS if slowed >= _MIN_SLOWED else np.array([UNFITTED.gamma])
     systems = [_system(kernels, constants, features, names, float(gamma)) for gamma in gammas]
@@ -82,29 +129,37 @@ def fit_terms(kernels: Sequence[FitKernel], prices: Prices) -> Terms:
     losses = [loss for _, loss in found]
     best = int(np.argmin(losses))
     matrix, right = systems[best]
-    values = found[best][0]
-    # Weights make a residual relative to a kernel's whole energy; the error is one of dynamic energy.
-    share = np.array([k.total_j / k.dynamic_j for k in kernels])
-    residuals = (matrix @ values - right) * _RELATIVE * share
-    freedom = max(len(kernels) - int(np.sum(values > 0)), 1)
-    error = math.sqrt(float(np.sum(residuals**2)) / freedom)
-    return _terms(
-        dict(zip(names, values, strict=True)),
-        _errors(matrix, names, error),
-        float(gammas[best]),
-        _gamma_error(gammas, losses),
-        error,
-        kernels,
+    errors = left_out_errors(
+        matrix, right, [k.kernel for k in kernels], lambda part, aim: _solve(part, aim, names)[0]
+    )
+    return _Solved(
+        names=tuple(names),
+        gamma=float(gammas[best]),
+        gamma_error=_gamma_error(gammas, losses),
+        matrix=matrix,
+        right=right,
+        values=found[best][0],
+        left_out=_RELATIVE * float(np.mean(np.abs(errors))) if errors.size else math.nan,
     )
 
 
 def _unknowns(kernels: Sequence[FitKernel]) -> list[str]:
-    """Return the names of the unknowns: active power, and by pattern activities, bytes and tensor kinds."""
+    """Return the names of the unknowns: active power, accesses; by pattern activities, bytes, tensor kinds.
+
+    Bytes and accesses that one of the kernels was not counted for are none.
+    """
     patterns = [p for p in (RANDOM, ZEROS) if any(k.pattern == p for k in kernels)]
     kinds = sorted({tensor_kind(op) for k in kernels for op, _ in k.work.opcodes if multiply_adds(op)})
-    per_pattern = ["data", *Level, *kinds]
-    # Addresses and counters are the same whatever the data are.
-    return ["active", "index", *(f"{name} {pattern}" for pattern in patterns for name in per_pattern)]
+    levels = [level for level in Level if all(level in dict(k.work.bytes_moved) for k in kernels)]
+    accesses = [access for access in Access if all(access in dict(k.work.accesses) for k in kernels)]
+    per_pattern = ["data", *levels, *kinds]
+    # Addresses, counters and what is looked up by them are the same whatever the data are.
+    return [
+        "active",
+        "index",
+        *accesses,
+        *(f"{name} {pattern}" for pattern in patterns for name in per_pattern),
+    ]
 
 
 def _features(kernel: FitKernel, prices: Prices, names: Sequence[str]) -> tuple[float, list[float]]:
@@ -125,14 +180,18 @@ def _features(kernel: FitKernel, prices: Prices, names: Sequence[str]) -> tuple[
         return sum(dynamic_parts(work, prices, UNFITTED, activity).values())
 
     zeros_j = joules(Activity(0.0, 0.0))
+    index_j = joules(Activity(0.0, 1.0)) - zeros_j
+    # Integers that are random data toggle as the table's random operands do.
+    random_integers_j = index_j if kernel.integer_data and pattern == RANDOM else 0.0
     values = {
         "active": kernel.work.time_s,
         f"data {pattern}": joules(Activity(1.0, 0.0)) - zeros_j,
-        "index": joules(Activity(0.0, 1.0)) - zeros_j,
+        "index": index_j - random_integers_j,
         **tensor,
+        **{access: count * _PICO for access, count in kernel.work.accesses},
         **{f"{level} {pattern}": count * _PICO for level, count in kernel.work.bytes_moved},
     }
-    return zeros_j, [values.get(name, 0.0) for name in names]
+    return zeros_j + random_integers_j, [values.get(name, 0.0) for name in names]
 
 
 def _system(
@@ -179,36 +238,35 @@ def _gamma_error(gammas: Floats, losses: Sequence[float]) -> float:
     return max(float(np.ptp(inside)) / 2, float(gammas[1] - gammas[0]))
 
 
-def _terms(
-    values: Mapping[str, float],
-    errors: Mapping[str, float],
-    gamma: float,
-    gamma_error: float,
-    error: float,
-    kernels: Sequence[FitKernel],
-) -> Terms:
+def _terms(solved: _Solved, errors: Mapping[str, float], error: float, kernels: Sequence[FitKernel]) -> Terms:
+    values = dict(zip(solved.names, map(float, solved.values), strict=True))
+
     def of(name: str, default: float = 0.0) -> float:
-        return float(values.get(name, default))
+        return values.get(name, default)
 
     def relative(name: str) -> float:
-        random = f"{name} {RANDOM}"
-        return min(float(errors.get(random, 0.0)) / of(random), 1.0) if of(random) > 0 else 1.0
+        return min(errors[name] / of(name), 1.0) if of(name) > 0 else 1.0
 
-    kinds = sorted({name.rpartition(" ")[0] for name in values} - {"", "data", *Level})
+    per_pattern = {name.rpartition(" ")[0] for name in values if name.endswith((RANDOM, ZEROS))}
     return Terms(
-        gamma=gamma,
-        gamma_error=gamma_error,
+        gamma=solved.gamma,
+        gamma_error=solved.gamma_error,
         random=Activity(of(f"data {RANDOM}", 1.0), of("index"), 1.0),
         zeros=Activity(of(f"data {ZEROS}"), of("index"), 0.0),
         active_w=of("active"),
         bytes_pj=tuple(
-            ByteEnergy(level, of(f"{level} {RANDOM}"), of(f"{level} {ZEROS}"), relative(level))
+            ByteEnergy(level, of(f"{level} {RANDOM}"), of(f"{level} {ZEROS}"), relative(f"{level} {RANDOM}"))
             for level in Level
+            if level in per_pattern
         ),
         tensor=tuple(
-            TensorEnergy(kind, of(f"{kind} {RANDOM}"), of(f"{kind} {ZEROS}"), relative(kind))
-            for kind in kinds
+            TensorEnergy(kind, of(f"{kind} {RANDOM}"), of(f"{kind} {ZEROS}"), relative(f"{kind} {RANDOM}"))
+            for kind in sorted(per_pattern - {"data", *Level})
         ),
         error=error,
         kernels=tuple(sorted(k.name for k in kernels)),
+        accesses_pj=tuple(
+            AccessEnergy(access, of(access), relative(access)) for access in Access if access in values
+        ),
+        left_out_error=solved.left_out,
     )

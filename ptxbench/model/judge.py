@@ -100,6 +100,7 @@ def judge(folder: Path, prices: Prices) -> Judgement:
             dynamic_j=one.energy_j - static.at(one.temperature_c) * one.time_s,
             total_j=one.energy_j,
             clock_ratio=one.clock_ratio,
+            integer_data=one.case.name.endswith(_INTEGER_DATA),
         )
         for one in measured
         if one.case.purpose is Purpose.FIT and one.case.number in works

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ptxbench.errors import InputError
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
-from ptxbench.model.work import KernelWork, Level
+from ptxbench.model.work import Access, KernelWork, Level
 from ptxbench.store.faults import reading
 
 WARP = 32
@@ -36,11 +38,18 @@ _LEVELS = {
     Level.L2: ((("lts__t_bytes.sum",), 1.0),),
     Level.DRAM: ((("dram__bytes.sum",), 1.0), (("dram__bytes_read.sum", "dram__bytes_write.sum"), 1.0)),
 }
+# Names as they are on a GH100 (CUPTI 13.0 lists them without a GPU); older GPUs have them too.
+_ACCESSES = {
+    Access.L1_WAVEFRONT: ((("l1tex__t_output_wavefronts.sum",), 1.0),),
+    Access.L2_REQUEST: ((("lts__t_requests.sum",), 1.0),),
+}
 # "FFMA: 12,000", "FFMA (12,000)" and "FFMA=12000".
 _PAIR = re.compile(r"([A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)\s*[:=(]\s*(\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?)")
 _UNITS = {
     "": 1.0,
     "inst": 1.0,
+    "request": 1.0,
+    "wavefront": 1.0,
     "byte": 1.0,
     "kbyte": 1e3,
     "mbyte": 1e6,
@@ -57,6 +66,8 @@ _UNITS = {
 }
 # Not executed by threads but by a warp as a whole, whatever its threads do.
 _WHOLE_WARP = frozenset({OpcodeClass.TENSOR, OpcodeClass.UNIFORM, OpcodeClass.CONTROL, OpcodeClass.COPY})
+
+Counted = TypeVar("Counted", Level, Access)
 
 
 @dataclass(frozen=True)
@@ -116,7 +127,6 @@ def work_of(launches: Sequence[ProfiledLaunch], name: str, path: Path) -> Kernel
         InputError: A launch has no executed opcodes.
     """
     opcodes: dict[str, float] = {}
-    moved: dict[Level, float] = {}
     time_s = 0.0
     modifiers = True
     for launch in launches:
@@ -130,10 +140,15 @@ def work_of(launches: Sequence[ProfiledLaunch], name: str, path: Path) -> Kernel
         modifiers = modifiers and with_modifiers
         for opcode, count in _executions(warps, threads).items():
             opcodes[opcode] = opcodes.get(opcode, 0.0) + count
-        for level, count in _bytes(launch).items():
-            moved[level] = moved.get(level, 0.0) + count
         time_s += _number(launch, _DURATION)
-    return KernelWork(name, tuple(sorted(opcodes.items())), tuple(moved.items()), time_s, modifiers)
+    return KernelWork(
+        name,
+        tuple(sorted(opcodes.items())),
+        _totals(launches, _LEVELS),
+        time_s,
+        modifiers,
+        _totals(launches, _ACCESSES),
+    )
 
 
 def _opcodes(launch: ProfiledLaunch, metric: str) -> tuple[dict[str, float], bool]:
@@ -165,16 +180,22 @@ def _executions(warps: Mapping[str, float], threads: Mapping[str, float]) -> dic
     return counts
 
 
-def _bytes(launch: ProfiledLaunch) -> dict[Level, float]:
-    """Return the bytes at each level that was counted."""
-    found = {}
-    for level, ways in _LEVELS.items():
-        for metrics, size in ways:
-            values = [size * _number(launch, metric) for metric in metrics if _cell(launch, metric)]
-            if values:
-                found[level] = sum(values)
-                break
-    return found
+def _totals(
+    launches: Sequence[ProfiledLaunch], ways: Mapping[Counted, Sequence[tuple[Sequence[str], float]]]
+) -> tuple[tuple[Counted, float], ...]:
+    """Return what all launches together count of each thing; what one of them lacks was not counted."""
+    found = {one: [_first(launch, sets) for launch in launches] for one, sets in ways.items()}
+    return tuple((one, sum(counts)) for one, counts in found.items() if all(map(math.isfinite, counts)))
+
+
+def _first(launch: ProfiledLaunch, sets: Sequence[tuple[Sequence[str], float]]) -> float:
+    """Return the sum of the first set of metrics of which the launch has any, NaN where it has none."""
+    for metrics, size in sets:
+        values = [size * _number(launch, metric) for metric in metrics]
+        counted = [value for value in values if math.isfinite(value)]
+        if counted:
+            return sum(counted)
+    return math.nan
 
 
 def _number(launch: ProfiledLaunch, metric: str) -> float:

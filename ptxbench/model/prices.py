@@ -15,12 +15,10 @@ from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
 from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, likeness, opcode_class
 from ptxbench.model.solve import solve_with_prior
 from ptxbench.model.tensor import multiply_adds, tensor_kind
+from ptxbench.model.zeros import ZerosRatios, shipped_ratios
 from ptxbench.store.run_folder import RunFolder
 
 RANDOM, ZEROS = "random", "zeros"
-# Energy on zeros over energy on random bits where a run has no trial on zeros: the median of FFMA (0.33),
-# LOP3 (0.36) and IADD3 (0.40) on an H200 (results/nvidia-h200/operands).
-UNMEASURED_ZEROS = 0.36
 # Where a run has too few opcodes to see how far a stand-in is off, it is taken to be off by this.
 _UNKNOWN_FILL = 0.5
 _MIN_SEEN = 3
@@ -79,7 +77,8 @@ class Prices:
 
     Args:
         random: Energies on random operands, by opcode.
-        zeros: Energies on zeros; opcodes of `random` that it lacks get the median ratio of their class.
+        zeros: Energies on zeros; what it lacks is taken at the ratio to random operands of opcodes like it,
+            by this run where it has such, else by those that come with ptxbench (`shipped_ratios`).
 
     Raises:
         InputError: `random` is empty.
@@ -149,18 +148,23 @@ class Prices:
         return self.random[opcode].energy_pj * self._zeros_ratio(opcode)
 
     def _zeros_ratio(self, opcode: str) -> float:
-        kind = opcode_class(opcode)
-        alike = [r for other, r in self._ratios.items() if opcode_class(other) is kind]
-        ratios = alike if len(alike) >= _MIN_SEEN else list(self._ratios.values())
-        return float(np.median(ratios)) if ratios else UNMEASURED_ZEROS
+        """Return energy on zeros over energy on random operands: by this run, else by the shipped rows."""
+        for ratios in (self._own_ratios, shipped_ratios()):
+            ratio = ratios.of_kin(opcode)
+            if ratio is not None:
+                return ratio
+        return shipped_ratios().of_any()
 
     @cached_property
-    def _ratios(self) -> Mapping[str, float]:
-        return {
-            opcode: min(self.zeros[opcode].energy_pj / known.energy_pj, 1.0)
-            for opcode, known in self.random.items()
-            if opcode in self.zeros and known.sure
-        }
+    def _own_ratios(self) -> ZerosRatios:
+        return ZerosRatios(
+            "",
+            {
+                opcode: min(self.zeros[opcode].energy_pj / known.energy_pj, 1.0)
+                for opcode, known in self.random.items()
+                if opcode in self.zeros and known.sure
+            },
+        )
 
     def _error_pj(self, opcode: str, activity: float) -> float:
         random_pj = self.random[opcode].error_pj

@@ -1,4 +1,4 @@
-"""What the table of instructions does not hold but an estimate needs: bytes, tensor cores, clock, activity.
+"""What the table of instructions lacks but an estimate needs: bytes, accesses, tensor cores, clock, activity.
 
 Fitted to kernels that are kept apart from those that the model is judged by (ptxbench.model.fit), and kept
 beside the run as model.json. Without that file an estimate goes on without these terms, and says so.
@@ -6,11 +6,12 @@ beside the run as model.json. Without that file an estimate goes on without thes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptxbench.errors import InputError
-from ptxbench.model.work import Activity, Level
+from ptxbench.model.work import Access, Activity, Level
 from ptxbench.store import codec
 from ptxbench.store.atomic import write_text
 from ptxbench.store.codec import Place
@@ -32,6 +33,21 @@ class ByteEnergy:
     level: Level
     random_pj: float
     zeros_pj: float
+    error: float
+
+
+@dataclass(frozen=True)
+class AccessEnergy:
+    """Energy of one access, beside its bytes and its instruction; the same whatever the data are.
+
+    Attributes:
+        access: Which kind.
+        energy_pj: How much.
+        error: Relative standard error.
+    """
+
+    access: Access
+    energy_pj: float
     error: float
 
 
@@ -66,6 +82,10 @@ class Terms:
         tensor: Energy a multiply-add by kind.
         error: Relative error of the model on the kernels that it was fitted to (one standard deviation).
         kernels: Names of these kernels.
+        accesses_pj: Energy an access by kind; none where the kernels were not counted so, or where these
+            terms do not help to foretell a kernel from the others.
+        left_out_error: Mean relative error of a kernel's whole energy where the terms are fitted to the
+            others alone; NaN where it was not worked out.
     """
 
     gamma: float
@@ -77,6 +97,9 @@ class Terms:
     tensor: tuple[TensorEnergy, ...]
     error: float
     kernels: tuple[str, ...]
+    # Both are missing in older files.
+    accesses_pj: tuple[AccessEnergy, ...] = field(default=(), metadata={"optional": True})
+    left_out_error: float = field(default=math.nan, metadata={"optional": True})
 
 
 # gamma 1: a voltage that falls half as fast as the clock, within what is known of Volta and later.

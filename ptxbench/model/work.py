@@ -28,9 +28,25 @@ class Level(StrEnum):
         return f"{BYTE}.{self.value}"
 
 
+class Access(StrEnum):
+    """Accesses, which cost by their number beside their bytes: each is looked up, arbitrated and sent.
+
+    L1_WAVEFRONT: what the tag stage of L1 hands on at once; a warp that reads one line makes one, a warp
+    that reads 32 lines many. L2_REQUEST: a line of 128 bytes asked of a slice of L2, whether for one of its
+    four sectors or for all.
+    """
+
+    L1_WAVEFRONT = "L1 wavefronts"
+    L2_REQUEST = "L2 requests"
+
+
+# What a coalesced access moves at once: a line.
+_LINES = {Access.L1_WAVEFRONT: (Level.L1, 128), Access.L2_REQUEST: (Level.L2, 128)}
+
+
 @dataclass(frozen=True)
 class KernelWork:
-    """Executed instructions and moved bytes of one launch.
+    """Executed instructions, moved bytes and accesses of one launch.
 
     Attributes:
         name: Kernel.
@@ -38,6 +54,7 @@ class KernelWork:
         bytes_moved: Bytes by level; a level that is not named was not counted.
         time_s: Duration, NaN where it is not known.
         modifiers: Whether the opcodes carry their modifiers; some profiles drop them.
+        accesses: Number of accesses by kind; a kind that is not named was not counted.
     """
 
     name: str
@@ -45,11 +62,17 @@ class KernelWork:
     bytes_moved: tuple[tuple[Level, float], ...] = ()
     time_s: float = field(default=float("nan"))
     modifiers: bool = True
+    accesses: tuple[tuple[Access, float], ...] = ()
 
     @property
     def executions(self) -> float:
         """Executed instructions of all threads."""
         return sum(n for _, n in self.opcodes)
+
+    def count(self, access: Access) -> float:
+        """Return the accesses of a kind; where they were not counted, as if each took a whole line."""
+        level, size = _LINES[access]
+        return dict(self.accesses).get(access, dict(self.bytes_moved).get(level, 0.0) / size)
 
 
 # What computes a kernel's data; the other classes mostly compute addresses and count loops.

@@ -1,0 +1,75 @@
+"""What opcodes cost on zeros beside random operands, for runs that have no trial on zeros.
+
+Kinds of opcodes differ in this: what computes falls to a third, a transcendental function to half, and a load
+does not fall at all, since its own energy is that of issue, address and tags (what the moved data cost is in
+the bytes of a level, which are fitted on both patterns).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+import numpy as np
+
+from ptxbench.model.opcodes import ONCE_A_WARP, OpcodeClass, likeness, opcode_class
+
+# Their operands are addresses, which are the same whatever the data are.
+MEMORY = frozenset(
+    {OpcodeClass.GLOBAL, OpcodeClass.SHARED, OpcodeClass.CONSTANT, OpcodeClass.ATOMIC, OpcodeClass.COPY}
+)
+
+
+@dataclass(frozen=True)
+class ZerosRatios:
+    """Energy on zeros over energy on random operands.
+
+    Attributes:
+        source: The run that they were measured in, and its GPU; "" for the run at hand.
+        by_opcode: Measured ratios, between 0 and 1.
+    """
+
+    source: str
+    by_opcode: Mapping[str, float]
+
+    def of_kin(self, opcode: str) -> float | None:
+        """Return the ratio of an opcode by those like it, None where none is.
+
+        What a warp executes once (branches, barriers, counters) has no operands that are data: an overhead
+        loop of such opcodes drew 20.6 pJ a pass on zeros and 20.7 on random operands on an H200 (patterns,
+        `ld.global.u32`). Else it is the median of those that share most leading words, of the same
+        class, or of all that access memory.
+        """
+        kind = opcode_class(opcode)
+        if kind in ONCE_A_WARP:
+            return 1.0
+        shared = {other: likeness(opcode, other) for other in self.by_opcode}
+        most = max(shared.values(), default=0)
+        for alike in (
+            [other for other, n in shared.items() if n == most and n > 0],
+            [other for other in shared if opcode_class(other) is kind],
+            [other for other in shared if kind in MEMORY and opcode_class(other) in MEMORY],
+        ):
+            if alike:
+                return self._median(alike)
+        return None
+
+    def of_any(self) -> float:
+        """Return the median of what computes, for opcodes that nothing measured is like."""
+        return self._median([other for other in self.by_opcode if opcode_class(other) not in MEMORY])
+
+    def _median(self, opcodes: list[str]) -> float:
+        return float(np.median([self.by_opcode[opcode] for opcode in opcodes]))
+
+
+@lru_cache(maxsize=1)
+def shipped_ratios() -> ZerosRatios:
+    """Return the ratios that come with ptxbench, measured on an H200 (zeros_ratios.toml names the run)."""
+    data = tomllib.loads(files("ptxbench.model").joinpath("zeros_ratios.toml").read_text(encoding="utf-8"))
+    ratios = {
+        opcode: min(zeros_pj / random_pj, 1.0) for opcode, (zeros_pj, random_pj) in data["opcodes"].items()
+    }
+    return ZerosRatios(f"{data['run']} ({data['gpu']})", ratios)
