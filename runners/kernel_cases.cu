@@ -125,6 +125,39 @@ extern "C" __global__ void read_shared(const uint4* __restrict__ in, uint4* __re
     out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
+__device__ __forceinline__ unsigned load_word_l2(const unsigned* p) {
+    unsigned v;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+
+__device__ __forceinline__ unsigned load_word_l1(const unsigned* p) {
+    unsigned v;
+    asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+
+// As read_l2, but 4 bytes of each line of the n values: a warp asks L2 for 32 sectors of as many lines.
+extern "C" __global__ void read_sectors(const unsigned* __restrict__ in, unsigned* __restrict__ out, int n, int passes) {
+    unsigned sum = 0;
+    const int threads = gridDim.x * blockDim.x, me = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int p = 0; p < passes; ++p)
+#pragma unroll 2
+        for (int i = me; i < n / 8; i += threads) sum ^= load_word_l2(in + 32 * i);
+    out[me] = sum;
+}
+
+// As read_l1, but each thread has lines of its own: a warp finds 4 bytes in each of 32 lines of L1.
+extern "C" __global__ void read_lines(const unsigned* __restrict__ in, unsigned* __restrict__ out, int n, int passes) {
+    unsigned sum = 0;
+    const unsigned* mine = in + (long long)blockIdx.x * n * 4;
+    for (int p = 0; p < passes; ++p)
+        for (int i = threadIdx.x; i < n / 8; i += blockDim.x)
+#pragma unroll 8
+            for (int word = 0; word < 32; ++word) sum ^= load_word_l1(mine + 32 * i + word);
+    out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
 // Every thread walks lines of its own: a warp touches 32 lines at once, 4 bytes of each.
 extern "C" __global__ void read_strided(const unsigned* __restrict__ in, unsigned* __restrict__ out, int lines) {
     const long long me = blockIdx.x * (long long)blockDim.x + threadIdx.x;

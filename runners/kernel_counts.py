@@ -29,22 +29,37 @@ BYTES = (
     "smsp__inst_executed.sum",
     "sm__cycles_elapsed.max",
 )
+# What accesses that do not take whole lines do more of: passes of L1's tag and data stages, requests and tag
+# lookups of L2, sectors between its halves. On a GH100 these need no pass beyond the three of BYTES
+# (l1tex__t_requests would need four more), and l1tex__t_sectors, lts__t_sectors and dram__sectors are bytes / 32.
+ACCESSES = (
+    "l1tex__t_output_wavefronts.sum",
+    "l1tex__data_pipe_lsu_wavefronts.sum",
+    "lts__t_requests.sum",
+    "lts__t_tag_requests.sum",
+    "lts__t_sectors_srcunit_ltcfabric.sum",
+)
+_RICHEST = (
+    f"{OPCODES}_with_modifier_all",
+    OPCODES,
+    "sass__thread_inst_executed_true_per_opcode_with_modifier_all",
+    *BYTES,
+)
 # The richest first: an older ncu does not know the later names.
 _METRICS = (
-    (
-        f"{OPCODES}_with_modifier_all",
-        OPCODES,
-        "sass__thread_inst_executed_true_per_opcode_with_modifier_all",
-        *BYTES,
-    ),
+    (*_RICHEST, *ACCESSES),
+    _RICHEST,
     (f"{OPCODES}_with_modifier_all", OPCODES, "sass__thread_inst_executed_true_per_opcode", *BYTES),
     (f"{OPCODES}_with_modifier_all", *BYTES),
     (OPCODES, *BYTES[:7]),
 )
 _KEPT = ("ID", "Kernel Name", "Block Size", "Grid Size", "CC")
-_BATCH = 7
-_KERNEL_S = 75.0
+# A process takes seconds to start; one that hangs takes its limit.
+_BATCH = 10
+_KERNEL_S = 60.0
 _SINGLE_S = 40.0
+# A process that the budget ends has this much longer, since what it counted is written at its end.
+_GRACE_S = 20.0
 
 
 def count(script: Path, numbers: Sequence[int], out: Path, budget_s: float) -> list[int]:
@@ -54,7 +69,7 @@ def count(script: Path, numbers: Sequence[int], out: Path, budget_s: float) -> l
         script: The runner, which runs `child NUMBER...` under the profiler.
         numbers: Cases, the most wanted first.
         out: Folder of the CSV files; every file holds whole cases, each behind its marker kernel.
-        budget_s: No process is started later than this.
+        budget_s: No process is started later than this, nor does one run on for long.
 
     Returns:
         The cases that have no counts.
@@ -71,10 +86,11 @@ def count(script: Path, numbers: Sequence[int], out: Path, budget_s: float) -> l
         todo, missing = missing, []
         for i in range(0, len(todo), size):
             batch = todo[i : i + size]
-            if time.monotonic() > until_s:
+            left_s = until_s - time.monotonic()
+            if left_s < 0:
                 missing += batch
                 continue
-            found, tier = _profile(ncu, script, batch, out, limit_s, tier)
+            found, tier = _profile(ncu, script, batch, out, min(limit_s, left_s + _GRACE_S), tier)
             missing += [n for n in batch if n not in found]
             print(f"count: {batch}: {len(found)} of {len(batch)}", file=sys.stderr, flush=True)
     return missing
@@ -118,7 +134,8 @@ def keep_columns(path: Path) -> None:
     head = next((i for i, row in enumerate(rows) if "Kernel Name" in row), None)
     if head is None:
         return
-    wanted = [i for i, name in enumerate(rows[head]) if name in _KEPT or name in _METRICS[0] + _METRICS[1]]
+    asked = {name for metrics in _METRICS for name in metrics}
+    wanted = [i for i, name in enumerate(rows[head]) if name in asked.union(_KEPT)]
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerows([row[i] for i in wanted] for row in rows[head:] if len(row) == len(rows[head]))

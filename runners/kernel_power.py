@@ -72,6 +72,15 @@ class KernelMeter:
         window = KernelWindow(end_ns - round(elapsed_s * _NS_PER_S), end_ns, elapsed_s)
         return self._trial(trace, window, calls, case, repeat, sampler.throttle_reasons(window))
 
+    def alive(self) -> bool:
+        """Return whether the device still answers, and give back what a failed case held."""
+        try:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+        except RuntimeError:
+            return False
+        return True
+
     def _trial(
         self, trace: Trace, window: KernelWindow, calls: int, case: int, repeat: int, throttle_reasons: int
     ) -> KernelTrial:

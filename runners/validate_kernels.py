@@ -11,34 +11,37 @@ what each executes. `estimate` needs no GPU: it works everything else out again 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernel_sitting import DeviceLostError, Sitting, require_same_cases, take_up
 
 from ptxbench.errors import PtxbenchError
-from ptxbench.model.judge import judge
+from ptxbench.model.judge import judge, launches_by_case
 from ptxbench.model.judged_file import mean_absolute_error_pct, write_judged
 from ptxbench.model.prices import prices_of
 from ptxbench.model.terms import FILE, write_terms
 from ptxbench.model.validation_file import (
     COUNTS,
+    MEASURED,
     KernelCase,
     KernelSession,
-    KernelTrial,
     Purpose,
-    write_session,
+    read_session,
 )
 from ptxbench.store.run_folder import RunFolder
 
-_ROUNDS = {Purpose.JUDGED: 3, Purpose.FIT: 2}
-# So many cases stand between two sleeping kernels.
-_BETWEEN_SLEEPS = 12
+if TYPE_CHECKING:
+    from kernel_cases import Case
+
 _WARM_S = 0.25
-_WINDOW_S = 0.6
+_WINDOW_S = 0.5
 _TARGET = "sm_90a"
 
 
@@ -51,6 +54,10 @@ def main() -> int:
         stage.add_argument("--out", type=Path, required=True)
         stage.add_argument("--budget-s", type=float, default={"measure": 270.0, "count": 130.0}[name])
         stage.add_argument("--only", action="append", default=[], help="cases whose name begins so")
+        if name == "measure":
+            stage.add_argument(
+                "--resume", action="store_true", help="go on with the sitting that --out holds"
+            )
     stage = stages.add_parser("estimate")
     stage.add_argument("--out", type=Path, required=True, help="what measure and count wrote")
     stage.add_argument("--table", type=Path, required=True, help="run folder of the same kind of GPU")
@@ -60,7 +67,7 @@ def main() -> int:
     child.add_argument("numbers", nargs="+", type=int)
     arguments = parser.parse_args()
     if arguments.stage == "measure":
-        return _measure(arguments.out, arguments.budget_s, arguments.only)
+        return _measure(arguments.out, arguments.budget_s, arguments.only, arguments.resume)
     if arguments.stage == "count":
         return _count(arguments.out, arguments.budget_s, arguments.only)
     if arguments.stage == "estimate":
@@ -79,13 +86,16 @@ def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
     print(f"  activity random {terms.random}, zeros {terms.zeros}, active {terms.active_w:.1f} W,")
     for byte in terms.bytes_pj:
         print(f"  {byte.level}: {byte.random_pj:.1f} pJ a byte on random data, {byte.zeros_pj:.1f} on zeros")
+    for one in terms.accesses_pj:
+        print(f"  {one.access}: {one.energy_pj:.1f} pJ each")
     for kind in terms.tensor:
         print(
             f"  {kind.kind}: {kind.random_pj:.3f} pJ a multiply-add on random data,"
             f" {kind.zeros_pj:.3f} on zeros"
         )
     print(
-        f"  off by {100 * terms.error:.1f}% (one standard deviation) on the dynamic energy of those kernels"
+        f"  off by {100 * terms.error:.1f}% (one standard deviation) on the dynamic energy of those kernels;"
+        f" each foretold from the others: {100 * terms.left_out_error:.1f}% of its energy (mean)"
     )
     for k in sorted(found.kernels, key=lambda k: abs(k.error_pct)):
         print(
@@ -111,10 +121,9 @@ def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
     return int(bool(found.missing))
 
 
-def _measure(out: Path, budget_s: float, only: Sequence[str]) -> int:
+def _measure(out: Path, budget_s: float, only: Sequence[str], resume: bool) -> int:
     import cupy
     import torch
-    from kernel_cases import all_cases
     from kernel_power import KernelMeter
 
     from ptxbench.power.nvml import NvmlDevice
@@ -122,13 +131,8 @@ def _measure(out: Path, budget_s: float, only: Sequence[str]) -> int:
     begun_s = time.monotonic()
     device = NvmlDevice(0)
     meter = KernelMeter(device, _TARGET, _WARM_S, _WINDOW_S)
-    every = all_cases()
-    cases = [KernelCase(i, c.name, c.operands, c.purpose) for i, c in enumerate(every)]
-    chosen = [c for c in cases if c.purpose is Purpose.STATIC or _wanted(c.name, only)]
-    trials: list[KernelTrial] = []
-    calls: dict[int, object] = {}
-    times_s: dict[int, float] = {}
-    session = KernelSession(
+    every, cases = _cases()
+    begun = KernelSession(
         gpu=device.name,
         uuid_hash=device.uuid_hash,
         driver=device.driver,
@@ -137,76 +141,65 @@ def _measure(out: Path, budget_s: float, only: Sequence[str]) -> int:
         source=meter.source,
         libraries=(f"torch {torch.__version__}", f"cupy {cupy.__version__}", f"CUDA {torch.version.cuda}"),
         begun=datetime.now(UTC).isoformat(),
-        cases=tuple(cases),
+        cases=cases,
         trials=(),
     )
-    out.mkdir(parents=True, exist_ok=True)
-
-    def run(case: KernelCase, repeat: int) -> None:
-        try:
-            if case.number not in calls:
-                calls[case.number] = every[case.number].prepare(case.operands)
-                times_s[case.number] = meter.time_s(calls[case.number])
-            trial = meter.measure(calls[case.number], times_s[case.number], case.number, repeat)
-        except Exception as error:  # one kernel that fails must not end the sitting
-            traceback.print_exc()
-            cases[case.number] = replace(case, failure=f"{type(error).__name__}: {error}"[:300])
-            return
-        trials.append(trial)
-        print(
-            f"{repeat} {case.name} {case.operands}: {trial.energy_j:.5g} J, {trial.power_w:.1f} W,"
-            f" {trial.time_s * 1e3:.4g} ms, {trial.sm_clock_mhz:.0f} MHz,"
-            f" {trial.temperature_c:.0f} C {trial.reason}",
-            file=sys.stderr,
-            flush=True,
-        )
-
-    for repeat, case in _order(chosen):
-        late = time.monotonic() - begun_s > budget_s
-        if not cases[case.number].failure and not (late and repeat > 0):
-            run(case, repeat)
-            # What a large case holds is given back in its last round.
-            if repeat + 1 >= _ROUNDS.get(case.purpose, 1 << 30):
-                calls.pop(case.number, None)
-        if len(trials) % _BETWEEN_SLEEPS == 0:
-            write_session(out, replace(session, cases=tuple(cases), trials=tuple(trials)))
-    write_session(out, replace(session, cases=tuple(cases), trials=tuple(trials)))
-    failed = [c for c in cases if c.failure]
-    print(
-        f"{len(trials)} trials in {time.monotonic() - begun_s:.0f} s; {len(failed)} cases failed", flush=True
+    sitting = Sitting(
+        out, take_up(out, begun, resume), meter, lambda case: every[case.number].prepare(case.operands)
     )
-    return int(bool(failed))
+    chosen = [c.number for c in cases if c.purpose is Purpose.STATIC or _wanted(c.name, only)]
+    try:
+        session = sitting.run(chosen, budget_s)
+    except DeviceLostError as error:
+        # Only a new process gets a new context.
+        left_s = budget_s - (time.monotonic() - begun_s)
+        print(
+            f"measure: {error}; going on in a new process, {left_s:.0f} s left", file=sys.stderr, flush=True
+        )
+        again = ["measure", "--resume", "--out", str(out), "--budget-s", str(left_s)]
+        again += [word for prefix in only for word in ("--only", prefix)]
+        os.execv(sys.executable, [sys.executable, str(Path(__file__).resolve()), *again])  # noqa: S606
+    seen = {trial.case for trial in session.trials}
+    failed = [c for c in session.cases if c.failure]
+    late = [c for c in session.cases if c.number in chosen and c.number not in seen and not c.failure]
+    for case in failed:
+        print(f"failed: {case.name} {case.operands}: {case.failure}")
+    print(
+        f"{len(session.trials)} trials in {time.monotonic() - begun_s:.0f} s; {len(failed)} cases failed;"
+        f" not reached: {', '.join(f'{c.name} {c.operands}' for c in late) or 'none'}",
+        flush=True,
+    )
+    return int(bool(failed or late))
 
 
-def _order(cases: Sequence[KernelCase]) -> list[tuple[int, KernelCase]]:
-    """Return the trials in their order: round by round, a sleeping kernel now and then."""
-    sleeps = [c for c in cases if c.purpose is Purpose.STATIC]
-    order: list[tuple[int, KernelCase]] = []
-    for repeat in range(max(_ROUNDS.values())):
-        due = [c for c in cases if repeat < _ROUNDS.get(c.purpose, 0)]
-        for i, case in enumerate(due):
-            if i % _BETWEEN_SLEEPS == 0:
-                order += [(repeat, c) for c in sleeps]
-            order.append((repeat, case))
-        order += [(repeat, c) for c in sleeps]
-    return order
+def _cases() -> tuple[Sequence[Case], tuple[KernelCase, ...]]:
+    """Return every case, and as a session names it."""
+    from kernel_cases import all_cases
+
+    every = all_cases()
+    return every, tuple(KernelCase(i, c.name, c.operands, c.purpose) for i, c in enumerate(every))
 
 
 def _count(out: Path, budget_s: float, only: Sequence[str]) -> int:
-    from kernel_cases import RANDOM, all_cases
+    from kernel_cases import RANDOM
     from kernel_counts import count
 
+    _, cases = _cases()
+    if (out / MEASURED).exists():
+        require_same_cases(out, read_session(out), cases)
     # Data decide what a sort executes; the other kernels execute the same on zeros.
-    numbers = [
-        i
-        for i, c in enumerate(all_cases())
+    chosen = [
+        c
+        for c in cases
         if c.purpose is not Purpose.STATIC
         and (c.operands == RANDOM or c.name.startswith("sort"))
         and _wanted(c.name, only)
     ]
+    counted, _ = launches_by_case(out / COUNTS)
+    numbers = [c.number for c in chosen if c.number not in counted]
     missing = count(Path(__file__).resolve(), numbers, out / COUNTS, budget_s)
-    names = [all_cases()[i].name for i in missing]
-    print(f"{len(numbers) - len(missing)} cases counted; missing: {', '.join(names) or 'none'}")
+    names = [f"{c.name} {c.operands}" for c in cases if c.number in missing]
+    print(f"{len(chosen) - len(missing)} cases counted; missing: {', '.join(names) or 'none'}")
     return int(bool(missing))
 
 
@@ -223,12 +216,16 @@ def _child(numbers: Sequence[int]) -> int:
             mark()
             torch.cuda.synchronize()
             torch.cuda.cudart().cudaProfilerStart()
-            mark()
-            call()
-            torch.cuda.synchronize()
-            torch.cuda.cudart().cudaProfilerStop()
+            try:
+                mark()
+                call()
+                torch.cuda.synchronize()
+            finally:
+                # Else what prepares the next case would be counted to this one.
+                torch.cuda.cudart().cudaProfilerStop()
         except Exception:  # the cases that follow are still to be counted
             traceback.print_exc()
+        call = mark = None
         torch.cuda.empty_cache()
     return 0
 

@@ -208,13 +208,7 @@ def read_works(folder: Path, session: KernelSession) -> tuple[Mapping[int, Kerne
         folder: Folder of ncu's CSV files.
         session: Names the cases.
     """
-    launches: dict[int, list[ProfiledLaunch]] = {}
-    problems = []
-    for path in sorted(folder.glob("*.csv")):
-        try:
-            launches |= _by_case(read_launches(path))
-        except InputError as error:
-            problems.append(str(error))
+    launches, problems = launches_by_case(folder)
     names = {case.number: case for case in session.cases}
     works: dict[int, KernelWork] = {}
     for number, of_case in launches.items():
@@ -227,6 +221,22 @@ def read_works(folder: Path, session: KernelSession) -> tuple[Mapping[int, Kerne
         if case.number not in works and case.name in by_name:
             works[case.number] = by_name[case.name]
     return works, problems
+
+
+def launches_by_case(folder: Path) -> tuple[Mapping[int, list[ProfiledLaunch]], list[str]]:
+    """Return the launches of each profiled case, and a sentence for each file that cannot be read.
+
+    Args:
+        folder: Folder of ncu's CSV files.
+    """
+    launches: dict[int, list[ProfiledLaunch]] = {}
+    problems = []
+    for path in sorted(folder.glob("*.csv")):
+        try:
+            launches |= _by_case(read_launches(path))
+        except InputError as error:
+            problems.append(str(error))
+    return launches, problems
 
 
 def _by_case(launches: Sequence[ProfiledLaunch]) -> dict[int, list[ProfiledLaunch]]:

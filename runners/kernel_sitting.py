@@ -1,0 +1,186 @@
+"""One sitting of the validation: its cases round by round, kept as it goes, and taken up again."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from ptxbench.errors import InputError
+from ptxbench.model.validation_file import (
+    MEASURED,
+    KernelCase,
+    KernelSession,
+    KernelTrial,
+    Purpose,
+    read_session,
+    write_session,
+)
+
+Call = Callable[[], object]
+Prepare = Callable[[KernelCase], Call]
+
+_ROUNDS = {Purpose.JUDGED: 3, Purpose.FIT: 2}
+# So many cases stand between two sleeping kernels.
+_BETWEEN_SLEEPS = 14
+# A sitting that is cut off has lost no more than this.
+_KEEP_S = 4.0
+
+
+class DeviceLostError(Exception):
+    """A kernel left the CUDA context unusable, for every case that follows too."""
+
+
+class Meter(Protocol):
+    """What measures a call: `kernel_power.KernelMeter`."""
+
+    def time_s(self, call: Call) -> float:
+        """Return the time of one call."""
+        ...
+
+    def measure(self, call: Call, time_s: float, case: int, repeat: int) -> KernelTrial:
+        """Run one trial."""
+        ...
+
+    def alive(self) -> bool:
+        """Return whether the device still answers."""
+        ...
+
+
+def take_up(out: Path, begun: KernelSession, resume: bool) -> KernelSession:
+    """Return the session to go on with: a new one, or what the folder holds of it.
+
+    Args:
+        out: Folder of the sitting.
+        begun: The session as it would begin now.
+        resume: Whether to go on with what is there.
+
+    Raises:
+        InputError: The folder holds a sitting and `resume` is not set, or one of another board or of
+            other cases.
+    """
+    if not (out / MEASURED).exists():
+        return begun
+    if not resume:
+        raise InputError(f"{out} holds a sitting already; give another folder, or --resume to go on with it")
+    found = read_session(out)
+    if (found.uuid_hash, found.power_limit_w) != (begun.uuid_hash, begun.power_limit_w):
+        raise InputError(
+            f"{out} was measured on another board, or at another power limit; give another folder"
+        )
+    require_same_cases(out, found, begun.cases)
+    return found
+
+
+def require_same_cases(out: Path, session: KernelSession, cases: Sequence[KernelCase]) -> None:
+    """Refuse a session whose numbers mean other cases.
+
+    Raises:
+        InputError: They do.
+    """
+
+    def named(some: Sequence[KernelCase]) -> list[tuple[int, str, str]]:
+        return [(case.number, case.name, case.operands) for case in some]
+
+    if named(session.cases) != named(cases):
+        raise InputError(f"{out} was measured with other cases than this runner has; give another folder")
+
+
+@dataclass
+class Sitting:
+    """Measures the cases of a session, the first ones first.
+
+    Attributes:
+        out: Folder; `measured.json` is kept there.
+        session: As it was begun or taken up.
+        meter: Measures a call.
+        prepare: Makes a case's operands and returns its call.
+    """
+
+    out: Path
+    session: KernelSession
+    meter: Meter
+    prepare: Prepare
+    now_s: Callable[[], float] = time.monotonic
+    _cases: list[KernelCase] = field(init=False)
+    _trials: list[KernelTrial] = field(init=False)
+    _calls: dict[int, tuple[Call, float]] = field(init=False, default_factory=dict)
+    _kept_s: float = field(init=False, default=-_KEEP_S)
+
+    def __post_init__(self) -> None:
+        """Take the session's cases and trials as they are."""
+        self._cases, self._trials = list(self.session.cases), list(self.session.trials)
+
+    def run(self, numbers: Sequence[int], budget_s: float) -> KernelSession:
+        """Measure some cases and return the session; no trial begins later than the budget.
+
+        Raises:
+            DeviceLostError: The device answers no longer; what was measured is kept, and the case that did
+                it has failed, so that a new process can go on.
+        """
+        self.out.mkdir(parents=True, exist_ok=True)
+        done = {(trial.case, trial.repeat) for trial in self._trials}
+        until_s = self.now_s() + budget_s
+        try:
+            for repeat, case in _order([self._cases[number] for number in numbers]):
+                if self.now_s() > until_s:
+                    break
+                wanted = case.purpose is Purpose.STATIC or (case.number, repeat) not in done
+                if wanted and not self._cases[case.number].failure:
+                    self._trial(case, repeat)
+                if repeat + 1 >= _ROUNDS.get(case.purpose, 1 << 30):
+                    # What a large case holds is given back in its last round.
+                    self._calls.pop(case.number, None)
+        finally:
+            self._keep()
+        return self._now()
+
+    def _trial(self, case: KernelCase, repeat: int) -> None:
+        try:
+            if case.number not in self._calls:
+                call = self.prepare(case)
+                self._calls[case.number] = call, self.meter.time_s(call)
+            trial = self.meter.measure(*self._calls[case.number], case.number, repeat)
+        except Exception as error:  # one kernel that fails must not end the sitting
+            traceback.print_exc()
+            failure = f"{type(error).__name__}: {error}"[:300]
+            self._cases[case.number] = replace(case, failure=failure)
+            self._calls.pop(case.number, None)
+            if not self.meter.alive():
+                raise DeviceLostError(f"{case.name} {case.operands}: {failure}") from error
+            return
+        self._trials.append(trial)
+        print(
+            f"{repeat} {case.name} {case.operands}: {trial.energy_j:.5g} J, {trial.power_w:.1f} W,"
+            f" {trial.time_s * 1e3:.4g} ms, {trial.sm_clock_mhz:.0f} MHz,"
+            f" {trial.temperature_c:.0f} C {trial.reason}",
+            file=sys.stderr,
+            flush=True,
+        )
+        if self.now_s() - self._kept_s > _KEEP_S:
+            self._keep()
+
+    def _now(self) -> KernelSession:
+        return replace(self.session, cases=tuple(self._cases), trials=tuple(self._trials))
+
+    def _keep(self) -> None:
+        write_session(self.out, self._now())
+        self._kept_s = self.now_s()
+
+
+def _order(cases: Sequence[KernelCase]) -> list[tuple[int, KernelCase]]:
+    """Return the trials in their order: round by round, a sleeping kernel now and then."""
+    sleeps = [c for c in cases if c.purpose is Purpose.STATIC]
+    order: list[tuple[int, KernelCase]] = []
+    for repeat in range(max(_ROUNDS.values())):
+        due = [c for c in cases if repeat < _ROUNDS.get(c.purpose, 0)]
+        for i, case in enumerate(due):
+            if i % _BETWEEN_SLEEPS == 0:
+                order += [(repeat, c) for c in sleeps]
+            order.append((repeat, case))
+        order += [(repeat, c) for c in sleeps]
+    return order
