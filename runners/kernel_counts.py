@@ -31,7 +31,7 @@ BYTES = (
 )
 # What accesses that do not take whole lines do more of: passes of L1's tag and data stages, requests and tag
 # lookups of L2, sectors between its halves. On a GH100 these need no pass beyond the three of BYTES
-# (l1tex__t_requests would need four more), and l1tex__t_sectors, lts__t_sectors and dram__sectors are bytes / 32.
+# (l1tex__t_requests would need four more); sectors of L1, of L2 and of DRAM are bytes / 32.
 ACCESSES = (
     "l1tex__t_output_wavefronts.sum",
     "l1tex__data_pipe_lsu_wavefronts.sum",

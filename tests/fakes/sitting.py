@@ -11,6 +11,7 @@ RANDOM_PJ = {"FFMA": 14.0, "IADD3": 8.0, "LDG.E.128": 60.0}
 ZEROS_PJ = {"FFMA": 4.5, "IADD3": 5.0, "LDG.E.128": 30.0}
 DRAM_PJ = {"random": 90.0, "zeros": 50.0}
 HMMA_PJ = {"random": 1.1, "zeros": 0.3}  # a multiply-add
+REQUEST_PJ = 900.0  # of L2, whatever the data are
 GAMMA = 1.5
 STATIC_W = 120.0
 LIMIT_W = 700.0
@@ -43,10 +44,12 @@ class Sitting:
         self.folder, self.cases, self.trials, self.rows = folder, [], [], []
         self.add("sleep", "zeros", Purpose.STATIC, {}, 0.0, 1.0)
 
-    def add(self, name, pattern, purpose, counts, dram, time_s, profiled=True):
+    def add(self, name, pattern, purpose, counts, dram, time_s, profiled=True, requests=None):
+        """Add a case; without `requests` its profile does not count L2 requests, as older ones do not."""
         number = len(self.cases)
         self.cases.append(KernelCase(number, name, pattern, purpose))
         clocked_j, dram_j = full_j(counts, pattern), dram * DRAM_PJ[pattern] * 1e-12
+        clocked_j += (requests or 0) * REQUEST_PJ * 1e-12
         ratio = 1.0
         # A kernel that computes takes longer at a lower clock; DRAM has a clock of its own.
         while (power_w := (clocked_j * ratio**GAMMA + dram_j) * ratio / time_s + STATIC_W) > LIMIT_W:
@@ -62,8 +65,15 @@ class Sitting:
         if profiled and counts:
             per_opcode = "; ".join(f"{opcode}: {n:,}" for opcode, n in counts.items())
             self.rows += [
-                [f"ptxbench_case_{number}()", "32", "32 (NOP: 32)", "0", "1000"],
-                [name, "1", f"{sum(counts.values()):,} ({per_opcode})", f"{dram:.0f}", f"{time_s * 1e9:.0f}"],
+                [f"ptxbench_case_{number}()", "32", "32 (NOP: 32)", "0", "1000", "0"],
+                [
+                    name,
+                    "1",
+                    f"{sum(counts.values()):,} ({per_opcode})",
+                    f"{dram:.0f}",
+                    f"{time_s * 1e9:.0f}",
+                    "n/a" if requests is None else f"{requests:.0f}",
+                ],
             ]
 
     def write(self):
@@ -72,8 +82,8 @@ class Sitting:
         with self.folder.joinpath("counts", "counts-0-9.csv").open("w", newline="") as file:
             file.write("==PROF== Connected to process 7\n")
             writer = csv.writer(file, quoting=csv.QUOTE_ALL)
-            writer.writerow([*head, "dram__bytes.sum", "gpu__time_duration.sum"])
-            writer.writerow(["", "", "", "inst", "byte", "ns"])
+            writer.writerow([*head, "dram__bytes.sum", "gpu__time_duration.sum", "lts__t_requests.sum"])
+            writer.writerow(["", "", "", "inst", "byte", "ns", "request"])
             for number, row in enumerate(self.rows):
                 writer.writerow([number, *row])
         write_session(

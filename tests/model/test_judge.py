@@ -3,14 +3,16 @@
 import csv
 import json
 import math
+from dataclasses import replace
 
 import pytest
-from fakes.sitting import GAMMA, HMMA_PJ, PRICES, Sitting, mixture
+from fakes.sitting import GAMMA, HMMA_PJ, PRICES, REQUEST_PJ, Sitting, mixture
 
 from ptxbench.errors import InputError
 from ptxbench.model.judge import judge
 from ptxbench.model.judged_file import mean_absolute_error_pct, write_judged
 from ptxbench.model.validation_file import Purpose
+from ptxbench.model.work import Access
 
 
 @pytest.fixture
@@ -82,3 +84,63 @@ def test_a_sitting_without_counts_is_refused(sitting):
     sitting.rows.clear()
     with pytest.raises(InputError, match="no kernel was both measured and counted"):
         judge(sitting.write(), PRICES)
+
+
+def wasting(folder, costs, counted_all=True):
+    """A sitting of kernels that ask L2 for lines, some for many more than their bytes."""
+    made = Sitting(folder)
+    for n in range(8):
+        for pattern in ("random", "zeros"):
+            requests = costs * (2e7 if n % 2 else 4e8) * (n + 1)
+            uncounted = not counted_all and (n, pattern) == (3, "zeros")
+            made.add(
+                f"fit{n}",
+                pattern,
+                Purpose.FIT,
+                mixture(n),
+                n * 2e9,
+                6e-3,
+                requests=None if uncounted else requests,
+            )
+    made.add("judged", "zeros", Purpose.JUDGED, mixture(9), 1e9, 6e-3, requests=costs * 2e9)
+    return judge(made.write(), PRICES)
+
+
+def test_requests_beyond_whole_lines_are_a_term_where_they_foretell_kernels_left_out(tmp_path):
+    found = wasting(tmp_path / "s", costs=1)
+    (one,) = found.terms.accesses_pj
+    assert one.access is Access.L2_REQUEST
+    assert one.energy_pj == pytest.approx(REQUEST_PJ, rel=0.05)
+    assert found.terms.left_out_error < 0.02
+    (judged,) = found.kernels
+    assert judged.estimated_j == pytest.approx(judged.measured_j, rel=0.02)
+    assert json.loads(judged.parts)["L2 requests"] == pytest.approx(2e9 * REQUEST_PJ * 1e-12, rel=0.05)
+
+
+def test_a_counter_that_one_fit_kernel_lacks_is_no_term(tmp_path):
+    assert wasting(tmp_path / "s", costs=1, counted_all=False).terms.accesses_pj == ()
+
+
+def test_a_counter_that_says_nothing_is_no_term(tmp_path):
+    made = Sitting(tmp_path / "s")
+    for n in range(8):
+        made.add(f"fit{n}", "random", Purpose.FIT, mixture(n), n * 2e9, 6e-3, requests=0)
+    assert judge(made.write(), PRICES).terms.accesses_pj == ()
+
+
+def test_integers_that_are_data_do_not_tell_how_much_addresses_toggle(tmp_path):
+    index = []
+    for name in ("mixing-u32", "mixing"):
+        made = Sitting(tmp_path / name)
+        for n in range(6):
+            made.add(f"fit{n}", "random", Purpose.FIT, mixture(n), n * 2e9, 6e-3)
+        # Random integers toggle as much as the table's; in the sitting's truth IADD3 toggles half as much.
+        made.add(name, "random", Purpose.FIT, {"IADD3": int(4e10)}, 0.0, 12e-3)
+        trials = [t for t in made.trials if t.case == len(made.cases) - 1]
+        for trial in trials:
+            made.trials.remove(trial)
+            more_w = 32 * 4e10 * 1.5e-12 / trial.time_s
+            made.trials.append(replace(trial, power_w=trial.power_w + more_w))
+        index.append(judge(made.write(), PRICES).terms.random.index)
+    assert index[0] == pytest.approx(0.5, abs=0.05)
+    assert index[1] > 0.7

@@ -4,7 +4,7 @@ import pytest
 
 from ptxbench.errors import InputError
 from ptxbench.model.ncu import read_launches, work_of
-from ptxbench.model.work import Level
+from ptxbench.model.work import Access, Level
 
 WARPS = "sass__inst_executed_per_opcode_with_modifier_all"
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
@@ -92,3 +92,30 @@ def test_a_profile_without_opcodes_is_refused_with_what_to_ask_for(tmp_path):
     path = written(tmp_path / "c.csv", ["gpu__time_duration.sum"], ["0", "k", "5"])
     with pytest.raises(InputError, match=f"--metrics {WARPS}"):
         work(path)
+
+
+def test_accesses_are_counted_where_every_launch_has_them(tmp_path):
+    wavefronts, requests = "l1tex__t_output_wavefronts.sum", "lts__t_requests.sum"
+    path = written(
+        tmp_path / "c.csv",
+        [WARPS, wavefronts, requests],
+        ["0", "k", "1 (FFMA: 1)", "1,000", "64"],
+        ["1", "k", "1 (FFMA: 1)", "24", "n/a"],
+        units=["inst", "", "request"],
+    )
+    found = work(path)
+    assert found.accesses == ((Access.L1_WAVEFRONT, 1024),)
+    assert found.count(Access.L1_WAVEFRONT) == 1024
+
+
+def test_accesses_that_an_older_profile_lacks_are_taken_to_move_whole_lines(tmp_path):
+    path = written(tmp_path / "c.csv", [WARPS, "lts__t_bytes.sum"], ["0", "k", "1 (FFMA: 1)", "12,800"])
+    found = work(path)
+    assert found.accesses == ()
+    assert found.count(Access.L2_REQUEST) == 100
+    assert found.count(Access.L1_WAVEFRONT) == 0
+
+
+def test_bytes_that_ncu_could_not_count_are_not_counted(tmp_path):
+    path = written(tmp_path / "c.csv", [WARPS, "dram__bytes.sum"], ["0", "k", "1 (FFMA: 1)", "n/a"])
+    assert work(path).bytes_moved == ()

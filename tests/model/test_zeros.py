@@ -1,0 +1,66 @@
+"""What an opcode costs on zeros where a run has no trial on them."""
+
+import csv
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ptxbench.model.prices import Known, Prices
+from ptxbench.model.zeros import shipped_ratios
+
+ROOT = Path(__file__).parents[2]
+DATA = tomllib.loads((ROOT / "ptxbench/model/zeros_ratios.toml").read_text())
+
+
+def on_zeros(opcode, zeros=()):
+    """Energy on zeros of an opcode that takes 100 pJ on random operands."""
+    known = {one: Known(100.0, 1.0) for one in (opcode, *dict(zeros))}
+    return Prices(known, {one: Known(pj, 1.0) for one, pj in dict(zeros).items()}).price(opcode, 0.0).energy_pj
+
+
+def test_the_shipped_figures_are_those_of_the_run_that_they_name():
+    with (ROOT / DATA["run"] / "table.csv").open() as file:
+        rows = [r for r in csv.DictReader(file) if r["protocol"] == "dynamic"]
+    found = {}
+    for row in rows:
+        for word in row["sass"].split():
+            found.setdefault(word.partition("*")[0], {})[row["operands"]] = float(row["dynamic_pj"])
+    assert {o: [e["zeros"], e["random"]] for o, e in found.items()} == DATA["opcodes"]
+    assert DATA["run"] in shipped_ratios().source
+    assert DATA["gpu"] in shipped_ratios().source
+
+
+@pytest.mark.parametrize(
+    ("opcode", "like"),
+    [
+        ("FFMA", ["FFMA"]),
+        ("FFMA.FTZ", ["FFMA"]),
+        ("IMAD.WIDE.U32", ["IMAD"]),
+        ("MUFU.RSQ", ["MUFU.EX2"]),
+        ("FLO.U32", ["MUFU.EX2", "POPC"]),
+        ("FSETP.GT.AND", ["FADD", "FMUL", "FFMA"]),
+        ("LEA.HI", ["IADD3", "LOP3.LUT", "VIMNMX"]),
+    ],
+)
+def test_an_opcode_is_taken_as_those_most_like_it(opcode, like):
+    ratios = sorted(zeros_pj / random_pj for zeros_pj, random_pj in (DATA["opcodes"][o] for o in like))
+    middle = (ratios[(len(ratios) - 1) // 2] + ratios[len(ratios) // 2]) / 2
+    assert on_zeros(opcode) == pytest.approx(100 * middle)
+
+
+@pytest.mark.parametrize("opcode", ["LDG.E.128", "STG.E", "STS.64", "LDC", "LDGSTS.E.128", "BRA", "UIADD3"])
+def test_addresses_and_what_a_warp_executes_once_are_the_same_on_zeros(opcode):
+    assert on_zeros(opcode) == pytest.approx(100.0)
+
+
+def test_what_the_run_itself_measured_on_zeros_comes_first():
+    assert on_zeros("FFMA", {"FFMA": 20.0}) == pytest.approx(20.0)
+    assert on_zeros("FFMA.FTZ", {"FFMA": 20.0}) == pytest.approx(20.0)
+    assert on_zeros("FSETP.GT.AND", {"FFMA": 20.0}) == pytest.approx(20.0)
+    # Of this kind the run has none on zeros.
+    assert on_zeros("MUFU.EX2", {"FFMA": 20.0}) == on_zeros("MUFU.EX2")
+
+
+def test_what_nothing_measured_is_like_falls_as_what_computes_does():
+    assert 30 < on_zeros("SHFL.BFLY") < 50

@@ -1,0 +1,141 @@
+"""A sitting of the validation without a GPU: what it leaves out, keeps and takes up again."""
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ptxbench.errors import InputError
+from ptxbench.model.validation_file import KernelCase, KernelSession, KernelTrial, Purpose, read_session
+
+spec = importlib.util.spec_from_file_location(
+    "kernel_sitting", Path(__file__).parents[2] / "runners" / "kernel_sitting.py"
+)
+sitting = importlib.util.module_from_spec(spec)
+sys.modules["kernel_sitting"] = sitting
+spec.loader.exec_module(sitting)
+
+NAMES = ("new", "old", "judged")
+CASES = (
+    KernelCase(0, "new", "random", Purpose.FIT),
+    KernelCase(1, "old", "random", Purpose.FIT),
+    KernelCase(2, "judged", "random", Purpose.JUDGED),
+    KernelCase(3, "sleep", "zeros", Purpose.STATIC),
+)
+SESSION = KernelSession(
+    "NVIDIA H200", "0123456789ab", "580", 700.0, 1980.0, "samples", (), "2026", CASES, ()
+)
+TRIAL_S = 1.0
+
+
+class Bench:
+    """A meter whose trials take a second each, on a clock of its own; some cases fail."""
+
+    def __init__(self, broken=(), deadly=(), stop_after=None):
+        self.at_s, self.prepared, self.measured = 0.0, [], []
+        self.broken, self.deadly, self.stop_after = broken, deadly, stop_after
+        self.dead = False
+
+    def now_s(self):
+        return self.at_s
+
+    def prepare(self, case):
+        self.prepared.append(case.name)
+        return lambda: case
+
+    def time_s(self, call):
+        return 1e-3
+
+    def alive(self):
+        return not self.dead
+
+    def measure(self, call, time_s, case, repeat):
+        if len(self.measured) == self.stop_after:
+            raise KeyboardInterrupt
+        self.at_s += TRIAL_S
+        if call().name in (*self.broken, *self.deadly):
+            self.dead = call().name in self.deadly
+            raise RuntimeError("no such kernel")
+        self.measured.append((call().name, repeat))
+        return KernelTrial(
+            case, repeat, 1, 1e-3, 200.0, 0.1, 200.0, 40.0, 1980.0, 3201.0, 0, 0, "", (), ()
+        )
+
+
+def sit(folder, bench, session=SESSION, budget_s=1e9):
+    made = sitting.Sitting(folder, session, bench, bench.prepare, bench.now_s)
+    return made.run([case.number for case in CASES], budget_s)
+
+
+def awake(bench):
+    return [one for one in bench.measured if one[0] != "sleep"]
+
+
+def test_rounds_go_over_all_cases_between_sleeping_kernels(tmp_path):
+    bench = Bench()
+    session = sit(tmp_path, bench)
+    assert awake(bench) == [(n, r) for r in (0, 1) for n in NAMES] + [("judged", 2)]
+    assert bench.measured[0] == bench.measured[-1][:1] + (0,) == ("sleep", 0)
+    assert sorted(bench.prepared) == sorted((*NAMES, "sleep"))
+    assert read_session(tmp_path) == session
+
+
+def test_when_time_is_up_the_last_cases_are_left_out_in_the_first_round_too(tmp_path):
+    bench = Bench()
+    session = sit(tmp_path, bench, budget_s=2.5)
+    assert awake(bench) == [("new", 0), ("old", 0)]
+    assert len(session.trials) == 3
+    assert not any(case.failure for case in session.cases)
+
+
+def test_a_case_that_fails_is_named_and_not_tried_again(tmp_path):
+    bench = Bench(broken=("old",))
+    session = sit(tmp_path, bench)
+    assert {name for name, _ in bench.measured} == {"new", "judged", "sleep"}
+    assert bench.prepared.count("old") == 1
+    assert session.cases[1].failure == "RuntimeError: no such kernel"
+
+
+def test_a_lost_device_ends_the_process_and_the_next_one_goes_on_behind_the_case(tmp_path):
+    first = Bench(deadly=("old",))
+    with pytest.raises(sitting.DeviceLostError, match="old random: RuntimeError"):
+        sit(tmp_path, first)
+    assert awake(first) == [("new", 0)]
+    second = Bench()
+    session = sit(tmp_path, second, sitting.take_up(tmp_path, SESSION, resume=True))
+    assert awake(second) == [("judged", 0), ("new", 1), ("judged", 1), ("judged", 2)]
+    assert {(t.case, t.repeat) for t in session.trials} >= {(0, 0), (0, 1), (2, 0), (2, 1), (2, 2)}
+    assert session.cases[1].failure
+
+
+def test_what_was_measured_is_kept_when_it_is_cut_off(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        sit(tmp_path, Bench(stop_after=3))
+    assert [t.case for t in read_session(tmp_path).trials] == [3, 0, 1]
+
+
+def test_it_is_kept_as_it_goes(tmp_path):
+    bench, held = Bench(), []
+    prepare = bench.prepare
+
+    def looking(case):
+        held.append(len(read_session(tmp_path).trials) if (tmp_path / "measured.json").exists() else 0)
+        return prepare(case)
+
+    bench.prepare = looking
+    bench.time_s = lambda call: setattr(bench, "at_s", bench.at_s + 10) or 1e-3
+    sit(tmp_path, bench)
+    assert held == [0, 1, 2, 3]
+
+
+def test_a_sitting_is_not_written_over_and_not_mixed_with_another(tmp_path):
+    sit(tmp_path, Bench())
+    with pytest.raises(InputError, match="--resume"):
+        sitting.take_up(tmp_path, SESSION, resume=False)
+    with pytest.raises(InputError, match="another board"):
+        sitting.take_up(tmp_path, replace(SESSION, uuid_hash="ba9876543210"), resume=True)
+    with pytest.raises(InputError, match="other cases"):
+        sitting.take_up(tmp_path, replace(SESSION, cases=CASES[1:]), resume=True)
+    assert sitting.take_up(tmp_path / "none", SESSION, resume=True) is SESSION
