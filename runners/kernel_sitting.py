@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -99,13 +98,14 @@ class Sitting:
         session: As it was begun or taken up.
         meter: Measures a call.
         prepare: Makes a case's operands and returns its call.
+        now_s: A clock.
     """
 
     out: Path
     session: KernelSession
     meter: Meter
     prepare: Prepare
-    now_s: Callable[[], float] = time.monotonic
+    now_s: Callable[[], float]
     _cases: list[KernelCase] = field(init=False)
     _trials: list[KernelTrial] = field(init=False)
     _calls: dict[int, tuple[Call, float]] = field(init=False, default_factory=dict)

@@ -122,13 +122,13 @@ def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
 
 
 def _measure(out: Path, budget_s: float, only: Sequence[str], resume: bool) -> int:
+    begun_s = time.monotonic()
     import cupy
     import torch
     from kernel_power import KernelMeter
 
     from ptxbench.power.nvml import NvmlDevice
 
-    begun_s = time.monotonic()
     device = NvmlDevice(0)
     meter = KernelMeter(device, _TARGET, _WARM_S, _WINDOW_S)
     every, cases = _cases()
@@ -145,11 +145,15 @@ def _measure(out: Path, budget_s: float, only: Sequence[str], resume: bool) -> i
         trials=(),
     )
     sitting = Sitting(
-        out, take_up(out, begun, resume), meter, lambda case: every[case.number].prepare(case.operands)
+        out,
+        take_up(out, begun, resume),
+        meter,
+        lambda case: every[case.number].prepare(case.operands),
+        time.monotonic,
     )
     chosen = [c.number for c in cases if c.purpose is Purpose.STATIC or _wanted(c.name, only)]
     try:
-        session = sitting.run(chosen, budget_s)
+        session = sitting.run(chosen, budget_s - (time.monotonic() - begun_s))
     except DeviceLostError as error:
         # Only a new process gets a new context.
         left_s = budget_s - (time.monotonic() - begun_s)

@@ -16,7 +16,9 @@ DATA = tomllib.loads((ROOT / "ptxbench/model/zeros_ratios.toml").read_text())
 def on_zeros(opcode, zeros=()):
     """Energy on zeros of an opcode that takes 100 pJ on random operands."""
     known = {one: Known(100.0, 1.0) for one in (opcode, *dict(zeros))}
-    return Prices(known, {one: Known(pj, 1.0) for one, pj in dict(zeros).items()}).price(opcode, 0.0).energy_pj
+    return (
+        Prices(known, {one: Known(pj, 1.0) for one, pj in dict(zeros).items()}).price(opcode, 0.0).energy_pj
+    )
 
 
 def test_the_shipped_figures_are_those_of_the_run_that_they_name():
@@ -58,6 +60,7 @@ def test_what_the_run_itself_measured_on_zeros_comes_first():
     assert on_zeros("FFMA", {"FFMA": 20.0}) == pytest.approx(20.0)
     assert on_zeros("FFMA.FTZ", {"FFMA": 20.0}) == pytest.approx(20.0)
     assert on_zeros("FSETP.GT.AND", {"FFMA": 20.0}) == pytest.approx(20.0)
+    assert on_zeros("FFMA.SAT.FTZ", {"FFMA": 20.0, "FFMA.SAT": 60.0}) == pytest.approx(60.0)
     # Of this kind the run has none on zeros.
     assert on_zeros("MUFU.EX2", {"FFMA": 20.0}) == on_zeros("MUFU.EX2")
 
