@@ -36,7 +36,9 @@ ACCESSES = (
     "l1tex__t_output_wavefronts.sum",
     "l1tex__data_pipe_lsu_wavefronts.sum",
     "lts__t_requests.sum",
+    "lts__t_requests_srcunit_tex.sum",
     "lts__t_tag_requests.sum",
+    "lts__t_tag_requests_miss.sum",
     "lts__t_sectors_srcunit_ltcfabric.sum",
 )
 _RICHEST = (

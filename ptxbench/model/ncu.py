@@ -1,8 +1,9 @@
 """Executed opcodes and bytes from a CSV of Nsight Compute (`ncu --csv --page raw`).
 
     ncu --csv --page raw --print-units base --print-metric-instances details \
-        --metrics sass__inst_executed_per_opcode_with_modifier_all,l1tex__m_xbar2l1tex_read_bytes.sum,\
-dram__bytes.sum,gpu__time_duration.sum ./program > counts.csv
+        --metrics sass__inst_executed_per_opcode_with_modifier_all,... ./program > counts.csv
+
+docs/model.md, section 2, lists the metrics.
 
 A cell of a metric with instances reads "12,345 (FFMA: 12,000; IADD3: 345)"; older output separates them
 otherwise, so that any list of opcodes with numbers in parentheses or behind colons is taken.
