@@ -103,7 +103,7 @@ def _profile(
 ) -> tuple[set[int], int]:
     """Profile one process; return the cases that it gave, and the metrics that this ncu knows."""
     for at in range(tier, len(_METRICS)):
-        path = out / f"counts-{batch[0]}-{batch[-1]}.csv"
+        path = out / f"counts-{'-'.join(map(str, batch))}.csv"
         command = [
             ncu,
             *("--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none"),
@@ -120,16 +120,17 @@ def _profile(
         print(f"count: exit code {code}, metrics {at}: {text[-300:]!r}", file=sys.stderr, flush=True)
         if found or "metric" not in text.lower():
             # The case at which a process stopped has its marker, but perhaps not all of its kernels.
-            keep_columns(path)
+            keep_columns(path, *found[-1:])
             return set(found[:-1]), at
     return set(), tier
 
 
-def keep_columns(path: Path) -> None:
+def keep_columns(path: Path, broken: int | None = None) -> None:
     """Rewrite one of ncu's CSV files with what was asked for: nine tenths are attributes of the device.
 
     Args:
         path: The file; what is not a table of kernels is left as it is.
+        broken: Number of the case, if any, that was not counted to its end; it is left out.
     """
     csv.field_size_limit(1 << 27)
     rows = [row for row in csv.reader(path.read_text(errors="replace").splitlines()) if row]
@@ -138,9 +139,12 @@ def keep_columns(path: Path) -> None:
         return
     asked = {name for metrics in _METRICS for name in metrics}
     wanted = [i for i, name in enumerate(rows[head]) if name in asked.union(_KEPT)]
+    at = rows[head].index("Kernel Name")
+    kept = [row for row in rows[head:] if len(row) == len(rows[head])]
+    marks = [i for i, row in enumerate(kept) if row[at].partition("(")[0] == f"ptxbench_case_{broken}"]
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    writer.writerows([row[i] for i in wanted] for row in rows[head:] if len(row) == len(rows[head]))
+    writer.writerows([row[i] for i in wanted] for row in kept[: marks[0] if marks else None])
     write_text(path, text.getvalue())
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kernel_cases import Case
 
 _WARM_S = 0.25
-_WINDOW_S = 0.5
+_WINDOW_S = 0.6
 _TARGET = "sm_90a"
 
 

@@ -13,6 +13,7 @@ from fakes.gpu_libraries import install
 from fakes.sitting import Sitting, mixture
 
 from ptxbench.errors import InputError
+from ptxbench.model.judge import launches_by_case
 from ptxbench.model.validation_file import KernelTrial, Purpose
 
 RUNNERS = Path(__file__).parents[2] / "runners"
@@ -34,7 +35,7 @@ lines = ['"ID","Kernel Name","sass__inst_executed_per_opcode"']
 for case in cases:
     if case == "3" and len(cases) > 1:
         # The kernel of this case crashes the process.
-        lines.append('"0","ptxbench_case_3()","1 (EXIT: 1)"')
+        lines += ['"0","ptxbench_case_3()","1 (EXIT: 1)"', '"1","part of the work","5 (FFMA: 5)"']
         log.write_text("\\n".join(lines))
         sys.exit(9)
     lines += [f'"0","ptxbench_case_{{case}}()","1 (EXIT: 1)"', '"1","work","5 (FFMA: 5)"']
@@ -80,6 +81,10 @@ def test_metrics_that_ncu_lacks_are_left_out_and_a_case_that_crashes_takes_no_ot
     # Three sets of metrics are refused; then all together, and those behind the crash again, one by one.
     assert asked == ["1 2 3 4"] * 4 + ["3", "4"]
     assert len(list((tmp_path / "out").glob("*.csv"))) == 3
+    # What the crash left of its case is not kept beside its counts.
+    assert "ptxbench_case_3" not in (tmp_path / "out" / "counts-1-2-3-4.csv").read_text()
+    counted, problems = launches_by_case(tmp_path / "out")
+    assert (sorted(counted), problems) == ([1, 2, 3, 4], [])
 
 
 def test_when_time_is_up_what_is_left_is_said_to_be_missing(counts, tmp_path):
