@@ -1,6 +1,8 @@
 """What an opcode costs on zeros where a run has no trial on them."""
 
 import csv
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -21,16 +23,25 @@ def on_zeros(opcode, zeros=()):
     )
 
 
-def test_the_shipped_figures_are_those_of_the_run_that_they_name():
+def test_the_shipped_figures_are_those_of_the_run_that_they_name(tmp_path):
+    command = [sys.executable, str(ROOT / "runners/refresh_zeros.py"), str(ROOT / DATA["run"])]
+    subprocess.run([*command, "--out", str(tmp_path / "z.toml")], check=True)
+    assert (tmp_path / "z.toml").read_text() == (ROOT / "ptxbench/model/zeros_ratios.toml").read_text()
+    assert shipped_ratios().source == f"{DATA['run']} ({DATA['gpu']})"
+
+
+def test_the_shipped_figures_are_rows_of_the_table():
     with (ROOT / DATA["run"] / "table.csv").open() as file:
-        rows = [r for r in csv.DictReader(file) if r["protocol"] == "dynamic"]
-    found = {}
-    for row in rows:
-        for word in row["sass"].split():
-            found.setdefault(word.partition("*")[0], {})[row["operands"]] = float(row["dynamic_pj"])
-    assert {o: [e["zeros"], e["random"]] for o, e in found.items()} == DATA["opcodes"]
-    assert DATA["run"] in shipped_ratios().source
-    assert DATA["gpu"] in shipped_ratios().source
+        fma = {r["operands"]: float(r["dynamic_pj"]) for r in csv.DictReader(file) if r["sass"] == "FFMA"}
+    assert DATA["opcodes"]["FFMA"] == [fma["zeros"], fma["random"]]
+
+
+def test_a_run_without_zeros_is_refused():
+    run = ROOT / "results/nvidia-h200/levels"
+    command = [sys.executable, str(ROOT / "runners/refresh_zeros.py"), str(run)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no valid -O3 row on both" in done.stderr
 
 
 @pytest.mark.parametrize(
