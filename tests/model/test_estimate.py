@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,17 @@ from ptxbench.measure.static import StaticPower
 from ptxbench.model.cap import Demand, settled_clock
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.prices import Known, Prices, Rule
-from ptxbench.model.terms import FILE, UNFITTED, ByteEnergy, TensorEnergy, Terms, write_terms
-from ptxbench.model.work import Activity, KernelWork, Level
+from ptxbench.model.terms import (
+    FILE,
+    UNFITTED,
+    AccessEnergy,
+    ByteEnergy,
+    TensorEnergy,
+    Terms,
+    read_terms,
+    write_terms,
+)
+from ptxbench.model.work import Access, Activity, KernelWork, Level
 from ptxbench.ptx.assemble import assemble_ptx
 
 RUN = Path(__file__).parents[2] / "results" / "nvidia-h200" / "operands"
@@ -52,6 +62,48 @@ def test_joules_are_instructions_bytes_and_static_power():
     assert found.power_w == pytest.approx(found.energy_j / 2)
     assert found.low_j < found.energy_j < found.high_j
     assert found.uncovered_share == 0
+
+
+REQUEST = AccessEnergy(Access.L2_REQUEST, 500.0, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("accesses", "requests", "guessed"), [([(Access.L2_REQUEST, 4e9)], 4e9, False), ([], 1e9, True)]
+)
+def test_accesses_cost_by_their_number_and_whole_lines_are_assumed_where_they_were_not_counted(
+    accesses, requests, guessed
+):
+    launch = replace(work(FFMA=1e12, moved=[(Level.L2, 128e9)]), accesses=tuple(accesses))
+    found = [
+        estimate(launch, machine(accesses_pj=(REQUEST,)), Conditions(Activity(share, share, share), 40.0))
+        for share in (0.0, 1.0)
+    ]
+    for one in found:
+        (part,) = (part for part in one.parts if part.name == "L2 requests")
+        assert part.energy_j == pytest.approx(requests * 500e-12)
+    assert guessed is any("a whole line of 128 bytes" in note for note in found[0].notes)
+
+
+def test_terms_of_an_older_file_are_read_as_before(tmp_path):
+    terms = Terms(**{**UNFITTED.__dict__, "kernels": ("fit",)})
+    write_terms(tmp_path / FILE, terms)
+    text = json.loads((tmp_path / FILE).read_text())
+    del text["accesses_pj"], text["left_out_error"]
+    (tmp_path / FILE).write_text(json.dumps(text))
+    found = read_terms(tmp_path)
+    assert (found.kernels, found.accesses_pj, found.gamma) == (("fit",), (), terms.gamma)
+    write_terms(tmp_path / FILE, replace(terms, accesses_pj=(REQUEST,)))
+    assert read_terms(tmp_path).accesses_pj == (REQUEST,)
+
+
+def test_zeros_that_the_run_has_not_measured_name_the_run_that_stands_in():
+    bare = replace(machine(), prices=Prices(PRICES.random, {}))
+    notes = [
+        " ".join(estimate(work(FFMA=1e12), bare, Conditions(Activity(share, share), 40.0)).notes)
+        for share in (0.0, 1.0)
+    ]
+    assert "results/nvidia-h200/patterns (NVIDIA H200)" in notes[0]
+    assert "patterns" not in notes[1]
 
 
 def test_operands_between_zeros_and_random_cost_what_lies_between():
