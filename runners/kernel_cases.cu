@@ -181,6 +181,18 @@ extern "C" __global__ void read_random(const uint4* __restrict__ in, uint4* __re
     out[me] = sum;
 }
 
+// As read_random, but 4 bytes from anywhere in n (a power of two) words.
+extern "C" __global__ void read_random4(const unsigned* __restrict__ in, unsigned* __restrict__ out, unsigned n, int reads) {
+    const unsigned me = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned at = me * 2654435761u, sum = 0;
+#pragma unroll 4
+    for (int r = 0; r < reads; ++r) {
+        at = at * 1664525u + 1013904223u;
+        sum ^= in[(at ^ (at >> 15)) & (n - 1)];
+    }
+    out[me] = sum;
+}
+
 // Integer work on data: what a generator of random numbers does.
 extern "C" __global__ void xorshift(const unsigned* __restrict__ in, unsigned* __restrict__ out, int rounds) {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -101,7 +101,8 @@ def _fit() -> _Table:
     f64, f32, bf16, f16 = torch.float64, torch.float32, torch.bfloat16, torch.float16
     table: _Table = {
         # What no sitting has measured comes first: accesses that do not take whole lines, and slow streams.
-        "read-random": (BOTH, _read_random),
+        "read-random": (BOTH, _read_random("read_random", 4, 1 << 26, 128)),
+        "read-random4": (BOTH, _read_random("read_random4", 1, 1 << 27, 256)),
         "read-sectors": (BOTH, _passes("read_sectors", 24 << 16, 800, shared_by_all=True)),
         "read-lines": (BOTH, _passes("read_lines", 8192, 64)),
         "read-strided": (BOTH, _read_strided),
@@ -326,10 +327,13 @@ def _read_strided(operands: str) -> Call:
     return lambda: kernel((blocks,), (256,), (x, out, cupy.int32(lines)))
 
 
-def _read_random(operands: str) -> Call:
-    kernel, blocks, n = _function("read_random"), _sms() * 8, 1 << 26
-    x, out = _array(4 * n, cupy.uint32, operands), cupy.empty(4 * blocks * 256, cupy.uint32)
-    return lambda: kernel((blocks,), (256,), (x, out, cupy.uint32(n), cupy.int32(128)))
+def _read_random(name: str, words: int, n: int, reads: int) -> Callable[[str], Call]:
+    def prepare(operands: str) -> Call:
+        kernel, blocks = _function(name), _sms() * 8
+        x, out = _array(words * n, cupy.uint32, operands), cupy.empty(words * blocks * 256, cupy.uint32)
+        return lambda: kernel((blocks,), (256,), (x, out, cupy.uint32(n), cupy.int32(reads)))
+
+    return prepare
 
 
 def _xorshift(operands: str) -> Call:

@@ -1,6 +1,7 @@
 """The energy of a kernel: instructions, bytes, accesses and time, each priced by a run.
 
-E = s (sum_op n_op e_op(a) + sum_l b_l e_l(a) + sum_c n_c e_c + P_active t) + b_DRAM e_DRAM(a) + P_static t,
+E = s (sum_op n_op e_op(a) + sum_l b_l e_l(a) + sum_c n_c e_c + P_active t) + b_DRAM e_DRAM(a)
+    + n_miss e_miss + P_static t,
 with a the activity of the operands and s = (f / f0)^gamma what a lower clock does to what it drives. The
 form is that of AccelWattch (Kandiah et al. 2021); the energies are this GPU's own.
 """
@@ -19,7 +20,7 @@ from ptxbench.model.opcodes import opcode_class
 from ptxbench.model.prices import Price, Prices, Rule
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import TensorEnergy, Terms
-from ptxbench.model.work import Activity, KernelWork, Level
+from ptxbench.model.work import OFF_CLOCK, Activity, KernelWork, Level
 from ptxbench.model.zeros import shipped_ratios
 from ptxbench.power.estimate import COVERAGE_FACTOR
 
@@ -162,7 +163,7 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
             "the run has no valid sleeping kernel, so its static power is not known; measure again"
         )
     priced = _price(work, machine, conditions.activity)
-    dram_j = priced.parts.get(Level.DRAM, 0.0)
+    dram_j = sum(joules for name, joules in priced.parts.items() if name in OFF_CLOCK)
     known_clock = math.isfinite(conditions.clock_ratio)
     demand = Demand(
         clocked_j=priced.total_j - dram_j,
@@ -179,7 +180,7 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     capped = not known_clock and ratio < 1
     half_j = _half_width_j(priced, machine, ratio, machine.static.error_at(temperature_c) * time_s)
     parts = [
-        Part(name, joules if name == Level.DRAM else scale * joules) for name, joules in priced.parts.items()
+        Part(name, joules if name in OFF_CLOCK else scale * joules) for name, joules in priced.parts.items()
     ]
     return KernelEstimate(
         kernel=work.name,

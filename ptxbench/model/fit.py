@@ -3,7 +3,7 @@
 For fit kernel k at clock ratio r with dynamic energy E_k = (P - P_static(T)) t a call:
 
     E_k = r^gamma (Z_k + a_d D_k + a_i I_k + sum_l b_kl e_l + sum_c n_kc e_c + sum_q m_kq e_q + P_active t)
-          + d_k e_DRAM
+          + d_k e_DRAM + n_k,miss e_miss
 
 where Z_k prices its opcodes on zeros, D_k and I_k are what random operands add in data and in index opcodes
 (all three by the table), b_kl are bytes by level (d_k: DRAM), n_kc accesses by kind and m_kq multiply-adds.
@@ -29,7 +29,7 @@ from ptxbench.model.prices import RANDOM, ZEROS, Prices
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy, TensorEnergy, Terms
-from ptxbench.model.work import Access, Activity, KernelWork, Level
+from ptxbench.model.work import OFF_CLOCK, Access, Activity, KernelWork, Level
 
 _PICO = 1e-12
 _GAMMAS = np.linspace(0.0, 3.0, 61)
@@ -41,6 +41,8 @@ _ACTIVITY_PRIOR = 0.5
 _INDEX_PRIOR = 0.5
 # With fewer kernels than this below this share of the clock, nothing is learned of the clock term.
 _MIN_SLOWED = 3
+# A term more must make the error of kernels that are left out smaller by this part of it.
+_WORTH = 0.02
 _SLOWED = 0.97
 
 Floats = npt.NDArray[np.float64]
@@ -104,8 +106,9 @@ def fit_terms(kernels: Sequence[FitKernel], prices: Prices) -> Terms:
     for chosen in _subsets(counted):
         columns = [j for j, name in enumerate(names) if name not in counted or name in chosen]
         tried.append(_solved(kernels, constants, features[:, columns], [names[j] for j in columns]))
-    # Of equals the first, which has the fewest terms; also where no kernel can be left out (NaN).
-    best = min(tried, key=lambda one: one.left_out)
+    fewest = min(len(one.names) for one in tried)
+    # Where no kernel can be left out (NaN) it is the first, which has no such term.
+    best = min(tried, key=lambda one: one.left_out * (1 + _WORTH * (len(one.names) - fewest)))
     # Weights make a residual relative to a kernel's whole energy; the error is one of dynamic energy.
     share = np.array([k.total_j / k.dynamic_j for k in kernels])
     residuals = (best.matrix @ best.values - best.right) * _RELATIVE * share
@@ -200,7 +203,8 @@ def _system(
     """Return the weighted equations at one gamma: matrix (m, n) and right side (m,)."""
     ratios = np.array([k.clock_ratio**gamma for k in kernels])
     weights = np.array([1 / (_RELATIVE * k.total_j) for k in kernels])
-    clocked = np.array([not name.startswith(Level.DRAM) for name in names])
+    off_clock = {*OFF_CLOCK, *(f"{name} {pattern}" for name in OFF_CLOCK for pattern in (RANDOM, ZEROS))}
+    clocked = np.array([name not in off_clock for name in names])
     scales = np.where(clocked[None, :], ratios[:, None], 1.0)
     measured = np.array([k.dynamic_j for k in kernels])
     return features * scales * weights[:, None], (measured - ratios * constants) * weights
@@ -245,7 +249,7 @@ def _terms(solved: _Solved, errors: Mapping[str, float], error: float, kernels: 
         return values.get(name, default)
 
     def relative(name: str) -> float:
-        return min(errors[name] / of(name), 1.0) if of(name) > 0 else 1.0
+        return min(float(errors[name]) / of(name), 1.0) if of(name) > 0 else 1.0
 
     per_pattern = {name.rpartition(" ")[0] for name in values if name.endswith((RANDOM, ZEROS))}
     return Terms(

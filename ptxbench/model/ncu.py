@@ -43,6 +43,7 @@ _LEVELS = {
 _ACCESSES = {
     Access.L1_WAVEFRONT: ((("l1tex__t_output_wavefronts.sum",), 1.0),),
     Access.L2_REQUEST: ((("lts__t_requests.sum",), 1.0),),
+    Access.L2_MISS: ((("lts__t_tag_requests_miss.sum",), 1.0),),
 }
 # "FFMA: 12,000", "FFMA (12,000)" and "FFMA=12000".
 _PAIR = re.compile(r"([A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)\s*[:=(]\s*(\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?)")

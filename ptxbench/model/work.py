@@ -33,15 +33,22 @@ class Access(StrEnum):
 
     L1_WAVEFRONT: what the tag stage of L1 hands on at once; a warp that reads one line makes one, a warp
     that reads 32 lines many. L2_REQUEST: a line of 128 bytes asked of a slice of L2, whether for one of its
-    four sectors or for all.
+    four sectors or for all. L2_MISS: a request whose line L2 has not; DRAM opens a row for it.
     """
 
     L1_WAVEFRONT = "L1 wavefronts"
     L2_REQUEST = "L2 requests"
+    L2_MISS = "L2 misses"
 
 
 # What a coalesced access moves at once: a line.
-_LINES = {Access.L1_WAVEFRONT: (Level.L1, 128), Access.L2_REQUEST: (Level.L2, 128)}
+_LINES = {
+    Access.L1_WAVEFRONT: (Level.L1, 128),
+    Access.L2_REQUEST: (Level.L2, 128),
+    Access.L2_MISS: (Level.DRAM, 128),
+}
+# DRAM has a clock of its own.
+OFF_CLOCK = frozenset({Level.DRAM.value, Access.L2_MISS.value})
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,17 @@ def test_accesses_cost_by_their_number_and_whole_lines_are_assumed_where_they_we
     assert guessed is any("a whole line of 128 bytes" in note for note in found[0].notes)
 
 
+def test_a_slower_sm_clock_makes_no_miss_cheaper():
+    launch = replace(work(FFMA=1e12), accesses=((Access.L2_REQUEST, 4e9), (Access.L2_MISS, 4e9)))
+    terms = (REQUEST, AccessEnergy(Access.L2_MISS, 500.0, 0.1))
+    conditions = replace(RANDOM, clock_ratio=0.5)
+    found = estimate(launch, machine(gamma=1.0, accesses_pj=terms), conditions)
+    parts = {part.name: part.energy_j for part in found.parts}
+    assert parts["L2 requests"] == pytest.approx(1.0)
+    assert parts["L2 misses"] == pytest.approx(2.0)
+    assert found.energy_j == pytest.approx(sum(parts.values()))
+
+
 def test_terms_of_an_older_file_are_read_as_before(tmp_path):
     terms = Terms(**{**UNFITTED.__dict__, "kernels": ("fit",)})
     write_terms(tmp_path / FILE, terms)

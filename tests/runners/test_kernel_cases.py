@@ -37,7 +37,7 @@ def test_every_case_has_a_marker_and_what_no_sitting_has_measured_comes_first(li
     assert len({(c.name, c.operands) for c in cases}) == len(cases)
     purposes = [c.purpose for c in cases]
     assert purposes == sorted(purposes, key=[Purpose.FIT, Purpose.JUDGED, Purpose.STATIC].index)
-    assert [c.name for c in cases[:4:2]] == ["read-random", "read-sectors"]
+    assert [c.name for c in cases[:6:2]] == ["read-random", "read-random4", "read-sectors"]
 
 
 def test_no_kernel_is_in_both_groups(library):
@@ -50,6 +50,7 @@ def test_no_kernel_is_in_both_groups(library):
 LAST_WORD = {
     "read-strided": lambda threads, block, sms, lines: threads * lines * 32 - 1,
     "read-random": lambda threads, block, sms, n, reads: 4 * n - 1,
+    "read-random4": lambda threads, block, sms, n, reads: n - 1,
     "read-sectors": lambda threads, block, sms, n, passes: 32 * (n // 8 - 1),
     "read-lines": lambda threads, block, sms, n, passes: (sms - 1) * n * 4 + 32 * (n // 8 - 1) + 31,
 }
@@ -65,8 +66,9 @@ def test_kernels_that_waste_sectors_stay_within_their_operands(library, name):
     assert out.size >= threads * (4 if name == "read-random" else 1)
 
 
-def test_a_power_of_two_masks_random_places(library):
-    _, _, _, (_, _, n, _) = launched(library, "read-random")
+@pytest.mark.parametrize("name", ["read-random", "read-random4"])
+def test_a_power_of_two_masks_random_places(library, name):
+    _, _, _, (_, _, n, _) = launched(library, name)
     assert n & (n - 1) == 0
 
 
