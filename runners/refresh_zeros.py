@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from ptxbench.errors import InputError, PtxbenchError
@@ -53,7 +54,7 @@ def main() -> int:
     return 0
 
 
-def on_both(rows: list[TableRow]) -> dict[str, tuple[float, float]]:
+def on_both(rows: Sequence[TableRow]) -> dict[str, tuple[float, float]]:
     """Return each opcode's energy on zeros and on random operands, pJ, summed over rows that have both."""
     pairs: dict[str, dict[str, TableRow]] = defaultdict(dict)
     for row in rows:
