@@ -5,8 +5,8 @@
     python runners/validate_kernels.py estimate --out RUN/validation --table RUN
 
 `measure` (five minutes on a GPU) keeps the energy and time of every kernel, `count` (two to three minutes;
-needs ncu) what each executes. Both end with their budget, the most wanted cases done first; `measure --resume`
-and `count` once more do the rest, on the same board. `estimate` needs no GPU: it works everything else out
+needs ncu) what each executes. Both end with their budget, the most wanted cases first; `measure --resume` and
+`count` once more do the rest, on the same board. `estimate` needs no GPU: it works everything else out
 again from the two and a table.
 """
 
