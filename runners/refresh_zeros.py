@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import OptLevel
+from ptxbench.gpu.protocol import GpuKind, OptLevel
 from ptxbench.model.opcodes import opcode_class
 from ptxbench.model.prices import RANDOM, ZEROS
 from ptxbench.model.solve import row_counts
@@ -43,11 +43,13 @@ def main() -> int:
     run = arguments.run.resolve()
     with RunFolder.open(run) as folder:
         energies = on_both(folder.rows())
-        gpu = folder.manifest.gpu.name
+        gpu = folder.manifest.gpu
+    if gpu.kind is GpuKind.SIMULATED and arguments.out == SHIPPED:
+        raise InputError(f"{run} is simulated, and what ptxbench ships is measured; give another --out")
     if not energies:
         raise InputError(f"{run} has no valid -O3 row on both random operands and zeros; measure --operands")
     name = run.relative_to(ROOT).as_posix() if run.is_relative_to(ROOT) else run.name
-    lines = [f'run = "{name}"', f'gpu = "{gpu}"', "", "# opcode = [on zeros, on random operands]"]
+    lines = [f'run = "{name}"', f'gpu = "{gpu.name}"', "", "# opcode = [on zeros, on random operands]"]
     lines.append("[opcodes]")
     lines += [f'"{opcode}" = [{zeros:.6g}, {random:.6g}]' for opcode, (zeros, random) in energies.items()]
     write_text(arguments.out, _HEAD + "\n".join(lines) + "\n")

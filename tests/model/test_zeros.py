@@ -7,7 +7,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from fakes.measuring import asked
 
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.gpu.simulated.gpu import SimulatedGpu
+from ptxbench.measure.run import measure_table
+from ptxbench.measure.start import start_run
 from ptxbench.model.prices import Known, Prices
 from ptxbench.model.zeros import shipped_ratios
 
@@ -42,6 +47,19 @@ def test_a_run_without_zeros_is_refused():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "no valid -O3 row on both" in done.stderr
+
+
+def test_simulated_figures_are_not_shipped(tmp_path):
+    gpu = SimulatedGpu(poll_interval_s=0.02)
+    what = asked("fma.rn.f32", patterns=("random", "zeros"), opt_levels=(OptLevel.O3,), max_repeats=3)
+    with start_run(gpu, what, tmp_path / "run") as folder:
+        measure_table(gpu, folder)
+    command = [sys.executable, str(ROOT / "runners/refresh_zeros.py"), str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "is simulated" in done.stderr
+    assert subprocess.run([*command, "--out", str(tmp_path / "z.toml")], check=False).returncode == 0
+    assert '"FFMA" = ' in (tmp_path / "z.toml").read_text()
 
 
 @pytest.mark.parametrize(
