@@ -11,6 +11,7 @@ import numpy as np
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.errors import InputError
+from ptxbench.measure.operating_point import cold_trials, full_clock_mhz, same_operating_point
 from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.model.work import Level
 from ptxbench.sass.listing import parse_listing
@@ -53,14 +54,18 @@ def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
     """Return every kernel of a run's dynamic trials, by the energy of one pass of its loop.
 
     E = (P - P_static(T)) t / (passes x threads), as in the dynamic protocol (docs/method.md, section 5).
-    Trials that do not count (throttled, stale) and kernels whose loop cannot be found, or calls a routine,
-    are left out.
+    Trials that do not count (throttled, stale, at another operating point) and kernels whose loop cannot be
+    found, or calls a routine, are left out.
 
     Raises:
         InputError: The run's kernels cannot be read.
     """
     records = folder.records()
     static = fit_static(records)
+    cold = cold_trials(records)
+    full_mhz = full_clock_mhz(
+        [r.sm_clock_mhz for r in records if r.repeat >= 0 and r.role is not Role.STATIC]
+    )
     loops = _loop_counts(folder)
     groups: dict[tuple[object, ...], list[TrialRecord]] = defaultdict(list)
     for record in records:
@@ -73,12 +78,13 @@ def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
                 record.cubin_sha256,
                 record.grid,
             ].append(record)
-    return tuple(
-        _pass_energy(
-            trials, static, loops[trials[0].cubin_sha256, trials[0].kernel] + _moved_bytes(trials[0])
-        )
-        for trials in groups.values()
-    )
+    passes = []
+    for trials in groups.values():
+        counts = loops[trials[0].cubin_sha256, trials[0].kernel] + _moved_bytes(trials[0])
+        kept = same_operating_point(trials, cold, full_mhz).kept
+        counted = [trial for trial, keep in zip(trials, kept, strict=True) if keep]
+        passes.append(_pass_energy(counted, static, counts))
+    return tuple(passes)
 
 
 def _counts(record: TrialRecord) -> bool:
