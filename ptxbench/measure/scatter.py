@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.measure.statistics import Estimate, student95
+from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty
 
 # A distribution of variances cannot be told from fewer units.
 _MIN_UNITS = 8
@@ -80,14 +80,14 @@ def moderated(values: Sequence[float], prior: ScatterPrior, scale: float = 1.0) 
     """
     n = len(values)
     if n == 0:
-        return Estimate(math.nan, math.nan, 0)
+        return Estimate(math.nan, UNKNOWN, 0)
     mean = float(np.mean(values))
     if n == 1:
-        return Estimate(mean, math.nan, 1)
+        return Estimate(mean, UNKNOWN, 1)
     own = float(np.var(values, ddof=1))
     degrees = prior.degrees + n - 1
     variance = (prior.degrees * prior.variance * scale**2 + (n - 1) * own) / degrees
-    return Estimate(mean, student95(round(degrees, 3)) * math.sqrt(variance / n), n)
+    return Estimate(mean, Uncertainty(math.sqrt(variance / n), degrees), n)
 
 
 def _inverse_trigamma(value: float) -> float:
