@@ -20,7 +20,7 @@ import numpy as np
 
 from ptxbench.measure.operating_point import same_operating_point
 from ptxbench.measure.remarks import fewer_sms_note, left_out_note, set_aside_note, sources_note
-from ptxbench.measure.scatter import NO_PRIOR, ScatterPrior, fit_prior, moderated
+from ptxbench.measure.scatter import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
 from ptxbench.measure.static import StaticPower
 from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty, combined
 from ptxbench.measure.unit import (
@@ -86,7 +86,7 @@ class LoopEnergy:
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
-        return moderated(self.energy_pj, prior, self.total_pj)
+        return moderated(self.energy_pj, prior, self.power_w, self.total_pj)
 
     @property
     def clock_mhz(self) -> float:
@@ -94,11 +94,17 @@ class LoopEnergy:
         return nan_mean([t.sm_clock_mhz for t in self.trials])
 
     @property
-    def scatter(self) -> tuple[float, int] | None:
-        """Variance of a trial as a fraction of its power, and its degrees of freedom, None for one trial."""
+    def power_w(self) -> float:
+        """Mean power of its trials."""
+        return nan_mean([t.steady_power_w for t in self.trials])
+
+    @property
+    def scatter(self) -> Scatter | None:
+        """How much its trials scatter, None for one trial."""
         if len(self.energy_pj) < 2:
             return None
-        return float(np.var(self.energy_pj, ddof=1)) / self.total_pj**2, len(self.energy_pj) - 1
+        variance = float(np.var(self.energy_pj, ddof=1)) / self.total_pj**2
+        return Scatter(variance, len(self.energy_pj) - 1, self.power_w)
 
 
 @dataclass(frozen=True)
@@ -316,12 +322,11 @@ def _step_note(target: LoopEnergy) -> str:
     return f"the power stepped by {100 * gaps[best]:+.1f}% between two rounds, and stayed"
 
 
-def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[tuple[float, int]] = ()) -> ScatterPrior:
+def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> ScatterPrior:
     """Return what loops of one level say of a loop's scatter.
 
     Args:
         loops: Their energies.
-        known: Variances and their degrees of freedom of other loops.
+        known: How much other loops scatter.
     """
-    found = [*known, *(s for loop in loops if (s := loop.scatter) is not None)]
-    return fit_prior([variance for variance, _ in found], [degrees for _, degrees in found])
+    return fit_prior([*known, *(s for loop in loops if (s := loop.scatter) is not None)])
