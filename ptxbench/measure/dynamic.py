@@ -6,7 +6,8 @@ before the difference, so that a target that merely takes longer than its overhe
 charged for time. The form is Eq. 1 of Arafa et al. (2020) applied to dynamic energy.
 
 E_O is measured once for all units that share the overhead loop, so that its error is one and the same
-for every round of a unit, as that of static power is: both are added to the rounds' own in quadrature.
+for every round of a unit, as that of static power and of a thermometer in whole degrees is: all are added
+to the rounds' own by Welch and Satterthwaite (`statistics.combined`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import numpy as np
 
 from ptxbench.measure.operating_point import same_operating_point
 from ptxbench.measure.remarks import fewer_sms_note, left_out_note, set_aside_note, sources_note
-from ptxbench.measure.scatter import NO_PRIOR, ScatterPrior, fit_prior, moderated
+from ptxbench.measure.scatter import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
 from ptxbench.measure.static import StaticPower
-from ptxbench.measure.statistics import Estimate
+from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty, combined
 from ptxbench.measure.unit import (
     CLOCK_TOLERANCE,
     Unit,
@@ -38,7 +39,6 @@ _LINEARITY = 0.02
 # A power that changes by so much between two rounds at one clock, and stays, is said.
 _STEP = 0.015
 _PICO = 1e12
-_STUDENT_LARGE = 1.96
 
 Trials = Mapping[str, Sequence[TrialRecord]]
 
@@ -86,7 +86,7 @@ class LoopEnergy:
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
-        return moderated(self.energy_pj, prior, self.total_pj)
+        return moderated(self.energy_pj, prior, self.power_w, self.total_pj)
 
     @property
     def clock_mhz(self) -> float:
@@ -94,11 +94,17 @@ class LoopEnergy:
         return nan_mean([t.sm_clock_mhz for t in self.trials])
 
     @property
-    def scatter(self) -> tuple[float, int] | None:
-        """Variance of a trial as a fraction of its power, and its degrees of freedom, None for one trial."""
+    def power_w(self) -> float:
+        """Mean power of its trials."""
+        return nan_mean([t.steady_power_w for t in self.trials])
+
+    @property
+    def scatter(self) -> Scatter | None:
+        """How much its trials scatter, None for one trial."""
         if len(self.energy_pj) < 2:
             return None
-        return float(np.var(self.energy_pj, ddof=1)) / self.total_pj**2, len(self.energy_pj) - 1
+        variance = float(np.var(self.energy_pj, ddof=1)) / self.total_pj**2
+        return Scatter(variance, len(self.energy_pj) - 1, self.power_w)
 
 
 @dataclass(frozen=True)
@@ -108,21 +114,26 @@ class DynamicResult:
     Attributes:
         energy_pj: Dynamic energy of one instruction from N copies; its interval is that of the rounds.
         energy_2n_pj: The same from 2N copies.
-        overhead_ci95_pj: Half-width of the 95% interval that comes from the overhead loop.
-        static_error_pj: Standard error that comes from P_static, the same for every round.
+        overhead_pj: What the overhead loop's own rounds leave open.
+        static_pj: What P_static leaves open, the same for every round: its fit, and whole degrees of T.
         faults: Status and reason of every trial that does not count, by trial id.
     """
 
     energy_pj: Estimate
     energy_2n_pj: Estimate
-    overhead_ci95_pj: float
-    static_error_pj: float
+    overhead_pj: Uncertainty
+    static_pj: Uncertainty
     faults: dict[str, tuple[Status, str]]
+
+    @property
+    def overhead_ci95_pj(self) -> float:
+        """Half-width of the 95% interval that comes from the overhead loop."""
+        return self.overhead_pj.ci95
 
     @property
     def ci95_pj(self) -> float:
         """Half-width of the 95% interval: rounds, overhead loop and static power together."""
-        return math.hypot(self.energy_pj.ci95, self.overhead_ci95_pj, _STUDENT_LARGE * self.static_error_pj)
+        return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj)).ci95
 
     def precise(self, fraction: float) -> bool:
         """Return whether the whole interval is known and at most `fraction` of the energy."""
@@ -134,8 +145,8 @@ class DynamicResult:
             self,
             energy_pj=self.energy_pj.times(threads),
             energy_2n_pj=self.energy_2n_pj.times(threads),
-            overhead_ci95_pj=self.overhead_ci95_pj * threads,
-            static_error_pj=self.static_error_pj * threads,
+            overhead_pj=self.overhead_pj.times(threads),
+            static_pj=self.static_pj.times(threads),
         )
 
 
@@ -173,9 +184,7 @@ def solve_dynamic(unit: Unit, trials: Trials, common: Common) -> DynamicResult:
     own = last_attempt(trials.get(unit.name, ()))
     single, faults = _difference(unit, own, (Role.TARGET, Role.OVERHEAD), trials, common)
     double, _ = _difference(unit, own, (Role.TARGET_2N, Role.OVERHEAD_2N), trials, common)
-    return DynamicResult(
-        single.rounds_pj, double.rounds_pj, single.overhead_ci95_pj, single.static_error_pj, faults
-    )
+    return DynamicResult(single.rounds_pj, double.rounds_pj, single.overhead_pj, single.static_pj, faults)
 
 
 def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> TableRow:
@@ -240,8 +249,8 @@ class _Difference:
     """Target less overhead, an instruction and thread."""
 
     rounds_pj: Estimate
-    overhead_ci95_pj: float
-    static_error_pj: float
+    overhead_pj: Uncertainty
+    static_pj: Uncertainty
 
 
 def _difference(
@@ -262,12 +271,17 @@ def _difference(
         copies = target.trials[0].copies
         loop = target.estimate(common.scatter)
         base = overhead.estimate(common.scatter)
-        rounds = Estimate((loop.mean - base.mean) / copies, loop.ci95 / copies, loop.n)
+        rounds = Estimate((loop.mean - base.mean) / copies, loop.uncertainty.times(1 / copies), loop.n)
         error_w = nan_mean([common.static.error_at(t.temperature_c) for t in target.trials])
-        first = target.trials[0]
-        longer_s = abs(target.pass_s - overhead.pass_s) / (first.grid * first.block)
-        return _Difference(rounds, base.ci95 / copies, error_w * longer_s / copies * _PICO), faults
-    return _Difference(Estimate(math.nan, math.nan, 0), math.nan, math.nan), faults
+        pj_per_w_s = _PICO / (target.trials[0].grid * target.trials[0].block) / copies
+        fit = Uncertainty(error_w, common.static.degrees).times(target.pass_s - overhead.pass_s)
+        readings = [
+            common.static.reading_error([t.temperature_c for t in one.trials]).times(one.pass_s)
+            for one in (target, overhead)
+        ]
+        static = combined((fit, *readings)).times(pj_per_w_s)
+        return _Difference(rounds, base.uncertainty.times(1 / copies), static), faults
+    return _Difference(Estimate(math.nan, UNKNOWN, 0), UNKNOWN, UNKNOWN), faults
 
 
 def _same_clock(target: LoopEnergy, overhead: LoopEnergy) -> bool:
@@ -308,12 +322,11 @@ def _step_note(target: LoopEnergy) -> str:
     return f"the power stepped by {100 * gaps[best]:+.1f}% between two rounds, and stayed"
 
 
-def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[tuple[float, int]] = ()) -> ScatterPrior:
+def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> ScatterPrior:
     """Return what loops of one level say of a loop's scatter.
 
     Args:
         loops: Their energies.
-        known: Variances and their degrees of freedom of other loops.
+        known: How much other loops scatter.
     """
-    found = [*known, *(s for loop in loops if (s := loop.scatter) is not None)]
-    return fit_prior([variance for variance, _ in found], [degrees for _, degrees in found])
+    return fit_prior([*known, *(s for loop in loops if (s := loop.scatter) is not None)])

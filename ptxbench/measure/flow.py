@@ -8,6 +8,7 @@ from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.bench import Bench, Work
 from ptxbench.measure.dynamic import Common, LoopEnergy, scatter_of
 from ptxbench.measure.operating_point import cold_trials, full_clock_mhz
+from ptxbench.measure.scatter import Scatter
 from ptxbench.measure.static import fit_static
 from ptxbench.store.schema import TrialRecord
 
@@ -38,7 +39,7 @@ class Flow:
         self._last: TrialRecord | None = None
         self._cold: frozenset[str] = frozenset()
         self._clocks_mhz: list[float] = []
-        self._scatter: dict[OptLevel, list[tuple[float, int]]] = {level: [] for level in OptLevel}
+        self._scatter: dict[OptLevel, list[Scatter]] = {level: [] for level in OptLevel}
 
     def trial(self, work: Work, repeat: int, warm_for: str, heater: Work | None = None) -> TrialRecord:
         """Run one trial, or take the one that is held (`Bench.trial`)."""

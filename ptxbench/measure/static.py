@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from ptxbench.measure.statistics import Uncertainty
 from ptxbench.status import Status
 from ptxbench.store.schema import Role, TrialRecord
 
 # NVML gives whole degrees; under this spread a slope would be noise.
 _MIN_SPREAD_C = 2.0
+# What is left open by a reading in whole degrees: evenly spread over one (JCGM 100:2008, F.2.2.1).
+_READING_SD_C = 1 / math.sqrt(12)
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class StaticPower:
         slope_w_per_c: Change with temperature; 0 where the trials span less than 2 C or none is known.
         error_w: Standard error of `power_w`.
         slope_error_w_per_c: Standard error of the slope.
+        degrees: Degrees of freedom that both errors are known with.
     """
 
     power_w: float
@@ -32,6 +36,7 @@ class StaticPower:
     slope_w_per_c: float
     error_w: float
     slope_error_w_per_c: float
+    degrees: float = math.inf
 
     def at(self, temperature_c: float) -> float:
         """Return the static power at a temperature, W."""
@@ -40,6 +45,18 @@ class StaticPower:
     def error_at(self, temperature_c: float) -> float:
         """Return the standard error of `at`, W."""
         return math.hypot(self.error_w, self._beside(temperature_c, self.slope_error_w_per_c))
+
+    def reading_error(self, temperature_c: Sequence[float]) -> Uncertainty:
+        """Return what whole degrees make of the mean static power of some trials, W, beyond their scatter.
+
+        Trials that all read one degree may all be off by the same part of it, and their scatter does not
+        show it. Where they read unlike degrees they are off unlike, and their scatter does.
+
+        Args:
+            temperature_c: Temperature of each trial, shape (n,); each a mean of readings in whole degrees.
+        """
+        alike = len({round(t) for t in temperature_c if math.isfinite(t)}) == 1
+        return Uncertainty(abs(self.slope_w_per_c) * _READING_SD_C if alike else 0.0)
 
     def _beside(self, temperature_c: float, slope_w_per_c: float) -> float:
         """Return what a slope makes of the distance to the mean temperature; a GPU may not tell either."""
@@ -61,7 +78,7 @@ def fit_static(records: Iterable[TrialRecord]) -> StaticPower:
     n = len(valid)
     if n < 3 or not np.ptp(temperature_c) >= _MIN_SPREAD_C:
         error_w = float(power_w.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-        return StaticPower(float(power_w.mean()), centre_c, 0.0, error_w, 0.0)
+        return StaticPower(float(power_w.mean()), centre_c, 0.0, error_w, 0.0, max(n - 1, 1))
     from scipy.stats import linregress
 
     fit = linregress(temperature_c - centre_c, power_w)
@@ -71,4 +88,5 @@ def fit_static(records: Iterable[TrialRecord]) -> StaticPower:
         float(fit.slope),
         float(fit.intercept_stderr),
         float(fit.stderr),
+        n - 2,
     )

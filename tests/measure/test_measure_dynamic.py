@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 from fakes.measuring import BLOCK, COPIES, SMS, STATIC_W, THREADS, hot_trial, trial, unit
+from scipy import stats
 
 from ptxbench.measure.dynamic import Common, dynamic_row, solve_dynamic
 from ptxbench.measure.scatter import NO_PRIOR, ScatterPrior
@@ -89,11 +90,27 @@ def test_the_interval_has_the_rounds_and_the_error_of_static_power():
     result = solved(rounds(11.9, 12.1), static)
     # 2 W over the 0.75 us by which a pass of the target is longer, for each copy and thread.
     error_pj = 2.0 * 0.75e-6 / (COPIES * THREADS) * 1e12
-    assert result.static_error_pj == pytest.approx(error_pj)
+    assert result.static_pj.standard_error == pytest.approx(error_pj)
     assert result.energy_pj.ci95 == pytest.approx(12.706 * 0.1, rel=1e-4)
-    assert result.ci95_pj == pytest.approx(math.hypot(1.2706, 1.96 * error_pj), rel=1e-3)
     assert result.overhead_ci95_pj == pytest.approx(0.0, abs=1e-9)
+    # Two rounds tell their scatter with one degree of freedom, and all errors together with more.
+    share = 0.1**2 / (0.1**2 + error_pj**2)
+    student = stats.t.ppf(0.975, 1 / share**2)
+    assert result.ci95_pj == pytest.approx(student * math.hypot(0.1, error_pj), rel=1e-3)
     assert row_of(rounds(11.9, 12.1), static).dynamic_ci95_pj == pytest.approx(result.ci95_pj)
+
+
+def test_rounds_that_read_one_degree_share_what_it_hides():
+    static = StaticPower(STATIC_W, 40.0, 0.5, 0.0, 0.0)
+    same = solved(rounds(12.0, 12.0), static)
+    # 0.5 W a degree, of which a reading leaves 1 / sqrt(12) open, over a pass of each loop: 1 and 0.25 us.
+    error_pj = 0.5 / math.sqrt(12) * math.hypot(1.0, 0.25) * 1e-6 / (COPIES * THREADS) * 1e12
+    assert same.static_pj.standard_error == pytest.approx(error_pj)
+    assert same.ci95_pj == pytest.approx(1.96 * error_pj, rel=1e-3)
+    # Where rounds read unlike degrees, their scatter shows it.
+    unlike = [replace(r, temperature_c=40.0 + 3 * r.repeat) for r in rounds(12.0, 12.0)]
+    assert solved(unlike, static).static_pj.standard_error == 0
+    assert solved(unlike, static).energy_pj.ci95 > 0
 
 
 def test_the_error_of_the_shared_overhead_loop_is_in_the_interval_once():

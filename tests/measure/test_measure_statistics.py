@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ptxbench.measure.statistics import Estimate, estimate
+from ptxbench.measure.statistics import Estimate, Uncertainty, combined, estimate
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30).filter(lambda v: np.std(v) > 1e-6))
@@ -35,6 +35,39 @@ def test_too_few_values_have_no_interval():
 
 
 def test_precision_is_a_fraction_of_the_size_of_the_mean():
-    assert Estimate(-10.0, 0.05, 3).precise(0.005)
-    assert not Estimate(-10.0, 0.051, 3).precise(0.005)
-    assert not Estimate(0.0, 0.01, 3).precise(0.5)
+    def around(mean, ci95):
+        return Estimate(mean, Uncertainty(ci95 / 1.959964), 3)
+
+    assert around(-10.0, 0.0499).precise(0.005)
+    assert not around(-10.0, 0.0501).precise(0.005)
+    assert not around(0.0, 0.01).precise(0.5)
+
+
+@pytest.mark.parametrize("sizes", [(1.0, 1.0), (1.0, 0.3), (0.1, 1.0)])
+def test_a_difference_of_few_values_each_is_held_19_times_of_20(sizes):
+    """Three values of one and five of the other: Welch's interval is known to be a little short of it."""
+    rng = np.random.default_rng(11)
+    held = []
+    for _ in range(4000):
+        a, b = (estimate(rng.normal(0, size, n)) for size, n in zip(sizes, (3, 5), strict=True))
+        held.append(abs(a.mean - b.mean) <= combined((a.uncertainty, b.uncertainty)).ci95)
+    assert 0.925 <= np.mean(held) <= 0.96
+
+
+part = st.builds(Uncertainty, st.floats(1e-3, 1e3), st.floats(1, 100))
+
+
+@given(st.lists(part, min_size=1, max_size=4))
+def test_together_parts_are_known_no_worse_than_the_least_and_no_better_than_all(parts):
+    both = combined(parts)
+    assert both.standard_error == pytest.approx(math.hypot(*(p.standard_error for p in parts)))
+    assert min(p.degrees for p in parts) <= both.degrees * (1 + 1e-9)
+    assert both.degrees <= sum(p.degrees for p in parts) * (1 + 1e-9)
+
+
+def test_what_is_known_exactly_or_not_at_all():
+    exact = combined((Uncertainty(3.0), Uncertainty(4.0), Uncertainty(0.0, 1)))
+    assert (exact.standard_error, exact.degrees) == (5.0, math.inf)
+    assert exact.ci95 == pytest.approx(1.96 * 5, rel=1e-4)
+    assert combined((Uncertainty(0.0, 2), Uncertainty(0.0))).ci95 == 0.0
+    assert math.isnan(combined((Uncertainty(1.0, 2), Uncertainty(math.nan))).ci95)
