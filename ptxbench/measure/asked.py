@@ -69,7 +69,7 @@ class Asked:
             if value not in (None, ()):
                 said[field.name] = tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
         if self.window_s is not None:
-            said["dynamic_window_s"] = said["dynamic_o3_window_s"] = None
+            said["dynamic_window_s"] = None
         return self._in_order(replace(recorded, **said))
 
     def complete(self, gpu: Gpu, sensors: Sequence[SensorDescription] = ()) -> RunArguments:
@@ -94,8 +94,7 @@ class Asked:
             window_s=default_window_s(sensor),
             source=None,
             seed=None,
-            dynamic_window_s=short_window_s(sensor, OptLevel.O0),
-            dynamic_o3_window_s=short_window_s(sensor, OptLevel.O3),
+            dynamic_window_s=short_window_s(sensor),
             linearity=Linearity.SAMPLE,
         )
         return self.over(defaults)

@@ -16,7 +16,6 @@ from ptxbench.gpu.protocol import Gpu, OptLevel
 from ptxbench.measure.bench import Work
 from ptxbench.measure.dynamic import WARP, LoopEnergy, loop_energy, solve_dynamic
 from ptxbench.measure.flow import Flow
-from ptxbench.measure.static import StaticPower
 from ptxbench.measure.unit import LoadedUnit, Unit, nan_mean
 from ptxbench.status import Status
 from ptxbench.store.manifest import RunArguments
@@ -31,8 +30,6 @@ SHARES = (1.0, 0.75, 0.5, 0.25)
 # Repeats of one attempt, and those of the sleeping kernel in one batch, are numbered from this times the
 # number of the attempt or batch.
 _ATTEMPT = 1000
-# A kernel that draws so many times the static power adds enough for a short window.
-_HOT = 1.6
 # A kernel whose duration is further than this from what was asked for gets another loop count.
 _WINDOW_TOLERANCE = 0.1
 
@@ -87,7 +84,7 @@ class _Lane:
         first: Number of its first repeat in this batch.
         is_open: Whether it runs in the round to come.
         heat: Kernels run by this, the highest first: their power once it is known, before that the rate
-            at which they run through their copies.
+            at which they run through their copies, and overhead loops last.
     """
 
     work: Work
@@ -129,7 +126,7 @@ class Batch:
         self._sleep = sleep
         self._arguments = arguments
         self._on_round = on_round
-        self._window_s = arguments.dynamic_window_at(members[0].unit.opt_level)
+        self._window_s = arguments.dynamic_window_s or arguments.window_s
         self._lanes: list[_Lane] = []
         self._retry: set[str] = set()
         self.complete = True
@@ -224,8 +221,9 @@ class Batch:
         return lane
 
     def _lane(self, member: Member, work: Work, first: int) -> _Lane:
-        rate = work.iterations * work.plan.copies
-        return _Lane(work, {member.unit.name}, first, rate)
+        is_target = work.plan.role in (Role.TARGET, Role.TARGET_2N)
+        heat = float(work.iterations * work.plan.copies) if is_target else 0.0
+        return _Lane(work, {member.unit.name}, first, heat)
 
     def _calibrated(self, work: Work, first: int) -> Work:
         return self._flow.bench.calibrated(work, self._window_s, first)
@@ -259,7 +257,6 @@ class Batch:
 
     def _look_at_first_round(self) -> None:
         """Put the hottest kernels first, mend the windows, and see who throttles."""
-        static = self._flow.common(self._members[0].unit.opt_level).static
         for lane in self._lanes:
             if not lane.records:
                 continue
@@ -268,17 +265,11 @@ class Batch:
                 self._retry |= lane.units
             if record.steady_power_w == record.steady_power_w:
                 lane.heat = record.steady_power_w
-            window_s = self._window_for(record, static)
-            if abs(record.elapsed_s / window_s - 1) > _WINDOW_TOLERANCE:
-                lane.work = lane.work.lasting(window_s, record.elapsed_s / record.iterations)
+            if abs(record.elapsed_s / self._window_s - 1) > _WINDOW_TOLERANCE:
+                lane.work = lane.work.lasting(self._window_s, record.elapsed_s / record.iterations)
         self._lanes.sort(key=lambda lane: lane.heat, reverse=True)
         for unit in self._retry:
             self._close(unit)
-
-    def _window_for(self, record: TrialRecord, static: StaticPower) -> float:
-        """Return how long a kernel is to run: one that adds little power needs as many readings as at -O0."""
-        adds_little = record.steady_power_w < _HOT * static.at(record.temperature_c)
-        return self._arguments.dynamic_window_at(OptLevel.O0) if adds_little else self._window_s
 
     def _close(self, unit: str) -> None:
         """Close the lanes that only this unit, or others that are closed too, needed."""

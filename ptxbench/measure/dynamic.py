@@ -210,7 +210,7 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
     notes = (
         *(_linearity_note(result), _step_note(target)),
         *(fewer_sms_note(trials[unit.name], sm_count), left_out_note(result.faults)),
-        set_aside_note(target.on_cold_silicon, target.at_lower_clock),
+        set_aside_note(target.on_cold_silicon, target.at_lower_clock, len(target.trials)),
         sources_note(target.trials),
     )
     row = replace(

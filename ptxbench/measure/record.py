@@ -105,7 +105,7 @@ def judged(record: TrialRecord, run: KernelRun, sensor: SensorDescription) -> Tr
         if status is Status.OK:
             status, reason = steady.status, steady.reason
         if status is Status.OK:
-            status, reason = _judge_power(series, run, sensor)
+            status, reason = _judge_evenness(series, run, sensor)
         if status is Status.OK:
             reason = counter_disagreement(steady, run.trace, run.window, sensor)
     clock_mhz = run.window.clock_mhz
@@ -216,12 +216,12 @@ def _settled_temperature_c(run: KernelRun, sensor: SensorDescription) -> float:
     return (run.before.temperature_c + run.after.temperature_c) / 2
 
 
-def _judge_power(series: Series, run: KernelRun, sensor: SensorDescription) -> tuple[Status, str]:
+def _judge_evenness(series: Series, run: KernelRun, sensor: SensorDescription) -> tuple[Status, str]:
     """Judge whether the power was even, so that its settled part stands for the whole kernel."""
     if sensor.source is SourceName.COUNTER:
         return Status.OK, ""
     change = power_change(series, run.window, sensor)
-    if not abs(change) > _EVEN:
+    if abs(change) <= _EVEN:
         return Status.OK, ""
     reason = f"the power changed by {100 * change:+.0f}% while the kernel ran: some SMs end before others"
     return Status.UNEVEN_POWER, reason

@@ -26,14 +26,16 @@ def left_out_note(faults: Mapping[str, tuple[Status, str]]) -> str:
     return f"{len(faults)} trial{'s' if len(faults) > 1 else ''} left out ({causes})"
 
 
-def set_aside_note(on_cold_silicon: int, at_lower_clock: int) -> str:
-    """Return how many valid trials ran at another operating point than the row's, "" where none did."""
+def set_aside_note(on_cold_silicon: int, at_lower_clock: int, kept: int) -> str:
+    """Return how many valid trials ran at another operating point, "" where as many or more count."""
+    if on_cold_silicon + at_lower_clock <= kept:
+        return ""
     parts = []
     if on_cold_silicon:
         parts.append(f"{on_cold_silicon} behind a colder kernel")
     if at_lower_clock:
         parts.append(f"{at_lower_clock} at a lower mean clock")
-    return f"set aside: {' and '.join(parts)}" if parts else ""
+    return f"set aside: {' and '.join(parts)}"
 
 
 def fewer_sms_note(records: Sequence[TrialRecord], sm_count: int) -> str:

@@ -226,7 +226,8 @@ class _Measuring:
         sm_count, block = self._bench.gpu.info.sm_count, BLOCK[OptLevel.O3]
         operands = np.zeros(8 * block, np.uint8)
         work = Work(plan, cubin, sm_count, block, operands, 8 * sm_count * block, _SLEEP_PASSES)
-        self._sleep = self._bench.calibrated(work, self._arguments.dynamic_window_at(OptLevel.O0))
+        window_s = self._arguments.dynamic_window_s or self._arguments.window_s
+        self._sleep = self._bench.calibrated(work, window_s)
         return self._sleep
 
     def _is_spent(self) -> bool:

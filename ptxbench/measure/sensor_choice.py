@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import Gpu, OptLevel
+from ptxbench.gpu.protocol import Gpu
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
 
 # Fresh readings that the settled part of a window should hold: of a single kernel, and of one that is
 # run again in every round.
 _READINGS = 20
-_ROUND_READINGS = {OptLevel.O0: 7, OptLevel.O3: 4}
+_ROUND_READINGS = 7
 _MIN_WINDOW_S = 0.5
 
 
@@ -44,11 +44,10 @@ def default_window_s(sensor: SensorDescription) -> float:
     return max(_MIN_WINDOW_S, sensor.settle_s + _READINGS * max(sensor.refresh_s, 0.001))
 
 
-def short_window_s(sensor: SensorDescription, opt_level: OptLevel) -> float:
+def short_window_s(sensor: SensorDescription) -> float:
     """Return a kernel duration for rounds: time to settle, and a few readings.
 
     Rounds scatter by what changes between them more than by the sensor's noise within them, so that
-    another round tells more than a longer window. A kernel at -O3 adds several times as much power as one
-    at -O0, so that fewer readings tell it as well.
+    another round tells more than a longer window.
     """
-    return sensor.settle_s + _ROUND_READINGS[opt_level] * max(sensor.refresh_s, 0.001)
+    return sensor.settle_s + _ROUND_READINGS * max(sensor.refresh_s, 0.001)

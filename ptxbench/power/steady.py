@@ -18,6 +18,9 @@ _NS_PER_S = 1e9
 _UNIFORM_SD = 1 / math.sqrt(12)
 # A scatter needs two readings, and so does a difference.
 _MIN_READINGS = 2
+# A change of so many standard errors, and of more than one step of the source, is one.
+_SIGNIFICANT = 3.0
+_QUANTA = 1.5
 # So many refreshes of a real sensor do not repeat one value to the last digit.
 _STALE_REFRESHES = 5
 
@@ -122,21 +125,30 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
 def power_change(series: Series, window: KernelWindow, sensor: SensorDescription) -> float:
     """Return by what fraction the power of a kernel's later half differs from that of its earlier one.
 
+    A difference that the readings' noise explains, or one step of a coarse source, is none. The noise is
+    taken from the differences of neighbouring readings, which a slow change hardly adds to (von Neumann,
+    "Distribution of the ratio of the mean square successive difference to the variance", Ann. Math. Stat.
+    12, 1941).
+
     Args:
         series: Readings of one source, not of the counter.
         window: The kernel's window.
         sensor: What that source is like.
 
     Returns:
-        Later over earlier settled readings, less one; NaN where there are fewer than four.
+        Later over earlier settled readings, less one; 0 where there is no change, or fewer than four of them.
     """
     good = series.good()
     start_ns = window.start_ns + round(sensor.settle_s * _NS_PER_S)
     values_w = fresh(good.select(taken_between(good, start_ns, window.end_ns)), sensor.refresh_s).value
     half = len(values_w) // 2
     if half < _MIN_READINGS:
-        return math.nan
-    return float(values_w[-half:].mean() / values_w[:half].mean()) - 1
+        return 0.0
+    early_w, late_w = float(values_w[:half].mean()), float(values_w[-half:].mean())
+    noise_w = math.sqrt(float((np.diff(values_w) ** 2).mean()) / 2)
+    if abs(late_w - early_w) <= max(_SIGNIFICANT * noise_w * math.sqrt(2 / half), _QUANTA * sensor.quantum):
+        return 0.0
+    return late_w / early_w - 1
 
 
 def _counter_power_w(series: Series, window: KernelWindow, sensor: SensorDescription) -> PowerReading:

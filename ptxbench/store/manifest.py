@@ -35,7 +35,6 @@ class RunArguments:
         source: Power source asked for, None to choose it by the sensor descriptions.
         seed: Seed asked for, None for a fresh one (`Manifest.order_seed`).
         dynamic_window_s: Kernel duration aimed at by the dynamic protocol, s; None: `window_s`.
-        dynamic_o3_window_s: The same at -O3; None: as at -O0.
         linearity: For which units N copies are checked against 2N: "all", "sample" or "none".
     """
 
@@ -51,13 +50,7 @@ class RunArguments:
     seed: int | None
     # Runs that were kept before these were known do not say them.
     dynamic_window_s: float | None = field(default=None, metadata={"optional": True})
-    dynamic_o3_window_s: float | None = field(default=None, metadata={"optional": True})
     linearity: str = field(default="all", metadata={"optional": True})
-
-    def dynamic_window_at(self, opt_level: OptLevel) -> float:
-        """Return the kernel duration that the dynamic protocol aims at, s."""
-        of_level = self.dynamic_o3_window_s if opt_level is OptLevel.O3 else None
-        return of_level or self.dynamic_window_s or self.window_s
 
 
 @dataclass(frozen=True)

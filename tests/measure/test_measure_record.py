@@ -153,6 +153,33 @@ def test_a_power_that_changes_while_the_kernel_runs_stands_for_nothing(factor, s
     assert ("changed by -6% while the kernel ran" in record.reason) == (status is not Status.OK)
 
 
+def test_a_step_of_a_coarse_source_is_no_change_of_power():
+    coarse = replace(SENSOR, quantum=30.0)
+    run = kernel_run()
+    (usage, *others) = run.trace.series
+    later = np.where(usage.end_ns > 2_100_000_000, -30.0, 0.0)
+    stepping = replace(usage, value=usage.value + later)
+    record = recorded(replace(run, trace=replace(run.trace, series=(stepping, *others))), coarse)
+    assert record.status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("watts", "status"),
+    [
+        ((100, 100, 100, 98, 90, 80), Status.UNEVEN_POWER),
+        ((100, 98, 96, 94, 92, 90), Status.UNEVEN_POWER),
+        ((126.9, 120.0, 124.4, 129.6, 127.1, 131.5), Status.OK),
+    ],
+)
+def test_noise_is_no_change_of_power_and_a_sag_at_the_end_is_one(watts, status):
+    time_s = np.arange(0.05, 4.0, 0.1)
+    values = 50 + 0.01 * np.arange(len(time_s))
+    values[10:18] = [90.0, 95.0, *watts]
+    trace = Trace(0, 4_000_000_000, (power.series(time_s, values),))
+    record = recorded(kernel_run(window=power.window(1.0, 1.79), trace=trace))
+    assert record.status is status
+
+
 def test_a_failure_has_no_number_but_its_reason():
     record, trace = make_failure(PLAN, 3, 17, "0123456789ab", LAUNCH, 5_000, "CUDA_ERROR_ILLEGAL_ADDRESS")
     assert (record.status, record.reason) == (Status.LAUNCH_FAILED, "CUDA_ERROR_ILLEGAL_ADDRESS")

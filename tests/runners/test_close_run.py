@@ -12,13 +12,16 @@ from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import Protocol
 
 RUNNER = Path(__file__).parents[2] / "runners" / "close_run.py"
-# A batch a level: a budget of nothing ends after the first.
+# A batch a level.
 ASKED = Asked(
     instructions=("fma.rn.f32", "add.f32"),
     opt_levels=tuple(OptLevel),
     protocols=(Protocol.DYNAMIC,),
     max_repeats=2,
 )
+
+# By the simulated clock the first batch, with its warm-ups, takes some 3 s.
+BUDGET_S = 3.0
 
 
 def close(path):
@@ -31,7 +34,7 @@ def test_an_unfinished_run_gets_its_final_files_and_no_trial_is_lost(tmp_path):
     path = tmp_path / "run"
     gpu = SimulatedGpu()
     with start_run(gpu, ASKED, path) as folder:
-        measure_table(gpu, folder, budget_s=1e-6)
+        measure_table(gpu, folder, budget_s=BUDGET_S)
         trials = [record.trial_id for record in folder.records()]
     assert not RunFolder.open(path).finished
     done = close(path)

@@ -88,7 +88,7 @@ def all_keys(plain, keys=()):
 
 
 # Runs from before these are read.
-OPTIONAL = {"shape", "dynamic_window_s", "dynamic_o3_window_s", "linearity", "cost", "recomputed"}
+OPTIONAL = {"shape", "dynamic_window_s", "linearity", "cost", "recomputed"}
 
 
 def is_required(keys):
