@@ -31,15 +31,16 @@ def main() -> int:
     """Recompute the runs that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a finished run")
-    for path in parser.parse_args().runs:
-        recompute(path)
+    paths = parser.parse_args().runs
+    # Once: what is rewritten may itself be in the checkout.
+    commit = git_commit(Path(ptxbench.__file__).parents[1])
+    for path in paths:
+        recompute(path, Recomputed(datetime.now(UTC), ptxbench.__version__, commit))
     return 0
 
 
-def recompute(path: Path) -> None:
+def recompute(path: Path, by: Recomputed) -> None:
     """Recompute one run, and say how many rows changed their status."""
-    commit = git_commit(Path(ptxbench.__file__).parents[1])
-    by = Recomputed(datetime.now(UTC), ptxbench.__version__, commit)
     with tempfile.TemporaryDirectory() as place, RunFolder.open(path) as recorded:
         before = {_key(row): row.status for row in recorded.rows()}
         gpu = ReplayGpu(recorded)
