@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from ptxbench.errors import LaunchError
 from ptxbench.gpu.protocol import Gpu, OptLevel
 from ptxbench.measure.bench import Work
-from ptxbench.measure.dynamic import WARP, LoopEnergy, loop_energy, solve_dynamic
+from ptxbench.measure.dynamic import WARP, solve_dynamic
 from ptxbench.measure.flow import Flow
+from ptxbench.measure.loops import LoopEnergy, loop_energy
 from ptxbench.measure.unit import LoadedUnit, Unit, nan_mean
 from ptxbench.status import Status
 from ptxbench.store.manifest import RunArguments

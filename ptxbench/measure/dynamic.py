@@ -13,22 +13,19 @@ to the rounds' own by Welch and Satterthwaite (`statistics.combined`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxbench.measure.operating_point import same_operating_point
+from ptxbench.measure.loops import Common, LoopEnergy, loop_energy
 from ptxbench.measure.remarks import fewer_sms_note, left_out_note, set_aside_note, sources_note
-from ptxbench.measure.scatter import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
-from ptxbench.measure.static import StaticPower
 from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty, combined
 from ptxbench.measure.unit import (
     CLOCK_TOLERANCE,
     Unit,
     most_common_fault,
     nan_mean,
-    trial_faults,
 )
 from ptxbench.status import Status
 from ptxbench.store.schema import Role, TableRow, TrialRecord
@@ -41,70 +38,6 @@ _STEP = 0.015
 _PICO = 1e12
 
 Trials = Mapping[str, Sequence[TrialRecord]]
-
-
-@dataclass(frozen=True)
-class Common:
-    """What the units of a run share.
-
-    Attributes:
-        static: Static power.
-        scatter: What other kernels say of a kernel's scatter, as a fraction of its power.
-        full_clock_mhz: SM clock of undisturbed kernels, NaN where it is not known.
-        cold: Ids of trials that a colder kernel ran before.
-    """
-
-    static: StaticPower
-    scatter: ScatterPrior = NO_PRIOR
-    full_clock_mhz: float = math.nan
-    cold: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class LoopEnergy:
-    """What one pass of a kernel's loop costs a thread, from its valid trials at one operating point.
-
-    Attributes:
-        energy_pj: Dynamic energy of each trial, shape (n,), pJ.
-        total_pj: Mean energy with the static part: a percent of power is a percent of it.
-        pass_s: Mean duration of a pass.
-        pass_cycles: SM cycles of a pass, NaN where the kernel gave none.
-        trials: Those trials.
-        faults: Status and reason of every trial that is not valid, by trial id.
-        on_cold_silicon: Valid trials left out because a colder kernel ran before them.
-        at_lower_clock: Valid trials left out because the SM clock dipped.
-    """
-
-    energy_pj: tuple[float, ...]
-    total_pj: float
-    pass_s: float
-    pass_cycles: float
-    trials: tuple[TrialRecord, ...]
-    faults: dict[str, tuple[Status, str]]
-    on_cold_silicon: int
-    at_lower_clock: int
-
-    def estimate(self, prior: ScatterPrior) -> Estimate:
-        """Return the mean energy with its interval."""
-        return moderated(self.energy_pj, prior, self.power_w, self.total_pj)
-
-    @property
-    def clock_mhz(self) -> float:
-        """Mean SM clock of its trials."""
-        return nan_mean([t.sm_clock_mhz for t in self.trials])
-
-    @property
-    def power_w(self) -> float:
-        """Mean power of its trials."""
-        return nan_mean([t.steady_power_w for t in self.trials])
-
-    @property
-    def scatter(self) -> Scatter | None:
-        """How much its trials scatter, None for one trial."""
-        if len(self.energy_pj) < 2:
-            return None
-        variance = float(np.var(self.energy_pj, ddof=1)) / self.total_pj**2
-        return Scatter(variance, len(self.energy_pj) - 1, self.power_w)
 
 
 @dataclass(frozen=True)
@@ -148,29 +81,6 @@ class DynamicResult:
             overhead_pj=self.overhead_pj.times(threads),
             static_pj=self.static_pj.times(threads),
         )
-
-
-def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
-    """Return what one pass of a kernel's loop costs from its trials; calibration is left out.
-
-    Args:
-        records: Trials of one kernel in one launch shape.
-        common: Static power and full clock of the run.
-    """
-    faults = trial_faults(records)
-    valid = [r for r in records if r.repeat >= 0 and r.trial_id not in faults]
-    selected = same_operating_point(valid, common.cold, common.full_clock_mhz)
-    trials = tuple(r for r, keep in zip(valid, selected.kept, strict=True) if keep)
-    return LoopEnergy(
-        tuple(_dynamic_pj(r, common.static) for r in trials),
-        nan_mean([r.steady_power_w * _thread_pass_s(r) * _PICO for r in trials]),
-        nan_mean([r.elapsed_s / r.iterations for r in trials]),
-        nan_mean([r.cycles / r.iterations for r in trials if r.cycles >= 0]),
-        trials,
-        faults,
-        selected.on_cold_silicon,
-        selected.at_lower_clock,
-    )
 
 
 def solve_dynamic(unit: Unit, trials: Trials, common: Common) -> DynamicResult:
@@ -289,16 +199,6 @@ def _same_clock(target: LoopEnergy, overhead: LoopEnergy) -> bool:
     return not abs(target.clock_mhz / overhead.clock_mhz - 1) > CLOCK_TOLERANCE
 
 
-def _dynamic_pj(record: TrialRecord, static: StaticPower) -> float:
-    """Return the dynamic energy of one pass of the loop a thread, pJ."""
-    return (record.steady_power_w - static.at(record.temperature_c)) * _thread_pass_s(record) * _PICO
-
-
-def _thread_pass_s(record: TrialRecord) -> float:
-    """Return the duration of one pass of the loop over all threads of the launch, s."""
-    return record.elapsed_s / record.iterations / (record.grid * record.block)
-
-
 def _linearity_note(result: DynamicResult) -> str:
     """Return a sentence where N and 2N copies disagree by more than their intervals, else ""."""
     n, double = result.energy_pj, result.energy_2n_pj
@@ -320,13 +220,3 @@ def _step_note(target: LoopEnergy) -> str:
     if abs(gaps[best]) < _STEP or max(np.ptp(before), np.ptp(after)) > abs(gaps[best]) / 2 * power_w.mean():
         return ""
     return f"the power stepped by {100 * gaps[best]:+.1f}% between two rounds, and stayed"
-
-
-def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> ScatterPrior:
-    """Return what loops of one level say of a loop's scatter.
-
-    Args:
-        loops: Their energies.
-        known: How much other loops scatter.
-    """
-    return fit_prior([*known, *(s for loop in loops if (s := loop.scatter) is not None)])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.bench import Bench, Work
-from ptxbench.measure.dynamic import Common, LoopEnergy, scatter_of
+from ptxbench.measure.loops import Common, LoopEnergy, scatter_of
 from ptxbench.measure.operating_point import cold_trials, full_clock_mhz
 from ptxbench.measure.scatter import Scatter
 from ptxbench.measure.static import fit_static

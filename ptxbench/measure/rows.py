@@ -7,15 +7,9 @@ from dataclasses import replace
 
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.arafa import arafa_row
-from ptxbench.measure.dynamic import (
-    Common,
-    dynamic_row,
-    last_attempt,
-    loop_energy,
-    overhead_trials,
-    scatter_of,
-)
+from ptxbench.measure.dynamic import dynamic_row, last_attempt, overhead_trials
 from ptxbench.measure.flow import STATIC_UNIT
+from ptxbench.measure.loops import Common, loop_energy, scatter_of
 from ptxbench.measure.operating_point import cold_trials, full_clock_mhz
 from ptxbench.measure.plan import Task
 from ptxbench.measure.prepare import Prepared

@@ -11,6 +11,7 @@ import numpy as np
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.errors import InputError
+from ptxbench.measure.loops import pass_energy_pj, pass_pj_per_w
 from ptxbench.measure.operating_point import cold_trials, full_clock_mhz, same_operating_point
 from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.model.work import Level
@@ -20,7 +21,6 @@ from ptxbench.status import Status
 from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import Protocol, Role, TrialRecord
 
-_PICO = 1e12
 # What one trial alone, whose scatter nobody knows, may be off by.
 _UNREPEATED = 0.01
 # What a catalogue row that is named after a level moves bytes at.
@@ -134,7 +134,7 @@ def _pass_energy(trials: list[TrialRecord], static: StaticPower, counts: OpcodeC
         scatter_pj = float(energies_pj.std(ddof=1)) / math.sqrt(len(trials))
     else:
         scatter_pj = _UNREPEATED * abs(mean_pj)
-    static_pj = _nan_to_zero(static.error_at(first.temperature_c)) * _seconds_pj(first)
+    static_pj = _nan_to_zero(static.error_at(first.temperature_c)) * pass_pj_per_w(first)
     return PassEnergy(
         name=f"{first.instruction} {first.opt_level} {first.role} x{first.grid}",
         pattern=first.pattern,
@@ -143,16 +143,6 @@ def _pass_energy(trials: list[TrialRecord], static: StaticPower, counts: OpcodeC
         error_pj=math.hypot(scatter_pj, static_pj),
         trials=len(trials),
     )
-
-
-def pass_energy_pj(trial: TrialRecord, static: StaticPower) -> float:
-    """Return the dynamic energy of one pass of a trial's loop, pJ a thread."""
-    return (trial.steady_power_w - static.at(trial.temperature_c)) * _seconds_pj(trial)
-
-
-def _seconds_pj(trial: TrialRecord) -> float:
-    """Return pJ a pass and thread for each watt."""
-    return trial.elapsed_s / trial.iterations / (trial.grid * trial.block) * _PICO
 
 
 def _nan_to_zero(value: float) -> float:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxbench.measure.loops import pass_energy_pj
 from ptxbench.measure.static import fit_static
-from ptxbench.model.observations import pass_energy_pj
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TrialRecord
 

@@ -5,7 +5,8 @@ import pytest
 from fakes.measuring import BLOCK, COPIES, SMS, STATIC_W, THREADS, hot_trial, trial, unit
 from scipy import stats
 
-from ptxbench.measure.dynamic import Common, dynamic_row, solve_dynamic
+from ptxbench.measure.dynamic import dynamic_row, solve_dynamic
+from ptxbench.measure.loops import Common
 from ptxbench.measure.scatter import NO_PRIOR, ScatterPrior
 from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.status import Status
