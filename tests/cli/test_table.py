@@ -291,6 +291,8 @@ _SIGNALLED = """
 import os, signal, sys
 from ptxbench.store.run_folder import RunFolder
 name, left = sys.argv.pop(1), int(sys.argv.pop(1))
+# A shell's background jobs are started with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 append = RunFolder.append
 def counted(folder, record, trace):
     global left
