@@ -24,7 +24,7 @@ from ptxbench.store.commit import git_commit
 from ptxbench.store.manifest import Recomputed
 from ptxbench.store.rewrite import rewrite_results
 from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import TableRow
+from ptxbench.store.table import row_key
 
 
 def main() -> int:
@@ -42,17 +42,13 @@ def main() -> int:
 def recompute(path: Path, by: Recomputed) -> None:
     """Recompute one run, and say how many rows changed their status."""
     with tempfile.TemporaryDirectory() as place, RunFolder.open(path) as recorded:
-        before = {_key(row): row.status for row in recorded.rows()}
+        before = {row_key(row): row.status for row in recorded.rows()}
         gpu = ReplayGpu(recorded)
         with start_run(gpu, Asked(), Path(place, "run")) as again:
             rows = measure_table(gpu, again)
             rewrite_results(recorded, again.records(), rows, by)
-    changed = sum(before.get(_key(row)) != row.status for row in rows)
+    changed = sum(before.get(row_key(row)) != row.status for row in rows)
     print(f"{path}: {len(rows)} rows, {changed} of them with another status than before")
-
-
-def _key(row: TableRow) -> tuple[str, ...]:
-    return row.instruction, row.opt_level, row.protocol, row.operands
 
 
 if __name__ == "__main__":

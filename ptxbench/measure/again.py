@@ -22,6 +22,7 @@ from ptxbench.measure.rows import Ledger
 from ptxbench.measure.unit import Unit, unit_name
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, TableRow, TrialRecord
+from ptxbench.store.table import row_key
 
 
 def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
@@ -40,9 +41,12 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
     """
     folder = bench.folder
     tasks = plan_tasks(folder.manifest.arguments)
+    recorded = {unit_name(*row_key(row)): row for row in gpu.rows}
     # Of these the run need not hold a kernel.
     without_kernel = {
-        _row_unit(row): row for row in gpu.rows if row.status in (Status.NOT_SUPPORTED, Status.NOT_REACHED)
+        unit: row
+        for unit, row in recorded.items()
+        if row.status in (Status.NOT_SUPPORTED, Status.NOT_REACHED)
     }
     begun = [task for task in tasks if task.unit not in without_kernel]
     ledger = Ledger()
@@ -50,9 +54,10 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         preparer.begin_sleep().result()
         for batch in plan_batches(begun, folder.manifest.order_seed):
             ledger.take(preparer.begin(batch).result())
-    wanted = ledger.units.keys() | _shared(ledger.units.values(), gpu.records)
-    for record in gpu.records:
-        if _unit_of(record) not in wanted or folder.record(record.trial_id) is not None:
+    records = gpu.records
+    wanted = ledger.units.keys() | _shared(ledger.units.values(), records)
+    for record in records:
+        if record.unit not in wanted or folder.record(record.trial_id) is not None:
             continue
         run = gpu.recorded(record)
         again = replace(record, order=len(folder))
@@ -64,7 +69,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         tasks,
         folder.records(),
         folder.manifest.gpu.sm_count,
-        {_row_unit(row): row.reason for row in gpu.rows if row.status is Status.LAUNCH_FAILED},
+        {unit: row.reason for unit, row in recorded.items() if row.status is Status.LAUNCH_FAILED},
         "the recorded run did not reach it",
     )
     rows = tuple(without_kernel.get(task.unit, row) for task, row in zip(tasks, solved, strict=True))
@@ -76,7 +81,7 @@ def _shared(units: Iterable[Unit], records: Sequence[TrialRecord]) -> set[str]:
     """Return under which names the units' overhead loops and the sleeping kernel were measured."""
     shapes: dict[str, set[tuple[int, int]]] = {}
     for record in records:
-        shapes.setdefault(_unit_of(record), set()).add((record.grid, record.block))
+        shapes.setdefault(record.unit, set()).add((record.grid, record.block))
     names = set()
     for unit in units:
         if unit.protocol is Protocol.DYNAMIC:
@@ -84,11 +89,3 @@ def _shared(units: Iterable[Unit], records: Sequence[TrialRecord]) -> set[str]:
             for grid, block in shapes.get(unit.name, ()):
                 names |= {unit.overhead_name(role, grid, block) for role in OVERHEAD_ROLES}
     return names
-
-
-def _unit_of(record: TrialRecord) -> str:
-    return record.trial_id.rsplit("/", 2)[0]
-
-
-def _row_unit(row: TableRow) -> str:
-    return unit_name(row.instruction, row.opt_level, row.protocol, row.operands)

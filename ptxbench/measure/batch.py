@@ -159,13 +159,16 @@ class Batch:
                 self._close_what_is_precise()
         members = {member.unit.name: member for member in self._members}
         if members:
-            level = self._members[0].unit.opt_level
-            self._flow.keep_scatter(level, self._loops(level))
+            self._flow.keep_scatter(self._level, self._loops())
         return [
             replace(member, attempt=member.attempt + 1)
             for name, member in members.items()
             if name in self._retry and member.attempt + 1 < len(SHARES)
         ]
+
+    @property
+    def _level(self) -> OptLevel:
+        return self._members[0].unit.opt_level
 
     def _open_lanes(self) -> None:
         """Calibrate every kernel of the batch; a unit of which one cannot run is left out."""
@@ -237,7 +240,7 @@ class Batch:
         """
         warm_for = f"batch/{self._number}/{done}"
         opened = [lane for lane in self._lanes if lane.is_open]
-        alternates = self._members[0].unit.opt_level is OptLevel.O0
+        alternates = self._level is OptLevel.O0
         for lane in reversed(opened) if alternates and done % 2 else opened:
             record = self._flow.trial(lane.work, lane.first + len(lane.records), warm_for)
             lane.records.append(record)
@@ -283,8 +286,7 @@ class Batch:
         open_units = {lane.work.plan.unit for lane in self._lanes if lane.role is Role.TARGET and lane.units}
         for lane in self._lanes:
             lane.is_open = False
-        level = self._members[0].unit.opt_level
-        common = self._flow.common(level, self._loops(level))
+        common = self._flow.common(self._level, self._loops())
         for member in self._members:
             name = member.unit.name
             if name not in open_units:
@@ -300,11 +302,11 @@ class Batch:
                     wanted = by_rounds if lane.role is Role.TARGET else not by_rounds
                     lane.is_open = lane.is_open or wanted or result.energy_pj.n < 2
 
-    def _loops(self, level: OptLevel) -> list[LoopEnergy]:
+    def _loops(self) -> list[LoopEnergy]:
         """Return the energies of the batch's loops so far."""
-        common = self._flow.common(level)
+        shared = self._flow.shared()
         return [
-            loop_energy([r for r in lane.records if r.repeat >= 0], common)
+            loop_energy([r for r in lane.records if r.repeat >= 0], shared)
             for lane in self._lanes
             if len(lane.records) > 1
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.bench import Bench, Work
@@ -59,11 +60,14 @@ class Flow:
             level: Assembler level.
             current: Loops in hand, which are not kept yet.
         """
+        return replace(self.shared(), scatter=scatter_of(current, self._scatter[level]))
+
+    def shared(self) -> Common:
+        """Return what all units share, but for the scatter of a level's loops."""
         return Common(
             fit_static(self.trials.get(STATIC_UNIT, ())),
-            scatter_of(current, self._scatter[level]),
-            full_clock_mhz(self._clocks_mhz),
-            self._cold,
+            full_clock_mhz=full_clock_mhz(self._clocks_mhz),
+            cold=self._cold,
         )
 
     def keep_scatter(self, level: OptLevel, loops: Sequence[LoopEnergy]) -> None:

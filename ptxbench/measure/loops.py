@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.measure.operating_point import same_operating_point
+from ptxbench.measure.operating_point import cold_trials, full_clock_mhz, same_operating_point
 from ptxbench.measure.scatter import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
-from ptxbench.measure.static import StaticPower
+from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.measure.statistics import Estimate
 from ptxbench.measure.unit import nan_mean, trial_faults
 from ptxbench.status import Status
-from ptxbench.store.schema import TrialRecord
+from ptxbench.store.schema import Role, TrialRecord
 
 _PICO = 1e12
 
@@ -34,6 +34,21 @@ class Common:
     scatter: ScatterPrior = NO_PRIOR
     full_clock_mhz: float = math.nan
     cold: frozenset[str] = frozenset()
+
+
+def shared_by(records: Sequence[TrialRecord]) -> Common:
+    """Return what the units of a run share, but for the scatter of a level's loops.
+
+    Args:
+        records: All trials of the run.
+    """
+    return Common(
+        fit_static(records),
+        full_clock_mhz=full_clock_mhz(
+            [r.sm_clock_mhz for r in records if r.repeat >= 0 and r.role is not Role.STATIC]
+        ),
+        cold=cold_trials(records),
+    )
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ On an H200 the supply voltage seems to move in steps (docs/accuracy.md): the dyn
 the same to some tenths of a percent, or 1.7% lower, or 3.2%. The upper state is the one on warm silicon: a
 kernel behind a colder one often falls out of it. And while the supply changes the clock dips, so that the
 mean clock of the trial's window lies below the full one. The energy of a kernel is that on warm silicon at
-the full clock; a mean over states would mix in how often each was met. Between two boards the median row at
--O3 differed by 0.6% with all trials counted, and by 0.4% with these.
+the full clock; a mean over states would mix in how often each was met.
 """
 
 from __future__ import annotations

@@ -8,12 +8,9 @@ from dataclasses import replace
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.arafa import arafa_row
 from ptxbench.measure.dynamic import dynamic_row, last_attempt, overhead_trials
-from ptxbench.measure.flow import STATIC_UNIT
-from ptxbench.measure.loops import Common, loop_energy, scatter_of
-from ptxbench.measure.operating_point import cold_trials, full_clock_mhz
+from ptxbench.measure.loops import loop_energy, scatter_of, shared_by
 from ptxbench.measure.plan import Task
 from ptxbench.measure.prepare import Prepared
-from ptxbench.measure.static import fit_static
 from ptxbench.measure.unit import LoadedUnit, Unit, empty_row
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
@@ -60,7 +57,7 @@ class Ledger:
             failures: Why a unit could not be launched, by name.
             ended: Why some tasks were not reached.
         """
-        begun = {r.trial_id.rsplit("/", 2)[0] for r in records if r.repeat >= 0} | set(failures)
+        begun = {r.unit for r in records if r.repeat >= 0} | set(failures)
         units = [unit for unit in self.units.values() if unit.name in begun]
         solved = solve_rows(units, records, sm_count)
         return tuple(self._row(task, solved, failures, ended) for task in tasks)
@@ -93,14 +90,8 @@ def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: 
     """
     trials: dict[str, list[TrialRecord]] = {}
     for record in records:
-        trials.setdefault(record.trial_id.rsplit("/", 2)[0], []).append(record)
-    shared = Common(
-        fit_static(trials.get(STATIC_UNIT, ())),
-        full_clock_mhz=full_clock_mhz(
-            [r.sm_clock_mhz for r in records if r.repeat >= 0 and r.role is not Role.STATIC]
-        ),
-        cold=cold_trials(records),
-    )
+        trials.setdefault(record.unit, []).append(record)
+    shared = shared_by(records)
     dynamic = [unit for unit in units if unit.protocol is Protocol.DYNAMIC and trials.get(unit.name)]
     common = dict.fromkeys(OptLevel, shared)
     for level in OptLevel:

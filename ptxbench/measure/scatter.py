@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty
+from ptxbench.measure.statistics import Estimate, Uncertainty, estimate
 
 # A distribution of variances cannot be told from fewer units.
 _MIN_UNITS = 8
@@ -117,15 +117,12 @@ def moderated(
         scale: What that power is in the values' own unit.
     """
     n = len(values)
-    if n == 0:
-        return Estimate(math.nan, UNKNOWN, 0)
-    mean = float(np.mean(values))
-    if n == 1:
-        return Estimate(mean, UNKNOWN, 1)
+    if n < 2:
+        return estimate(values)
     own = float(np.var(values, ddof=1))
     degrees = prior.degrees + n - 1
     variance = (prior.degrees * prior.at(power_w) * scale**2 + (n - 1) * own) / degrees
-    return Estimate(mean, Uncertainty(math.sqrt(variance / n), degrees), n)
+    return Estimate(float(np.mean(values)), Uncertainty(math.sqrt(variance / n), degrees), n)
 
 
 def _inverse_trigamma(value: float) -> float:

@@ -72,16 +72,25 @@ def fit_static(records: Iterable[TrialRecord]) -> StaticPower:
     valid = [r for r in records if r.role is Role.STATIC and r.repeat >= 0 and r.status is Status.OK]
     if not valid:
         return StaticPower(math.nan, math.nan, math.nan, math.nan, math.nan)
-    power_w = np.array([r.steady_power_w for r in valid])
-    temperature_c = np.array([r.temperature_c for r in valid])
-    centre_c = float(temperature_c.mean())
-    n = len(valid)
-    if n < 3 or not np.ptp(temperature_c) >= _MIN_SPREAD_C:
-        error_w = float(power_w.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-        return StaticPower(float(power_w.mean()), centre_c, 0.0, error_w, 0.0, max(n - 1, 1))
+    return static_line([r.steady_power_w for r in valid], [r.temperature_c for r in valid])
+
+
+def static_line(power_w: Sequence[float], temperature_c: Sequence[float]) -> StaticPower:
+    """Fit the power of a sleeping GPU against temperature.
+
+    Args:
+        power_w: Power of each trial, shape (n,), n at least 1.
+        temperature_c: Temperature of each trial, shape (n,).
+    """
+    power, temperature = np.array(power_w), np.array(temperature_c)
+    centre_c = float(temperature.mean())
+    n = len(power)
+    if n < 3 or not np.ptp(temperature) >= _MIN_SPREAD_C:
+        error_w = float(power.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+        return StaticPower(float(power.mean()), centre_c, 0.0, error_w, 0.0, max(n - 1, 1))
     from scipy.stats import linregress
 
-    fit = linregress(temperature_c - centre_c, power_w)
+    fit = linregress(temperature - centre_c, power)
     return StaticPower(
         float(fit.intercept),
         centre_c,

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.errors import InputError
-from ptxbench.measure.static import StaticPower
+from ptxbench.measure.static import StaticPower, static_line
 from ptxbench.measure.statistics import estimate as mean_of
 from ptxbench.model.estimate import Conditions, KernelEstimate, Machine, estimate
 from ptxbench.model.fit import FitKernel, fit_terms
@@ -35,7 +35,6 @@ _MARKER = "ptxbench_case_"
 _POWER_CAP = 0x4
 # Kernels whose data are integers: what they compute with integer opcodes is data, not addresses.
 _INTEGER_DATA = ("-i32", "-u32")
-_MIN_SPREAD_C = 2.0
 
 
 @dataclass(frozen=True)
@@ -185,18 +184,7 @@ def session_static(session: KernelSession) -> StaticPower:
     trials = [t for t in session.trials if t.case in sleeping and math.isfinite(t.power_w)]
     if not trials:
         raise InputError("the session has no valid sleeping kernel, so its static power is not known")
-    power_w = np.array([t.power_w for t in trials])
-    temperature_c = np.array([t.temperature_c for t in trials])
-    centre_c, n = float(temperature_c.mean()), len(trials)
-    if n < 3 or np.ptp(temperature_c) < _MIN_SPREAD_C:
-        error_w = float(power_w.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-        return StaticPower(float(power_w.mean()), centre_c, 0.0, error_w, 0.0)
-    from scipy.stats import linregress
-
-    fit = linregress(temperature_c - centre_c, power_w)
-    return StaticPower(
-        float(fit.intercept), centre_c, float(fit.slope), float(fit.intercept_stderr), float(fit.stderr)
-    )
+    return static_line([t.power_w for t in trials], [t.temperature_c for t in trials])
 
 
 def read_works(folder: Path, session: KernelSession) -> tuple[Mapping[int, KernelWork], list[str]]:

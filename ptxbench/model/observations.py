@@ -11,9 +11,9 @@ import numpy as np
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.errors import InputError
-from ptxbench.measure.loops import pass_energy_pj, pass_pj_per_w
-from ptxbench.measure.operating_point import cold_trials, full_clock_mhz, same_operating_point
-from ptxbench.measure.static import StaticPower, fit_static
+from ptxbench.measure.loops import pass_energy_pj, pass_pj_per_w, shared_by
+from ptxbench.measure.operating_point import same_operating_point
+from ptxbench.measure.static import StaticPower
 from ptxbench.model.work import Level
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
@@ -61,11 +61,7 @@ def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
         InputError: The run's kernels cannot be read.
     """
     records = folder.records()
-    static = fit_static(records)
-    cold = cold_trials(records)
-    full_mhz = full_clock_mhz(
-        [r.sm_clock_mhz for r in records if r.repeat >= 0 and r.role is not Role.STATIC]
-    )
+    shared = shared_by(records)
     loops = _loop_counts(folder)
     groups: dict[tuple[object, ...], list[TrialRecord]] = defaultdict(list)
     for record in records:
@@ -81,9 +77,9 @@ def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
     passes = []
     for trials in groups.values():
         counts = loops[trials[0].cubin_sha256, trials[0].kernel] + _moved_bytes(trials[0])
-        kept = same_operating_point(trials, cold, full_mhz).kept
+        kept = same_operating_point(trials, shared.cold, shared.full_clock_mhz).kept
         counted = [trial for trial, keep in zip(trials, kept, strict=True) if keep]
-        passes.append(_pass_energy(counted, static, counts))
+        passes.append(_pass_energy(counted, shared.static, counts))
     return tuple(passes)
 
 

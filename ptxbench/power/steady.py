@@ -100,12 +100,12 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
         return _counter_power_w(series, window, sensor)
     if reason := stepped_back(series):
         return _no_power(Status.SENSOR_STALE, reason)
-    start_ns = window.start_ns + round(sensor.settle_s * _NS_PER_S)
+    start_ns = _settled_ns(window, sensor)
     usable_s = (window.end_ns - start_ns) / _NS_PER_S
     if usable_s < max((_MIN_READINGS - 1) * sensor.refresh_s, 0):
         return _too_short(series, window, sensor)
     good = series.good()
-    settled = good.select(taken_between(good, start_ns, window.end_ns))
+    settled = _settled(good, window, sensor)
     if not len(settled):
         return _no_power(Status.SENSOR_STALE, nothing_read(series))
     held_s = _held_from_before_s(good, window, start_ns)
@@ -138,9 +138,7 @@ def power_change(series: Series, window: KernelWindow, sensor: SensorDescription
     Returns:
         Later over earlier settled readings, less one; 0 where there is no change, or fewer than four of them.
     """
-    good = series.good()
-    start_ns = window.start_ns + round(sensor.settle_s * _NS_PER_S)
-    values_w = fresh(good.select(taken_between(good, start_ns, window.end_ns)), sensor.refresh_s).value
+    values_w = fresh(_settled(series.good(), window, sensor), sensor.refresh_s).value
     half = len(values_w) // 2
     if half < _MIN_READINGS:
         return 0.0
@@ -212,6 +210,15 @@ def taken_between(series: Series, start_ns: int, end_ns: int) -> Bools:
     first_ns = np.where(stamped, series.stamp_ns, series.begin_ns)
     inside: Bools = (first_ns >= start_ns) & (series.time_ns < end_ns)
     return inside
+
+
+def _settled_ns(window: KernelWindow, sensor: SensorDescription) -> int:
+    """Return from when on a reading holds nothing of what was before the kernel."""
+    return window.start_ns + round(sensor.settle_s * _NS_PER_S)
+
+
+def _settled(good: Series, window: KernelWindow, sensor: SensorDescription) -> Series:
+    return good.select(taken_between(good, _settled_ns(window, sensor), window.end_ns))
 
 
 def _held_from_before_s(good: Series, window: KernelWindow, settled_ns: int) -> float:

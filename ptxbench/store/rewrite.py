@@ -8,7 +8,7 @@ from dataclasses import replace
 from ptxbench.errors import InputError
 from ptxbench.store.manifest import Recomputed, write_manifest
 from ptxbench.store.records import write_records
-from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.run_folder import MANIFEST, RECORDS, TABLE, RunFolder
 from ptxbench.store.schema import TableRow, TrialRecord
 from ptxbench.store.table import write_table
 
@@ -36,6 +36,6 @@ def rewrite_results(
         if record.trial_id not in held:
             raise InputError(f"{folder.path} holds no trial {record.trial_id}")
         held[record.trial_id] = replace(record, order=held[record.trial_id].order)
-    write_records(folder.path / "records.parquet", held.values())
-    write_table(folder.path / "table.csv", rows)
-    write_manifest(folder.path / "manifest.json", replace(folder.manifest, recomputed=by))
+    write_records(folder.path / RECORDS, held.values())
+    write_table(folder.path / TABLE, rows)
+    write_manifest(folder.path / MANIFEST, replace(folder.manifest, recomputed=by))

@@ -31,10 +31,10 @@ from ptxbench.store.records import read_records, write_records
 from ptxbench.store.schema import TableRow, TrialRecord
 from ptxbench.store.table import read_table, write_table
 
-_MANIFEST = "manifest.json"
-_RECORDS = "records.parquet"
+MANIFEST = "manifest.json"
+RECORDS = "records.parquet"
 _TRACES = "traces.parquet"
-_TABLE = "table.csv"
+TABLE = "table.csv"
 
 
 class RunFolder:
@@ -69,11 +69,11 @@ class RunFolder:
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
             held = {entry.name for entry in path.iterdir()}
-        if _MANIFEST in held:
+        if MANIFEST in held:
             raise InputError(f"{path} already holds a run; go on with --resume, or choose another folder")
         if held:
             raise InputError(f"{path} is not empty; choose a new folder for the run")
-        write_manifest(path / _MANIFEST, manifest)
+        write_manifest(path / MANIFEST, manifest)
         folder = cls(path, manifest)
         folder._partial.open(create=True)
         return folder
@@ -146,7 +146,7 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether the run is complete."""
-        return (self.path / _RECORDS).exists() and not self._partial.exists
+        return (self.path / RECORDS).exists() and not self._partial.exists
 
     @property
     def done(self) -> frozenset[str]:
@@ -183,7 +183,7 @@ class RunFolder:
         Raises:
             InputError: table.csv does not fit.
         """
-        path = self.path / _TABLE
+        path = self.path / TABLE
         return read_table(path) if path.exists() else ()
 
     def append(self, record: TrialRecord, trace: Trace) -> None:
@@ -236,7 +236,7 @@ class RunFolder:
             ValueError: Two rows are about the same.
         """
         self._partial.require_writer()
-        write_table(self.path / _TABLE, rows)
+        write_table(self.path / TABLE, rows)
 
     def end_session(self, now: datetime) -> None:
         """Note that this process stops writing, with the run finished or not."""
@@ -258,8 +258,8 @@ class RunFolder:
         self._partial.require_writer()
         with replacing(self.path / _TRACES) as file:
             traces.write(file, self._partial.tables(self._records))
-        write_records(self.path / _RECORDS, self._records.values())
-        write_table(self.path / _TABLE, rows)
+        write_records(self.path / RECORDS, self._records.values())
+        write_table(self.path / TABLE, rows)
         self._set_manifest(replace(self.manifest, cost=cost))
         self.end_session(now)
         self._partial.retire()
@@ -292,7 +292,7 @@ class RunFolder:
 
     def _load(self) -> None:
         if self.finished:
-            records = read_records(self.path / _RECORDS)
+            records = read_records(self.path / RECORDS)
         else:
             records = self._partial.records() if self._partial.exists else []
         for record in records:
@@ -310,7 +310,7 @@ class RunFolder:
         return self._trace_file
 
     def _set_manifest(self, manifest: Manifest) -> None:
-        write_manifest(self.path / _MANIFEST, manifest)
+        write_manifest(self.path / MANIFEST, manifest)
         self.manifest = manifest
 
     def _require_fit(self, record: TrialRecord, trace: Trace) -> None:
@@ -337,6 +337,6 @@ def _kernel_key(record: TrialRecord) -> tuple[str, ...]:
 
 def _read_manifest(path: Path) -> Manifest:
     with reading(path):
-        if not (path / _MANIFEST).exists():
-            raise InputError(f"{path} holds no run (no {_MANIFEST}); name the folder of a run")
-    return read_manifest(path / _MANIFEST)
+        if not (path / MANIFEST).exists():
+            raise InputError(f"{path} holds no run (no {MANIFEST}); name the folder of a run")
+    return read_manifest(path / MANIFEST)

@@ -110,6 +110,11 @@ class TrialRecord:
     status: Status
     reason: str
 
+    @property
+    def unit(self) -> str:
+        """Name of what is measured: the trial's id without role and repeat."""
+        return self.trial_id.rsplit("/", 2)[0]
+
 
 @dataclass(frozen=True)
 class TableRow:
