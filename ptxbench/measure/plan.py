@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from itertools import groupby
+from itertools import groupby, zip_longest
 
+from ptxbench.catalogue.common import common_rows
 from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.gpu.protocol import OptLevel
@@ -102,38 +104,59 @@ def _representatives() -> frozenset[str]:
 def plan_batches(tasks: Sequence[Task], seed: int) -> list[list[Task]]:
     """Return the tasks in batches, in the order in which they are measured.
 
-    First the rows of Table I of Arafa et al. (2020), then the starters, then one row of every
-    category and template, then the rest: a run that ends early has measured what matters most.
-    Within each of these a batch holds one protocol and level, so that neighbours draw similar power, and
-    rows of like loops stand together, in an order of groups that the seed draws.
+    First the rows of Table I of Arafa et al. (2020), then the starters, then the commonest opcodes of real
+    kernels, then one row of every category and template, then the rest, a row of each kind after the other:
+    a run that ends early has measured what matters most. A batch holds one protocol and level, so that
+    neighbours draw similar power; batches of the levels alternate, so that both get equally far.
 
     Args:
         tasks: The rows asked for.
-        seed: Seed of the order.
+        seed: Seed of the order of kinds.
     """
     shuffled = random.Random(seed)  # noqa: S311
     first_of_group = _first_of_group(tasks)
     groups = sorted({_group(task) for task in tasks})
     shuffled.shuffle(groups)
     place = {group: number for number, group in enumerate(groups)}
+    turn = _turns(tasks)
 
-    def stratum(task: Task) -> tuple[int, Protocol, OptLevel]:
-        return _tier(task, first_of_group), task.protocol, task.opt_level
+    def stratum(task: Task) -> tuple[int, Protocol]:
+        return _tier(task, first_of_group), task.protocol
 
-    ordered = sorted(tasks, key=lambda task: (*stratum(task), place[_group(task)]))
+    def order(task: Task) -> tuple[tuple[int, Protocol], int, int]:
+        return stratum(task), turn[task.unit], place[_group(task)]
+
     batches = []
-    for _, members in groupby(ordered, key=stratum):
+    for _, members in groupby(sorted(tasks, key=order), key=stratum):
         of_stratum = list(members)
-        batches += [of_stratum[n : n + BATCH_UNITS] for n in range(0, len(of_stratum), BATCH_UNITS)]
+        by_level = [
+            list(_batched([task for task in of_stratum if task.opt_level is level])) for level in OptLevel
+        ]
+        batches += [batch for pair in zip_longest(*by_level) for batch in pair if batch]
     return batches
 
 
+def _batched(tasks: Sequence[Task]) -> Iterator[list[Task]]:
+    """Yield the tasks in batches of at most `BATCH_UNITS`."""
+    for n in range(0, len(tasks), BATCH_UNITS):
+        yield list(tasks[n : n + BATCH_UNITS])
+
+
+def _turns(tasks: Sequence[Task]) -> dict[str, int]:
+    """Return of each unit which one of its kind it is: kinds take turns."""
+    seen: Counter[tuple[object, ...]] = Counter()
+    turns = {}
+    for task in tasks:
+        kind = (*_group(task), task.opt_level, task.protocol, task.pattern)
+        turns[task.unit] = seen[kind]
+        seen[kind] += 1
+    return turns
+
+
 def _tier(task: Task, first_of_group: set[str]) -> int:
-    if task.instruction.paper:
-        return 0
-    if task.instruction.name in STARTERS:
-        return 1
-    return 2 if task.instruction.name in first_of_group else 3
+    row = task.instruction
+    wanted = (row.paper, row.name in STARTERS, row.name in common_rows(), row.name in first_of_group)
+    return next((tier for tier, is_so in enumerate(wanted) if is_so), len(wanted))
 
 
 def _first_of_group(tasks: Sequence[Task]) -> set[str]:
@@ -144,6 +167,6 @@ def _first_of_group(tasks: Sequence[Task]) -> set[str]:
 
 
 def _group(task: Task) -> tuple[str, ...]:
-    """Return what rows of like loops share."""
+    """Return what rows of one kind share: their loops are alike."""
     row = task.instruction
     return (row.family, row.companion, row.type, row.category)

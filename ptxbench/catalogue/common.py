@@ -1,0 +1,66 @@
+"""The commonest opcodes of real kernels, and the rows that measure them."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from importlib.resources import files
+
+from ptxbench.catalogue.load import load_catalogue
+from ptxbench.catalogue.model import Instruction
+from ptxbench.gpu.protocol import OptLevel
+
+FILE = "common_opcodes.csv"
+# Rows of this family are loads and stores of one level of memory: an opcode has one for each.
+_LEVELS = "level"
+# A row measures an opcode where at least so much of what one copy becomes is of it.
+_MOSTLY = 0.5
+
+
+@cache
+def common_opcodes() -> tuple[str, ...]:
+    """Return SASS opcodes of real kernels, the commonest first.
+
+    Every kernel that was counted weighs as much as every other, whatever its length; runners/refresh_common.py
+    counts.
+    """
+    text = files("ptxbench.catalogue").joinpath("data", FILE).read_text(encoding="utf-8")
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    return tuple(line["opcode"] for line in csv.DictReader(lines))
+
+
+@cache
+def common_rows() -> frozenset[str]:
+    """Return the names of the rows that measure the commonest opcodes.
+
+    Of each opcode it is the row whose -O3 code holds least beside it, or, of what moves data, that of every
+    level of memory.
+    """
+    best: dict[str, tuple[int, str]] = {}
+    levels: dict[str, list[str]] = {}
+    for row in load_catalogue():
+        for opcode, beside in _measured(row):
+            if row.family == _LEVELS:
+                levels.setdefault(opcode, []).append(row.name)
+            elif opcode not in best or beside < best[opcode][0]:
+                best[opcode] = (beside, row.name)
+    names: set[str] = set()
+    for opcode in common_opcodes():
+        names.update(levels.get(opcode, ()))
+        if opcode in best:
+            names.add(best[opcode][1])
+    return frozenset(names)
+
+
+def _measured(row: Instruction) -> list[tuple[str, int]]:
+    """Return the opcodes that a row measures, and how many other kinds of opcodes stand beside each."""
+    if row.refused:
+        return []
+    counts = row.expected(OptLevel.O3, form=row.forms(OptLevel.O3)[-1]).counts
+    whole = sum(n for _, n in counts)
+    return [
+        (opcode, len(counts) - 1)
+        for either, n in counts
+        if n >= _MOSTLY * whole
+        for opcode in either.split("|")
+    ]
