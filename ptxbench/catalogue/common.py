@@ -21,8 +21,8 @@ _MOSTLY = 0.5
 def common_opcodes() -> tuple[str, ...]:
     """Return SASS opcodes of real kernels, the commonest first.
 
-    Every kernel that was counted weighs as much as every other, whatever its length; runners/refresh_common.py
-    counts.
+    Every kernel that was counted weighs as much as every other, whatever its length;
+    runners/refresh_common.py counts.
     """
     text = files("ptxbench.catalogue").joinpath("data", FILE).read_text(encoding="utf-8")
     lines = (line for line in text.splitlines() if not line.startswith("#"))
