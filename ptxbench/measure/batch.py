@@ -1,9 +1,9 @@
 """A batch: the kernels of some forty units, run in rounds, so that the rounds of one lie seconds apart.
 
-At -O3 a round runs its kernels from the hottest to the coldest, after the hottest has warmed the chip
-unrecorded. So every kernel finds silicon warmer than it would make it itself, round after round: an H200
-keeps the upper state of its supply there (docs/accuracy.md); behind a colder kernel it may fall out of it.
-At -O0 kernels draw little, and keep to one state: every other round goes backwards, so that drift cancels.
+A round runs its kernels from the hottest to the coldest, after the hottest has warmed the chip unrecorded,
+so that each finds the chip as warm in one round as in the other: the supply voltage of an H200 follows its
+temperature in steps, with hysteresis (docs/accuracy.md). Three kernels of the first batch of a level, a hot
+one, a middling one and a cold one, run in the rounds of all batches: by these their powers are compared.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ SHARES = (1.0, 0.75, 0.5, 0.25)
 _ATTEMPT = 1000
 # A kernel whose duration is further than this from what was asked for gets another loop count.
 _WINDOW_TOLERANCE = 0.1
+# Where among the first batch's kernels, from the hottest to the coldest, those stand that all batches run.
+_REFERENCES = (0.15, 0.5, 0.85)
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,10 @@ class _Lane:
 
     Attributes:
         work: The kernel, calibrated.
-        units: Names of the units that need it.
+        units: Names of the units that need it; none for a reference.
         first: Number of its first repeat in this batch.
         is_open: Whether it runs in the round to come.
+        is_reference: Whether it runs as long as any other does.
         heat: Kernels run by this, the highest first: their power once it is known, before that the rate
             at which they run through their copies, and overhead loops last.
     """
@@ -93,6 +96,7 @@ class _Lane:
     first: int
     heat: float
     is_open: bool = True
+    is_reference: bool = False
     records: list[TrialRecord] = field(default_factory=list)
 
     @property
@@ -147,7 +151,7 @@ class Batch:
         """
         self._open_lanes()
         for done in range(self._arguments.max_repeats):
-            if not any(lane.is_open for lane in self._lanes):
+            if not self._goes_on:
                 break
             if not self._on_round(done):
                 self.complete = False
@@ -160,11 +164,17 @@ class Batch:
         members = {member.unit.name: member for member in self._members}
         if members:
             self._flow.keep_scatter(self._level, self._loops())
+            self._flow.references.setdefault(self._level, self._references())
         return [
             replace(member, attempt=member.attempt + 1)
             for name, member in members.items()
             if name in self._retry and member.attempt + 1 < len(SHARES)
         ]
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether any kernel but a reference runs in the round to come."""
+        return any(lane.is_open and not lane.is_reference for lane in self._lanes)
 
     @property
     def _level(self) -> OptLevel:
@@ -184,6 +194,8 @@ class Batch:
                     self._lanes.append(lane)
                 else:
                     same.units |= lane.units
+        if self._lanes:
+            self._lanes += [self._reference_lane(work) for work in self._flow.references.get(self._level, ())]
         self._lanes.sort(key=lambda lane: lane.heat, reverse=True)
 
     def _lanes_of(self, member: Member) -> list[_Lane]:
@@ -224,6 +236,21 @@ class Batch:
             lane.is_open, lane.heat = False, nan_mean([r.steady_power_w for r in held])
         return lane
 
+    def _reference_lane(self, work: Work) -> _Lane:
+        """Return the lane of a kernel that other batches run, too."""
+        held = [r for r in self._flow.trials[work.plan.unit] if r.repeat >= 0]
+        return _Lane(work, set(), len(held), nan_mean([r.steady_power_w for r in held]), is_reference=True)
+
+    def _references(self) -> tuple[Work, ...]:
+        """Return a hot, a middling and a cold one of the targets that ran as they should."""
+        good = [
+            lane.work
+            for lane in self._lanes
+            if lane.role is Role.TARGET and len(lane.records) > 1 and not lane.is_reference
+            if all(r.status is Status.OK for r in lane.records[1:])
+        ]
+        return tuple(good[at] for at in sorted({int(share * len(good)) for share in _REFERENCES}) if good)
+
     def _lane(self, member: Member, work: Work, first: int) -> _Lane:
         is_target = work.plan.role in (Role.TARGET, Role.TARGET_2N)
         heat = float(work.iterations * work.plan.copies) if is_target else 0.0
@@ -233,15 +260,14 @@ class Batch:
         return self._flow.bench.calibrated(work, self._window_s, first)
 
     def _round(self, done: int) -> None:
-        """Run every open kernel once, the hottest first (at -O0 last in every other round), then the sleep.
+        """Run every open kernel once, the hottest first, then the sleeping one.
 
         The sleeping kernel follows the coldest, or in every other round the hottest, so that static power is
         known over the temperatures that the kernels run at.
         """
         warm_for = f"batch/{self._number}/{done}"
         opened = [lane for lane in self._lanes if lane.is_open]
-        alternates = self._level is OptLevel.O0
-        for lane in reversed(opened) if alternates and done % 2 else opened:
+        for lane in opened:
             record = self._flow.trial(lane.work, lane.first + len(lane.records), warm_for)
             lane.records.append(record)
             if record.status is Status.LAUNCH_FAILED:
@@ -253,7 +279,7 @@ class Batch:
     def _give_up(self, lane: _Lane, reason: str) -> None:
         """Leave out a kernel that cannot be launched, and the units that cannot do without it."""
         lane.is_open = False
-        if lane.role in (Role.TARGET, Role.OVERHEAD):
+        if not lane.is_reference and lane.role in (Role.TARGET, Role.OVERHEAD):
             self._flow.failures[lane.work.plan.unit] = reason
             for unit in tuple(lane.units):
                 self._flow.failures.setdefault(unit, reason)
@@ -301,6 +327,8 @@ class Batch:
                     # The wider of the two intervals is narrowed; both where one is not known.
                     wanted = by_rounds if lane.role is Role.TARGET else not by_rounds
                     lane.is_open = lane.is_open or wanted or result.energy_pj.n < 2
+        for lane in self._lanes:
+            lane.is_open = lane.is_open or (lane.is_reference and self._goes_on)
 
     def _loops(self) -> list[LoopEnergy]:
         """Return the energies of the batch's loops so far."""

@@ -30,6 +30,7 @@ class Flow:
         trials: Trials so far, by the name of what they measure.
         overheads: Calibrated overhead kernels, by name.
         failures: Why a unit or an overhead kernel could not be launched, by name.
+        references: Kernels of each level that every batch runs, once its first batch has found them.
     """
 
     def __init__(self, bench: Bench) -> None:
@@ -37,6 +38,7 @@ class Flow:
         self.trials: dict[str, list[TrialRecord]] = {}
         self.overheads: dict[str, Work] = {}
         self.failures: dict[str, str] = {}
+        self.references: dict[OptLevel, tuple[Work, ...]] = {}
         self._last: TrialRecord | None = None
         self._cold: frozenset[str] = frozenset()
         self._clocks_mhz: list[float] = []

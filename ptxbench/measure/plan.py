@@ -120,17 +120,14 @@ def plan_batches(tasks: Sequence[Task], seed: int) -> list[list[Task]]:
     place = {group: number for number, group in enumerate(groups)}
     turn = _turns(tasks)
 
-    def stratum(task: Task) -> tuple[int, Protocol]:
-        return _tier(task, first_of_group), task.protocol
-
-    def order(task: Task) -> tuple[tuple[int, Protocol], int, int]:
-        return stratum(task), turn[task.unit], place[_group(task)]
+    def order(task: Task) -> tuple[Protocol, int, int, int]:
+        return task.protocol, _tier(task, first_of_group), turn[task.unit], place[_group(task)]
 
     batches = []
-    for _, members in groupby(sorted(tasks, key=order), key=stratum):
-        of_stratum = list(members)
+    for _, members in groupby(sorted(tasks, key=order), key=lambda task: task.protocol):
+        of_protocol = list(members)
         by_level = [
-            list(_batched([task for task in of_stratum if task.opt_level is level])) for level in OptLevel
+            list(_batched([task for task in of_protocol if task.opt_level is level])) for level in OptLevel
         ]
         batches += [batch for pair in zip_longest(*by_level) for batch in pair if batch]
     return batches
