@@ -7,6 +7,9 @@ whole pipeline, and compares every row with the hidden energy of the very machin
 prints the share of intervals that hold it, by level and by the rounds that rows took, and what the
 intervals look like. The numbers are simulated: they judge the arithmetic of the intervals, not a GPU.
 
+Where a simulated supply voltage moves in steps, the energies of a run are those of its mean level, which is
+the run's own: its rows are judged by what is left beside their common factor.
+
 Rows of one run share static power, overhead loops and how warm the GPU was, so that the share's standard
 error is that over runs. Instructions change from run to run, because the same ones in the same order would
 meet the same temperatures again, and the part of a degree that the thermometer hides is an error.
@@ -113,8 +116,11 @@ def _share(profile: Profile, arguments: argparse.Namespace) -> float:
     for run in range(arguments.runs):
         gpu = _RememberingGpu(profile, run, poll_interval_s=0.02)
         of_run = replace(asked, instructions=tuple(known[run % step :: step]), seed=run)
-        for row, truth_pj in _rows(gpu, of_run, profile):
-            judged.append(_Judged(run, row, row.dynamic_pj / truth_pj - 1, row.dynamic_ci95_pj / truth_pj))
+        rows = list(_rows(gpu, of_run, profile))
+        level = float(np.median([row.dynamic_pj / pj for row, pj in rows])) if profile.supply else 1.0
+        judged += [
+            _Judged(run, row, row.dynamic_pj / pj / level - 1, row.dynamic_ci95_pj / pj) for row, pj in rows
+        ]
     print(f"{profile.title} (simulated), {arguments.runs} runs of some {arguments.rows} instructions")
     print(_HEADER)
     for level in OptLevel:

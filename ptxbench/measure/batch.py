@@ -1,9 +1,10 @@
 """A batch: the kernels of some forty units, run in rounds, so that the rounds of one lie seconds apart.
 
-A round runs its kernels from the hottest to the coldest, after the hottest has warmed the chip unrecorded,
-so that each finds the chip as warm in one round as in the other: the supply voltage of an H200 follows its
-temperature in steps, with hysteresis (docs/accuracy.md). Three kernels of the first batch of a level, a hot
-one, a middling one and a cold one, run in the rounds of all batches: by these their powers are compared.
+Rounds run their kernels from the hottest to the coldest and back by turns, after the first has warmed the
+chip unrecorded. The supply voltage of an H200 follows the temperature in steps, with hysteresis
+(docs/accuracy.md): neighbours are as warm as each other, so that a level lasts, and where it changes differs
+between the way down and the way up, so that every kernel is tied to its neighbours (`ties`). Two kernels of
+the first batch of each level run in the rounds of all batches that follow: they tie the batches.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _ATTEMPT = 1000
 # A kernel whose duration is further than this from what was asked for gets another loop count.
 _WINDOW_TOLERANCE = 0.1
 # Where among the first batch's kernels, from the hottest to the coldest, those stand that all batches run.
-_REFERENCES = (0.15, 0.5, 0.85)
+_REFERENCES = (0.25, 0.75)
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,8 @@ class Batch:
                 else:
                     same.units |= lane.units
         if self._lanes:
-            self._lanes += [self._reference_lane(work) for work in self._flow.references.get(self._level, ())]
+            known = self._flow.references.values()
+            self._lanes += [self._reference_lane(work) for works in known for work in works]
         self._lanes.sort(key=lambda lane: lane.heat, reverse=True)
 
     def _lanes_of(self, member: Member) -> list[_Lane]:
@@ -242,7 +244,7 @@ class Batch:
         return _Lane(work, set(), len(held), nan_mean([r.steady_power_w for r in held]), is_reference=True)
 
     def _references(self) -> tuple[Work, ...]:
-        """Return a hot, a middling and a cold one of the targets that ran as they should."""
+        """Return a hotter and a colder one of the targets that ran as they should."""
         good = [
             lane.work
             for lane in self._lanes
@@ -260,21 +262,21 @@ class Batch:
         return self._flow.bench.calibrated(work, self._window_s, first)
 
     def _round(self, done: int) -> None:
-        """Run every open kernel once, the hottest first, then the sleeping one.
+        """Run every open kernel once, the hottest first, or last in every other round; then the sleep.
 
-        The sleeping kernel follows the coldest, or in every other round the hottest, so that static power is
-        known over the temperatures that the kernels run at.
+        The sleeping kernel so follows the coldest and the hottest by turns, so that static power is known
+        over the temperatures that the kernels run at.
         """
         warm_for = f"batch/{self._number}/{done}"
         opened = [lane for lane in self._lanes if lane.is_open]
+        if done % 2:
+            opened.reverse()
         for lane in opened:
             record = self._flow.trial(lane.work, lane.first + len(lane.records), warm_for)
             lane.records.append(record)
             if record.status is Status.LAUNCH_FAILED:
                 self._give_up(lane, record.reason)
-        repeat = self._number * _ATTEMPT + done
-        heater = opened[0].work if done % 2 else None
-        self._flow.trial(self._sleep, repeat, f"{warm_for}/static" if heater else warm_for, heater)
+        self._flow.trial(self._sleep, self._number * _ATTEMPT + done, warm_for)
 
     def _give_up(self, lane: _Lane, reason: str) -> None:
         """Leave out a kernel that cannot be launched, and the units that cannot do without it."""

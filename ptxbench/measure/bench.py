@@ -96,7 +96,7 @@ class Bench:
         self._on_trial = on_trial
         self._warm: str | None = None
 
-    def trial(self, work: Work, repeat: int, warm_for: str = "", heater: Work | None = None) -> TrialRecord:
+    def trial(self, work: Work, repeat: int, warm_for: str = "") -> TrialRecord:
         """Return one trial's record: the run's own where it holds it, else run it and keep it.
 
         A kernel that could not run gives a record with status launch_failed.
@@ -105,7 +105,6 @@ class Bench:
             work: What to run.
             repeat: Number of the repeat.
             warm_for: What the GPU is warmed up once for; "": the work's unit.
-            heater: What warms it up; None: the work itself.
 
         Raises:
             GpuError: The GPU stopped answering.
@@ -124,7 +123,7 @@ class Bench:
 
         self.folder.take_in_hand(failure("the process ended while this kernel ran")[0])
         if repeat >= 0:
-            self._warm_up(heater.launch(repeat) if heater else launch, warm_for or work.plan.unit)
+            self._warm_up(launch, warm_for or work.plan.unit)
         try:
             run = self.gpu.run(launch)
         except LaunchError as error:

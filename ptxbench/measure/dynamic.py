@@ -21,6 +21,7 @@ import numpy as np
 from ptxbench.measure.loops import Common, LoopEnergy, loop_energy
 from ptxbench.measure.remarks import fewer_sms_note, left_out_note, set_aside_note, sources_note
 from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty, combined
+from ptxbench.measure.supply import Supply
 from ptxbench.measure.unit import (
     CLOCK_TOLERANCE,
     Unit,
@@ -33,6 +34,9 @@ from ptxbench.store.schema import Role, TableRow, TrialRecord
 WARP = 32
 # N and 2N may differ by this much, or by what their intervals allow, before the row says so.
 _LINEARITY = 0.02
+# An overhead loop at another clock than its target, which is at the power limit, may be so much of it at
+# most: its energy goes at most with the square of the clock, as a voltage in proportion to it makes it.
+_OTHER_CLOCK = 0.2
 # A power that changes by so much between two rounds at one clock, and stays, is said.
 _STEP = 0.015
 _PICO = 1e12
@@ -47,8 +51,9 @@ class DynamicResult:
     Attributes:
         energy_pj: Dynamic energy of one instruction from N copies; its interval is that of the rounds.
         energy_2n_pj: The same from 2N copies.
-        overhead_pj: What the overhead loop's own rounds leave open.
+        overhead_pj: What the overhead loop's own rounds leave open, and a clock other than the target's.
         static_pj: What P_static leaves open, the same for every round: its fit, and whole degrees of T.
+        supply_pj: What the levels of the supply leave open: that of the run, and those of the two loops.
         faults: Status and reason of every trial that does not count, by trial id.
     """
 
@@ -56,6 +61,7 @@ class DynamicResult:
     energy_2n_pj: Estimate
     overhead_pj: Uncertainty
     static_pj: Uncertainty
+    supply_pj: Uncertainty
     faults: dict[str, tuple[Status, str]]
 
     @property
@@ -65,8 +71,8 @@ class DynamicResult:
 
     @property
     def ci95_pj(self) -> float:
-        """Half-width of the 95% interval: rounds, overhead loop and static power together."""
-        return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj)).ci95
+        """Half-width of the 95% interval: rounds, overhead loop, static power and supply together."""
+        return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj, self.supply_pj)).ci95
 
     def precise(self, fraction: float) -> bool:
         """Return whether the whole interval is known and at most `fraction` of the energy."""
@@ -80,6 +86,7 @@ class DynamicResult:
             energy_2n_pj=self.energy_2n_pj.times(threads),
             overhead_pj=self.overhead_pj.times(threads),
             static_pj=self.static_pj.times(threads),
+            supply_pj=self.supply_pj.times(threads),
         )
 
 
@@ -94,7 +101,11 @@ def solve_dynamic(unit: Unit, trials: Trials, common: Common) -> DynamicResult:
     own = last_attempt(trials.get(unit.name, ()))
     single, faults = _difference(unit, own, (Role.TARGET, Role.OVERHEAD), trials, common)
     double, _ = _difference(unit, own, (Role.TARGET_2N, Role.OVERHEAD_2N), trials, common)
-    return DynamicResult(single.rounds_pj, double.rounds_pj, single.overhead_pj, single.static_pj, faults)
+    run = Uncertainty(common.supply.level_error).times(single.rounds_pj.mean)
+    supply = combined((run, single.level_pj))
+    return DynamicResult(
+        single.rounds_pj, double.rounds_pj, single.overhead_pj, single.static_pj, supply, faults
+    )
 
 
 def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> TableRow:
@@ -118,9 +129,9 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
     threads = first.grid * first.block
     warps_per_sm = threads / WARP / min(first.grid, sm_count)
     notes = (
-        *(_linearity_note(result), _step_note(target)),
+        *(_linearity_note(result), _step_note(target, common.supply), _clock_note(target, overhead)),
         *(fewer_sms_note(trials[unit.name], sm_count), left_out_note(result.faults)),
-        set_aside_note(target.on_cold_silicon, target.at_lower_clock, len(target.trials)),
+        set_aside_note(target.disturbed, target.unsure, len(target.trials)),
         sources_note(target.trials),
     )
     row = replace(
@@ -161,6 +172,7 @@ class _Difference:
     rounds_pj: Estimate
     overhead_pj: Uncertainty
     static_pj: Uncertainty
+    level_pj: Uncertainty
 
 
 def _difference(
@@ -172,11 +184,9 @@ def _difference(
     beside = overhead_trials(unit, of_role[0], roles[1], trials) if of_role else ()
     overhead = loop_energy(beside, common)
     faults = target.faults | overhead.faults
-    if target.trials and overhead.trials and not _same_clock(target, overhead):
-        reason = (
-            f"the target ran at {target.clock_mhz:.0f} MHz, its overhead loop at {overhead.clock_mhz:.0f}"
-        )
-        faults = faults | {r.trial_id: (Status.CLOCK_DRIFT, reason) for r in target.trials}
+    other_clock = _clock_note(target, overhead)
+    if other_clock and overhead.total_pj > _OTHER_CLOCK * target.total_pj:
+        faults = faults | {r.trial_id: (Status.CLOCK_DRIFT, other_clock) for r in target.trials}
     elif target.trials and len(overhead.trials) >= 2:
         copies = target.trials[0].copies
         loop = target.estimate(common.scatter)
@@ -190,13 +200,29 @@ def _difference(
             for one in (target, overhead)
         ]
         static = combined((fit, *readings)).times(pj_per_w_s)
-        return _Difference(rounds, base.uncertainty.times(1 / copies), static), faults
-    return _Difference(Estimate(math.nan, UNKNOWN, 0), UNKNOWN, UNKNOWN), faults
+        level = combined(Uncertainty(one.level_error_pj).times(1 / copies) for one in (target, overhead))
+        clock = Uncertainty(_clock_error_pj(target, overhead) if other_clock else 0.0)
+        beside_pj = combined((base.uncertainty, clock)).times(1 / copies)
+        return _Difference(rounds, beside_pj, static, level), faults
+    return _Difference(Estimate(math.nan, UNKNOWN, 0), UNKNOWN, UNKNOWN, UNKNOWN), faults
 
 
-def _same_clock(target: LoopEnergy, overhead: LoopEnergy) -> bool:
-    """Return whether both ran at one SM clock; a clock that is not known is no drift."""
-    return not abs(target.clock_mhz / overhead.clock_mhz - 1) > CLOCK_TOLERANCE
+def _clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:
+    """Return a sentence where both ran at unlike SM clocks, else ""; one that is not known is not unlike."""
+    if not target.trials or not overhead.trials:
+        return ""
+    if not abs(target.clock_mhz / overhead.clock_mhz - 1) > CLOCK_TOLERANCE:
+        return ""
+    return f"the target ran at {target.clock_mhz:.0f} MHz, its overhead loop at {overhead.clock_mhz:.0f}"
+
+
+def _clock_error_pj(target: LoopEnergy, overhead: LoopEnergy) -> float:
+    """Return the standard error of an overhead loop's energy at the target's clock.
+
+    Between its own and what it is by the square of the clocks any is as likely (JCGM 100:2008, F.2.3.3).
+    """
+    most = abs((target.clock_mhz / overhead.clock_mhz) ** 2 - 1)
+    return most * abs(float(np.mean(overhead.energy_pj))) / math.sqrt(3)
 
 
 def _linearity_note(result: DynamicResult) -> str:
@@ -208,9 +234,9 @@ def _linearity_note(result: DynamicResult) -> str:
     return f"2N copies give {double.mean:.4g} pJ, {100 * (double.mean / n.mean - 1):+.1f}%"
 
 
-def _step_note(target: LoopEnergy) -> str:
+def _step_note(target: LoopEnergy, supply: Supply) -> str:
     """Return a sentence where the power changed from one round to the next and stayed, else ""."""
-    power_w = np.array([r.steady_power_w for r in sorted(target.trials, key=lambda r: r.start_ns)])
+    power_w = np.array([supply.power_w(r) for r in sorted(target.trials, key=lambda r: r.start_ns)])
     if len(power_w) < 4:
         return ""
     splits = range(2, len(power_w) - 1)

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.bench import Bench, Work
-from ptxbench.measure.loops import Common, LoopEnergy, scatter_of
-from ptxbench.measure.operating_point import cold_trials, full_clock_mhz
+from ptxbench.measure.loops import Common, LoopEnergy, scatter_of, shared_by
 from ptxbench.measure.scatter import Scatter
-from ptxbench.measure.static import fit_static
 from ptxbench.store.schema import TrialRecord
 
 STATIC_UNIT = "static"
+# While a run goes on the supply is looked at over so many trials: about those of the batch in hand.
+_RECENT = 300
 
 
 class Flow:
@@ -30,7 +30,7 @@ class Flow:
         trials: Trials so far, by the name of what they measure.
         overheads: Calibrated overhead kernels, by name.
         failures: Why a unit or an overhead kernel could not be launched, by name.
-        references: Kernels of each level that every batch runs, once its first batch has found them.
+        references: Kernels of each level that all batches run, once its first batch has found them.
     """
 
     def __init__(self, bench: Bench) -> None:
@@ -39,20 +39,15 @@ class Flow:
         self.overheads: dict[str, Work] = {}
         self.failures: dict[str, str] = {}
         self.references: dict[OptLevel, tuple[Work, ...]] = {}
-        self._last: TrialRecord | None = None
-        self._cold: frozenset[str] = frozenset()
-        self._clocks_mhz: list[float] = []
+        self._order: list[TrialRecord] = []
         self._scatter: dict[OptLevel, list[Scatter]] = {level: [] for level in OptLevel}
 
-    def trial(self, work: Work, repeat: int, warm_for: str, heater: Work | None = None) -> TrialRecord:
+    def trial(self, work: Work, repeat: int, warm_for: str) -> TrialRecord:
         """Run one trial, or take the one that is held (`Bench.trial`)."""
-        record = self.bench.trial(work, repeat, warm_for, heater)
+        record = self.bench.trial(work, repeat, warm_for)
         self.trials.setdefault(work.plan.unit, []).append(record)
         if repeat >= 0:
-            self._cold |= cold_trials([self._last, record] if self._last else [])
-            self._last = record
-            if work.plan.unit != STATIC_UNIT:
-                self._clocks_mhz.append(record.sm_clock_mhz)
+            self._order.append(record)
         return record
 
     def common(self, level: OptLevel, current: Sequence[LoopEnergy] = ()) -> Common:
@@ -66,11 +61,7 @@ class Flow:
 
     def shared(self) -> Common:
         """Return what all units share, but for the scatter of a level's loops."""
-        return Common(
-            fit_static(self.trials.get(STATIC_UNIT, ())),
-            full_clock_mhz=full_clock_mhz(self._clocks_mhz),
-            cold=self._cold,
-        )
+        return shared_by(self._order, recent=_RECENT)
 
     def keep_scatter(self, level: OptLevel, loops: Sequence[LoopEnergy]) -> None:
         """Keep what loops that are done say of a loop's scatter."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.measure.operating_point import cold_trials, full_clock_mhz, same_operating_point
+from ptxbench.measure.operating_point import disturbed_trials, same_operating_point
 from ptxbench.measure.scatter import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
 from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.measure.statistics import Estimate
+from ptxbench.measure.supply import NO_STEPS, Supply, find_supply
 from ptxbench.measure.unit import nan_mean, trial_faults
 from ptxbench.status import Status
-from ptxbench.store.schema import Role, TrialRecord
+from ptxbench.store.schema import Protocol, TrialRecord
 
 _PICO = 1e12
 
@@ -24,31 +24,30 @@ class Common:
     """What the units of a run share.
 
     Attributes:
-        static: Static power.
+        static: Static power, at the mean level of the supply.
         scatter: What other kernels say of a kernel's scatter, as a fraction of its power.
-        full_clock_mhz: SM clock of undisturbed kernels, NaN where it is not known.
-        cold: Ids of trials that a colder kernel ran before.
+        supply: What the steps of the supply did to each trial.
+        disturbed: Ids of trials within which the clock dipped.
     """
 
     static: StaticPower
     scatter: ScatterPrior = NO_PRIOR
-    full_clock_mhz: float = math.nan
-    cold: frozenset[str] = frozenset()
+    supply: Supply = NO_STEPS
+    disturbed: frozenset[str] = frozenset()
 
 
-def shared_by(records: Sequence[TrialRecord]) -> Common:
+def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
     """Return what the units of a run share, but for the scatter of a level's loops.
 
     Args:
         records: All trials of the run.
+        recent: Look for the supply's steps in so many of the last trials only, which is quick; 0: in all.
     """
-    return Common(
-        fit_static(records),
-        full_clock_mhz=full_clock_mhz(
-            [r.sm_clock_mhz for r in records if r.repeat >= 0 and r.role is not Role.STATIC]
-        ),
-        cold=cold_trials(records),
-    )
+    counted = [r for r in records if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC]
+    disturbed = disturbed_trials(counted)
+    supply = find_supply(counted[-recent:], fit_static(counted), disturbed)
+    sure = [r for r in counted if r.trial_id not in supply.unsure]
+    return Common(fit_static(sure, supply.power_w), supply=supply, disturbed=disturbed)
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,10 @@ class LoopEnergy:
         pass_cycles: SM cycles of a pass, NaN where the kernel gave none.
         trials: Those trials.
         faults: Status and reason of every trial that is not valid, by trial id.
-        on_cold_silicon: Valid trials left out because a colder kernel ran before them.
-        at_lower_clock: Valid trials left out because the SM clock dipped.
+        disturbed: Valid trials left out because the SM clock dipped.
+        unsure: Valid trials left out because the level of the supply is not known.
+        mixed: Whether some of its trials should be left out, too: it scatters unlike others.
+        level_error_pj: What the levels of the supply leave open of its energy: a standard error.
     """
 
     energy_pj: tuple[float, ...]
@@ -72,12 +73,14 @@ class LoopEnergy:
     pass_cycles: float
     trials: tuple[TrialRecord, ...]
     faults: dict[str, tuple[Status, str]]
-    on_cold_silicon: int
-    at_lower_clock: int
+    disturbed: int
+    unsure: int
+    mixed: bool
+    level_error_pj: float
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
-        return moderated(self.energy_pj, prior, self.power_w, self.total_pj)
+        return moderated(self.energy_pj, NO_PRIOR if self.mixed else prior, self.power_w, self.total_pj)
 
     @property
     def clock_mhz(self) -> float:
@@ -91,8 +94,8 @@ class LoopEnergy:
 
     @property
     def scatter(self) -> Scatter | None:
-        """How much its trials scatter, None for one trial."""
-        if len(self.energy_pj) < 2:
+        """How much its trials scatter, None where there is one, or where others do not scatter so."""
+        if len(self.energy_pj) < 2 or self.mixed:
             return None
         variance = float(np.var(self.energy_pj, ddof=1)) / self.total_pj**2
         return Scatter(variance, len(self.energy_pj) - 1, self.power_w)
@@ -103,22 +106,31 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
 
     Args:
         records: Trials of one kernel in one launch shape.
-        common: Static power and full clock of the run.
+        common: What the units of the run share.
     """
     faults = trial_faults(records)
     valid = [r for r in records if r.repeat >= 0 and r.trial_id not in faults]
-    selected = same_operating_point(valid, common.cold, common.full_clock_mhz)
+    selected = same_operating_point(valid, common.disturbed, common.supply.unsure)
     trials = tuple(r for r, keep in zip(valid, selected.kept, strict=True) if keep)
     return LoopEnergy(
-        tuple(pass_energy_pj(r, common.static) for r in trials),
+        tuple(pass_energy_pj(r, common) for r in trials),
         nan_mean([r.steady_power_w * pass_pj_per_w(r) for r in trials]),
         nan_mean([r.elapsed_s / r.iterations for r in trials]),
         nan_mean([r.cycles / r.iterations for r in trials if r.cycles >= 0]),
         trials,
         faults,
-        selected.on_cold_silicon,
-        selected.at_lower_clock,
+        selected.disturbed,
+        selected.unsure,
+        selected.mixed,
+        _level_error_pj(trials, common.supply),
     )
+
+
+def _level_error_pj(trials: Sequence[TrialRecord], supply: Supply) -> float:
+    if not trials:
+        return 0.0
+    fed_pj = [(r.steady_power_w - supply.unfed_w) * pass_pj_per_w(r) for r in trials]
+    return supply.error_of(trials[0]) * nan_mean(fed_pj)
 
 
 def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> ScatterPrior:
@@ -131,9 +143,10 @@ def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> Sc
     return fit_prior([*known, *(s for loop in loops if (s := loop.scatter) is not None)])
 
 
-def pass_energy_pj(record: TrialRecord, static: StaticPower) -> float:
+def pass_energy_pj(record: TrialRecord, common: Common) -> float:
     """Return the dynamic energy of one pass of a trial's loop, (P - P_static(T)) t / passes, pJ a thread."""
-    return (record.steady_power_w - static.at(record.temperature_c)) * pass_pj_per_w(record)
+    static_w = common.static.at(record.temperature_c)
+    return (common.supply.power_w(record) - static_w) * pass_pj_per_w(record)
 
 
 def pass_pj_per_w(record: TrialRecord) -> float:

@@ -1,35 +1,30 @@
-"""Which trials of a kernel ran at one operating point: on warm silicon, and at the full SM clock.
+"""Which trials of a kernel ran at one operating point: undisturbed, at a level of the supply that is known.
 
-On an H200 the supply voltage seems to move in steps (docs/accuracy.md): the dynamic power of one kernel is
-the same to some tenths of a percent, or 1.7% lower, or 3.2%. The upper state is the one on warm silicon: a
-kernel behind a colder one often falls out of it. And while the supply changes the clock dips, so that the
-mean clock of the trial's window lies below the full one. The energy of a kernel is that on warm silicon at
-the full clock; a mean over states would mix in how often each was met.
+While the supply voltage of an H200 changes the clock dips: the mean clock of a trial in which it did lies
+about a thousandth below that of the same kernel's other trials, and its power between two levels
+(docs/accuracy.md).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.store.schema import Protocol, TrialRecord
+from ptxbench.store.schema import Role, TrialRecord
 
 Mask = npt.NDArray[np.bool_]
 
-# A mean clock further below the full one, as a fraction, holds a change of clock: 0.1 of 1980 MHz. That of
-# an undisturbed H200 repeats to 0.02 MHz.
-_CLOCK_DIP = 5e-5
+# A mean clock lower than the kernel's best by more than this fraction holds a dip: 0.5 of 1980 MHz. Without
+# one, that of a kernel on an H200 repeats to 0.1 MHz at one level of the supply.
+_DIP = 2.5e-4
 # The full clock is the one that all but a few of the fastest trials keep to; those are errors of the timer.
 _FASTEST_PERCENT = 90.0
-# A kernel that draws hardly more than the one before it finds silicon as warm as it makes itself.
-_AS_HOT = 0.97
-# Between two trials there is no pause, except for an unrecorded warm-up, which lasts as long as a trial.
-_WARM_UP = 0.5
+# A kernel whose best clock is further below the full one has a clock of its own: that of the power limit.
+_OWN_CLOCK = 2e-3
 _LEAST = 2
 
 
@@ -39,64 +34,91 @@ class Selection:
 
     Attributes:
         kept: Mask over the trials, shape (n,).
-        on_cold_silicon: How many are left out because a colder kernel ran before them.
-        at_lower_clock: How many are left out because the clock dipped.
+        disturbed: How many are left out because the clock dipped.
+        unsure: How many are left out because the level of the supply is not known.
+        mixed: Whether some that should be left out are kept, because too few others are there.
     """
 
     kept: Mask
-    on_cold_silicon: int = 0
-    at_lower_clock: int = 0
+    disturbed: int
+    unsure: int
+    mixed: bool
 
 
-def full_clock_mhz(clocks_mhz: Sequence[float]) -> float:
+def kernel_of(record: TrialRecord) -> str:
+    """Return what trials of one kernel in one launch shape on one board share."""
+    return f"{record.gpu}/{record.unit}/{record.role}/{record.grid}x{record.block}"
+
+
+def full_clock_mhz(records: Iterable[TrialRecord]) -> float:
     """Return the SM clock of undisturbed kernels, NaN where none is known.
 
     Args:
-        clocks_mhz: Mean clock of each trial of a run, but of the sleeping kernel, shape (n,).
+        records: Trials of a run; the sleeping kernel's are passed over.
     """
-    known = np.asarray(clocks_mhz, dtype=float)
-    known = known[np.isfinite(known)]
-    return float(np.percentile(known, _FASTEST_PERCENT, method="nearest")) if len(known) else float("nan")
+    known = [r.sm_clock_mhz for r in records if r.role is not Role.STATIC and math.isfinite(r.sm_clock_mhz)]
+    return float(np.percentile(known, _FASTEST_PERCENT, method="nearest")) if known else math.nan
 
 
-def cold_trials(records: Iterable[TrialRecord]) -> frozenset[str]:
-    """Return the ids of the trials at -O3 that a colder kernel ran before.
-
-    At -O0 kernels draw little and keep to one state, so that none of theirs is cold.
+def limited_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
+    """Return the ids of trials of kernels that never come near the full clock: the power limit sets theirs.
 
     Args:
-        records: All trials of a run.
+        records: Trials of a run.
     """
-    dynamic = (r for r in records if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC)
-    ordered = sorted(dynamic, key=lambda r: r.order)
+    slowest_mhz = full_clock_mhz(records) * (1 - _OWN_CLOCK)
+    best = _best_clock_mhz(records)
+    return frozenset(r.trial_id for r in records if best[kernel_of(r)] < slowest_mhz)
+
+
+def disturbed_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
+    """Return the ids of the trials within which the clock dipped.
+
+    A clock that is not known is no dip, and one that the power limit sets has none of its own.
+
+    Args:
+        records: Trials of a run.
+    """
+    full_mhz, best, limited = full_clock_mhz(records), _best_clock_mhz(records), limited_trials(records)
     return frozenset(
-        record.trial_id
-        for before, record in pairwise(ordered)
-        if record.opt_level is OptLevel.O3
-        and before.steady_power_w < _AS_HOT * record.steady_power_w
-        # A process that went on with a run warmed the GPU, too, and may have another clock.
-        and 0 <= record.start_ns - before.end_ns < _WARM_UP * 1e9 * record.elapsed_s
+        r.trial_id
+        for r in records
+        if r.role is not Role.STATIC
+        and r.trial_id not in limited
+        and r.sm_clock_mhz < min(best[kernel_of(r)], full_mhz) * (1 - _DIP)
     )
 
 
-def same_operating_point(records: Sequence[TrialRecord], cold: Collection[str], full_mhz: float) -> Selection:
-    """Choose the trials on warm silicon and at the full clock.
+def same_operating_point(
+    records: Sequence[TrialRecord], disturbed: Collection[str], unsure: Collection[str]
+) -> Selection:
+    """Choose the trials that nothing disturbed, at a level of the supply that is known.
 
-    A criterion that would leave fewer than two trials is not used: a kernel whose clock never stays at the
-    full one (at the power limit, say) is a mean over what there was, and its interval shows it.
+    A criterion that would leave fewer than two trials is not used: the kernel is a mean over what there was
+    then, and its interval shows it.
 
     Args:
         records: Valid trials of one kernel, shape (n,).
-        cold: Ids of trials that a colder kernel ran before (`cold_trials`).
-        full_mhz: SM clock of undisturbed kernels (`full_clock_mhz`).
+        disturbed: Ids of trials within which the clock dipped.
+        unsure: Ids of trials at an unknown level of the supply.
     """
-    warm = _narrowed(np.ones(len(records), dtype=bool), [r.trial_id not in cold for r in records])
-    # A clock that is not known is no dip.
-    steady = [not r.sm_clock_mhz < full_mhz * (1 - _CLOCK_DIP) for r in records]
-    kept = _narrowed(warm, steady)
-    return Selection(kept, int(np.sum(~warm)), int(np.sum(warm & ~kept)))
+    is_whole = np.array([r.trial_id not in disturbed for r in records], dtype=bool)
+    is_sure = np.array([r.trial_id not in unsure for r in records], dtype=bool)
+    whole = _narrowed(np.ones(len(records), dtype=bool), is_whole)
+    kept = _narrowed(whole, is_sure)
+    mixed = bool(np.any(kept & ~(is_whole & is_sure)))
+    return Selection(kept, int(np.sum(~whole)), int(np.sum(whole & ~kept)), mixed)
 
 
-def _narrowed(kept: Mask, criterion: Sequence[bool]) -> Mask:
-    both = kept & np.array(criterion, dtype=bool)
+def _best_clock_mhz(records: Iterable[TrialRecord]) -> dict[str, float]:
+    """Return the highest clock of each kernel, NaN where none is known."""
+    best: dict[str, float] = {}
+    for record in records:
+        name = kernel_of(record)
+        best[name] = float(np.fmax(best.get(name, math.nan), record.sm_clock_mhz))
+    return best
+
+
+def _narrowed(kept: Mask, criterion: Mask) -> Mask:
+    both = kept & criterion
     return both if np.count_nonzero(both) >= _LEAST else kept

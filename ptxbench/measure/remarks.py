@@ -26,15 +26,15 @@ def left_out_note(faults: Mapping[str, tuple[Status, str]]) -> str:
     return f"{len(faults)} trial{'s' if len(faults) > 1 else ''} left out ({causes})"
 
 
-def set_aside_note(on_cold_silicon: int, at_lower_clock: int, kept: int) -> str:
+def set_aside_note(disturbed: int, unsure: int, kept: int) -> str:
     """Return how many valid trials ran at another operating point, "" where as many or more count."""
-    if on_cold_silicon + at_lower_clock <= kept:
+    if disturbed + unsure <= kept:
         return ""
     parts = []
-    if on_cold_silicon:
-        parts.append(f"{on_cold_silicon} behind a colder kernel")
-    if at_lower_clock:
-        parts.append(f"{at_lower_clock} at a lower mean clock")
+    if disturbed:
+        parts.append(f"{disturbed} in which the clock dipped")
+    if unsure:
+        parts.append(f"{unsure} at an unknown level of the supply voltage")
     return f"set aside: {' and '.join(parts)}"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -63,16 +64,19 @@ class StaticPower:
         return slope_w_per_c * (temperature_c - self.temperature_c) if slope_w_per_c else 0.0
 
 
-def fit_static(records: Iterable[TrialRecord]) -> StaticPower:
+def fit_static(
+    records: Iterable[TrialRecord], power_w: Callable[[TrialRecord], float] = attrgetter("steady_power_w")
+) -> StaticPower:
     """Fit static power against temperature over every valid sleeping trial.
 
     Args:
         records: All trials of a run; others than sleeping ones are passed over.
+        power_w: The power of a trial: as measured, or at another level of the supply.
     """
     valid = [r for r in records if r.role is Role.STATIC and r.repeat >= 0 and r.status is Status.OK]
     if not valid:
         return StaticPower(math.nan, math.nan, math.nan, math.nan, math.nan)
-    return static_line([r.steady_power_w for r in valid], [r.temperature_c for r in valid])
+    return static_line([power_w(r) for r in valid], [r.temperature_c for r in valid])
 
 
 def static_line(power_w: Sequence[float], temperature_c: Sequence[float]) -> StaticPower:

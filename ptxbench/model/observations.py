@@ -11,9 +11,8 @@ import numpy as np
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.errors import InputError
-from ptxbench.measure.loops import pass_energy_pj, pass_pj_per_w, shared_by
+from ptxbench.measure.loops import Common, pass_energy_pj, pass_pj_per_w, shared_by
 from ptxbench.measure.operating_point import same_operating_point
-from ptxbench.measure.static import StaticPower
 from ptxbench.model.work import Level
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
@@ -77,9 +76,9 @@ def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
     passes = []
     for trials in groups.values():
         counts = loops[trials[0].cubin_sha256, trials[0].kernel] + _moved_bytes(trials[0])
-        kept = same_operating_point(trials, shared.cold, shared.full_clock_mhz).kept
+        kept = same_operating_point(trials, shared.disturbed, shared.supply.unsure).kept
         counted = [trial for trial, keep in zip(trials, kept, strict=True) if keep]
-        passes.append(_pass_energy(counted, shared.static, counts))
+        passes.append(_pass_energy(counted, shared, counts))
     return tuple(passes)
 
 
@@ -122,15 +121,15 @@ def _moved_bytes(record: TrialRecord) -> OpcodeCounts:
     return tuple((one.opcode, size) for one in levels)
 
 
-def _pass_energy(trials: list[TrialRecord], static: StaticPower, counts: OpcodeCounts) -> PassEnergy:
+def _pass_energy(trials: list[TrialRecord], common: Common, counts: OpcodeCounts) -> PassEnergy:
     first = trials[0]
-    energies_pj = np.array([pass_energy_pj(trial, static) for trial in trials])
+    energies_pj = np.array([pass_energy_pj(trial, common) for trial in trials])
     mean_pj = float(energies_pj.mean())
     if len(trials) > 1:
         scatter_pj = float(energies_pj.std(ddof=1)) / math.sqrt(len(trials))
     else:
         scatter_pj = _UNREPEATED * abs(mean_pj)
-    static_pj = _nan_to_zero(static.error_at(first.temperature_c)) * pass_pj_per_w(first)
+    static_pj = _nan_to_zero(common.static.error_at(first.temperature_c)) * pass_pj_per_w(first)
     return PassEnergy(
         name=f"{first.instruction} {first.opt_level} {first.role} x{first.grid}",
         pattern=first.pattern,

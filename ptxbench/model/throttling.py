@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.measure.loops import pass_energy_pj
-from ptxbench.measure.static import fit_static
+from ptxbench.measure.loops import pass_energy_pj, shared_by
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TrialRecord
 
@@ -47,7 +46,7 @@ def clock_exponent(records: Sequence[TrialRecord]) -> ClockExponent | None:
     Returns:
         None where fewer than three trials were slowed by at least 2% while the same kernel also ran freely.
     """
-    static = fit_static(records)
+    common = shared_by(records)
     groups: dict[tuple[str, ...], list[TrialRecord]] = defaultdict(list)
     for record in records:
         known = math.isfinite(record.steady_power_w) and math.isfinite(record.sm_clock_mhz)
@@ -65,11 +64,11 @@ def clock_exponent(records: Sequence[TrialRecord]) -> ClockExponent | None:
         if not free or not slowed:
             continue
         clock_mhz = float(np.mean([t.sm_clock_mhz for t in free]))
-        energy_pj = float(np.mean([pass_energy_pj(t, static) for t in free]))
+        energy_pj = float(np.mean([pass_energy_pj(t, common) for t in free]))
         for trial in slowed:
-            if trial.sm_clock_mhz < _SLOWED * clock_mhz and pass_energy_pj(trial, static) > 0 < energy_pj:
+            if trial.sm_clock_mhz < _SLOWED * clock_mhz and pass_energy_pj(trial, common) > 0 < energy_pj:
                 clocks.append(math.log(trial.sm_clock_mhz / clock_mhz))
-                energies.append(math.log(pass_energy_pj(trial, static) / energy_pj))
+                energies.append(math.log(pass_energy_pj(trial, common) / energy_pj))
     if len(clocks) < _MIN_TRIALS:
         return None
     x, y = np.array(clocks), np.array(energies)

@@ -146,6 +146,16 @@ def test_a_target_and_an_overhead_loop_at_unlike_clocks_give_no_number():
     assert "the target ran at 1980 MHz, its overhead loop at 1800" in row.reason
 
 
+def test_a_small_overhead_loop_at_another_clock_widens_the_interval_and_is_said():
+    alike = row_of(rounds(300.0, 300.01, 300.0))
+    unlike = row_of(of_role(rounds(300.0, 300.01, 300.0), Role.OVERHEAD, sm_clock_mhz=1800.0))
+    assert (unlike.status, unlike.dynamic_pj) == (Status.OK, pytest.approx(alike.dynamic_pj))
+    assert "the target ran at 1980 MHz, its overhead loop at 1800" in unlike.reason
+    # By the square of the clock the loop would have taken a fifth more; any of it is as likely.
+    open_pj = 0.21 * RESIDUE_PJ / COPIES / math.sqrt(3)
+    assert unlike.dynamic_ci95_pj == pytest.approx(1.96 * open_pj, rel=0.05)
+
+
 def test_a_power_that_steps_and_stays_is_said():
     def row(*energies_pj):
         records = rounds(*energies_pj)

@@ -1,5 +1,7 @@
 import math
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from fakes.measuring import BLOCK, WatchedGpu, asked, measured
@@ -99,36 +101,42 @@ def rounds_in_order(path, level, repeats):
     return [names[:-1] for names in order], power_w
 
 
-def test_every_round_at_o3_runs_from_hot_to_cold(tmp_path):
-    order, power_w = rounds_in_order(tmp_path / "run", OptLevel.O3, 3)
+@pytest.mark.parametrize("level", list(OptLevel))
+def test_rounds_run_from_hot_to_cold_and_back_by_turns(tmp_path, level):
+    order, power_w = rounds_in_order(tmp_path / "run", level, 3)
     assert set(order[0]) == {"target", "target_2n", "overhead", "overhead_2n"}
     # After the first round the power of the kernels is known.
-    assert order[1] == order[2] == sorted(order[0], key=lambda role: -power_w[role])
-
-
-def test_rounds_alternate_at_o0_so_that_drift_cancels(tmp_path):
-    order, power_w = rounds_in_order(tmp_path / "run", OptLevel.O0, 3)
-    assert order[1] == order[2][::-1]
     assert order[2] == sorted(order[0], key=lambda role: -power_w[role])
+    assert order[1] == order[2][::-1]
 
 
-def test_each_round_is_warmed_by_its_hottest_kernel(tmp_path):
+def test_each_round_is_warmed_by_the_kernel_that_it_begins_with(tmp_path):
     gpu = WatchedGpu()
     measured(gpu, tmp_path / "run", asked("xor.b32", max_repeats=3, min_repeats=3))
     launched = [(launch.trial_id, launch.kernel) for launch in gpu.launched]
-    for number, (trial_id, kernel) in enumerate(launched[:-1]):
+    for (trial_id, kernel), (_, following) in pairwise(launched):
         if trial_id.endswith("/warm-up"):
-            assert kernel == "static" or kernel in ("target", "overhead")
-            following = launched[number + 1]
-            # Static power is taken on hot silicon in every other round.
-            assert following[1] == ("static" if "static" in trial_id else kernel)
+            assert kernel == following
     warmed = [trial_id for trial_id, _ in launched if trial_id.endswith("/warm-up")]
-    assert warmed == [
-        "batch/0/0/warm-up",
-        "batch/0/1/warm-up",
-        "batch/0/1/static/warm-up",
-        "batch/0/2/warm-up",
-    ]
+    assert warmed == [f"batch/0/{number}/warm-up" for number in range(3)]
+
+
+def test_two_kernels_of_each_level_run_in_all_later_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr("ptxbench.measure.plan.BATCH_UNITS", 2)
+    names = ("fma.rn.f32", "add.f32", "mul.f32", "mad.lo.u32", "xor.b32", "add.u32")
+    what = asked(*names, opt_levels=tuple(OptLevel), max_repeats=2, min_repeats=2, linearity=Linearity.NONE)
+    gpu = WatchedGpu()
+    measured(gpu, tmp_path / "run", what)
+    with RunFolder.open(tmp_path / "run") as folder:
+        targets = [r for r in folder.records() if r.role is Role.TARGET and r.repeat >= 0]
+        assert all(row.status is Status.OK for row in folder.rows())
+    counts = Counter(r.unit for r in targets)
+    often = {unit for unit, n in counts.items() if n > 2}
+    assert Counter(unit.split("/")[1] for unit in often) == {"O0": 2, "O3": 2}
+    # Three batches a level: the first one's two rounds, and those of every batch behind it.
+    assert {counts[unit] for unit in often if "/O0/" in unit} == {2 + 5 * 2}
+    assert {counts[unit] for unit in often if "/O3/" in unit} == {2 + 4 * 2}
+    assert sorted(r.trial_id for r in targets) == sorted({r.trial_id for r in targets})
 
 
 def test_arafa_runs_one_thread_and_its_pairs_alternate_too(tmp_path):

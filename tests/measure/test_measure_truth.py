@@ -110,8 +110,12 @@ def test_rows_of_the_whole_catalogue_come_back_within_half_a_percent(tmp_path):
         abs(row.dynamic_pj - pj * n) < row.dynamic_ci95_pj
         for (row, pj), n in zip(pairs, threads, strict=True)
     ]
-    # One row may be off where 95% of them are asked to be right.
-    assert sum(error > 0.005 for error in errors) <= 1
+    known = [
+        error for error, row in zip(errors, rows, strict=True) if row.dynamic_ci95_pj < 0.01 * row.dynamic_pj
+    ]
+    assert len(known) >= 0.9 * len(rows)
+    # 95% of them are asked to be right.
+    assert sum(error > 0.005 for error in known) <= 1
     # So few rows cannot tell 95% from 90%: benchmarks/interval_coverage.py measures that.
     assert held.count(False) <= len(held) // 6
 

@@ -6,105 +6,99 @@ from fakes.measuring import trial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.measure.operating_point import cold_trials, full_clock_mhz, same_operating_point
-from ptxbench.store.schema import Protocol, Role
+from ptxbench.measure.operating_point import (
+    disturbed_trials,
+    full_clock_mhz,
+    kernel_of,
+    limited_trials,
+    same_operating_point,
+)
+from ptxbench.store.schema import Role
 
 FULL = 1980.0
 
 
-def trials(*clocks_mhz, **change):
-    return [trial(Role.TARGET, n, sm_clock_mhz=mhz, **change) for n, mhz in enumerate(clocks_mhz)]
+def trials(*clocks_mhz, role=Role.TARGET, **change):
+    return [trial(role, n, sm_clock_mhz=mhz, **change) for n, mhz in enumerate(clocks_mhz)]
 
 
-def kept(records, cold=()):
-    selection = same_operating_point(records, {records[n].trial_id for n in cold}, FULL)
-    left_out = np.sum(~selection.kept)
-    assert left_out == selection.on_cold_silicon + selection.at_lower_clock
-    return list(np.flatnonzero(selection.kept))
+def numbers(records, ids):
+    return [n for n, record in enumerate(records) if record.trial_id in ids]
 
 
-def test_a_window_in_which_the_clock_dipped_does_not_count():
-    assert kept(trials(1980.0, 1979.2, 1979.998)) == [0, 2]
+def chosen(records, disturbed=(), unsure=()):
+    ids = [record.trial_id for record in records]
+    return same_operating_point(records, {ids[n] for n in disturbed}, {ids[n] for n in unsure})
 
 
-@pytest.mark.parametrize("clocks_mhz", [(1979.1, 1978.7, 1980.0), (1700.0, 1710.0)])
-def test_a_kernel_that_never_keeps_the_full_clock_is_the_mean_of_all(clocks_mhz):
-    assert kept(trials(*clocks_mhz)) == list(range(len(clocks_mhz)))
+def test_a_trial_within_which_the_clock_dipped_is_disturbed():
+    records = trials(1980.0, 1978.9, 1979.9, 1979.7)
+    assert numbers(records, disturbed_trials(records)) == [1]
+
+
+def test_a_kernel_is_held_against_its_own_clock_and_not_the_others():
+    quick = trials(*[1980.0] * 20)
+    slow = trials(1979.1, 1979.0, 1977.9, role=Role.OVERHEAD)
+    records = quick + slow
+    assert numbers(records, disturbed_trials(records)) == [22]
+
+
+def test_a_clock_over_the_full_one_is_an_error_of_the_timer():
+    records = [*trials(*[1980.0] * 30), *trials(1981.7, 1979.9, 1979.9, role=Role.OVERHEAD)]
+    assert disturbed_trials(records) == frozenset()
+
+
+def test_at_the_power_limit_no_clock_is_a_dip():
+    limited = trials(1700.0, 1690.0, role=Role.OVERHEAD)
+    records = trials(*[FULL] * 20) + limited
+    assert limited_trials(records) == {r.trial_id for r in limited}
+    assert disturbed_trials(records) == frozenset()
 
 
 def test_an_unknown_clock_is_no_dip():
-    assert kept(trials(math.nan, 1980.0)) == [0, 1]
+    records = trials(math.nan, 1980.0, math.nan)
+    assert disturbed_trials(records) == limited_trials(records) == frozenset()
+    assert disturbed_trials(trials(math.nan)) == frozenset()
 
 
-def test_a_trial_behind_a_colder_kernel_does_not_count_where_others_are_warm():
-    assert kept(trials(FULL, FULL, FULL), cold=[0]) == [1, 2]
-    assert kept(trials(FULL, FULL, FULL), cold=[0, 1]) == [0, 1, 2]
-    # Warm comes first: what the clock alone would choose is cold.
-    assert kept(trials(FULL, FULL, 1979.0, 1979.1), cold=[0, 1]) == [2, 3]
+def test_the_sleeping_kernel_is_never_disturbed():
+    assert disturbed_trials(trials(FULL, 1970.0, role=Role.STATIC)) == frozenset()
 
 
 def test_the_full_clock_is_what_the_fastest_keep_to():
     clocks = [1979.997] * 20 + [1979.2] * 30 + [1700.0] * 5 + [1980.9, math.nan]
-    assert full_clock_mhz(clocks) == 1979.997
-    assert math.isnan(full_clock_mhz([math.nan]))
+    assert full_clock_mhz(trials(*clocks)) == 1979.997
+    assert math.isnan(full_clock_mhz(trials(math.nan)))
     assert math.isnan(full_clock_mhz([]))
 
 
-def run_of(*powers_w, pause_s=0.005, **change):
-    """Trials one after the other, a second each, of kernels of so much power."""
-    return [
-        trial(
-            Role.TARGET,
-            n,
-            order=n,
-            steady_power_w=power_w,
-            start_ns=round(n * (1 + pause_s) * 1e9),
-            end_ns=round((n * (1 + pause_s) + 1) * 1e9),
-            **({"opt_level": OptLevel.O3} | change),
-        )
-        for n, power_w in enumerate(powers_w)
-    ]
+def test_another_board_or_launch_shape_is_another_kernel():
+    one = trial(Role.TARGET)
+    others = [trial(Role.TARGET, gpu="other"), trial(Role.TARGET, grid=99), trial(Role.OVERHEAD)]
+    assert kernel_of(one) == kernel_of(trial(Role.TARGET, 7))
+    assert kernel_of(one) not in {kernel_of(other) for other in others}
 
 
-def cold_numbers(records):
-    found = cold_trials(records)
-    return [n for n, record in enumerate(records) if record.trial_id in found]
+def test_what_was_disturbed_or_is_not_sure_does_not_count():
+    selection = chosen(trials(*[FULL] * 5), disturbed=[0], unsure=[1, 0])
+    assert list(np.flatnonzero(selection.kept)) == [2, 3, 4]
+    assert (selection.disturbed, selection.unsure, selection.mixed) == (1, 1, False)
 
 
-def test_a_trial_is_cold_where_the_kernel_before_drew_less():
-    records = run_of(300.0, 400.0, 405.0, 390.0, 250.0, 300.0)
-    assert cold_numbers(records) == [1, 5]
-    # However the trials are handed over, their order in the run counts.
-    assert cold_trials(reversed(records)) == cold_trials(records)
+@pytest.mark.parametrize(("disturbed", "unsure", "kept"), [([0, 1], [], [0, 1, 2]), ([0], [1, 2], [1, 2])])
+def test_a_kernel_that_never_runs_undisturbed_is_the_mean_of_what_there_is(disturbed, unsure, kept):
+    selection = chosen(trials(FULL, FULL, FULL), disturbed, unsure)
+    assert list(np.flatnonzero(selection.kept)) == kept
+    assert selection.mixed
 
 
-def test_after_a_pause_for_a_warm_up_a_trial_is_warm():
-    assert cold_numbers(run_of(300.0, 400.0, pause_s=1.0)) == []
-
-
-def test_a_run_that_went_on_in_another_process_was_warmed():
-    first, second = run_of(300.0, 400.0)
-    elsewhere = [first, trial(Role.TARGET, 1, order=1, steady_power_w=400.0, start_ns=5, end_ns=6)]
-    assert cold_trials(elsewhere) == frozenset()
-    assert cold_trials([first, second]) == {second.trial_id}
-
-
-@pytest.mark.parametrize("change", [{"opt_level": OptLevel.O0}, {"protocol": Protocol.ARAFA}])
-def test_kernels_that_draw_little_are_never_cold(change):
-    assert cold_numbers(run_of(130.0, 180.0, **change)) == []
-
-
-def test_a_power_that_is_not_known_tells_nothing():
-    assert cold_numbers(run_of(math.nan, 400.0, math.nan)) == []
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from([FULL, 1979.1, 1500.0, math.nan]), st.booleans()), min_size=1, max_size=12
-    )
-)
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=12))
 def test_at_least_two_trials_count(drawn):
-    records = trials(*(mhz for mhz, _ in drawn))
-    chosen = kept(records, cold=[n for n, (_, is_cold) in enumerate(drawn) if is_cold])
-    assert len(chosen) >= min(2, len(drawn))
+    records = trials(*[FULL] * len(drawn))
+    selection = chosen(
+        records,
+        [n for n, (is_so, _) in enumerate(drawn) if is_so],
+        [n for n, (_, is_so) in enumerate(drawn) if is_so],
+    )
+    assert np.count_nonzero(selection.kept) >= min(2, len(drawn))
+    assert selection.disturbed + selection.unsure == np.count_nonzero(~selection.kept)

@@ -1,0 +1,255 @@
+"""By what factor the supply voltage had changed each trial's power, found from all trials of a run.
+
+The supply voltage of an H200 moves in steps of its own (docs/accuracy.md), and each changes the power of
+every kernel by about one percent until the next. Nothing that NVML tells shows it. But the kernels of a run
+come again round after round, and what changes for all of them at one time is the supply:
+
+    ln(P_i - F - P_slope (T_i - T_0)) = a_k + s_i + noise
+
+for trial i of kernel k, where F is what the supply of the SMs does not feed. s is a level that stays and
+jumps (`jumps`); a_k is fitted by expectation and maximization (Dempster et al., J. R. Stat. Soc. B 39, 1977).
+s is zero on the mean of the run, so that energies are those of the supply's mean level: the correction takes
+scatter away, not power. What a trial is corrected by comes from the other trials alone, so that it cannot
+hide its own noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.measure.jumps import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
+from ptxbench.measure.operating_point import kernel_of, limited_trials
+from ptxbench.measure.static import StaticPower
+from ptxbench.measure.ties import errors_of_levels
+from ptxbench.status import Status
+from ptxbench.store.schema import Protocol, Role, TrialRecord
+
+# Memory, fans and losses of the board: of the static power about half (what fits the steps on H200s best is
+# between 0.3 and 0.8).
+_UNFED = 0.5
+# A trial is set aside where the others tell the level no better than this, or where its own power is, so
+# surely, that of no level that they allow: it saw two.
+_UNSURE = 0.003
+_SURELY = 0.9
+# After so long a pause the level may be any.
+_APART_S = 1.0
+# Noise of one trial, as a fraction of its power: the likeliest of these.
+_NOISES = (0.0005, 0.0008, 0.0012, 0.002, 0.0035, 0.006, 0.01)
+# Steps of the fit: to choose the noise, and with it.
+_FIRST_STEPS = 8
+_STEPS = 15
+_TURNS = 3
+_CONVERGED = 2e-5
+# Neighbouring trials whose levels differ by less are on one.
+_STRETCH = 0.002
+# Overrelaxation: plain steps are cautious.
+_STRIDE = 1.5
+# By how much the logarithm of the likelihood must gain before there are steps at all.
+_GAIN = 10.0
+_FEWEST = 20
+
+
+@dataclass(frozen=True)
+class Supply:
+    """What the supply's steps did to the power of each trial.
+
+    Attributes:
+        unfed_w: Power that the supply of the SMs does not feed.
+        level: ln of the factor on the rest, by trial id; a trial that is not there was not changed.
+        unsure: Ids of trials whose level is not known.
+        level_error: Standard error of the run's mean level, at which all energies are.
+        kernel_error: Standard error of the mean level of a kernel against that, by what `kernel_of` returns.
+        spread: Scatter of the levels.
+        noise: Scatter of one trial that is left, as a fraction of its power; NaN where no steps were found.
+    """
+
+    unfed_w: float = 0.0
+    level: Mapping[str, float] = field(default_factory=dict)
+    unsure: frozenset[str] = frozenset()
+    level_error: float = 0.0
+    kernel_error: Mapping[str, float] = field(default_factory=dict)
+    spread: float = 0.0
+    noise: float = math.nan
+
+    def power_w(self, record: TrialRecord) -> float:
+        """Return a trial's power at the mean level of the supply, W."""
+        level = self.level.get(record.trial_id, 0.0)
+        if level == 0.0:
+            return record.steady_power_w
+        return self.unfed_w + (record.steady_power_w - self.unfed_w) * math.exp(-level)
+
+    def error_of(self, record: TrialRecord) -> float:
+        """Return what the levels leave open of the fed power of a trial's kernel, as a fraction."""
+        # A kernel of which no trial is sure may have been at any level.
+        return self.kernel_error.get(kernel_of(record), self.spread)
+
+
+NO_STEPS = Supply()
+
+
+@dataclass(frozen=True)
+class _Looks:
+    """Trials as the fit sees them, in the order of time.
+
+    Attributes:
+        log_power: ln of the power that the supply feeds, at one temperature, shape (n,).
+        scale: What a fraction of all power is of what the supply feeds, shape (n,).
+        kernel: Number of the kernel, shape (n,).
+        counts: Whether a trial tells of the supply, shape (n,).
+        apart: Whether a pause lies before it, shape (n,).
+    """
+
+    log_power: Floats
+    scale: Floats
+    kernel: npt.NDArray[np.intp]
+    counts: Bools
+    apart: Bools
+
+    def by_kernel(self, weights: Floats, values: Floats) -> Floats:
+        """Return the weighted mean of values of each kernel, 0 where none of its trials has any weight."""
+        total = np.bincount(self.kernel, weights)
+        return np.bincount(self.kernel, weights * values) / np.where(total > 0, total, 1.0)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Levels as all trials tell them, ln of each kernel's power, and the noise of a trial."""
+
+    levels: Smoothed
+    own: Floats
+    noise: float
+
+
+def find_supply(records: Iterable[TrialRecord], static: StaticPower, disturbed: Collection[str]) -> Supply:
+    """Find the steps of the supply in the trials of a run.
+
+    Args:
+        records: Trials of the run.
+        static: Static power, with the steps still in it.
+        disturbed: Ids of trials within which the clock dipped: they are of no one level.
+
+    Returns:
+        `NO_STEPS` where the trials are explained as well without steps, or are too few.
+    """
+    dynamic = (r for r in records if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC)
+    known = [r for r in dynamic if r.status is Status.OK and math.isfinite(r.steady_power_w)]
+    # At the power limit it is the clock that gives way.
+    limited = limited_trials(known)
+    trials = sorted((r for r in known if r.trial_id not in limited), key=lambda r: r.start_ns)
+    unfed_w = _UNFED * static.power_w
+    if len(trials) < _FEWEST or not 0 <= unfed_w < min(r.steady_power_w for r in trials):
+        return NO_STEPS
+    looks = _looks(trials, static, unfed_w, disturbed)
+    if np.count_nonzero(looks.counts) < _FEWEST:
+        return NO_STEPS
+    own = looks.by_kernel(looks.counts.astype(float), looks.log_power)
+    tried = [_fitted(looks, own, noise, _FIRST_STEPS) for noise in _NOISES]
+    first = max(tried, key=lambda fit: fit.levels.log_likelihood)
+    found = first
+    for _ in range(_TURNS):
+        again = _fitted(looks, _by_majority(looks, found), first.noise, _STEPS)
+        found = max(found, again, key=lambda fit: fit.levels.log_likelihood)
+    if found.levels.log_likelihood < _without_steps(looks, own) + _GAIN:
+        return NO_STEPS
+    others = found.levels.others
+    wrong = looks.counts & (found.levels.wrong > _SURELY)
+    unsure = (found.levels.others_error > _UNSURE) | wrong
+    telling = others[looks.counts & ~unsure]
+    if not len(telling):
+        return NO_STEPS
+    return Supply(
+        unfed_w,
+        {trial.trial_id: float(level) for trial, level in zip(trials, others - telling.mean(), strict=True)},
+        frozenset(trial.trial_id for trial, is_so in zip(trials, unsure, strict=True) if is_so),
+        _error_of_mean(telling),
+        _kernel_errors(trials, looks, found, unsure),
+        float(telling.std()),
+        found.noise,
+    )
+
+
+def _looks(
+    trials: Sequence[TrialRecord], static: StaticPower, unfed_w: float, disturbed: Collection[str]
+) -> _Looks:
+    power_w = np.array([r.steady_power_w for r in trials])
+    _, kernel = np.unique([kernel_of(r) for r in trials], return_inverse=True)
+    warmer_c = np.nan_to_num(np.array([r.temperature_c for r in trials]) - static.temperature_c)
+    slope = static.slope_w_per_c if math.isfinite(static.slope_w_per_c) else 0.0
+    undisturbed = np.array([r.trial_id not in disturbed and r.role is not Role.STATIC for r in trials])
+    fed_w = np.maximum(power_w - unfed_w - slope * warmer_c, 0.1 * power_w)
+    began_s = np.array([r.start_ns for r in trials]) / 1e9
+    ended_s = np.array([r.end_ns for r in trials]) / 1e9
+    return _Looks(
+        np.log(fed_w),
+        power_w / fed_w,
+        kernel,
+        undisturbed & (np.bincount(kernel, undisturbed)[kernel] > 1),
+        np.concatenate(([True], began_s[1:] - ended_s[:-1] > _APART_S)),
+    )
+
+
+def _fitted(looks: _Looks, own: Floats, noise: float, steps: int) -> _Fit:
+    """Fit the kernels' powers and the levels in turns, from such powers on."""
+    for _ in range(steps):
+        seen = looks.log_power - own[looks.kernel]
+        levels = smooth(seen, noise * looks.scale, looks.counts, looks.apart)
+        right = np.where(looks.counts, 1 - levels.wrong, 0.0)
+        weights = right / ((noise * looks.scale) ** 2 + levels.error**2)
+        change = looks.by_kernel(weights, seen - levels.mean)
+        own = own + _STRIDE * change
+        if np.abs(change).max() < _CONVERGED:
+            break
+    return _Fit(levels, own, noise)
+
+
+def _by_majority(looks: _Looks, fit: _Fit) -> Floats:
+    """Return ln of each kernel's power as most of its trials tell it, which the fit alone may miss."""
+    told = looks.log_power - fit.levels.others
+    weights = looks.counts / ((fit.noise * looks.scale) ** 2 + fit.levels.others_error**2)
+    own = fit.own.copy()
+    for kernel in np.unique(looks.kernel[looks.counts]):
+        mine = np.flatnonzero((looks.kernel == kernel) & looks.counts)
+        mine = mine[np.argsort(told[mine])]
+        share = np.cumsum(weights[mine])
+        own[kernel] = told[mine[np.searchsorted(share, share[-1] / 2)]]
+    return own
+
+
+def _without_steps(looks: _Looks, own: Floats) -> float:
+    """Return the logarithm of the likelihood where the level is always the same, of the best noise."""
+    seen = (looks.log_power - own[looks.kernel])[looks.counts]
+    scale = looks.scale[looks.counts]
+    return max(likelihood_of_no_level(seen, noise * scale) for noise in np.geomspace(_NOISES[0], 0.1, 40))
+
+
+def _kernel_errors(
+    trials: Sequence[TrialRecord], looks: _Looks, fit: _Fit, unsure: Bools
+) -> dict[str, float]:
+    """Return what the levels leave open of each kernel that was at a known one."""
+    told = np.flatnonzero(looks.counts & ~unsure)
+    names, kernel = np.unique([kernel_of(trials[int(n)]) for n in told], return_inverse=True)
+    mean = fit.levels.mean[told]
+    jumped = (np.abs(np.diff(mean)) > _STRETCH) | np.diff(np.cumsum(looks.apart)[told]).astype(bool)
+    stretch = np.concatenate(([0], np.cumsum(jumped)))
+    noise = fit.noise * float(looks.scale[told].mean())
+    errors = errors_of_levels(kernel, stretch, noise, float(mean.std()) + fit.noise)
+    return dict(zip(names.tolist(), errors.tolist(), strict=True))
+
+
+def _error_of_mean(levels: Floats) -> float:
+    """Return the standard error of the mean of levels that stay for a while.
+
+    So many independent ones are in them as their first autocorrelation leaves (Zieba, "Effective number of
+    observations and unbiased estimators of variance for autocorrelated data", Metrol. Meas. Syst. 17, 2010).
+    """
+    away = levels - levels.mean()
+    variance = float(away @ away) / len(away)
+    if not variance > 0:
+        return 0.0
+    alike = min(max(float(away[1:] @ away[:-1]) / (len(away) * variance), 0.0), 1 - 1 / len(away))
+    return math.sqrt(variance / len(away) * (1 + alike) / (1 - alike))
