@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxbench.measure.loops import Common, LoopEnergy, loop_energy
+from ptxbench.measure.loops import Common, LoopEnergy, loop_energy, pass_pj_per_w
+from ptxbench.measure.operating_point import SLEEPING, kernel_of
 from ptxbench.measure.remarks import fewer_sms_note, left_out_note, set_aside_note, sources_note
 from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty, combined
 from ptxbench.measure.supply import Supply
@@ -200,11 +201,23 @@ def _difference(
             for one in (target, overhead)
         ]
         static = combined((fit, *readings)).times(pj_per_w_s)
-        level = combined(Uncertainty(one.level_error_pj).times(1 / copies) for one in (target, overhead))
+        level = _level_pj(target, overhead, common).times(1 / copies)
         clock = Uncertainty(_clock_error_pj(target, overhead) if other_clock else 0.0)
         beside_pj = combined((base.uncertainty, clock)).times(1 / copies)
         return _Difference(rounds, beside_pj, static, level), faults
     return _Difference(Estimate(math.nan, UNKNOWN, 0), UNKNOWN, UNKNOWN, UNKNOWN), faults
+
+
+def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: Common) -> Uncertainty:
+    """Return what the levels of the supply leave open of E_T - E_O; what the three powers share cancels."""
+    static_w = common.static.power_w - common.supply.unfed_w
+    longer_pj_per_w = pass_pj_per_w(target.trials[0]) - pass_pj_per_w(overhead.trials[0])
+    weights = {
+        kernel_of(target.trials[0]): target.fed_pj,
+        kernel_of(overhead.trials[0]): -overhead.fed_pj,
+        SLEEPING: -static_w * longer_pj_per_w,
+    }
+    return Uncertainty(common.supply.error(weights))
 
 
 def _clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:

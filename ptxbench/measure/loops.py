@@ -64,7 +64,7 @@ class LoopEnergy:
         disturbed: Valid trials left out because the SM clock dipped.
         unsure: Valid trials left out because the level of the supply is not known.
         mixed: Whether some of its trials should be left out, too: it scatters unlike others.
-        level_error_pj: What the levels of the supply leave open of its energy: a standard error.
+        fed_pj: Mean energy of what the supply of the SMs feeds.
     """
 
     energy_pj: tuple[float, ...]
@@ -76,7 +76,7 @@ class LoopEnergy:
     disturbed: int
     unsure: int
     mixed: bool
-    level_error_pj: float
+    fed_pj: float
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
@@ -122,15 +122,8 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
         selected.disturbed,
         selected.unsure,
         selected.mixed,
-        _level_error_pj(trials, common.supply),
+        nan_mean([(r.steady_power_w - common.supply.unfed_w) * pass_pj_per_w(r) for r in trials]),
     )
-
-
-def _level_error_pj(trials: Sequence[TrialRecord], supply: Supply) -> float:
-    if not trials:
-        return 0.0
-    fed_pj = [(r.steady_power_w - supply.unfed_w) * pass_pj_per_w(r) for r in trials]
-    return supply.error_of(trials[0]) * nan_mean(fed_pj)
 
 
 def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> ScatterPrior:

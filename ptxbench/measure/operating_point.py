@@ -26,6 +26,7 @@ _FASTEST_PERCENT = 90.0
 # A kernel whose best clock is further below the full one has a clock of its own: that of the power limit.
 _OWN_CLOCK = 2e-3
 _LEAST = 2
+SLEEPING = "static"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ class Selection:
 
 
 def kernel_of(record: TrialRecord) -> str:
-    """Return what trials of one kernel in one launch shape on one board share."""
+    """Return what trials of one kernel in one launch shape on one board share; there is one that sleeps."""
+    if record.role is Role.STATIC:
+        return SLEEPING
     return f"{record.gpu}/{record.unit}/{record.role}/{record.grid}x{record.block}"
 
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ptxbench.measure.jumps import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
 from ptxbench.measure.operating_point import kernel_of, limited_trials
 from ptxbench.measure.static import StaticPower
-from ptxbench.measure.ties import errors_of_levels
+from ptxbench.measure.ties import Ties, tie
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TrialRecord
 
@@ -63,8 +63,7 @@ class Supply:
         level: ln of the factor on the rest, by trial id; a trial that is not there was not changed.
         unsure: Ids of trials whose level is not known.
         level_error: Standard error of the run's mean level, at which all energies are.
-        kernel_error: Standard error of the mean level of a kernel against that, by what `kernel_of` returns.
-        spread: Scatter of the levels.
+        ties: How well the levels of kernels are known against it, by what `kernel_of` returns.
         noise: Scatter of one trial that is left, as a fraction of its power; NaN where no steps were found.
     """
 
@@ -72,8 +71,7 @@ class Supply:
     level: Mapping[str, float] = field(default_factory=dict)
     unsure: frozenset[str] = frozenset()
     level_error: float = 0.0
-    kernel_error: Mapping[str, float] = field(default_factory=dict)
-    spread: float = 0.0
+    ties: Ties | None = None
     noise: float = math.nan
 
     def power_w(self, record: TrialRecord) -> float:
@@ -83,10 +81,13 @@ class Supply:
             return record.steady_power_w
         return self.unfed_w + (record.steady_power_w - self.unfed_w) * math.exp(-level)
 
-    def error_of(self, record: TrialRecord) -> float:
-        """Return what the levels leave open of the fed power of a trial's kernel, as a fraction."""
-        # A kernel of which no trial is sure may have been at any level.
-        return self.kernel_error.get(kernel_of(record), self.spread)
+    def error(self, weights: Mapping[str, float]) -> float:
+        """Return what the levels leave open of a sum of kernels' fed powers: a standard error.
+
+        Args:
+            weights: What ln of each kernel's fed power counts for, by what `kernel_of` returns.
+        """
+        return self.ties.error(weights) if self.ties else 0.0
 
 
 NO_STEPS = Supply()
@@ -167,8 +168,7 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, disturbed: 
         {trial.trial_id: float(level) for trial, level in zip(trials, others - telling.mean(), strict=True)},
         frozenset(trial.trial_id for trial, is_so in zip(trials, unsure, strict=True) if is_so),
         _error_of_mean(telling),
-        _kernel_errors(trials, looks, found, unsure),
-        float(telling.std()),
+        _ties(trials, looks, found, unsure),
         found.noise,
     )
 
@@ -227,18 +227,18 @@ def _without_steps(looks: _Looks, own: Floats) -> float:
     return max(likelihood_of_no_level(seen, noise * scale) for noise in np.geomspace(_NOISES[0], 0.1, 40))
 
 
-def _kernel_errors(
-    trials: Sequence[TrialRecord], looks: _Looks, fit: _Fit, unsure: Bools
-) -> dict[str, float]:
-    """Return what the levels leave open of each kernel that was at a known one."""
-    told = np.flatnonzero(looks.counts & ~unsure)
-    names, kernel = np.unique([kernel_of(trials[int(n)]) for n in told], return_inverse=True)
-    mean = fit.levels.mean[told]
-    jumped = (np.abs(np.diff(mean)) > _STRETCH) | np.diff(np.cumsum(looks.apart)[told]).astype(bool)
-    stretch = np.concatenate(([0], np.cumsum(jumped)))
-    noise = fit.noise * float(looks.scale[told].mean())
-    errors = errors_of_levels(kernel, stretch, noise, float(mean.std()) + fit.noise)
-    return dict(zip(names.tolist(), errors.tolist(), strict=True))
+def _ties(trials: Sequence[TrialRecord], looks: _Looks, fit: _Fit, unsure: Bools) -> Ties:
+    """Return how the kernels that were at known levels are tied."""
+    sure = np.flatnonzero(~unsure)
+    mean = fit.levels.mean[sure]
+    jumped = (np.abs(np.diff(mean)) > _STRETCH) | np.diff(np.cumsum(looks.apart)[sure]).astype(bool)
+    return tie(
+        [kernel_of(trials[int(n)]) for n in sure],
+        np.concatenate(([0], np.cumsum(jumped))),
+        looks.counts[sure],
+        fit.noise * float(looks.scale[sure].mean()),
+        float(mean.std()) + fit.noise,
+    )
 
 
 def _error_of_mean(levels: Floats) -> float:

@@ -4,35 +4,74 @@ Two kernels that were always at the same level are compared as well as the noise
 always at levels of its own is off by these, and its own trials do not show it. With levels c that hold for
 stretches of a run, and kernels' own powers a, trial i of kernel k in stretch s is a_k + c_s + noise: least
 squares with c around zero (a ridge; Hoerl and Kennard, Technometrics 12, 1970) give the covariance of c, and
-so what the levels leave open of each kernel.
+so what the levels leave open of any sum of kernels: what they share cancels in a difference.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
+Bools = npt.NDArray[np.bool_]
 
 
-def errors_of_levels(kernel: Ints, stretch: Ints, noise: float, spread: float) -> Floats:
-    """Return the standard error of each kernel's mean level against the mean level of all trials.
+@dataclass(frozen=True)
+class Ties:
+    """At which levels the kernels of a run were, and how well these are known.
+
+    Attributes:
+        kernels: Number of each kernel, by name.
+        away: Share of a kernel's trials in each stretch, less that of all trials, shape (kernels, stretches).
+        covariance: Covariance of the stretches' levels, shape (stretches, stretches).
+        spread: Scatter of the levels: of a kernel that is not among them nothing more is known.
+    """
+
+    kernels: Mapping[str, int]
+    away: Floats
+    covariance: Floats
+    spread: float
+
+    def error(self, weights: Mapping[str, float]) -> float:
+        """Return the standard error that the levels leave of a weighted sum of kernels' levels.
+
+        Args:
+            weights: Weight of each kernel, by name.
+        """
+        known = [(self.kernels[name], weight) for name, weight in weights.items() if name in self.kernels]
+        others = [weight * self.spread for name, weight in weights.items() if name not in self.kernels]
+        total = np.zeros(self.away.shape[1])
+        for number, weight in known:
+            total += weight * self.away[number]
+        return math.hypot(math.sqrt(max(float(total @ self.covariance @ total), 0.0)), *others)
+
+
+def tie(names: Sequence[str], stretch: Ints, tells: Bools, noise: float, spread: float) -> Ties:
+    """Return how kernels are tied by the stretches that their trials lie in.
 
     Args:
-        kernel: Number of the kernel of each trial, from 0 without gaps, shape (n,).
-        stretch: Number of the stretch at one level that it lies in, likewise, shape (n,).
+        names: Kernel of each trial, shape (n,).
+        stretch: Number of the stretch at one level that it lies in, from 0 without gaps, shape (n,).
+        tells: Whether a trial tells of its level, shape (n,); one that does not is at one all the same.
         noise: Standard deviation of a trial.
         spread: Standard deviation of the levels.
-
-    Returns:
-        Shape (kernels,).
     """
-    counts = np.zeros((kernel.max() + 1, stretch.max() + 1))
+    unique, kernel = np.unique(names, return_inverse=True)
+    counts = np.zeros((len(unique), stretch.max() + 1))
     np.add.at(counts, (kernel, stretch), 1.0)
     shares = counts / counts.sum(1, keepdims=True)
-    told = np.diag(counts.sum(0)) - counts.T @ shares
+    telling = np.zeros_like(counts)
+    np.add.at(telling, (kernel[tells], stretch[tells]), 1.0)
+    told = np.diag(telling.sum(0)) - telling.T @ (telling / np.maximum(telling.sum(1, keepdims=True), 1.0))
     covariance = np.linalg.inv(told / noise**2 + np.eye(len(told)) / spread**2)
-    away = shares - counts.sum(0) / counts.sum()
-    errors: Floats = np.sqrt(np.maximum(((away @ covariance) * away).sum(1), 0.0))
-    return errors
+    return Ties(
+        {str(name): number for number, name in enumerate(unique)},
+        shares - telling.sum(0) / telling.sum(),
+        covariance,
+        spread,
+    )

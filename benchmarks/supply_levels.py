@@ -1,0 +1,200 @@
+"""Show the levels of the supply voltage that a run met, and what taking them out does to the scatter.
+
+    python benchmarks/supply_levels.py results/nvidia-h200/full-2 --plot docs/images/h200_supply_levels.png
+
+Prints, by assembler level, how much the power of one and the same kernel scatters from round to round: as it
+was measured, without the trials in which the clock dipped, and at one level of the supply. Then how long a
+level lasted, how far the levels are apart, and what they leave open. `--plot` draws each trial's power
+against that of its kernel, over time. Exit codes are those of `ptxbench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from ptxbench.errors import InputError, PtxbenchError
+from ptxbench.gpu.protocol import GpuInfo, OptLevel
+from ptxbench.measure.loops import Common, shared_by
+from ptxbench.measure.operating_point import kernel_of
+from ptxbench.measure.supply import NO_STEPS
+from ptxbench.report.figure import new_figure, require_picture, save, title
+from ptxbench.status import Status
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import Protocol, Role, TrialRecord
+
+# Trials whose levels differ by less are on one.
+_ONE_LEVEL = 0.002
+# Median of the absolute deviation of a normal distribution, in standard deviations.
+_NORMAL_MAD = 0.6745
+_PERCENT = 100.0
+_DRAWN_S = 120.0
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """How long levels lasted.
+
+    Attributes:
+        lengths: Trials in each stretch at one level, shape (n,).
+        steps: Change of the level from each to the next, a fraction of the power that the supply feeds.
+    """
+
+    lengths: tuple[int, ...]
+    steps: tuple[float, ...]
+
+
+def main() -> int:
+    """Find the levels, print, draw, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path, help="run folder with rows of the dynamic protocol")
+    parser.add_argument("--plot", type=Path, help="picture to write (.png, .svg, .pdf)")
+    arguments = parser.parse_args()
+    if arguments.plot is not None:
+        require_picture(arguments.plot)
+    with RunFolder.open(arguments.run) as folder:
+        info, records = folder.manifest.gpu, folder.records()
+    trials = valid(records)
+    if not trials:
+        raise InputError(f"{arguments.run} has no kernel with two valid rounds of the dynamic protocol")
+    common = shared_by(records)
+    for line in describe(trials, common):
+        print(line)
+    if arguments.plot is not None:
+        draw(trials, common, info, arguments.plot)
+    return 0
+
+
+def valid(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return the valid trials of kernels that have two, in the order of time, but for the sleeping kernel."""
+    good = [
+        r
+        for r in records
+        if r.protocol is Protocol.DYNAMIC
+        and r.repeat >= 0
+        and r.status is Status.OK
+        and r.role is not Role.STATIC
+        and math.isfinite(r.steady_power_w)
+    ]
+    often: dict[str, int] = defaultdict(int)
+    for record in good:
+        often[kernel_of(record)] += 1
+    return sorted((r for r in good if often[kernel_of(r)] > 1), key=lambda r: r.start_ns)
+
+
+def describe(trials: Sequence[TrialRecord], common: Common) -> list[str]:
+    """Return sentences on the scatter and on the levels."""
+    supply, disturbed = common.supply, common.disturbed
+    lines = []
+    for level in OptLevel:
+        mine = [r for r in trials if r.opt_level is level]
+        if not mine:
+            continue
+        told = [
+            scatter_pct(mine, leakage_free(common, lambda r: r.steady_power_w), ()),
+            scatter_pct(mine, leakage_free(common, lambda r: r.steady_power_w), disturbed),
+            scatter_pct(mine, leakage_free(common, supply.power_w), disturbed | supply.unsure),
+        ]
+        n = sum(r.trial_id in disturbed for r in mine)
+        unsure = sum(r.trial_id in supply.unsure and r.trial_id not in disturbed for r in mine)
+        lines.append(
+            f"-{level}: {len(mine)} trials; scatter of a kernel's power {told[0]:.2f}% as measured,"
+            f" {told[1]:.2f}% without the {n / len(mine):.0%} in which the clock dipped, {told[2]:.2f}% at"
+            f" one level of the supply, without another {unsure / len(mine):.0%} at none that is sure"
+        )
+    if supply is NO_STEPS or supply.ties is None:
+        return [*lines, "no steps of the supply: the trials are explained as well without"]
+    found = stretches([r for r in trials if r.trial_id in supply.level], common)
+    errors = _PERCENT * np.array([supply.error({kernel: 1.0}) for kernel in {kernel_of(r) for r in trials}])
+    steps = _PERCENT * np.abs(found.steps)
+    lines.append(
+        f"levels: {len(found.lengths)} stretches, of {np.median(found.lengths):.0f} trials at the median and"
+        f" {max(found.lengths)} at most; from one to the next {np.median(steps):.2f}% of what the supply"
+        f" feeds (all but {supply.unfed_w:.0f} W); scatter {_PERCENT * supply.ties.spread:.2f}%"
+    )
+    lines.append(
+        f"left open: {_PERCENT * supply.level_error:.2f}% of the run's mean level; of a kernel's"
+        f" {np.median(errors):.2f}% at the median, {np.percentile(errors, 95):.2f}% at the 95th percentile"
+    )
+    return lines
+
+
+def leakage_free(common: Common, power_w: Callable[[TrialRecord], float]) -> Callable[[TrialRecord], float]:
+    """Return what gives a trial's power without what static power takes more or less at its temperature."""
+    static = common.static
+    base_w = static.at(static.temperature_c)
+    return lambda r: power_w(r) - (static.at(r.temperature_c) - base_w)
+
+
+def scatter_pct(
+    trials: Sequence[TrialRecord], power_w: Callable[[TrialRecord], float], without: Collection[str]
+) -> float:
+    """Return the robust standard deviation of trials about their kernel's mean, percent of it."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for record in trials:
+        if record.trial_id not in without:
+            groups[kernel_of(record)].append(power_w(record))
+    away = [
+        (np.array(powers) / np.mean(powers) - 1) * math.sqrt(len(powers) / (len(powers) - 1))
+        for powers in groups.values()
+        if len(powers) > 1
+    ]
+    return float(_PERCENT * np.median(np.abs(np.concatenate(away))) / _NORMAL_MAD) if away else math.nan
+
+
+def stretches(trials: Sequence[TrialRecord], common: Common) -> Stretches:
+    """Return how long levels lasted, by the trials at a level that is sure."""
+    sure = [common.supply.level[r.trial_id] for r in trials if r.trial_id not in common.supply.unsure]
+    cuts = [n for n, (a, b) in enumerate(pairwise(sure), 1) if abs(b - a) > _ONE_LEVEL]
+    ends = [0, *cuts, len(sure)]
+    means = [float(np.mean(sure[a:b])) for a, b in pairwise(ends)]
+    return Stretches(tuple(b - a for a, b in pairwise(ends)), tuple(b - a for a, b in pairwise(means)))
+
+
+def draw(trials: Sequence[TrialRecord], common: Common, info: GpuInfo, path: Path) -> None:
+    """Draw each trial's power against its kernel's, and the level that the other trials tell.
+
+    Of a long run the two minutes are drawn in which levels differ most.
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    free_w = leakage_free(common, lambda r: r.steady_power_w)
+    own: dict[str, list[float]] = defaultdict(list)
+    for r in trials:
+        if r.trial_id not in common.supply.unsure | common.disturbed:
+            own[kernel_of(r)].append(common.supply.power_w(r) - r.steady_power_w + free_w(r))
+    shown = [r for r in trials if own[kernel_of(r)]]
+    time_s = np.array([r.start_ns - shown[0].start_ns for r in shown]) / 1e9
+    look = np.array([_PERCENT * (free_w(r) / np.mean(own[kernel_of(r)]) - 1) for r in shown])
+    level = np.array([_PERCENT * (r.steady_power_w / common.supply.power_w(r) - 1) for r in shown])
+    sure = np.array([r.trial_id not in common.supply.unsure | common.disturbed for r in shown])
+    figure = new_figure(9, 3.4)
+    axes = figure.subplots()
+    begin_s = max(time_s, key=lambda t: float(level[(time_s >= t) & (time_s <= t + _DRAWN_S)].std()))
+    seen = (time_s >= begin_s) & (time_s <= begin_s + _DRAWN_S)
+    axes.plot(time_s[seen], level[seen], color="#c3c7ce", linewidth=3, label="level by the other trials")
+    axes.plot(time_s[seen & sure], look[seen & sure], "o", color="#2f6fb0", markersize=3, label="a trial")
+    axes.plot(time_s[seen & ~sure], look[seen & ~sure], "x", color="#b0552f", markersize=4, label="set aside")
+    axes.set_ylim(-4, 4)
+    axes.set_xlabel("time, s")
+    axes.set_ylabel("power over its kernel's mean, %")
+    axes.legend(loc="upper right", ncols=3)
+    figure.suptitle(title(info))
+    save(figure, path)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"supply_levels: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

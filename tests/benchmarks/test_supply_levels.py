@@ -1,0 +1,97 @@
+"""The levels of the supply are shown as they are, and the documentation says what the committed runs say."""
+
+import importlib.util
+import math
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from fakes.measuring import trial
+
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.measure.loops import Common
+from ptxbench.measure.static import StaticPower
+from ptxbench.measure.supply import Supply
+from ptxbench.status import Status
+from ptxbench.store.schema import Role
+
+ROOT = Path(__file__).parents[2]
+STATIC = StaticPower(120.0, 45.0, 0.5, 0.0, 0.0)
+
+
+@pytest.fixture
+def supply_levels(monkeypatch):
+    spec = importlib.util.spec_from_file_location("supply_levels", ROOT / "benchmarks" / "supply_levels.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "supply_levels", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def round_of(number, power_w, name="fma", **change):
+    fields = {"steady_power_w": power_w, "temperature_c": 45.0, "start_ns": number, "opt_level": OptLevel.O3}
+    return trial(
+        Role.TARGET, number, trial_id=f"{name}/O3/dynamic/random/target/{number}", **(fields | change)
+    )
+
+
+def test_the_scatter_is_that_of_each_kernel_about_its_own_mean(supply_levels):
+    rounds = [round_of(n, 400.0 + 4 * (-1) ** n) for n in range(2)]
+    rounds += [round_of(2 + n, 200.0 + 2 * (-1) ** n, "add") for n in range(2)]
+    found = supply_levels.scatter_pct(rounds, lambda r: r.steady_power_w, ())
+    # Two values 1% to each side of the mean: their standard deviation is the square root of two percent.
+    assert found == pytest.approx(math.sqrt(2) / 0.6745)
+    assert math.isnan(supply_levels.scatter_pct(rounds, lambda r: 1.0, {r.trial_id for r in rounds[::2]}))
+
+
+def test_leakage_at_another_temperature_is_no_scatter(supply_levels):
+    rounds = [round_of(0, 400.0), round_of(1, 405.0, temperature_c=55.0)]
+    free_w = supply_levels.leakage_free(Common(STATIC), lambda r: r.steady_power_w)
+    assert supply_levels.scatter_pct(rounds, free_w, ()) == pytest.approx(0.0)
+
+
+def test_a_stretch_lasts_as_long_as_the_level(supply_levels):
+    levels = [0.01, 0.0101, 0.0099, -0.005, -0.005, 0.0]
+    rounds = [round_of(n, 400.0) for n in range(6)]
+    supply = Supply(60.0, {r.trial_id: at for r, at in zip(rounds, levels, strict=True)})
+    found = supply_levels.stretches(rounds, Common(STATIC, supply=supply))
+    assert found.lengths == (3, 2, 1)
+    assert found.steps == pytest.approx((-0.015, 0.005))
+
+
+def test_what_is_not_valid_or_came_once_is_not_looked_at(supply_levels):
+    odd = [round_of(3, 1.0, status=Status.THROTTLED), round_of(4, math.nan), round_of(5, 300.0, "once")]
+    kept = [round_of(1, 400.0), round_of(0, 401.0)]
+    assert supply_levels.valid([*kept, *odd, round_of(-1, 5.0)]) == kept[::-1]
+
+
+def test_a_run_without_steps_says_so(supply_levels):
+    rounds = [round_of(n, 400.0 + n % 2) for n in range(8)]
+    lines = supply_levels.describe(rounds, Common(STATIC))
+    assert lines[-1].startswith("no steps of the supply")
+    assert lines[0].startswith("-O3: 8 trials; scatter of a kernel's power 0.2")
+
+
+@pytest.mark.parametrize("run", ["full-2", "full"])
+def test_the_documentation_says_what_the_committed_runs_say(supply_levels, monkeypatch, capsys, run):
+    monkeypatch.setattr(sys, "argv", ["supply_levels.py", str(ROOT / "results/nvidia-h200" / run)])
+    assert supply_levels.main() == 0
+    text = capsys.readouterr().out
+    said = (ROOT / "docs" / "accuracy.md").read_text()
+    figures = [
+        (level, *re.findall(r"(\d+\.\d\d)%", line)[:3])
+        for level in ("O0", "O3")
+        for line in text.splitlines()
+        if line.startswith(f"-{level}:")
+    ]
+    for level, measured, undisturbed, at_one_level in figures:
+        assert f"| `{run}`, -{level} | {measured}% | {undisturbed}% | {at_one_level}% |" in said
+
+
+def test_the_picture_is_drawn(supply_levels, tmp_path, monkeypatch):
+    picture = tmp_path / "levels.png"
+    run = ROOT / "results/nvidia-h200/full-repeat"
+    monkeypatch.setattr(sys, "argv", ["supply_levels.py", str(run), "--plot", str(picture)])
+    assert supply_levels.main() == 0
+    assert picture.stat().st_size > 10_000
