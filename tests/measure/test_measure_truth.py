@@ -30,10 +30,10 @@ def truth_pj(folder, row, profile):
     return instruction_energy_pj(*loops, instruction.copies, row.operands, profile)
 
 
-def errors_of(profile, path, what, gain=1.0):
+def errors_of(profile, path, what, gain=1.0, seed=0):
     """Relative error of every row, and that every row is valid."""
     # The sensors' own refresh sets what is seen; polling less often only takes less time.
-    gpu = SimulatedGpu(profile, poll_interval_s=0.02)
+    gpu = SimulatedGpu(profile, seed, poll_interval_s=0.02)
     with start_run(gpu, what, path) as folder:
         rows = measure_table(gpu, folder)
         assert {row.instruction: row.reason for row in rows if row.status is not Status.OK} == {}
@@ -55,8 +55,8 @@ def test_all_twelve_come_back_within_a_percent(tmp_path, level):
     assert beyond(errors, 0.01) == {}
 
 
-def test_the_median_row_is_that_of_the_upper_state_where_the_supply_steps(tmp_path):
-    """With every trial counted, whatever its clock, it is off by about half a percent."""
+def test_rows_are_those_of_one_mean_level_where_the_supply_steps(tmp_path):
+    """The mean level of a run is its own; what is left beside it is not the 1% between two levels."""
     names = (
         "fma.rn.f32",
         "add.f32",
@@ -67,9 +67,13 @@ def test_the_median_row_is_that_of_the_upper_state_where_the_supply_steps(tmp_pa
         "div.u32",
         "mul.wide.u32",
     )
-    what = asked(*names, precision=0.004, min_repeats=2, max_repeats=6)
-    errors = errors_of(PROFILES["h200-steps"], tmp_path / "run", what)
-    assert statistics.median(abs(error) for error in errors.values()) < 0.003
+    what = asked(*names, precision=0.004, min_repeats=4, max_repeats=6)
+    profile = PROFILES["h200-steps"]
+    # The first level of seed 0 outlives the run.
+    errors = errors_of(profile, tmp_path / "run", what, seed=1).values()
+    common = statistics.median(errors)
+    assert abs(common) < 0.015
+    assert statistics.median(abs(error - common) for error in errors) < 0.003
 
 
 def test_a_slow_noisy_sensor_that_is_off_in_gain_costs_the_gain_and_no_more(tmp_path):

@@ -60,6 +60,11 @@ class Governor:
         self._clocks_mhz = [chip.clock_mhz - n * _CLOCK_STEP_MHZ for n in range(steps, -1, -1)]
         self._factors = [dynamic_factor(clock / chip.clock_mhz) for clock in self._clocks_mhz]
 
+    @property
+    def full_mhz(self) -> float:
+        """The clock when nothing slows it."""
+        return self._clocks_mhz[-1]
+
     def step(self, temperature_c: float, full_w: float, cycles: float) -> ClockStep:
         """Return the next stretch of work of which `cycles` are left.
 
@@ -68,7 +73,7 @@ class Governor:
             full_w: Dynamic power of the work at the full clock.
             cycles: What is left of it.
         """
-        full_mhz = self._clocks_mhz[-1]
+        full_mhz = self.full_mhz
         left_s = cycles / (full_mhz * 1e6)
         if self._peak_w(temperature_c, full_w, left_s) <= self._cap_w:
             return ClockStep(full_mhz, full_w, cycles, left_s, capped=False)

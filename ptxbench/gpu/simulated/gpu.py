@@ -58,7 +58,7 @@ class SimulatedGpu:
 
         Args:
             profile: What it is like.
-            seed: Sets the noise and the phase of its sensors, and when its supply changes by itself.
+            seed: Sets the noise and the phase of its sensors, and the levels of its supply.
             poll_interval_s: Time between two polls of the sampler.
         """
         self._profile = profile

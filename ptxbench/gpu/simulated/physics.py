@@ -12,9 +12,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxbench.gpu.simulated.governor import Governor
+from ptxbench.gpu.simulated.governor import ClockStep, Governor
 from ptxbench.gpu.simulated.profile import Board, Profile
 from ptxbench.gpu.simulated.supply import Supply
+
+# How much of the static power the supply of the SMs feeds.
+_FED_STATIC = 0.5
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Phase:
 
     Attributes:
         cycles: SM clock cycles that it takes.
-        energy_j: Dynamic energy of the whole chip at the full clock, in the top state of its supply.
+        energy_j: Dynamic energy of the whole chip at the full clock, at factor 1 of its supply.
     """
 
     cycles: float
@@ -61,7 +64,10 @@ class Thermal:
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """A stretch of constant dynamic power that lasts until the next one."""
+    """A stretch of constant dynamic power that lasts until the next one.
+
+    Where the supply has steps, what it feeds of the static power more or less than at factor 1 is in it too.
+    """
 
     start_ns: int
     temperature_c: float
@@ -80,16 +86,13 @@ class Physics:
         Args:
             profile: The GPU.
             start_ns: Now.
-            seed: Sets when the supply changes by itself, where the profile has steps.
+            seed: Sets the levels of the supply, where the profile has steps.
         """
         self._thermal = Thermal(profile.board)
         self._clock_mhz = profile.chip.clock_mhz
-        governor = Governor(profile, self._peak_w)
-        steps = profile.supply
-        self._supply = (
-            Supply(steps, governor, self._clock_mhz, self._thermal.static_w, seed) if steps else None
-        )
-        self._next_step = self._supply.step if self._supply else governor.step
+        self._governor = Governor(profile, self._peak_w)
+        steps, fed_w = profile.supply, _FED_STATIC * profile.board.static_w
+        self._supply = Supply(steps, self._governor, fed_w, start_ns, seed) if steps else None
         idle = _Segment(start_ns, self._thermal.settled_c(0.0), 0.0, 0.0, self._clock_mhz, capped=False)
         self._segments = [idle]
         self._starts_ns = [start_ns]
@@ -119,11 +122,17 @@ class Physics:
         full_w = phase.energy_j / (phase.cycles / (self._clock_mhz * 1e6))
         cycles, at_ns = phase.cycles, start_ns
         while cycles > 0:
-            step = self._next_step(self.temperature_c(at_ns), full_w, cycles)
+            step = self._next_step(at_ns, full_w, cycles)
             self._begin(at_ns, step.dynamic_w, step.clock_mhz, step.capped)
             at_ns += max(1, round(step.duration_s * 1e9))
             cycles -= step.cycles
         return at_ns
+
+    def _next_step(self, at_ns: int, full_w: float, cycles: float) -> ClockStep:
+        temperature_c = self.temperature_c(at_ns)
+        if self._supply is None:
+            return self._governor.step(temperature_c, full_w, cycles)
+        return self._supply.step(at_ns, temperature_c, full_w, cycles)
 
     def _begin(self, start_ns: int, dynamic_w: float, clock_mhz: float, capped: bool) -> None:
         temperature_c, energy_j = self.temperature_c(start_ns), self.energy_j(start_ns)

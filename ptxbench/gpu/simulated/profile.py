@@ -96,34 +96,24 @@ class Board:
 
 @dataclass(frozen=True)
 class SupplySteps:
-    """How the supply voltage of the SMs moves in steps, and their dynamic power with it.
+    """How the supply voltage of the SMs moves in steps, and the power that it feeds with it.
 
-    What decides is the warmth: the temperature less `slope_c_per_w` times the total power that the
-    work draws in the top state.
+    One level holds for all kernels at a time, whatever runs, and then jumps to another, each as likely. It
+    multiplies the dynamic power and half of the static power of running kernels, the latter as of the
+    temperature that it is given at; an idle board draws what it does at factor 1. The energies that are
+    hidden in the profile are those at factor 1, so that the factors' mean should be 1.
 
     Attributes:
-        factors: Dynamic power in each state over that in the top state, which comes first.
-        thresholds_c: Warmth over which a state holds and not the one below it, of each but the lowest.
-        slope_c_per_w: How much warmer each watt must find the chip.
-        hysteresis_c: By how much the warmth that leads down is below the one that leads up.
-        change_s: How long a change takes within a kernel, and how often one may come.
-        change_mhz: By how much the clock dips meanwhile.
-        dither_w: Total power above which the supply leaves the top state now and then, however warm the chip.
-        dither_top_s: Mean time from such a return to the top state until it leaves it.
-        dither_low_s: Mean time in the state below.
-        dither_mhz: By how much the clock is lower while a lower state holds above `dither_w`.
+        factors: What each level multiplies the fed power by.
+        hold_s: Mean of the time that a level holds, s, which is exponential.
+        change_s: How long the clock dips where the level changes within a kernel, s.
+        change_mhz: By how much it does, MHz.
     """
 
     factors: tuple[float, ...]
-    thresholds_c: tuple[float, ...]
-    slope_c_per_w: float
-    hysteresis_c: float
+    hold_s: float
     change_s: float
     change_mhz: float
-    dither_w: float
-    dither_top_s: float
-    dither_low_s: float
-    dither_mhz: float
 
 
 @dataclass(frozen=True)
@@ -136,7 +126,7 @@ class Profile:
         chip: SMs and clocks.
         board: Power and cooling.
         sensors: Power sources, best for steady power first.
-        supply: Steps of the supply voltage; without them dynamic power is always the top state's.
+        supply: Steps of the supply voltage; without them it is always at factor 1.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The hidden truth: what each SASS opcode costs on a simulated GPU.
 
-Where the supply voltage has steps, it is what an opcode costs in the top state.
+Where the supply voltage has steps, it is what an opcode costs at factor 1.
 Only the simulated GPU and the tests that compare with it may import this module.
 """
 
