@@ -1,14 +1,16 @@
 """A batch: the kernels of some forty units, run in rounds, so that the rounds of one lie seconds apart.
 
-Rounds run their kernels from the hottest to the coldest and back by turns, after the first has warmed the
-chip unrecorded. The supply voltage of an H200 follows the temperature in steps, with hysteresis
-(docs/accuracy.md): neighbours are as warm as each other, so that a level lasts, and where it changes differs
-between the way down and the way up, so that every kernel is tied to its neighbours (`ties`). Two kernels of
-the first batch of each level run in the rounds of all batches that follow: they tie the batches.
+Rounds run their kernels from the hottest to the coldest and in an order of chance by turns, after the first
+has warmed the chip unrecorded. The level of power that all kernels share at a time moves in steps, among other
+things with the temperature (docs/accuracy.md). In a sweep neighbours are as warm as each other, so that a
+level lasts and shows; but what changes at the same kernel in every sweep would look like a part of its power:
+by chance each kernel is met at other levels. Two kernels of the first batch of each level run in the rounds of
+all batches that follow: they tie the batches.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -262,15 +264,12 @@ class Batch:
         return self._flow.bench.calibrated(work, self._window_s, first)
 
     def _round(self, done: int) -> None:
-        """Run every open kernel once, the hottest first, or last in every other round; then the sleep.
-
-        The sleeping kernel so follows the coldest and the hottest by turns, so that static power is known
-        over the temperatures that the kernels run at.
-        """
+        """Run every open kernel once, from hot to cold or in every other round by chance; then the sleep."""
         warm_for = f"batch/{self._number}/{done}"
         opened = [lane for lane in self._lanes if lane.is_open]
         if done % 2:
-            opened.reverse()
+            seed = self._flow.bench.folder.manifest.order_seed
+            random.Random(f"{seed}/{warm_for}").shuffle(opened)  # noqa: S311
         for lane in opened:
             record = self._flow.trial(lane.work, lane.first + len(lane.records), warm_for)
             lane.records.append(record)

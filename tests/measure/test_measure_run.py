@@ -102,12 +102,16 @@ def rounds_in_order(path, level, repeats):
 
 
 @pytest.mark.parametrize("level", list(OptLevel))
-def test_rounds_run_from_hot_to_cold_and_back_by_turns(tmp_path, level):
-    order, power_w = rounds_in_order(tmp_path / "run", level, 3)
+def test_rounds_run_from_hot_to_cold_and_by_chance_by_turns(tmp_path, level):
+    order, power_w = rounds_in_order(tmp_path / "run", level, 6)
     assert set(order[0]) == {"target", "target_2n", "overhead", "overhead_2n"}
     # After the first round the power of the kernels is known.
-    assert order[2] == sorted(order[0], key=lambda role: -power_w[role])
-    assert order[1] == order[2][::-1]
+    swept = sorted(order[0], key=lambda role: -power_w[role])
+    assert order[2] == order[4] == swept
+    assert {tuple(names) for names in order[1::2]} != {tuple(swept)}
+    assert all(sorted(names) == sorted(swept) for names in order)
+    again, _ = rounds_in_order(tmp_path / "again", level, 6)
+    assert again == order
 
 
 def test_each_round_is_warmed_by_the_kernel_that_it_begins_with(tmp_path):
