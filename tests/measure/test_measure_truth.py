@@ -73,7 +73,8 @@ def test_rows_are_those_of_one_mean_level_where_the_supply_steps(tmp_path):
     errors = errors_of(profile, tmp_path / "run", what, seed=1).values()
     common = statistics.median(errors)
     assert abs(common) < 0.015
-    assert statistics.median(abs(error - common) for error in errors) < 0.003
+    # With the steps left in, two of the eight are off by about 1%.
+    assert max(abs(error - common) for error in errors) < 0.006
 
 
 def test_a_slow_noisy_sensor_that_is_off_in_gain_costs_the_gain_and_no_more(tmp_path):
