@@ -1,11 +1,11 @@
 """A batch: the kernels of some forty units, run in rounds, so that the rounds of one lie seconds apart.
 
 Rounds run their kernels from the hottest to the coldest and in an order of chance by turns, after the first
-has warmed the chip unrecorded. The level of power that all kernels share at a time moves in steps, among other
-things with the temperature (docs/accuracy.md). In a sweep neighbours are as warm as each other, so that a
-level lasts and shows; but what changes at the same kernel in every sweep would look like a part of its power:
-by chance each kernel is met at other levels. Two kernels of the first batch of each level run in the rounds of
-all batches that follow: they tie the batches.
+has warmed the chip unrecorded. The level of power that all kernels share at a time moves in steps, among
+other things with the temperature (docs/accuracy.md). In a sweep neighbours are as warm as each other, so
+that a level lasts and shows; but what changes at the same kernel in every sweep would pass for its power: by
+chance each is met at other levels. Two kernels of the first batch of each level run in the rounds of all
+batches that follow: they tie the batches.
 """
 
 from __future__ import annotations
