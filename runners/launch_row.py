@@ -15,7 +15,7 @@ from ptxbench.catalogue.load import find_instruction
 from ptxbench.errors import InputError, PtxbenchError
 from ptxbench.gpu.protocol import Launch, OptLevel
 from ptxbench.gpu.select import open_gpu
-from ptxbench.measure.batch import BLOCK
+from ptxbench.measure.member import BLOCK
 from ptxbench.ptx.module import build_module
 from ptxbench.ptx.operands import Pattern, operand_bytes
 from ptxbench.ptx.render import TARGET

@@ -15,22 +15,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ptxbench.errors import LaunchError
-from ptxbench.gpu.protocol import Gpu, OptLevel
+from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.bench import Work
-from ptxbench.measure.dynamic import WARP, solve_dynamic
+from ptxbench.measure.dynamic import solve_dynamic
 from ptxbench.measure.flow import Flow
 from ptxbench.measure.loops import LoopEnergy, loop_energy
-from ptxbench.measure.unit import LoadedUnit, Unit, nan_mean
+from ptxbench.measure.member import SHARES, Member
+from ptxbench.measure.unit import nan_mean
 from ptxbench.status import Status
 from ptxbench.store.manifest import RunArguments
 from ptxbench.store.schema import Role, TrialRecord
 
-# One block an SM, in step by its barrier. At O3 32 warps of several chains each keep the pipes full; at
-# O0 every warp waits some 15 cycles after each instruction, and with more than two warps a scheduler
-# they collide in ways that differ by SM, so that some SMs end long before the others.
-BLOCK = {OptLevel.O0: 256, OptLevel.O3: 1024}
-# Where the GPU throttles, the unit is begun again on so many of its SMs.
-SHARES = (1.0, 0.75, 0.5, 0.25)
 # Repeats of one attempt, and those of the sleeping kernel in one batch, are numbered from this times the
 # number of the attempt or batch.
 _ATTEMPT = 1000
@@ -38,46 +33,6 @@ _ATTEMPT = 1000
 _WINDOW_TOLERANCE = 0.1
 # Where among the first batch's kernels, from the hottest to the coldest, those stand that all batches run.
 _REFERENCES = (0.25, 0.75)
-
-
-@dataclass(frozen=True)
-class Member:
-    """A unit of a batch.
-
-    Attributes:
-        loaded: What is measured.
-        check_linearity: Whether N copies are checked against 2N.
-        attempt: How often it was begun before, on more SMs.
-    """
-
-    loaded: LoadedUnit
-    check_linearity: bool
-    attempt: int = 0
-
-    @property
-    def unit(self) -> Unit:
-        """The unit."""
-        return self.loaded.unit
-
-    def block(self, gpu: Gpu) -> int:
-        """Return the threads of a block: those of the level, or so many as the registers allow.
-
-        Raises:
-            LaunchError: The kernels need more registers than even one warp can have.
-        """
-        roles = (Role.TARGET, Role.TARGET_2N) if self.check_linearity else (Role.TARGET,)
-        own = self.unit.instruction.block
-        block = own or BLOCK[self.unit.opt_level]
-        while not all(gpu.blocks_per_sm(self.loaded.cubin, role, block) for role in roles):
-            # A family that needs its block cannot do with less.
-            if own or block <= WARP:
-                raise LaunchError(f"a target kernel needs more registers than {block} threads can have")
-            block //= 2
-        return block
-
-    def grid(self, sm_count: int) -> int:
-        """Return the blocks of this attempt: one for each SM that takes part."""
-        return max(1, round(SHARES[self.attempt] * sm_count))
 
 
 @dataclass

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.errors import LaunchError
 from ptxbench.gpu.protocol import Gpu, Launch, OptLevel
-from ptxbench.measure.batch import BLOCK
+from ptxbench.measure.member import BLOCK
 from ptxbench.measure.record import describe_throttling
 from ptxbench.ptx.module import Module, build_module
 from ptxbench.ptx.operands import Pattern, operand_bytes

@@ -17,7 +17,7 @@ from ptxbench.catalogue.model import Form
 from ptxbench.errors import GpuError, InputError, LaunchError, NotMeasurableError, RefusedModuleError
 from ptxbench.gpu.protocol import GpuKind, Launch, OptLevel
 from ptxbench.measure.asked import Asked
-from ptxbench.measure.batch import BLOCK
+from ptxbench.measure.member import BLOCK
 from ptxbench.measure.run import measure_table
 from ptxbench.measure.start import start_run
 from ptxbench.power.source import SourceName
