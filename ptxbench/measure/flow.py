@@ -40,6 +40,7 @@ class Flow:
         self.failures: dict[str, str] = {}
         self.references: dict[OptLevel, tuple[Work, ...]] = {}
         self._order: list[TrialRecord] = []
+        self._known: tuple[int, Common] | None = None
         self._scatter: dict[OptLevel, list[Scatter]] = {level: [] for level in OptLevel}
 
     def trial(self, work: Work, repeat: int, warm_for: str) -> TrialRecord:
@@ -61,7 +62,10 @@ class Flow:
 
     def shared(self) -> Common:
         """Return what all units share, but for the scatter of a level's loops."""
-        return shared_by(self._order, recent=_RECENT)
+        trials = len(self._order)
+        if self._known is None or self._known[0] != trials:
+            self._known = (trials, shared_by(self._order, recent=_RECENT))
+        return self._known[1]
 
     def keep_scatter(self, level: OptLevel, loops: Sequence[LoopEnergy]) -> None:
         """Keep what loops that are done say of a loop's scatter."""
