@@ -239,12 +239,14 @@ def test_a_clock_that_drops_in_one_trial_is_left_out_and_said(tmp_path, clean):
     assert "1 trial left out (1 clock_drift: the SM clock was 1584 MHz" in row.reason
 
 
-def test_a_clock_that_drops_under_the_target_alone_gives_no_number(tmp_path):
+def test_a_clock_that_drops_under_the_target_alone_is_said_and_in_the_interval(tmp_path):
+    (calm,) = measured(WatchedGpu(only("h200")), tmp_path / "calm", THREE)
     gpu = DroppingGpu(lambda trial: "/target/" in trial, only("h200"))
     (row,) = measured(gpu, tmp_path / "run", THREE)
-    assert row.status is Status.CLOCK_DRIFT
-    assert "1584 MHz" in row.reason
-    assert math.isnan(row.dynamic_pj)
+    assert row.status is Status.OK
+    assert "the target ran at 1584 MHz, its overhead loop at 1980" in row.reason
+    assert row.clock_mhz == pytest.approx(1584.0, abs=1.0)
+    assert row.dynamic_ci95_pj > 2 * calm.dynamic_ci95_pj
 
 
 def full_after(calls, real):

@@ -92,7 +92,7 @@ def test_hidden_gain_and_offset_are_recovered_from_the_runs_own_traces(which, re
     assert found["kind"] == "simulated"
     assert [one["source"] for one in found["sensors"]] == ["instant"]
     assert found["gain"]["value"] == pytest.approx(GAIN, rel=0.01)
-    assert found["offset_w"]["value"] == pytest.approx(OFFSET_W, rel=0.01)
+    assert found["offset_w"]["value"] == pytest.approx(OFFSET_W, rel=0.03)
     instructions = {one["instruction"] for one in found["instructions"]}
     assert any(name.startswith("fma.rn.f32 O3") for name in instructions)
     assert not any("burst" in name for name in instructions)
