@@ -25,14 +25,12 @@ from ptxbench.errors import InputError, PtxbenchError
 from ptxbench.gpu.protocol import GpuInfo, OptLevel
 from ptxbench.measure.loops import Common, shared_by
 from ptxbench.measure.operating_point import kernel_of
-from ptxbench.measure.supply import NO_STEPS
+from ptxbench.measure.supply import STRETCH
 from ptxbench.report.figure import new_figure, require_picture, save, title
 from ptxbench.status import Status
 from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import Protocol, Role, TrialRecord
 
-# Trials whose levels differ by less are on one.
-_ONE_LEVEL = 0.002
 # Median of the absolute deviation of a normal distribution, in standard deviations.
 _NORMAL_MAD = 0.6745
 _PERCENT = 100.0
@@ -93,15 +91,17 @@ def valid(records: Sequence[TrialRecord]) -> list[TrialRecord]:
 def describe(trials: Sequence[TrialRecord], common: Common) -> list[str]:
     """Return sentences on the scatter and on the levels."""
     supply, disturbed = common.supply, common.disturbed
+    measured_w = leakage_free(common, lambda r: r.steady_power_w)
+    told_w = leakage_free(common, supply.power_w)
     lines = []
     for level in OptLevel:
         mine = [r for r in trials if r.opt_level is level]
         if not mine:
             continue
         told = [
-            scatter_pct(mine, leakage_free(common, lambda r: r.steady_power_w), ()),
-            scatter_pct(mine, leakage_free(common, lambda r: r.steady_power_w), disturbed),
-            scatter_pct(mine, leakage_free(common, supply.power_w), disturbed | supply.unsure),
+            scatter_pct(mine, measured_w, ()),
+            scatter_pct(mine, measured_w, disturbed),
+            scatter_pct(mine, told_w, disturbed | supply.unsure),
         ]
         n = sum(r.trial_id in disturbed for r in mine)
         unsure = sum(r.trial_id in supply.unsure and r.trial_id not in disturbed for r in mine)
@@ -110,7 +110,7 @@ def describe(trials: Sequence[TrialRecord], common: Common) -> list[str]:
             f" {told[1]:.2f}% without the {n / len(mine):.0%} in which the clock dipped, {told[2]:.2f}% at"
             f" one level of the supply, without another {unsure / len(mine):.0%} at none that is sure"
         )
-    if supply is NO_STEPS or supply.ties is None:
+    if supply.ties is None:
         return [*lines, "no steps of the supply: the trials are explained as well without"]
     found = stretches([r for r in trials if r.trial_id in supply.level], common)
     errors = _PERCENT * np.array([supply.error({kernel: 1.0}) for kernel in {kernel_of(r) for r in trials}])
@@ -153,7 +153,7 @@ def scatter_pct(
 def stretches(trials: Sequence[TrialRecord], common: Common) -> Stretches:
     """Return how long levels lasted, by the trials at a level that is sure."""
     sure = [common.supply.level[r.trial_id] for r in trials if r.trial_id not in common.supply.unsure]
-    cuts = [n for n, (a, b) in enumerate(pairwise(sure), 1) if abs(b - a) > _ONE_LEVEL]
+    cuts = [n for n, (a, b) in enumerate(pairwise(sure), 1) if abs(b - a) > STRETCH]
     ends = [0, *cuts, len(sure)]
     means = [float(np.mean(sure[a:b])) for a, b in pairwise(ends)]
     return Stretches(tuple(b - a for a, b in pairwise(ends)), tuple(b - a for a, b in pairwise(means)))
@@ -167,16 +167,18 @@ def draw(trials: Sequence[TrialRecord], common: Common, info: GpuInfo, path: Pat
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
-    free_w = leakage_free(common, lambda r: r.steady_power_w)
+    measured_w = leakage_free(common, lambda r: r.steady_power_w)
+    told_w = leakage_free(common, common.supply.power_w)
+    aside = common.supply.unsure | common.disturbed
     own: dict[str, list[float]] = defaultdict(list)
     for r in trials:
-        if r.trial_id not in common.supply.unsure | common.disturbed:
-            own[kernel_of(r)].append(common.supply.power_w(r) - r.steady_power_w + free_w(r))
+        if r.trial_id not in aside:
+            own[kernel_of(r)].append(told_w(r))
     shown = [r for r in trials if own[kernel_of(r)]]
     time_s = np.array([r.start_ns - shown[0].start_ns for r in shown]) / 1e9
-    look = np.array([_PERCENT * (free_w(r) / np.mean(own[kernel_of(r)]) - 1) for r in shown])
+    look = np.array([_PERCENT * (measured_w(r) / np.mean(own[kernel_of(r)]) - 1) for r in shown])
     level = np.array([_PERCENT * (r.steady_power_w / common.supply.power_w(r) - 1) for r in shown])
-    sure = np.array([r.trial_id not in common.supply.unsure | common.disturbed for r in shown])
+    sure = np.array([r.trial_id not in aside for r in shown])
     figure = new_figure(9, 3.4)
     axes = figure.subplots()
     begin_s = max(time_s, key=lambda t: float(level[(time_s >= t) & (time_s <= t + _DRAWN_S)].std()))

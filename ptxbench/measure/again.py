@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from ptxbench.gpu.replay import ReplayGpu
 from ptxbench.measure.bench import Bench
 from ptxbench.measure.cost import run_cost
-from ptxbench.measure.flow import STATIC_UNIT
+from ptxbench.measure.operating_point import STATIC_UNIT
 from ptxbench.measure.overhead import OVERHEAD_ROLES
 from ptxbench.measure.plan import plan_batches, plan_tasks
 from ptxbench.measure.prepare import Preparer

@@ -189,16 +189,20 @@ class Batch:
             except LaunchError as error:
                 self._flow.failures[name] = str(error)
                 raise
-        held = [r for r in self._flow.trials.get(name, ()) if r.repeat >= 0]
-        lane = self._lane(member, self._flow.overheads[name], len(held))
+        held, power_w = self._held(name)
+        lane = self._lane(member, self._flow.overheads[name], held)
         if held:
-            lane.is_open, lane.heat = False, nan_mean([r.steady_power_w for r in held])
+            lane.is_open, lane.heat = False, power_w
         return lane
 
     def _reference_lane(self, work: Work) -> _Lane:
         """Return the lane of a kernel that other batches run, too."""
-        held = [r for r in self._flow.trials[work.plan.unit] if r.repeat >= 0]
-        return _Lane(work, set(), len(held), nan_mean([r.steady_power_w for r in held]), is_reference=True)
+        return _Lane(work, set(), *self._held(work.plan.unit), is_reference=True)
+
+    def _held(self, name: str) -> tuple[int, float]:
+        """Return how often other batches ran a kernel, and the mean power that it drew."""
+        held = [r for r in self._flow.trials.get(name, ()) if r.repeat >= 0]
+        return len(held), nan_mean([r.steady_power_w for r in held])
 
     def _references(self) -> tuple[Work, ...]:
         """Return a hotter and a colder one of the targets that ran as they should."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ptxbench.measure.flow import STATIC_UNIT
+from ptxbench.measure.operating_point import STATIC_UNIT
 from ptxbench.measure.overhead import UNIT_PREFIX
 from ptxbench.store.manifest import RunCost
 from ptxbench.store.schema import Protocol, TrialRecord

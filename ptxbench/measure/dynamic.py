@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxbench.measure.loops import Common, LoopEnergy, loop_energy, pass_pj_per_w
-from ptxbench.measure.operating_point import SLEEPING, kernel_of
+from ptxbench.measure.operating_point import STATIC_UNIT, kernel_of
 from ptxbench.measure.remarks import fewer_sms_note, left_out_note, set_aside_note, sources_note
 from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty, combined
 from ptxbench.measure.supply import Supply
@@ -215,7 +215,7 @@ def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: Common) -> Uncer
     weights = {
         kernel_of(target.trials[0]): target.fed_pj,
         kernel_of(overhead.trials[0]): -overhead.fed_pj,
-        SLEEPING: -static_w * longer_pj_per_w,
+        STATIC_UNIT: -static_w * longer_pj_per_w,
     }
     return Uncertainty(common.supply.error(weights))
 

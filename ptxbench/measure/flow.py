@@ -11,7 +11,6 @@ from ptxbench.measure.loops import Common, LoopEnergy, scatter_of, shared_by
 from ptxbench.measure.scatter import Scatter
 from ptxbench.store.schema import TrialRecord
 
-STATIC_UNIT = "static"
 # While a run goes on the supply is looked at over so many trials: about those of the batch in hand.
 _RECENT = 300
 

@@ -26,7 +26,8 @@ _FASTEST_PERCENT = 90.0
 # A kernel whose best clock is further below the full one has a clock of its own: that of the power limit.
 _OWN_CLOCK = 2e-3
 _LEAST = 2
-SLEEPING = "static"
+# The sleeping kernel fills the chip for all units of a run: its trials are measured under this name.
+STATIC_UNIT = "static"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Selection:
 def kernel_of(record: TrialRecord) -> str:
     """Return what trials of one kernel in one launch shape on one board share; there is one that sleeps."""
     if record.role is Role.STATIC:
-        return SLEEPING
+        return STATIC_UNIT
     return f"{record.gpu}/{record.unit}/{record.role}/{record.grid}x{record.block}"
 
 
@@ -69,9 +70,8 @@ def limited_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
     Args:
         records: Trials of a run.
     """
-    slowest_mhz = full_clock_mhz(records) * (1 - _OWN_CLOCK)
-    best = _best_clock_mhz(records)
-    return frozenset(r.trial_id for r in records if best[kernel_of(r)] < slowest_mhz)
+    full_mhz, best = full_clock_mhz(records), _best_clock_mhz(records)
+    return frozenset(r.trial_id for r in records if _is_limited(best[kernel_of(r)], full_mhz))
 
 
 def disturbed_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
@@ -82,13 +82,13 @@ def disturbed_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
     Args:
         records: Trials of a run.
     """
-    full_mhz, best, limited = full_clock_mhz(records), _best_clock_mhz(records), limited_trials(records)
+    full_mhz, best = full_clock_mhz(records), _best_clock_mhz(records)
     return frozenset(
         r.trial_id
         for r in records
         if r.role is not Role.STATIC
-        and r.trial_id not in limited
-        and r.sm_clock_mhz < min(best[kernel_of(r)], full_mhz) * (1 - _DIP)
+        and not _is_limited(own_mhz := best[kernel_of(r)], full_mhz)
+        and r.sm_clock_mhz < min(own_mhz, full_mhz) * (1 - _DIP)
     )
 
 
@@ -120,6 +120,11 @@ def _best_clock_mhz(records: Iterable[TrialRecord]) -> dict[str, float]:
         name = kernel_of(record)
         best[name] = float(np.fmax(best.get(name, math.nan), record.sm_clock_mhz))
     return best
+
+
+def _is_limited(best_mhz: float, full_mhz: float) -> bool:
+    """Return whether the power limit sets a kernel's clock; one that is not known is not limited."""
+    return best_mhz < full_mhz * (1 - _OWN_CLOCK)
 
 
 def _narrowed(kept: Mask, criterion: Mask) -> Mask:

@@ -18,8 +18,9 @@ from ptxbench.measure.arafa import measure_arafa
 from ptxbench.measure.batch import Batch
 from ptxbench.measure.bench import Bench, Work
 from ptxbench.measure.cost import run_cost
-from ptxbench.measure.flow import STATIC_UNIT, Flow
+from ptxbench.measure.flow import Flow
 from ptxbench.measure.member import BLOCK, Member
+from ptxbench.measure.operating_point import STATIC_UNIT
 from ptxbench.measure.plan import BATCH_UNITS, plan_batches, plan_tasks
 from ptxbench.measure.prepare import Prepared, Preparer, quick_switching
 from ptxbench.measure.record import TrialPlan

@@ -46,7 +46,7 @@ _STEPS = 15
 _TURNS = 3
 _CONVERGED = 2e-5
 # Neighbouring trials whose levels differ by less are on one.
-_STRETCH = 0.002
+STRETCH = 0.002
 # Overrelaxation: plain steps are cautious.
 _STRIDE = 1.5
 # By how much the logarithm of the likelihood must gain before there are steps at all.
@@ -231,7 +231,7 @@ def _ties(trials: Sequence[TrialRecord], looks: _Looks, fit: _Fit, unsure: Bools
     """Return how the kernels that were at known levels are tied."""
     sure = np.flatnonzero(~unsure)
     mean = fit.levels.mean[sure]
-    jumped = (np.abs(np.diff(mean)) > _STRETCH) | np.diff(np.cumsum(looks.apart)[sure]).astype(bool)
+    jumped = (np.abs(np.diff(mean)) > STRETCH) | np.diff(np.cumsum(looks.apart)[sure]).astype(bool)
     return tie(
         [kernel_of(trials[int(n)]) for n in sure],
         np.concatenate(([0], np.cumsum(jumped))),
