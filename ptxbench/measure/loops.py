@@ -122,7 +122,7 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
         selected.disturbed,
         selected.unsure,
         selected.mixed,
-        nan_mean([(r.steady_power_w - common.supply.unfed_w) * pass_pj_per_w(r) for r in trials]),
+        nan_mean([(r.steady_power_w - common.supply.unfed_at(r)) * pass_pj_per_w(r) for r in trials]),
     )
 
 
@@ -138,7 +138,7 @@ def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> Sc
 
 def pass_energy_pj(record: TrialRecord, common: Common) -> float:
     """Return the dynamic energy of one pass of a trial's loop, (P - P_static(T)) t / passes, pJ a thread."""
-    static_w = common.static.at(record.temperature_c)
+    static_w = common.static.at(record.temperature_c, record.start_ns)
     return (common.supply.power_w(record) - static_w) * pass_pj_per_w(record)
 
 

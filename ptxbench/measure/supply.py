@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ptxbench.measure.jumps import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
 from ptxbench.measure.operating_point import kernel_of, limited_trials
 from ptxbench.measure.static import StaticPower
-from ptxbench.measure.ties import Ties, tie
+from ptxbench.measure.ties import Ties, tie, tied_powers
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TrialRecord
 
@@ -43,8 +43,10 @@ _NOISES = (0.0005, 0.0008, 0.0012, 0.002, 0.0035, 0.006, 0.01)
 # Steps of the fit: to choose the noise, and with it.
 _FIRST_STEPS = 8
 _STEPS = 15
-_TURNS = 3
+_TURNS = 10
 _CONVERGED = 2e-5
+# A fit is better whose likelihood is larger by this, in logarithms.
+_WORTH = 0.5
 # Neighbouring trials whose levels differ by less are on one.
 STRETCH = 0.002
 # Overrelaxation: plain steps are cautious.
@@ -59,12 +61,13 @@ class Supply:
     """What the supply's steps did to the power of each trial.
 
     Attributes:
-        unfed_w: Power that the supply of the SMs does not feed.
+        unfed_w: Power that the supply of the SMs does not feed, on the mean of the run.
         level: ln of the factor on the rest, by trial id; a trial that is not there was not changed.
         unsure: Ids of trials whose level is not known.
         level_error: Standard error of the run's mean level, at which all energies are.
         ties: How well the levels of kernels are known against it, by what `kernel_of` returns.
         noise: Scatter of one trial that is left, as a fraction of its power; NaN where no steps were found.
+        static: Static power with the steps still in it, whose sittings may differ.
     """
 
     unfed_w: float = 0.0
@@ -73,13 +76,19 @@ class Supply:
     level_error: float = 0.0
     ties: Ties | None = None
     noise: float = math.nan
+    static: StaticPower | None = None
+
+    def unfed_at(self, record: TrialRecord) -> float:
+        """Return the power that the supply of the SMs does not feed during a trial, W."""
+        return self.unfed_w + (self.static.shift_w(record.start_ns) if self.static else 0.0)
 
     def power_w(self, record: TrialRecord) -> float:
         """Return a trial's power at the mean level of the supply, W."""
         level = self.level.get(record.trial_id, 0.0)
         if level == 0.0:
             return record.steady_power_w
-        return self.unfed_w + (record.steady_power_w - self.unfed_w) * math.exp(-level)
+        unfed_w = self.unfed_at(record)
+        return unfed_w + (record.steady_power_w - unfed_w) * math.exp(-level)
 
     def error(self, weights: Mapping[str, float]) -> float:
         """Return what the levels leave open of a sum of kernels' fed powers: a standard error.
@@ -153,8 +162,10 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, disturbed: 
     first = max(tried, key=lambda fit: fit.levels.log_likelihood)
     found = first
     for _ in range(_TURNS):
-        again = _fitted(looks, _by_majority(looks, found), first.noise, _STEPS)
-        found = max(found, again, key=lambda fit: fit.levels.log_likelihood)
+        better = _better(looks, found)
+        if better is None:
+            break
+        found = better
     if found.levels.log_likelihood < _without_steps(looks, own) + _GAIN:
         return NO_STEPS
     others = found.levels.others
@@ -170,6 +181,7 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, disturbed: 
         _error_of_mean(telling),
         _ties(trials, looks, found, unsure),
         found.noise,
+        static,
     )
 
 
@@ -181,7 +193,8 @@ def _looks(
     warmer_c = np.nan_to_num(np.array([r.temperature_c for r in trials]) - static.temperature_c)
     slope = static.slope_w_per_c if math.isfinite(static.slope_w_per_c) else 0.0
     undisturbed = np.array([r.trial_id not in disturbed and r.role is not Role.STATIC for r in trials])
-    fed_w = np.maximum(power_w - unfed_w - slope * warmer_c, 0.1 * power_w)
+    shift_w = np.array([static.shift_w(r.start_ns) for r in trials])
+    fed_w = np.maximum(power_w - unfed_w - shift_w - slope * warmer_c, 0.1 * power_w)
     began_s = np.array([r.start_ns for r in trials]) / 1e9
     ended_s = np.array([r.end_ns for r in trials]) / 1e9
     return _Looks(
@@ -205,6 +218,43 @@ def _fitted(looks: _Looks, own: Floats, noise: float, steps: int) -> _Fit:
         if np.abs(change).max() < _CONVERGED:
             break
     return _Fit(levels, own, noise)
+
+
+def _better(looks: _Looks, fit: _Fit) -> _Fit | None:
+    """Return a likelier fit, None where none is found.
+
+    Steps go kernel by kernel: what takes many at once, or one against its own weights, is tried from outside.
+    """
+    for start in (_by_stretches, _by_majority):
+        again = _fitted(looks, start(looks, fit), fit.noise, _STEPS)
+        if again.levels.log_likelihood > fit.levels.log_likelihood + _WORTH:
+            return again
+    return None
+
+
+def _by_stretches(looks: _Looks, fit: _Fit) -> Floats:
+    """Return ln of each kernel's power as trials tell it where whole stretches at one level may move.
+
+    A batch of kernels that came at no other time fits at any level: only those few tell that all batches run.
+    """
+    tells, mean = looks.counts, fit.levels.mean
+    stretch = _stretches(mean, looks.apart)
+    level = np.bincount(stretch, tells * mean) / np.maximum(np.bincount(stretch, tells), 1.0)
+    return tied_powers(
+        looks.log_power[tells],
+        (fit.noise * looks.scale)[tells],
+        looks.kernel[tells],
+        stretch[tells],
+        fit.own,
+        level,
+        float(mean.std()) + fit.noise,
+    )
+
+
+def _stretches(mean: Floats, apart: Bools) -> npt.NDArray[np.intp]:
+    """Return the number of the stretch at one level that each trial lies in, from 0 without gaps."""
+    jumped = (np.abs(np.diff(mean)) > STRETCH) | apart[1:]
+    return np.concatenate(([0], np.cumsum(jumped)))
 
 
 def _by_majority(looks: _Looks, fit: _Fit) -> Floats:
@@ -231,10 +281,10 @@ def _ties(trials: Sequence[TrialRecord], looks: _Looks, fit: _Fit, unsure: Bools
     """Return how the kernels that were at known levels are tied."""
     sure = np.flatnonzero(~unsure)
     mean = fit.levels.mean[sure]
-    jumped = (np.abs(np.diff(mean)) > STRETCH) | np.diff(np.cumsum(looks.apart)[sure]).astype(bool)
+    apart = np.diff(np.cumsum(looks.apart)[sure], prepend=0).astype(bool)
     return tie(
         [kernel_of(trials[int(n)]) for n in sure],
-        np.concatenate(([0], np.cumsum(jumped))),
+        _stretches(mean, apart),
         looks.counts[sure],
         fit.noise * float(looks.scale[sure].mean()),
         float(mean.std()) + fit.noise,

@@ -1,10 +1,10 @@
-"""How well the powers of kernels are tied together where all stand on levels that are not known either.
+"""How the powers of kernels are tied together where all stand on levels that are not known either.
 
 Two kernels that were always at the same level are compared as well as the noise lets them; one that was
 always at levels of its own is off by these, and its own trials do not show it. With levels c that hold for
 stretches of a run, and kernels' own powers a, trial i of kernel k in stretch s is a_k + c_s + noise: least
-squares with c around zero (a ridge; Hoerl and Kennard, Technometrics 12, 1970) give the covariance of c, and
-so what the levels leave open of any sum of kernels: what they share cancels in a difference.
+squares with c around zero (a ridge; Hoerl and Kennard, Technometrics 12, 1970) give both, and the covariance
+of c, and so what the levels leave open of any sum of kernels: what they share cancels in a difference.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 Bools = npt.NDArray[np.bool_]
+
+# A trial that is further off than this many of its standard deviations pulls no harder.
+_HUBER = 1.345
+_PASSES = 12
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,51 @@ def tie(names: Sequence[str], stretch: Ints, tells: Bools, noise: float, spread:
     shares = counts / counts.sum(1, keepdims=True)
     telling = np.zeros_like(counts)
     np.add.at(telling, (kernel[tells], stretch[tells]), 1.0)
-    told = np.diag(telling.sum(0)) - telling.T @ (telling / np.maximum(telling.sum(1, keepdims=True), 1.0))
-    covariance = np.linalg.inv(told / noise**2 + np.eye(len(told)) / spread**2)
+    covariance = np.asarray(np.linalg.inv(_told(telling / noise**2) + np.eye(counts.shape[1]) / spread**2))
     return Ties(
         {str(name): number for number, name in enumerate(unique)},
         shares - telling.sum(0) / telling.sum(),
         covariance,
         spread,
     )
+
+
+def tied_powers(
+    log_power: Floats, errors: Floats, kernel: Ints, stretch: Ints, own: Floats, level: Floats, spread: float
+) -> Floats:
+    """Return ln of the own power of each kernel, where whole stretches may move.
+
+    Robust, by weights of Huber (Ann. Math. Stat. 35, 1964): a trial that saw two levels counts little.
+
+    Args:
+        log_power: ln of the power of each trial that tells, shape (n,).
+        errors: Standard deviation of it, shape (n,).
+        kernel: Its kernel's number, shape (n,).
+        stretch: Number of its stretch, shape (n,).
+        own: First guess of ln of each kernel's own power, shape (kernels,); that of a kernel without trials
+            is returned as it is.
+        level: First guess of each stretch's level, shape (stretches,).
+        spread: Standard deviation of the levels.
+    """
+    for _ in range(_PASSES):
+        off = np.abs(log_power - own[kernel] - level[stretch]) / errors
+        weights = np.minimum(1.0, _HUBER / np.maximum(off, _HUBER)) / errors**2
+        telling = np.zeros((len(own), len(level)))
+        np.add.at(telling, (kernel, stretch), weights)
+        total = np.where(telling.any(1), telling.sum(1), 1.0)
+        mean = np.bincount(kernel, weights * log_power, len(own)) / total
+        away = np.bincount(stretch, weights * (log_power - mean[kernel]), len(level))
+        level = np.asarray(np.linalg.solve(_told(telling) + np.eye(len(level)) / spread**2, away))
+        left = np.bincount(kernel, weights * (log_power - level[stretch]), len(own)) / total
+        own = np.where(telling.any(1), left, own)
+    return own
+
+
+def _told(telling: Floats) -> Floats:
+    """Return what trials tell of the stretches' levels once each kernel's own power is taken out.
+
+    Args:
+        telling: Weight of a kernel's trials in each stretch, shape (kernels, stretches).
+    """
+    total = telling.sum(1, keepdims=True)
+    return np.asarray(np.diag(telling.sum(0)) - telling.T @ (telling / np.where(total > 0, total, 1.0)))

@@ -206,10 +206,11 @@ def dynamic_parts(work: KernelWork, prices: Prices, terms: Terms, activity: Acti
 
 def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
     fitted = {one.kind: one for one in machine.terms.tensor}
+    prices = machine.prices.beside([byte.level for byte in machine.terms.bytes_pj])
     parts: dict[str, float] = defaultdict(float)
     variance_j2, filled_j, fills = 0.0, 0.0, []
     for opcode, count in work.opcodes:
-        price = _price_of(opcode, fitted, machine.prices, activity)
+        price = _price_of(opcode, fitted, prices, activity)
         joules, error_j = (count * pj * _PICO for pj in (price.energy_pj, price.error_pj))
         parts[opcode_class(opcode)] += joules
         if price.rule is Rule.MEASURED:

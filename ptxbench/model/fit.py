@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ptxbench.errors import InputError
 from ptxbench.model.estimate import dynamic_parts
-from ptxbench.model.leave_out import left_out_errors
+from ptxbench.model.leave_out import Bools, can_be_foretold, left_out_errors
 from ptxbench.model.prices import RANDOM, ZEROS, Prices
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.tensor import multiply_adds, tensor_kind
@@ -98,14 +98,19 @@ def fit_terms(kernels: Sequence[FitKernel], prices: Prices) -> Terms:
     if not kernels:
         raise InputError("no kernel was both measured and counted, so the model's terms cannot be fitted")
     names = _unknowns(kernels)
-    rows = [_features(kernel, prices, names) for kernel in kernels]
+    beside = prices.beside(_levels(kernels))
+    rows = [_features(kernel, beside, names) for kernel in kernels]
     constants = np.array([constant for constant, _ in rows])
     features = np.array([row for _, row in rows])
     counted = [access for access in Access if access in names]
+    # The same kernels for every choice of terms: those that the others tell of with all terms.
+    whole, _ = _system(kernels, constants, features, names, UNFITTED.gamma)
+    foretold = can_be_foretold(whole, [kernel.kernel for kernel in kernels])
     tried = []
     for chosen in _subsets(counted):
         columns = [j for j, name in enumerate(names) if name not in counted or name in chosen]
-        tried.append(_solved(kernels, constants, features[:, columns], [names[j] for j in columns]))
+        part = [names[j] for j in columns]
+        tried.append(_solved(kernels, constants, features[:, columns], part, foretold))
     fewest = min(len(one.names) for one in tried)
     # Where no kernel can be left out (NaN) it is the first, which has no such term.
     best = min(tried, key=lambda one: one.left_out * (1 + _WORTH * (len(one.names) - fewest)))
@@ -123,7 +128,7 @@ def _subsets(accesses: Sequence[Access]) -> Iterable[tuple[Access, ...]]:
 
 
 def _solved(
-    kernels: Sequence[FitKernel], constants: Floats, features: Floats, names: Sequence[str]
+    kernels: Sequence[FitKernel], constants: Floats, features: Floats, names: Sequence[str], foretold: Bools
 ) -> _Solved:
     slowed = sum(kernel.clock_ratio < _SLOWED for kernel in kernels)
     gammas = _GAMMAS if slowed >= _MIN_SLOWED else np.array([UNFITTED.gamma])
@@ -133,7 +138,11 @@ def _solved(
     best = int(np.argmin(losses))
     matrix, right = systems[best]
     errors = left_out_errors(
-        matrix, right, [k.kernel for k in kernels], lambda part, aim: _solve(part, aim, names)[0]
+        matrix,
+        right,
+        [k.kernel for k in kernels],
+        foretold,
+        lambda part, aim: _solve(part, aim, names)[0],
     )
     return _Solved(
         names=tuple(names),
@@ -153,7 +162,7 @@ def _unknowns(kernels: Sequence[FitKernel]) -> list[str]:
     """
     patterns = [p for p in (RANDOM, ZEROS) if any(k.pattern == p for k in kernels)]
     kinds = sorted({tensor_kind(op) for k in kernels for op, _ in k.work.opcodes if multiply_adds(op)})
-    levels = [level for level in Level if all(level in dict(k.work.bytes_moved) for k in kernels)]
+    levels = _levels(kernels)
     accesses = [access for access in Access if all(access in dict(k.work.accesses) for k in kernels)]
     per_pattern = ["data", *levels, *kinds]
     # Addresses, counters and what is looked up by them are the same whatever the data are.
@@ -163,6 +172,11 @@ def _unknowns(kernels: Sequence[FitKernel]) -> list[str]:
         *accesses,
         *(f"{name} {pattern}" for pattern in patterns for name in per_pattern),
     ]
+
+
+def _levels(kernels: Sequence[FitKernel]) -> list[Level]:
+    """Return the levels whose bytes were counted of every kernel."""
+    return [level for level in Level if all(level in dict(k.work.bytes_moved) for k in kernels)]
 
 
 def _features(kernel: FitKernel, prices: Prices, names: Sequence[str]) -> tuple[float, list[float]]:

@@ -8,28 +8,56 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+# Of what hangs on one kernel by more than this part, the others tell too little to foretell it.
+_ALONE = 0.9
+
+
+def can_be_foretold(matrix: Floats, groups: Sequence[str]) -> Bools:
+    """Return which equations the others tell enough of, shape (m,).
+
+    Not one of a group that determines something alone, or nearly so: the largest leverage of what its
+    equations make together (the largest eigenvalue of its block of the hat matrix; Hoaglin and Welsch, Am.
+    Stat. 32, 1978) is above 0.9. Foretelling it would be extrapolation.
+
+    Args:
+        matrix: Weighted equations, shape (m, n).
+        groups: Group of each equation, such as the kernel that ran on two kinds of operands; length m.
+    """
+    names = np.array(groups)
+    basis, singular, _ = np.linalg.svd(matrix / np.maximum(np.linalg.norm(matrix, axis=0), 1e-300))
+    basis = basis[:, : int(np.sum(singular > singular[0] * 1e-9))]
+    foretold = np.zeros(len(names), dtype=bool)
+    for name in dict.fromkeys(groups):
+        members = names == name
+        leverage = np.linalg.norm(basis[members], ord=2) ** 2
+        foretold[members] = leverage < _ALONE
+    return foretold
 
 
 def left_out_errors(
-    matrix: Floats, right: Floats, groups: Sequence[str], solve: Callable[[Floats, Floats], Floats]
+    matrix: Floats,
+    right: Floats,
+    groups: Sequence[str],
+    foretold: Bools,
+    solve: Callable[[Floats, Floats], Floats],
 ) -> Floats:
-    """Return the residual of each equation by a solution that its whole group was kept out of.
-
-    An equation with an unknown that no equation outside its group has cannot be foretold, and has none.
+    """Return the residual of some equations by a solution that the whole group of each was kept out of.
 
     Args:
         matrix: Weighted equations, shape (m, n).
         right: Their right side, shape (m,).
-        groups: Group of each equation, such as the kernel that ran on two kinds of operands; length m.
+        groups: Group of each equation; length m.
+        foretold: Which of them are foretold, shape (m,).
         solve: Solves some of the equations for the n unknowns.
     """
     names = np.array(groups)
     errors: list[float] = []
     for name in dict.fromkeys(groups):
         kept = names != name
-        known = np.any(matrix[kept] != 0, axis=0)
-        foretold = [i for i in np.flatnonzero(~kept) if not np.any(matrix[i, ~known])]
-        if foretold:
+        own = ~kept & foretold
+        if own.any():
             values = solve(matrix[kept], right[kept])
-            errors.extend(matrix[foretold] @ values - right[foretold])
+            errors.extend(matrix[own] @ values - right[own])
     return np.array(errors)

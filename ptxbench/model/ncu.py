@@ -52,6 +52,8 @@ _UNITS = {
     "inst": 1.0,
     "request": 1.0,
     "wavefront": 1.0,
+    "tag": 1.0,
+    "sector": 1.0,
     "byte": 1.0,
     "kbyte": 1e3,
     "mbyte": 1e6,

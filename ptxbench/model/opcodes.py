@@ -24,6 +24,7 @@ class OpcodeClass(StrEnum):
     CONSTANT = "constant memory"
     GLOBAL = "global memory"
     ATOMIC = "atomic"
+    SHARED_ATOMIC = "atomic in shared memory"
     COPY = "asynchronous copy"
     BYTES = "bytes"
     OTHER = "other"
@@ -51,7 +52,9 @@ _BASES = {
     OpcodeClass.SHARED: "LDS STS LDSM STSM",
     OpcodeClass.CONSTANT: "LDC",
     OpcodeClass.GLOBAL: "LDG STG LD ST LDL STL TEX TLD TLD4 TXD TXQ SULD SUST",
-    OpcodeClass.ATOMIC: "ATOM ATOMG ATOMS RED REDG REDAS SUATOM SURED",
+    # L2 executes these, the SM those in shared memory.
+    OpcodeClass.ATOMIC: "ATOM ATOMG RED REDG SUATOM SURED",
+    OpcodeClass.SHARED_ATOMIC: "ATOMS REDAS",
     OpcodeClass.COPY: (
         "LDGSTS UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAPF UTMAREDG UTMACCTL UTMACMDFLUSH SYNCS ARRIVES"
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -12,9 +12,10 @@ import numpy as np
 
 from ptxbench.errors import InputError
 from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
-from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, likeness, opcode_class
+from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, OpcodeClass, likeness, opcode_class
 from ptxbench.model.solve import solve_with_prior
 from ptxbench.model.tensor import multiply_adds, tensor_kind
+from ptxbench.model.work import Level
 from ptxbench.model.zeros import ZerosRatios, shipped_ratios
 from ptxbench.store.run_folder import RunFolder
 
@@ -24,6 +25,8 @@ _UNKNOWN_FILL = 0.5
 _MIN_SEEN = 3
 # An opcode whose standard error is over this part of its energy was not measured by itself.
 _SURE = 0.25
+# Loads and stores, whose energy in a table holds that of the bytes which the measured loop moved.
+_MOVERS = (OpcodeClass.GLOBAL, OpcodeClass.SHARED)
 
 
 class Rule(StrEnum):
@@ -119,6 +122,26 @@ class Prices:
             rule: float(np.quantile(seen, 2 / 3)) if len(seen) >= _MIN_SEEN else _UNKNOWN_FILL
             for rule, seen in off.items()
         }
+
+    def beside(self, levels: Collection[Level]) -> Prices:
+        """Return what opcodes cost where the bytes of some levels are priced beside them.
+
+        Where these are those of L1 and of shared memory, too, a load or a store costs as much as the cheapest
+        of its class: what a wider one, or one that reaches L2 or DRAM, takes more is its bytes.
+        """
+        return self._without_bytes if {Level.L1, Level.SHARED} <= set(levels) else self
+
+    @cached_property
+    def _without_bytes(self) -> Prices:
+        random, zeros = dict(self.random), dict(self.zeros)
+        for known in (random, zeros):
+            for kind in _MOVERS:
+                alike = [o for o in known if opcode_class(o) is kind]
+                sure = [o for o in alike if known[o].sure]
+                if sure:
+                    cheapest = min((known[o] for o in sure), key=lambda one: one.energy_pj)
+                    known.update(dict.fromkeys(alike, cheapest))
+        return Prices(random, zeros)
 
     def _stand_ins(self, opcode: str) -> tuple[Rule, list[str]]:
         if opcode in self.random:

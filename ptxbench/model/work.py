@@ -95,6 +95,7 @@ DATA_CLASSES = frozenset(
         OpcodeClass.SHARED,
         OpcodeClass.GLOBAL,
         OpcodeClass.ATOMIC,
+        OpcodeClass.SHARED_ATOMIC,
         OpcodeClass.COPY,
     }
 )

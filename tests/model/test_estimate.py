@@ -95,6 +95,25 @@ def test_a_slower_sm_clock_makes_no_miss_cheaper():
     assert found.energy_j == pytest.approx(sum(parts.values()))
 
 
+def test_bytes_that_are_priced_themselves_are_not_paid_for_once_more_in_a_wide_load():
+    loads = {
+        **{op: Known(pj, 1.0) for op, pj in [("LDG.E", 20.0), ("LDG.E.128", 100.0), ("LDS", 15.0)]},
+        **{"LDS.128": Known(80.0, 1.0), "LDS.64": Known(5.0, 50.0), "RED.E.ADD": Known(300.0, 1.0)},
+    }
+    of_l1 = (ByteEnergy(Level.L1, 5.0, 5.0, 0.1),)
+    everywhere = (*of_l1, ByteEnergy(Level.SHARED, 5.0, 5.0, 0.1))
+    launch = KernelWork("k", (("LDG.E.128", 1e12), ("LDS.128", 1e12), ("RED.E.ADD", 1e12)), (), 1.0)
+
+    def parts_j(bytes_pj):
+        gpu = replace(machine(bytes_pj=bytes_pj), prices=Prices({**PRICES.random, **loads}, {}))
+        return {part.name: pytest.approx(part.energy_j) for part in estimate(launch, gpu, RANDOM).parts}
+
+    assert parts_j(of_l1) == {"static": 120.0, "global memory": 100.0, "shared memory": 80.0, "atomic": 300.0}
+    assert parts_j(everywhere) == {
+        "static": 120.0, "global memory": 20.0, "shared memory": 15.0, "atomic": 300.0,
+    }  # fmt: skip
+
+
 def test_terms_of_an_older_file_are_read_as_before(tmp_path):
     terms = Terms(**{**UNFITTED.__dict__, "kernels": ("fit",)})
     write_terms(tmp_path / FILE, terms)
@@ -225,9 +244,9 @@ def test_ptx_and_cubin_give_the_same_json(cubins, capsys, suffix):
     keys = ("energy_j", "low_j", "high_j", "power_w", "time_s", "parts", "uncovered_share")
     assert all(key in document for key in keys)
     assert document["time_s"] == 0.01
-    # 132 x 256 threads and 100,000 passes of one FFMA at 14 pJ, among others.
+    # 132 x 256 threads and 100,000 passes of one FFMA at some 14 pJ, among others.
     parts = {part["name"]: part["energy_j"] for part in document["parts"]}
-    assert parts["fp32"] == pytest.approx(132 * 256 * 1e5 * 14.02e-12, rel=0.01)
+    assert parts["fp32"] == pytest.approx(132 * 256 * 1e5 * 14.02e-12, rel=0.02)
     assert 0 < document["uncovered_share"] < 1
 
 

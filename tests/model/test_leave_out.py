@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from ptxbench.model.leave_out import left_out_errors
+from ptxbench.model.leave_out import can_be_foretold, left_out_errors
+
+ALL = np.ones(3, dtype=bool)
 
 
 def least_squares(matrix, right):
@@ -12,17 +14,28 @@ def least_squares(matrix, right):
 
 def test_each_is_foretold_by_the_others_alone():
     matrix = np.array([[1.0], [1.0], [1.0]])
-    errors = left_out_errors(matrix, np.array([1.0, 1.0, 4.0]), ["a", "b", "c"], least_squares)
+    errors = left_out_errors(matrix, np.array([1.0, 1.0, 4.0]), ["a", "b", "c"], ALL, least_squares)
     assert errors == pytest.approx([2.5 - 1, 2.5 - 1, 1 - 4])
 
 
 def test_a_group_does_not_foretell_itself():
     matrix = np.array([[1.0], [1.0], [1.0]])
-    errors = left_out_errors(matrix, np.array([1.0, 4.0, 4.0]), ["a", "b", "b"], least_squares)
+    errors = left_out_errors(matrix, np.array([1.0, 4.0, 4.0]), ["a", "b", "b"], ALL, least_squares)
     assert errors == pytest.approx([3.0, -3.0, -3.0])
 
 
-def test_what_has_an_unknown_of_its_own_cannot_be_foretold():
+def test_what_alone_tells_of_an_unknown_is_not_foretold():
     matrix = np.array([[1.0, 0.0], [2.0, 0.0], [1.0, 5.0]])
-    errors = left_out_errors(matrix, np.array([1.0, 2.0, 9.0]), ["a", "b", "c"], least_squares)
+    foretold = can_be_foretold(matrix, ["a", "b", "c"])
+    assert foretold.tolist() == [True, True, False]
+    errors = left_out_errors(matrix, np.array([1.0, 2.0, 9.0]), ["a", "b", "c"], foretold, least_squares)
     assert errors == pytest.approx([0.0, 0.0])
+
+
+@pytest.mark.parametrize(("others_tell", "expected"), [(0.2, False), (1.0, True)])
+def test_what_others_hardly_tell_of_is_not_foretold_either(others_tell, expected):
+    matrix = np.array([[1.0, 0.0], [1.0, others_tell], [1.0, 0.0], [1.0, 5 * 0.2]])
+    foretold = can_be_foretold(matrix, ["a", "b", "a", "c"])
+    assert bool(foretold[3]) is expected
+    # The unit of an unknown does not matter.
+    assert can_be_foretold(matrix * [1.0, 1e9], ["a", "b", "a", "c"]).tolist() == foretold.tolist()
