@@ -25,6 +25,7 @@ import numpy.typing as npt
 from ptxbench.measure.jumps import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
 from ptxbench.measure.operating_point import kernel_of, limited_trials
 from ptxbench.measure.static import StaticPower
+from ptxbench.measure.statistics import error_of_series
 from ptxbench.measure.ties import Ties, tie, tied_powers
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TrialRecord
@@ -178,7 +179,7 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, disturbed: 
         unfed_w,
         {trial.trial_id: float(level) for trial, level in zip(trials, others - telling.mean(), strict=True)},
         frozenset(trial.trial_id for trial, is_so in zip(trials, unsure, strict=True) if is_so),
-        _error_of_mean(telling),
+        error_of_series(telling),
         _ties(trials, looks, found, unsure),
         found.noise,
         static,
@@ -289,17 +290,3 @@ def _ties(trials: Sequence[TrialRecord], looks: _Looks, fit: _Fit, unsure: Bools
         fit.noise * float(looks.scale[sure].mean()),
         float(mean.std()) + fit.noise,
     )
-
-
-def _error_of_mean(levels: Floats) -> float:
-    """Return the standard error of the mean of levels that stay for a while.
-
-    So many independent ones are in them as their first autocorrelation leaves (Zieba, "Effective number of
-    observations and unbiased estimators of variance for autocorrelated data", Metrol. Meas. Syst. 17, 2010).
-    """
-    away = levels - levels.mean()
-    variance = float(away @ away) / len(away)
-    if not variance > 0:
-        return 0.0
-    alike = min(max(float(away[1:] @ away[:-1]) / (len(away) * variance), 0.0), 1 - 1 / len(away))
-    return math.sqrt(variance / len(away) * (1 + alike) / (1 - alike))

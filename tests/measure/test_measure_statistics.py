@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ptxbench.measure.statistics import Estimate, Uncertainty, combined, estimate
+from ptxbench.measure.statistics import Estimate, Uncertainty, combined, error_of_series, estimate
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30).filter(lambda v: np.std(v) > 1e-6))
@@ -71,3 +71,17 @@ def test_what_is_known_exactly_or_not_at_all():
     assert exact.ci95 == pytest.approx(1.96 * 5, rel=1e-4)
     assert combined((Uncertainty(0.0, 2), Uncertainty(0.0))).ci95 == 0.0
     assert math.isnan(combined((Uncertainty(1.0, 2), Uncertainty(math.nan))).ci95)
+
+
+@pytest.mark.parametrize(("stays", "independent"), [(1, 400), (25, 60), (100, 60)])
+def test_a_mean_of_values_that_stay_is_known_as_well_as_its_independent_ones_allow(stays, independent):
+    random = np.random.default_rng(3)
+    runs = [np.repeat(random.normal(size=independent), stays) for _ in range(200)]
+    said = np.mean([error_of_series(run) for run in runs])
+    assert said == pytest.approx(np.std([run.mean() for run in runs]), rel=0.15)
+
+
+@given(st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=60))
+def test_the_error_of_a_series_is_never_under_that_of_independent_values(values):
+    series = np.array(values)
+    assert error_of_series(series) >= series.std() / math.sqrt(len(series)) - 1e-12
