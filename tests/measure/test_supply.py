@@ -103,8 +103,9 @@ def test_the_mean_of_the_run_stays_where_it_was():
     assert 1e-4 < supply.level_error < 5e-3
 
 
+@pytest.mark.parametrize("wander", [0.5, 0.0])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_batches_that_ran_at_levels_apart_come_to_one_by_the_few_kernels_that_both_ran(seed):
+def test_batches_that_ran_at_levels_apart_come_to_one_by_the_few_kernels_that_both_ran(seed, wander):
     """Each batch fits a level of its own just as well: only the references tell that one of them is off."""
     random = np.random.default_rng(seed)
     kernels = 44
@@ -113,7 +114,7 @@ def test_batches_that_ran_at_levels_apart_come_to_one_by_the_few_kernels_that_bo
     first, second, references = shuffled[:20], shuffled[20:40], shuffled[40:]
     batches = [np.concatenate([mine, references]) for mine in (first, second)]
     order = np.concatenate([random.permutation(batch) for batch in batches for _ in range(ROUNDS)])
-    levels = 0.5 * steps(seed, len(order))
+    levels = wander * steps(seed, len(order))
     levels[: len(order) // 2] -= 0.02
     records = run_of(levels, seed=seed, kernels=kernels, order=order)
 
