@@ -50,6 +50,8 @@ _CONVERGED = 2e-5
 _WORTH = 0.5
 # Neighbouring trials whose levels differ by less are on one.
 STRETCH = 0.002
+# Trials in a piece of a stretch, where stretches may be of two batches.
+_PIECE = 10
 # Overrelaxation: plain steps are cautious.
 _STRIDE = 1.5
 # By how much the logarithm of the likelihood must gain before there are steps at all.
@@ -226,7 +228,7 @@ def _better(looks: _Looks, fit: _Fit) -> _Fit | None:
 
     Steps go kernel by kernel: what takes many at once, or one against its own weights, is tried from outside.
     """
-    for start in (_by_stretches, _by_majority):
+    for start in (_by_stretches, _by_majority, _by_pieces):
         again = _fitted(looks, start(looks, fit), fit.noise, _STEPS)
         if again.levels.log_likelihood > fit.levels.log_likelihood + _WORTH:
             return again
@@ -238,8 +240,19 @@ def _by_stretches(looks: _Looks, fit: _Fit) -> Floats:
 
     A batch of kernels that came at no other time fits at any level: only those few tell that all batches run.
     """
+    return _tied(looks, fit, looks.apart)
+
+
+def _by_pieces(looks: _Looks, fit: _Fit) -> Floats:
+    """Return the same where stretches are cut in pieces: two batches may be wrongly on one stretch."""
+    cut = looks.apart.copy()
+    cut[::_PIECE] = True
+    return _tied(looks, fit, cut)
+
+
+def _tied(looks: _Looks, fit: _Fit, apart: Bools) -> Floats:
     tells, mean = looks.counts, fit.levels.mean
-    stretch = _stretches(mean, looks.apart)
+    stretch = _stretches(mean, apart)
     level = np.bincount(stretch, tells * mean) / np.maximum(np.bincount(stretch, tells), 1.0)
     return tied_powers(
         looks.log_power[tells],

@@ -3,8 +3,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fakes.measuring import trial
+from fakes.measuring import hot_trial, trial
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from ptxbench.measure.loops import pass_energy_pj, shared_by
 from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.status import Status
 from ptxbench.store.schema import Role
@@ -85,3 +88,124 @@ def test_without_a_sleeping_trial_nothing_is_known():
     assert fit_static(one).at(40.0) == 120.0
     assert math.isnan(fit_static(one).error_at(40.0))
     assert fit_static([replace(others[0], role=Role.STATIC), *one]).at(40.0) == 120.0
+
+
+PAUSE_S = 300.0
+DROP_W = 7.0
+
+
+def asleep_in(sittings, pause_s=PAUSE_S):
+    """Sleeping trials of a second each, by sitting, given as temperatures with powers."""
+    records, now_s = [], 1000.0
+    for sitting in sittings:
+        for temperature_c, power_w in sitting:
+            times = {"start_ns": round(now_s * 1e9), "end_ns": round((now_s + 1) * 1e9)}
+            records.append(asleep(temperature_c, power_w, trial_id=f"static/{len(records)}", **times))
+            now_s += 1.0
+        now_s += pause_s
+    return records
+
+
+def line_w(temperature_c, drop_w=0.0):
+    return 120.0 + 0.35 * (temperature_c - 45.0) - drop_w
+
+
+def sitting_of(n, drop_w=0.0):
+    return [(t, line_w(t, drop_w)) for t in np.linspace(40.0, 52.0, n)]
+
+
+def test_a_sitting_after_a_pause_at_another_static_power_has_a_line_of_its_own():
+    records = asleep_in([sitting_of(6), sitting_of(3, DROP_W)])
+    fit = fit_static(reversed(records))
+    before, behind = records[0].start_ns, records[-1].start_ns
+    assert len(fit.sittings) == 2
+    for t in (35.0, 60.0):
+        assert fit.at(t, before) == pytest.approx(line_w(t))
+        assert fit.at(t, behind) == pytest.approx(line_w(t, DROP_W))
+        # Two thirds of the trials are of the first.
+        assert fit.at(t) == pytest.approx(line_w(t, DROP_W / 3))
+        assert fit.error_at(t, before) == pytest.approx(0.0, abs=1e-6)
+    assert fit.shift_w(before) - fit.shift_w(behind) == pytest.approx(DROP_W)
+    assert fit.shift_w(None) == 0.0
+
+
+def test_a_sitting_begins_with_its_first_trial_which_need_not_sleep():
+    records = asleep_in([sitting_of(4), sitting_of(4, DROP_W)])
+    begin_ns = records[4].start_ns - 20_000_000_000
+    early = trial(Role.TARGET, start_ns=begin_ns, end_ns=begin_ns + 1)
+    fit = fit_static([*records, early])
+    assert fit.at(45.0, begin_ns) == pytest.approx(line_w(45.0, DROP_W))
+    assert fit.at(45.0, begin_ns - 1) == pytest.approx(line_w(45.0))
+
+
+def test_the_error_of_each_sitting_is_that_of_its_own_trials():
+    rng = np.random.default_rng(2)
+    clean = asleep_in([sitting_of(12), sitting_of(4, 20.0)])
+    fits = [
+        fit_static([replace(r, steady_power_w=r.steady_power_w + rng.normal(0, 1.0)) for r in clean])
+        for _ in range(300)
+    ]
+    errors = []
+    for when_ns in (clean[0].start_ns, clean[-1].start_ns):
+        scatter = np.std([fit.at(46.0, when_ns) for fit in fits])
+        errors.append(np.mean([fit.error_at(46.0, when_ns) for fit in fits]))
+        assert errors[-1] == pytest.approx(scatter, rel=0.15)
+    assert errors[1] > 1.5 * errors[0]
+
+
+def test_sittings_that_differ_by_chance_share_a_line():
+    rng = np.random.default_rng(3)
+    clean = asleep_in([sitting_of(6), sitting_of(6), sitting_of(6)])
+    fits = [
+        fit_static([replace(r, steady_power_w=r.steady_power_w + rng.normal(0, 1.0)) for r in clean])
+        for _ in range(400)
+    ]
+    assert sum(len(fit.sittings) > 0 for fit in fits) <= 4
+
+
+@pytest.mark.parametrize(
+    ("trials", "lines"),
+    [((5, 2), [7]), ((2, 5), [7]), ((5, 2, 5), [5, 7]), ((5, 5, 2), [5, 7]), ((3, 3), [3, 3])],
+)
+def test_a_sitting_with_fewer_than_three_sleeping_trials_joins_another(trials, lines):
+    drops_w = np.repeat([0.0, DROP_W], [1, len(trials) - 1])
+    records = asleep_in([sitting_of(n, drop_w) for n, drop_w in zip(trials, drops_w, strict=True)])
+    fit = fit_static(records)
+    shifts = [round(fit.shift_w(r.start_ns), 6) for r in records]
+    assert [shifts.count(shift) for shift in dict.fromkeys(shifts)] == lines
+
+
+def test_what_changes_without_a_pause_begins_no_sitting():
+    fit = fit_static(asleep_in([sitting_of(5), sitting_of(5, DROP_W)], pause_s=5.0))
+    assert fit.sittings == ()
+    assert fit.error_at(46.0) > 0.5
+
+
+@settings(max_examples=50)
+@given(
+    slope=st.floats(0.1, 1.0),
+    sittings=st.lists(
+        st.tuples(st.floats(-30.0, 30.0), st.lists(st.integers(35, 70), min_size=3, max_size=6)),
+        min_size=2,
+        max_size=4,
+    ),
+)
+def test_parallel_lines_without_noise_give_every_trial_back(slope, sittings):
+    told = [[(float(t), 120.0 + slope * t + shift) for t in (30, *spread)] for shift, spread in sittings]
+    records = asleep_in(told)
+    fit = fit_static(records)
+    for r in records:
+        assert fit.at(r.temperature_c, r.start_ns) == pytest.approx(r.steady_power_w, abs=1e-6)
+
+
+def test_a_kernel_costs_the_same_in_a_sitting_whose_every_power_is_lower():
+    sleeping = asleep_in([sitting_of(4), sitting_of(4, DROP_W)])
+    targets = []
+    for n, (slept, drop_w) in enumerate(zip(sleeping, np.repeat([0.0, DROP_W], 4), strict=True)):
+        # Each round ends with the sleep.
+        times = {"start_ns": slept.start_ns - 2_000_000_000, "end_ns": slept.start_ns - 1_000_000_000}
+        target = hot_trial(Role.TARGET, 1500.0, n, temperature_c=45.0, **times)
+        targets.append(replace(target, steady_power_w=target.steady_power_w - drop_w))
+    common = shared_by([*targets, *sleeping])
+    energies_pj = [pass_energy_pj(target, common) for target in targets]
+    assert energies_pj == pytest.approx([1500.0] * 8)

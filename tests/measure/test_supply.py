@@ -1,6 +1,7 @@
 """Steps of the supply, made up and found again."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +9,9 @@ import pytest
 from fakes.measuring import trial
 
 from ptxbench.gpu.protocol import OptLevel
-from ptxbench.measure.loops import shared_by
-from ptxbench.measure.static import StaticPower
-from ptxbench.measure.supply import NO_STEPS, find_supply
+from ptxbench.measure.loops import pass_energy_pj, shared_by
+from ptxbench.measure.static import Sitting, StaticPower
+from ptxbench.measure.supply import NO_STEPS, Supply, find_supply
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role
 
@@ -20,20 +21,22 @@ KERNELS = 20
 ROUNDS = 5
 
 
-def run_of(levels, noise=0.0007, seed=3, kernels=KERNELS, **change):
-    """Trials round after round, kernels from hot to cold, each at its time's level of the supply."""
+def run_of(levels, noise=0.0007, seed=3, kernels=KERNELS, order=None, **change):
+    """Trials, each at its time's level: in an order of kernels, else round after round from hot to cold."""
     random = np.random.default_rng(seed)
     power_w = np.linspace(550.0, 250.0, kernels)
-    records = []
+    records, seen = [], Counter()
     for n, level in enumerate(levels):
-        kernel = n % kernels
+        kernel = n % kernels if order is None else order[n]
+        repeat = seen[kernel]
+        seen[kernel] += 1
         temperature_c = 42.0 + power_w[kernel] / 40 + random.normal(0, 0.5)
         fed_w = (power_w[kernel] - UNFED_W) * math.exp(level) + 0.35 * (temperature_c - 45.0)
         records.append(
             trial(
                 Role.TARGET,
-                n // kernels,
-                trial_id=f"kernel{kernel}/O3/dynamic/random/target/{n // kernels}",
+                repeat,
+                trial_id=f"kernel{kernel}/O3/dynamic/random/target/{repeat}",
                 order=n,
                 opt_level=OptLevel.O3,
                 steady_power_w=UNFED_W + fed_w + random.normal(0, noise) * power_w[kernel],
@@ -100,6 +103,35 @@ def test_the_mean_of_the_run_stays_where_it_was():
     assert 1e-4 < supply.level_error < 5e-3
 
 
+@pytest.mark.parametrize("wander", [0.5, 0.0])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_batches_that_ran_at_levels_apart_come_to_one_by_the_few_kernels_that_both_ran(seed, wander):
+    """Each batch fits a level of its own just as well: only the references tell that one of them is off."""
+    random = np.random.default_rng(seed)
+    kernels = 44
+    power_w = np.linspace(550.0, 250.0, kernels)
+    shuffled = random.permutation(kernels)
+    first, second, references = shuffled[:20], shuffled[20:40], shuffled[40:]
+    batches = [np.concatenate([mine, references]) for mine in (first, second)]
+    order = np.concatenate([random.permutation(batch) for batch in batches for _ in range(ROUNDS)])
+    levels = wander * steps(seed, len(order))
+    levels[: len(order) // 2] -= 0.02
+    records = run_of(levels, seed=seed, kernels=kernels, order=order)
+
+    supply = find_supply(records, STATIC, frozenset())
+    sure = np.array([r.trial_id not in supply.unsure for r in records])
+    in_first, in_second = (sure & np.isin(order, batch) for batch in (first, second))
+
+    def apart(powers_w):
+        """By what fraction the first batch's powers are over the truth, less that of the second's."""
+        leak_w = np.array([0.35 * (r.temperature_c - 45.0) for r in records])
+        off = (np.array(powers_w) - UNFED_W - leak_w) / (power_w[order] - UNFED_W) - 1
+        return off[in_first].mean() - off[in_second].mean()
+
+    assert apart([r.steady_power_w for r in records]) < -0.012
+    assert abs(apart([supply.power_w(r) for r in records])) < 0.0025
+
+
 def test_noise_without_steps_is_left_alone():
     for noise in (0.0007, 0.003, 0.01):
         assert find_supply(run_of(np.zeros(KERNELS * ROUNDS), noise), STATIC, frozenset()) is NO_STEPS
@@ -156,10 +188,9 @@ def test_a_run_of_few_trials_or_without_static_power_has_no_steps():
     assert find_supply(run_of(steps()), nothing, frozenset()) is NO_STEPS
 
 
-def test_static_power_is_that_at_the_mean_level():
-    levels = steps()
-    targets = run_of(levels)
-    asleep = [
+def sleeping_between(targets, levels):
+    """A sleeping trial behind every fifth target, at its level."""
+    return [
         trial(
             Role.STATIC,
             n,
@@ -172,6 +203,54 @@ def test_static_power_is_that_at_the_mean_level():
         )
         for n, at in enumerate(range(4, len(targets), 5))
     ]
-    common = shared_by([*targets, *asleep])
+
+
+def test_static_power_is_that_at_the_mean_level():
+    levels = steps()
+    targets = run_of(levels)
+    common = shared_by([*targets, *sleeping_between(targets, levels)])
     assert common.static.error_w < 0.08
     assert common.static.at(45.0) == pytest.approx(120.0, abs=0.5)
+
+
+def test_static_power_that_drops_between_two_sittings_is_no_step_of_the_supply():
+    levels = steps()
+    targets = run_of(levels)
+    records = [*targets, *sleeping_between(targets, levels)]
+    pause_at_ns = targets[len(targets) // 2].start_ns
+
+    def in_two_sittings(drop_w):
+        return [
+            replace(
+                r,
+                steady_power_w=r.steady_power_w - drop_w,
+                start_ns=r.start_ns + 300_000_000_000,
+                end_ns=r.end_ns + 300_000_000_000,
+            )
+            if r.start_ns >= pause_at_ns
+            else r
+            for r in records
+        ]
+
+    same, lower = in_two_sittings(0.0), in_two_sittings(7.0)
+    one, other = shared_by(same), shared_by(lower)
+    begins = (lower[0].start_ns, lower[-1].start_ns)
+    # The levels are still in it, and let it be told no better.
+    assert np.subtract(*map(other.supply.static.shift_w, begins)) == pytest.approx(7.0, abs=1.0)
+    sure = [
+        n for n in range(len(targets)) if targets[n].trial_id not in one.supply.unsure | other.supply.unsure
+    ]
+    assert len(sure) > 0.7 * len(targets)
+    ratio = [pass_energy_pj(lower[n], other) / pass_energy_pj(same[n], one) for n in sure]
+    assert ratio == pytest.approx(np.ones(len(sure)), abs=0.002)
+
+
+def test_a_level_changes_no_more_of_a_power_than_what_the_supply_feeds_in_that_sitting():
+    static = replace(STATIC, sittings=(Sitting(0, 3.0, 0.1), Sitting(10**12, -37.0, 0.1)))
+    early, late = (
+        trial(Role.TARGET, n, start_ns=n * 10**12, steady_power_w=UNFED_W + shift_w + 300.0 * math.exp(0.02))
+        for n, shift_w in enumerate((3.0, -37.0))
+    )
+    supply = Supply(UNFED_W, {early.trial_id: 0.02, late.trial_id: 0.02}, static=static)
+    assert supply.power_w(early) == pytest.approx(UNFED_W + 3.0 + 300.0)
+    assert supply.power_w(late) == pytest.approx(UNFED_W - 37.0 + 300.0)

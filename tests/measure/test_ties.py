@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptxbench.measure.ties import tie
+from ptxbench.measure.ties import tie, tied_powers
 
 NOISE, SPREAD = 0.001, 0.01
 
@@ -84,3 +84,66 @@ def test_an_error_is_never_over_the_spread_of_the_levels(visits):
     used = sorted({s for stretches in visits for s in stretches})
     told = errors(*([used.index(s) for s in stretches] for stretches in visits))
     assert all(0 <= error <= 1.5 * SPREAD for error in told)
+
+
+BATCH, COMMON, ROUNDS, GAP = 10, 2, 4, 0.03
+
+
+def two_batches(seed):
+    """Own powers, and trials of two batches at levels apart that have only two kernels in common."""
+    random = np.random.default_rng(seed)
+    own = random.uniform(4.0, 6.0, 2 * BATCH + COMMON)
+    common = np.arange(2 * BATCH, len(own))
+    ran = [np.concatenate([np.arange(BATCH) + first, common]) for first in (0, BATCH)]
+    kernel = np.concatenate([np.tile(batch, ROUNDS) for batch in ran])
+    stretch = np.repeat([0, 1], len(kernel) // 2)
+    noise = random.normal(0.0, NOISE, len(kernel))
+    return own, kernel, stretch, own[kernel] + GAP * (stretch - 0.5) + noise
+
+
+def powers(log_power, kernel, stretch, guess=None):
+    """Found from a first guess: if no other, what each kernel drew on the mean, as if no batch were off."""
+    guess = np.bincount(kernel, log_power) / np.bincount(kernel) if guess is None else guess
+    errors = np.full(len(kernel), NOISE)
+    return tied_powers(log_power, errors, kernel, stretch, guess, np.zeros(2), GAP / 2)
+
+
+def between_batches(log_own):
+    return float(np.mean(log_own[BATCH : 2 * BATCH]) - np.mean(log_own[:BATCH]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_batches_at_levels_apart_are_brought_together_by_two_kernels_that_both_ran(seed):
+    own, kernel, stretch, log_power = two_batches(seed)
+    off = powers(log_power, kernel, stretch) - own
+    # Eight trials in each batch tell how far the batches are apart: half a trial's noise.
+    assert abs(between_batches(off)) < 4 * 0.5 * NOISE
+    within = [off[:BATCH], off[BATCH : 2 * BATCH]]
+    assert max(np.ptp(batch) for batch in within) < 5 * NOISE
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_trial_that_saw_two_levels_does_not_move_a_batch(seed):
+    _, kernel, stretch, log_power = two_batches(seed)
+    astray = log_power.copy()
+    astray[np.flatnonzero((kernel == 2 * BATCH) & (stretch == 1))[0]] -= GAP / 2
+    clean, found = (powers(logs, kernel, stretch) for logs in (log_power, astray))
+    # A mean of all eight would move by an eighth of what the trial is off.
+    assert abs(between_batches(found - clean)) < 0.4 * GAP / 2 / 8
+
+
+def test_a_kernel_without_trials_keeps_its_first_guess():
+    own, kernel, stretch, log_power = two_batches(0)
+    guess = np.append(own, 7.25)
+    found = powers(log_power, kernel, stretch, guess)
+    assert found[-1] == 7.25
+    assert found[:-1] == pytest.approx(powers(log_power, kernel, stretch, own))
+
+
+@given(st.lists(st.floats(-2.0, 2.0), min_size=2 * BATCH + COMMON, max_size=2 * BATCH + COMMON))
+@settings(max_examples=30)
+def test_how_much_a_kernel_draws_does_not_change_what_is_found_of_the_others(shifts):
+    _, kernel, stretch, log_power = two_batches(1)
+    more = np.array(shifts)
+    shifted = powers(log_power + more[kernel], kernel, stretch)
+    assert shifted - more == pytest.approx(powers(log_power, kernel, stretch), abs=1e-9)

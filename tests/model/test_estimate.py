@@ -159,6 +159,37 @@ def test_what_is_not_in_the_table_is_filled_counted_and_widens_the_interval():
     assert found.high_j - found.low_j > 2 * (whole.high_j - whole.low_j)
 
 
+def test_atomics_of_l2_do_not_stand_in_for_those_in_shared_memory():
+    of_l2 = {"ATOMG.E.ADD": Known(300.0, 1.0), "RED.E.ADD": Known(250.0, 1.0)}
+    launch = work(ATOMS_ADD=1e12, RED_E_MIN=1e12, ATOMG_E_CAS=1e12)
+
+    def filled(**more):
+        gpu = replace(machine(), prices=Prices({**PRICES.random, **of_l2, **more}, PRICES.zeros))
+        return estimate(launch, gpu, RANDOM), {f.opcode: f for f in estimate(launch, gpu, RANDOM).fills}
+
+    found, fills = filled()
+    assert fills["ATOMS.ADD"].rule is Rule.ALL
+    # What stands in for both others is measured: RED.E and ATOMG.E with another operation.
+    assert {part.name: pytest.approx(part.energy_j) for part in found.parts} == {
+        "static": 120.0, "atomic": 550.0, "atomic in shared memory": (14.0 + 40.0) / 2,
+    }  # fmt: skip
+    found, fills = filled(**{"ATOMS.CAS": Known(30.0, 1.0)})
+    assert fills["ATOMS.ADD"].source == "ATOMS.CAS"
+    assert {part.name: part.energy_j for part in found.parts}["atomic in shared memory"] == pytest.approx(
+        30.0
+    )
+
+
+def test_operands_of_atomics_in_shared_memory_toggle_as_data_do():
+    known = {"ATOMS.ADD": Known(30.0, 1.0)}, {"ATOMS.ADD": Known(20.0, 1.0)}
+    gpu = replace(machine(), prices=Prices(*known))
+    joules = [
+        estimate(work(ATOMS_ADD=1e12), gpu, Conditions(activity, 40.0)).energy_j - 120
+        for activity in (Activity(data=0.0, index=1.0), Activity(data=1.0, index=0.0))
+    ]
+    assert joules == pytest.approx([20.0, 30.0])
+
+
 def test_what_a_warp_executes_once_is_not_charged_like_work_of_32_threads():
     branch = estimate(work(BRA=1e12), machine(), RANDOM)
     unknown = estimate(work(NEVERSEEN=1e12), machine(), RANDOM)

@@ -128,6 +128,19 @@ def test_a_counter_that_says_nothing_is_no_term(tmp_path):
     assert judge(made.write(), PRICES).terms.accesses_pj == ()
 
 
+def test_a_kernel_that_alone_tells_of_a_term_is_not_among_those_that_are_foretold(tmp_path):
+    """What an access costs would be extrapolated from next to nothing in the others."""
+    made = Sitting(tmp_path / "s")
+    for n in range(8):
+        for pattern in ("random", "zeros"):
+            requests = 8e8 if n == 5 else 1e4 * (n + 1)
+            made.add(f"fit{n}", pattern, Purpose.FIT, mixture(n), n * 2e9, 6e-3, requests=requests)
+    terms = judge(made.write(), PRICES).terms
+    assert [one.access for one in terms.accesses_pj] == [Access.L2_REQUEST]
+    assert terms.accesses_pj[0].energy_pj == pytest.approx(REQUEST_PJ, rel=0.05)
+    assert terms.left_out_error < 0.005
+
+
 def test_integers_that_are_data_do_not_tell_how_much_addresses_toggle(tmp_path):
     index = []
     for name in ("mixing-u32", "mixing"):

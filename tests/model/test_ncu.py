@@ -119,3 +119,18 @@ def test_accesses_that_an_older_profile_lacks_are_taken_to_move_whole_lines(tmp_
 def test_bytes_that_ncu_could_not_count_are_not_counted(tmp_path):
     path = written(tmp_path / "c.csv", [WARPS, "dram__bytes.sum"], ["0", "k", "1 (FFMA: 1)", "n/a"])
     assert work(path).bytes_moved == ()
+
+
+def test_misses_are_counted_in_tags_as_ncu_writes_them(tmp_path):
+    misses = "lts__t_tag_requests_miss.sum"
+    path = written(
+        tmp_path / "c.csv",
+        [WARPS, misses, "dram__bytes.sum"],
+        ["0", "k", "1 (FFMA: 1)", "1,500", "128,000"],
+        ["1", "k", "1 (FFMA: 1)", "24", "0"],
+        units=["inst", "tag", "byte"],
+    )
+    found = work(path)
+    assert found.accesses == ((Access.L2_MISS, 1524),)
+    # Not as many as the bytes of DRAM would be whole lines.
+    assert found.count(Access.L2_MISS) == 1524
