@@ -155,7 +155,7 @@ def _by_sitting(
     members = np.bincount(sitting, minlength=count)
     mean_w, mean_c = (np.bincount(sitting, values, count) / members for values in (power_w, temperature_c))
     within_w, within_c = power_w - mean_w[sitting], temperature_c - mean_c[sitting]
-    has_slope = line.slope_w_per_c != 0.0 and bool(within_c.any())
+    has_slope = line.slope_w_per_c != 0.0 and bool(np.ptp(within_c) >= _MIN_SPREAD_C)
     slope = float(within_c @ within_w / (within_c @ within_c)) if has_slope else 0.0
     left = float(np.sum((within_w - slope * within_c) ** 2))
     beside = line.slope_w_per_c * (temperature_c - line.temperature_c)
