@@ -104,17 +104,27 @@ def _loop_counts(folder: RunFolder) -> Mapping[tuple[str, str], OpcodeCounts]:
 
 
 def _moved_bytes(record: TrialRecord) -> OpcodeCounts:
-    """Return the bytes that a pass of a thread moves beyond L1, where the catalogue names the level.
+    """Return the bytes that a pass of a thread moves beyond L1; an overhead loop moves none."""
+    is_target = record.role in (Role.TARGET, Role.TARGET_2N)
+    return moved_bytes(record.instruction, record.copies) if is_target else ()
+
+
+def moved_bytes(instruction: str, copies: float) -> OpcodeCounts:
+    """Return the bytes that copies of an instruction move beyond L1, where the catalogue names the level.
 
     Rows of a level are named after it (`ld.global.b32:hbm`, ptxbench/catalogue/data/memory_level.toml). What
     comes from L2 or DRAM passes the crossbar; L2's own part is counted there. A store's way to L2 is part of
     the storing instruction.
+
+    Args:
+        instruction: Catalogue name.
+        copies: How often one thread executes it.
     """
-    name, _, level = record.instruction.rpartition(":")
-    if level not in _LEVELS or record.role not in (Role.TARGET, Role.TARGET_2N):
+    name, _, level = instruction.rpartition(":")
+    if level not in _LEVELS:
         return ()
     try:
-        size = float(find_instruction(record.instruction).bytes * record.copies)
+        size = float(find_instruction(instruction).bytes * copies)
     except InputError:
         return ()
     levels = [one for one in _LEVELS[level] if not (name.startswith("st.") and one is Level.CROSSBAR)]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ptxbench.catalogue.model import Unit
 from ptxbench.errors import InputError
-from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
+from ptxbench.model.observations import PassEnergy, moved_bytes, pass_energies, patterns_of
 from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, opcode_class
 from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
 from ptxbench.power.estimate import COVERAGE_FACTOR
@@ -202,7 +202,7 @@ def _compare(
     index = {opcode: j for j, opcode in enumerate(system.opcodes)}
     compared = []
     for row in rows:
-        added = row_counts(row)
+        added = row_counts(row) | dict(moved_bytes(row.instruction, 1.0))
         if any(opcode not in index for opcode in added):
             continue
         vector = np.zeros(len(values))

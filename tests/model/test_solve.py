@@ -22,7 +22,15 @@ from ptxbench.model.solve import solve, solve_run
 from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import Protocol
 
-TRUTH = {"FFMA": 14.0, "IADD3": 7.5, "MUFU.EX2": 18.0, "BRA": 0.5, "LDG.E": 21.0}
+TRUTH = {
+    "FFMA": 14.0,
+    "IADD3": 7.5,
+    "MUFU.EX2": 18.0,
+    "BRA": 0.5,
+    "LDG.E": 21.0,
+    "STG.E": 30.0,
+    "BYTE.DRAM": 30.0,
+}
 
 
 def kernel(energy=None, error=0.1, pattern="random", **counts):
@@ -103,6 +111,15 @@ def test_a_row_whose_direct_difference_is_elsewhere_is_listed_and_one_that_agree
     assert [one.instruction for one in solution.compared] == ["right", "wrong"]
     assert [one.instruction for one in solution.disagreements] == ["wrong"]
     assert solution.disagreements[0].joint_pj == pytest.approx(3.75)
+
+
+def test_a_row_of_a_level_is_compared_with_its_bytes():
+    passes = [kernel(STG_E=10), kernel(STG_E=10, BYTE_DRAM=40), kernel(STG_E=20, BYTE_DRAM=40)]
+    stores = replace(row(), protocol=Protocol.DYNAMIC, operands="random", dynamic_ci95_pj=0.1, unit="thread")
+    stores = replace(stores, instruction="st.global.b32:hbm", sass="STG.E", dynamic_pj=150.0)
+    (found,) = solve(passes, [stores]).compared
+    assert found.joint_pj == pytest.approx(30.0 + 4 * 30.0)
+    assert not found.disagree
 
 
 @pytest.fixture(scope="module")
