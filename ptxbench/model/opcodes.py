@@ -72,6 +72,9 @@ ONCE_A_WARP = frozenset({OpcodeClass.CONTROL, OpcodeClass.UNIFORM})
 ONCE_A_WARP_SHARE = 0.125
 
 
+_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+
+
 def opcode_class(opcode: str) -> OpcodeClass:
     """Return the class of an opcode with modifiers, such as "IMAD.WIDE.U32"."""
     base, _, modifiers = opcode.partition(".")
@@ -91,3 +94,8 @@ def likeness(one: str, other: str) -> int:
             break
         shared += 1
     return shared
+
+
+def width_bytes(opcode: str) -> int:
+    """Return how many bytes a load or a store moves for a thread: 16 for LDS.128, 4 where nothing is said."""
+    return next((_WIDTHS[word] for word in opcode.split(".") if word in _WIDTHS), 4)

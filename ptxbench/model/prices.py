@@ -12,7 +12,14 @@ import numpy as np
 
 from ptxbench.errors import InputError
 from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
-from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, OpcodeClass, likeness, opcode_class
+from ptxbench.model.opcodes import (
+    ONCE_A_WARP,
+    ONCE_A_WARP_SHARE,
+    OpcodeClass,
+    likeness,
+    opcode_class,
+    width_bytes,
+)
 from ptxbench.model.solve import solve_with_prior
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.work import Level
@@ -126,8 +133,9 @@ class Prices:
     def beside(self, levels: Collection[Level]) -> Prices:
         """Return what opcodes cost where the bytes of some levels are priced beside them.
 
-        Where these are those of L1 and of shared memory, too, a load or a store costs as much as the cheapest
-        of its class: what a wider one, or one that reaches L2 or DRAM, takes more is its bytes.
+        Where these are those of L1 and of shared memory, too, a load or a store costs what is left of it at
+        no byte at all: by a line through the cheapest of its class at each width. What one that reaches L2 or
+        DRAM takes more is its bytes, too.
         """
         return self._without_bytes if {Level.L1, Level.SHARED} <= set(levels) else self
 
@@ -136,11 +144,10 @@ class Prices:
         random, zeros = dict(self.random), dict(self.zeros)
         for known in (random, zeros):
             for kind in _MOVERS:
-                alike = [o for o in known if opcode_class(o) is kind]
-                sure = [o for o in alike if known[o].sure]
-                if sure:
-                    cheapest = min((known[o] for o in sure), key=lambda one: one.energy_pj)
-                    known.update(dict.fromkeys(alike, cheapest))
+                alike = {o: known[o] for o in known if opcode_class(o) is kind}
+                left = _at_no_byte({o: one for o, one in alike.items() if one.sure})
+                if left is not None:
+                    known.update(dict.fromkeys(alike, left))
         return Prices(random, zeros)
 
     def _stand_ins(self, opcode: str) -> tuple[Rule, list[str]]:
@@ -194,6 +201,23 @@ class Prices:
         zeros = self.zeros.get(opcode)
         zeros_pj = zeros.error_pj if zeros else self.fill_errors[Rule.CLASS] * self._zeros_pj(opcode)
         return math.hypot(activity * random_pj, (1 - activity) * zeros_pj)
+
+
+def _at_no_byte(movers: Mapping[str, Known]) -> Known | None:
+    """Return what loads or stores cost beside their bytes; of one width alone the cheapest, of none None."""
+    cheapest: dict[int, Known] = {}
+    for opcode, one in movers.items():
+        width = width_bytes(opcode)
+        if width not in cheapest or one.energy_pj < cheapest[width].energy_pj:
+            cheapest[width] = one
+    if len(cheapest) < 2:
+        return next(iter(cheapest.values()), None)
+    widths = np.array(list(cheapest))
+    line = np.vstack([np.ones(len(widths)), widths]).T
+    inverse = np.linalg.pinv(line)
+    energies_pj = np.array([one.energy_pj for one in cheapest.values()])
+    errors_pj = np.array([one.error_pj for one in cheapest.values()])
+    return Known(max(float(inverse[0] @ energies_pj), 0.0), float(np.linalg.norm(inverse[0] * errors_pj)))
 
 
 def prices_of(folder: RunFolder) -> Prices:

@@ -10,7 +10,7 @@ from ptxbench.ptx.target import find_target
 from ptxbench.tune.kernel import Kernel
 from ptxbench.tune.occupancy import blocks_per_sm, limits_of
 from ptxbench.tune.variant import Problem, Variant
-from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, shared_cycles
+from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, line_requests, shared_cycles
 
 _SCHEDULERS = 4
 # What memory, and a barrier with the first reads behind it, take; and what L2 gives each SM when all ask.
@@ -43,6 +43,7 @@ class Work:
         written_bytes: Bytes that the SMs hand to L2.
         shared_bytes: Bytes that shared memory is busy with: 128 a wavefront, bank conflicts included.
         dram_bytes: Bytes that pass between memory and L2, at least.
+        read_requests: Lines that the SMs ask L2 for, as often as they ask; of some only a part.
     """
 
     executed: tuple[OpcodeCount, ...]
@@ -50,6 +51,7 @@ class Work:
     written_bytes: float
     shared_bytes: float
     dram_bytes: float
+    read_requests: float
 
     @property
     def l2_bytes(self) -> float:
@@ -119,6 +121,7 @@ def work_by_tiles(variant: Variant, executed: tuple[OpcodeCount, ...], problem: 
         written_bytes=float(problem.m * problem.n * problem.dtype.result_bytes),
         shared_bytes=float(blocks * v.trips(problem) * v.warps * shared_cycles(v) * WAVEFRONT_BYTES),
         dram_bytes=float(problem.least_bytes),
+        read_requests=float(blocks * v.trips(problem) * line_requests(v)),
     )
 
 

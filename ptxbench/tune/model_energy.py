@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from ptxbench.errors import InputError
@@ -11,8 +13,9 @@ from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.machine import read_table
 from ptxbench.model.prices import RANDOM, ZEROS, Price, Prices
 from ptxbench.model.terms import Terms
-from ptxbench.model.work import Activity, KernelWork, Level
+from ptxbench.model.work import Access, Activity, KernelWork, Level
 from ptxbench.tune.estimate import EnergyRange, Work
+from ptxbench.tune.wavefronts import LINE_BYTES
 
 
 class _RememberedPrices(Prices):
@@ -21,6 +24,14 @@ class _RememberedPrices(Prices):
     def __init__(self, prices: Prices) -> None:
         super().__init__(prices.random, prices.zeros)
         self._held: dict[tuple[str, float], Price] = {}
+
+    def beside(self, levels: Collection[Level]) -> Prices:
+        """Return what opcodes cost where the bytes of some levels are priced beside them; remembered, too."""
+        return self._remembered if super().beside(levels) is not self else self
+
+    @cached_property
+    def _remembered(self) -> _RememberedPrices:
+        return _RememberedPrices(self._without_bytes)
 
     def price(self, opcode: str, activity: float) -> Price:
         """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
@@ -50,7 +61,7 @@ class ModelEnergy:
         """
         opcodes = tuple((one.opcode, float(one.count)) for one in work.executed)
         found = estimate(
-            KernelWork("gemm", opcodes, _moved(work), time_s),
+            KernelWork("gemm", opcodes, _moved(work), time_s, accesses=_asked(work)),
             self._machine,
             Conditions(self._activity, temperature_c),
         )
@@ -69,6 +80,12 @@ def _moved(work: Work) -> tuple[tuple[Level, float], ...]:
         (Level.L2, work.l2_bytes + work.dram_bytes),
         (Level.DRAM, work.dram_bytes),
     )
+
+
+def _asked(work: Work) -> tuple[tuple[Access, float], ...]:
+    """Return accesses as ncu counts them: L2 is asked by the SMs, and by its other half for what it lacks."""
+    whole = (work.written_bytes + work.dram_bytes) / LINE_BYTES
+    return ((Access.L2_REQUEST, work.read_requests + whole), (Access.L2_MISS, work.dram_bytes / LINE_BYTES))
 
 
 def _activity(terms: Terms, pattern: str) -> Activity:

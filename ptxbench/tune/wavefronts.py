@@ -14,6 +14,7 @@ _BANKS = 32
 _WORD = 4
 WAVEFRONT_BYTES = _BANKS * _WORD
 _ROW = 16
+LINE_BYTES = 128
 
 
 def shared_cycles(variant: Variant) -> int:
@@ -23,6 +24,22 @@ def shared_cycles(variant: Variant) -> int:
         variant: Its shapes divide each other.
     """
     return _mma_cycles(variant) if variant.dtype is DType.F16 else _simt_cycles(variant)
+
+
+def line_requests(variant: Variant) -> float:
+    """Return the lines of 128 bytes that one block asks L2 for in one trip of the loop, as often as it asks.
+
+    Lanes side by side read side by side; a warp whose lanes read several short pieces asks for as many lines.
+
+    Args:
+        variant: Its shapes divide each other.
+    """
+    v = variant
+    asked = 0.0
+    for elements, lanes in ((v.blk_m * v.blk_k, v.a_k), (v.blk_n * v.blk_k, v.b_n)):
+        piece = min(lanes, WARP) * v.vector
+        asked += elements / piece * max(piece * v.dtype.bytes / LINE_BYTES, 1.0)
+    return asked
 
 
 def wavefronts(addresses: Iterable[int], size: int) -> int:

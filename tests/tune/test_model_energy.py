@@ -18,8 +18,8 @@ from ptxbench.measure.start import start_run
 from ptxbench.measure.static import StaticPower
 from ptxbench.model.estimate import Machine
 from ptxbench.model.prices import Known, Prices
-from ptxbench.model.terms import UNFITTED, ByteEnergy
-from ptxbench.model.work import Level
+from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy
+from ptxbench.model.work import Access, Level
 from ptxbench.tune.bench import Asked, Bench
 from ptxbench.tune.estimate import OpcodeCount, work_by_tiles
 from ptxbench.tune.evaluate import quality
@@ -72,6 +72,19 @@ def test_bank_conflicts_cost_what_the_fitted_byte_of_shared_memory_costs() -> No
     more = 16 * 16 * 8 * (16 - 8) * 128
     assert energy_j(0, "random") - energy_j(4, "random") == pytest.approx(more * 5e-12)
     assert energy_j(0, "zeros") - energy_j(4, "zeros") == pytest.approx(more * 1e-12)
+
+
+def test_what_asks_l2_for_short_pieces_costs_by_its_requests() -> None:
+    terms = replace(UNFITTED, accesses_pj=(AccessEnergy(Access.L2_REQUEST, 500.0, 0.0),))
+    machine = Machine(Prices({"FFMA": Known(10.0, 0.1)}, {}), terms, StaticPower(40, 100, 0, 0, 0), 700.0)
+
+    def of(a_k: int) -> tuple[float, float]:
+        work = work_by_tiles(replace(VARIANT, a_k=a_k), (OpcodeCount("FFMA", 1),), SMALL)
+        return work.read_requests, ModelEnergy(machine).energy_j(work, 1e-4, 40.0).energy_j
+
+    (few, cheap), (many, dear) = of(2), of(1)
+    assert many > few
+    assert dear - cheap == pytest.approx((many - few) * 500e-12)
 
 
 def test_each_level_gets_the_bytes_that_pass_it() -> None:

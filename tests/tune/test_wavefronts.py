@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ptxbench.tune.variant import DType, Variant
-from ptxbench.tune.wavefronts import shared_cycles, wavefronts
+from ptxbench.tune.wavefronts import line_requests, shared_cycles, wavefronts
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_wavefronts_of_a_stride(stride: int, size: int, expected: int) -> None:
     assert wavefronts([stride * lane for lane in range(32)], size) == expected
 
 
-@pytest.mark.parametrize(
+VARIANTS = pytest.mark.parametrize(
     "variant",
     [
         Variant(DType.F32, 16, 16, 128, 128, 8, 2, 32, 4, 2, 4, 1),
@@ -35,6 +35,9 @@ def test_wavefronts_of_a_stride(stride: int, size: int, expected: int) -> None:
     ],
     ids=lambda v: v.name,
 )
+
+
+@VARIANTS
 def test_padding_saves_time(variant: Variant) -> None:
     assert shared_cycles(variant) < shared_cycles(replace(variant, pad=0))
 
@@ -43,3 +46,23 @@ def test_a_warp_of_the_tensor_kernel_reads_without_conflicts() -> None:
     # 8 ldmatrix of A and 4 of B a trip, four wavefronts each, and 4 copies of 512 bytes.
     v = Variant(DType.F16, 16, 16, 128, 128, 32, 4, 16, 8, 4, 8, 1)
     assert shared_cycles(v) == (8 + 4) * 4 + 4 * 4
+
+
+@VARIANTS
+def test_each_warp_asks_for_the_lines_that_its_lanes_name(variant: Variant) -> None:
+    v, threads, pitch = variant, variant.dim_m * variant.dim_n, 1 << 20
+    asked = 0
+    # Each instruction reads `vector` elements of a row a thread, `across` threads side by side.
+    for rows, columns, across in ((v.blk_m, v.blk_k, v.a_k), (v.blk_k, v.blk_n, v.b_n)):
+        for row in range(0, rows, threads // across):
+            for column in range(0, columns, across * v.vector):
+                at = [
+                    (row + t // across) * pitch + (column + t % across * v.vector) * v.dtype.bytes
+                    for t in range(threads)
+                ]
+                ends = [n + v.vector * v.dtype.bytes - 1 for n in at]
+                asked += sum(
+                    len({byte // 128 for byte in (*at[w : w + 32], *ends[w : w + 32])})
+                    for w in range(0, threads, 32)
+                )
+    assert line_requests(v) == asked
