@@ -145,7 +145,7 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
 
     The interval holds the errors of the opcodes' energies (independent of each other), of stand-ins (all off
     the same way), of static power, of the clock term where the kernel is capped, and the model's own
-    error on the kernels that its terms were fitted to.
+    error on the kernels that its terms were fitted to, which is that of bytes and accesses, too.
 
     Raises:
         InputError: The work's time is not known, or the run has no static power.
@@ -227,7 +227,6 @@ def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
         joules = work.count(one.access) * one.energy_pj * _PICO
         if joules:
             parts[one.access] += joules
-            variance_j2 += (one.error * joules) ** 2
     if machine.terms.active_w:
         parts[ACTIVE] = machine.terms.active_w * work.time_s
     fills.sort(key=lambda fill: -fill.share)
@@ -246,8 +245,9 @@ def _byte_price(level: Level, machine: Machine, activity: Activity) -> Price | N
     """Return the energy of a byte: as fitted, else by the table's rows of that level, else None."""
     for one in machine.terms.bytes_pj:
         if one.level is level:
+            # What fitted terms leave open they leave open together: it is in the model's own error.
             energy_pj = one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj)
-            return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
+            return Price(energy_pj, 0.0, Rule.MEASURED, "")
     known = level.opcode in machine.prices.random
     return machine.prices.price(level.opcode, activity.operands) if known else None
 

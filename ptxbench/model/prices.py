@@ -133,9 +133,9 @@ class Prices:
     def beside(self, levels: Collection[Level]) -> Prices:
         """Return what opcodes cost where the bytes of some levels are priced beside them.
 
-        Where these are those of L1 and of shared memory, too, a load or a store costs what is left of it at
-        no byte at all: by a line through the cheapest of its class at each width. What one that reaches L2 or
-        DRAM takes more is its bytes, too.
+        Where these are those of L1 and of shared memory, too, a load or a store costs what is left of a load
+        of its class at no byte at all, by a line through its widths. What one that reaches L2 or DRAM takes
+        more is its bytes, too, and a store to global memory always reaches L2.
         """
         return self._without_bytes if {Level.L1, Level.SHARED} <= set(levels) else self
 
@@ -144,8 +144,13 @@ class Prices:
         random, zeros = dict(self.random), dict(self.zeros)
         for known in (random, zeros):
             for kind in _MOVERS:
-                alike = {o: known[o] for o in known if opcode_class(o) is kind}
-                left = _at_no_byte({o: one for o, one in alike.items() if one.sure})
+                alike = {o: one for o, one in known.items() if opcode_class(o) is kind}
+                told = {
+                    o: one
+                    for o, one in alike.items()
+                    if o.startswith("LD") and 0 < one.error_pj < one.energy_pj
+                }
+                left = _at_no_byte(told)
                 if left is not None:
                     known.update(dict.fromkeys(alike, left))
         return Prices(random, zeros)
@@ -203,21 +208,23 @@ class Prices:
         return math.hypot(activity * random_pj, (1 - activity) * zeros_pj)
 
 
-def _at_no_byte(movers: Mapping[str, Known]) -> Known | None:
-    """Return what loads or stores cost beside their bytes; of one width alone the cheapest, of none None."""
-    cheapest: dict[int, Known] = {}
-    for opcode, one in movers.items():
-        width = width_bytes(opcode)
-        if width not in cheapest or one.energy_pj < cheapest[width].energy_pj:
-            cheapest[width] = one
-    if len(cheapest) < 2:
-        return next(iter(cheapest.values()), None)
-    widths = np.array(list(cheapest))
-    line = np.vstack([np.ones(len(widths)), widths]).T
-    inverse = np.linalg.pinv(line)
-    energies_pj = np.array([one.energy_pj for one in cheapest.values()])
-    errors_pj = np.array([one.error_pj for one in cheapest.values()])
-    return Known(max(float(inverse[0] @ energies_pj), 0.0), float(np.linalg.norm(inverse[0] * errors_pj)))
+def _at_no_byte(loads: Mapping[str, Known]) -> Known | None:
+    """Return what a load costs beside its bytes, None where none is known: by least squares over widths.
+
+    It lies between nothing and the cheapest load, and is known no worse than if any value there were as
+    likely (JCGM 100:2008, F.2.3.3).
+    """
+    if not loads:
+        return None
+    cheapest = min(loads.values(), key=lambda one: one.energy_pj)
+    widths = np.array([width_bytes(opcode) for opcode in loads])
+    if len(set(widths)) < 2:
+        return cheapest
+    weights = 1 / np.array([one.error_pj for one in loads.values()])
+    inverse = np.linalg.pinv(np.vstack([weights, weights * widths]).T)
+    base_pj = float(inverse[0] @ (weights * [one.energy_pj for one in loads.values()]))
+    error_pj = min(float(np.linalg.norm(inverse[0])), cheapest.energy_pj / math.sqrt(12))
+    return Known(min(max(base_pj, 0.0), cheapest.energy_pj), error_pj)
 
 
 def prices_of(folder: RunFolder) -> Prices:
