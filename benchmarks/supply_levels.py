@@ -1,6 +1,6 @@
 """Show the levels of the supply voltage that a run met, and what taking them out does to the scatter.
 
-    python benchmarks/supply_levels.py results/nvidia-h200/full-2 --plot docs/images/h200_supply_levels.png
+    python benchmarks/supply_levels.py results/nvidia-h200/full-other-board --plot levels.png
 
 Prints, by assembler level, how much the power of one and the same kernel scatters from round to round: as it
 was measured, without the trials in which the clock dipped, and at one level of the supply. Then how long a

@@ -51,7 +51,6 @@ def test_errors_of_whole_kernels(name: str, column: str, value: str) -> None:
 
 def test_the_readme_says_how_far_off_whole_kernels_are() -> None:
     mean = mean_pct(judged(), "estimated_j")
-    beyond = sum(off > 25 for off in off_pct(judged(), "estimated_j"))
-    assert beyond == 1
-    sentence = f"the mean absolute error is {mean}; one of them is off by more than 25%"
+    worst = max(off_pct(judged(), "estimated_j"))
+    sentence = f"the mean absolute error is {mean}; none of them is off by more than {worst:.1f}%"
     assert sentence in (ROOT / "README.md").read_text()
