@@ -89,19 +89,28 @@ class Prices:
         random: Energies on random operands, by opcode.
         zeros: Energies on zeros; what it lacks is taken at the ratio to random operands of opcodes like it,
             by this run where it has such, else by those that come with ptxbench (`shipped_ratios`).
+        measured: The run as it was measured, where these energies are derived from it: it says which opcodes
+            it determines, and how far stand-ins are off.
 
     Raises:
         InputError: `random` is empty.
     """
 
-    def __init__(self, random: Mapping[str, Known], zeros: Mapping[str, Known]) -> None:
+    def __init__(
+        self, random: Mapping[str, Known], zeros: Mapping[str, Known], measured: Prices | None = None
+    ) -> None:
         if not random:
             raise InputError(
                 "the run has no valid dynamic trial on random operands, so no opcode has an energy"
             )
         self.random = dict(random)
         self.zeros = dict(zeros)
-        self._sure = [opcode for opcode, known in self.random.items() if known.sure] or list(self.random)
+        self._measured = measured or self
+        self._sure: list[str] = (
+            measured._sure
+            if measured
+            else [opcode for opcode, known in self.random.items() if known.sure] or list(self.random)
+        )
 
     def price(self, opcode: str, activity: float) -> Price:
         """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
@@ -118,6 +127,8 @@ class Prices:
 
         Each measured opcode is foretold as if it alone were missing.
         """
+        if self._measured is not self:
+            return self._measured.fill_errors
         off: dict[Rule, list[float]] = {rule: [] for rule in Rule}
         for opcode in self._sure:
             others = [other for other in self._sure if other != opcode]
@@ -153,7 +164,7 @@ class Prices:
                 left = _at_no_byte(told)
                 if left is not None:
                     known.update(dict.fromkeys(alike, left))
-        return Prices(random, zeros)
+        return Prices(random, zeros, self._measured)
 
     def _stand_ins(self, opcode: str) -> tuple[Rule, list[str]]:
         if opcode in self.random:

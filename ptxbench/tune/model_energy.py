@@ -22,7 +22,7 @@ class _RememberedPrices(Prices):
     """Prices that are looked up once: a search asks for the same opcodes thousands of times."""
 
     def __init__(self, prices: Prices) -> None:
-        super().__init__(prices.random, prices.zeros)
+        super().__init__(prices.random, prices.zeros, prices)
         self._held: dict[tuple[str, float], Price] = {}
 
     def beside(self, levels: Collection[Level]) -> Prices:

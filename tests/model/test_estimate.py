@@ -116,6 +116,17 @@ def test_bytes_that_are_priced_themselves_are_not_paid_for_once_more_in_a_wide_l
     }  # fmt: skip
 
 
+def test_a_load_that_was_not_measured_is_priced_as_the_loads_are_and_not_as_any_opcode():
+    loads = {"LDG.E": Known(20.0, 1.0), "LDG.E.128": Known(80.0, 1.0)}
+    everywhere = tuple(ByteEnergy(level, 5.0, 5.0, 0.1) for level in (Level.L1, Level.SHARED))
+    gpu = replace(machine(bytes_pj=everywhere), prices=Prices({**PRICES.random, **loads}, {}))
+    launch = KernelWork("k", (("LDG.E", 1e12), ("LDG.E.CONSTANT", 1e12)), (), 1.0)
+    found = estimate(launch, gpu, RANDOM)
+    assert {part.name: part.energy_j for part in found.parts}["global memory"] == pytest.approx(0.0)
+    # What a measured opcode costs beside its bytes is measured, too.
+    assert [(fill.opcode, fill.rule) for fill in found.fills] == [("LDG.E.CONSTANT", Rule.MODIFIERS)]
+
+
 def test_terms_of_an_older_file_are_read_as_before(tmp_path):
     terms = Terms(**{**UNFITTED.__dict__, "kernels": ("fit",)})
     write_terms(tmp_path / FILE, terms)
