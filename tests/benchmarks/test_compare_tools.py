@@ -1,31 +1,23 @@
 """The benchmark against other tools, on the simulated GPU and with stand-ins for the tools."""
 
 import csv
-import importlib.util
 import json
 import math
 import sys
 import types
-from pathlib import Path
 
 import pytest
+from fakes.script import load_script
 from scipy.stats import t
 
 from ptxbench.gpu.simulated.gpu import SimulatedGpu
 from ptxbench.gpu.simulated.profiles import H200
 from ptxbench.measure.load import prepare_load
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "compare_tools.py"
-
 
 @pytest.fixture(scope="module")
 def tools():
-    spec = importlib.util.spec_from_file_location("compare_tools", FILE)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["compare_tools"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["compare_tools"]
+    return load_script("benchmarks/compare_tools.py")
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The levels of the supply are shown as they are, and the documentation says what the committed runs say."""
 
-import importlib.util
 import math
 import re
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes.measuring import trial
+from fakes.script import load_script
 
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.loops import Common
@@ -21,12 +21,8 @@ STATIC = StaticPower(120.0, 45.0, 0.5, 0.0, 0.0)
 
 
 @pytest.fixture
-def supply_levels(monkeypatch):
-    spec = importlib.util.spec_from_file_location("supply_levels", ROOT / "benchmarks" / "supply_levels.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "supply_levels", module)
-    spec.loader.exec_module(module)
-    return module
+def supply_levels():
+    return load_script("benchmarks/supply_levels.py")
 
 
 def round_of(number, power_w, name="fma", **change):

@@ -1,10 +1,10 @@
 """What the README shows is what was measured."""
 
-import importlib.util
 import shlex
 from pathlib import Path
 
 import click
+from fakes.script import load_script
 
 from ptxbench.cli.main import group
 from ptxbench.gpu.protocol import GpuKind
@@ -16,9 +16,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_table_in_the_readme_is_that_of_the_committed_runs():
     readme = (ROOT / "README.md").read_text()
     block = readme.partition("<!-- results:begin -->\n")[2].partition("<!-- results:end -->")[0]
-    spec = importlib.util.spec_from_file_location("refresh_readme", ROOT / "runners" / "refresh_readme.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script("runners/refresh_readme.py")
     rows, gpu = module.readme_rows(ROOT / "results" / "nvidia-h200")
     assert gpu.kind is GpuKind.REAL
     assert block == summary_table(rows)

@@ -1,6 +1,5 @@
 """A run beside Table I of Arafa et al. (2020)."""
 
-import importlib.util
 import math
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes import run as fake
+from fakes.script import load_script
 
 from ptxbench.catalogue.arafa import load_arafa_table
 from ptxbench.errors import InputError
@@ -22,11 +22,7 @@ RUNNER = Path(__file__).parents[2] / "runners" / "compare_published.py"
 
 @pytest.fixture(scope="module")
 def runner():
-    spec = importlib.util.spec_from_file_location("compare_published", RUNNER)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["compare_published"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_script("runners/compare_published.py")
 
 
 def row(instruction, mtsm_nj, **change):

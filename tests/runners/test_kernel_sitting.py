@@ -1,21 +1,14 @@
 """A sitting of the validation without a GPU: what it leaves out, keeps and takes up again."""
 
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from fakes.script import load_script
 
 from ptxbench.errors import InputError
 from ptxbench.model.validation_file import KernelCase, KernelSession, KernelTrial, Purpose, read_session
 
-spec = importlib.util.spec_from_file_location(
-    "kernel_sitting", Path(__file__).parents[2] / "runners" / "kernel_sitting.py"
-)
-sitting = importlib.util.module_from_spec(spec)
-sys.modules["kernel_sitting"] = sitting
-spec.loader.exec_module(sitting)
+sitting = load_script("runners/kernel_sitting.py")
 
 NAMES = ("new", "old", "judged")
 CASES = (

@@ -1,7 +1,6 @@
 """What makes a proof of a memory level, with a stand-in for ncu."""
 
 import csv
-import importlib.util
 import json
 import os
 import subprocess
@@ -9,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.script import load_script
 
 RUNNERS = Path(__file__).parents[2] / "runners"
 
@@ -46,11 +46,7 @@ def prove(tmp_path, values, *arguments, python=sys.executable):
 
 @pytest.fixture(scope="module")
 def runner():
-    spec = importlib.util.spec_from_file_location("prove_levels", RUNNERS / "prove_levels.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["prove_levels"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_script("runners/prove_levels.py")
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
 """What the sampler costs a kernel: the benchmark that says so."""
 
-import importlib.util
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from fakes.measuring import WatchedGpu
-
-ROOT = Path(__file__).parents[2]
+from fakes.script import load_script
 
 
 class DisturbedGpu(WatchedGpu):
@@ -34,10 +31,7 @@ class DisturbedGpu(WatchedGpu):
 
 @pytest.fixture
 def benchmark(monkeypatch):
-    spec = importlib.util.spec_from_file_location("sampler_cost", ROOT / "benchmarks" / "sampler_cost.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "sampler_cost", module)
-    spec.loader.exec_module(module)
+    module = load_script("benchmarks/sampler_cost.py")
 
     def run(gpu, *arguments):
         monkeypatch.setattr(module, "open_gpu", lambda _: gpu)
