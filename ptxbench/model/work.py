@@ -42,10 +42,11 @@ class Access(StrEnum):
 
 
 # What a coalesced access moves at once: a line.
-_LINES = {
-    Access.L1_WAVEFRONT: (Level.L1, 128),
-    Access.L2_REQUEST: (Level.L2, 128),
-    Access.L2_MISS: (Level.DRAM, 128),
+LINE_BYTES = 128
+_LEVELS = {
+    Access.L1_WAVEFRONT: Level.L1,
+    Access.L2_REQUEST: Level.L2,
+    Access.L2_MISS: Level.DRAM,
 }
 # DRAM has a clock of its own.
 OFF_CLOCK = frozenset({Level.DRAM.value, Access.L2_MISS.value})
@@ -78,8 +79,7 @@ class KernelWork:
 
     def count(self, access: Access) -> float:
         """Return the accesses of a kind; where they were not counted, as if each took a whole line."""
-        level, size = _LINES[access]
-        return dict(self.accesses).get(access, dict(self.bytes_moved).get(level, 0.0) / size)
+        return dict(self.accesses).get(access, dict(self.bytes_moved).get(_LEVELS[access], 0.0) / LINE_BYTES)
 
 
 # What computes a kernel's data; the other classes mostly compute addresses and count loops.

@@ -13,9 +13,8 @@ from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.machine import read_table
 from ptxbench.model.prices import RANDOM, ZEROS, Price, Prices
 from ptxbench.model.terms import Terms
-from ptxbench.model.work import Access, Activity, KernelWork, Level
+from ptxbench.model.work import LINE_BYTES, Access, Activity, KernelWork, Level
 from ptxbench.tune.estimate import EnergyRange, Work
-from ptxbench.tune.wavefronts import LINE_BYTES
 
 
 class _RememberedPrices(Prices):
@@ -83,9 +82,12 @@ def _moved(work: Work) -> tuple[tuple[Level, float], ...]:
 
 
 def _asked(work: Work) -> tuple[tuple[Access, float], ...]:
-    """Return accesses as ncu counts them: L2 is asked by the SMs, and by its other half for what it lacks."""
+    """Return accesses as ncu counts them: L2 is asked by the SMs, and by its other half for what it lacks.
+
+    The others move whole lines, which is what an estimate takes of those that are not named.
+    """
     whole = (work.written_bytes + work.dram_bytes) / LINE_BYTES
-    return ((Access.L2_REQUEST, work.read_requests + whole), (Access.L2_MISS, work.dram_bytes / LINE_BYTES))
+    return ((Access.L2_REQUEST, work.read_requests + whole),)
 
 
 def _activity(terms: Terms, pattern: str) -> Activity:

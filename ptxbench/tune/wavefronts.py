@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ptxbench.model.work import LINE_BYTES
 from ptxbench.tune.variant import WARP, DType, Variant
 
 _BANKS = 32
 _WORD = 4
 WAVEFRONT_BYTES = _BANKS * _WORD
 _ROW = 16
-LINE_BYTES = 128
 
 
 def shared_cycles(variant: Variant) -> int:
