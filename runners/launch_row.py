@@ -43,7 +43,7 @@ def main() -> int:
         if not module.judgement.passed:
             print(f"launch_row: {row.name} -{level}: {module.judgement.reason}", file=sys.stderr)
             return 1
-        grid, block = gpu.info.sm_count, row.block or BLOCK[level]
+        grid, block = gpu.info.sm_count, row.block or BLOCK
         run = gpu.run(
             Launch(
                 trial_id="launch",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.errors import LaunchError
 from ptxbench.gpu.protocol import Launch
 
 # Calls a function of the CUDA driver by name and returns its result.
@@ -19,6 +21,23 @@ _STAMPS_BYTES = 8 * _STAMPS
 _PARAMETER_TYPES = (*[ctypes.c_uint64] * 4, ctypes.c_uint32)
 
 Bytes = npt.NDArray[np.uint8]
+Stamps = npt.NDArray[np.int64]
+
+
+def _stamps_bytes(launch: Launch) -> int:
+    """Return how much room the stamps of a launch take: a block's begin at a byte for each thread before it.
+
+    So a kernel finds the place by the one register that tells its thread, and without a division.
+
+    Raises:
+        LaunchError: The kernel would not find it so.
+    """
+    if launch.block & (launch.block - 1) or (launch.grid > 1 and launch.block < _STAMPS_BYTES):
+        raise LaunchError(
+            f"{launch.kernel} in {launch.grid} blocks of {launch.block} threads: give a power of two, and "
+            f"{_STAMPS_BYTES} or more where there are several blocks"
+        )
+    return max(launch.grid * launch.block, _STAMPS_BYTES)
 
 
 @dataclass
@@ -43,7 +62,7 @@ class DeviceBuffer:
 
 
 class KernelBuffers:
-    """The four buffers of a context; each launch of a sequence has stamps of its own.
+    """The four buffers of a context; each block of each launch of a sequence has stamps of its own.
 
     Args:
         call: Calls a function of the driver by name.
@@ -65,17 +84,21 @@ class KernelBuffers:
 
         Returns:
             The parameters of each launch: values and types.
+
+        Raises:
+            LaunchError: The threads of a block are no power of two, or too few to have stamps each.
         """
         self._input.reserve(max(max(launch.operands.nbytes, 1) for launch in launches))
         self._output.reserve(max(8 * launch.grid * launch.block for launch in launches))
         self._scratch.reserve(max(max(launch.scratch_bytes, 1) for launch in launches))
-        self._stamps.reserve(_STAMPS_BYTES * len(launches))
+        begins = [0, *accumulate(map(_stamps_bytes, launches))]
+        self._stamps.reserve(begins[-1])
         self._uploaded = None  # the buffer may have moved, and the array may have changed
         self.upload(launches[0].operands)
         common = (self._input.address, self._output.address, self._scratch.address)
         return [
-            ((*common, self._stamps.address + _STAMPS_BYTES * number, launch.iterations), _PARAMETER_TYPES)
-            for number, launch in enumerate(launches)
+            ((*common, self._stamps.address + begin, launch.iterations), _PARAMETER_TYPES)
+            for launch, begin in zip(launches, begins, strict=False)
         ]
 
     def upload(self, operands: Bytes) -> None:
@@ -87,10 +110,21 @@ class KernelBuffers:
             self._call("cuMemcpyHtoD", self._input.address, data.ctypes.data, data.nbytes)
         self._uploaded = operands
 
-    def stamps(self, launches: int) -> npt.NDArray[np.int64]:
-        """Return %globaltimer and %clock64 at begin, then at end, of each launch, shape (launches, 4)."""
-        data = self._download(self._stamps.address, _STAMPS_BYTES * launches)
-        return data.view(np.int64).reshape(launches, _STAMPS)
+    def stamps(self, launches: Sequence[Launch]) -> list[Stamps]:
+        """Return %globaltimer and %clock64 at begin, then at end, of each block.
+
+        Args:
+            launches: Those that were prepared.
+
+        Returns:
+            For each launch an array of shape (blocks, 4).
+        """
+        begins = [0, *accumulate(map(_stamps_bytes, launches))]
+        data = self._download(self._stamps.address, begins[-1])
+        parts = [data[begin:end].view(np.int64) for begin, end in pairwise(begins)]
+        return [
+            part.reshape(launch.grid, -1)[:, :_STAMPS] for launch, part in zip(launches, parts, strict=True)
+        ]
 
     def output(self, size: int) -> Bytes:
         """Return the first bytes of the output, shape (size,)."""

@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from ptxbench.clock import Clock, HostClock
 from ptxbench.errors import GpuError, LaunchError, RefusedModuleError
-from ptxbench.gpu.buffers import KernelBuffers
+from ptxbench.gpu.buffers import KernelBuffers, Stamps
 from ptxbench.gpu.call_buffers import CallBuffers
 from ptxbench.gpu.calls import Bytes, CallRun, KernelCall
 from ptxbench.gpu.protocol import (
@@ -64,15 +61,21 @@ def _call(function: str, *arguments: Any) -> Any:
     return results[0] if len(results) == 1 else tuple(results) or None
 
 
-def _window(timed: tuple[float, int], stamps: npt.NDArray[np.int64]) -> KernelWindow:
-    """Return a kernel's window from its duration, the host time of its end, and its own four stamps."""
+def _window(timed: tuple[float, int], stamps: Stamps) -> KernelWindow:
+    """Return a kernel's window from its duration, the host time of its end, and its blocks' own stamps.
+
+    Blocks begin in the order of their numbers: where an SM runs several, one after the other, those of the
+    later half ran while the power was settled, and their clock is the one that belongs to it.
+    """
     elapsed_s, end_ns = timed
+    later = stamps[len(stamps) // 2 :]
+    timer_ns, cycles = (later[:, 2:] - later[:, :2]).mean(axis=0)
     return KernelWindow(
         start_ns=end_ns - round(elapsed_s * 1e9),
         end_ns=end_ns,
         elapsed_s=elapsed_s,
-        cycles=int(stamps[3] - stamps[1]),
-        globaltimer_ns=int(stamps[2] - stamps[0]),
+        cycles=round(cycles),
+        globaltimer_ns=round(timer_ns),
     )
 
 
@@ -257,7 +260,7 @@ class CudaGpu:
             return timed
 
         timed, sampler, trace = self._sampled(run, interval_s)
-        windows = tuple(map(_window, timed, self._buffers.stamps(len(launches))))
+        windows = tuple(map(_window, timed, self._buffers.stamps(launches)))
         return SequenceRun(
             windows,
             trace,

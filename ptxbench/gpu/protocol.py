@@ -105,7 +105,7 @@ class Launch:
     """One kernel launch, recorded as one trial.
 
     Every kernel of ptxbench takes five parameters: the addresses (u64) of input, output (8 bytes
-    a thread), scratch and stamps (four u64: %globaltimer and %clock64 of block 0 at begin and
+    a thread), scratch and stamps (four u64 a block: its %globaltimer and %clock64 at begin and
     end), and iterations (u32).
 
     Attributes:

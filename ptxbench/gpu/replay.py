@@ -30,6 +30,8 @@ from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import TableRow, TrialRecord
 
 _SHARED_PREFIX = "overhead/"
+# Statements by which blocks tell when they began and ended: once it was block 0 alone.
+_STAMPING = re.compile(r"[^;{}]*%(?:stamps?|first)\b[^;]*;")
 _UNKNOWN = Telemetry(float("nan"), float("nan"), float("nan"), -1, -1)
 
 
@@ -193,9 +195,9 @@ class ReplayGpu:
 
 
 def _code(ptx: str) -> str:
-    """Return a PTX module without comments, layout and declared registers."""
+    """Return a PTX module without comments, layout, declared registers and stamps: none is in its loop."""
     bare = re.sub(r"//.*|\.reg\b[^;]*;", "", ptx)
-    return " ".join(bare.split())
+    return " ".join(_STAMPING.sub("", bare).split())
 
 
 def _window(record: TrialRecord) -> KernelWindow:

@@ -17,10 +17,10 @@ from ptxbench.power.trace import Trace
 from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import TrialRecord
 
-# A first guess that takes some milliseconds at most on any GPU, what a second one aims at, and what a guess
-# to rely on takes at least: a launch itself takes microseconds, and the loop count need be right to some
-# percent only.
-_FIRST_ITERATIONS = 500
+# A first guess that takes a fraction of a second at most on any GPU, also where an SM runs many blocks; what
+# a second one aims at, and what a guess to rely on takes at least: a launch itself takes microseconds, and
+# the loop count need be right to some percent only.
+_FIRST_ITERATIONS = 40
 _GUESS_S = 0.002
 _LEAST_GUESS_S = 0.0001
 _MAX_GUESSES = 4
@@ -129,7 +129,9 @@ class Bench:
         except LaunchError as error:
             record, trace = failure(str(error))
         else:
-            record = make_record(work.plan, repeat, order, board, launch, run, self.sensor)
+            record = make_record(
+                work.plan, repeat, order, board, launch, run, self.sensor, self.gpu.info.sm_count
+            )
             trace = run.trace
         self.folder.append(record, trace)
         self._on_trial(record)

@@ -128,7 +128,6 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
     overhead = loop_energy(overhead_trials(unit, own[0], Role.OVERHEAD, trials), common)
     first = target.trials[0]
     threads = first.grid * first.block
-    warps_per_sm = threads / WARP / min(first.grid, sm_count)
     notes = (
         *(_linearity_note(result), _step_note(target, common.supply), _clock_note(target, overhead)),
         *(fewer_sms_note(trials[unit.name], sm_count), left_out_note(result.faults)),
@@ -141,7 +140,9 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
         count=first.iterations * first.copies,
         dynamic_pj=result.energy_pj.mean,
         dynamic_ci95_pj=result.ci95_pj,
-        cycles=(target.pass_cycles - overhead.pass_cycles) / first.copies / warps_per_sm,
+        cycles=(_pass_cycles(target, sm_count) - _pass_cycles(overhead, sm_count))
+        / first.copies
+        / (first.block / WARP),
         power_w=nan_mean([r.steady_power_w for r in target.trials]),
         static_w=nan_mean([common.static.at(r.temperature_c, r.start_ns) for r in target.trials]),
         clock_mhz=target.clock_mhz,
@@ -153,6 +154,17 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
         reason = f"not distinguishable from zero; under {bound_pj:.3g} pJ"
         return replace(row, dynamic_pj=math.nan, status=Status.BELOW_RESOLUTION, reason=reason)
     return row
+
+
+def _pass_cycles(loop: LoopEnergy, sm_count: int) -> float:
+    """Return the SM cycles that a pass of one block takes, NaN where the clock is not known.
+
+    Where an SM runs several blocks, perhaps two at a time, it is the SM's time that they share out.
+    """
+    waves = loop.trials[0].grid / sm_count
+    if waves <= 1:
+        return loop.pass_cycles
+    return loop.pass_s * loop.clock_mhz * 1e6 / waves
 
 
 def last_attempt(records: Sequence[TrialRecord]) -> list[TrialRecord]:

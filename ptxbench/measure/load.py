@@ -66,7 +66,7 @@ def prepare_load(gpu: Gpu) -> Load:
         cubin=module.cubin,
         kernel=Role.TARGET,
         grid=gpu.info.sm_count,
-        block=BLOCK[OptLevel.O3],
+        block=BLOCK,
         iterations=_FIRST_ITERATIONS,
         operands=operand_bytes(instruction, Pattern.RANDOM, _SEED),
         pattern=Pattern.RANDOM,

@@ -13,10 +13,14 @@ from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.measure.statistics import Estimate
 from ptxbench.measure.supply import NO_STEPS, Supply, find_supply
 from ptxbench.measure.unit import nan_mean, trial_faults
+from ptxbench.measure.warmth import busy_static
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, TrialRecord
 
 _PICO = 1e12
+# The fits of the supply and of the slope of power with temperature go in turns, until the slope stays.
+_TURNS = 4
+_SAME_SLOPE_W_PER_C = 0.01
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,16 @@ def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
     """
     counted = [r for r in records if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC]
     disturbed = disturbed_trials(counted)
-    supply = find_supply(counted[-recent:], fit_static(counted), disturbed)
-    sure = [r for r in counted if r.trial_id not in supply.unsure]
-    return Common(fit_static(sure, supply.power_w), supply=supply, disturbed=disturbed)
+    static, supply = fit_static(counted), NO_STEPS
+    # The levels are told by powers at one temperature, and what a degree makes by powers at one level.
+    for _ in range(_TURNS):
+        supply = find_supply(counted[-recent:], static, disturbed)
+        sure = [r for r in counted if r.trial_id not in supply.unsure]
+        sleeping = fit_static(sure, supply.power_w)
+        before, static = static, busy_static(sleeping, sure, supply.power_w, disturbed)
+        if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:
+            break
+    return Common(static, supply=supply, disturbed=disturbed)
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxbench.errors import LaunchError
-from ptxbench.gpu.protocol import Gpu, OptLevel
+from ptxbench.gpu.protocol import Gpu
 from ptxbench.measure.dynamic import WARP
 from ptxbench.measure.unit import LoadedUnit, Unit
 from ptxbench.store.schema import Role
 
-# One block an SM, in step by its barrier. At O3 32 warps of several chains each keep the pipes full; at
-# O0 every warp waits some 15 cycles after each instruction, and with more than two warps a scheduler
-# they collide in ways that differ by SM, so that some SMs end long before the others.
-BLOCK = {OptLevel.O0: 256, OptLevel.O3: 1024}
+# Threads of a block, in step by its barrier: warps enough to keep the pipes full at O3; and at O0, where
+# every warp waits some 15 cycles after each instruction, to make the instruction a large part of the power.
+BLOCK = 1024
+# Blocks a SM, one after the other (or two by two): warps collide in ways that differ by SM, and with one
+# block each some SMs would end long before the others. As it is, the next block goes to whichever is free.
+WAVES = 48
 # Where the GPU throttles, the unit is begun again on so many of its SMs.
 SHARES = (1.0, 0.75, 0.5, 0.25)
 
@@ -38,14 +40,14 @@ class Member:
         return self.loaded.unit
 
     def block(self, gpu: Gpu) -> int:
-        """Return the threads of a block: those of the level, or so many as the registers allow.
+        """Return the threads of a block: its family's, or so many as the registers allow.
 
         Raises:
             LaunchError: The kernels need more registers than even one warp can have.
         """
         roles = (Role.TARGET, Role.TARGET_2N) if self.check_linearity else (Role.TARGET,)
         own = self.unit.instruction.block
-        block = own or BLOCK[self.unit.opt_level]
+        block = own or BLOCK
         while not all(gpu.blocks_per_sm(self.loaded.cubin, role, block) for role in roles):
             # A family that needs its block cannot do with less.
             if own or block <= WARP:
@@ -54,5 +56,10 @@ class Member:
         return block
 
     def grid(self, sm_count: int) -> int:
-        """Return the blocks of this attempt: one for each SM that takes part."""
+        """Return the blocks of this attempt: one for each SM that takes part, or `WAVES` where all do.
+
+        A family with a block of its own works on memory that is sized for one block an SM.
+        """
+        if self.attempt == 0 and not self.unit.instruction.block:
+            return WAVES * sm_count
         return max(1, round(SHARES[self.attempt] * sm_count))

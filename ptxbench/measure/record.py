@@ -12,7 +12,7 @@ from ptxbench.power.energy import EnergyReading
 from ptxbench.power.methods import counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
-from ptxbench.power.steady import power_change, steady_power_w
+from ptxbench.power.steady import power_change, settled_after_s, steady_power_w
 from ptxbench.power.trace import KernelWindow, Series, Trace
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TrialRecord
@@ -26,6 +26,8 @@ THROTTLE_REASONS = {
     0x80: "HwPowerBrakeSlowdown",
 }
 
+# So many of an SM's blocks, the last ones, are not counted on: SMs run out of blocks one after the other.
+_LAST_BLOCKS = 3
 # Steps of the supply change the power by up to 2% within a kernel; more than this comes from its work.
 _EVEN = 0.025
 
@@ -70,6 +72,7 @@ def make_record(
     launch: Launch,
     run: KernelRun,
     sensor: SensorDescription,
+    sm_count: int,
 ) -> TrialRecord:
     """Return the record of a trial that ran.
 
@@ -81,33 +84,36 @@ def make_record(
         launch: How it was launched.
         run: What the GPU gave.
         sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
+        sm_count: Streaming multiprocessors of the GPU.
     """
     failure, _ = make_failure(plan, repeat, order, gpu, launch, run.trace.begin_ns, "")
-    return judged(failure, run, sensor)
+    return judged(failure, run, sensor, sm_count)
 
 
-def judged(record: TrialRecord, run: KernelRun, sensor: SensorDescription) -> TrialRecord:
+def judged(record: TrialRecord, run: KernelRun, sensor: SensorDescription, sm_count: int) -> TrialRecord:
     """Return a trial's record with all that follows from what the GPU gave.
 
     Args:
         record: What was launched; everything else in it is replaced.
         run: What the GPU gave.
         sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
+        sm_count: Streaming multiprocessors of the GPU.
     """
     status, reason = _judge_run(run)
+    busy = _while_all_are_busy(record, run.window, sm_count)
     power_w = math.nan
     series = run.trace.of(sensor.source)
     if series is None:
         status, reason = Status.NOT_SUPPORTED, f"the recording holds no {sensor.source}"
     else:
-        steady = steady_power_w(series, run.window, sensor)
+        steady = steady_power_w(series, busy, sensor)
         power_w = steady.power_w
         if status is Status.OK:
             status, reason = steady.status, steady.reason
         if status is Status.OK:
-            status, reason = _judge_evenness(series, run, sensor)
+            status, reason = _judge_evenness(series, busy, sensor)
         if status is Status.OK:
-            reason = counter_disagreement(steady, run.trace, run.window, sensor)
+            reason = counter_disagreement(steady, run.trace, busy, sensor)
     clock_mhz = run.window.clock_mhz
     return replace(
         record,
@@ -123,7 +129,7 @@ def judged(record: TrialRecord, run: KernelRun, sensor: SensorDescription) -> Tr
         counter_j=_energy_j(counter_j, run, SourceName.COUNTER),
         steady_power_w=power_w,
         source=sensor.source,
-        temperature_c=_settled_temperature_c(run, sensor),
+        temperature_c=_settled_temperature_c(run, busy, sensor),
         temperature_before_c=run.before.temperature_c,
         temperature_after_c=run.after.temperature_c,
         sm_clock_mhz=run.after.sm_clock_mhz if math.isnan(clock_mhz) else clock_mhz,
@@ -199,7 +205,15 @@ def _energy_j(
     return math.nan if series is None else method(series, run.window).energy_j
 
 
-def _settled_temperature_c(run: KernelRun, sensor: SensorDescription) -> float:
+def _while_all_are_busy(record: TrialRecord, window: KernelWindow, sm_count: int) -> KernelWindow:
+    """Return a kernel's window without the time in which SMs run out of blocks: none with one block each."""
+    if record.grid <= sm_count:
+        return window
+    ending_s = _LAST_BLOCKS * sm_count / record.grid * window.elapsed_s
+    return replace(window, end_ns=window.end_ns - round(ending_s * 1e9))
+
+
+def _settled_temperature_c(run: KernelRun, window: KernelWindow, sensor: SensorDescription) -> float:
     """Return the mean temperature of that time which the readings of the steady power cover.
 
     Power readings come late by the source's delay; a board that warms by degrees within a window would
@@ -208,19 +222,19 @@ def _settled_temperature_c(run: KernelRun, sensor: SensorDescription) -> float:
     series = run.trace.of(SourceName.TEMPERATURE)
     if series is not None:
         good = series.good()
-        begin_ns = run.window.start_ns + round((sensor.settle_s - sensor.delay_s) * 1e9)
-        end_ns = run.window.end_ns - round(sensor.delay_s * 1e9)
+        begin_ns = window.start_ns + round((settled_after_s(window, sensor) - sensor.delay_s) * 1e9)
+        end_ns = window.end_ns - round(sensor.delay_s * 1e9)
         inside = (good.end_ns >= begin_ns) & (good.end_ns <= end_ns)
         if inside.any():
             return float(good.value[inside].mean())
     return (run.before.temperature_c + run.after.temperature_c) / 2
 
 
-def _judge_evenness(series: Series, run: KernelRun, sensor: SensorDescription) -> tuple[Status, str]:
+def _judge_evenness(series: Series, window: KernelWindow, sensor: SensorDescription) -> tuple[Status, str]:
     """Judge whether the power was even, so that its settled part stands for the whole kernel."""
     if sensor.source is SourceName.COUNTER:
         return Status.OK, ""
-    change = power_change(series, run.window, sensor)
+    change = power_change(series, window, sensor)
     if abs(change) <= _EVEN:
         return Status.OK, ""
     reason = f"the power changed by {100 * change:+.0f}% while the kernel ran: some SMs end before others"

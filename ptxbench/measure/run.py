@@ -225,7 +225,7 @@ class _Measuring:
             return self._sleep
         cubin = self._sleep_cubin.result()
         plan = TrialPlan(STATIC_UNIT, OptLevel.O3, Protocol.DYNAMIC, "zeros", Role.STATIC, 1, STATIC_UNIT)
-        sm_count, block = self._bench.gpu.info.sm_count, BLOCK[OptLevel.O3]
+        sm_count, block = self._bench.gpu.info.sm_count, BLOCK
         operands = np.zeros(8 * block, np.uint8)
         work = Work(plan, cubin, sm_count, block, operands, 8 * sm_count * block, _SLEEP_PASSES)
         window_s = self._arguments.dynamic_window_s or self._arguments.window_s

@@ -50,4 +50,5 @@ def short_window_s(sensor: SensorDescription) -> float:
     Rounds scatter by what changes between them more than by the sensor's noise within them, so that
     another round tells more than a longer window.
     """
-    return sensor.settle_s + _ROUND_READINGS * max(sensor.refresh_s, 0.001)
+    settled_s = max(sensor.settle_s, sensor.regulation_s)
+    return settled_s + _ROUND_READINGS * max(sensor.refresh_s, 0.001)

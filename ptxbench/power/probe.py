@@ -160,6 +160,7 @@ def _probe_source(
         quantum=find_quantum(np.diff(np.unique(good.value)) if is_counter else good.value),
         origin=origin,
         shape=Shape.BOXCAR if is_point else fit.shape,
+        regulation_s=documented.regulation_s,
     )
     noise_w = _noise_w(fit, load)
     hot_w = abs(fit.gain.value + fit.offset_w.value)

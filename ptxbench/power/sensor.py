@@ -32,6 +32,8 @@ class SensorDescription:
         quantum: Step between two neighbouring values, W (J for the counter).
         origin: Where the figures come from: "documented", "measured" or "simulated".
         shape: Running mean, or first-order low-pass.
+        regulation_s: Time after a launch for which the GPU's own regulation moves the power; steady power is
+            read behind it.
     """
 
     source: SourceName
@@ -40,8 +42,9 @@ class SensorDescription:
     lag_s: float
     quantum: float
     origin: str
-    # Runs that were kept before this was known do not say it.
+    # Runs that were kept before these were known do not say them.
     shape: Shape = field(default=Shape.BOXCAR, metadata={"optional": True})
+    regulation_s: float = field(default=0.0, metadata={"optional": True})
 
     @property
     def memory_s(self) -> float:

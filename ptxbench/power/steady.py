@@ -78,7 +78,8 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
     """Mean power over the part of the window that readings cover wholly.
 
     A reading taken at t covers, at the earliest, what was drawn at t - lag - refresh -
-    averaging, so readings count from that long after the kernel's start until its end.
+    averaging, so readings count from that long after the kernel's start until its end; later where the
+    GPU's regulation takes longer (`settled_after_s`).
     For the counter: the energy between the first and the last step that lie there, over
     the time between them.
 
@@ -122,6 +123,18 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
     return PowerReading(float(values_w.mean()), error_w, len(values_w))
 
 
+def settled_after_s(window: KernelWindow, sensor: SensorDescription) -> float:
+    """Return how long after its start the settled part of a kernel begins.
+
+    The sensor must have settled; the GPU's regulation is waited for as far as half the kernel is left.
+
+    Args:
+        window: The kernel's window.
+        sensor: What the source is like.
+    """
+    return max(sensor.settle_s, min(sensor.regulation_s, window.elapsed_s / 2))
+
+
 def power_change(series: Series, window: KernelWindow, sensor: SensorDescription) -> float:
     """Return by what fraction the power of a kernel's later half differs from that of its earlier one.
 
@@ -151,7 +164,8 @@ def power_change(series: Series, window: KernelWindow, sensor: SensorDescription
 
 def _counter_power_w(series: Series, window: KernelWindow, sensor: SensorDescription) -> PowerReading:
     # A step is seen when it comes, so that a refresh need not be waited for.
-    start_ns = window.start_ns + round((sensor.memory_s + sensor.lag_s) * _NS_PER_S)
+    settled_s = max(sensor.memory_s + sensor.lag_s, settled_after_s(window, sensor) - sensor.refresh_s)
+    start_ns = window.start_ns + round(settled_s * _NS_PER_S)
     power = power_between_edges(series, start_ns, window.end_ns, sensor.quantum)
     usable_s = (window.end_ns - start_ns) / _NS_PER_S
     is_silent = power.status is Status.WINDOW_TOO_SHORT and power.readings == 0
@@ -214,7 +228,7 @@ def taken_between(series: Series, start_ns: int, end_ns: int) -> Bools:
 
 def _settled_ns(window: KernelWindow, sensor: SensorDescription) -> int:
     """Return from when on a reading holds nothing of what was before the kernel."""
-    return window.start_ns + round(sensor.settle_s * _NS_PER_S)
+    return window.start_ns + round(settled_after_s(window, sensor) * _NS_PER_S)
 
 
 def _settled(good: Series, window: KernelWindow, sensor: SensorDescription) -> Series:

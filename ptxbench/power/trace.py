@@ -84,7 +84,8 @@ class KernelWindow:
         start_ns: First instruction, host time.
         end_ns: Last instruction, host time.
         elapsed_s: Duration by the GPU's own events.
-        cycles: SM clock cycles between the first and the last instruction of one block, or -1.
+        cycles: SM clock cycles between the first and the last instruction of a block, or -1: a mean over
+            the later half of the blocks.
         globaltimer_ns: The same interval by %globaltimer, or -1.
     """
 
@@ -96,7 +97,7 @@ class KernelWindow:
 
     @property
     def clock_mhz(self) -> float:
-        """Mean SM clock over the window (cycles over %globaltimer), NaN where unknown."""
+        """Mean SM clock while those blocks ran (cycles over %globaltimer), NaN where unknown."""
         if self.cycles < 0 or self.globaltimer_ns <= 0:
             return float("nan")
         return 1e3 * self.cycles / self.globaltimer_ns

@@ -154,7 +154,7 @@ def test_every_row_runs_on_the_whole_chip(gpu, module_of, level):
         module = module_of(row.name, level, row.forms(level)[-1])
         if module is None:
             continue
-        block = row.block or BLOCK[level]
+        block = row.block or BLOCK
         for kernel in re.findall(r"\.entry (\w+)\(", module.ptx):
             assert gpu.blocks_per_sm(module.cubin, kernel, block) >= 1, (row.name, kernel)
             run = gpu.run(launch_of(module, kernel, gpu.info.sm_count, block, 3, output_bytes=0))

@@ -46,7 +46,7 @@ def kernel_run(**change):
 
 
 def recorded(run=None, sensor=SENSOR):
-    return make_record(PLAN, 3, 17, "0123456789ab", LAUNCH, run or kernel_run(), sensor)
+    return make_record(PLAN, 3, 17, "0123456789ab", LAUNCH, run or kernel_run(), sensor, 132)
 
 
 def test_a_record_says_what_ran_when_and_with_what_power():

@@ -216,13 +216,16 @@ class SimulatedGpu:
         start_ns = clock.now_ns()
         ends_ns = self._physics.run(start_ns, phases)
         clock.sleep_s((ends_ns[-1] - start_ns) * 1e-9)
+        # Blocks are stamped each by itself; those of the later half count.
+        later = len(phases) // 2
+        began_ns = ends_ns[later - 1] if later else start_ns
+        waves = len(phases) - later
         return KernelWindow(
             start_ns=start_ns,
             end_ns=ends_ns[-1],
             elapsed_s=(ends_ns[-1] - start_ns) * 1e-9,
-            # Block 0 belongs to the first wave, and is stamped by itself.
-            cycles=round(phases[0].cycles),
-            globaltimer_ns=ends_ns[0] - start_ns,
+            cycles=round(sum(phase.cycles for phase in phases[later:]) / waves),
+            globaltimer_ns=round((ends_ns[-1] - began_ns) / waves),
         )
 
     def _plan(self, launch: Launch) -> tuple[Phase, ...]:

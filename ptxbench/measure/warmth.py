@@ -1,0 +1,116 @@
+"""How the power of a busy chip goes with its temperature, from kernels that came again at other temperatures.
+
+A sleeping chip does not tell: on an H200 its power grows by 0.2 W a degree, that of one and the same busy
+kernel by 0.5 to 0.8 (docs/accuracy.md), perhaps because what sleeps is gated and does not leak. So energies
+are those at one temperature, the mean of the busy trials: there P_static is taken from the sleeping kernel,
+and to there every trial is brought by the slope of the busy ones:
+
+    P_i = P_k + slope (T_i - T_k) + noise
+
+for trial i of kernel k with the means P_k and T_k, by least squares over all kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.measure.operating_point import kernel_of
+from ptxbench.measure.static import StaticPower
+from ptxbench.status import Status
+from ptxbench.store.schema import Protocol, Role, TrialRecord
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.intp]
+
+# Fewer trials, or temperatures that spread less, tell no slope.
+_FEWEST = 30
+_LEAST_SPREAD_C = 0.3
+# A slope that is not so many standard errors from that of the sleeping chip is the same.
+_UNLIKE = 3.0
+# What is further off than so many times the median distance is no noise: the fit goes on without it.
+_OUTLYING = 5.0
+_PASSES = 3
+
+
+def busy_static(
+    sleeping: StaticPower,
+    records: Iterable[TrialRecord],
+    power_w: Callable[[TrialRecord], float],
+    left_out: Collection[str],
+) -> StaticPower:
+    """Return static power as busy trials need it: known at their mean temperature, with their own slope.
+
+    Args:
+        sleeping: Static power from the sleeping kernel.
+        records: Trials of a run.
+        power_w: The power of a trial at the mean level of the supply.
+        left_out: Ids of trials whose power is not that of their kernel.
+
+    Returns:
+        `sleeping` itself where the trials tell no other slope.
+    """
+    trials = [
+        r
+        for r in records
+        if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC and r.role is not Role.STATIC
+        if r.status is Status.OK and r.trial_id not in left_out
+        if np.isfinite(r.temperature_c) and np.isfinite(r.steady_power_w)
+    ]
+    if len(trials) < _FEWEST:
+        return sleeping
+    temperature_c = np.array([r.temperature_c for r in trials])
+    _, kernel = np.unique([kernel_of(r) for r in trials], return_inverse=True)
+    found = _slope(np.array([power_w(r) for r in trials]), temperature_c, kernel)
+    if found is None:
+        return sleeping
+    slope, error = found
+    if not abs(slope - sleeping.slope_w_per_c) > _UNLIKE * np.hypot(error, sleeping.slope_error_w_per_c):
+        return sleeping
+    mean_c = float(temperature_c.mean())
+    return replace(
+        sleeping,
+        power_w=sleeping.at(mean_c),
+        temperature_c=mean_c,
+        slope_w_per_c=slope,
+        error_w=sleeping.error_at(mean_c),
+        slope_error_w_per_c=error,
+    )
+
+
+def _slope(
+    power_w: Floats, temperature_c: Floats, kernel: npt.NDArray[np.intp]
+) -> tuple[float, float] | None:
+    """Return the slope within kernels and its standard error, W per degree; None where there is none.
+
+    A trial counts by the inverse square of its power, in proportion to which trials scatter.
+    """
+    kept = np.ones(len(power_w), dtype=bool)
+    slope, error = 0.0, 0.0
+    for _ in range(_PASSES):
+        weight = np.where(kept, power_w**-2.0, 0.0)
+        away_w, away_c = (_within(values, weight, kernel) for values in (power_w, temperature_c))
+        told = float(weight @ away_c**2)
+        if not told > _LEAST_SPREAD_C**2 * float(weight.sum()):
+            return None
+        slope = float(weight @ (away_w * away_c)) / told
+        left = (away_w - slope * away_c) / power_w
+        degrees = np.count_nonzero(kept) - len(np.unique(kernel[kept])) - 1
+        if degrees < 1:
+            return None
+        error = float(np.sqrt(np.sum(left[kept] ** 2) / degrees / told))
+        several = np.bincount(kernel, kept)[kernel] > 1
+        typical = float(np.median(np.abs(left[kept & several])))
+        kept = kept & (np.abs(left) <= _OUTLYING * typical)
+    return slope, error
+
+
+def _within(values: Floats, weight: Floats, kernel: Ints) -> Floats:
+    """Return each value less the weighted mean of its kernel."""
+    total = np.bincount(kernel, weight)
+    mean = np.bincount(kernel, weight * values) / np.where(total > 0, total, 1.0)
+    away: Floats = values - mean[kernel]
+    return away
