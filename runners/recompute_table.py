@@ -46,7 +46,7 @@ def recompute(path: Path, by: Recomputed) -> None:
         gpu = ReplayGpu(recorded)
         with start_run(gpu, Asked(), Path(place, "run")) as again:
             rows = measure_table(gpu, again)
-            rewrite_results(recorded, again.records(), rows, by)
+            rewrite_results(recorded, again.records(), rows, by, again.manifest.level_error)
     changed = sum(before.get(row_key(row)) != row.status for row in rows)
     print(f"{path}: {len(rows)} rows, {changed} of them with another status than before")
 

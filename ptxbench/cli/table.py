@@ -195,12 +195,14 @@ def _go_on(folder: RunFolder, spec: str | None) -> str:
 
 
 def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as_json: bool) -> None:
-    from ptxbench.report.text import cost_sentence, print_tables, rows_as_json
+    from ptxbench.report.text import cost_sentence, level_sentence, print_tables, rows_as_json
 
     if as_json:
         click.echo(rows_as_json(rows, info))
         return
     print_tables(rows, info)
+    if folder.manifest.level_error:
+        click.echo(f"\n{level_sentence(folder.manifest.level_error)}")
     if folder.manifest.cost is not None:
         click.echo(f"\n{cost_sentence(folder.manifest.cost)}")
     if not folder.finished:

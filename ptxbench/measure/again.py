@@ -42,11 +42,12 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
     folder = bench.folder
     tasks = plan_tasks(folder.manifest.arguments)
     recorded = {unit_name(*row_key(row)): row for row in gpu.rows}
-    # Of these the run need not hold a kernel.
+    measured = {record.unit for record in gpu.records if record.repeat >= 0}
+    # Of these the run need not hold a kernel. A process that was killed left rows that have trials unwritten.
     without_kernel = {
         unit: row
         for unit, row in recorded.items()
-        if row.status in (Status.NOT_SUPPORTED, Status.NOT_REACHED)
+        if row.status is Status.NOT_SUPPORTED or (row.status is Status.NOT_REACHED and unit not in measured)
     }
     begun = [task for task in tasks if task.unit not in without_kernel]
     ledger = Ledger()
@@ -72,9 +73,19 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         {unit: row.reason for unit, row in recorded.items() if row.status is Status.LAUNCH_FAILED},
         "the recorded run did not reach it",
     )
-    rows = tuple(without_kernel.get(task.unit, row) for task, row in zip(tasks, solved, strict=True))
-    folder.finish(rows, datetime.now(UTC), run_cost(folder.records()))
+    rows = tuple(
+        row if row.status is Status.OK else _as_recorded(row, recorded.get(task.unit))
+        for task, row in zip(tasks, solved, strict=True)
+    )
+    folder.finish(rows, datetime.now(UTC), run_cost(folder.records()), ledger.level_error)
     return rows
+
+
+def _as_recorded(row: TableRow, recorded: TableRow | None) -> TableRow:
+    """Return what the run itself said of a row without a number that it refused or did not reach."""
+    if recorded is not None and recorded.status in (Status.NOT_SUPPORTED, Status.NOT_REACHED):
+        return recorded
+    return row
 
 
 def _shared(units: Iterable[Unit], records: Sequence[TrialRecord]) -> set[str]:
@@ -87,5 +98,9 @@ def _shared(units: Iterable[Unit], records: Sequence[TrialRecord]) -> set[str]:
         if unit.protocol is Protocol.DYNAMIC:
             names.add(STATIC_UNIT)
             for grid, block in shapes.get(unit.name, ()):
-                names |= {unit.overhead_name(role, grid, block) for role in OVERHEAD_ROLES}
+                names |= {
+                    unit.overhead_name(role, grid, block, by_values=by_values)
+                    for role in OVERHEAD_ROLES
+                    for by_values in (True, False)
+                }
     return names

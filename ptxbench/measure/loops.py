@@ -15,7 +15,7 @@ from ptxbench.measure.supply import NO_STEPS, Supply, find_supply
 from ptxbench.measure.unit import nan_mean, trial_faults
 from ptxbench.measure.warmth import busy_static
 from ptxbench.status import Status
-from ptxbench.store.schema import Protocol, TrialRecord
+from ptxbench.store.schema import Protocol, Role, TrialRecord
 
 _PICO = 1e12
 # The fits of the supply and of the slope of power with temperature go in turns, until the slope stays.
@@ -53,7 +53,8 @@ def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
     # The levels are told by powers at one temperature, and what a degree makes by powers at one level.
     for _ in range(_TURNS):
         supply = find_supply(counted[-recent:], static, disturbed)
-        sure = [r for r in counted if r.trial_id not in supply.unsure]
+        # A step is half a watt of the sleeping kernel's power: so all its trials are taken.
+        sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in supply.unsure]
         sleeping = fit_static(sure, supply.power_w)
         before, static = static, busy_static(sleeping, sure, supply.power_w, disturbed)
         if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:

@@ -22,6 +22,9 @@ _REGISTER = re.compile(r"\b(U?[RP])(\d+)\b")
 _BANKS = 2
 # What the companions of an overhead loop compute with.
 _COMPANION_ROLES = ("x", "w", "m", "n")
+# The move that never happens and holds a chain in the loop: at -O0 a SEL, which reads the operands anyhow.
+_HOLDS = re.compile(r"^\W*U?SEL\b", re.MULTILINE)
+_HELD_ROLES = ("x", "a")
 
 
 def overhead_loops(instruction: Instruction, kernels: Mapping[str, SassKernel]) -> dict[Role, str]:
@@ -38,12 +41,15 @@ def overhead_loops(instruction: Instruction, kernels: Mapping[str, SassKernel]) 
     return {role: _loop_text(kernels[role]) for role in roles}
 
 
-def overhead_unit(instruction: Instruction, loop: str, role: Role, pattern: Pattern, shape: str) -> str:
+def overhead_unit(
+    instruction: Instruction, loop: str, role: Role, pattern: Pattern, shape: str, *, by_values: bool = True
+) -> str:
     """Return the name under which an overhead kernel is measured: the same for all rows that share it.
 
     Two kernels are the same where their loops are the same machine code, launched in the same shape on
-    the same pattern. A loop of companions computes, so that its energy depends on the operands: there the
-    kind of values counts too. Any other overhead loop only mixes its counter into one of them.
+    the same pattern. A loop of companions computes, and at -O0 one without reads its chains, so that its
+    energy depends on the operands: there the kind of values counts too. Any other only mixes its counter
+    into one.
 
     Args:
         instruction: Catalogue row that the kernel is of.
@@ -51,10 +57,13 @@ def overhead_unit(instruction: Instruction, loop: str, role: Role, pattern: Patt
         role: Which overhead kernel.
         pattern: Operand pattern.
         shape: Blocks and threads, such as "132x1024".
+        by_values: Whether the kind of values counts in loops without companions; in earlier runs it did not.
     """
     parts = [loop, role, shape, pattern]
-    if instruction.companions:
-        parts += [f"{r} {instruction.values_for(r)} {instruction.type_of(r)}" for r in _COMPANION_ROLES]
+    roles: tuple[str, ...] = _COMPANION_ROLES if instruction.companions else ()
+    if by_values and not instruction.companions and _HOLDS.search(loop):
+        roles = _HELD_ROLES
+    parts += [f"{r} {instruction.values_for(r)} {instruction.type_of(r)}" for r in roles]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGITS]
     return f"{UNIT_PREFIX}/{digest}"
 

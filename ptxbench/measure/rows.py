@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.arafa import arafa_row
@@ -16,17 +17,33 @@ from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
 
 
+@dataclass(frozen=True)
+class Solved:
+    """The rows of a run.
+
+    Attributes:
+        rows: By the name of their unit.
+        level_error: Standard error of the supply's mean level, at which all dynamic energies of the run are,
+            as a fraction: a factor that its rows share, and that their own intervals leave out.
+    """
+
+    rows: Mapping[str, TableRow]
+    level_error: float
+
+
 class Ledger:
     """What became of each task of a run.
 
     Attributes:
         units: Units that can be measured, by name.
         unfinished: Names of units whose measuring has begun and not ended.
+        level_error: As in `Solved`, once rows were worked out; NaN before.
     """
 
     def __init__(self) -> None:
         self.units: dict[str, Unit] = {}
         self.unfinished: set[str] = set()
+        self.level_error = math.nan
         self._refused: dict[str, TableRow] = {}
 
     def take(self, prepared: Sequence[Prepared]) -> list[tuple[Task, LoadedUnit]]:
@@ -60,7 +77,8 @@ class Ledger:
         begun = {r.unit for r in records if r.repeat >= 0} | set(failures)
         units = [unit for unit in self.units.values() if unit.name in begun]
         solved = solve_rows(units, records, sm_count)
-        return tuple(self._row(task, solved, failures, ended) for task in tasks)
+        self.level_error = solved.level_error
+        return tuple(self._row(task, solved.rows, failures, ended) for task in tasks)
 
     def _row(
         self, task: Task, solved: Mapping[str, TableRow], failures: Mapping[str, str], ended: str
@@ -80,8 +98,8 @@ class Ledger:
         return row
 
 
-def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: int) -> dict[str, TableRow]:
-    """Return the rows of units from the trials of a run, by the units' names: pure arithmetic.
+def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: int) -> Solved:
+    """Return the rows of units from the trials of a run: pure arithmetic.
 
     Args:
         units: What was measured.
@@ -99,13 +117,14 @@ def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: 
         for unit in (u for u in dynamic if u.opt_level is level):
             own = last_attempt(trials[unit.name])
             loops[unit.name] = [r for r in own if r.role is Role.TARGET]
-            name = unit.overhead_name(Role.OVERHEAD, own[0].grid, own[0].block)
-            loops[name] = list(overhead_trials(unit, own[0], Role.OVERHEAD, trials))
+            shared_loop = list(overhead_trials(unit, own[0], Role.OVERHEAD, trials))
+            loops[shared_loop[0].unit if shared_loop else ""] = shared_loop
         scatter = scatter_of(loop_energy(of_loop, shared) for of_loop in loops.values())
         common[level] = replace(shared, scatter=scatter)
-    return {
+    rows = {
         unit.name: dynamic_row(unit, trials, common[unit.opt_level], sm_count)
         if unit.protocol is Protocol.DYNAMIC
         else arafa_row(unit, trials.get(unit.name, ()))
         for unit in units
     }
+    return Solved(rows, shared.supply.level_error)

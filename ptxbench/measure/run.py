@@ -103,7 +103,7 @@ def measure_table(
     rows = measuring.rows()
     now = datetime.now(UTC)
     if measuring.complete:
-        folder.finish(rows, now, run_cost(folder.records()))
+        folder.finish(rows, now, run_cost(folder.records()), measuring.level_error)
     else:
         folder.write_rows(rows)
         folder.end_session(now)
@@ -158,6 +158,11 @@ class _Measuring:
                 if len(retries) >= BATCH_UNITS or number + 1 == len(plan):
                     retries = self._retry(retries, last=number + 1 == len(plan))
         self._on_progress(Progress(len(self._tasks), len(self._tasks), "", 0.0))
+
+    @property
+    def level_error(self) -> float:
+        """What the rows share of the supply, as in `Solved`."""
+        return self._ledger.level_error
 
     def rows(self, ended: str = "the time given was spent before") -> tuple[TableRow, ...]:
         """Return the rows of all tasks, in the order asked for.

@@ -48,14 +48,21 @@ class Unit:
         """Identity of the unit within a run."""
         return unit_name(self.instruction.name, self.opt_level, self.protocol, self.pattern)
 
-    def overhead_name(self, role: Role, grid: int, block: int) -> str:
+    def overhead_name(self, role: Role, grid: int, block: int, *, by_values: bool = True) -> str:
         """Return under which name an overhead kernel is measured, perhaps for many units.
 
         Where the 2N kernel has no overhead kernel of its own, the one of N serves both.
+
+        Args:
+            role: Which overhead kernel.
+            grid: Blocks.
+            block: Threads a block.
+            by_values: As in `overhead_unit`.
         """
         loops = dict(self.loops)
         found = role if role in loops else Role.OVERHEAD
-        return overhead_unit(self.instruction, loops[found], found, self.pattern, f"{grid}x{block}")
+        shape = f"{grid}x{block}"
+        return overhead_unit(self.instruction, loops[found], found, self.pattern, shape, by_values=by_values)
 
     def row(self, status: Status, reason: str) -> TableRow:
         """Return the unit's row, yet without a number."""

@@ -1,9 +1,9 @@
 """How the power of a busy chip goes with its temperature, from kernels that came again at other temperatures.
 
-A sleeping chip does not tell: on an H200 its power grows by 0.2 W a degree, that of one and the same busy
-kernel by 0.5 to 0.8 (docs/accuracy.md), perhaps because what sleeps is gated and does not leak. So energies
-are those at one temperature, the mean of the busy trials: there P_static is taken from the sleeping kernel,
-and to there every trial is brought by the slope of the busy ones:
+A sleeping chip does not tell: it cools while it sleeps, fast at first, and on H200s the slope of its power
+came out between 0.2 and 0.5 W a degree, that of busy kernels between 0.4 and 0.5 (docs/accuracy.md). So
+energies are those at one temperature, the mean of the busy trials, and to there every trial, of the sleeping
+kernel too, is brought by the slope of the busy ones:
 
     P_i = P_k + slope (T_i - T_k) + noise
 
@@ -12,6 +12,7 @@ for trial i of kernel k with the means P_k and T_k, by least squares over all ke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
@@ -28,9 +29,8 @@ Ints = npt.NDArray[np.intp]
 
 # Fewer trials, or temperatures that spread less, tell no slope.
 _FEWEST = 30
+_FEWEST_ASLEEP = 2
 _LEAST_SPREAD_C = 0.3
-# A slope that is not so many standard errors from that of the sleeping chip is the same.
-_UNLIKE = 3.0
 # What is further off than so many times the median distance is no noise: the fit goes on without it.
 _OUTLYING = 5.0
 _PASSES = 3
@@ -51,16 +51,17 @@ def busy_static(
         left_out: Ids of trials whose power is not that of their kernel.
 
     Returns:
-        `sleeping` itself where the trials tell no other slope.
+        `sleeping` itself where they tell no slope, or one that is known less well than its own.
     """
-    trials = [
+    known = [
         r
         for r in records
-        if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC and r.role is not Role.STATIC
-        if r.status is Status.OK and r.trial_id not in left_out
-        if np.isfinite(r.temperature_c) and np.isfinite(r.steady_power_w)
+        if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC and r.status is Status.OK
+        if r.trial_id not in left_out and np.isfinite(r.temperature_c) and np.isfinite(r.steady_power_w)
     ]
-    if len(trials) < _FEWEST:
+    trials = [r for r in known if r.role is not Role.STATIC]
+    asleep = [r for r in known if r.role is Role.STATIC]
+    if len(trials) < _FEWEST or len(asleep) < _FEWEST_ASLEEP:
         return sleeping
     temperature_c = np.array([r.temperature_c for r in trials])
     _, kernel = np.unique([kernel_of(r) for r in trials], return_inverse=True)
@@ -68,16 +69,21 @@ def busy_static(
     if found is None:
         return sleeping
     slope, error = found
-    if not abs(slope - sleeping.slope_w_per_c) > _UNLIKE * np.hypot(error, sleeping.slope_error_w_per_c):
+    if error > sleeping.slope_error_w_per_c > 0:
         return sleeping
     mean_c = float(temperature_c.mean())
+    at_mean_w = np.array(
+        [power_w(r) - sleeping.shift_w(r.start_ns) - slope * (r.temperature_c - mean_c) for r in asleep]
+    )
+    far_c = float(np.mean([r.temperature_c for r in asleep])) - mean_c
     return replace(
         sleeping,
-        power_w=sleeping.at(mean_c),
+        power_w=float(at_mean_w.mean()),
         temperature_c=mean_c,
         slope_w_per_c=slope,
-        error_w=sleeping.error_at(mean_c),
+        error_w=math.hypot(float(at_mean_w.std(ddof=1)) / math.sqrt(len(asleep)), error * far_c),
         slope_error_w_per_c=error,
+        degrees=len(asleep) - 1,
     )
 
 

@@ -61,7 +61,8 @@ class RowDiff:
         b: Number of the second run.
         b_ci95: Half-width of its 95% interval.
         ratio: b / a, NaN unless both are above 0.
-        beyond: Whether they differ by more than both intervals together; None where an interval is not known.
+        beyond: Whether they differ by more than both intervals, and what each run's rows share, together;
+            None where an interval is not known.
         same_sass: Whether the instruction became the same machine code; None where a run does not tell.
         a_status: Validity in the first run, None where it does not hold the row.
         b_status: Validity in the second run.
@@ -145,7 +146,7 @@ def diff_runs(a: RunFolder, b: RunFolder) -> RunDiff:
     Raises:
         InputError: A table cannot be read, or no row has a number in both.
     """
-    rows = diff_rows(a.rows(), b.rows())
+    rows = diff_rows(a.rows(), b.rows(), a.manifest.level_error or 0.0, b.manifest.level_error or 0.0)
     if not any(row.compared for row in rows):
         raise InputError(f"{a.path} and {b.path} have no row in common with a number in both; compare others")
     sides = _side(a), _side(b)
@@ -158,15 +159,22 @@ def diff_runs(a: RunFolder, b: RunFolder) -> RunDiff:
     return RunDiff(*sides, boards[0] == boards[1] and len(boards[0]) == 1, rows, agreements)
 
 
-def diff_rows(a: Sequence[TableRow], b: Sequence[TableRow]) -> tuple[RowDiff, ...]:
+def diff_rows(
+    a: Sequence[TableRow], b: Sequence[TableRow], a_level_error: float = 0.0, b_level_error: float = 0.0
+) -> tuple[RowDiff, ...]:
     """Return every row of either table beside the same of the other, in the order of the first.
 
     Args:
         a: Rows of the first run.
         b: Rows of the second run.
+        a_level_error: Standard error of the factor that the dynamic rows of the first run share.
+        b_level_error: The same of the second run.
     """
+    shared = 1.96 * math.hypot(a_level_error, b_level_error)
     first, second = ({row_key(row): row for row in rows} for rows in (a, b))
-    return tuple(_row_diff(first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second)))
+    return tuple(
+        _row_diff(first.get(key), second.get(key), shared) for key in dict.fromkeys((*first, *second))
+    )
 
 
 def agreement(protocol: Protocol, rows: Sequence[RowDiff]) -> Agreement:
@@ -204,11 +212,11 @@ def _explained(ratio: Float64s, factor: float) -> float:
     return 1 - float(np.abs(np.log(ratio / factor)).sum()) / whole if whole > 0 else math.nan
 
 
-def _row_diff(a: TableRow | None, b: TableRow | None) -> RowDiff:
+def _row_diff(a: TableRow | None, b: TableRow | None, shared: float) -> RowDiff:
     held = a or b
     assert held is not None  # noqa: S101 (a key comes from one of the two)
     (a_value, a_ci95), (b_value, b_ci95) = _number(a), _number(b)
-    allowed = math.hypot(a_ci95, b_ci95)
+    allowed = math.hypot(a_ci95, b_ci95, shared * a_value)
     return RowDiff(
         instruction=held.instruction,
         opt_level=held.opt_level,

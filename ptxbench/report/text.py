@@ -72,6 +72,19 @@ def cost_sentence(cost: RunCost) -> str:
     )
 
 
+def level_sentence(level_error: float) -> str:
+    """Return what all dynamic rows of a run share beside their own intervals.
+
+    Args:
+        level_error: Standard error of the supply's mean level, as a fraction.
+    """
+    half_width = 1.96 * level_error
+    return (
+        "beside their own intervals all dynamic energies share one factor, known to "
+        f"± {half_width:.2%} (95%): the mean level of the supply in this run"
+    )
+
+
 def reached(rows: Sequence[TableRow]) -> list[TableRow]:
     """Return the rows that the run came to before its time was spent, valid or not."""
     return [row for row in rows if row.status is not Status.NOT_REACHED]

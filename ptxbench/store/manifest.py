@@ -142,6 +142,8 @@ class Manifest:
         sessions: Every process that wrote into the run, in order.
         cost: What a row cost, None as long as the run is not finished, or where no row is dynamic.
         recomputed: Who made the records and the table that stand here, None: the run itself.
+        level_error: Standard error of the mean level of the supply, at which all dynamic energies are, as a
+            fraction: a factor that the rows share, beside their intervals. None: it is in those intervals.
     """
 
     schema_version: int
@@ -158,6 +160,7 @@ class Manifest:
     sessions: tuple[Session, ...]
     cost: RunCost | None = field(default=None, metadata={"optional": True})
     recomputed: Recomputed | None = field(default=None, metadata={"optional": True})
+    level_error: float | None = field(default=None, metadata={"optional": True})
 
     @classmethod
     def new(

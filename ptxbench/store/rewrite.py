@@ -14,7 +14,11 @@ from ptxbench.store.table import write_table
 
 
 def rewrite_results(
-    folder: RunFolder, records: Iterable[TrialRecord], rows: Sequence[TableRow], by: Recomputed
+    folder: RunFolder,
+    records: Iterable[TrialRecord],
+    rows: Sequence[TableRow],
+    by: Recomputed,
+    level_error: float | None,
 ) -> None:
     """Write records.parquet, table.csv and who made them; traces and kernels stay as they are.
 
@@ -25,6 +29,7 @@ def rewrite_results(
         records: Trials, judged again.
         rows: The table.
         by: Who made them.
+        level_error: What all dynamic rows share, as in the manifest.
 
     Raises:
         InputError: The run is not finished, does not hold one of the trials, or cannot be written.
@@ -38,4 +43,4 @@ def rewrite_results(
         held[record.trial_id] = replace(record, order=held[record.trial_id].order)
     write_records(folder.path / RECORDS, held.values())
     write_table(folder.path / TABLE, rows)
-    write_manifest(folder.path / MANIFEST, replace(folder.manifest, recomputed=by))
+    write_manifest(folder.path / MANIFEST, replace(folder.manifest, recomputed=by, level_error=level_error))

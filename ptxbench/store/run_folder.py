@@ -243,13 +243,20 @@ class RunFolder:
         self._partial.require_writer()
         self._set_manifest(self.manifest.ended(now))
 
-    def finish(self, rows: Sequence[TableRow], now: datetime, cost: RunCost | None = None) -> None:
+    def finish(
+        self,
+        rows: Sequence[TableRow],
+        now: datetime,
+        cost: RunCost | None = None,
+        level_error: float | None = None,
+    ) -> None:
         """Turn the run into its final files; until the very end it can be resumed instead.
 
         Args:
             rows: The table.
             now: When the run ended, UTC.
             cost: What a row cost, where it is known.
+            level_error: What all dynamic rows share, as in the manifest, where it is known.
 
         Raises:
             InputError: A file cannot be written, or the readings of a trial are missing.
@@ -260,7 +267,7 @@ class RunFolder:
             traces.write(file, self._partial.tables(self._records))
         write_records(self.path / RECORDS, self._records.values())
         write_table(self.path / TABLE, rows)
-        self._set_manifest(replace(self.manifest, cost=cost))
+        self._set_manifest(replace(self.manifest, cost=cost, level_error=level_error))
         self.end_session(now)
         self._partial.retire()
 
