@@ -93,6 +93,7 @@ class KernelBuffers:
         self._scratch.reserve(max(max(launch.scratch_bytes, 1) for launch in launches))
         begins = [0, *accumulate(map(_stamps_bytes, launches))]
         self._stamps.reserve(begins[-1])
+        self._call("cuMemsetD8", self._stamps.address, 0, begins[-1])
         self._uploaded = None  # the buffer may have moved, and the array may have changed
         self.upload(launches[0].operands)
         common = (self._input.address, self._output.address, self._scratch.address)
@@ -111,20 +112,21 @@ class KernelBuffers:
         self._uploaded = operands
 
     def stamps(self, launches: Sequence[Launch]) -> list[Stamps]:
-        """Return %globaltimer and %clock64 at begin, then at end, of each block.
+        """Return %globaltimer and %clock64 at begin, then at end, of the blocks that were stamped.
 
         Args:
             launches: Those that were prepared.
 
         Returns:
-            For each launch an array of shape (blocks, 4).
+            For each launch an array of shape (blocks, 4): of all, or the first alone (`Target.every_block`).
         """
         begins = [0, *accumulate(map(_stamps_bytes, launches))]
         data = self._download(self._stamps.address, begins[-1])
         parts = [data[begin:end].view(np.int64) for begin, end in pairwise(begins)]
-        return [
+        of_blocks = [
             part.reshape(launch.grid, -1)[:, :_STAMPS] for launch, part in zip(launches, parts, strict=True)
         ]
+        return [stamps[stamps.any(axis=1)] for stamps in of_blocks]
 
     def output(self, size: int) -> Bytes:
         """Return the first bytes of the output, shape (size,)."""

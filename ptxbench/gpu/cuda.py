@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ptxbench.clock import Clock, HostClock
@@ -68,15 +69,12 @@ def _window(timed: tuple[float, int], stamps: Stamps) -> KernelWindow:
     later half ran while the power was settled, and their clock is the one that belongs to it.
     """
     elapsed_s, end_ns = timed
+    window = KernelWindow(end_ns - round(elapsed_s * 1e9), end_ns, elapsed_s)
     later = stamps[len(stamps) // 2 :]
+    if not len(later):
+        return window
     timer_ns, cycles = (later[:, 2:] - later[:, :2]).mean(axis=0)
-    return KernelWindow(
-        start_ns=end_ns - round(elapsed_s * 1e9),
-        end_ns=end_ns,
-        elapsed_s=elapsed_s,
-        cycles=round(cycles),
-        globaltimer_ns=round(timer_ns),
-    )
+    return replace(window, cycles=round(cycles), globaltimer_ns=round(timer_ns))
 
 
 class CudaGpu:

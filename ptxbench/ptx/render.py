@@ -93,6 +93,7 @@ def render_sleep(target: Target) -> str:
             ptx_version=target.ptx_version,
             instruction=sleeping,
             entries=entries,
+            every_block=target.every_block,
         )
     )
 
@@ -134,6 +135,7 @@ def _render_row(instruction: Instruction, target: Target, form: Form, prefix: st
         chains=instruction.chains_of(form),
         registers=Registers(instruction, form),
         params=dict(instruction.params),
+        every_block=target.every_block,
     )
 
 

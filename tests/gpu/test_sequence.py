@@ -9,6 +9,7 @@ from fakes.modules import built
 from fakes.run import CUBIN
 
 from ptxbench.clock import VirtualClock
+from ptxbench.errors import LaunchError
 from ptxbench.gpu.buffers import KernelBuffers
 from ptxbench.gpu.protocol import Gpu, Launch
 from ptxbench.gpu.sequence import play
@@ -117,16 +118,43 @@ class Driver:
 
     cuMemcpyDtoH = cuMemcpyHtoD  # noqa: N815
 
+    def cuMemsetD8(self, at, value, size):  # noqa: N802
+        ctypes.memset(at, value, size)
 
-def test_each_launch_has_stamps_of_its_own():
+
+def test_each_block_of_each_launch_has_stamps_of_its_own():
     buffers = KernelBuffers(Driver())
-    prepared = buffers.prepare([launch(iterations=n) for n in (5, 6, 7)])
-    for number, ((*_, stamps, iterations), types) in enumerate(prepared):
+    launches = [launch(grid=2, block=64), launch(iterations=6, grid=1, block=1), launch(iterations=7, grid=3)]
+    prepared = buffers.prepare(launches)
+    for number, (one, ((*_, stamps, iterations), types)) in enumerate(zip(launches, prepared, strict=True)):
         assert len(types) == 5
-        assert iterations == 5 + number
-        values = (ctypes.c_int64 * 4)(*(10 * number + k for k in range(4)))
-        ctypes.memmove(stamps, values, 32)
-    assert buffers.stamps(3).tolist() == [[0, 1, 2, 3], [10, 11, 12, 13], [20, 21, 22, 23]]
+        assert iterations == one.iterations
+        for block in range(one.grid):
+            # As the kernel does it: a byte for each thread before the block's own.
+            values = (ctypes.c_int64 * 4)(*(100 * number + 10 * block + k for k in range(4)))
+            ctypes.memmove(stamps + block * one.block, values, 32)
+    assert [found.tolist() for found in buffers.stamps(launches)] == [
+        [[0, 1, 2, 3], [10, 11, 12, 13]],
+        [[100, 101, 102, 103]],
+        [[200, 201, 202, 203], [210, 211, 212, 213], [220, 221, 222, 223]],
+    ]
+
+
+def test_where_one_block_is_stamped_the_others_are_left_out():
+    buffers = KernelBuffers(Driver())
+    launches = [launch(grid=4, block=128)]
+    ((*_, stamps, _), _), *_ = buffers.prepare(launches)
+    ctypes.memmove(stamps, (ctypes.c_int64 * 4)(5, 6, 7, 8), 32)
+    assert [found.tolist() for found in buffers.stamps(launches)] == [[[5, 6, 7, 8]]]
+    # The next launches do not find what these left.
+    buffers.prepare(launches)
+    assert buffers.stamps(launches)[0].shape == (0, 4)
+
+
+@pytest.mark.parametrize(("grid", "block"), [(1, 48), (4, 16), (132, 1000)])
+def test_blocks_that_would_not_find_their_stamps_are_refused(grid, block):
+    with pytest.raises(LaunchError, match="power of two"):
+        KernelBuffers(Driver()).prepare([launch(grid=grid, block=block)])
 
 
 def test_operands_are_copied_when_they_change_and_only_then():

@@ -12,6 +12,7 @@ from ptxbench.gpu.replay import ReplayGpu
 from ptxbench.gpu.simulated.gpu import SimulatedGpu
 from ptxbench.gpu.simulated.profiles import H200
 from ptxbench.measure.asked import Asked
+from ptxbench.measure.member import WAVES
 from ptxbench.measure.plan import Linearity
 from ptxbench.measure.run import Progress, measure_table
 from ptxbench.measure.start import resume_run, start_run
@@ -67,7 +68,7 @@ def test_where_the_gpu_throttles_fewer_sms_are_taken(tmp_path):
     assert row.cycles == pytest.approx(free.cycles, rel=1e-3)
     # Nothing more was spent on the attempt that throttled than its first round.
     with RunFolder.open(tmp_path / "run") as folder:
-        hot = [r for r in folder.records() if r.grid == 132 and r.repeat >= 0 and r.role is not Role.STATIC]
+        hot = [r for r in folder.records() if r.grid == WAVES * 132 and r.repeat >= 0]
     assert {r.repeat for r in hot} == {0}
     assert Status.THROTTLED in {r.status for r in hot}
 
@@ -78,7 +79,12 @@ def test_a_gpu_that_always_throttles_gives_a_reason_and_no_number(tmp_path):
     assert row.status is Status.THROTTLED
     assert "SwPowerCap" in row.reason
     assert math.isnan(row.dynamic_pj)
-    assert {launch.grid for launch in gpu.launched if launch.kernel == "target"} == {132, 99, 66, 33}
+    assert {launch.grid for launch in gpu.launched if launch.kernel == "target"} == {
+        WAVES * 132,
+        99,
+        66,
+        33,
+    }
 
 
 def test_the_sleeping_kernel_fills_the_chip_on_every_attempt(tmp_path):

@@ -88,7 +88,7 @@ def all_keys(plain, keys=()):
 
 
 # Runs from before these are read.
-OPTIONAL = {"shape", "dynamic_window_s", "linearity", "cost", "recomputed"}
+OPTIONAL = {"shape", "regulation_s", "dynamic_window_s", "linearity", "cost", "recomputed", "level_error"}
 
 
 def is_required(keys):
