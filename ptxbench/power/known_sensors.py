@@ -22,7 +22,7 @@ class _Figures:
 _AVERAGE_1S = _Figures(refresh_s=0.1, averaging_s=1.0)
 _QUARTER_OF_100MS = _Figures(refresh_s=0.1, averaging_s=0.025)
 _POINT = _Figures(refresh_s=0.1, averaging_s=0.0)
-# Steps of about one percent begin 0.1 s after a launch at the latest and last 0.1 s.
+# Steps of about one percent that a launch brings are over after two ticks of a clock of 100 ms.
 _HOPPER_REGULATION_S = 0.2
 # NVML returns whole mW and mJ.
 _QUANTUM = 1e-3
@@ -66,8 +66,8 @@ def sensor_for(source: SourceName, target: str) -> SensorDescription:
         `counter`: seen on an H200: refreshed every 100 ms, in steps of 1 mJ.
         Refresh of everything else: no document gives it; 100 ms, the slowest seen, so
             that a reading is never taken for settled too early.
-        Regulation: seen on H200s: after a launch the power of a kernel may lie one percent lower from the
-            next tick of a clock of 100 ms to the one behind it, and not later in launches of 12 s.
+        Regulation: seen on H200s: after a launch the power of a kernel may lie one percent lower until
+            a tick of some clock of 100 ms (docs/accuracy.md).
         Lag: no document gives it; 0. Measure it with `ptxbench sensor`.
 
     Args:
