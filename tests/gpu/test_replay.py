@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 from fakes import run as fake
 
+from ptxbench.catalogue.load import find_instruction
+from ptxbench.catalogue.model import Form
 from ptxbench.errors import InputError, LaunchError, ReplayError
 from ptxbench.gpu.protocol import Gpu, GpuKind, KernelRun, Launch, OptLevel
 from ptxbench.gpu.replay import ReplayGpu
+from ptxbench.ptx.render import render_module
+from ptxbench.ptx.target import find_target
 from ptxbench.status import Status
 from ptxbench.store.kernels import KernelFiles
 from ptxbench.store.run_folder import RunFolder
@@ -94,6 +98,20 @@ def test_ptx_that_never_ran_is_refused(gpu):
 
 def test_the_same_code_in_another_layout_is_what_ran(gpu):
     assert gpu.assemble(f"// again\n\n{fake.PTX}  // the same\n", OptLevel.O3) == fake.CUBIN
+
+
+def test_the_same_loop_with_other_stamps_is_what_ran(tmp_path):
+    hopper, row = find_target("sm_90a"), find_instruction("fma.rn.f32")
+    every_block, block_0 = (
+        render_module(row, replace(hopper, every_block=every), Form.LATENCY) for every in (True, False)
+    )
+    assert every_block != block_0
+    with RunFolder.create(tmp_path / "run", fake.manifest()) as folder:
+        folder.add_kernels([KernelFiles("fma", block_0, fake.SASS, fake.CUBIN)])
+        gpu = ReplayGpu(folder)
+        assert gpu.assemble(every_block, OptLevel.O3) == fake.CUBIN
+        with pytest.raises(ReplayError, match="holds no kernel of this PTX"):
+            gpu.assemble(every_block.replace("fma.rn.f32", "fma.rz.f32"), OptLevel.O3)
 
 
 def test_blocks_per_sm_is_what_was_launched(gpu):

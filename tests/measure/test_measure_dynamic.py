@@ -277,3 +277,41 @@ def test_a_gpu_without_a_thermometer_is_measured_at_one_static_power():
     records = [replace(r, temperature_c=math.nan) for r in rounds(12.0, 12.01)]
     asleep = [trial(Role.STATIC, n, temperature_c=math.nan) for n in range(3)]
     assert row_of(records, fit_static(asleep)).dynamic_pj == pytest.approx(12.005)
+
+
+def test_cycles_are_an_sms_time_however_many_blocks_share_it():
+    """Forty-eight blocks an SM, one after the other, take forty-eight times as long as one."""
+    plain = rounds(12.0, 12.0)
+    waves = [replace(r, grid=48 * SMS, elapsed_s=48 * r.elapsed_s) for r in plain]
+    row, same = (
+        dynamic_row(unit_for(r), trials_of(r, unit_for(r)), Common(STATIC), SMS)
+        for r in ([replace(t, cycles=round(1.98e9 * t.elapsed_s)) for t in plain], waves)
+    )
+    assert row.cycles > 0
+    assert same.cycles == pytest.approx(row.cycles, rel=1e-6)
+
+
+def test_an_overhead_loop_on_other_values_leaves_more_open():
+    """Where a run of before shared a loop of another kind of row, 3% of its energy are open."""
+    records = rounds(12.0, 12.01, 11.99)
+    at = unit_for(records)
+    own = trials_of(records, at)
+    name = at.overhead_name(Role.OVERHEAD, SMS, BLOCK)
+
+    def by_another_row(under):
+        """The same, its overhead loop measured by another row, under a name."""
+        loop = [replace(r, instruction="div.s32", trial_id=f"{under}/overhead/{r.repeat}") for r in own[name]]
+        return own | {under: loop}
+
+    # Under the name that its values have, a loop is one's own whoever measured it.
+    same = solve_dynamic(at, by_another_row(name), Common(STATIC))
+    assert same.overhead_pj == solve_dynamic(at, own, Common(STATIC)).overhead_pj
+    loop = "SEL R0, R1, R0, P0"
+    held = replace(at, loops=((Role.OVERHEAD, loop),))
+    earlier = held.overhead_name(Role.OVERHEAD, SMS, BLOCK, by_values=False)
+    assert earlier != held.overhead_name(Role.OVERHEAD, SMS, BLOCK)
+    other = solve_dynamic(held, by_another_row(earlier), Common(STATIC))
+    assert other.energy_pj.mean == pytest.approx(same.energy_pj.mean)
+    assert other.overhead_pj.standard_error == pytest.approx(
+        math.hypot(same.overhead_pj.standard_error, 0.03 * RESIDUE_PJ / COPIES)
+    )

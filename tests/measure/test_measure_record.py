@@ -191,3 +191,39 @@ def test_a_failure_has_no_number_but_its_reason():
     )
     numbers = (record.elapsed_s, record.steady_power_w, record.mtsm_j, record.counter_j, record.temperature_c)
     assert all(math.isnan(x) for x in numbers)
+
+
+def low_until(end_s, run=None):
+    """A run whose power lies 2% lower up to a moment."""
+    run = run or kernel_run()
+    (usage, *others) = run.trace.series
+    lower = replace(usage, value=usage.value * np.where(usage.end_ns < end_s * 1e9, 0.98, 1.0))
+    return replace(run, trace=replace(run.trace, series=(lower, *others)))
+
+
+def test_power_is_read_behind_the_gpus_own_regulation():
+    regulated = replace(SENSOR, regulation_s=0.8)
+    assert recorded(low_until(1.75), regulated).steady_power_w == pytest.approx(500, abs=0.1)
+    # A sensor that knows nothing of it takes the lower readings for the kernel's.
+    assert recorded(low_until(1.75)).steady_power_w < 498
+
+
+def test_a_kernel_that_is_too_short_to_wait_for_regulation_gives_its_later_half():
+    short = kernel_run(window=power.window(1.0, 2.0))
+    regulated = replace(SENSOR, regulation_s=5.0)
+    assert recorded(low_until(1.45, short), regulated).steady_power_w == pytest.approx(500, abs=0.1)
+    assert recorded(low_until(1.75, short), regulated).steady_power_w < 499
+
+
+def test_power_is_not_read_while_sms_run_out_of_blocks():
+    def low_at_the_end(grid):
+        run = kernel_run()
+        (usage, *others) = run.trace.series
+        ending = (usage.end_ns > 2.8e9) & (usage.end_ns < 3e9)
+        trace = replace(run.trace, series=(replace(usage, value=usage.value - 40.0 * ending), *others))
+        launch = replace(LAUNCH, grid=grid)
+        return make_record(PLAN, 3, 17, "", launch, replace(run, trace=trace), SENSOR, 132)
+
+    # Of 30 blocks an SM the last three take a tenth of the 2 s; one block has no such end.
+    assert low_at_the_end(30 * 132).steady_power_w == pytest.approx(500, abs=0.1)
+    assert low_at_the_end(132).steady_power_w < 497

@@ -73,6 +73,15 @@ def test_where_the_gpu_throttles_fewer_sms_are_taken(tmp_path):
     assert Status.THROTTLED in {r.status for r in hot}
 
 
+@pytest.mark.parametrize("name", ["fma.rn.f32", "div.u32"])
+def test_a_row_takes_the_same_cycles_in_many_blocks_an_sm_as_in_one(tmp_path, monkeypatch, name):
+    (many,) = measured(WatchedGpu(), tmp_path / "many", asked(name))
+    monkeypatch.setattr("ptxbench.measure.member.WAVES", 1)
+    (one,) = measured(WatchedGpu(), tmp_path / "one", asked(name))
+    assert (one.threads, many.threads) == (132 * BLOCK, WAVES * 132 * BLOCK)
+    assert many.cycles == pytest.approx(one.cycles, rel=0.01)
+
+
 def test_a_gpu_that_always_throttles_gives_a_reason_and_no_number(tmp_path):
     gpu = WatchedGpu(capped(150.0))
     (row,) = measured(gpu, tmp_path / "run", asked("fma.rn.f32"))
@@ -297,7 +306,7 @@ def test_resuming_runs_what_is_missing_once_and_nothing_else(tmp_path, whole, la
 def test_a_throttled_run_resumes_within_its_later_attempt(tmp_path):
     what = asked("fma.rn.f32")
     (whole,) = measured(SimulatedGpu(capped(450.0)), tmp_path / "whole", what)
-    held = begun(WatchedGpu(capped(450.0)), tmp_path / "run", what, 18)
+    held = begun(WatchedGpu(capped(450.0)), tmp_path / "run", what, 22)
     assert any(int(trial.rpartition("/")[2]) >= 1000 for trial in held)
     gpu = WatchedGpu(capped(450.0))
     (row,), records = gone_on(gpu, tmp_path / "run")

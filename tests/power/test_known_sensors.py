@@ -40,3 +40,8 @@ def test_every_source_has_figures_on_every_target(source, target):
 def test_a_target_of_another_form_is_refused(target):
     with pytest.raises(InputError, match="sm_90"):
         sensor_for(SourceName.USAGE, target)
+
+
+@pytest.mark.parametrize(("target", "regulation_s"), [("sm_90a", 0.2), ("sm_80", 0.0), ("sm_100a", 0.0)])
+def test_where_launches_were_seen_to_move_the_power_that_is_waited_for(target, regulation_s):
+    assert sensor_for(SourceName.SAMPLES, target).regulation_s == regulation_s

@@ -298,6 +298,33 @@ def test_the_standard_error_is_never_under_the_quantums_own():
     assert result.standard_error_w == pytest.approx(6.0 / math.sqrt(12))
 
 
+def regulated(low_s, **figures):
+    """A kernel from 1 s on whose power lies 1% lower at first, and a source of a GPU that regulates 0.2 s."""
+    readings = polled(lambda t: 100 if t < 1 else 396 if t < 1 + low_s else 400, refresh_s=0.01)
+    return readings, replace(sensor(refresh_s=0.01, **figures), regulation_s=0.2)
+
+
+def test_steady_power_is_read_behind_the_gpus_regulation():
+    readings, figures = regulated(0.15)
+    assert steady_power_w(readings, window(1, 2), figures).power_w == pytest.approx(400.0)
+    # Fourteen of 98 readings, else.
+    unknown = steady_power_w(readings, window(1, 2), replace(figures, regulation_s=0.0))
+    assert unknown.power_w == pytest.approx(400 - 4 * 14 / 98, abs=0.05)
+    assert unknown == steady_power_w(readings, window(1, 2), sensor(refresh_s=0.01))
+
+
+def test_the_regulation_is_waited_for_as_far_as_half_the_kernel_is_left():
+    readings, figures = regulated(0.045)
+    short = steady_power_w(readings, window(1, 1.1), figures)
+    assert (short.status, short.power_w) == (Status.OK, pytest.approx(400.0))
+    assert short.readings == pytest.approx(5, abs=1)
+
+
+def test_a_sensor_that_takes_longer_than_the_regulation_is_waited_for():
+    figures = replace(sensor(averaging_s=1.0), regulation_s=0.2)
+    assert steady_power_w(polled(step(100, 400)), window(1, 1.5), figures).status is Status.WINDOW_TOO_SHORT
+
+
 @pytest.mark.parametrize("end_s", [1.05, 1.5, 2.1, 2.19])
 def test_a_kernel_shorter_than_its_sensor_is_too_short(end_s):
     result = steady_power_w(polled(step(100, 400)), window(1, end_s), sensor(averaging_s=1.0))

@@ -143,6 +143,14 @@ def test_a_source_that_does_not_follow_the_load_keeps_what_is_documented():
         assert found.remark.endswith("the documented figures stand")
 
 
+def test_the_documented_regulation_of_the_gpu_is_kept():
+    still = series(3.6 + 0.015 * np.arange(2000), np.full(2000, 43.0), SourceName.INSTANT)
+    for readings, origin in ((stamped(), "measured"), (still, "documented")):
+        documented = replace(sensor(source=readings.source), origin="documented", regulation_s=0.2)
+        (found,) = probe(trace(readings), WINDOWS, [documented], waited_s=4.0)
+        assert (found.sensor.origin, found.sensor.regulation_s) == (origin, 0.2)
+
+
 def test_buffer_is_what_the_first_call_gave():
     readings = stamped()
     first = readings.stamp_ns < 5_000_000_000

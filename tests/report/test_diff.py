@@ -150,3 +150,22 @@ def test_simulated_runs_say_so(tmp_path, capsys):
 def test_a_folder_without_a_run_is_one_line(tmp_path, capsys):
     assert run(["diff", str(tmp_path), str(tmp_path)]) == 2
     assert "holds no run" in capsys.readouterr().err
+
+
+def test_what_the_rows_of_a_run_share_is_allowed_for():
+    a, b = rows([10.0, 20.0]), rows([10.3, 20.6])
+    assert [row.beyond for row in diff_rows(a, b)] == [True, True]
+    # 3% are 1.96 standard errors of the factor between the two.
+    assert [row.beyond for row in diff_rows(a, b, 0.012, 0.01)] == [False, False]
+    assert [row.beyond for row in diff_rows(a, b, 0.005)] == [True, True]
+
+
+def test_the_manifest_says_what_the_rows_share(tmp_path):
+    paths = []
+    for name, values in (("a", [10.0]), ("b", [10.3])):
+        with RunFolder.create(tmp_path / name, fake.manifest()) as made:
+            made.finish(rows(values), fake.END, level_error=0.012)
+        paths.append(tmp_path / name)
+    with RunFolder.open(paths[0]) as one, RunFolder.open(paths[1]) as other:
+        assert one.manifest.level_error == 0.012
+        assert [row.beyond for row in diff_runs(one, other).rows] == [False]
