@@ -44,6 +44,8 @@ def busy_static(
     records: Iterable[TrialRecord],
     power_w: Callable[[TrialRecord], float],
     left_out: Collection[str],
+    *,
+    by_levels: bool,
 ) -> StaticPower:
     """Return static power as busy trials need it: known at their mean temperature, with their own slope.
 
@@ -52,6 +54,8 @@ def busy_static(
         records: Trials of a run.
         power_w: The power of a trial at the mean level of the supply.
         left_out: Ids of trials whose power is not that of their kernel.
+        by_levels: Whether levels of the supply were taken out of the powers: they may have taken up part of
+            what temperature does.
 
     Returns:
         `sleeping` itself where they tell no slope, or one that is known less well than its own.
@@ -74,7 +78,8 @@ def busy_static(
     slope, error = found
     if error > sleeping.slope_error_w_per_c > 0:
         return sleeping
-    error = math.hypot(error, _CONFOUNDED * slope)
+    if by_levels:
+        error = math.hypot(error, _CONFOUNDED * slope)
     mean_c = float(temperature_c.mean())
     at_mean_w = np.array(
         [power_w(r) - sleeping.shift_w(r.start_ns) - slope * (r.temperature_c - mean_c) for r in asleep]
