@@ -278,15 +278,20 @@ class Batch:
             if name not in open_units:
                 continue
             result = solve_dynamic(member.unit, self._flow.trials, common)
-            if result.precise(self._arguments.precision):
+            # Of three trials one may be off by a percent for itself, and then two cannot tell which.
+            least = self._arguments.min_repeats
+            target_counts, overhead_counts = result.energy_pj.n >= least, result.overhead_n >= least
+            if result.precise(self._arguments.precision) and target_counts and overhead_counts:
                 self._close(name)
                 continue
             by_rounds = not result.overhead_ci95_pj > result.energy_pj.ci95
             for lane in self._lanes:
                 if name in lane.units and lane.role in (Role.TARGET, Role.OVERHEAD):
-                    # The wider of the two intervals is narrowed; both where one is not known.
-                    wanted = by_rounds if lane.role is Role.TARGET else not by_rounds
-                    lane.is_open = lane.is_open or wanted or result.energy_pj.n < 2
+                    # The wider of the two intervals is narrowed, and what has too few trials that count.
+                    is_target = lane.role is Role.TARGET
+                    wanted = by_rounds if is_target else not by_rounds
+                    counts = target_counts if is_target else overhead_counts
+                    lane.is_open = lane.is_open or wanted or not counts
         for lane in self._lanes:
             lane.is_open = lane.is_open or (lane.is_reference and self._goes_on)
 

@@ -59,6 +59,7 @@ class DynamicResult:
         static_pj: What P_static leaves open, the same for every round: its fit, and whole degrees of T.
         supply_pj: What the levels of the supply leave open at which the loops and the sleeping kernel were,
             beside the mean level of the run: what that leaves open all rows of a run share (`Solved`).
+        overhead_n: Trials of the overhead loop that count.
         faults: Status and reason of every trial that does not count, by trial id.
     """
 
@@ -67,6 +68,7 @@ class DynamicResult:
     overhead_pj: Uncertainty
     static_pj: Uncertainty
     supply_pj: Uncertainty
+    overhead_n: int
     faults: dict[str, tuple[Status, str]]
 
     @property
@@ -107,7 +109,13 @@ def solve_dynamic(unit: Unit, trials: Trials, common: Common) -> DynamicResult:
     single, faults = _difference(unit, own, (Role.TARGET, Role.OVERHEAD), trials, common)
     double, _ = _difference(unit, own, (Role.TARGET_2N, Role.OVERHEAD_2N), trials, common)
     return DynamicResult(
-        single.rounds_pj, double.rounds_pj, single.overhead_pj, single.static_pj, single.level_pj, faults
+        single.rounds_pj,
+        double.rounds_pj,
+        single.overhead_pj,
+        single.static_pj,
+        single.level_pj,
+        single.overhead_n,
+        faults,
     )
 
 
@@ -191,6 +199,7 @@ class _Difference:
     overhead_pj: Uncertainty
     static_pj: Uncertainty
     level_pj: Uncertainty
+    overhead_n: int
 
 
 def _difference(
@@ -223,8 +232,8 @@ def _difference(
         beside_pj = combined((base.uncertainty, clock, _other_values(unit, base, beside[0]))).times(
             1 / copies
         )
-        return _Difference(rounds, beside_pj, static, level), faults
-    return _Difference(Estimate(math.nan, UNKNOWN, 0), UNKNOWN, UNKNOWN, UNKNOWN), faults
+        return _Difference(rounds, beside_pj, static, level, base.n), faults
+    return _Difference(Estimate(math.nan, UNKNOWN, 0), UNKNOWN, UNKNOWN, UNKNOWN, 0), faults
 
 
 def _other_values(unit: Unit, base: Estimate, overhead: TrialRecord) -> Uncertainty:

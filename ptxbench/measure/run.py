@@ -33,6 +33,8 @@ from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
 _SLEEP_PASSES = 20
 # Batches that are made ready ahead of the one in hand.
 _AHEAD = 2
+# So many throttled units make a batch of their own: enough to share overhead loops on fewer SMs.
+_RETRIED_UNITS = BATCH_UNITS // 2
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class _Measuring:
             else:
                 retries += self._measure_batch(members)
                 # Units that throttled share overhead loops when they are begun again together.
-                if len(retries) >= BATCH_UNITS or number + 1 == len(plan):
+                if len(retries) >= _RETRIED_UNITS or number + 1 == len(plan):
                     retries = self._retry(retries, last=number + 1 == len(plan))
         self._on_progress(Progress(len(self._tasks), len(self._tasks), "", 0.0))
 
