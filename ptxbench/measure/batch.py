@@ -278,20 +278,17 @@ class Batch:
             if name not in open_units:
                 continue
             result = solve_dynamic(member.unit, self._flow.trials, common)
-            # Of three trials one may be off by a percent for itself, and then two cannot tell which.
-            least = self._arguments.min_repeats
-            target_counts, overhead_counts = result.energy_pj.n >= least, result.overhead_n >= least
-            if result.precise(self._arguments.precision) and target_counts and overhead_counts:
+            if result.precise(self._arguments.precision):
                 self._close(name)
                 continue
             by_rounds = not result.overhead_ci95_pj > result.energy_pj.ci95
             for lane in self._lanes:
                 if name in lane.units and lane.role in (Role.TARGET, Role.OVERHEAD):
-                    # The wider of the two intervals is narrowed, and what has too few trials that count.
+                    # The wider of the two intervals is narrowed, and what rests on too few trials.
                     is_target = lane.role is Role.TARGET
                     wanted = by_rounds if is_target else not by_rounds
-                    counts = target_counts if is_target else overhead_counts
-                    lane.is_open = lane.is_open or wanted or not counts
+                    stands = result.target_stands if is_target else result.overhead_stands
+                    lane.is_open = lane.is_open or wanted or not stands
         for lane in self._lanes:
             lane.is_open = lane.is_open or (lane.is_reference and self._goes_on)
 

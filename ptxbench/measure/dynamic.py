@@ -59,7 +59,8 @@ class DynamicResult:
         static_pj: What P_static leaves open, the same for every round: its fit, and whole degrees of T.
         supply_pj: What the levels of the supply leave open at which the loops and the sleeping kernel were,
             beside the mean level of the run: what that leaves open all rows of a run share (`Solved`).
-        overhead_n: Trials of the overhead loop that count.
+        target_stands: Whether more of the target's trials count than are left out.
+        overhead_stands: The same of the overhead loop.
         faults: Status and reason of every trial that does not count, by trial id.
     """
 
@@ -68,7 +69,8 @@ class DynamicResult:
     overhead_pj: Uncertainty
     static_pj: Uncertainty
     supply_pj: Uncertainty
-    overhead_n: int
+    target_stands: bool
+    overhead_stands: bool
     faults: dict[str, tuple[Status, str]]
 
     @property
@@ -82,8 +84,9 @@ class DynamicResult:
         return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj, self.supply_pj)).ci95
 
     def precise(self, fraction: float) -> bool:
-        """Return whether the whole interval is known and at most `fraction` of the energy."""
-        return self.energy_pj.n >= 2 and self.ci95_pj <= fraction * abs(self.energy_pj.mean)
+        """Return whether the interval is known, at most `fraction` of the energy, and rests on enough."""
+        known = self.energy_pj.n >= 2 and self.target_stands and self.overhead_stands
+        return known and self.ci95_pj <= fraction * abs(self.energy_pj.mean)
 
     def of_threads(self, threads: int) -> DynamicResult:
         """Return the result for an instruction that `threads` threads execute together."""
@@ -114,7 +117,8 @@ def solve_dynamic(unit: Unit, trials: Trials, common: Common) -> DynamicResult:
         single.overhead_pj,
         single.static_pj,
         single.level_pj,
-        single.overhead_n,
+        single.target_stands,
+        single.overhead_stands,
         faults,
     )
 
@@ -199,7 +203,8 @@ class _Difference:
     overhead_pj: Uncertainty
     static_pj: Uncertainty
     level_pj: Uncertainty
-    overhead_n: int
+    target_stands: bool
+    overhead_stands: bool
 
 
 def _difference(
@@ -232,8 +237,10 @@ def _difference(
         beside_pj = combined((base.uncertainty, clock, _other_values(unit, base, beside[0]))).times(
             1 / copies
         )
-        return _Difference(rounds, beside_pj, static, level, base.n), faults
-    return _Difference(Estimate(math.nan, UNKNOWN, 0), UNKNOWN, UNKNOWN, UNKNOWN, 0), faults
+        stand = target.stands, overhead.stands
+        return _Difference(rounds, beside_pj, static, level, *stand), faults
+    nothing = Estimate(math.nan, UNKNOWN, 0)
+    return _Difference(nothing, UNKNOWN, UNKNOWN, UNKNOWN, False, False), faults
 
 
 def _other_values(unit: Unit, base: Estimate, overhead: TrialRecord) -> Uncertainty:

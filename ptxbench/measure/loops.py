@@ -108,6 +108,11 @@ class LoopEnergy:
         return nan_mean([t.steady_power_w for t in self.trials])
 
     @property
+    def stands(self) -> bool:
+        """Whether more of its valid trials count than are, or should be, left out: else wrong ones may."""
+        return not self.mixed and len(self.trials) > self.disturbed + self.unsure
+
+    @property
     def scatter(self) -> Scatter | None:
         """How much its trials scatter, None where there is one, or where others do not scatter so."""
         if len(self.energy_pj) < 2 or self.mixed:
