@@ -2,7 +2,9 @@
 
     python runners/close_run.py results/nvidia-h200/full
 
-Rows that the run did not reach stay in table.csv as not_reached. Exit codes: 0 done, 2 bad input.
+Rows that the run did not reach stay in table.csv as not_reached. Where the process was killed before it
+wrote a table, all rows do; `runners/recompute_table.py` then works out those that have trials. Exit codes:
+0 done, 2 bad input.
 """
 
 from __future__ import annotations
@@ -14,8 +16,11 @@ from pathlib import Path
 
 from ptxbench.errors import InputError, PtxbenchError
 from ptxbench.measure.cost import run_cost
+from ptxbench.measure.plan import plan_tasks
+from ptxbench.measure.unit import empty_row
 from ptxbench.status import Status
 from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import TableRow
 
 
 def main() -> int:
@@ -27,15 +32,24 @@ def main() -> int:
         if folder.finished:
             print(f"{path} is finished already")
             return 0
-        rows = folder.rows()
-        if not rows:
-            raise InputError(f"{path} holds no table yet: go on with it by `ptxbench table --resume`")
+        rows = folder.rows() or _unwritten(folder)
+        if not len(folder):
+            raise InputError(f"{path} holds no trial yet: go on with it by `ptxbench table --resume`")
         # The run ended when its last process did, not now.
         ended = folder.manifest.sessions[-1].end or datetime.now(UTC)
         folder.finish(rows, ended, run_cost(folder.records()))
     left = sum(row.status is Status.NOT_REACHED for row in rows)
     print(f"{path}: {len(rows) - left} rows, {left} more were not reached")
     return 0
+
+
+def _unwritten(folder: RunFolder) -> tuple[TableRow, ...]:
+    """Return the rows of a run whose process was killed before it wrote any."""
+    reason = "the process was killed before it wrote a table"
+    return tuple(
+        empty_row(task.instruction, task.opt_level, task.protocol, task.pattern, Status.NOT_REACHED, reason)
+        for task in plan_tasks(folder.manifest.arguments)
+    )
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from ptxbench.measure.operating_point import kernel_of
 from ptxbench.measure.static import StaticPower
+from ptxbench.measure.statistics import Uncertainty
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TrialRecord
 
@@ -34,8 +35,11 @@ _LEAST_SPREAD_C = 0.3
 # What is further off than so many times the median distance is no noise: the fit goes on without it.
 _OUTLYING = 5.0
 _PASSES = 3
-# Levels of the supply take up part of what temperature does, or add to it: a standard error, as a fraction.
-# Two runs of one H200 gave 0.38 and 0.43 W a degree.
+# Levels of the supply take up part of what temperature does, or add to it, and last for up to a minute. How
+# much shows in pieces of about that, of so many trials, where there are so many of them; else it is taken to
+# be a tenth: runs of one H200 differed by 5 to 12%.
+_PIECE = 150
+_FEWEST_PIECES = 5
 _CONFOUNDED = 0.1
 
 
@@ -62,7 +66,7 @@ def busy_static(
     """
     known = [
         r
-        for r in records
+        for r in sorted(records, key=lambda r: r.start_ns)
         if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC and r.status is Status.OK
         if r.trial_id not in left_out and np.isfinite(r.temperature_c) and np.isfinite(r.steady_power_w)
     ]
@@ -70,16 +74,23 @@ def busy_static(
     asleep = [r for r in known if r.role is Role.STATIC]
     if len(trials) < _FEWEST or len(asleep) < _FEWEST_ASLEEP:
         return sleeping
+    busy_w = np.array([power_w(r) for r in trials])
     temperature_c = np.array([r.temperature_c for r in trials])
     _, kernel = np.unique([kernel_of(r) for r in trials], return_inverse=True)
-    found = _slope(np.array([power_w(r) for r in trials]), temperature_c, kernel)
+    found = _slope(busy_w, temperature_c, kernel)
     if found is None:
         return sleeping
     slope, error = found
     if error > sleeping.slope_error_w_per_c > 0:
         return sleeping
+    degrees: float = len(asleep) - 1
     if by_levels:
-        error = math.hypot(error, _CONFOUNDED * slope)
+        by_pieces = _error_by_pieces(busy_w, temperature_c, kernel)
+        if by_pieces is None:
+            error = math.hypot(error, _CONFOUNDED * slope)
+        else:
+            error = max(error, by_pieces.standard_error)
+            degrees = min(degrees, by_pieces.degrees)
     mean_c = float(temperature_c.mean())
     at_mean_w = np.array(
         [power_w(r) - sleeping.shift_w(r.start_ns) - slope * (r.temperature_c - mean_c) for r in asleep]
@@ -92,13 +103,32 @@ def busy_static(
         slope_w_per_c=slope,
         error_w=math.hypot(float(at_mean_w.std(ddof=1)) / math.sqrt(len(asleep)), error * far_c),
         slope_error_w_per_c=error,
-        degrees=len(asleep) - 1,
+        degrees=degrees,
     )
 
 
-def _slope(
-    power_w: Floats, temperature_c: Floats, kernel: npt.NDArray[np.intp]
-) -> tuple[float, float] | None:
+def _error_by_pieces(power_w: Floats, temperature_c: Floats, kernel: Ints) -> Uncertainty | None:
+    """Return how well pieces of the run know the slope, W per degree, None where there are too few.
+
+    The jackknife that leaves out a piece of the series at a time, because what follows each other is not
+    independent (Kuensch, "The jackknife and the bootstrap for general stationary observations",
+    Ann. Stat. 17, 1989; pieces do not overlap here).
+    """
+    count = len(power_w) // _PIECE
+    if count < _FEWEST_PIECES:
+        return None
+    piece = np.arange(len(power_w)) * count // len(power_w)
+    without = [
+        _slope(power_w[kept], temperature_c[kept], kernel[kept])
+        for kept in (piece != n for n in range(count))
+    ]
+    slopes = np.array([found[0] for found in without if found is not None])
+    if len(slopes) < count:
+        return None
+    return Uncertainty(math.sqrt((count - 1) * float(slopes.var())), count - 1)
+
+
+def _slope(power_w: Floats, temperature_c: Floats, kernel: Ints) -> tuple[float, float] | None:
     """Return the slope within kernels and its standard error, W per degree; None where there is none.
 
     A trial counts by the inverse square of its power, in proportion to which trials scatter.

@@ -8,6 +8,7 @@ from ptxbench.ptx.operands import Pattern
 from ptxbench.store.schema import Role
 
 READS = "BAR.SYNC 0x0\nSEL R0, R1, R0, P0\nLOP3.LUT R2, R2, R3, RZ, 0x3c, !PT"
+READS_FLOATS = "BAR.SYNC 0x0\nFSEL R1.0, R0.1.reuse, R1.0, !P0.2\n@P0.6 BRA L"
 READS_NOT = "BAR.SYNC 0x0\nLOP3.LUT R2, R2, R3, RZ, 0x3c, !PT"
 
 
@@ -16,11 +17,13 @@ def name(instruction, loop, **change):
     return overhead_unit(row, loop, Role.OVERHEAD, Pattern.RANDOM, "132x1024", **change)
 
 
-def test_a_loop_that_reads_its_chains_is_shared_by_rows_of_one_kind_of_values():
-    assert name("mad.lo.u32", READS) != name("fma.rn.f32", READS)
+@pytest.mark.parametrize("loop", [READS, READS_FLOATS])
+def test_a_loop_that_reads_its_chains_is_shared_by_rows_of_one_kind_of_values(loop):
+    assert name("mad.lo.u32", loop) != name("fma.rn.f32", loop)
+    assert name("add.f32", loop) != name("fma.rn.f32", loop)
     row = find_instruction("fma.rn.f32")
-    assert name(row, READS) != name(replace(row, values="another kind"), READS)
-    assert name(row, READS) == name(replace(row, name="another row"), READS)
+    assert name(row, loop) != name(replace(row, values="another kind"), loop)
+    assert name(row, loop) == name(replace(row, name="another row"), loop)
 
 
 @pytest.mark.parametrize(

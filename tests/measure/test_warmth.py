@@ -87,6 +87,33 @@ def test_its_error_is_that_of_the_noise():
     assert np.mean([static.slope_w_per_c for static in slopes]) == pytest.approx(BUSY_W_PER_C, abs=0.02)
 
 
+def pieces(noise, seed, *slopes_w_per_c):
+    """A long run with another slope in each part, in the order of time."""
+    records = [r for r in a_run(noise, seed, kernels=200, rounds=6) if r.role is Role.TARGET]
+    of = np.arange(len(records)) * len(slopes_w_per_c) // len(records)
+    return [asleep(40.0 + n, n, (-1) ** n) for n in range(5)] + [
+        replace(
+            r,
+            start_ns=1000 + number,
+            steady_power_w=r.steady_power_w
+            + (slopes_w_per_c[of[number]] - BUSY_W_PER_C) * (r.temperature_c - 50),
+        )
+        for number, r in enumerate(records)
+    ]
+
+
+def test_a_long_run_tells_how_well_it_knows_the_slope():
+    """Beside levels of the supply, which may take up part of it: the error is what pieces of the run show."""
+    slopes = [found(pieces(1e-3, seed, BUSY_W_PER_C), by_levels=True) for seed in range(30)]
+    scatter = np.std([static.slope_w_per_c for static in slopes])
+    assert np.mean([s.slope_error_w_per_c for s in slopes]) == pytest.approx(scatter, rel=0.4)
+    assert max(s.slope_error_w_per_c for s in slopes) < 0.1 * BUSY_W_PER_C / 2
+    assert all(s.degrees == 4 for s in slopes)
+    unlike = found(pieces(1e-6, 1, 0.4, 0.6, 0.4, 0.6), by_levels=True)
+    assert 0.03 < unlike.slope_error_w_per_c < 0.07
+    assert found(pieces(1e-6, 1, 0.4, 0.6, 0.4, 0.6)).slope_error_w_per_c < 0.005
+
+
 def test_a_trial_that_stepped_or_is_left_out_does_not_bend_the_slope():
     records = a_run(noise=3e-4)
     stepped = [replace(r, steady_power_w=r.steady_power_w * 1.03) for r in records[:3]]

@@ -52,11 +52,30 @@ def test_an_unfinished_run_gets_its_final_files_and_no_trial_is_lost(tmp_path):
     assert close(path).stdout == f"{path} is finished already\n"
 
 
-def test_a_folder_without_a_run_or_a_table_is_one_line(tmp_path):
+def test_a_run_that_was_killed_before_it_wrote_a_table_is_closed_and_can_be_recomputed(tmp_path):
+    path = tmp_path / "run"
+    with start_run(SimulatedGpu(), ASKED, path) as folder:
+        measure_table(SimulatedGpu(), folder, budget_s=BUDGET_S)
+    (path / "table.csv").unlink()
+    done = close(path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{path}: 0 rows, 4 more were not reached\n"
+    again = subprocess.run(
+        [sys.executable, str(RUNNER.parent / "recompute_table.py"), str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (again.returncode, again.stderr) == (0, "")
+    rows = list(csv.DictReader((path / "table.csv").read_text().splitlines()))
+    assert [row["status"] for row in rows].count("ok") == 2
+
+
+def test_a_folder_without_a_run_or_a_trial_is_one_line(tmp_path):
     none = close(tmp_path)
     assert (none.returncode, none.stderr.count("\n")) == (2, 1)
     with start_run(SimulatedGpu(), ASKED, tmp_path / "run"):
         pass
     empty = close(tmp_path / "run")
     assert empty.returncode == 2
-    assert "holds no table yet" in empty.stderr
+    assert "holds no trial yet" in empty.stderr
