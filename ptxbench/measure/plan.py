@@ -104,7 +104,7 @@ def _representatives() -> frozenset[str]:
 def plan_batches(tasks: Sequence[Task], seed: int) -> list[list[Task]]:
     """Return the tasks in batches, in the order in which they are measured.
 
-    First the rows of Table I of Arafa et al. (2020), then the starters, then the commonest opcodes of real
+    First the starters, then the rows of Table I of Arafa et al. (2020), then the commonest opcodes of real
     kernels, then one row of every category and template, then the rest, a row of each kind after the other:
     a run that ends early has measured what matters most. A batch holds one protocol and level, so that
     neighbours draw similar power; batches of the levels alternate, so that both get equally far.
@@ -152,7 +152,7 @@ def _turns(tasks: Sequence[Task]) -> dict[str, int]:
 
 def _tier(task: Task, first_of_group: set[str]) -> int:
     row = task.instruction
-    wanted = (row.paper, row.name in STARTERS, row.name in common_rows(), row.name in first_of_group)
+    wanted = (row.name in STARTERS, row.paper, row.name in common_rows(), row.name in first_of_group)
     return next((tier for tier, is_so in enumerate(wanted) if is_so), len(wanted))
 
 

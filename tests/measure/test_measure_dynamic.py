@@ -131,6 +131,22 @@ def test_the_error_of_the_shared_overhead_loop_is_in_the_interval_once():
     assert result.precise(0.06)
 
 
+@pytest.mark.parametrize("role", [Role.TARGET, Role.OVERHEAD])
+def test_a_row_of_which_half_the_trials_are_set_aside_is_not_precise(role):
+    records = rounds(12.0, 12.0, 12.0, 12.0)
+    of_role = [r.trial_id for r in records if r.role is role]
+    unit = unit_for(records)
+
+    def result(set_aside):
+        common = Common(STATIC, disturbed=frozenset(set_aside))
+        return solve_dynamic(unit, trials_of(records, unit), common)
+
+    assert result(of_role[:1]).precise(0.01)
+    assert not result(of_role[:2]).precise(0.01)
+    # Too few would be left, so that all are kept, the disturbed ones too.
+    assert not result(of_role[:3]).precise(0.01)
+
+
 def test_rounds_of_other_units_narrow_or_widen_the_interval_of_a_few():
     alone = solved(rounds(11.99, 12.0, 12.01))
     calm = solved(rounds(11.99, 12.0, 12.01), scatter=ScatterPrior(1e-12, 20.0))

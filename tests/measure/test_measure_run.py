@@ -180,6 +180,20 @@ def test_repeats_end_when_the_row_is_precise_enough(tmp_path):
     assert repeats(1e-5, 4) > 2
 
 
+@pytest.mark.parametrize("role", [Role.TARGET, Role.OVERHEAD])
+def test_repeats_go_on_until_more_trials_count_than_are_set_aside(tmp_path, monkeypatch, role):
+    """Two of two and two of three would be judged by a minority."""
+    monkeypatch.setattr(
+        "ptxbench.measure.loops.disturbed_trials",
+        lambda records: {r.trial_id for r in records if r.role is role and r.repeat < 2},
+    )
+    gpu = WatchedGpu()
+    (row,) = measured(gpu, tmp_path / "run", asked("fma.rn.f32", precision=1.0, max_repeats=8))
+    assert row.status is Status.OK
+    repeats = Counter(trial.split("/")[-2] for trial in gpu.trials if "/-" not in trial)
+    assert repeats[role] == 5
+
+
 def test_progress_names_every_unit_and_ends_at_the_total(tmp_path):
     seen, trials = [], []
     what = asked("fma.rn.f32", "add.f32", protocols=tuple(Protocol))
