@@ -2,7 +2,8 @@
 
     python runners/refresh_readme.py --plot docs/images/h200_energies.png
 
-The starter instructions: energies of the run `full`, latencies (protocol `arafa`) of the run `starters`.
+The starter instructions: energies of the run `table-81b6`, and of its repeat on the same board where it ended
+before; latencies (protocol `arafa`) of the run `starters`.
 Exit codes are those of `ptxbench`.
 """
 
@@ -12,15 +13,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from ptxbench.errors import PtxbenchError
+from ptxbench.errors import InputError, PtxbenchError
 from ptxbench.gpu.protocol import GpuInfo
 from ptxbench.measure.starters import STARTERS
 from ptxbench.report.plot import plot_energies
 from ptxbench.report.summary import summary_table
+from ptxbench.status import Status
 from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import Protocol, TableRow
 
 RESULTS = Path(__file__).parents[1] / "results" / "nvidia-h200"
+_TABLE, _REPEAT = "table-81b6", "table-81b6-repeat"
 
 
 def main() -> int:
@@ -39,17 +42,29 @@ def readme_rows(results: Path) -> tuple[list[TableRow], GpuInfo]:
     """Return the rows that the README shows, and the GPU of their energies.
 
     Args:
-        results: Folder with the runs `full` and `starters`.
+        results: Folder with the runs.
 
     Raises:
         InputError: A run is not there or cannot be read.
     """
+    energies, gpu = _valid(results / _TABLE, Protocol.DYNAMIC)
+    repeated, same = _valid(results / _REPEAT, Protocol.DYNAMIC)
+    if same.uuid_hash != gpu.uuid_hash:
+        raise InputError(
+            f"{_REPEAT} is of another board than {_TABLE}: their energies cannot stand side by side"
+        )
+    latencies, _ = _valid(results / "starters", Protocol.ARAFA)
     chosen = []
-    with RunFolder.open(results / "full") as full, RunFolder.open(results / "starters") as starters:
-        for folder, protocol in ((full, Protocol.DYNAMIC), (starters, Protocol.ARAFA)):
-            of = {(r.instruction, r.opt_level): r for r in folder.rows() if r.protocol is protocol}
-            chosen += [row for name in STARTERS for (at, _), row in of.items() if at == name]
-        return chosen, full.manifest.gpu
+    for of in (repeated | energies, latencies):
+        chosen += [row for name in STARTERS for (at, _), row in of.items() if at == name]
+    return chosen, gpu
+
+
+def _valid(run: Path, protocol: Protocol) -> tuple[dict[tuple[str, str], TableRow], GpuInfo]:
+    """Return the valid rows of a run by instruction and level, and its GPU."""
+    with RunFolder.open(run) as folder:
+        rows = [r for r in folder.rows() if r.protocol is protocol and r.status is Status.OK]
+        return {(r.instruction, r.opt_level): r for r in rows}, folder.manifest.gpu
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from ptxbench.measure.bench import Work
 from ptxbench.measure.dynamic import solve_dynamic
 from ptxbench.measure.flow import Flow
 from ptxbench.measure.loops import LoopEnergy, loop_energy
-from ptxbench.measure.member import SHARES, Member
+from ptxbench.measure.member import SHARES, Member, throttled_itself
 from ptxbench.measure.unit import nan_mean
 from ptxbench.status import Status
 from ptxbench.store.manifest import RunArguments
@@ -247,11 +247,12 @@ class Batch:
 
     def _look_at_first_round(self) -> None:
         """Put the hottest kernels first, mend the windows, and see who throttles."""
+        power_limit_w = self._flow.bench.gpu.info.power_limit_w
         for lane in self._lanes:
             if not lane.records:
                 continue
             record = lane.records[-1]
-            if record.status is Status.THROTTLED:
+            if throttled_itself(record, power_limit_w):
                 self._retry |= lane.units
             if record.steady_power_w == record.steady_power_w:
                 lane.heat = record.steady_power_w

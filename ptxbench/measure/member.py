@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from ptxbench.errors import LaunchError
 from ptxbench.gpu.protocol import Gpu
 from ptxbench.measure.dynamic import WARP
+from ptxbench.measure.record import POWER_CAP, THROTTLE_REASONS
 from ptxbench.measure.unit import LoadedUnit, Unit
-from ptxbench.store.schema import Role
+from ptxbench.status import Status
+from ptxbench.store.schema import Role, TrialRecord
 
 # Threads of a block, in step by its barrier: warps enough to keep the pipes full at O3; and at O0, where
 # every warp waits some 15 cycles after each instruction, to make the instruction a large part of the power.
@@ -18,6 +20,9 @@ BLOCK = 1024
 WAVES = 48
 # Where the GPU throttles, the unit is begun again on so many of its SMs.
 SHARES = (1.0, 0.75, 0.5, 0.25)
+# A kernel that the power limit slows draws that limit. Its reason stays for a kernel or two behind it, which
+# draw less than this share of it: popc or ex2 behind an mma on an H200.
+_AT_LIMIT = 0.8
 
 
 @dataclass(frozen=True)
@@ -63,3 +68,16 @@ class Member:
         if self.attempt == 0 and not self.unit.instruction.block:
             return WAVES * sm_count
         return max(1, round(SHARES[self.attempt] * sm_count))
+
+
+def throttled_itself(record: TrialRecord, power_limit_w: float) -> bool:
+    """Return whether the GPU throttled for this very kernel, and not for the one before it.
+
+    Args:
+        record: A trial.
+        power_limit_w: The GPU's power limit, NaN where it is not known.
+    """
+    if record.status is not Status.THROTTLED:
+        return False
+    slowing = sum(bit for bit in THROTTLE_REASONS if record.throttle_reasons & bit)
+    return slowing != POWER_CAP or not record.steady_power_w < _AT_LIMIT * power_limit_w

@@ -18,8 +18,9 @@ from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TrialRecord
 
 # nvmlClocksEventReasons that mean "slower than the load asks for", with their names in nvml.h.
+POWER_CAP = 0x4
 THROTTLE_REASONS = {
-    0x4: "SwPowerCap",
+    POWER_CAP: "SwPowerCap",
     0x8: "HwSlowdown",
     0x20: "SwThermalSlowdown",
     0x40: "HwThermalSlowdown",

@@ -93,6 +93,18 @@ class DroppingGpu(WatchedGpu):
         return replace(run, window=window)
 
 
+class ThrottlingGpu(WatchedGpu):
+    """A GPU that says in some trials that it slowed down, whatever it did."""
+
+    def __init__(self, says: Callable[[str], int], profile: Profile = H200) -> None:
+        super().__init__(profile)
+        self._says = says
+
+    def run(self, launch: Launch) -> KernelRun:
+        run = super().run(launch)
+        return replace(run, throttle_reasons=run.throttle_reasons | self._says(launch.trial_id))
+
+
 def failed(code: int = 999) -> tuple[Reading, ...]:
     """What a source gives where its read failed."""
     return (Reading(float("nan"), code=code),)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fakes.faults import DroppingGpu, FaultyGpu, LostGpu, failed
+from fakes.faults import DroppingGpu, FaultyGpu, LostGpu, ThrottlingGpu, failed
 from fakes.measuring import WatchedGpu, asked, measured
 
 from ptxbench.errors import GpuError, InputError
@@ -26,6 +26,7 @@ SOURCES = {"h200": SourceName.SAMPLES, "rtx2080ti": SourceName.COUNTER, "slow-se
 THREE = asked("fma.rn.f32", min_repeats=3, max_repeats=3)
 UNIT = "fma.rn.f32/O3/dynamic/random"
 HIT = f"{UNIT}/target/1"
+FIRST = "popc.b32/O3/dynamic/random/target/0"
 
 every_source = pytest.mark.parametrize("profile", SOURCES)
 
@@ -229,6 +230,22 @@ def test_a_power_cap_is_said_also_where_fewer_sms_stay_under_it(tmp_path):
     capped = replace(only("h200"), board=replace(H200.board, power_cap_w=450.0))
     (row,) = measured(WatchedGpu(capped), tmp_path / "run", asked("fma.rn.f32"))
     assert row.status is Status.OK
+    assert "on 99 of 132 SMs, because the GPU throttled on more" in row.reason
+
+
+def test_a_power_cap_that_another_kernel_left_behind_is_not_laid_to_the_next(tmp_path):
+    """A third of the limit is drawn: the trial is left out, and the unit stays on all SMs."""
+    gpu = ThrottlingGpu(lambda trial: 0x4 if trial == FIRST else 0, only("h200"))
+    (row,) = measured(gpu, tmp_path / "run", replace(THREE, instructions=("popc.b32",)))
+    assert (row.status, row.repeats) == (Status.OK, 2)
+    assert "1 trial left out (1 throttled" in row.reason
+    assert "of 132 SMs" not in row.reason
+
+
+@pytest.mark.parametrize("reasons", [0x8, 0x4 | 0x40])
+def test_any_other_throttling_is_the_kernels_own_at_any_power(tmp_path, reasons):
+    gpu = ThrottlingGpu(lambda trial: reasons if trial == FIRST else 0, only("h200"))
+    (row,) = measured(gpu, tmp_path / "run", replace(THREE, instructions=("popc.b32",)))
     assert "on 99 of 132 SMs, because the GPU throttled on more" in row.reason
 
 
