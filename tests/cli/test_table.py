@@ -343,7 +343,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_rows_of_one_that_was_not(recorde
 
     assert table("--resume", "--gpu", "simulated", "--out", path) == 0
     assert keys(path) == keys(recorded)
-    assert trial_ids(path) == trial_ids(recorded)
+    # Two overhead loops draw alike, and noise tells which comes first in a sweep.
+    assert sorted(trial_ids(path)) == sorted(trial_ids(recorded))
     assert len(set(trial_ids(path))) == len(trial_ids(path))
     assert not (path / "partial").exists()
     with RunFolder.open(path) as folder:

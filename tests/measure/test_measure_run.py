@@ -306,7 +306,8 @@ def test_resuming_runs_what_is_missing_once_and_nothing_else(tmp_path, whole, la
 
     gpu = WatchedGpu()
     rows, records = gone_on(gpu, tmp_path / "run")
-    assert [r.trial_id for r in records] == all_trials
+    # Two overhead loops draw alike, and noise tells which comes first in a sweep.
+    assert sorted(r.trial_id for r in records) == sorted(all_trials)
     assert [r.order for r in records] == list(range(len(all_trials)))
     assert not held & set(gpu.trials)
     assert sorted(gpu.trials) == sorted(set(all_trials) - held)
@@ -405,7 +406,8 @@ def test_a_budget_ends_between_rounds_and_what_was_not_reached_is_measured_later
 
 def test_rows_with_one_overhead_loop_measure_it_once_a_pattern(tmp_path):
     gpu = WatchedGpu()
-    what = asked("fma.rn.f32", "add.f32", patterns=("random", "zeros"))
+    # Of one kind of values: the loop reads them.
+    what = asked("fma.rn.f32", "fma.rn.ftz.f32", patterns=("random", "zeros"))
     rows = measured(gpu, tmp_path / "run", what)
     assert {row.status for row in rows} == {Status.OK}
     assert len({t.rpartition("/")[0] for t in gpu.trials if t.startswith("overhead/")}) == 2
