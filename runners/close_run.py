@@ -32,9 +32,9 @@ def main() -> int:
         if folder.finished:
             print(f"{path} is finished already")
             return 0
-        rows = folder.rows() or _unwritten(folder)
         if not len(folder):
             raise InputError(f"{path} holds no trial yet: go on with it by `ptxbench table --resume`")
+        rows = folder.rows() or _unwritten(folder)
         # The run ended when its last process did, not now.
         ended = folder.manifest.sessions[-1].end or datetime.now(UTC)
         folder.finish(rows, ended, run_cost(folder.records()))

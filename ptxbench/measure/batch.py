@@ -286,10 +286,8 @@ class Batch:
             for lane in self._lanes:
                 if name in lane.units and lane.role in (Role.TARGET, Role.OVERHEAD):
                     # The wider of the two intervals is narrowed, and what rests on too few trials.
-                    is_target = lane.role is Role.TARGET
-                    wanted = by_rounds if is_target else not by_rounds
-                    stands = result.target_stands if is_target else result.overhead_stands
-                    lane.is_open = lane.is_open or wanted or not stands
+                    wanted = by_rounds == (lane.role is Role.TARGET)
+                    lane.is_open = lane.is_open or wanted or lane.role in result.too_few
         for lane in self._lanes:
             lane.is_open = lane.is_open or (lane.is_reference and self._goes_on)
 

@@ -59,8 +59,7 @@ class DynamicResult:
         static_pj: What P_static leaves open, the same for every round: its fit, and whole degrees of T.
         supply_pj: What the levels of the supply leave open at which the loops and the sleeping kernel were,
             beside the mean level of the run: what that leaves open all rows of a run share (`Solved`).
-        target_stands: Whether more of the target's trials count than are left out.
-        overhead_stands: The same of the overhead loop.
+        too_few: Kernels (target, overhead loop) of which no more trials count than are left out.
         faults: Status and reason of every trial that does not count, by trial id.
     """
 
@@ -69,8 +68,7 @@ class DynamicResult:
     overhead_pj: Uncertainty
     static_pj: Uncertainty
     supply_pj: Uncertainty
-    target_stands: bool
-    overhead_stands: bool
+    too_few: frozenset[Role]
     faults: dict[str, tuple[Status, str]]
 
     @property
@@ -85,7 +83,7 @@ class DynamicResult:
 
     def precise(self, fraction: float) -> bool:
         """Return whether the interval is known, at most `fraction` of the energy, and rests on enough."""
-        known = self.energy_pj.n >= 2 and self.target_stands and self.overhead_stands
+        known = self.energy_pj.n >= 2 and not self.too_few
         return known and self.ci95_pj <= fraction * abs(self.energy_pj.mean)
 
     def of_threads(self, threads: int) -> DynamicResult:
@@ -117,8 +115,7 @@ def solve_dynamic(unit: Unit, trials: Trials, common: Common) -> DynamicResult:
         single.overhead_pj,
         single.static_pj,
         single.level_pj,
-        single.target_stands,
-        single.overhead_stands,
+        single.too_few,
         faults,
     )
 
@@ -203,8 +200,7 @@ class _Difference:
     overhead_pj: Uncertainty
     static_pj: Uncertainty
     level_pj: Uncertainty
-    target_stands: bool
-    overhead_stands: bool
+    too_few: frozenset[Role]
 
 
 def _difference(
@@ -237,10 +233,11 @@ def _difference(
         beside_pj = combined((base.uncertainty, clock, _other_values(unit, base, beside[0]))).times(
             1 / copies
         )
-        stand = target.stands, overhead.stands
-        return _Difference(rounds, beside_pj, static, level, *stand), faults
+        loops = zip(roles, (target, overhead), strict=True)
+        too_few = frozenset(role for role, one in loops if not one.stands)
+        return _Difference(rounds, beside_pj, static, level, too_few), faults
     nothing = Estimate(math.nan, UNKNOWN, 0)
-    return _Difference(nothing, UNKNOWN, UNKNOWN, UNKNOWN, False, False), faults
+    return _Difference(nothing, UNKNOWN, UNKNOWN, UNKNOWN, frozenset(roles)), faults
 
 
 def _other_values(unit: Unit, base: Estimate, overhead: TrialRecord) -> Uncertainty:

@@ -56,10 +56,8 @@ def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
         # A step is half a watt of the sleeping kernel's power: so all its trials are taken.
         sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in supply.unsure]
         sleeping = fit_static(sure, supply.power_w)
-        before, static = (
-            static,
-            busy_static(sleeping, sure, supply.power_w, disturbed, by_levels=bool(supply.level)),
-        )
+        before = static
+        static = busy_static(sleeping, sure, supply.power_w, disturbed, by_levels=bool(supply.level))
         if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:
             break
     return Common(static, supply=supply, disturbed=disturbed)

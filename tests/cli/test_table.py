@@ -33,7 +33,8 @@ QUICK = [
     "--seed",
     "7",
 ]
-PAIR = ["fma.rn.f32", "add.f32", *QUICK, "--protocol", "arafa"]
+# Their four kernels draw unlike powers, so that no noise tells which comes first in a sweep.
+PAIR = ["fma.rn.f32", "popc.b32", *QUICK, "--protocol", "arafa"]
 
 
 def table(*arguments):
@@ -262,8 +263,8 @@ def test_a_replay_of_a_replay_too(recorded, tmp_path):
 
 def test_a_replay_of_a_part(recorded, tmp_path):
     """Rows of another number of rows differ only by the static power, which all of them share."""
-    assert table("add.f32", "--gpu", f"replay:{recorded}", "--out", tmp_path / "part") == 0
-    wanted = [row for row in read_rows(recorded) if row.instruction == "add.f32"]
+    assert table("popc.b32", "--gpu", f"replay:{recorded}", "--out", tmp_path / "part") == 0
+    wanted = [row for row in read_rows(recorded) if row.instruction == "popc.b32"]
     part = read_rows(tmp_path / "part")
     assert [row.power_w for row in part] == [row.power_w for row in wanted]
     assert [row.protocol for row in part] == ["dynamic", "arafa"]
@@ -343,8 +344,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_rows_of_one_that_was_not(recorde
 
     assert table("--resume", "--gpu", "simulated", "--out", path) == 0
     assert keys(path) == keys(recorded)
-    # Two overhead loops draw alike, and noise tells which comes first in a sweep.
-    assert sorted(trial_ids(path)) == sorted(trial_ids(recorded))
+    assert trial_ids(path) == trial_ids(recorded)
     assert len(set(trial_ids(path))) == len(trial_ids(path))
     assert not (path / "partial").exists()
     with RunFolder.open(path) as folder:
