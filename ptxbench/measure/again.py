@@ -14,7 +14,7 @@ from ptxbench.gpu.replay import ReplayGpu
 from ptxbench.measure.bench import Bench
 from ptxbench.measure.cost import run_cost
 from ptxbench.measure.operating_point import STATIC_UNIT
-from ptxbench.measure.overhead import OVERHEAD_ROLES
+from ptxbench.measure.overhead import OVERHEAD_ROLES, Alike
 from ptxbench.measure.plan import plan_batches, plan_tasks
 from ptxbench.measure.prepare import Preparer
 from ptxbench.measure.record import judged
@@ -99,8 +99,6 @@ def _shared(units: Iterable[Unit], records: Sequence[TrialRecord]) -> set[str]:
             names.add(STATIC_UNIT)
             for grid, block in shapes.get(unit.name, ()):
                 names |= {
-                    unit.overhead_name(role, grid, block, by_values=by_values)
-                    for role in OVERHEAD_ROLES
-                    for by_values in (True, False)
+                    unit.overhead_name(role, grid, block, alike) for role in OVERHEAD_ROLES for alike in Alike
                 }
     return names

@@ -20,6 +20,7 @@ import numpy as np
 
 from ptxbench.measure.loops import Common, LoopEnergy, loop_energy, pass_pj_per_w
 from ptxbench.measure.operating_point import STATIC_UNIT, kernel_of
+from ptxbench.measure.overhead import Alike
 from ptxbench.measure.remarks import fewer_sms_note, left_out_note, set_aside_note, sources_note
 from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty, combined
 from ptxbench.measure.supply import Supply
@@ -186,9 +187,7 @@ def last_attempt(records: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 def overhead_trials(unit: Unit, trial: TrialRecord, role: Role, trials: Trials) -> Sequence[TrialRecord]:
     """Return the trials of the overhead loop that belongs to a unit's trial."""
-    names = (
-        unit.overhead_name(role, trial.grid, trial.block, by_values=by_values) for by_values in (True, False)
-    )
+    names = (unit.overhead_name(role, trial.grid, trial.block, alike) for alike in Alike)
     return next((trials[name] for name in names if name in trials), ())
 
 
@@ -242,8 +241,11 @@ def _difference(
 
 def _other_values(unit: Unit, base: Estimate, overhead: TrialRecord) -> Uncertainty:
     """Return what an overhead loop that was measured on the values of another kind of row leaves open."""
-    own = unit.overhead_name(overhead.role, overhead.grid, overhead.block)
-    is_own = overhead.unit == own or overhead.instruction == unit.instruction.name
+    on_own_values = [
+        unit.overhead_name(overhead.role, overhead.grid, overhead.block, alike)
+        for alike in (Alike.BITS, Alike.TYPES)
+    ]
+    is_own = overhead.unit in on_own_values or overhead.instruction == unit.instruction.name
     return Uncertainty(0.0 if is_own else _OTHER_VALUES * abs(base.mean))
 
 

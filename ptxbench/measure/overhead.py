@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from enum import Enum
 
 from ptxbench.catalogue.model import Instruction
 from ptxbench.ptx.operands import Pattern
+from ptxbench.ptx.values import drawn_as
 from ptxbench.sass.loop import find_loop
 from ptxbench.sass.program import SassKernel
 from ptxbench.store.schema import Role
@@ -28,6 +30,17 @@ _HOLDS = re.compile(r"^\W*[UF]?SEL\b", re.MULTILINE)
 _HELD_ROLES = ("x", "a")
 
 
+class Alike(Enum):
+    """What loops that read their values must have in common to be one, beside their machine code.
+
+    Runs name loops by the first of these; those that began before it by one of the others.
+    """
+
+    BITS = "the same bits"
+    TYPES = "one type of values"
+    CODE = "nothing, unless companions compute in them"
+
+
 def overhead_loops(instruction: Instruction, kernels: Mapping[str, SassKernel]) -> dict[Role, str]:
     """Return the machine code of each overhead kernel's loop as one text, by role.
 
@@ -43,14 +56,13 @@ def overhead_loops(instruction: Instruction, kernels: Mapping[str, SassKernel]) 
 
 
 def overhead_unit(
-    instruction: Instruction, loop: str, role: Role, pattern: Pattern, shape: str, *, by_values: bool = True
+    instruction: Instruction, loop: str, role: Role, pattern: Pattern, shape: str, alike: Alike = Alike.BITS
 ) -> str:
     """Return the name under which an overhead kernel is measured: the same for all rows that share it.
 
     Two kernels are the same where their loops are the same machine code, launched in the same shape on
     the same pattern. A loop of companions computes, and one without may read its chains by a select, so that
-    its energy depends on the operands: there the kind of values counts too. Any other only mixes its counter
-    into one.
+    its energy depends on the operands: there the values count too. Any other only mixes its counter into one.
 
     Args:
         instruction: Catalogue row that the kernel is of.
@@ -58,13 +70,16 @@ def overhead_unit(
         role: Which overhead kernel.
         pattern: Operand pattern.
         shape: Blocks and threads, such as "132x1024".
-        by_values: Whether the kind of values counts in loops without companions; in earlier runs it did not.
+        alike: What makes two loops that read their values one.
     """
     parts = [loop, role, shape, pattern]
     roles: tuple[str, ...] = _COMPANION_ROLES if instruction.companions else ()
-    if by_values and not instruction.companions and _HOLDS.search(loop):
+    if alike is not Alike.CODE and not instruction.companions and _HOLDS.search(loop):
         roles = _HELD_ROLES
-    parts += [f"{r} {instruction.values_for(r)} {instruction.type_of(r)}" for r in roles]
+    for operand in roles:
+        values, of_type = instruction.values_for(operand), instruction.type_of(operand)
+        drawn = drawn_as(values, of_type) if alike is Alike.BITS else f"{values} {of_type}"
+        parts.append(f"{operand} {drawn}")
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGITS]
     return f"{UNIT_PREFIX}/{digest}"
 

@@ -94,12 +94,12 @@ class Supply:
         return unfed_w + (record.steady_power_w - unfed_w) * math.exp(-level)
 
     def error(self, weights: Mapping[str, float]) -> float:
-        """Return what the levels leave open of a sum of kernels' fed powers: a standard error.
+        """Return what the levels leave open of a sum of kernels' fed powers, beside what scatter shows.
 
         Args:
             weights: What ln of each kernel's fed power counts for, by what `kernel_of` returns.
         """
-        return self.ties.error(weights) if self.ties else 0.0
+        return self.ties.hidden_error(weights) if self.ties else 0.0
 
 
 NO_STEPS = Supply()

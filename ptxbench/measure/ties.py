@@ -33,12 +33,15 @@ class Ties:
         kernels: Number of each kernel, by name.
         away: Share of a kernel's trials in each stretch, less that of all trials, shape (kernels, stretches).
         covariance: Covariance of the stretches' levels, shape (stretches, stretches).
+        shown: What of the variance that the levels leave of a kernel's mean the scatter of its own trials
+            shows, shape (kernels,).
         spread: Scatter of the levels: of a kernel that is not among them nothing more is known.
     """
 
     kernels: Mapping[str, int]
     away: Floats
     covariance: Floats
+    shown: Floats
     spread: float
 
     def error(self, weights: Mapping[str, float]) -> float:
@@ -54,6 +57,22 @@ class Ties:
             total += weight * self.away[number]
         return math.hypot(math.sqrt(max(float(total @ self.covariance @ total), 0.0)), *others)
 
+    def hidden_error(self, weights: Mapping[str, float]) -> float:
+        """Return what of that error the scatter of the kernels' own trials does not show.
+
+        Trials at unlike levels are off unlike, so that their scatter holds it; trials at one level are off
+        alike, and it does not.
+
+        Args:
+            weights: Weight of each kernel, by name.
+        """
+        shown = sum(
+            weight**2 * float(self.shown[self.kernels[name]])
+            for name, weight in weights.items()
+            if name in self.kernels
+        )
+        return math.sqrt(max(self.error(weights) ** 2 - shown, 0.0))
+
 
 def tie(names: Sequence[str], stretch: Ints, tells: Bools, noise: float, spread: float) -> Ties:
     """Return how kernels are tied by the stretches that their trials lie in.
@@ -68,14 +87,18 @@ def tie(names: Sequence[str], stretch: Ints, tells: Bools, noise: float, spread:
     unique, kernel = np.unique(names, return_inverse=True)
     counts = np.zeros((len(unique), stretch.max() + 1))
     np.add.at(counts, (kernel, stretch), 1.0)
-    shares = counts / counts.sum(1, keepdims=True)
+    trials = counts.sum(1)
+    shares = counts / trials[:, None]
     telling = np.zeros_like(counts)
     np.add.at(telling, (kernel[tells], stretch[tells]), 1.0)
     covariance = np.asarray(np.linalg.inv(_told(telling / noise**2) + np.eye(counts.shape[1]) / spread**2))
+    # The sample variance of a kernel's trials is raised by this times their number.
+    apart = shares @ np.diag(covariance) - np.einsum("ks,st,kt->k", shares, covariance, shares)
     return Ties(
         {str(name): number for number, name in enumerate(unique)},
         shares - telling.sum(0) / telling.sum(),
         covariance,
+        apart / np.maximum(trials - 1, 1),
         spread,
     )
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ptxbench.catalogue.model import Instruction
 from ptxbench.gpu.protocol import Cubin, OptLevel
 from ptxbench.measure.bench import Work
-from ptxbench.measure.overhead import overhead_unit
+from ptxbench.measure.overhead import Alike, overhead_unit
 from ptxbench.measure.record import TrialPlan
 from ptxbench.ptx.operands import Pattern
 from ptxbench.sass.gate import Judgement
@@ -48,7 +48,7 @@ class Unit:
         """Identity of the unit within a run."""
         return unit_name(self.instruction.name, self.opt_level, self.protocol, self.pattern)
 
-    def overhead_name(self, role: Role, grid: int, block: int, *, by_values: bool = True) -> str:
+    def overhead_name(self, role: Role, grid: int, block: int, alike: Alike = Alike.BITS) -> str:
         """Return under which name an overhead kernel is measured, perhaps for many units.
 
         Where the 2N kernel has no overhead kernel of its own, the one of N serves both.
@@ -57,12 +57,12 @@ class Unit:
             role: Which overhead kernel.
             grid: Blocks.
             block: Threads a block.
-            by_values: As in `overhead_unit`.
+            alike: As in `overhead_unit`.
         """
         loops = dict(self.loops)
         found = role if role in loops else Role.OVERHEAD
         shape = f"{grid}x{block}"
-        return overhead_unit(self.instruction, loops[found], found, self.pattern, shape, by_values=by_values)
+        return overhead_unit(self.instruction, loops[found], found, self.pattern, shape, alike)
 
     def row(self, status: Status, reason: str) -> TableRow:
         """Return the unit's row, yet without a number."""

@@ -26,6 +26,21 @@ _Random = np.random.Generator
 _SUM_BITS = {"f16": 8, "bf16": 5, "tf32": 8, "f32": 17, "f64": 48}
 # Why a generator has no pattern zeros.
 NEVER_ZERO = {"quotient": "0 / 0 takes another path"}
+# Generators to which it matters whether integers are signed.
+_BY_SIGN = ("quotient",)
+
+
+def drawn_as(values: str, ptx_type: str) -> str:
+    """Return what a generator draws for a type, by name: types for which it is the same have the same bits.
+
+    Args:
+        values: Name of the generator.
+        ptx_type: PTX type of the role.
+    """
+    kind = TYPES[ptx_type]
+    if kind.scalar or values in _BY_SIGN:
+        return f"{values} {ptx_type}"
+    return f"{values} {kind.bits} bits"
 
 
 def encode(values: Floats, ptx_type: str, partner: Floats | None = None) -> Slots:

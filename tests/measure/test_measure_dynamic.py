@@ -7,6 +7,7 @@ from scipy import stats
 
 from ptxbench.measure.dynamic import dynamic_row, solve_dynamic
 from ptxbench.measure.loops import Common
+from ptxbench.measure.overhead import Alike
 from ptxbench.measure.scatter import NO_PRIOR, ScatterPrior
 from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.status import Status
@@ -322,12 +323,18 @@ def test_an_overhead_loop_on_other_values_leaves_more_open():
     # Under the name that its values have, a loop is one's own whoever measured it.
     same = solve_dynamic(at, by_another_row(name), Common(STATIC))
     assert same.overhead_pj == solve_dynamic(at, own, Common(STATIC)).overhead_pj
+    on_own_values = Alike.BITS, Alike.TYPES
     loop = "SEL R0, R1, R0, P0"
     held = replace(at, loops=((Role.OVERHEAD, loop),))
-    earlier = held.overhead_name(Role.OVERHEAD, SMS, BLOCK, by_values=False)
-    assert earlier != held.overhead_name(Role.OVERHEAD, SMS, BLOCK)
+    earlier = held.overhead_name(Role.OVERHEAD, SMS, BLOCK, Alike.CODE)
+    assert earlier not in {held.overhead_name(Role.OVERHEAD, SMS, BLOCK, by) for by in on_own_values}
     other = solve_dynamic(held, by_another_row(earlier), Common(STATIC))
     assert other.energy_pj.mean == pytest.approx(same.energy_pj.mean)
     assert other.overhead_pj.standard_error == pytest.approx(
         math.hypot(same.overhead_pj.standard_error, 0.03 * RESIDUE_PJ / COPIES)
     )
+    for alike in on_own_values:
+        shared = solve_dynamic(
+            held, by_another_row(held.overhead_name(Role.OVERHEAD, SMS, BLOCK, alike)), Common(STATIC)
+        )
+        assert shared.overhead_pj == same.overhead_pj

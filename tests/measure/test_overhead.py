@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.measure.overhead import overhead_unit
+from ptxbench.measure.overhead import Alike, overhead_unit
 from ptxbench.ptx.operands import Pattern
 from ptxbench.store.schema import Role
 
@@ -12,9 +12,9 @@ READS_FLOATS = "BAR.SYNC 0x0\nFSEL R1.0, R0.1.reuse, R1.0, !P0.2\n@P0.6 BRA L"
 READS_NOT = "BAR.SYNC 0x0\nLOP3.LUT R2, R2, R3, RZ, 0x3c, !PT"
 
 
-def name(instruction, loop, **change):
+def name(instruction, loop, alike=Alike.BITS):
     row = find_instruction(instruction) if isinstance(instruction, str) else instruction
-    return overhead_unit(row, loop, Role.OVERHEAD, Pattern.RANDOM, "132x1024", **change)
+    return overhead_unit(row, loop, Role.OVERHEAD, Pattern.RANDOM, "132x1024", alike)
 
 
 @pytest.mark.parametrize("loop", [READS, READS_FLOATS])
@@ -27,7 +27,22 @@ def test_a_loop_that_reads_its_chains_is_shared_by_rows_of_one_kind_of_values(lo
 
 
 @pytest.mark.parametrize(
-    ("loop", "change"), [(READS_NOT, {}), (READS, {"by_values": False}), (READS_NOT, {"by_values": False})]
+    ("loop", "alike"), [(READS_NOT, Alike.BITS), (READS, Alike.CODE), (READS_NOT, Alike.CODE)]
 )
-def test_one_that_does_not_and_those_of_runs_before_are_shared_by_all(loop, change):
-    assert name("mad.lo.u32", loop, **change) == name("fma.rn.f32", loop, **change)
+def test_one_that_does_not_and_those_of_runs_before_are_shared_by_all(loop, alike):
+    assert name("mad.lo.u32", loop, alike) == name("fma.rn.f32", loop, alike)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [("min.u32", "min.s32", "xor.b32"), ("mul.lo.u64", "mad.lo.s64"), ("add.u16", "add.s16")],
+    ids=" ".join,
+)
+def test_signed_and_unsigned_rows_of_one_width_share_a_loop_because_their_bits_are_the_same(rows):
+    assert len({name(row, READS) for row in rows}) == 1
+    assert len({name(row, READS, Alike.TYPES) for row in rows}) == len(rows)
+
+
+def test_quotients_keep_a_loop_for_each_sign():
+    assert name("div.u32", READS) != name("div.s32", READS)
+    assert name("div.u32", READS) != name("mad.lo.u32", READS)

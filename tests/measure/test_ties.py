@@ -79,6 +79,38 @@ def test_the_errors_are_those_of_many_made_up_runs():
     assert told == pytest.approx(np.std(off, axis=0), rel=0.06)
 
 
+def test_what_trials_at_unlike_levels_show_by_their_scatter_is_not_counted_again():
+    ties = tied([0, 0], [1, 1], [0, 1])
+    # Both trials of kernels 0 and 1 are off alike; those of kernel 2 are off unlike.
+    assert ties.hidden_error({"0": 1.0}) == ties.error({"0": 1.0})
+    assert ties.hidden_error({"2": 1.0}) < 0.5 * ties.error({"0": 1.0})
+    assert ties.hidden_error({"other": 3.0}) == pytest.approx(3 * SPREAD)
+
+
+def test_scatter_and_hidden_error_make_the_error_of_many_made_up_runs():
+    """The mean of a kernel's corrected trials is off by as much as its scatter and the rest say together."""
+    random = np.random.default_rng(5)
+    kernel = np.repeat(np.arange(8), 3)
+    stretch = np.unique(random.integers(0, 6, len(kernel)), return_inverse=True)[1]
+    tells = np.ones(len(kernel), dtype=bool)
+    ties = tie([str(k) for k in kernel], stretch, tells, NOISE, SPREAD)
+    hidden = np.array([ties.hidden_error({str(k): 1.0}) for k in range(8)])
+    spread = np.linalg.cholesky(ties.covariance)
+    share = np.bincount(stretch) / len(stretch)
+    off, shown = [], []
+    for _ in range(4000):
+        level = spread @ random.normal(0, 1, len(spread))
+        left = (level - share @ level)[stretch].reshape(8, 3) + random.normal(0, NOISE, (8, 3))
+        off.append(left.mean(1))
+        shown.append(left.var(1, ddof=1) / 3)
+    said, true = np.sqrt(np.mean(shown, axis=0) + hidden**2), np.std(off, axis=0)
+    some = hidden > 0
+    assert 0 < np.count_nonzero(some) < len(some)
+    assert said[some] == pytest.approx(true[some], rel=0.05)
+    # Where scatter says more than all, nothing is taken back.
+    assert np.all((said[~some] > 0.95 * true[~some]) & (said[~some] < 1.15 * true[~some]))
+
+
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=6))
 def test_an_error_is_never_over_the_spread_of_the_levels(visits):
     used = sorted({s for stretches in visits for s in stretches})

@@ -3,6 +3,7 @@ import pytest
 from fakes.sample import SAMPLE
 
 from ptxbench.catalogue.load import find_instruction
+from ptxbench.catalogue.types import TYPES
 from ptxbench.errors import NotMeasurableError
 from ptxbench.ptx.operands import (
     RECORD_BYTES,
@@ -11,7 +12,7 @@ from ptxbench.ptx.operands import (
     operand_bytes,
     slot_of,
 )
-from ptxbench.ptx.values import CHAINS, RECORDS, SETS
+from ptxbench.ptx.values import CHAINS, GENERATORS, RECORDS, SETS, drawn_as
 
 FLOATS = {"f32": (np.uint32, np.float32), "f64": (np.uint64, np.float64)}
 
@@ -94,3 +95,19 @@ def test_zeros_are_zeros_and_0_by_0_is_not_measurable():
     assert not operand_bytes(find_instruction("fma.rn.f32"), Pattern.ZEROS, 1).any()
     with pytest.raises(NotMeasurableError, match=r"div\.u32: no pattern zeros"):
         operand_bytes(find_instruction("div.u32"), Pattern.ZEROS, 1)
+
+
+@pytest.mark.parametrize("role", "xwab")
+@pytest.mark.parametrize("values", GENERATORS)
+def test_types_that_are_drawn_alike_have_the_same_bits(values, role):
+    """Overhead loops are shared on that ground."""
+    first = {}
+    for ptx_type in TYPES.keys() - {"pred"}:
+        drawn = GENERATORS[values](role, ptx_type, np.random.default_rng(3), 16)
+        np.testing.assert_array_equal(drawn, first.setdefault(drawn_as(values, ptx_type), drawn))
+
+
+def test_what_is_drawn_tells_width_format_and_the_sign_of_a_quotient():
+    assert drawn_as("integer", "u32") == drawn_as("integer", "s32") != drawn_as("integer", "u64")
+    assert len({drawn_as("cycle", ptx_type) for ptx_type in ("f32", "u32", "f16x2", "bf16x2")}) == 4
+    assert drawn_as("quotient", "u32") != drawn_as("quotient", "s32")
