@@ -72,6 +72,7 @@ class Batch:
         sleep: The sleeping kernel, calibrated.
         arguments: Precision, repeats and window asked for.
         on_round: Called before every round with its number; no more are run where it returns False.
+        more_follow: Whether other batches of the level follow, which narrow what all rows share.
     """
 
     def __init__(
@@ -82,6 +83,8 @@ class Batch:
         sleep: Work,
         arguments: RunArguments,
         on_round: Callable[[int], bool] = lambda _: True,
+        *,
+        more_follow: bool = False,
     ) -> None:
         self._flow = flow
         self._number = number
@@ -89,6 +92,7 @@ class Batch:
         self._sleep = sleep
         self._arguments = arguments
         self._on_round = on_round
+        self._more_follow = more_follow
         self._window_s = arguments.dynamic_window_s or arguments.window_s
         self._lanes: list[_Lane] = []
         self._retry: set[str] = set()
@@ -279,7 +283,7 @@ class Batch:
             if name not in open_units:
                 continue
             result = solve_dynamic(member.unit, self._flow.trials, common)
-            if result.precise(self._arguments.precision):
+            if result.precise(self._arguments.precision, more_follows=self._more_follow):
                 self._close(name)
                 continue
             by_rounds = not result.overhead_ci95_pj > result.energy_pj.ci95

@@ -82,10 +82,19 @@ class DynamicResult:
         """Half-width of the 95% interval: rounds, overhead loop, static power and supply together."""
         return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj, self.supply_pj)).ci95
 
-    def precise(self, fraction: float) -> bool:
-        """Return whether the interval is known, at most `fraction` of the energy, and rests on enough."""
+    def precise(self, fraction: float, *, more_follows: bool = False) -> bool:
+        """Return whether the interval is known, at most `fraction` of the energy, and rests on enough.
+
+        Args:
+            fraction: Precision asked for.
+            more_follows: Judge what rounds and overhead loop leave open only. What static power and levels
+                leave open all rows share, and it shrinks as others are measured: more rounds of one row
+                would be in vain.
+        """
         known = self.energy_pj.n >= 2 and not self.too_few
-        return known and self.ci95_pj <= fraction * abs(self.energy_pj.mean)
+        own = combined((self.energy_pj.uncertainty, self.overhead_pj))
+        ci95_pj = own.ci95 if more_follows else self.ci95_pj
+        return known and ci95_pj <= fraction * abs(self.energy_pj.mean)
 
     def of_threads(self, threads: int) -> DynamicResult:
         """Return the result for an instruction that `threads` threads execute together."""

@@ -155,7 +155,9 @@ class _Measuring:
             if tasks[0].protocol is Protocol.ARAFA:
                 self._measure_arafa(members)
             else:
-                retries += self._measure_batch(members)
+                level = tasks[0].opt_level
+                follow = any(later[0].opt_level is level for later in plan[number + 1 :])
+                retries += self._measure_batch(members, more_follow=follow)
                 # Units that throttled share overhead loops when they are begun again together.
                 if len(retries) >= _RETRIED_UNITS or number + 1 == len(plan):
                     retries = self._retry(retries, last=number + 1 == len(plan))
@@ -181,8 +183,13 @@ class _Measuring:
             f"{ended}; go on with --resume",
         )
 
-    def _measure_batch(self, members: Sequence[Member]) -> list[Member]:
-        """Measure one batch of the dynamic protocol; return what is to be begun again."""
+    def _measure_batch(self, members: Sequence[Member], *, more_follow: bool) -> list[Member]:
+        """Measure one batch of the dynamic protocol; return what is to be begun again.
+
+        Args:
+            members: Its units.
+            more_follow: As in `Batch`.
+        """
         if not members:
             return []
         names = {member.unit.name for member in members}
@@ -192,7 +199,8 @@ class _Measuring:
             self._say(f"{what}, round {done + 1}")
             return not self._is_spent()
 
-        batch = Batch(self._flow, self._batches, members, self._sleeping(), self._arguments, on_round)
+        flow, sleep = self._flow, self._sleeping()
+        batch = Batch(flow, self._batches, members, sleep, self._arguments, on_round, more_follow=more_follow)
         self._batches += 1
         self._ledger.unfinished |= names
         again = batch.run()
@@ -209,7 +217,7 @@ class _Measuring:
             for level in OptLevel:
                 of_level = [m for m in waiting if m.unit.opt_level is level]
                 for n in range(0, len(of_level), BATCH_UNITS):
-                    again += self._measure_batch(of_level[n : n + BATCH_UNITS])
+                    again += self._measure_batch(of_level[n : n + BATCH_UNITS], more_follow=not last)
             waiting = again
             if not last:
                 break

@@ -102,6 +102,16 @@ def test_the_interval_has_the_rounds_and_the_error_of_static_power():
     assert row_of(rounds(11.9, 12.1), static).dynamic_ci95_pj == pytest.approx(result.ci95_pj)
 
 
+def test_what_all_rows_share_counts_in_the_precision_of_a_last_batch_only():
+    records = rounds(12.0, 12.01, 11.99)
+    own, whole = solved(records), solved(records, replace(STATIC, error_w=2.0))
+    fraction = 1.01 * own.ci95_pj / 12.0
+    assert own.precise(fraction)
+    assert whole.precise(fraction, more_follows=True)
+    assert not whole.precise(fraction)
+    assert not whole.precise(0.98 * fraction, more_follows=True)
+
+
 def test_rounds_that_read_one_degree_share_what_it_hides():
     static = StaticPower(STATIC_W, 40.0, 0.5, 0.0, 0.0)
     same = solved(rounds(12.0, 12.0), static)

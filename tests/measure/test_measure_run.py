@@ -181,6 +181,19 @@ def test_repeats_end_when_the_row_is_precise_enough(tmp_path):
     assert repeats(1e-5, 4) > 2
 
 
+def test_what_all_rows_share_holds_the_last_batch_of_a_level_only(tmp_path, monkeypatch):
+    """More rounds of one row do not narrow it; batches to come do."""
+    monkeypatch.setattr("ptxbench.measure.plan.BATCH_UNITS", 1)
+    monkeypatch.setattr("ptxbench.measure.static.StaticPower.error_at", lambda *_: 10.0)
+    names = ("fma.rn.f32", "xor.b32", "popc.b32")
+    what = asked(*names, precision=0.02, min_repeats=2, max_repeats=4, linearity=Linearity.NONE)
+    gpu = WatchedGpu()
+    measured(gpu, tmp_path / "run", what)
+    ids = [launch.trial_id for launch in gpu.launched]
+    rounds = Counter(trial_id.split("/")[1] for trial_id in ids if trial_id.endswith("/warm-up"))
+    assert rounds == {"0": 2, "1": 2, "2": 4}
+
+
 @pytest.mark.parametrize("role", [Role.TARGET, Role.OVERHEAD])
 def test_repeats_go_on_until_more_trials_count_than_are_set_aside(tmp_path, monkeypatch, role):
     """Two of two and two of three would be judged by a minority."""
