@@ -77,6 +77,7 @@ class LoopEnergy:
         disturbed: Valid trials left out because the SM clock dipped.
         unsure: Valid trials left out because the level of the supply is not known.
         mixed: Whether some of its trials should be left out, too: it scatters unlike others.
+        dipped: Whether the clock dipped in trials that count, for want of others.
         fed_pj: Mean energy of what the supply of the SMs feeds.
     """
 
@@ -89,6 +90,7 @@ class LoopEnergy:
     disturbed: int
     unsure: int
     mixed: bool
+    dipped: bool
     fed_pj: float
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
@@ -140,6 +142,7 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
         selected.disturbed,
         selected.unsure,
         selected.mixed,
+        selected.dipped,
         nan_mean([(r.steady_power_w - common.supply.unfed_at(r)) * pass_pj_per_w(r) for r in trials]),
     )
 

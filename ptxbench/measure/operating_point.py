@@ -14,12 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.gpu.protocol import OptLevel
 from ptxbench.store.schema import Role, TrialRecord
 
 Mask = npt.NDArray[np.bool_]
 
-# A mean clock lower than the kernel's best by more than this fraction holds a dip: 0.5 of 1980 MHz. Without
-# one, that of a kernel on an H200 repeats to 0.1 MHz at one level of the supply.
+# A mean clock that is lower by more than this fraction holds a dip: 0.5 of 1980 MHz. Without one, that of a
+# kernel on an H200 repeats to 0.1 MHz at one level of the supply. At -O3 it is the full clock: a kernel that
+# lies below it in all trials dipped in all. At -O0 some read up to 2 MHz less on every board and draw what
+# they should: there it is the kernel's best.
 _DIP = 2.5e-4
 # The full clock is the one that all but a few of the fastest trials keep to; those are errors of the timer.
 _FASTEST_PERCENT = 90.0
@@ -39,12 +42,14 @@ class Selection:
         disturbed: How many are left out because the clock dipped.
         unsure: How many are left out because the level of the supply is not known.
         mixed: Whether some that should be left out are kept, because too few others are there.
+        dipped: Whether the clock dipped in some that are kept.
     """
 
     kept: Mask
     disturbed: int
     unsure: int
     mixed: bool
+    dipped: bool
 
 
 def kernel_of(record: TrialRecord) -> str:
@@ -88,7 +93,7 @@ def disturbed_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
         for r in records
         if r.role is not Role.STATIC
         and not _is_limited(own_mhz := best[kernel_of(r)], full_mhz)
-        and r.sm_clock_mhz < min(own_mhz, full_mhz) * (1 - _DIP)
+        and r.sm_clock_mhz < (min(own_mhz, full_mhz) if r.opt_level is OptLevel.O0 else full_mhz) * (1 - _DIP)
     )
 
 
@@ -110,7 +115,8 @@ def same_operating_point(
     whole = _narrowed(np.ones(len(records), dtype=bool), is_whole)
     kept = _narrowed(whole, is_sure)
     mixed = bool(np.any(kept & ~(is_whole & is_sure)))
-    return Selection(kept, int(np.sum(~whole)), int(np.sum(whole & ~kept)), mixed)
+    dipped = bool(np.any(kept & ~is_whole))
+    return Selection(kept, int(np.sum(~whole)), int(np.sum(whole & ~kept)), mixed, dipped)
 
 
 def _best_clock_mhz(records: Iterable[TrialRecord]) -> dict[str, float]:

@@ -6,6 +6,7 @@ from fakes.measuring import trial
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.operating_point import (
     disturbed_trials,
     full_clock_mhz,
@@ -36,11 +37,18 @@ def test_a_trial_within_which_the_clock_dipped_is_disturbed():
     assert numbers(records, disturbed_trials(records)) == [1]
 
 
-def test_a_kernel_is_held_against_its_own_clock_and_not_the_others():
+def test_at_o0_a_kernel_is_held_against_its_own_clock_and_not_the_others():
     quick = trials(*[1980.0] * 20)
-    slow = trials(1979.1, 1979.0, 1977.9, role=Role.OVERHEAD)
+    slow = trials(1979.1, 1979.0, 1977.9, role=Role.OVERHEAD, opt_level=OptLevel.O0)
     records = quick + slow
     assert numbers(records, disturbed_trials(records)) == [22]
+
+
+def test_at_o3_a_kernel_that_is_slower_in_all_its_trials_dipped_in_all():
+    quick = trials(*[1980.0] * 20)
+    slow = trials(1978.5, 1978.4, 1978.4, role=Role.OVERHEAD, opt_level=OptLevel.O3)
+    records = quick + slow
+    assert numbers(records, disturbed_trials(records)) == [20, 21, 22]
 
 
 def test_a_clock_over_the_full_one_is_an_error_of_the_timer():
@@ -82,7 +90,7 @@ def test_another_board_or_launch_shape_is_another_kernel():
 def test_what_was_disturbed_or_is_not_sure_does_not_count():
     selection = chosen(trials(*[FULL] * 5), disturbed=[0], unsure=[1, 0])
     assert list(np.flatnonzero(selection.kept)) == [2, 3, 4]
-    assert (selection.disturbed, selection.unsure, selection.mixed) == (1, 1, False)
+    assert (selection.disturbed, selection.unsure, selection.mixed, selection.dipped) == (1, 1, False, False)
 
 
 @pytest.mark.parametrize(("disturbed", "unsure", "kept"), [([0, 1], [], [0, 1, 2]), ([0], [1, 2], [1, 2])])
@@ -90,6 +98,7 @@ def test_a_kernel_that_never_runs_undisturbed_is_the_mean_of_what_there_is(distu
     selection = chosen(trials(FULL, FULL, FULL), disturbed, unsure)
     assert list(np.flatnonzero(selection.kept)) == kept
     assert selection.mixed
+    assert selection.dipped == (0 in kept)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=12))
