@@ -2,7 +2,7 @@
 
     python runners/refresh_readme.py --plot docs/images/h200_energies.png
 
-The starter instructions: energies of the run `table-81b6`, and of its repeat on the same board where it ended
+The starter instructions: energies of the run `table-76ea`, and of its repeat on the same board where it ended
 before; latencies (protocol `arafa`) of the run `starters`.
 Exit codes are those of `ptxbench`.
 """
@@ -23,7 +23,7 @@ from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import Protocol, TableRow
 
 RESULTS = Path(__file__).parents[1] / "results" / "nvidia-h200"
-_TABLE, _REPEAT = "table-81b6", "table-81b6-repeat"
+_TABLE, _REPEAT = "table-76ea", "table-76ea-repeat"
 
 
 def main() -> int:
