@@ -2,8 +2,7 @@
 
     python runners/refresh_readme.py --plot docs/images/h200_energies.png
 
-The starter instructions: energies of the run `table-76ea`, and of its repeat on the same board where it ended
-before; latencies (protocol `arafa`) of the run `starters`.
+The starters: energies of the run `table-76ea`, latencies (protocol `arafa`) of the run `starters`.
 Exit codes are those of `ptxbench`.
 """
 
@@ -13,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ptxbench.errors import InputError, PtxbenchError
+from ptxbench.errors import PtxbenchError
 from ptxbench.gpu.protocol import GpuInfo
 from ptxbench.measure.starters import STARTERS
 from ptxbench.report.plot import plot_energies
@@ -23,7 +22,6 @@ from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import Protocol, TableRow
 
 RESULTS = Path(__file__).parents[1] / "results" / "nvidia-h200"
-_TABLE, _REPEAT = "table-76ea", "table-76ea-repeat"
 
 
 def main() -> int:
@@ -47,15 +45,10 @@ def readme_rows(results: Path) -> tuple[list[TableRow], GpuInfo]:
     Raises:
         InputError: A run is not there or cannot be read.
     """
-    energies, gpu = _valid(results / _TABLE, Protocol.DYNAMIC)
-    repeated, same = _valid(results / _REPEAT, Protocol.DYNAMIC)
-    if same.uuid_hash != gpu.uuid_hash:
-        raise InputError(
-            f"{_REPEAT} is of another board than {_TABLE}: their energies cannot stand side by side"
-        )
+    energies, gpu = _valid(results / "table-76ea", Protocol.DYNAMIC)
     latencies, _ = _valid(results / "starters", Protocol.ARAFA)
     chosen = []
-    for of in (repeated | energies, latencies):
+    for of in (energies, latencies):
         chosen += [row for name in STARTERS for (at, _), row in of.items() if at == name]
     return chosen, gpu
 

@@ -69,7 +69,9 @@ def test_a_run_without_steps_says_so(supply_levels):
     assert lines[0].startswith("-O3: 8 trials; scatter of a kernel's power 0.2")
 
 
-@pytest.mark.parametrize("run", ["full", "full-other-board", "table", "table-76ea", "table-d36e", "table-688e", "table-ccae"])
+@pytest.mark.parametrize(
+    "run", ["full", "full-other-board", "table", "table-76ea", "table-d36e", "table-688e", "table-ccae"]
+)
 def test_the_documentation_says_what_the_committed_runs_say(supply_levels, monkeypatch, capsys, run):
     monkeypatch.setattr(sys, "argv", ["supply_levels.py", str(ROOT / "results/nvidia-h200" / run)])
     assert supply_levels.main() == 0
