@@ -95,8 +95,9 @@ class DynamicResult:
                 would be in vain.
         """
         known = self.energy_pj.n >= 2 and not self.too_few
-        own = combined((self.energy_pj.uncertainty, self.overhead_pj))
-        ci95_pj = own.ci95 if more_follows else self.ci95_pj
+        ci95_pj = self.ci95_pj
+        if more_follows:
+            ci95_pj = combined((self.energy_pj.uncertainty, self.overhead_pj)).ci95
         return known and ci95_pj <= fraction * abs(self.energy_pj.mean)
 
     def of_threads(self, threads: int) -> DynamicResult:
@@ -253,11 +254,11 @@ def _difference(
 
 def _other_values(unit: Unit, base: Estimate, overhead: TrialRecord) -> Uncertainty:
     """Return what an overhead loop that was measured on the values of another kind of row leaves open."""
-    on_own_values = [
-        unit.overhead_name(overhead.role, overhead.grid, overhead.block, alike)
+    # Names are hashes of the loop's whole text: none is made in vain.
+    is_own = overhead.instruction == unit.instruction.name or any(
+        overhead.unit == unit.overhead_name(overhead.role, overhead.grid, overhead.block, alike)
         for alike in (Alike.BITS, Alike.TYPES)
-    ]
-    is_own = overhead.unit in on_own_values or overhead.instruction == unit.instruction.name
+    )
     return Uncertainty(0.0 if is_own else _OTHER_VALUES * abs(base.mean))
 
 

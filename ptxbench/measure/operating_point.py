@@ -93,7 +93,7 @@ def disturbed_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
         for r in records
         if r.role is not Role.STATIC
         and not _is_limited(own_mhz := best[kernel_of(r)], full_mhz)
-        and r.sm_clock_mhz < (min(own_mhz, full_mhz) if r.opt_level is OptLevel.O0 else full_mhz) * (1 - _DIP)
+        and r.sm_clock_mhz < _undipped_mhz(r.opt_level, own_mhz, full_mhz) * (1 - _DIP)
     )
 
 
@@ -126,6 +126,11 @@ def _best_clock_mhz(records: Iterable[TrialRecord]) -> dict[str, float]:
         name = kernel_of(record)
         best[name] = float(np.fmax(best.get(name, math.nan), record.sm_clock_mhz))
     return best
+
+
+def _undipped_mhz(level: OptLevel, best_mhz: float, full_mhz: float) -> float:
+    """Return the clock that a kernel without a dip has at a level, from its best and the full one."""
+    return min(best_mhz, full_mhz) if level is OptLevel.O0 else full_mhz
 
 
 def _is_limited(best_mhz: float, full_mhz: float) -> bool:
