@@ -66,11 +66,13 @@ class KernelBuffers:
 
     Args:
         call: Calls a function of the driver by name.
+        scratch: What loads and stores work on; None: memory like the others.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, scratch: DeviceBuffer | None = None) -> None:
         self._call = call
-        self._input, self._output, self._scratch, self._stamps = (DeviceBuffer(call) for _ in range(4))
+        self._input, self._output, self._stamps = (DeviceBuffer(call) for _ in range(3))
+        self._scratch = scratch or DeviceBuffer(call)
         self._uploaded: Bytes | None = None
 
     def release(self) -> None:

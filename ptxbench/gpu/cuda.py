@@ -13,6 +13,7 @@ from ptxbench.errors import GpuError, LaunchError, RefusedModuleError
 from ptxbench.gpu.buffers import KernelBuffers, Stamps
 from ptxbench.gpu.call_buffers import CallBuffers
 from ptxbench.gpu.calls import Bytes, CallRun, KernelCall
+from ptxbench.gpu.placed_buffer import PLACE, PlacedBuffer
 from ptxbench.gpu.protocol import (
     Cubin,
     GpuInfo,
@@ -83,12 +84,13 @@ class CudaGpu:
     Args:
         which: NVML index or UUID.
         poll_interval_s: Time between two polls of the power sources.
+        scratch_place: Address of the memory that loads and stores work on, as far as the driver allows.
 
     Raises:
         GpuError: No driver, no permission, no such GPU, or one that ptxbench has no target for.
     """
 
-    def __init__(self, which: int | str, poll_interval_s: float = 0.002) -> None:
+    def __init__(self, which: int | str, poll_interval_s: float = 0.002, scratch_place: int = PLACE) -> None:
         self._nvml = NvmlDevice(which)
         self._clock = HostClock()
         self._poll_interval_s = poll_interval_s
@@ -100,7 +102,7 @@ class CudaGpu:
             self._context = _call("cuDevicePrimaryCtxRetain", self._device)
         except LaunchError as error:
             raise GpuError(f"GPU {which}: {error}; compare with `nvidia-smi`") from error
-        self._open_context()
+        self._open_context(scratch_place)
         self._info = self._read_info()
         self._sources = sorted(available_sources(self._nvml), key=lambda s: PREFERENCE.index(s.name))
         if not self._sources:
@@ -323,9 +325,10 @@ class CudaGpu:
             self._modules[cubin.sha256] = _call("cuModuleLoadData", cubin.image)
         return _call("cuModuleGetFunction", self._modules[cubin.sha256], kernel.encode())
 
-    def _open_context(self) -> None:
+    def _open_context(self, scratch_place: int) -> None:
         _call("cuCtxSetCurrent", self._context)
-        self._buffers = KernelBuffers(_call)
+        scratch = PlacedBuffer(_call, driver=driver, device=int(self._device), place=scratch_place)
+        self._buffers = KernelBuffers(_call, scratch)
         self._call_buffers = CallBuffers(_call)
         self._start, self._stop = (_call("cuEventCreate", 0) for _ in range(2))
 

@@ -80,6 +80,17 @@ def launch_of(module, kernel="target", grid=1, block=32, iterations=100, **chang
     return replace(plain, **change)
 
 
+def test_what_a_chase_loads_is_the_same_in_every_process(gpu, module_of):
+    from ptxbench.gpu.placed_buffer import PLACE
+
+    launch = launch_of(module_of("ld.global.u32"))
+    elsewhere = opened(scratch_place=PLACE + (1 << 30))
+    low, other = (int(one.run(launch).output[:4].view(np.uint32)[0]) for one in (gpu, elsewhere))
+    elsewhere.close()
+    assert low == PLACE % (1 << 32)
+    assert other == low + (1 << 30)
+
+
 def lasting(gpu, launch, duration_s):
     """The launch with a loop count that takes about `duration_s`."""
     iterations = 2000

@@ -1,0 +1,84 @@
+"""Device memory at an address that is the same in every process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ptxbench.errors import LaunchError
+from ptxbench.gpu.buffers import DeviceBuffer
+
+# Half of its bits are ones, as in an address that a driver picks; neither a host's programs nor its
+# libraries lie there (Linux, x86-64 and aarch64), and every CUDA GPU since Pascal reaches it.
+PLACE = 0x2A5A_5A00_0000
+
+
+@dataclass
+class PlacedBuffer(DeviceBuffer):
+    """Device memory at `place`, wherever the driver lets it be there.
+
+    A load that gives the address of the next one computes in its addresses: their bits are its operands,
+    and move its energy. The driver's own choice differs between processes. Where a driver has no such
+    memory, or something else lies at that place, it is where the driver puts it.
+
+    Attributes:
+        driver: The module `cuda.bindings.driver`, for its types.
+        device: Number of the GPU.
+        place: Address asked for.
+    """
+
+    driver: Any = None
+    device: int = 0
+    place: int = PLACE
+    _handle: Any = None
+
+    def reserve(self, size: int) -> None:
+        """Make room for at least `size` bytes."""
+        if size <= self.size:
+            return
+        self.release()
+        try:
+            self._map(size)
+        except LaunchError:
+            super().reserve(size)
+
+    def release(self) -> None:
+        """Give the memory back."""
+        if self._handle is None:
+            super().release()
+            return
+        self.call("cuMemUnmap", self.address, self.size)
+        self.call("cuMemRelease", self._handle)
+        self.call("cuMemAddressFree", self.address, self.size)
+        self.address, self.size, self._handle = 0, 0, None
+
+    def _map(self, size: int) -> None:
+        """Make memory and map it to the place.
+
+        Raises:
+            LaunchError: The driver refused a step; what went before it is undone.
+        """
+        cuda = self.driver
+        memory = cuda.CUmemAllocationProp()
+        memory.type = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        memory.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        memory.location.id = self.device
+        access = cuda.CUmemAccessDesc()
+        access.location = memory.location
+        access.flags = cuda.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        least = cuda.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        page = int(self.call("cuMemGetAllocationGranularity", memory, least))
+        size = -(-size // page) * page
+        handle = self.call("cuMemCreate", size, memory, 0)
+        undo: list[tuple[Any, ...]] = [("cuMemRelease", handle)]
+        try:
+            address = int(self.call("cuMemAddressReserve", size, 0, self.place, 0))
+            undo.append(("cuMemAddressFree", address, size))
+            self.call("cuMemMap", address, size, 0, handle, 0)
+            undo.append(("cuMemUnmap", address, size))
+            self.call("cuMemSetAccess", address, size, [access], 1)
+        except LaunchError:
+            for step in reversed(undo):
+                self.call(*step)
+            raise
+        self.address, self.size, self._handle = address, size, handle
