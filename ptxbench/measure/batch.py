@@ -71,7 +71,8 @@ class Batch:
         members: Its units, all of one level.
         sleep: The sleeping kernel, calibrated.
         arguments: Precision, repeats and window asked for.
-        on_round: Called before every round with its number; no more are run where it returns False.
+        on_round: Called before every round with its number and how many kernels it runs; no more rounds
+            are run where it returns False.
         more_follow: Whether other batches of the level follow, which narrow what all rows share.
     """
 
@@ -82,7 +83,7 @@ class Batch:
         members: Sequence[Member],
         sleep: Work,
         arguments: RunArguments,
-        on_round: Callable[[int], bool] = lambda _: True,
+        on_round: Callable[[int, int], bool] = lambda _number, _kernels: True,
         *,
         more_follow: bool = False,
     ) -> None:
@@ -115,7 +116,8 @@ class Batch:
         for done in range(self._arguments.max_repeats):
             if not self._goes_on:
                 break
-            if not self._on_round(done):
+            # The sleeping kernel is one more.
+            if not self._on_round(done, 1 + sum(lane.is_open for lane in self._lanes)):
                 self.complete = False
                 return []
             self._round(done)

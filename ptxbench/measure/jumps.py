@@ -7,6 +7,7 @@ section III). A look may be wrong altogether: it comes from a wide distribution 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,8 @@ _CREEP = 0.02
 _WRONG = 0.1
 _WRONG_SPREAD = 0.006
 _LEAST = 1e-12
+# Probabilities are scaled after so many looks: each takes them down by `_LEAST` at most.
+_RESCALE = 16
 
 
 @dataclass(frozen=True)
@@ -60,25 +63,9 @@ def smooth(looks: Floats, errors: Floats, counts: Bools, apart: Bools) -> Smooth
     """
     right, wrong = _emission(looks[:, None] - _LEVELS, errors[:, None])
     emission = np.where(counts[:, None], np.maximum(right + wrong, _LEAST), 1.0)
-    anywhere = np.exp(-0.5 * (_LEVELS / _SPREAD) ** 2)
-    anywhere /= anywhere.sum()
-    jump = np.where(apart, 1.0, _JUMP)
-
-    before = np.empty_like(emission)
-    state, log_likelihood = anywhere, 0.0
-    for i, seen in enumerate(emission):
-        before[i] = state = (1 - jump[i]) * _crept(state) + jump[i] * anywhere
-        state = state * seen
-        total = float(state.sum())
-        log_likelihood += float(np.log(total)) - (float(np.log(errors[i])) if counts[i] else 0.0)
-        state = state / total
-    after = np.empty_like(emission)
-    state = np.ones(len(_LEVELS))
-    for i in range(len(emission) - 1, -1, -1):
-        after[i] = state
-        state = state * emission[i]
-        state = (1 - jump[i]) * _crept(state) + jump[i] * float(anywhere @ state)
-        state = state / state.sum()
+    before, log_likelihood = _forward(emission, apart)
+    log_likelihood -= float(np.sum(np.log(errors[counts])))
+    after = _backward(emission, apart)
 
     cavity = before * after
     others, others_error = _moments(cavity)
@@ -106,11 +93,41 @@ def _emission(away: Floats, errors: Floats) -> tuple[Floats, Floats]:
     return right, _WRONG * np.exp(-0.5 * (away / wide) ** 2) * errors / wide
 
 
-def _crept(state: Floats) -> Floats:
-    moved = (1 - 2 * _CREEP) * state
-    moved[1:] += _CREEP * state[:-1]
-    moved[:-1] += _CREEP * state[1:]
-    return moved
+def _transitions() -> tuple[Floats, Floats]:
+    """Return how levels follow each other from one look to the next, [from, to]: without and with a pause."""
+    n = len(_LEVELS)
+    stays = np.diag(np.full(n, 1 - 2 * _CREEP)) + _CREEP * (np.eye(n, k=1) + np.eye(n, k=-1))
+    anywhere = np.exp(-0.5 * (_LEVELS / _SPREAD) ** 2)
+    jumps = np.tile(anywhere / anywhere.sum(), (n, 1))
+    return (1 - _JUMP) * stays + _JUMP * jumps, jumps
+
+
+_NEXT, _NEXT_APART = _transitions()
+
+
+def _forward(emission: Floats, apart: Bools) -> tuple[Floats, float]:
+    """Return what the looks before each say of its level, up to a factor, and the likelihood's logarithm."""
+    before = np.empty_like(emission)
+    state, log_likelihood = _NEXT_APART[0], 0.0
+    for i, seen in enumerate(emission):
+        np.dot(state, _NEXT_APART if apart[i] else _NEXT, out=before[i])
+        state = before[i] * seen
+        if i % _RESCALE == 0:
+            total = state.sum()
+            log_likelihood += math.log(total)
+            state /= total
+    return before, log_likelihood + math.log(state.sum())
+
+
+def _backward(emission: Floats, apart: Bools) -> Floats:
+    """Return what the looks after each say of its level, up to a factor."""
+    after = np.empty_like(emission)
+    after[-1] = 1.0
+    for i in range(len(emission) - 1, 0, -1):
+        np.dot(_NEXT_APART if apart[i] else _NEXT, after[i] * emission[i], out=after[i - 1])
+        if i % _RESCALE == 0:
+            after[i - 1] /= after[i - 1].sum()
+    return after
 
 
 def _moments(weights: Floats) -> tuple[Floats, Floats]:

@@ -79,7 +79,7 @@ def measure_table(
         folder: A run folder that was created or resumed.
         on_progress: Called before every round of a batch, and at the end.
         on_trial: Called after every trial that really ran.
-        budget_s: Time after which no more rounds are begun, by the GPU's clock.
+        budget_s: No round is begun that would end later, by the GPU's clock and the time a trial took so far.
 
     Returns:
         The table's rows, in the order asked for.
@@ -195,9 +195,9 @@ class _Measuring:
         names = {member.unit.name for member in members}
         what = f"{members[0].unit.instruction.name} -{members[0].unit.opt_level} and {len(members) - 1} more"
 
-        def on_round(done: int) -> bool:
+        def on_round(done: int, kernels: int) -> bool:
             self._say(f"{what}, round {done + 1}")
-            return not self._is_spent()
+            return not self._is_spent(kernels)
 
         flow, sleep = self._flow, self._sleeping()
         batch = Batch(flow, self._batches, members, sleep, self._arguments, on_round, more_follow=more_follow)
@@ -247,9 +247,11 @@ class _Measuring:
         self._sleep = self._bench.calibrated(work, window_s)
         return self._sleep
 
-    def _is_spent(self) -> bool:
-        """Return whether the budget is spent; note it."""
-        if (self._clock.now_ns() - self._begin_ns) / 1e9 > self._budget_s:
+    def _is_spent(self, kernels: int = 0) -> bool:
+        """Return whether the budget is spent, or would be by so many trials more; note it."""
+        spent_s = (self._clock.now_ns() - self._begin_ns) / 1e9
+        trials = len(self._flow)
+        if spent_s * (1 + (kernels / trials if trials else 0)) > self._budget_s:
             self.complete = False
         return not self.complete
 

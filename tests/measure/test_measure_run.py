@@ -417,6 +417,19 @@ def test_a_budget_ends_between_rounds_and_what_was_not_reached_is_measured_later
     assert [r.dynamic_pj for r in replayed] == [r.dynamic_pj for r in rows]
 
 
+@pytest.mark.parametrize("budget_s", [7, 8, 9, 10, 11])
+def test_no_round_is_begun_that_would_end_after_the_budget(tmp_path, budget_s):
+    gpu = WatchedGpu()
+    what = asked("fma.rn.f32", "add.f32", "mul.f32", "popc.b32", min_repeats=6, max_repeats=6)
+    with start_run(gpu, what, tmp_path / "run") as folder:
+        begin_ns = gpu.clock.now_ns()
+        measure_table(gpu, folder, budget_s=budget_s)
+        assert not folder.finished
+    spent_s = (gpu.clock.now_ns() - begin_ns) / 1e9
+    # A round of the five kernels is 2 s.
+    assert budget_s - 2.5 < spent_s < budget_s
+
+
 def test_rows_with_one_overhead_loop_measure_it_once_a_pattern(tmp_path):
     gpu = WatchedGpu()
     # Of one kind of values: the loop reads them.
