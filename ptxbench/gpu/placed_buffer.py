@@ -11,6 +11,9 @@ from ptxbench.gpu.buffers import DeviceBuffer
 # Half of its bits are ones, as in an address that a driver picks; neither a host's programs nor its
 # libraries lie there (Linux, x86-64 and aarch64), and every CUDA GPU since Pascal reaches it.
 PLACE = 0x2A5A_5A00_0000
+# What 48 blocks of 1024 threads on each of 132 SMs take: an H200 gave the place for so much, but once, in a
+# process that had closed a context before, not for a single page.
+_LEAST_BYTES = 50 << 20
 
 
 @dataclass
@@ -38,7 +41,7 @@ class PlacedBuffer(DeviceBuffer):
             return
         self.release()
         try:
-            self._map(size)
+            self._map(max(size, _LEAST_BYTES))
         except LaunchError:
             super().reserve(size)
 

@@ -70,7 +70,17 @@ def test_a_run_without_steps_says_so(supply_levels):
 
 
 @pytest.mark.parametrize(
-    "run", ["full", "full-other-board", "table", "table-76ea", "table-d36e", "table-688e", "table-ccae"]
+    "run",
+    [
+        "full",
+        "full-other-board",
+        "table",
+        "table-76ea",
+        "table-099e",
+        "table-69a7",
+        "table-e8a0",
+        "table-a797",
+    ],
 )
 def test_the_documentation_says_what_the_committed_runs_say(supply_levels, monkeypatch, capsys, run):
     monkeypatch.setattr(sys, "argv", ["supply_levels.py", str(ROOT / "results/nvidia-h200" / run)])
