@@ -32,6 +32,8 @@ def plot_energies(rows: Sequence[TableRow], info: GpuInfo, path: Path) -> None:
         raise InputError("nothing to plot: the run has no valid dynamic energy")
     names = sorted({r.instruction for r in shown}, key=lambda name: _largest_pj(shown, name))
     figure = new_figure(8, 1.2 + _ROW_HEIGHT_IN * len(names))
+    from matplotlib.ticker import LogLocator
+
     axes = figure.subplots()
     for offset, level in ((0.12, OptLevel.O0), (-0.12, OptLevel.O3)):
         dots = [r for r in shown if r.opt_level is level]
@@ -48,6 +50,8 @@ def plot_energies(rows: Sequence[TableRow], info: GpuInfo, path: Path) -> None:
     axes.set_yticks(range(len(names)), names, family="monospace")
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
+    # Labels of all nine would run into each other.
+    axes.xaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
     axes.xaxis.set_minor_formatter("{x:g}")
     axes.tick_params(axis="x", which="minor", labelsize=8)
     axes.set_xlabel("dynamic energy, pJ a thread-instruction (whiskers: 95% interval)")
