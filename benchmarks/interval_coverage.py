@@ -95,6 +95,7 @@ def main() -> int:
     parser.add_argument("--min-repeats", type=int)
     parser.add_argument("--max-repeats", type=int)
     parser.add_argument("--precision", type=float)
+    parser.add_argument("--poll", type=float, default=0.02, help="time between two polls, s (default: 0.02)")
     arguments = parser.parse_args()
     shares = [_share(PROFILES[name], arguments) for name in arguments.profile or ["h200"]]
     return int(not all(_LEAST <= share <= _MOST for share in shares))
@@ -114,7 +115,7 @@ def _share(profile: Profile, arguments: argparse.Namespace) -> float:
     )
     judged = []
     for run in range(arguments.runs):
-        gpu = _RememberingGpu(profile, run, poll_interval_s=0.02)
+        gpu = _RememberingGpu(profile, run, poll_interval_s=arguments.poll)
         of_run = replace(asked, instructions=tuple(known[run % step :: step]), seed=run)
         rows = list(_rows(gpu, of_run, profile))
         level = float(np.median([row.dynamic_pj / pj for row, pj in rows])) if profile.supply else 1.0
