@@ -50,7 +50,7 @@ class VirtualClock:
         self._now_ns = start_ns
         self._epoch_offset_ns = epoch_offset_ns
         self._ticker: Callable[[], None] | None = None
-        self._period_ns = 0
+        self._wait_s: Callable[[], float] = float
         self._next_tick_ns = 0
 
     def now_ns(self) -> int:
@@ -62,18 +62,18 @@ class VirtualClock:
         return self._now_ns + self._epoch_offset_ns
 
     def sleep_s(self, duration_s: float) -> None:
-        """Move time on, ticking at every period that is passed."""
+        """Move time on, with the ticks that fall into it."""
         end_ns = self._now_ns + round(duration_s * 1e9)
         while self._ticker is not None and self._next_tick_ns <= end_ns:
             self._now_ns = max(self._now_ns, self._next_tick_ns)
-            self._next_tick_ns += self._period_ns
+            self._next_tick_ns += max(1, round(self._wait_s() * 1e9))
             self._ticker()
         self._now_ns = max(self._now_ns, end_ns)
 
-    def start_ticker(self, ticker: Callable[[], None], period_s: float) -> None:
-        """Call `ticker` now and at every `period_s` until `stop_ticker`."""
+    def start_ticker(self, ticker: Callable[[], None], wait_s: Callable[[], float]) -> None:
+        """Call `ticker` now, and again after each `wait_s` until `stop_ticker`."""
         self._ticker = ticker
-        self._period_ns = max(1, round(period_s * 1e9))
+        self._wait_s = wait_s
         self._next_tick_ns = self._now_ns
 
     def stop_ticker(self) -> None:

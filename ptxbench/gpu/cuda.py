@@ -193,9 +193,8 @@ class CudaGpu:
             LaunchError: A kernel could not be loaded, or ended in an error.
             GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
         """
-        interval_s = self._poll_interval_s if poll_interval_s is None else poll_interval_s
         with self._watched():
-            return self._run(launches, gaps_s, interval_s)
+            return self._run(launches, gaps_s, poll_interval_s)
 
     def compute(self, call: KernelCall) -> Bytes | None:
         """Launch once into a cleared output and return it.
@@ -231,7 +230,7 @@ class CudaGpu:
             function, arguments = self._prepared(call)
             before = self.telemetry()
             (elapsed_s, end_ns), sampler, trace = self._sampled(
-                lambda: self._timed_calls(call, function, arguments, launches), self._poll_interval_s
+                lambda: self._timed_calls(call, function, arguments, launches)
             )
             window = KernelWindow(end_ns - round(elapsed_s * 1e9), end_ns, elapsed_s)
             reasons = sampler.throttle_reasons(window)
@@ -249,7 +248,9 @@ class CudaGpu:
             _call("cuDevicePrimaryCtxRelease", self._device)
         self._nvml.close()
 
-    def _run(self, launches: Sequence[Launch], gaps_s: Sequence[float], interval_s: float) -> SequenceRun:
+    def _run(
+        self, launches: Sequence[Launch], gaps_s: Sequence[float], poll_interval_s: float | None
+    ) -> SequenceRun:
         functions = [self._function(launch.cubin, launch.kernel) for launch in launches]
         prepared = iter(zip(functions, self._buffers.prepare(launches), strict=True))
         before = self.telemetry()
@@ -259,7 +260,7 @@ class CudaGpu:
             self._clock.sleep_s(launches[-1].after_s)
             return timed
 
-        timed, sampler, trace = self._sampled(run, interval_s)
+        timed, sampler, trace = self._sampled(run, poll_interval_s)
         windows = tuple(map(_window, timed, self._buffers.stamps(launches)))
         return SequenceRun(
             windows,
@@ -270,9 +271,13 @@ class CudaGpu:
             self._buffers.output(launches[-1].output_bytes),
         )
 
-    def _sampled(self, run: Callable[[], T], interval_s: float) -> tuple[T, Sampler, Trace]:
+    def _sampled(
+        self, run: Callable[[], T], poll_interval_s: float | None = None
+    ) -> tuple[T, Sampler, Trace]:
         """Record power while `run` runs."""
-        sampler = Sampler(self._recorded, self._clock, interval_s, self._nvml.throttle_reasons)
+        interval_s = self._poll_interval_s if poll_interval_s is None else poll_interval_s
+        throttle_poll, is_regular = self._nvml.throttle_reasons, poll_interval_s is not None
+        sampler = Sampler(self._recorded, self._clock, interval_s, throttle_poll, is_regular=is_regular)
         thread = SamplerThread(sampler)
         thread.start()
         try:

@@ -247,7 +247,8 @@ class Gpu(Protocol):
             launches: At least one. `before_s` of the first and `after_s` of the last count; operands
                 that are not the very array of the launch before are copied within the gap.
             gaps_s: Wait between the end of each launch and the begin of the next, shape (n - 1,), s.
-            poll_interval_s: Time between two polls of the power sources; None: the GPU's own.
+            poll_interval_s: Time between two polls of the power sources, kept exactly; None: the GPU's own,
+                on the mean, so that polls are in step with no sensor.
 
         Raises:
             LaunchError: A kernel could not be loaded or did not end.

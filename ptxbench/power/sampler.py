@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from array import array
 from collections.abc import Callable, Sequence
@@ -53,8 +54,9 @@ class Sampler:
     Args:
         sources: What to read, no source twice.
         clock: Host clock of the trace.
-        interval_s: Time between two polls for whoever drives `poll`; 0: flat out.
+        interval_s: Time between two polls for whoever drives `poll` (`wait_s`); 0: flat out.
         throttle_poll: Read at every poll, a bit mask of clocks event reasons.
+        is_regular: Whether polls come at the very interval; else by chance, so far apart on the mean.
     """
 
     def __init__(
@@ -63,17 +65,29 @@ class Sampler:
         clock: Clock,
         interval_s: float,
         throttle_poll: Callable[[], int] | None = None,
+        *,
+        is_regular: bool = False,
     ) -> None:
-        self.interval_s = interval_s
+        self._interval_s = interval_s
+        self._is_regular = is_regular
         self._clock = clock
         self._throttle_poll = throttle_poll
         self._throttle_ns = array("q")
         self._throttle_mask = array("Q")
         self._logs = [_Log(source) for source in sources]
         self._begin_ns = clock.now_ns()
+        self._chance = random.Random(self._begin_ns)  # noqa: S311
         epoch_ns = clock.epoch_ns()
         # Halfway between two looks at the monotonic clock, in case the process was paused.
         self._epoch_offset_ns = epoch_ns - (self._begin_ns + clock.now_ns()) // 2
+
+    def wait_s(self) -> float:
+        """Return how long to wait for the next poll: the interval, or by chance half of it to one and a half.
+
+        A step of an energy counter is seen late by what passes until the next poll. Polls in step with the
+        counter would see all steps of a run late alike, and no scatter would show the error of its powers.
+        """
+        return self._interval_s * (1.0 if self._is_regular else 0.5 + self._chance.random())
 
     def poll(self) -> None:
         """Read each source once and keep every reading that it gives."""
@@ -155,7 +169,7 @@ class SamplerThread:
         try:
             self._sampler.poll()
             self._polled.set()
-            while not self._asked_to_stop.wait(self._sampler.interval_s):
+            while not self._asked_to_stop.wait(self._sampler.wait_s()):
                 self._sampler.poll()
             self._sampler.poll()
         except BaseException as failure:

@@ -10,6 +10,7 @@ import pytest
 
 from ptxbench.errors import InputError, LaunchError, ToolError
 from ptxbench.gpu.protocol import Cubin, Gpu, GpuKind, KernelRun, Launch, OptLevel
+from ptxbench.gpu.sequence import only_run
 from ptxbench.gpu.simulated.gpu import SimulatedGpu
 from ptxbench.gpu.simulated.profile import Profile, SensorSpec
 from ptxbench.gpu.simulated.profiles import H200, PROFILES, SLOW_SENSOR, find_profile
@@ -144,7 +145,9 @@ def test_the_window_lies_where_the_launch_says() -> None:
     assert run.output.tolist() == [0] * 16
     usage = run.trace.of(SourceName.USAGE)
     assert usage is not None
-    assert set(np.diff(usage.begin_ns)) == {10_000_000}
+    apart_ns = np.diff(usage.begin_ns)
+    assert 5_000_000 <= apart_ns.min() < apart_ns.max() <= 15_000_000
+    assert apart_ns.mean() == pytest.approx(10_000_000, rel=0.1)
 
 
 def test_samples_carry_stamps_in_host_time() -> None:
@@ -154,7 +157,8 @@ def test_samples_carry_stamps_in_host_time() -> None:
     assert samples is not None
     age_ns = samples.end_ns - samples.stamp_ns
     assert age_ns.min() >= 0
-    assert age_ns.max() <= 5_000_000
+    # Half as much again as the time between two polls on the mean.
+    assert age_ns.max() <= 7_500_000
     assert set(np.diff(samples.stamp_ns)) == {20_000_000}
 
 
@@ -212,7 +216,7 @@ def test_dynamic_power_follows_how_much_of_the_chip_is_busy() -> None:
     for grid in (132, 33):
         # One block an SM, so that both take the same time; 33 blocks leave three quarters of the SMs empty.
         launch = _launch(gpu, "target", grid=grid, iterations=2_000_000, before_s=0.1, after_s=0.1)
-        run = gpu.run(launch)
+        run = only_run(gpu.run_sequence((launch,), (), 0.001))
         dynamic_w.append(_counted_j(run) / run.window.elapsed_s - board.static_w)
     assert dynamic_w[0] > 50
     assert dynamic_w[0] == pytest.approx(4 * dynamic_w[1], rel=1e-3)

@@ -33,7 +33,9 @@ class _Bench:
 
     def poll(self, duration_s: float, interval_s: float) -> list[tuple[int, tuple[Reading, ...]]]:
         polls = []
-        self.clock.start_ticker(lambda: polls.append((self.clock.now_ns(), self.source.read())), interval_s)
+        self.clock.start_ticker(
+            lambda: polls.append((self.clock.now_ns(), self.source.read())), lambda: interval_s
+        )
         self.clock.sleep_s(duration_s)
         self.clock.stop_ticker()
         return polls

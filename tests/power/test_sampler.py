@@ -94,21 +94,31 @@ def test_the_offset_is_the_one_at_the_start_of_the_recording():
     assert sampler.finish().series[0].stamp_ns.tolist() == [100]
 
 
-def test_the_virtual_clock_drives_the_sampler_at_its_interval():
-    clock = VirtualClock(start_ns=0)
-    sampler = Sampler([CallSource(lambda: (Reading(5.0),))], clock, interval_s=0.01)
-    clock.start_ticker(sampler.poll, sampler.interval_s)
-    clock.sleep_s(0.05)
-    trace = sampler.finish()
-    assert trace.series[0].end_ns.tolist() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000]
-    assert (trace.begin_ns, trace.end_ns) == (0, 50_000_000)
+def test_polls_come_at_the_interval_on_the_mean_and_in_step_with_nothing():
+    def polled_ns(start_ns):
+        clock = VirtualClock(start_ns)
+        sampler = Sampler([CallSource(lambda: (Reading(5.0),))], clock, interval_s=0.01)
+        clock.start_ticker(sampler.poll, sampler.wait_s)
+        clock.sleep_s(10.0)
+        return sampler.finish().series[0].end_ns - start_ns
+
+    at_ns = polled_ns(0)
+    assert at_ns[0] == 0
+    assert len(at_ns) == pytest.approx(1000, rel=0.03)
+    assert 0.005e9 <= np.diff(at_ns).min() < 0.006e9
+    assert 0.014e9 < np.diff(at_ns).max() <= 0.015e9
+    # Where a poll falls in the refresh of a sensor tells nothing of where the next one does.
+    phase = at_ns % 100_000_000
+    assert np.histogram(phase, 10)[0].min() > 60
+    assert polled_ns(0).tolist() == at_ns.tolist()
+    assert polled_ns(1)[1] != at_ns[1]
 
 
 def test_throttle_reasons_count_only_within_the_window():
     clock = VirtualClock(start_ns=0)
     masks = iter([1, 4, 8, 1 << 63, 2])
     sampler = Sampler([], clock, 0.1, throttle_poll=lambda: next(masks))
-    clock.start_ticker(sampler.poll, sampler.interval_s)
+    clock.start_ticker(sampler.poll, lambda: 0.1)
     clock.sleep_s(0.4)
     assert sampler.throttle_reasons(window(0.05, 0.25)) == 4 | 8
     assert sampler.throttle_reasons(window(0.1, 0.3)) == 4 | 8 | 1 << 63

@@ -135,12 +135,11 @@ class SimulatedGpu:
             LaunchError: A kernel is not there, has no loop to charge, or does not fit.
             InputError: The simulated GPU does not know an operand pattern.
         """
-        interval_s = self._poll_interval_s if poll_interval_s is None else poll_interval_s
         plans = {id(launch): self._plan(launch) for launch in launches}
         clock = self._clock
-        sampler = Sampler(self._sources, clock, interval_s, self._throttle_reasons)
+        sampler = self._sampler(poll_interval_s)
         before = self.telemetry()
-        clock.start_ticker(sampler.poll, interval_s)
+        clock.start_ticker(sampler.poll, sampler.wait_s)
         try:
             windows = play(launches, gaps_s, clock, lambda launch: self._launch(plans[id(launch)]))
             after = self.telemetry()
@@ -181,9 +180,9 @@ class SimulatedGpu:
         """
         phases = self._plan_calls(call, launches)
         clock = self._clock
-        sampler = Sampler(self._sources, clock, self._poll_interval_s, self._throttle_reasons)
+        sampler = self._sampler()
         before = self.telemetry()
-        clock.start_ticker(sampler.poll, self._poll_interval_s)
+        clock.start_ticker(sampler.poll, sampler.wait_s)
         try:
             window = self._launch(phases)
             after = self.telemetry()
@@ -208,6 +207,12 @@ class SimulatedGpu:
 
     def _throttle_reasons(self) -> int:
         return _SW_POWER_CAP if self._physics.throttled(self._clock.now_ns()) else 0
+
+    def _sampler(self, poll_interval_s: float | None = None) -> Sampler:
+        """Return what polls the sources, at the very interval that is asked for or at the GPU's own."""
+        interval_s = self._poll_interval_s if poll_interval_s is None else poll_interval_s
+        is_regular = poll_interval_s is not None
+        return Sampler(self._sources, self._clock, interval_s, self._throttle_reasons, is_regular=is_regular)
 
     def _launch(self, phases: tuple[Phase, ...]) -> KernelWindow:
         """Let the phases of one kernel pass."""
