@@ -25,6 +25,7 @@ import numpy.typing as npt
 from ptxbench import __version__
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.errors import GpuError, InputError, PtxbenchError
+from ptxbench.gpu.placed_buffer import PLACE
 from ptxbench.gpu.protocol import Gpu, Launch, OptLevel
 from ptxbench.measure.member import BLOCK, WAVES
 from ptxbench.measure.statistics import Estimate, estimate
@@ -39,7 +40,7 @@ from ptxbench.store.schema import Role
 
 INSTRUCTION = "ld.global.u32"
 # One bit set; then more of the upper half, of the lower, of both; then where ptxbench puts it.
-PLACES = (0x1000_0000_0000, 0x3FFF_0000_0000, 0x1000_FC00_0000, 0x3FFF_FC00_0000, 0x2A5A_5A00_0000)
+PLACES = (0x1000_0000_0000, 0x3FFF_0000_0000, 0x1000_FC00_0000, 0x3FFF_FC00_0000, PLACE)
 Floats = npt.NDArray[np.float64]
 
 _FIRST_ITERATIONS = 50

@@ -275,9 +275,8 @@ class CudaGpu:
         self, run: Callable[[], T], poll_interval_s: float | None = None
     ) -> tuple[T, Sampler, Trace]:
         """Record power while `run` runs."""
-        interval_s = self._poll_interval_s if poll_interval_s is None else poll_interval_s
-        throttle_poll, is_regular = self._nvml.throttle_reasons, poll_interval_s is not None
-        sampler = Sampler(self._recorded, self._clock, interval_s, throttle_poll, is_regular=is_regular)
+        mean_s, throttle_poll = self._poll_interval_s, self._nvml.throttle_reasons
+        sampler = Sampler(self._recorded, self._clock, mean_s, throttle_poll, exactly_s=poll_interval_s)
         thread = SamplerThread(sampler)
         thread.start()
         try:

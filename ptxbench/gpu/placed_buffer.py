@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ptxbench.errors import LaunchError
@@ -30,10 +30,10 @@ class PlacedBuffer(DeviceBuffer):
         place: Address asked for.
     """
 
-    driver: Any = None
-    device: int = 0
-    place: int = PLACE
-    _handle: Any = None
+    driver: Any = field(kw_only=True)
+    device: int = field(kw_only=True)
+    place: int = field(kw_only=True, default=PLACE)
+    _undo: list[tuple[Any, ...]] = field(init=False, default_factory=list)
 
     def reserve(self, size: int) -> None:
         """Make room for at least `size` bytes."""
@@ -43,23 +43,23 @@ class PlacedBuffer(DeviceBuffer):
         try:
             self._map(max(size, _LEAST_BYTES))
         except LaunchError:
+            self.release()
             super().reserve(size)
 
     def release(self) -> None:
         """Give the memory back."""
-        if self._handle is None:
+        if not self._undo:
             super().release()
             return
-        self.call("cuMemUnmap", self.address, self.size)
-        self.call("cuMemRelease", self._handle)
-        self.call("cuMemAddressFree", self.address, self.size)
-        self.address, self.size, self._handle = 0, 0, None
+        while self._undo:
+            self.call(*self._undo.pop())
+        self.address, self.size = 0, 0
 
     def _map(self, size: int) -> None:
         """Make memory and map it to the place.
 
         Raises:
-            LaunchError: The driver refused a step; what went before it is undone.
+            LaunchError: The driver refused a step; `release` undoes what went before it.
         """
         cuda = self.driver
         memory = cuda.CUmemAllocationProp()
@@ -73,15 +73,10 @@ class PlacedBuffer(DeviceBuffer):
         page = int(self.call("cuMemGetAllocationGranularity", memory, least))
         size = -(-size // page) * page
         handle = self.call("cuMemCreate", size, memory, 0)
-        undo: list[tuple[Any, ...]] = [("cuMemRelease", handle)]
-        try:
-            address = int(self.call("cuMemAddressReserve", size, 0, self.place, 0))
-            undo.append(("cuMemAddressFree", address, size))
-            self.call("cuMemMap", address, size, 0, handle, 0)
-            undo.append(("cuMemUnmap", address, size))
-            self.call("cuMemSetAccess", address, size, [access], 1)
-        except LaunchError:
-            for step in reversed(undo):
-                self.call(*step)
-            raise
-        self.address, self.size, self._handle = address, size, handle
+        self._undo.append(("cuMemRelease", handle))
+        address = int(self.call("cuMemAddressReserve", size, 0, self.place, 0))
+        self._undo.append(("cuMemAddressFree", address, size))
+        self.call("cuMemMap", address, size, 0, handle, 0)
+        self._undo.append(("cuMemUnmap", address, size))
+        self.call("cuMemSetAccess", address, size, [access], 1)
+        self.address, self.size = address, size

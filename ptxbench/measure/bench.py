@@ -81,6 +81,9 @@ class Bench:
         folder: Where trials are kept.
         sensor: The source that energies and powers are taken from.
         on_trial: Called after every trial, with its record.
+
+    Attributes:
+        measured: Trials that really ran, calibration left out.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Bench:
         self.gpu = gpu
         self.folder = folder
         self.sensor = sensor
+        self.measured = 0
         self._on_trial = on_trial
         self._warm: str | None = None
 
@@ -134,6 +138,7 @@ class Bench:
             )
             trace = run.trace
         self.folder.append(record, trace)
+        self.measured += repeat >= 0
         self._on_trial(record)
         return record
 

@@ -42,10 +42,6 @@ class Flow:
         self._known: tuple[int, Common] | None = None
         self._scatter: dict[OptLevel, list[Scatter]] = {level: [] for level in OptLevel}
 
-    def __len__(self) -> int:
-        """Trials so far, calibration left out."""
-        return len(self._order)
-
     def trial(self, work: Work, repeat: int, warm_for: str) -> TrialRecord:
         """Run one trial, or take the one that is held (`Bench.trial`)."""
         record = self.bench.trial(work, repeat, warm_for)

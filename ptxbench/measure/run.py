@@ -250,7 +250,7 @@ class _Measuring:
     def _is_spent(self, kernels: int = 0) -> bool:
         """Return whether the budget is spent, or would be by so many trials more; note it."""
         spent_s = (self._clock.now_ns() - self._begin_ns) / 1e9
-        trials = len(self._flow)
+        trials = self._bench.measured
         if spent_s * (1 + (kernels / trials if trials else 0)) > self._budget_s:
             self.complete = False
         return not self.complete

@@ -54,9 +54,9 @@ class Sampler:
     Args:
         sources: What to read, no source twice.
         clock: Host clock of the trace.
-        interval_s: Time between two polls for whoever drives `poll` (`wait_s`); 0: flat out.
+        interval_s: Mean time between two polls for whoever drives `poll` (`wait_s`); 0: flat out.
         throttle_poll: Read at every poll, a bit mask of clocks event reasons.
-        is_regular: Whether polls come at the very interval; else by chance, so far apart on the mean.
+        exactly_s: Time between two polls, kept, instead of that mean.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Sampler:
         interval_s: float,
         throttle_poll: Callable[[], int] | None = None,
         *,
-        is_regular: bool = False,
+        exactly_s: float | None = None,
     ) -> None:
         self._interval_s = interval_s
-        self._is_regular = is_regular
+        self._exactly_s = exactly_s
         self._clock = clock
         self._throttle_poll = throttle_poll
         self._throttle_ns = array("q")
@@ -82,12 +82,14 @@ class Sampler:
         self._epoch_offset_ns = epoch_ns - (self._begin_ns + clock.now_ns()) // 2
 
     def wait_s(self) -> float:
-        """Return how long to wait for the next poll: the interval, or by chance half of it to one and a half.
+        """Return how long to wait for the next poll: by chance half the interval to one and a half of it.
 
         A step of an energy counter is seen late by what passes until the next poll. Polls in step with the
         counter would see all steps of a run late alike, and no scatter would show the error of its powers.
         """
-        return self._interval_s * (1.0 if self._is_regular else 0.5 + self._chance.random())
+        if self._exactly_s is not None:
+            return self._exactly_s
+        return self._interval_s * (0.5 + self._chance.random())
 
     def poll(self) -> None:
         """Read each source once and keep every reading that it gives."""

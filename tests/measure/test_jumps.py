@@ -78,6 +78,14 @@ def test_steps_are_likelier_with_levels_and_noise_is_likelier_without():
     assert smoothed(noise).log_likelihood < likelihood_of_no_level(noise, error)
 
 
+@pytest.mark.parametrize("away", [0.2, -1.0])
+def test_a_long_while_beyond_the_grid_is_no_less_finite(away):
+    found = smoothed(np.full(100, away))
+    for values in (found.others, found.mean, found.others_error, found.error, found.wrong):
+        assert np.isfinite(values).all()
+    assert np.isfinite(found.log_likelihood)
+
+
 @given(st.lists(st.floats(-0.2, 0.2), min_size=1, max_size=30), st.floats(1e-4, 0.02))
 def test_anything_gives_finite_levels_within_the_grid(looks, error):
     found = smoothed(looks, error)

@@ -430,6 +430,20 @@ def test_no_round_is_begun_that_would_end_after_the_budget(tmp_path, budget_s):
     assert budget_s - 2.5 < spent_s < budget_s
 
 
+@pytest.mark.parametrize("budget_s", [4, 5, 6])
+def test_a_run_that_is_gone_on_with_keeps_its_budget(tmp_path, budget_s):
+    what = asked("fma.rn.f32", "add.f32", "mul.f32", "popc.b32", min_repeats=12, max_repeats=12)
+    with start_run(gpu := WatchedGpu(), what, tmp_path / "run") as folder:
+        measure_table(gpu, folder, budget_s=10)
+    gpu = WatchedGpu()
+    with resume_run(gpu, Asked(), tmp_path / "run", allow_other_board=False) as folder:
+        begin_ns = gpu.clock.now_ns()
+        measure_table(gpu, folder, budget_s=budget_s)
+        assert not folder.finished
+    assert len(gpu.trials) >= 5
+    assert (gpu.clock.now_ns() - begin_ns) / 1e9 < budget_s
+
+
 def test_rows_with_one_overhead_loop_measure_it_once_a_pattern(tmp_path):
     gpu = WatchedGpu()
     # Of one kind of values: the loop reads them.

@@ -94,6 +94,16 @@ def test_the_offset_is_the_one_at_the_start_of_the_recording():
     assert sampler.finish().series[0].stamp_ns.tolist() == [100]
 
 
+def test_the_virtual_clock_drives_the_sampler_at_the_interval_asked_for():
+    clock = VirtualClock(start_ns=0)
+    sampler = Sampler([CallSource(lambda: (Reading(5.0),))], clock, interval_s=1.0, exactly_s=0.01)
+    clock.start_ticker(sampler.poll, sampler.wait_s)
+    clock.sleep_s(0.05)
+    trace = sampler.finish()
+    assert trace.series[0].end_ns.tolist() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000]
+    assert (trace.begin_ns, trace.end_ns) == (0, 50_000_000)
+
+
 def test_polls_come_at_the_interval_on_the_mean_and_in_step_with_nothing():
     def polled_ns(start_ns):
         clock = VirtualClock(start_ns)
@@ -117,8 +127,8 @@ def test_polls_come_at_the_interval_on_the_mean_and_in_step_with_nothing():
 def test_throttle_reasons_count_only_within_the_window():
     clock = VirtualClock(start_ns=0)
     masks = iter([1, 4, 8, 1 << 63, 2])
-    sampler = Sampler([], clock, 0.1, throttle_poll=lambda: next(masks))
-    clock.start_ticker(sampler.poll, lambda: 0.1)
+    sampler = Sampler([], clock, 0.1, throttle_poll=lambda: next(masks), exactly_s=0.1)
+    clock.start_ticker(sampler.poll, sampler.wait_s)
     clock.sleep_s(0.4)
     assert sampler.throttle_reasons(window(0.05, 0.25)) == 4 | 8
     assert sampler.throttle_reasons(window(0.1, 0.3)) == 4 | 8 | 1 << 63

@@ -210,9 +210,8 @@ class SimulatedGpu:
 
     def _sampler(self, poll_interval_s: float | None = None) -> Sampler:
         """Return what polls the sources, at the very interval that is asked for or at the GPU's own."""
-        interval_s = self._poll_interval_s if poll_interval_s is None else poll_interval_s
-        is_regular = poll_interval_s is not None
-        return Sampler(self._sources, self._clock, interval_s, self._throttle_reasons, is_regular=is_regular)
+        mean_s, throttle_poll = self._poll_interval_s, self._throttle_reasons
+        return Sampler(self._sources, self._clock, mean_s, throttle_poll, exactly_s=poll_interval_s)
 
     def _launch(self, phases: tuple[Phase, ...]) -> KernelWindow:
         """Let the phases of one kernel pass."""
