@@ -22,7 +22,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench import __version__
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.errors import GpuError, InputError, PtxbenchError
 from ptxbench.gpu.placed_buffer import PLACE
@@ -35,7 +34,7 @@ from ptxbench.ptx.operands import Pattern, operand_bytes
 from ptxbench.ptx.target import find_target
 from ptxbench.store import codec
 from ptxbench.store.atomic import write_text
-from ptxbench.store.commit import git_commit
+from ptxbench.store.commit import made_by
 from ptxbench.store.schema import Role
 
 INSTRUCTION = "ld.global.u32"
@@ -98,10 +97,7 @@ def main() -> int:
     if arguments.out is not None:
         manifest = {
             "gpu": codec.encode(info),
-            "ptxbench": __version__,
-            "commit": git_commit(Path(__file__).parents[1]),
-            "began": began.isoformat(timespec="seconds"),
-            "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+            **made_by(Path(__file__).parents[1], began),
             "arguments": {"rounds": arguments.rounds, "kernel_s": arguments.kernel, "opt_level": level},
             "instruction": INSTRUCTION,
         }

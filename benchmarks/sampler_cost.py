@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench import __version__
 from ptxbench.errors import InputError, PtxbenchError
 from ptxbench.gpu.protocol import Gpu
 from ptxbench.gpu.select import open_gpu
@@ -28,7 +27,7 @@ from ptxbench.measure.statistics import Estimate, estimate
 from ptxbench.power.source import SourceName
 from ptxbench.store import codec
 from ptxbench.store.atomic import write_text
-from ptxbench.store.commit import git_commit
+from ptxbench.store.commit import made_by
 from ptxbench.store.place import require_place
 
 # The kernel ends long before the next poll would come.
@@ -100,10 +99,7 @@ def main() -> int:
     if arguments.out is not None:
         manifest = {
             "gpu": codec.encode(gpu.info),
-            "ptxbench": __version__,
-            "commit": git_commit(Path(__file__).parents[1]),
-            "began": began.isoformat(timespec="seconds"),
-            "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+            **made_by(Path(__file__).parents[1], began),
             "arguments": {"pairs": arguments.pairs, "kernel_s": arguments.kernel, "poll_s": arguments.poll},
             "instruction": INSTRUCTION,
         }

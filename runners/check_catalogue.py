@@ -27,7 +27,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from ptxbench import __version__
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.catalogue.select import named_instructions
@@ -37,7 +36,7 @@ from ptxbench.gpu.select import open_gpu
 from ptxbench.measure.check import Checked, check_row
 from ptxbench.ptx.target import find_target
 from ptxbench.store.atomic import write_text
-from ptxbench.store.commit import git_commit
+from ptxbench.store.commit import made_by
 
 # Items that one process is given at once: enough that opening the GPU does not count.
 _SHARE = 32
@@ -191,10 +190,7 @@ def _write_manifest(
 ) -> None:
     manifest = {
         "gpu": asdict(info),
-        "ptxbench": __version__,
-        "commit": git_commit(Path(__file__).parents[1]),
-        "began": began.isoformat(timespec="seconds"),
-        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        **made_by(Path(__file__).parents[1], began),
         "arguments": {**vars(arguments), "out": arguments.out.name},
         "rows": len(done),
         "failed": sum(c.failed for c in done),

@@ -21,12 +21,11 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ptxbench import __version__
 from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.select import named_instructions
 from ptxbench.errors import GpuError, InputError, PtxbenchError
 from ptxbench.store.atomic import write_text
-from ptxbench.store.commit import git_commit
+from ptxbench.store.commit import made_by
 
 FAMILY = "level"
 CHILD = Path(__file__).with_name("launch_row.py")
@@ -98,10 +97,7 @@ def main() -> int:
             )
     manifest = {
         "gpu": {key: said[key] for key in ("gpu", "gpu_kind", "uuid_hash")},
-        "ptxbench": __version__,
-        "commit": git_commit(Path(__file__).parents[1]),
-        "began": began.isoformat(timespec="seconds"),
-        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        **made_by(Path(__file__).parents[1], began),
         "metrics": METRICS,
     }
     text = json.dumps(manifest, indent=2) + "\n"

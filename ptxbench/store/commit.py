@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
+
+from ptxbench import __version__
 
 
 def git_commit(checkout: Path) -> str | None:
@@ -22,6 +25,21 @@ def git_commit(checkout: Path) -> str | None:
     if git is None or _git(git, checkout, "rev-parse", "--show-toplevel") != str(checkout.resolve()):
         return None
     return _git(git, checkout, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+
+
+def made_by(checkout: Path, began: datetime) -> dict[str, str | None]:
+    """Return what the manifest of a script's result says of who wrote it, and when: it ends now.
+
+    Args:
+        checkout: Root of the checkout that holds the script.
+        began: When it began.
+    """
+    return {
+        "ptxbench": __version__,
+        "commit": git_commit(checkout),
+        "began": began.isoformat(timespec="seconds"),
+        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def _git(git: str, folder: Path, *arguments: str) -> str | None:
