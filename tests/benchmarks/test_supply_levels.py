@@ -74,12 +74,8 @@ def test_a_run_without_steps_says_so(supply_levels):
     [
         "full",
         "full-other-board",
-        "table",
         "table-76ea",
         "table-099e",
-        "table-69a7",
-        "table-e8a0",
-        "table-a797",
     ],
 )
 def test_the_documentation_says_what_the_committed_runs_say(supply_levels, monkeypatch, capsys, run):
