@@ -11,8 +11,8 @@ from ptxbench.gpu.buffers import DeviceBuffer
 # Half of its bits are ones, as in an address that a driver picks; neither a host's programs nor its
 # libraries lie there (Linux, x86-64 and aarch64), and every CUDA GPU since Pascal reaches it.
 PLACE = 0x2A5A_5A00_0000
-# What 48 blocks of 1024 threads on each of 132 SMs take: an H200 gave the place for so much, but once, in a
-# process that had closed a context before, not for a single page.
+# More than 48 blocks of 1024 threads on each of 132 SMs take. An H200 puts 16 MB or less into room that it
+# holds already, and gives the place for 32 MB or more.
 _LEAST_BYTES = 50 << 20
 
 

@@ -76,6 +76,8 @@ def test_a_run_without_steps_says_so(supply_levels):
         "full-other-board",
         "table-76ea",
         "table-099e",
+        "table-021e",
+        "table-b939",
     ],
 )
 def test_the_documentation_says_what_the_committed_runs_say(supply_levels, monkeypatch, capsys, run):
