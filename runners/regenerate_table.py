@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--check-linearity", choices=list(Linearity))
     parser.add_argument("--allow-other-board", action="store_true", help="let another board go on")
     parser.add_argument(
-        "--budget-minutes", type=float, default=math.inf, help="end before so many minutes are over"
+        "--budget-minutes", type=float, default=math.inf, help="measure for so many minutes at most"
     )
     parser.add_argument("--quiet", action="store_true", help="say each round instead of each trial")
     parser.add_argument("--in-process", action="store_true", help="measure in this very process")

@@ -74,7 +74,7 @@ _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
 @click.option(
     "--budget-minutes",
     type=click.FloatRange(min=0, min_open=True),
-    help="End before so many minutes are over; what matters most is measured first, --resume does the rest.",
+    help="Measure for so many minutes at most, what matters most first; --resume does the rest.",
 )
 @click.option(
     "--survive",
