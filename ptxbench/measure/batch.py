@@ -1,11 +1,8 @@
 """A batch: the kernels of some forty units, run in rounds, so that the rounds of one lie seconds apart.
 
-Rounds run their kernels from the hottest to the coldest and in an order of chance by turns, after the first
-has warmed the chip unrecorded. The level of power that all kernels share at a time moves in steps, among
-other things with the temperature (docs/accuracy.md). In a sweep neighbours are as warm as each other, so
-that a level lasts and shows; but what changes at the same kernel in every sweep would pass for its power: by
-chance each is met at other levels. Two kernels of the first batch of each level run in the rounds of all
-batches that follow: they tie the batches.
+Rounds run their kernels from the hottest to the coldest and in an order of chance by turns (`order`), after
+the first has warmed the chip unrecorded. Two kernels of the first batch of each level run in the rounds of
+all batches that follow: they tie the batches.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ from ptxbench.measure.dynamic import solve_dynamic
 from ptxbench.measure.flow import Flow
 from ptxbench.measure.loops import LoopEnergy, loop_energy
 from ptxbench.measure.member import SHARES, Member, throttled_itself
+from ptxbench.measure.order import runs_by_chance
 from ptxbench.measure.unit import nan_mean
 from ptxbench.status import Status
 from ptxbench.store.manifest import RunArguments
@@ -234,7 +232,7 @@ class Batch:
         opened = [lane for lane in self._lanes if lane.is_open]
         if done % 2:
             seed = self._flow.bench.folder.manifest.order_seed
-            random.Random(f"{seed}/{warm_for}").shuffle(opened)  # noqa: S311
+            opened = runs_by_chance(opened, random.Random(f"{seed}/{warm_for}"))  # noqa: S311
         for lane in opened:
             record = self._flow.trial(lane.work, lane.first + len(lane.records), warm_for)
             lane.records.append(record)

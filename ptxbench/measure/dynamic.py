@@ -44,9 +44,6 @@ _STEP = 0.015
 # The energy of an overhead loop on the values of another kind of row is known to this, a standard error: one
 # loop on one board differed by 6% on the values of addc.cc.u32 and of div.s32 (docs/accuracy.md).
 _OTHER_VALUES = 0.03
-# A trial within which the supply's level changed was read at another level than its neighbours: anything
-# up to a step, 1.2% of what it feeds on three H200s, is as likely (docs/accuracy.md; JCGM 100:2008, 4.3.7).
-_STEP_ERROR = 0.012 / math.sqrt(3)
 _PICO = 1e12
 
 Trials = Mapping[str, Sequence[TrialRecord]]
@@ -63,7 +60,7 @@ class DynamicResult:
         static_pj: What P_static leaves open, the same for every round: its fit, and whole degrees of T.
         supply_pj: What the levels of the supply leave open at which the loops and the sleeping kernel were,
             beside the mean level of the run: what that leaves open all rows of a run share (`Solved`).
-        too_few: Kernels (target, overhead loop) of which no more trials count than are left out.
+        too_few: Kernels (target, overhead loop) of which not clearly more trials count than are left out.
         faults: Status and reason of every trial that does not count, by trial id.
     """
 
@@ -271,8 +268,8 @@ def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: Common) -> Uncer
         kernel_of(overhead.trials[0]): -overhead.fed_pj,
         STATIC_UNIT: -static_w * longer_pj_per_w,
     }
-    dips = [Uncertainty(_STEP_ERROR * one.fed_pj) for one in (target, overhead) if one.dipped]
-    return combined((Uncertainty(common.supply.error(weights)), *dips))
+    doubts = [Uncertainty(one.doubt * one.fed_pj) for one in (target, overhead)]
+    return combined((Uncertainty(common.supply.error(weights)), *doubts))
 
 
 def _clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:

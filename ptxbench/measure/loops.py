@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,14 @@ _PICO = 1e12
 # The fits of the supply and of the slope of power with temperature go in turns, until the slope stays.
 _TURNS = 4
 _SAME_SLOPE_W_PER_C = 0.01
+# A trial within which the supply's level changed was read at another level than its neighbours: anything
+# up to a step, 1.2% of what it feeds on three H200s, is as likely (docs/accuracy.md; JCGM 100:2008, 4.3.7).
+_STEP_ERROR = 0.012 / math.sqrt(3)
+# Where trials of a kernel disagree the fewer are left out, and may be right. Between two runs of a board
+# (four H200s, docs/accuracy.md) 1 kernel in 6 differs by more than 0.5% where no more count than are left
+# out, as much as this error makes; 1 in 19 where one more counts, 1 in 47 where two or more do.
+_OUTVOTED_ERROR = 0.004
+_CLEAR_MAJORITY = 2
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,11 @@ class LoopEnergy:
     dipped: bool
     fed_pj: float
 
+    @property
+    def _majority(self) -> int:
+        """How many more of its valid trials count than are left out."""
+        return len(self.trials) - self.disturbed - self.unsure
+
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
         return moderated(self.energy_pj, NO_PRIOR if self.mixed else prior, self.power_w, self.total_pj)
@@ -109,8 +123,15 @@ class LoopEnergy:
 
     @property
     def stands(self) -> bool:
-        """Whether more of its valid trials count than are, or should be, left out: else wrong ones may."""
-        return not self.mixed and len(self.trials) > self.disturbed + self.unsure
+        """Whether clearly more of its valid trials count than are, or should be, left out."""
+        return not self.mixed and self._majority >= _CLEAR_MAJORITY
+
+    @property
+    def doubt(self) -> float:
+        """Standard error of what the supply feeds where the wrong trials may count, as a fraction."""
+        if self.dipped:
+            return _STEP_ERROR
+        return 0.0 if self.mixed or self._majority > 0 else _OUTVOTED_ERROR
 
     @property
     def scatter(self) -> Scatter | None:
