@@ -4,8 +4,9 @@
 
 Powers are those at the mean level of the supply of their run and at one temperature, so that what differs is
 neither a row's arithmetic nor its overhead loop. Prints, for each further run, how much one run's powers
-scatter beside the factor and how much its rounds alone explain, and which kernels are far off. Exit codes
-are those of `ptxbench`.
+scatter beside the factor and how much its rounds alone explain, and which kernels are far off: of those whose
+trials disagree, of which the fewer are set aside and may be right, and of those of which clearly more count.
+Exit codes are those of `ptxbench`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.measure.loops import shared_by
+from ptxbench.measure.loops import CLEAR_MAJORITY, shared_by
 from ptxbench.measure.static import StaticPower
 from ptxbench.status import Status
 from ptxbench.store.run_folder import RunFolder
@@ -44,11 +45,13 @@ class KernelPower:
         name: Instruction, level and role.
         power_w: Mean of its trials.
         error: Standard error of that mean by the scatter of its trials, as a fraction.
+        majority: How many more of its trials count than are set aside.
     """
 
     name: str
     power_w: float
     error: float
+    majority: int
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,14 @@ class Agreement:
         factor: Median ratio of the second run's powers to the first's.
         away: What is left of each kernel's ratio, less one, from the lowest on.
         names: Their kernels.
+        clear: Whether clearly more of their trials count than are set aside, in both runs.
         rounds: Median of what the scatter of the trials makes of one run's power.
     """
 
     factor: float
     away: tuple[float, ...]
     names: tuple[str, ...]
+    clear: tuple[bool, ...]
     rounds: float
 
     @property
@@ -76,6 +81,11 @@ class Agreement:
     def far(self) -> list[tuple[str, float]]:
         """Kernels that are far off, and by what."""
         return [pair for pair in zip(self.names, self.away, strict=True) if abs(pair[1]) > _FAR]
+
+    def far_of(self, *, clear: bool) -> str:
+        """Return how many are far off, of how many, of those whose trials agree clearly or do not."""
+        away = [abs(one) for one, is_clear in zip(self.away, self.clear, strict=True) if is_clear is clear]
+        return f"{sum(one > _FAR for one in away)} of {len(away)}"
 
 
 def main() -> int:
@@ -103,16 +113,17 @@ def powers_of(run: Path) -> dict[Key, KernelPower]:
     kernels: dict[Key, list[TrialRecord]] = defaultdict(list)
     for r in records:
         counts = r.repeat >= 0 and r.status is Status.OK and r.protocol is Protocol.DYNAMIC
-        if counts and r.role is not Role.STATIC and r.trial_id not in aside:
+        if counts and r.role is not Role.STATIC:
             kernels[r.cubin_sha256, r.kernel, r.grid, r.block].append(r)
     found = {}
-    for key, trials in kernels.items():
+    for key, valid in kernels.items():
+        trials = [r for r in valid if r.trial_id not in aside]
         power_w = np.array([common.supply.power_w(r) - _warmer_w(common.static, r) for r in trials])
         if len(trials) > 1 and np.isfinite(power_w).all():
             name = f"{trials[0].instruction} -{trials[0].opt_level} {trials[0].role}"
             mean_w = float(power_w.mean())
             error = float(power_w.std(ddof=1)) / math.sqrt(len(trials)) / mean_w
-            found[key] = KernelPower(name, mean_w, error)
+            found[key] = KernelPower(name, mean_w, error, 2 * len(trials) - len(valid))
     return found
 
 
@@ -132,9 +143,12 @@ def agreement(first: dict[Key, KernelPower], second: dict[Key, KernelPower]) -> 
         raise InputError("the two runs have no kernel in common that two trials of each tell")
     ratios = [second[key].power_w / first[key].power_w for key in shared]
     factor = float(np.median(ratios))
-    away = sorted((ratio / factor - 1, first[key].name) for ratio, key in zip(ratios, shared, strict=True))
+    away = [ratio / factor - 1 for ratio in ratios]
+    order = sorted(range(len(shared)), key=away.__getitem__)
+    names = tuple(first[shared[n]].name for n in order)
+    clear = tuple(min(one[shared[n]].majority for one in (first, second)) >= CLEAR_MAJORITY for n in order)
     rounds = float(np.median([one[key].error for one in (first, second) for key in shared]))
-    return Agreement(factor, tuple(at for at, _ in away), tuple(name for _, name in away), rounds)
+    return Agreement(factor, tuple(away[n] for n in order), names, clear, rounds)
 
 
 def sentence(found: Agreement) -> str:
@@ -143,7 +157,9 @@ def sentence(found: Agreement) -> str:
     return (
         f"{len(found.away)} kernels, factor {_PERCENT * (found.factor - 1):+.1f}%; beside it one run scatters"
         f" by {_PERCENT * found.scatter:.2f}% (its rounds alone: {_PERCENT * found.rounds:.2f}%),"
-        f" {len(far)} differ by more than {_PERCENT * _FAR:.1f}%" + (": " + ", ".join(far) if far else "")
+        f" more than {_PERCENT * _FAR:.1f}% apart are {found.far_of(clear=False)} of which hardly more trials"
+        f" count than are set aside, and {found.far_of(clear=True)} others"
+        + (": " + ", ".join(far) if far else "")
     )
 
 

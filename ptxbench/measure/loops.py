@@ -29,7 +29,7 @@ _STEP_ERROR = 0.012 / math.sqrt(3)
 # (four H200s, docs/accuracy.md) 1 kernel in 6 differs by more than 0.5% where no more count than are left
 # out, as much as this error makes; 1 in 19 where one more counts, 1 in 47 where two or more do.
 _OUTVOTED_ERROR = 0.004
-_CLEAR_MAJORITY = 2
+CLEAR_MAJORITY = 2
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class LoopEnergy:
     @property
     def stands(self) -> bool:
         """Whether clearly more of its valid trials count than are, or should be, left out."""
-        return not self.mixed and self._majority >= _CLEAR_MAJORITY
+        return not self.mixed and self._majority >= CLEAR_MAJORITY
 
     @property
     def doubt(self) -> float:
