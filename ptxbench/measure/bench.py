@@ -18,12 +18,12 @@ from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import TrialRecord
 
 # A first guess that takes a fraction of a second at most on any GPU, also where an SM runs many blocks; what
-# a second one aims at, and what a guess to rely on takes at least: a launch itself takes microseconds, and
-# the loop count need be right to some percent only.
+# later ones aim at, and what one to rely on takes at least: a launch of an H200 takes 0.1 ms beside its loop.
+# The first is never relied on: the driver may load the kernel's code within it, for up to 0.1 s.
 _FIRST_ITERATIONS = 40
-_GUESS_S = 0.002
-_LEAST_GUESS_S = 0.0001
-_MAX_GUESSES = 4
+_GUESS_S = 0.005
+_LEAST_GUESS_S = 0.003
+_MAX_GUESSES = 6
 _MAX_ITERATIONS = 2**32 - 1
 
 
@@ -157,7 +157,7 @@ class Bench:
             if record.elapsed_s != record.elapsed_s or record.elapsed_s <= 0:
                 raise LaunchError(record.reason or "the kernel took no time")
             per_pass_s = record.elapsed_s / record.iterations
-            if record.elapsed_s >= _LEAST_GUESS_S:
+            if guess > 1 and record.elapsed_s >= _LEAST_GUESS_S:
                 break
             work = replace(work, iterations=min(int(_GUESS_S / per_pass_s) + 1, _MAX_ITERATIONS))
         return work.lasting(window_s, per_pass_s)

@@ -74,7 +74,7 @@ def test_a_run_without_steps_says_so(supply_levels):
     [
         "full",
         "full-other-board",
-        "table-76ea",
+        "table-5896",
         "table-099e",
         "table-021e",
         "table-b939",

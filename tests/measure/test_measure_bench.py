@@ -79,6 +79,23 @@ def test_calibration_fills_the_window(bench, role, window_s):
     assert all(record.repeat < 0 for record in bench.folder.records()[:-1])
 
 
+class SlowFirstGpu(WatchedGpu):
+    """A GPU whose driver loads a kernel's code within its first launch, and takes a while for each launch."""
+
+    def run(self, launch):
+        run = super().run(launch)
+        extra_s = 1e-4 if len(self.launched) > 1 else 0.05
+        window = replace(run.window, elapsed_s=run.window.elapsed_s + extra_s)
+        return replace(run, window=window)
+
+
+def test_what_a_launch_takes_beside_its_loop_does_not_shorten_the_window(tmp_path):
+    bench, folder = opened_bench(SlowFirstGpu(), tmp_path / "run")
+    with folder:
+        found = bench.calibrated(work(iterations=0), 0.34)
+        assert bench.trial(found, 0).elapsed_s == pytest.approx(0.34, rel=0.03)
+
+
 def test_calibration_of_a_later_attempt_does_not_take_the_first_ones_trials(bench, gpu):
     half = replace(work(iterations=0), grid=1)
     first = bench.calibrated(work(iterations=0), 0.5)
