@@ -129,7 +129,7 @@ def powers_of(run: Path) -> dict[Key, KernelPower]:
 
 def _warmer_w(static: StaticPower, record: TrialRecord) -> float:
     """Return how much more static power takes than at `_AT_C`, W; 0 where no slope is known."""
-    return static.slope_w_per_c * (static.felt_c(record) - _AT_C) if static.slope_w_per_c else 0.0
+    return static.slope_w_per_c * (record.temperature_c - _AT_C) if static.slope_w_per_c else 0.0
 
 
 def agreement(first: dict[Key, KernelPower], second: dict[Key, KernelPower]) -> Agreement:

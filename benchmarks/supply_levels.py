@@ -131,7 +131,7 @@ def leakage_free(common: Common, power_w: Callable[[TrialRecord], float]) -> Cal
     """Return what gives a trial's power without what static power takes more or less at its temperature."""
     static = common.static
     base_w = static.at(static.temperature_c)
-    return lambda r: power_w(r) - (static.of(r) - base_w)
+    return lambda r: power_w(r) - (static.at(r.temperature_c, r.start_ns) - base_w)
 
 
 def scatter_pct(

@@ -166,7 +166,7 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
         / first.copies
         / (first.block / WARP),
         power_w=nan_mean([r.steady_power_w for r in target.trials]),
-        static_w=nan_mean([common.static.of(r) for r in target.trials]),
+        static_w=nan_mean([common.static.at(r.temperature_c, r.start_ns) for r in target.trials]),
         clock_mhz=target.clock_mhz,
         temperature_c=nan_mean([r.temperature_c for r in target.trials]),
         repeats=result.energy_pj.n,
@@ -229,11 +229,11 @@ def _difference(
         loop = target.estimate(common.scatter)
         base = overhead.estimate(common.scatter)
         rounds = Estimate((loop.mean - base.mean) / copies, loop.uncertainty.times(1 / copies), loop.n)
-        error_w = nan_mean([common.static.error_of(t) for t in target.trials])
+        error_w = nan_mean([common.static.error_at(t.temperature_c, t.start_ns) for t in target.trials])
         pj_per_w_s = _PICO / (target.trials[0].grid * target.trials[0].block) / copies
         fit = Uncertainty(error_w, common.static.degrees).times(target.pass_s - overhead.pass_s)
         readings = [
-            common.static.reading_error([common.static.felt_c(t) for t in one.trials]).times(one.pass_s)
+            common.static.reading_error([t.temperature_c for t in one.trials]).times(one.pass_s)
             for one in (target, overhead)
         ]
         static = combined((fit, *readings)).times(pj_per_w_s)

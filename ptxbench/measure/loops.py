@@ -180,7 +180,8 @@ def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> Sc
 
 def pass_energy_pj(record: TrialRecord, common: Common) -> float:
     """Return the dynamic energy of one pass of a trial's loop, (P - P_static(T)) t / passes, pJ a thread."""
-    return (common.supply.power_w(record) - common.static.of(record)) * pass_pj_per_w(record)
+    static_w = common.static.at(record.temperature_c, record.start_ns)
+    return (common.supply.power_w(record) - static_w) * pass_pj_per_w(record)
 
 
 def pass_pj_per_w(record: TrialRecord) -> float:

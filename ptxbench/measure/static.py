@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import pairwise
 from operator import attrgetter
 
@@ -49,37 +48,6 @@ class Sitting:
     error_w: float
 
 
-class Moment(StrEnum):
-    """When a temperature beside that of a trial is read."""
-
-    BEFORE = "before"
-    AFTER = "after"
-
-    def of(self, record: TrialRecord) -> float:
-        """Return that temperature of a trial, C."""
-        return record.temperature_before_c if self is Moment.BEFORE else record.temperature_after_c
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A temperature beside that of a trial which its static power goes with, too.
-
-    Attributes:
-        moment: When it is read.
-        share: Part of the slope that goes with it.
-        usual_c: By how much it differs from the trial's, on the mean of a run's busy trials.
-    """
-
-    moment: Moment
-    share: float
-    usual_c: float
-
-    def adds_c(self, record: TrialRecord) -> float:
-        """Return what it adds to a trial's temperature, C; nothing where it was not read."""
-        away_c = self.moment.of(record) - record.temperature_c
-        return self.share * (away_c - self.usual_c) if math.isfinite(away_c) else 0.0
-
-
 @dataclass(frozen=True)
 class StaticPower:
     """P_static(T) = power_w + slope_w_per_c (T - temperature_c), by least squares.
@@ -92,7 +60,6 @@ class StaticPower:
         slope_error_w_per_c: Standard error of the slope.
         degrees: Degrees of freedom that both errors are known with.
         sittings: Where sittings are unlike, each of them in the order of time, else none.
-        beside: Temperatures beside that of a trial which its power goes with, too (`warmth`).
     """
 
     power_w: float
@@ -102,19 +69,6 @@ class StaticPower:
     slope_error_w_per_c: float
     degrees: float = math.inf
     sittings: tuple[Sitting, ...] = ()
-    beside: tuple[Beside, ...] = ()
-
-    def felt_c(self, record: TrialRecord) -> float:
-        """Return the temperature that a busy trial's static power goes with."""
-        return record.temperature_c + sum(one.adds_c(record) for one in self.beside)
-
-    def of(self, record: TrialRecord) -> float:
-        """Return the static power during a trial, W."""
-        return self.at(self.felt_c(record), record.start_ns)
-
-    def error_of(self, record: TrialRecord) -> float:
-        """Return the standard error of `of`, W."""
-        return self.error_at(self.felt_c(record), record.start_ns)
 
     def at(self, temperature_c: float, when_ns: int | None = None) -> float:
         """Return the static power at a temperature, W: at a time, or on the mean of the run."""

@@ -193,7 +193,7 @@ def _looks(
 ) -> _Looks:
     power_w = np.array([r.steady_power_w for r in trials])
     _, kernel = np.unique([kernel_of(r) for r in trials], return_inverse=True)
-    warmer_c = np.nan_to_num(np.array([static.felt_c(r) for r in trials]) - static.temperature_c)
+    warmer_c = np.nan_to_num(np.array([r.temperature_c for r in trials]) - static.temperature_c)
     slope = static.slope_w_per_c if math.isfinite(static.slope_w_per_c) else 0.0
     undisturbed = np.array([r.trial_id not in disturbed and r.role is not Role.STATIC for r in trials])
     shift_w = np.array([static.shift_w(r.start_ns) for r in trials])

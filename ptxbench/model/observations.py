@@ -139,7 +139,7 @@ def _pass_energy(trials: list[TrialRecord], common: Common, counts: OpcodeCounts
         scatter_pj = float(energies_pj.std(ddof=1)) / math.sqrt(len(trials))
     else:
         scatter_pj = _UNREPEATED * abs(mean_pj)
-    static_w = _nan_to_zero(common.static.error_of(first))
+    static_w = _nan_to_zero(common.static.error_at(first.temperature_c, first.start_ns))
     static_pj = static_w * pass_pj_per_w(first)
     return PassEnergy(
         name=f"{first.instruction} {first.opt_level} {first.role} x{first.grid}",

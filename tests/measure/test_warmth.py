@@ -6,7 +6,7 @@ import pytest
 from fakes.measuring import trial
 
 from ptxbench.measure.loops import Common, pass_energy_pj, shared_by
-from ptxbench.measure.static import Moment, fit_static
+from ptxbench.measure.static import fit_static
 from ptxbench.measure.supply import NO_STEPS
 from ptxbench.measure.warmth import busy_static
 from ptxbench.status import Status
@@ -158,70 +158,3 @@ def test_a_slope_that_is_known_less_well_than_the_sleeping_ones_is_not_taken():
     exact = [replace(r, steady_power_w=r.steady_power_w + 1e-3 * (-1) ** r.repeat) for r in exact]
     mixed = [r for r in records if r.role is Role.TARGET] + exact
     assert found(mixed).slope_w_per_c == pytest.approx(ASLEEP_W_PER_C, abs=1e-3)
-
-
-def felt(records, before_share, after_share, noise=0.0, seed=3):
-    """The same trials with temperatures of their own before and after, which part of the power goes with."""
-    rng = np.random.default_rng(seed)
-    changed = []
-    for r in records:
-        before_c, after_c = r.temperature_c + rng.integers(-4, 3), r.temperature_c + rng.integers(-1, 3)
-        aside_c = before_share * (before_c - r.temperature_c) + after_share * (after_c - r.temperature_c)
-        power_w = (r.steady_power_w + BUSY_W_PER_C * aside_c) * (1 + noise * rng.normal())
-        beside = {"temperature_before_c": float(before_c), "temperature_after_c": float(after_c)}
-        changed.append(replace(r, steady_power_w=power_w, **beside))
-    return changed
-
-
-def shares_of(static):
-    """What goes with the temperature before and with that after."""
-    return tuple(sum(one.share for one in static.beside if one.moment is moment) for moment in Moment)
-
-
-@pytest.mark.parametrize(("before", "after"), [(0.3, 0.0), (0.0, 0.4), (0.2, 0.3)])
-def test_power_may_go_with_the_temperatures_before_and_after(before, after):
-    records = felt(a_run(noise=1e-7), before, after)
-    static = found(records)
-    assert static.slope_w_per_c == pytest.approx(BUSY_W_PER_C, rel=1e-3)
-    assert shares_of(static) == pytest.approx((before, after), abs=1e-3)
-    energies = [pass_energy_pj(r, Common(static)) for r in records if r.unit == "kernel 7"]
-    assert np.ptp(energies) < 1e-5 * np.mean(energies)
-
-
-def test_a_share_that_noise_explains_is_none():
-    shares = [found(felt(a_run(1e-3, seed), 0.0, 0.0, seed=seed)) for seed in range(20)]
-    # Each of forty is taken for one by chance once in 700 times.
-    assert sum(len(static.beside) for static in shares) <= 2
-
-
-def test_the_slope_is_known_less_well_where_shares_are_to_be_found_too():
-    runs = [found(felt(a_run(1e-3, seed), 0.3, 0.3, seed=seed)) for seed in range(60)]
-    both = [static for static in runs if len(static.beside) == 2]
-    assert len(both) > 40
-    own = np.sqrt(np.mean([s.slope_error_w_per_c**2 for s in both]))
-    assert own == pytest.approx(np.std([s.slope_w_per_c for s in both]), rel=0.3)
-
-
-def test_temperatures_beside_that_say_nothing_new_are_passed_over():
-    records = [
-        replace(r, temperature_before_c=r.temperature_c - 3, temperature_after_c=50.0) for r in a_run(1e-7)
-    ]
-    static = found(records)
-    assert static.beside == ()
-    assert static.slope_w_per_c == pytest.approx(BUSY_W_PER_C, rel=1e-4)
-    unknown = [replace(r, temperature_before_c=math.nan) for r in felt(a_run(1e-7), 0.0, 0.4)]
-    assert shares_of(found(unknown)) == (0.0, pytest.approx(0.4, abs=1e-3))
-
-
-def test_the_sleeping_kernel_is_brought_to_the_busy_ones_by_the_temperature_alone():
-    records = felt(a_run(noise=1e-7), 0.3, 0.3)
-    asleep_w = [r.steady_power_w for r in records if r.role is Role.STATIC]
-    cold = [
-        replace(r, temperature_before_c=60.0, temperature_after_c=20.0) if r.role is Role.STATIC else r
-        for r in records
-    ]
-    static = found(cold)
-    assert static.power_w == found(records).power_w
-    assert static.power_w == pytest.approx(
-        np.mean(asleep_w) + BUSY_W_PER_C * (static.temperature_c - 42), abs=0.5
-    )
