@@ -18,7 +18,7 @@ def kernel_variants():
 
 
 def test_variants_are_compared_round_by_round(kernel_variants):
-    # Each round is at another level, which all variants share; the last variant of the second kernel takes 1% more.
+    # Each round is at another level, which all share; the last variant of the second kernel takes 1% more.
     level = np.array([1.0, 1.01, 0.99])[:, None, None]
     power_w = 300.0 * level * np.ones((1, 2, len(kernel_variants.VARIANTS)))
     power_w[:, 1, -1] *= 1.01
