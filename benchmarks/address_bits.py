@@ -15,23 +15,19 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from in_turn import calibrated_launch, settled_w
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.errors import GpuError, InputError, PtxbenchError
+from ptxbench.errors import InputError, PtxbenchError
 from ptxbench.gpu.placed_buffer import PLACE
 from ptxbench.gpu.protocol import Gpu, Launch, OptLevel
-from ptxbench.measure.member import BLOCK, WAVES
 from ptxbench.measure.statistics import Estimate, estimate
-from ptxbench.power.steady import steady_power_w
-from ptxbench.ptx.module import build_module
-from ptxbench.ptx.operands import Pattern, operand_bytes
-from ptxbench.ptx.target import find_target
 from ptxbench.store import codec
 from ptxbench.store.atomic import write_text
 from ptxbench.store.commit import made_by
@@ -42,7 +38,6 @@ INSTRUCTION = "ld.global.u32"
 PLACES = (0x1000_0000_0000, 0x3FFF_0000_0000, 0x1000_FC00_0000, 0x3FFF_FC00_0000, PLACE)
 Floats = npt.NDArray[np.float64]
 
-_FIRST_ITERATIONS = 50
 _PERCENT = 100.0
 _PJ_PER_J = 1e12
 
@@ -82,10 +77,13 @@ def main() -> int:
     began = datetime.now(UTC)
     with ExitStack() as stack:
         gpus = [stack.enter_context(closing(CudaGpu(which, scratch_place=place))) for place in PLACES]
-        launch, copies = _launch(gpus[0], level, arguments.kernel)
+        instruction = find_instruction(INSTRUCTION)
+        launch = calibrated_launch(gpus[0], instruction, level, Role.TARGET, arguments.kernel)
         power_w, elapsed_s = _powers(gpus, launch, arguments.rounds)
         info = gpus[0].info
-    found = differences(power_w, elapsed_s, launch.grid * launch.block * launch.iterations * copies)
+    found = differences(
+        power_w, elapsed_s, launch.grid * launch.block * launch.iterations * instruction.copies
+    )
     print(f"{info.name}, driver {info.driver}, board {info.uuid_hash}: {INSTRUCTION} at -{level}")
     print(f"{arguments.rounds} rounds of a {elapsed_s.mean():.3f} s kernel at each address")
     for one in found:
@@ -128,29 +126,6 @@ def differences(power_w: Floats, elapsed_s: Floats, loads: int) -> list[Differen
     ]
 
 
-def _launch(gpu: Gpu, level: OptLevel, kernel_s: float) -> tuple[Launch, int]:
-    """Return the launch, calibrated, and how many loads a thread does in a pass."""
-    instruction = find_instruction(INSTRUCTION)
-    form = instruction.forms(level)[-1]
-    module = build_module(instruction, find_target(gpu.info.target), level, form, gpu.assemble)
-    grid = WAVES * gpu.info.sm_count
-    launch = Launch(
-        trial_id="address bits",
-        cubin=module.cubin,
-        kernel=Role.TARGET,
-        grid=grid,
-        block=BLOCK,
-        iterations=_FIRST_ITERATIONS,
-        operands=operand_bytes(instruction, Pattern.RANDOM, 1),
-        pattern=Pattern.RANDOM,
-        scratch_bytes=instruction.scratch * grid * BLOCK,
-    )
-    for _ in range(3):
-        elapsed_s = gpu.run(launch).window.elapsed_s
-        launch = replace(launch, iterations=max(1, round(launch.iterations * kernel_s / elapsed_s)))
-    return launch, instruction.copies
-
-
 def _powers(gpus: Sequence[Gpu], launch: Launch, rounds: int) -> tuple[Floats, Floats]:
     """Return power and duration of each launch, shape (rounds, places), after a round that warms up."""
     power_w, elapsed_s = (np.full((rounds + 1, len(gpus)), np.nan) for _ in range(2))
@@ -159,11 +134,7 @@ def _powers(gpus: Sequence[Gpu], launch: Launch, rounds: int) -> tuple[Floats, F
         for number in order.permutation(len(gpus)):
             gpu = gpus[number]
             run = gpu.run(launch)
-            sensor = gpu.sensors[0]
-            series = run.trace.of(sensor.source)
-            if series is None:
-                raise GpuError(f"no reading of {sensor.source}")
-            power_w[turn, number] = steady_power_w(series, run.window, sensor).power_w
+            power_w[turn, number] = settled_w(gpu, run)
             elapsed_s[turn, number] = run.window.elapsed_s
     return power_w[1:], elapsed_s[1:]
 

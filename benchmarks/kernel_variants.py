@@ -22,17 +22,15 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from in_turn import SEED, calibrated_launch, settled_w
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Instruction
-from ptxbench.errors import GpuError, InputError, PtxbenchError
-from ptxbench.gpu.protocol import Gpu, KernelRun, Launch, OptLevel
-from ptxbench.measure.member import BLOCK, WAVES
+from ptxbench.errors import InputError, PtxbenchError
+from ptxbench.gpu.protocol import Gpu, Launch, OptLevel
+from ptxbench.gpu.select import open_gpu
 from ptxbench.measure.statistics import Estimate, estimate
-from ptxbench.power.steady import steady_power_w
-from ptxbench.ptx.module import build_module
 from ptxbench.ptx.operands import Pattern, operand_bytes
-from ptxbench.ptx.target import find_target
 from ptxbench.store import codec
 from ptxbench.store.atomic import write_text
 from ptxbench.store.commit import made_by
@@ -57,10 +55,9 @@ KERNELS = (
     "mad.lo.u32:O3:target",
 )
 # Each is the number of the copy and the seed of the operands.
-VARIANTS = ((0, 1), (1, 1), (0, 2), (0, 3))
+VARIANTS = ((0, SEED), (1, SEED), (0, 2), (0, 3))
 Floats = npt.NDArray[np.float64]
 
-_FIRST_ITERATIONS = 50
 _PERCENT = 100.0
 
 
@@ -87,7 +84,7 @@ def main() -> int:
     """Measure, print, write, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kernels", nargs="*", default=KERNELS, metavar="INSTRUCTION:LEVEL:ROLE")
-    parser.add_argument("--gpu", default="0", help="index or UUID")
+    parser.add_argument("--gpu", default="0", help="index, UUID or simulated[:profile]")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     parser.add_argument("--beside", type=Path, help="JSON file of another process, the same kernels")
     parser.add_argument("--rounds", type=int, default=4, help="launches of each variant (default: 4)")
@@ -98,15 +95,14 @@ def main() -> int:
     for name in arguments.kernels:
         kernel_of(name)
     beside_w = _read_powers(arguments.beside, arguments.kernels) if arguments.beside else None
-    from ptxbench.gpu.cuda import CudaGpu
-
-    which = int(arguments.gpu) if arguments.gpu.isdigit() else arguments.gpu
     began = datetime.now(UTC)
     with ExitStack() as stack:
-        gpus = [stack.enter_context(closing(CudaGpu(which))) for _ in range(2)]
+        gpus = [stack.enter_context(closing(open_gpu(arguments.gpu))) for _ in range(2)]
         info = gpus[0].info
-        launches = [_launch(gpus[0], name, arguments.kernel) for name in arguments.kernels]
-        power_w, temperature_c = _powers(gpus, launches, arguments.rounds)
+        kernels = [kernel_of(name) for name in arguments.kernels]
+        launches = [calibrated_launch(gpus[0], *kernel, arguments.kernel) for kernel in kernels]
+        rows = [instruction for instruction, _, _ in kernels]
+        power_w, temperature_c = _powers(gpus, launches, rows, arguments.rounds)
     found = differences(arguments.kernels, power_w)
     print(f"{info.name}, driver {info.driver}, board {info.uuid_hash}: {arguments.rounds} rounds")
     for one in found:
@@ -198,43 +194,12 @@ def _read_powers(path: Path, kernels: Sequence[str]) -> Floats:
     return power_w
 
 
-def _launch(gpu: Gpu, kernel: str, kernel_s: float) -> Launch:
-    """Return the launch of a kernel, calibrated."""
-    instruction, level, role = kernel_of(kernel)
-    module = build_module(
-        instruction, find_target(gpu.info.target), level, instruction.forms(level)[-1], gpu.assemble
-    )
-    grid = WAVES * gpu.info.sm_count
-    launch = Launch(
-        trial_id=kernel,
-        cubin=module.cubin,
-        kernel=role,
-        grid=grid,
-        block=BLOCK,
-        iterations=_FIRST_ITERATIONS,
-        operands=operand_bytes(instruction, Pattern.RANDOM, VARIANTS[0][1]),
-        pattern=Pattern.RANDOM,
-        scratch_bytes=instruction.scratch * grid * BLOCK,
-    )
-    for _ in range(2):
-        elapsed_s = gpu.run(launch).window.elapsed_s
-        launch = replace(launch, iterations=max(1, round(launch.iterations * kernel_s / elapsed_s)))
-    return launch
-
-
-def _power_w(gpu: Gpu, run: KernelRun) -> float:
-    sensor = gpu.sensors[0]
-    series = run.trace.of(sensor.source)
-    if series is None:
-        raise GpuError(f"no reading of {sensor.source}")
-    return steady_power_w(series, run.window, sensor).power_w
-
-
-def _powers(gpus: list[Gpu], launches: list[Launch], rounds: int) -> tuple[Floats, Floats]:
+def _powers(
+    gpus: Sequence[Gpu], launches: Sequence[Launch], rows: Sequence[Instruction], rounds: int
+) -> tuple[Floats, Floats]:
     """Return power and temperature of each launch, shape (rounds, kernels, variants), after a first round."""
     power_w, temperature_c = (np.full((rounds + 1, len(launches), len(VARIANTS)), np.nan) for _ in range(2))
     order = np.random.default_rng(1)
-    rows = [kernel_of(launch.trial_id)[0] for launch in launches]
     drawn = [{seed: operand_bytes(row, Pattern.RANDOM, seed) for _, seed in VARIANTS} for row in rows]
     for turn in range(rounds + 1):
         for row, launch in enumerate(launches):
@@ -243,7 +208,7 @@ def _powers(gpus: list[Gpu], launches: list[Launch], rounds: int) -> tuple[Float
             for column in order.permutation(len(VARIANTS)):
                 copy, seed = VARIANTS[column]
                 run = gpus[copy].run(replace(launch, operands=drawn[row][seed]))
-                power_w[turn, row, column] = _power_w(gpus[copy], run)
+                power_w[turn, row, column] = settled_w(gpus[copy], run)
                 temperature_c[turn, row, column] = run.after.temperature_c
     return power_w[1:], temperature_c[1:]
 

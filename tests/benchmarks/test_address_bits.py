@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def address_bits():
+def address_bits(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     return load_script("benchmarks/address_bits.py")
 
 

@@ -13,7 +13,8 @@ RESULTS = ROOT / "results/nvidia-h200/variants"
 
 
 @pytest.fixture
-def kernel_variants():
+def kernel_variants(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     return load_script("benchmarks/kernel_variants.py")
 
 
@@ -51,6 +52,21 @@ def test_bad_input_is_named(kernel_variants, monkeypatch, arguments, said):
     monkeypatch.setattr(sys, "argv", ["kernel_variants.py", *arguments])
     with pytest.raises(kernel_variants.InputError, match=said):
         kernel_variants.main()
+
+
+def test_a_run_is_written_and_another_process_compared_with_it(
+    kernel_variants, tmp_path, monkeypatch, capsys
+):
+    out = tmp_path / "one.json"
+    asked = ["kernel_variants.py", "fma.rn.f32:O3:target", "--gpu", "simulated", "--rounds", "2"]
+    monkeypatch.setattr(sys, "argv", [*asked, "--out", str(out)])
+    assert kernel_variants.main() == 0
+    written = json.loads(out.read_text())
+    assert np.array(written["power_w"]).shape == (2, 1, len(kernel_variants.VARIANTS))
+    assert written["manifest"]["gpu"]["kind"] == "simulated"
+    monkeypatch.setattr(sys, "argv", [*asked, "--beside", str(out)])
+    assert kernel_variants.main() == 0
+    assert "this process: factor " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("board", ["9f49", "d0db"])
