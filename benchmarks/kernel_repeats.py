@@ -109,7 +109,7 @@ def powers_of(run: Path) -> dict[Key, KernelPower]:
     with RunFolder.open(run) as folder:
         records = folder.records()
     common = shared_by(records)
-    aside = common.disturbed | common.supply.unsure
+    aside = common.supply.unsure
     kernels: dict[Key, list[TrialRecord]] = defaultdict(list)
     for r in records:
         counts = r.repeat >= 0 and r.status is Status.OK and r.protocol is Protocol.DYNAMIC

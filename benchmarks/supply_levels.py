@@ -3,9 +3,9 @@
     python benchmarks/supply_levels.py results/nvidia-h200/full-other-board --plot levels.png
 
 Prints, by assembler level, how much the power of one and the same kernel scatters from round to round: as it
-was measured, without the trials in which the clock dipped, and at one level of the supply. Then how long a
-level lasted, how far the levels are apart, and what they leave open. `--plot` draws each trial's power
-against that of its kernel, over time. Exit codes are those of `ptxbench`.
+was measured and at one level of the supply; and what the dips of the clock say of it. Then how long a level
+lasted, how far the levels are apart, and what they leave open. `--plot` draws each trial's power against
+that of its kernel, over time. Exit codes are those of `ptxbench`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def valid(records: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 def describe(trials: Sequence[TrialRecord], common: Common) -> list[str]:
     """Return sentences on the scatter and on the levels."""
-    supply, disturbed = common.supply, common.disturbed
+    supply, dipped = common.supply, common.dipped
     measured_w = leakage_free(common, lambda r: r.steady_power_w)
     told_w = leakage_free(common, supply.power_w)
     lines = []
@@ -98,17 +98,18 @@ def describe(trials: Sequence[TrialRecord], common: Common) -> list[str]:
         mine = [r for r in trials if r.opt_level is level]
         if not mine:
             continue
-        told = [
-            scatter_pct(mine, measured_w, ()),
-            scatter_pct(mine, measured_w, disturbed),
-            scatter_pct(mine, told_w, disturbed | supply.unsure),
-        ]
-        n = sum(r.trial_id in disturbed for r in mine)
-        unsure = sum(r.trial_id in supply.unsure and r.trial_id not in disturbed for r in mine)
+        n = sum(r.trial_id in dipped for r in mine)
+        off = (
+            f" (of these {supply.off_by_dip[level]:.0%} more are off than of others)"
+            if n and level in supply.off_by_dip
+            else ""
+        )
+        unsure = sum(r.trial_id in supply.unsure for r in mine)
         lines.append(
-            f"-{level}: {len(mine)} trials; scatter of a kernel's power {told[0]:.2f}% as measured,"
-            f" {told[1]:.2f}% without the {n / len(mine):.0%} in which the clock dipped, {told[2]:.2f}% at"
-            f" one level of the supply, without another {unsure / len(mine):.0%} at none that is sure"
+            f"-{level}: {len(mine)} trials, in {n / len(mine):.0%} of which the clock dipped{off}; scatter of"
+            f" a kernel's power {scatter_pct(mine, measured_w, ()):.2f}% as measured,"
+            f" {scatter_pct(mine, told_w, supply.unsure):.2f}% at one level of the supply, without the"
+            f" {unsure / len(mine):.0%} at none that is sure"
         )
     if supply.ties is None:
         return [*lines, "no steps of the supply: the trials are explained as well without"]
@@ -169,7 +170,7 @@ def draw(trials: Sequence[TrialRecord], common: Common, info: GpuInfo, path: Pat
     """
     measured_w = leakage_free(common, lambda r: r.steady_power_w)
     told_w = leakage_free(common, common.supply.power_w)
-    aside = common.supply.unsure | common.disturbed
+    aside = common.supply.unsure
     own: dict[str, list[float]] = defaultdict(list)
     for r in trials:
         if r.trial_id not in aside:

@@ -153,7 +153,7 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
     notes = (
         *(_linearity_note(result), _step_note(target, common.supply), _clock_note(target, overhead)),
         *(fewer_sms_note(trials[unit.name], sm_count), left_out_note(result.faults)),
-        set_aside_note(target.disturbed, target.unsure, len(target.trials)),
+        set_aside_note(target.set_aside, len(target.trials)),
         sources_note(target.trials),
     )
     row = replace(

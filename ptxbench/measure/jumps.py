@@ -24,7 +24,7 @@ _JUMP = 0.06
 _SPREAD = 0.012
 _CREEP = 0.02
 # So many looks are wrong, and by so much: a level that changes within a trial shows as a mean of two.
-_WRONG = 0.1
+WRONG = 0.1
 _WRONG_SPREAD = 0.006
 _LEAST = 1e-12
 # Probabilities are scaled after so many looks. Each takes them down by `_LEAST` at most, and what lies before
@@ -53,7 +53,9 @@ class Smoothed:
     log_likelihood: float
 
 
-def smooth(looks: Floats, errors: Floats, counts: Bools, apart: Bools) -> Smoothed:
+def smooth(
+    looks: Floats, errors: Floats, counts: Bools, apart: Bools, wrong: Floats | float = WRONG
+) -> Smoothed:
     """Find the level at each look.
 
     Args:
@@ -61,9 +63,11 @@ def smooth(looks: Floats, errors: Floats, counts: Bools, apart: Bools) -> Smooth
         errors: Standard deviation of each, shape (n,).
         counts: Which of them say anything, shape (n,).
         apart: Whether so much time lies before a look that the level may be any, shape (n,).
+        wrong: How probable it is that a look is wrong before it is seen, shape (n,), or that of all.
     """
-    right, wrong = _emission(looks[:, None] - _LEVELS, errors[:, None])
-    emission = np.where(counts[:, None], np.maximum(right + wrong, _LEAST), 1.0)
+    shares = np.broadcast_to(wrong, looks.shape)[:, None]
+    right, astray = _emission(looks[:, None] - _LEVELS, errors[:, None], shares)
+    emission = np.where(counts[:, None], np.maximum(right + astray, _LEAST), 1.0)
     before, log_likelihood = _forward(emission, apart)
     log_likelihood -= float(np.sum(np.log(errors[counts])))
     after = _backward(emission, apart)
@@ -72,26 +76,27 @@ def smooth(looks: Floats, errors: Floats, counts: Bools, apart: Bools) -> Smooth
     others, others_error = _moments(cavity)
     posterior = cavity * emission
     mean, error = _moments(posterior)
-    is_wrong = np.where(counts, (cavity * wrong).sum(1) / posterior.sum(1), 1.0)
+    is_wrong = np.where(counts, (cavity * astray).sum(1) / posterior.sum(1), 1.0)
     return Smoothed(others, others_error, mean, error, is_wrong, log_likelihood)
 
 
-def likelihood_of_no_level(looks: Floats, errors: Floats) -> float:
+def likelihood_of_no_level(looks: Floats, errors: Floats, wrong: Floats | float = WRONG) -> float:
     """Return the logarithm of the looks' probability density where the level is zero at all of them.
 
     Args:
         looks: What was seen, a fraction, shape (n,).
         errors: Standard deviation of each, shape (n,).
+        wrong: As in `smooth`.
     """
-    right, wrong = _emission(looks, errors)
-    return float(np.sum(np.log(np.maximum(right + wrong, _LEAST)) - np.log(errors)))
+    right, astray = _emission(looks, errors, np.asarray(wrong))
+    return float(np.sum(np.log(np.maximum(right + astray, _LEAST)) - np.log(errors)))
 
 
-def _emission(away: Floats, errors: Floats) -> tuple[Floats, Floats]:
+def _emission(away: Floats, errors: Floats, wrong: Floats) -> tuple[Floats, Floats]:
     """Return how probable a look so far away is, right or wrong, over the density of one that is right."""
     wide = 4 * errors + _WRONG_SPREAD
-    right = (1 - _WRONG) * np.exp(-0.5 * (away / errors) ** 2)
-    return right, _WRONG * np.exp(-0.5 * (away / wide) ** 2) * errors / wide
+    right = (1 - wrong) * np.exp(-0.5 * (away / errors) ** 2)
+    return right, wrong * np.exp(-0.5 * (away / wide) ** 2) * errors / wide
 
 
 def _transitions() -> tuple[Floats, Floats]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.measure.operating_point import disturbed_trials, same_operating_point
+from ptxbench.measure.operating_point import dipped_trials, same_operating_point
 from ptxbench.measure.scatter import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
 from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.measure.statistics import Estimate
@@ -30,6 +30,8 @@ _STEP_ERROR = 0.012 / math.sqrt(3)
 # out, as much as this error makes; 1 in 19 where one more counts, 1 in 47 where two or more do.
 _OUTVOTED_ERROR = 0.004
 CLEAR_MAJORITY = 2
+# A kernel that dips in every trial is measured on, to find one without, where this much speaks for all off.
+_HIDDEN = 0.3
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,13 @@ class Common:
         static: Static power, at the mean level of the supply.
         scatter: What other kernels say of a kernel's scatter, as a fraction of its power.
         supply: What the steps of the supply did to each trial.
-        disturbed: Ids of trials within which the clock dipped.
+        dipped: Ids of trials within which the clock dipped.
     """
 
     static: StaticPower
     scatter: ScatterPrior = NO_PRIOR
     supply: Supply = NO_STEPS
-    disturbed: frozenset[str] = frozenset()
+    dipped: frozenset[str] = frozenset()
 
 
 def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
@@ -57,19 +59,19 @@ def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
         recent: Look for the supply's steps in so many of the last trials only, which is quick; 0: in all.
     """
     counted = [r for r in records if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC]
-    disturbed = disturbed_trials(counted)
+    dipped = dipped_trials(counted)
     static, supply = fit_static(counted), NO_STEPS
     # The levels are told by powers at one temperature, and what a degree makes by powers at one level.
     for _ in range(_TURNS):
-        supply = find_supply(counted[-recent:], static, disturbed)
+        supply = find_supply(counted[-recent:], static, dipped)
         # A step is half a watt of the sleeping kernel's power: so all its trials are taken.
         sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in supply.unsure]
         sleeping = fit_static(sure, supply.power_w)
         before = static
-        static = busy_static(sleeping, sure, supply.power_w, disturbed, by_levels=bool(supply.level))
+        static = busy_static(sleeping, sure, supply.power_w, by_levels=bool(supply.level))
         if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:
             break
-    return Common(static, supply=supply, disturbed=disturbed)
+    return Common(static, supply=supply, dipped=dipped)
 
 
 @dataclass(frozen=True)
@@ -83,10 +85,10 @@ class LoopEnergy:
         pass_cycles: SM cycles of a pass, NaN where the kernel gave none.
         trials: Those trials.
         faults: Status and reason of every trial that is not valid, by trial id.
-        disturbed: Valid trials left out because the SM clock dipped.
-        unsure: Valid trials left out because the level of the supply is not known.
+        set_aside: Valid trials left out because the level of the supply is not known.
         mixed: Whether some of its trials should be left out, too: it scatters unlike others.
-        dipped: Whether the clock dipped in trials that count, for want of others.
+        hidden: Where the clock dipped in all of its trials, so that none would differ from the others if all
+            were off alike: how probable that is.
         fed_pj: Mean energy of what the supply of the SMs feeds.
     """
 
@@ -96,16 +98,15 @@ class LoopEnergy:
     pass_cycles: float
     trials: tuple[TrialRecord, ...]
     faults: dict[str, tuple[Status, str]]
-    disturbed: int
-    unsure: int
+    set_aside: int
     mixed: bool
-    dipped: bool
+    hidden: float
     fed_pj: float
 
     @property
     def _majority(self) -> int:
         """How many more of its valid trials count than are left out."""
-        return len(self.trials) - self.disturbed - self.unsure
+        return len(self.trials) - self.set_aside
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
@@ -124,14 +125,13 @@ class LoopEnergy:
     @property
     def stands(self) -> bool:
         """Whether clearly more of its valid trials count than are, or should be, left out."""
-        return not self.mixed and self._majority >= CLEAR_MAJORITY
+        return not self.mixed and self.hidden < _HIDDEN and self._majority >= CLEAR_MAJORITY
 
     @property
     def doubt(self) -> float:
         """Standard error of what the supply feeds where the wrong trials may count, as a fraction."""
-        if self.dipped:
-            return _STEP_ERROR
-        return 0.0 if self.mixed or self._majority > 0 else _OUTVOTED_ERROR
+        outvoted = 0.0 if self.mixed or self._majority > 0 else _OUTVOTED_ERROR
+        return max(_STEP_ERROR * math.sqrt(self.hidden), outvoted)
 
     @property
     def scatter(self) -> Scatter | None:
@@ -151,7 +151,7 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
     """
     faults = trial_faults(records)
     valid = [r for r in records if r.repeat >= 0 and r.trial_id not in faults]
-    selected = same_operating_point(valid, common.disturbed, common.supply.unsure)
+    selected = same_operating_point(valid, common.supply.unsure)
     trials = tuple(r for r, keep in zip(valid, selected.kept, strict=True) if keep)
     return LoopEnergy(
         tuple(pass_energy_pj(r, common) for r in trials),
@@ -160,12 +160,18 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
         nan_mean([r.cycles / r.iterations for r in trials if r.cycles >= 0]),
         trials,
         faults,
-        selected.disturbed,
-        selected.unsure,
+        selected.left_out,
         selected.mixed,
-        selected.dipped,
+        _hidden(trials, common),
         nan_mean([(r.steady_power_w - common.supply.unfed_at(r)) * pass_pj_per_w(r) for r in trials]),
     )
+
+
+def _hidden(trials: Sequence[TrialRecord], common: Common) -> float:
+    """Return how probable it is that all trials of a kernel are off alike by the dips within them."""
+    if not trials or any(r.trial_id not in common.dipped for r in trials):
+        return 0.0
+    return common.supply.off_by_dip.get(trials[0].opt_level, 1.0)
 
 
 def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> ScatterPrior:

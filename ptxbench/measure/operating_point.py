@@ -1,8 +1,8 @@
-"""Which trials of a kernel ran at one operating point: undisturbed, at a level of the supply that is known.
+"""Which trials of a kernel ran at one operating point: at a level of the supply that is known.
 
 While the supply voltage of an H200 changes the clock dips: the mean clock of a trial in which it did lies
-about a thousandth below that of the same kernel's other trials, and its power between two levels
-(docs/accuracy.md).
+about a thousandth below that of the same kernel's other trials. What that says of its power is learnt from
+the run (`dips`).
 """
 
 from __future__ import annotations
@@ -39,17 +39,16 @@ class Selection:
 
     Attributes:
         kept: Mask over the trials, shape (n,).
-        disturbed: How many are left out because the clock dipped.
-        unsure: How many are left out because the level of the supply is not known.
         mixed: Whether some that should be left out are kept, because too few others are there.
-        dipped: Whether the clock dipped in some that are kept.
     """
 
     kept: Mask
-    disturbed: int
-    unsure: int
     mixed: bool
-    dipped: bool
+
+    @property
+    def left_out(self) -> int:
+        """How many trials do not count."""
+        return int(np.sum(~self.kept))
 
 
 def kernel_of(record: TrialRecord) -> str:
@@ -79,7 +78,7 @@ def limited_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
     return frozenset(r.trial_id for r in records if _is_limited(best[kernel_of(r)], full_mhz))
 
 
-def disturbed_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
+def dipped_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
     """Return the ids of the trials within which the clock dipped.
 
     A clock that is not known is no dip, and one that the power limit sets has none of its own.
@@ -97,26 +96,20 @@ def disturbed_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
     )
 
 
-def same_operating_point(
-    records: Sequence[TrialRecord], disturbed: Collection[str], unsure: Collection[str]
-) -> Selection:
-    """Choose the trials that nothing disturbed, at a level of the supply that is known.
+def same_operating_point(records: Sequence[TrialRecord], unsure: Collection[str]) -> Selection:
+    """Choose the trials at a level of the supply that is known.
 
-    A criterion that would leave fewer than two trials is not used: the kernel is a mean over what there was
-    then, and its interval shows it.
+    Where these are fewer than two, all count: the kernel is a mean over what there was then, and its interval
+    shows it.
 
     Args:
         records: Valid trials of one kernel, shape (n,).
-        disturbed: Ids of trials within which the clock dipped.
         unsure: Ids of trials at an unknown level of the supply.
     """
-    is_whole = np.array([r.trial_id not in disturbed for r in records], dtype=bool)
     is_sure = np.array([r.trial_id not in unsure for r in records], dtype=bool)
-    whole = _narrowed(np.ones(len(records), dtype=bool), is_whole)
-    kept = _narrowed(whole, is_sure)
-    mixed = bool(np.any(kept & ~(is_whole & is_sure)))
-    dipped = bool(np.any(kept & ~is_whole))
-    return Selection(kept, int(np.sum(~whole)), int(np.sum(whole & ~kept)), mixed, dipped)
+    if np.count_nonzero(is_sure) >= _LEAST:
+        return Selection(is_sure, mixed=False)
+    return Selection(np.ones(len(records), dtype=bool), mixed=not bool(is_sure.all()))
 
 
 def _best_clock_mhz(records: Iterable[TrialRecord]) -> dict[str, float]:
@@ -136,8 +129,3 @@ def _undipped_mhz(level: OptLevel, best_mhz: float, full_mhz: float) -> float:
 def _is_limited(best_mhz: float, full_mhz: float) -> bool:
     """Return whether the power limit sets a kernel's clock; one that is not known is not limited."""
     return best_mhz < full_mhz * (1 - _OWN_CLOCK)
-
-
-def _narrowed(kept: Mask, criterion: Mask) -> Mask:
-    both = kept & criterion
-    return both if np.count_nonzero(both) >= _LEAST else kept

@@ -26,16 +26,9 @@ def left_out_note(faults: Mapping[str, tuple[Status, str]]) -> str:
     return f"{len(faults)} trial{'s' if len(faults) > 1 else ''} left out ({causes})"
 
 
-def set_aside_note(disturbed: int, unsure: int, kept: int) -> str:
-    """Return how many valid trials ran at another operating point, "" where as many or more count."""
-    if disturbed + unsure <= kept:
-        return ""
-    parts = []
-    if disturbed:
-        parts.append(f"{disturbed} in which the clock dipped")
-    if unsure:
-        parts.append(f"{unsure} at an unknown level of the supply voltage")
-    return f"set aside: {' and '.join(parts)}"
+def set_aside_note(unsure: int, kept: int) -> str:
+    """Return how many valid trials ran at an unknown operating point, "" where as many or more count."""
+    return f"set aside: {unsure} at an unknown level of the supply voltage" if unsure > kept else ""
 
 
 def fewer_sms_note(records: Sequence[TrialRecord], sm_count: int) -> str:

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.measure.dips import Dips
 from ptxbench.measure.jumps import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
 from ptxbench.measure.operating_point import kernel_of, limited_trials
 from ptxbench.measure.static import StaticPower
@@ -66,11 +68,13 @@ class Supply:
     Attributes:
         unfed_w: Power that the supply of the SMs does not feed, on the mean of the run.
         level: ln of the factor on the rest, by trial id; a trial that is not there was not changed.
-        unsure: Ids of trials whose level is not known.
+        unsure: Ids of trials whose level is not known, or whose power is of none.
         level_error: Standard error of the run's mean level, at which all energies are.
         ties: How well the levels of kernels are known against it, by what `kernel_of` returns.
         noise: Scatter of one trial that is left, as a fraction of its power; NaN where no steps were found.
         static: Static power with the steps still in it, whose sittings may differ.
+        off_by_dip: How many more of the trials in which the clock dipped are off than of others, as a share,
+            by level; a level that is not there: nobody knows, it may be all.
     """
 
     unfed_w: float = 0.0
@@ -80,6 +84,7 @@ class Supply:
     ties: Ties | None = None
     noise: float = math.nan
     static: StaticPower | None = None
+    off_by_dip: Mapping[OptLevel, float] = field(default_factory=dict)
 
     def unfed_at(self, record: TrialRecord) -> float:
         """Return the power that the supply of the SMs does not feed during a trial, W."""
@@ -115,6 +120,7 @@ class _Looks:
         kernel: Number of the kernel, shape (n,).
         counts: Whether a trial tells of the supply, shape (n,).
         apart: Whether a pause lies before it, shape (n,).
+        dips: In which trials the clock dipped.
     """
 
     log_power: Floats
@@ -122,6 +128,7 @@ class _Looks:
     kernel: npt.NDArray[np.intp]
     counts: Bools
     apart: Bools
+    dips: Dips
 
     def by_kernel(self, weights: Floats, values: Floats) -> Floats:
         """Return the weighted mean of values of each kernel, 0 where none of its trials has any weight."""
@@ -131,23 +138,25 @@ class _Looks:
 
 @dataclass(frozen=True)
 class _Fit:
-    """Levels as all trials tell them, ln of each kernel's power, and the noise of a trial."""
+    """Levels as all trials tell them, ln of each kernel's power, the noise of a trial, and what dips say."""
 
     levels: Smoothed
     own: Floats
     noise: float
+    dips: Dips
 
 
-def find_supply(records: Iterable[TrialRecord], static: StaticPower, disturbed: Collection[str]) -> Supply:
+def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Collection[str]) -> Supply:
     """Find the steps of the supply in the trials of a run.
 
     Args:
         records: Trials of the run.
         static: Static power, with the steps still in it.
-        disturbed: Ids of trials within which the clock dipped: they are of no one level.
+        dipped: Ids of trials within which the clock dipped: they may be of no one level.
 
     Returns:
-        `NO_STEPS` where the trials are explained as well without steps, or are too few.
+        `NO_STEPS` where the trials are explained as well without steps; where they are too few, the same but
+        for those with a dip, of which nobody knows the level.
     """
     dynamic = (r for r in records if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC)
     known = [r for r in dynamic if r.status is Status.OK and math.isfinite(r.steady_power_w)]
@@ -155,13 +164,14 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, disturbed: 
     limited = limited_trials(known)
     trials = sorted((r for r in known if r.trial_id not in limited), key=lambda r: r.start_ns)
     unfed_w = _UNFED * static.power_w
+    unknown = replace(NO_STEPS, unsure=frozenset(dipped)) if dipped else NO_STEPS
     if len(trials) < _FEWEST or not 0 <= unfed_w < min(r.steady_power_w for r in trials):
-        return NO_STEPS
-    looks = _looks(trials, static, unfed_w, disturbed)
+        return unknown
+    looks = _looks(trials, static, unfed_w, dipped)
     if np.count_nonzero(looks.counts) < _FEWEST:
-        return NO_STEPS
+        return unknown
     own = looks.by_kernel(looks.counts.astype(float), looks.log_power)
-    tried = [_fitted(looks, own, noise, _FIRST_STEPS) for noise in _NOISES]
+    tried = [_fitted(looks, own, noise, looks.dips, _FIRST_STEPS) for noise in _NOISES]
     first = max(tried, key=lambda fit: fit.levels.log_likelihood)
     found = first
     for _ in range(_TURNS):
@@ -169,10 +179,10 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, disturbed: 
         if better is None:
             break
         found = better
-    if found.levels.log_likelihood < _without_steps(looks, own) + _GAIN:
-        return NO_STEPS
+    if found.levels.log_likelihood < _without_steps(looks, own, found.dips) + _GAIN:
+        return replace(NO_STEPS, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else NO_STEPS
     others = found.levels.others
-    wrong = looks.counts & (found.levels.wrong > _SURELY)
+    wrong = looks.counts & ((found.levels.wrong > _SURELY) | found.dips.set_aside(found.levels.wrong))
     unsure = (found.levels.others_error > _UNSURE) | wrong
     telling = others[looks.counts & ~unsure]
     if not len(telling):
@@ -185,17 +195,18 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, disturbed: 
         _ties(trials, looks, found, unsure),
         found.noise,
         static,
+        found.dips.excess,
     )
 
 
 def _looks(
-    trials: Sequence[TrialRecord], static: StaticPower, unfed_w: float, disturbed: Collection[str]
+    trials: Sequence[TrialRecord], static: StaticPower, unfed_w: float, dipped: Collection[str]
 ) -> _Looks:
     power_w = np.array([r.steady_power_w for r in trials])
     _, kernel = np.unique([kernel_of(r) for r in trials], return_inverse=True)
     warmer_c = np.nan_to_num(np.array([r.temperature_c for r in trials]) - static.temperature_c)
     slope = static.slope_w_per_c if math.isfinite(static.slope_w_per_c) else 0.0
-    undisturbed = np.array([r.trial_id not in disturbed and r.role is not Role.STATIC for r in trials])
+    busy = np.array([r.role is not Role.STATIC for r in trials])
     shift_w = np.array([static.shift_w(r.start_ns) for r in trials])
     fed_w = np.maximum(power_w - unfed_w - shift_w - slope * warmer_c, 0.1 * power_w)
     began_s = np.array([r.start_ns for r in trials]) / 1e9
@@ -204,23 +215,25 @@ def _looks(
         np.log(fed_w),
         power_w / fed_w,
         kernel,
-        undisturbed & (np.bincount(kernel, undisturbed)[kernel] > 1),
+        busy & (np.bincount(kernel)[kernel] > 1),
         np.concatenate(([True], began_s[1:] - ended_s[:-1] > _APART_S)),
+        Dips.of(trials, dipped),
     )
 
 
-def _fitted(looks: _Looks, own: Floats, noise: float, steps: int) -> _Fit:
-    """Fit the kernels' powers and the levels in turns, from such powers on."""
+def _fitted(looks: _Looks, own: Floats, noise: float, dips: Dips, steps: int) -> _Fit:
+    """Fit the kernels' powers, the levels and what dips say in turns, from such powers on."""
     for _ in range(steps):
         seen = looks.log_power - own[looks.kernel]
-        levels = smooth(seen, noise * looks.scale, looks.counts, looks.apart)
+        levels = smooth(seen, noise * looks.scale, looks.counts, looks.apart, dips.expected)
         right = np.where(looks.counts, 1 - levels.wrong, 0.0)
         weights = right / ((noise * looks.scale) ** 2 + levels.error**2)
         change = looks.by_kernel(weights, seen - levels.mean)
         own = own + _STRIDE * change
+        dips = dips.learnt(levels.wrong, looks.counts)
         if np.abs(change).max() < _CONVERGED:
             break
-    return _Fit(levels, own, noise)
+    return _Fit(levels, own, noise, dips)
 
 
 def _better(looks: _Looks, fit: _Fit) -> _Fit | None:
@@ -229,7 +242,7 @@ def _better(looks: _Looks, fit: _Fit) -> _Fit | None:
     Steps go kernel by kernel: what takes many at once, or one against its own weights, is tried from outside.
     """
     for start in (_by_stretches, _by_majority, _by_pieces):
-        again = _fitted(looks, start(looks, fit), fit.noise, _STEPS)
+        again = _fitted(looks, start(looks, fit), fit.noise, fit.dips, _STEPS)
         if again.levels.log_likelihood > fit.levels.log_likelihood + _WORTH:
             return again
     return None
@@ -284,11 +297,13 @@ def _by_majority(looks: _Looks, fit: _Fit) -> Floats:
     return own
 
 
-def _without_steps(looks: _Looks, own: Floats) -> float:
+def _without_steps(looks: _Looks, own: Floats, dips: Dips) -> float:
     """Return the logarithm of the likelihood where the level is always the same, of the best noise."""
     seen = (looks.log_power - own[looks.kernel])[looks.counts]
     scale = looks.scale[looks.counts]
-    return max(likelihood_of_no_level(seen, noise * scale) for noise in np.geomspace(_NOISES[0], 0.1, 40))
+    off = dips.expected[looks.counts]
+    noises = np.geomspace(_NOISES[0], 0.1, 40)
+    return max(likelihood_of_no_level(seen, noise * scale, off) for noise in noises)
 
 
 def _ties(trials: Sequence[TrialRecord], looks: _Looks, fit: _Fit, unsure: Bools) -> Ties:

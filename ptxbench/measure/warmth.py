@@ -13,7 +13,7 @@ for trial i of kernel k with the means P_k and T_k, by least squares over all ke
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -47,7 +47,6 @@ def busy_static(
     sleeping: StaticPower,
     records: Iterable[TrialRecord],
     power_w: Callable[[TrialRecord], float],
-    left_out: Collection[str],
     *,
     by_levels: bool,
 ) -> StaticPower:
@@ -55,9 +54,8 @@ def busy_static(
 
     Args:
         sleeping: Static power from the sleeping kernel.
-        records: Trials of a run.
+        records: Trials of a run whose power is that of their kernel.
         power_w: The power of a trial at the mean level of the supply.
-        left_out: Ids of trials whose power is not that of their kernel.
         by_levels: Whether levels of the supply were taken out of the powers: they may have taken up part of
             what temperature does.
 
@@ -68,7 +66,7 @@ def busy_static(
         r
         for r in sorted(records, key=lambda r: r.start_ns)
         if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC and r.status is Status.OK
-        if r.trial_id not in left_out and np.isfinite(r.temperature_c) and np.isfinite(r.steady_power_w)
+        if np.isfinite(r.temperature_c) and np.isfinite(r.steady_power_w)
     ]
     trials = [r for r in known if r.role is not Role.STATIC]
     asleep = [r for r in known if r.role is Role.STATIC]

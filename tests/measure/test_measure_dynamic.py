@@ -5,12 +5,13 @@ import pytest
 from fakes.measuring import BLOCK, COPIES, SMS, STATIC_W, THREADS, hot_trial, trial, unit
 from scipy import stats
 
+from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.dynamic import dynamic_row, solve_dynamic
 from ptxbench.measure.loops import Common
 from ptxbench.measure.overhead import Alike
 from ptxbench.measure.scatter import NO_PRIOR, ScatterPrior
 from ptxbench.measure.static import StaticPower, fit_static
-from ptxbench.measure.supply import Supply
+from ptxbench.measure.supply import NO_STEPS, Supply
 from ptxbench.status import Status
 from ptxbench.store.schema import Role
 
@@ -109,16 +110,22 @@ def test_a_loop_whose_clock_dipped_in_every_trial_may_be_a_step_of_the_supply_of
     records = rounds(12.0, 12.0, 12.0)
     unit = unit_for(records)
     dipped = frozenset(r.trial_id for r in records if r.role is role)
-    result = solve_dynamic(unit, trials_of(records, unit), Common(STATIC, disturbed=dipped))
+
+    def result_of(ids, supply=NO_STEPS):
+        return solve_dynamic(unit, trials_of(records, unit), Common(STATIC, supply=supply, dipped=ids))
+
+    result = result_of(dipped)
     loop = next(r for r in records if r.role is role)
     pass_pj = loop.steady_power_w * loop.elapsed_s / loop.iterations / THREADS * 1e12
     assert result.supply_pj.standard_error == pytest.approx(0.012 / math.sqrt(3) * pass_pj / COPIES)
+    assert result.too_few == {role}
     assert result.energy_pj.mean == pytest.approx(12.0)
-    one = frozenset(sorted(dipped)[:1])
-    assert (
-        solve_dynamic(unit, trials_of(records, unit), Common(STATIC, disturbed=one)).supply_pj.standard_error
-        == 0
-    )
+    assert result_of(frozenset(sorted(dipped)[:1])).supply_pj.standard_error == 0
+    # On a board whose dips do no harm such a loop is as good as any other.
+    for share, wanted in ((0.25, 0.5), (0.0, 0.0)):
+        known = result_of(dipped, Supply(off_by_dip={OptLevel.O3: share}))
+        assert known.supply_pj.standard_error == pytest.approx(wanted * result.supply_pj.standard_error)
+        assert known.too_few == frozenset()
 
 
 @pytest.mark.parametrize("role", [Role.TARGET, Role.OVERHEAD])
@@ -192,12 +199,12 @@ def test_a_row_of_which_half_the_trials_are_set_aside_is_not_precise(role):
     unit = unit_for(records)
 
     def result(set_aside):
-        common = Common(STATIC, disturbed=frozenset(set_aside))
+        common = Common(STATIC, supply=Supply(unsure=frozenset(set_aside)))
         return solve_dynamic(unit, trials_of(records, unit), common)
 
     assert result(of_role[:1]).precise(0.01)
     assert not result(of_role[:2]).precise(0.01)
-    # Too few would be left, so that all are kept, the disturbed ones too.
+    # Too few would be left, so that all are kept, the unsure ones too.
     assert not result(of_role[:3]).precise(0.01)
 
 

@@ -198,7 +198,7 @@ def test_what_all_rows_share_holds_the_last_batch_of_a_level_only(tmp_path, monk
 def test_repeats_go_on_until_clearly_more_trials_count_than_are_set_aside(tmp_path, monkeypatch, role):
     """Where two are set aside two that count are no majority, and three are one by chance."""
     monkeypatch.setattr(
-        "ptxbench.measure.loops.disturbed_trials",
+        "ptxbench.measure.loops.dipped_trials",
         lambda records: {r.trial_id for r in records if r.role is role and r.repeat < 2},
     )
     gpu = WatchedGpu()

@@ -1,14 +1,13 @@
 import math
 
 import numpy as np
-import pytest
 from fakes.measuring import trial
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.operating_point import (
-    disturbed_trials,
+    dipped_trials,
     full_clock_mhz,
     kernel_of,
     limited_trials,
@@ -27,50 +26,49 @@ def numbers(records, ids):
     return [n for n, record in enumerate(records) if record.trial_id in ids]
 
 
-def chosen(records, disturbed=(), unsure=()):
-    ids = [record.trial_id for record in records]
-    return same_operating_point(records, {ids[n] for n in disturbed}, {ids[n] for n in unsure})
+def chosen(records, unsure=()):
+    return same_operating_point(records, {records[n].trial_id for n in unsure})
 
 
-def test_a_trial_within_which_the_clock_dipped_is_disturbed():
+def test_a_trial_within_which_the_clock_dipped_is_found():
     records = trials(1980.0, 1978.9, 1979.9, 1979.7)
-    assert numbers(records, disturbed_trials(records)) == [1]
+    assert numbers(records, dipped_trials(records)) == [1]
 
 
 def test_at_o0_a_kernel_is_held_against_its_own_clock_and_not_the_others():
     quick = trials(*[1980.0] * 20)
     slow = trials(1979.1, 1979.0, 1977.9, role=Role.OVERHEAD, opt_level=OptLevel.O0)
     records = quick + slow
-    assert numbers(records, disturbed_trials(records)) == [22]
+    assert numbers(records, dipped_trials(records)) == [22]
 
 
 def test_at_o3_a_kernel_that_is_slower_in_all_its_trials_dipped_in_all():
     quick = trials(*[1980.0] * 20)
     slow = trials(1978.5, 1978.4, 1978.4, role=Role.OVERHEAD, opt_level=OptLevel.O3)
     records = quick + slow
-    assert numbers(records, disturbed_trials(records)) == [20, 21, 22]
+    assert numbers(records, dipped_trials(records)) == [20, 21, 22]
 
 
 def test_a_clock_over_the_full_one_is_an_error_of_the_timer():
     records = [*trials(*[1980.0] * 30), *trials(1981.7, 1979.9, 1979.9, role=Role.OVERHEAD)]
-    assert disturbed_trials(records) == frozenset()
+    assert dipped_trials(records) == frozenset()
 
 
 def test_at_the_power_limit_no_clock_is_a_dip():
     limited = trials(1700.0, 1690.0, role=Role.OVERHEAD)
     records = trials(*[FULL] * 20) + limited
     assert limited_trials(records) == {r.trial_id for r in limited}
-    assert disturbed_trials(records) == frozenset()
+    assert dipped_trials(records) == frozenset()
 
 
 def test_an_unknown_clock_is_no_dip():
     records = trials(math.nan, 1980.0, math.nan)
-    assert disturbed_trials(records) == limited_trials(records) == frozenset()
-    assert disturbed_trials(trials(math.nan)) == frozenset()
+    assert dipped_trials(records) == limited_trials(records) == frozenset()
+    assert dipped_trials(trials(math.nan)) == frozenset()
 
 
-def test_the_sleeping_kernel_is_never_disturbed():
-    assert disturbed_trials(trials(FULL, 1970.0, role=Role.STATIC)) == frozenset()
+def test_the_sleeping_kernel_never_dips():
+    assert dipped_trials(trials(FULL, 1970.0, role=Role.STATIC)) == frozenset()
 
 
 def test_the_full_clock_is_what_the_fastest_keep_to():
@@ -87,27 +85,20 @@ def test_another_board_or_launch_shape_is_another_kernel():
     assert kernel_of(one) not in {kernel_of(other) for other in others}
 
 
-def test_what_was_disturbed_or_is_not_sure_does_not_count():
-    selection = chosen(trials(*[FULL] * 5), disturbed=[0], unsure=[1, 0])
+def test_what_is_not_sure_does_not_count():
+    selection = chosen(trials(*[FULL] * 5), unsure=[1, 0])
     assert list(np.flatnonzero(selection.kept)) == [2, 3, 4]
-    assert (selection.disturbed, selection.unsure, selection.mixed, selection.dipped) == (1, 1, False, False)
+    assert (selection.left_out, selection.mixed) == (2, False)
 
 
-@pytest.mark.parametrize(("disturbed", "unsure", "kept"), [([0, 1], [], [0, 1, 2]), ([0], [1, 2], [1, 2])])
-def test_a_kernel_that_never_runs_undisturbed_is_the_mean_of_what_there_is(disturbed, unsure, kept):
-    selection = chosen(trials(FULL, FULL, FULL), disturbed, unsure)
-    assert list(np.flatnonzero(selection.kept)) == kept
-    assert selection.mixed
-    assert selection.dipped == (0 in kept)
+def test_a_kernel_of_which_one_trial_is_sure_is_the_mean_of_what_there_is():
+    selection = chosen(trials(FULL, FULL, FULL), unsure=[1, 2])
+    assert selection.kept.all()
+    assert (selection.left_out, selection.mixed) == (0, True)
 
 
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=12))
+@given(st.lists(st.booleans(), min_size=1, max_size=12))
 def test_at_least_two_trials_count(drawn):
-    records = trials(*[FULL] * len(drawn))
-    selection = chosen(
-        records,
-        [n for n, (is_so, _) in enumerate(drawn) if is_so],
-        [n for n, (_, is_so) in enumerate(drawn) if is_so],
-    )
+    selection = chosen(trials(*[FULL] * len(drawn)), np.flatnonzero(drawn))
     assert np.count_nonzero(selection.kept) >= min(2, len(drawn))
-    assert selection.disturbed + selection.unsure == np.count_nonzero(~selection.kept)
+    assert selection.left_out == np.count_nonzero(~selection.kept)
