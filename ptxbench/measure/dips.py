@@ -24,8 +24,6 @@ Ints = npt.NDArray[np.intp]
 # Before a run has told: so many of the trials with a dip are off, and this is worth so many trials.
 _BEFORE = 0.4
 _WORTH = 4.0
-# A trial with a dip is set aside where it is off more probably than not.
-_OFF = 0.5
 _LEVELS = tuple(OptLevel)
 
 
@@ -69,10 +67,6 @@ class Dips:
         told = off / (np.bincount(self.group[counts], minlength=groups) + _WORTH)
         # That of trials without a dip is what keeps the fit robust, and is not learnt.
         return Dips(self.group, np.concatenate(([WRONG], told[1:])))
-
-    def set_aside(self, wrong: Floats) -> Bools:
-        """Return which trials with a dip are off more probably than not, shape (n,)."""
-        return np.asarray((self.group > 0) & (wrong > _OFF))
 
     @property
     def excess(self) -> Mapping[OptLevel, float]:

@@ -35,10 +35,10 @@ from ptxbench.store.schema import Protocol, Role, TrialRecord
 # Memory, fans and losses of the board: of the static power about half (what fits the steps on H200s best is
 # between 0.3 and 0.8).
 _UNFED = 0.5
-# A trial is set aside where the others tell the level no better than this, or where its own power is, so
-# surely, that of no level that they allow: it saw two.
+# A trial is set aside where the others tell the level no better than this, or where its own power is more
+# probably that of no level that they allow than of one: it saw two.
 _UNSURE = 0.003
-_SURELY = 0.9
+_WRONG = 0.5
 # After so long a pause the level may be any.
 _APART_S = 1.0
 # Noise of one trial, as a fraction of its power: the likeliest of these.
@@ -182,7 +182,7 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
     if found.levels.log_likelihood < _without_steps(looks, own, found.dips) + _GAIN:
         return replace(NO_STEPS, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else NO_STEPS
     others = found.levels.others
-    wrong = looks.counts & ((found.levels.wrong > _SURELY) | found.dips.set_aside(found.levels.wrong))
+    wrong = looks.counts & (found.levels.wrong > _WRONG)
     unsure = (found.levels.others_error > _UNSURE) | wrong
     telling = others[looks.counts & ~unsure]
     if not len(telling):
