@@ -78,6 +78,8 @@ def test_a_run_without_steps_says_so(supply_levels):
         "full-other-board",
         "table-5896",
         "table-099e",
+        "table-728e",
+        "table-8d35",
         "table-021e",
         "table-b939",
     ],
