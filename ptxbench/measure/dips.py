@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.gpu.protocol import OptLevel
-from ptxbench.measure.jumps import WRONG, Bools, Floats
+from ptxbench.measure.jumps import WRONG_SHARE, Bools, Floats
 from ptxbench.store.schema import TrialRecord
 
 Ints = npt.NDArray[np.intp]
@@ -48,7 +48,7 @@ class Dips:
             dipped: Ids of trials within which the clock dipped.
         """
         group = [1 + _LEVELS.index(r.opt_level) if r.trial_id in dipped else 0 for r in trials]
-        return cls(np.array(group, dtype=np.intp), np.array([WRONG] + [_BEFORE] * len(_LEVELS)))
+        return cls(np.array(group, dtype=np.intp), np.array([WRONG_SHARE] + [_BEFORE] * len(_LEVELS)))
 
     @property
     def expected(self) -> Floats:
@@ -66,10 +66,10 @@ class Dips:
         off = np.bincount(self.group[counts], wrong[counts], groups) + _WORTH * _BEFORE
         told = off / (np.bincount(self.group[counts], minlength=groups) + _WORTH)
         # That of trials without a dip is what keeps the fit robust, and is not learnt.
-        return Dips(self.group, np.concatenate(([WRONG], told[1:])))
+        return Dips(self.group, np.concatenate(([WRONG_SHARE], told[1:])))
 
     @property
     def excess(self) -> Mapping[OptLevel, float]:
         """How many more of the trials with a dip are off than of the others, as a share, by level."""
-        more = np.maximum(self.off[1:] - WRONG, 0.0) / (1 - WRONG)
+        more = np.maximum(self.off[1:] - WRONG_SHARE, 0.0) / (1 - WRONG_SHARE)
         return dict(zip(_LEVELS, more.tolist(), strict=True))

@@ -24,7 +24,7 @@ _JUMP = 0.06
 _SPREAD = 0.012
 _CREEP = 0.02
 # So many looks are wrong, and by so much: a level that changes within a trial shows as a mean of two.
-WRONG = 0.1
+WRONG_SHARE = 0.1
 _WRONG_SPREAD = 0.006
 _LEAST = 1e-12
 # Probabilities are scaled after so many looks. Each takes them down by `_LEAST` at most, and what lies before
@@ -54,7 +54,7 @@ class Smoothed:
 
 
 def smooth(
-    looks: Floats, errors: Floats, counts: Bools, apart: Bools, wrong: Floats | float = WRONG
+    looks: Floats, errors: Floats, counts: Bools, apart: Bools, wrong: Floats | float = WRONG_SHARE
 ) -> Smoothed:
     """Find the level at each look.
 
@@ -80,7 +80,7 @@ def smooth(
     return Smoothed(others, others_error, mean, error, is_wrong, log_likelihood)
 
 
-def likelihood_of_no_level(looks: Floats, errors: Floats, wrong: Floats | float = WRONG) -> float:
+def likelihood_of_no_level(looks: Floats, errors: Floats, wrong: Floats | float = WRONG_SHARE) -> float:
     """Return the logarithm of the looks' probability density where the level is zero at all of them.
 
     Args:

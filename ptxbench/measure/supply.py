@@ -155,8 +155,8 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
         dipped: Ids of trials within which the clock dipped: they may be of no one level.
 
     Returns:
-        `NO_STEPS` where the trials are explained as well without steps; where they are too few, the same but
-        for those with a dip, of which nobody knows the level.
+        `NO_STEPS` where the trials are explained as well without steps; where they are too few, or none is at
+        a level that is sure, the same but for those with a dip, of which nobody knows the level.
     """
     dynamic = (r for r in records if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC)
     known = [r for r in dynamic if r.status is Status.OK and math.isfinite(r.steady_power_w)]
@@ -186,7 +186,7 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
     unsure = (found.levels.others_error > _UNSURE) | wrong
     telling = others[looks.counts & ~unsure]
     if not len(telling):
-        return NO_STEPS
+        return unknown
     return Supply(
         unfed_w,
         {trial.trial_id: float(level) for trial, level in zip(trials, others - telling.mean(), strict=True)},

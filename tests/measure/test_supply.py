@@ -190,6 +190,14 @@ def test_of_a_few_trials_those_with_a_dip_are_not_sure():
     assert not supply.level
 
 
+def test_where_no_level_is_sure_trials_with_a_dip_are_not_either(monkeypatch):
+    records, dipped = dipping(run_of(steps(trials=200)), off=0.8)
+    monkeypatch.setattr("ptxbench.measure.supply._UNSURE", -1.0)
+    supply = find_supply(records, STATIC, dipped)
+    assert supply.unsure == dipped
+    assert not supply.level
+
+
 def test_at_the_power_limit_nothing_is_corrected():
     limited = run_of([0.0] * ROUNDS, kernels=1, sm_clock_mhz=1700.0, block=512)
     limited = [replace(r, trial_id=f"limited/{r.trial_id}") for r in limited]
