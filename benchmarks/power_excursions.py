@@ -24,6 +24,7 @@ import numpy.typing as npt
 from ptxbench.errors import InputError, PtxbenchError
 from ptxbench.gpu.protocol import GpuInfo
 from ptxbench.measure.operating_point import dipped_trials, kernel_of
+from ptxbench.power.excursion import Excursion, find_excursion
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.steady import fresh
 from ptxbench.report.figure import new_figure, require_picture, save, title
@@ -57,29 +58,23 @@ class Course:
     apart: int
 
     @property
-    def _changes(self) -> npt.NDArray[np.float64]:
-        change_w = self.power_w[self.apart :] - self.power_w[: -self.apart]
-        return np.asarray(change_w / self.power_w.mean())
+    def _found(self) -> Excursion:
+        return find_excursion(self.power_w, self.apart, len(self.power_w))
 
     @property
     def rose(self) -> bool:
         """Whether there is a rise that noise does not make."""
-        return bool(self._changes.max() > RISE)
+        return self._found.rise > RISE
 
     @property
     def rise_s(self) -> float:
         """When the power rose most steeply, since the launch."""
-        return self._when(int(np.argmax(self._changes)))
+        return float(self.time_s[self._found.rise_at])
 
     @property
     def fall_s(self) -> float:
         """When it fell most steeply after that."""
-        begin = int(np.argmax(self._changes))
-        return self._when(begin + int(np.argmin(self._changes[begin:])))
-
-    def _when(self, at: int) -> float:
-        # A running mean over the time between two readings changes half of that after the power does.
-        return float(self.time_s[at])
+        return float(self.time_s[self._found.fall_at])
 
 
 def main() -> int:
@@ -118,13 +113,12 @@ def courses_of(folder: RunFolder) -> Iterator[Course]:
 def course_of(record: TrialRecord, folder: RunFolder, sensor: SensorDescription) -> Course:
     """Return how the power of a trial went, from when its sensor had settled until SMs ended."""
     series = folder.trace(record.trial_id).of(sensor.source)
-    apart = max(1, round(sensor.averaging_s / sensor.refresh_s)) if sensor.refresh_s > 0 else 1
     if series is None:
-        return Course(record, np.empty(0), np.empty(0), apart)
+        return Course(record, np.empty(0), np.empty(0), sensor.readings_apart)
     seen = fresh(series.good(), sensor.refresh_s)
     time_s = (seen.time_ns - record.start_ns) / 1e9
     inside = (time_s >= sensor.settle_s) & (time_s <= (1 - _END) * record.elapsed_s)
-    return Course(record, time_s[inside], seen.value[inside], apart)
+    return Course(record, time_s[inside], seen.value[inside], sensor.readings_apart)
 
 
 def describe(courses: Sequence[Course]) -> list[str]:

@@ -24,6 +24,8 @@ _QUARTER_OF_100MS = _Figures(refresh_s=0.1, averaging_s=0.025)
 _POINT = _Figures(refresh_s=0.1, averaging_s=0.0)
 # Steps of about one percent that a launch brings are over after two ticks of a clock of 100 ms.
 _HOPPER_REGULATION_S = 0.2
+# Above 400 W power may rise by more than this within a kernel; readings scatter by a tenth of it.
+_HOPPER_EXCURSION = 0.013
 # NVML returns whole mW and mJ.
 _QUANTUM = 1e-3
 
@@ -68,6 +70,7 @@ def sensor_for(source: SourceName, target: str) -> SensorDescription:
             that a reading is never taken for settled too early.
         Regulation: seen on H200s: after a launch the power of a kernel may lie one percent lower until
             a tick of some clock of 100 ms (docs/accuracy.md).
+        Excursions: seen on H200s in `samples`, the only source that is fast enough to show them.
         Lag: no document gives it; 0. Measure it with `ptxbench sensor`.
 
     Args:
@@ -85,6 +88,7 @@ def sensor_for(source: SourceName, target: str) -> SensorDescription:
         figures = _GA100_FIGURES[source]
     else:
         figures = (_SINCE_AMPERE if capability > _GA100 else _BEFORE_AMPERE)[source]
+    is_hopper = capability == _HOPPER
     return SensorDescription(
         source=source,
         refresh_s=figures.refresh_s,
@@ -92,5 +96,6 @@ def sensor_for(source: SourceName, target: str) -> SensorDescription:
         lag_s=0.0,
         quantum=_QUANTUM,
         origin="documented",
-        regulation_s=_HOPPER_REGULATION_S if capability == _HOPPER else 0.0,
+        regulation_s=_HOPPER_REGULATION_S if is_hopper else 0.0,
+        excursion=_HOPPER_EXCURSION if is_hopper and source is SourceName.SAMPLES else 0.0,
     )

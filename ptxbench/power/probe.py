@@ -161,6 +161,7 @@ def _probe_source(
         origin=origin,
         shape=Shape.BOXCAR if is_point else fit.shape,
         regulation_s=documented.regulation_s,
+        excursion=documented.excursion,
     )
     noise_w = _noise_w(fit, load)
     hot_w = abs(fit.gain.value + fit.offset_w.value)

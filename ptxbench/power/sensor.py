@@ -34,6 +34,8 @@ class SensorDescription:
         shape: Running mean, or first-order low-pass.
         regulation_s: Time after a launch for which the GPU's own regulation moves the power; steady power is
             read behind it.
+        excursion: Rise of the power within a kernel, as a fraction, from which on it is an excursion that
+            steady power is read behind (`excursion`); 0: none is looked for.
     """
 
     source: SourceName
@@ -45,6 +47,7 @@ class SensorDescription:
     # Runs that were kept before these were known do not say them.
     shape: Shape = field(default=Shape.BOXCAR, metadata={"optional": True})
     regulation_s: float = field(default=0.0, metadata={"optional": True})
+    excursion: float = field(default=0.0, metadata={"optional": True})
 
     @property
     def memory_s(self) -> float:
@@ -52,6 +55,16 @@ class SensorDescription:
         if self.shape is Shape.BOXCAR:
             return self.averaging_s
         return -math.log(_LEFT_OF_STEP) * self.averaging_s / 2
+
+    @property
+    def readings_apart(self) -> int:
+        """Fresh readings from one to the first that shares nothing with it."""
+        return max(1, round(self.memory_s / self.refresh_s)) if self.refresh_s > 0 else 1
+
+    @property
+    def readings_regulated(self) -> int:
+        """Fresh readings in the time for which the GPU's regulation moves the power."""
+        return max(1, round(self.regulation_s / self.refresh_s)) if self.refresh_s > 0 else 1
 
     @property
     def settle_s(self) -> float:

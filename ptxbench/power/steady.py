@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.power.excursion import behind_excursion
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
 from ptxbench.power.trace import KernelWindow, Series
@@ -79,7 +80,8 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
 
     A reading taken at t covers, at the earliest, what was drawn at t - lag - refresh -
     averaging, so readings count from that long after the kernel's start until its end; later where the
-    GPU's regulation takes longer (`settled_after_s`).
+    GPU's regulation takes longer (`settled_after_s`), or where the power leaves its level for a while
+    (`behind_excursion`).
     For the counter: the energy between the first and the last step that lie there, over
     the time between them.
 
@@ -116,6 +118,11 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
     values_w = fresh(settled, sensor.refresh_s).value
     if len(values_w) < _MIN_READINGS:
         return _too_short(series, window, sensor, len(values_w))
+    if sensor.excursion > 0:
+        begin_ns = window.start_ns + round(sensor.settle_s * _NS_PER_S)
+        course = fresh(good.select(taken_between(good, begin_ns, window.end_ns)), sensor.refresh_s)
+        apart, within = sensor.readings_apart, sensor.readings_regulated
+        values_w = behind_excursion(course.value, values_w, sensor.excursion, apart, within)
     # Running means that overlap share most of their noise.
     overlap = max(sensor.averaging_s / sensor.refresh_s, 1.0) if sensor.refresh_s > 0 else 1.0
     scatter_w = float(values_w.std(ddof=1)) * math.sqrt(overlap / len(values_w))

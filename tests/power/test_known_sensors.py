@@ -45,3 +45,15 @@ def test_a_target_of_another_form_is_refused(target):
 @pytest.mark.parametrize(("target", "regulation_s"), [("sm_90a", 0.2), ("sm_80", 0.0), ("sm_100a", 0.0)])
 def test_where_launches_were_seen_to_move_the_power_that_is_waited_for(target, regulation_s):
     assert sensor_for(SourceName.SAMPLES, target).regulation_s == regulation_s
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "excursion"),
+    [
+        (SourceName.SAMPLES, "sm_90a", 0.013),
+        (SourceName.INSTANT, "sm_90a", 0.0),
+        (SourceName.SAMPLES, "sm_80", 0.0),
+    ],
+)
+def test_excursions_are_looked_for_where_they_were_seen(source, target, excursion):
+    assert sensor_for(source, target).excursion == excursion

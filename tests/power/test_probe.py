@@ -146,9 +146,12 @@ def test_a_source_that_does_not_follow_the_load_keeps_what_is_documented():
 def test_the_documented_regulation_of_the_gpu_is_kept():
     still = series(3.6 + 0.015 * np.arange(2000), np.full(2000, 43.0), SourceName.INSTANT)
     for readings, origin in ((stamped(), "measured"), (still, "documented")):
-        documented = replace(sensor(source=readings.source), origin="documented", regulation_s=0.2)
+        documented = replace(
+            sensor(source=readings.source), origin="documented", regulation_s=0.2, excursion=0.01
+        )
         (found,) = probe(trace(readings), WINDOWS, [documented], waited_s=4.0)
-        assert (found.sensor.origin, found.sensor.regulation_s) == (origin, 0.2)
+        kept = found.sensor.regulation_s, found.sensor.excursion
+        assert (found.sensor.origin, *kept) == (origin, 0.2, 0.01)
 
 
 def test_buffer_is_what_the_first_call_gave():

@@ -88,7 +88,16 @@ def all_keys(plain, keys=()):
 
 
 # Runs from before these are read.
-OPTIONAL = {"shape", "regulation_s", "dynamic_window_s", "linearity", "cost", "recomputed", "level_error"}
+OPTIONAL = {
+    "shape",
+    "regulation_s",
+    "excursion",
+    "dynamic_window_s",
+    "linearity",
+    "cost",
+    "recomputed",
+    "level_error",
+}
 
 
 def is_required(keys):
