@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.power.sensor import SensorDescription
+
 # What falls by this share of the rise that is looked for, or more, comes back from above.
 _FALL = 0.3
 _MIN_READINGS = 2
@@ -49,25 +51,25 @@ def find_excursion(power_w: Floats, apart: int, within: int) -> Excursion:
     return Excursion(float(change[rise_at]), rise_at, -float(change[fall_at]), fall_at)
 
 
-def behind_excursion(course_w: Floats, settled_w: Floats, least: float, apart: int, within: int) -> Floats:
+def behind_excursion(course_w: Floats, settled_w: Floats, sensor: SensorDescription) -> Floats:
     """Return those of a kernel's settled readings that lie behind an excursion, if there is one.
 
     Args:
         course_w: Fresh readings from when the sensor had settled on, shape (n,).
         settled_w: Those of them from when the GPU's regulation should have settled on, shape (m,), m <= n.
-        least: Rise from which on it is one, as a fraction.
-        apart: As in `find_excursion`.
-        within: As in `find_excursion`: what changes later in a long kernel is part of its power.
+        sensor: What that source is like. What changes later than its `regulation_s` is part of the power of a
+            long kernel.
 
     Returns:
         All settled readings where there is no excursion, or fewer than two readings behind it.
     """
+    apart = sensor.readings_apart
     if len(course_w) <= apart:
         return settled_w
-    found = find_excursion(course_w, apart, within)
-    if found.rise < least:
+    found = find_excursion(course_w, apart, sensor.readings_regulated)
+    if found.rise < sensor.excursion:
         return settled_w
-    last = found.fall_at if found.fall >= _FALL * least else found.rise_at
+    last = found.fall_at if found.fall >= _FALL * sensor.excursion else found.rise_at
     behind_w = course_w[last + apart :]
     # Where the fall is still to come all are a percent high, which other trials tell; a mixture may pass.
     return behind_w if _MIN_READINGS <= len(behind_w) < len(settled_w) else settled_w

@@ -59,12 +59,15 @@ class SensorDescription:
     @property
     def readings_apart(self) -> int:
         """Fresh readings from one to the first that shares nothing with it."""
-        return max(1, round(self.memory_s / self.refresh_s)) if self.refresh_s > 0 else 1
+        return self._readings_in(self.memory_s)
 
     @property
     def readings_regulated(self) -> int:
         """Fresh readings in the time for which the GPU's regulation moves the power."""
-        return max(1, round(self.regulation_s / self.refresh_s)) if self.refresh_s > 0 else 1
+        return self._readings_in(self.regulation_s)
+
+    def _readings_in(self, time_s: float) -> int:
+        return max(1, round(time_s / self.refresh_s)) if self.refresh_s > 0 else 1
 
     @property
     def settle_s(self) -> float:

@@ -121,8 +121,7 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
     if sensor.excursion > 0:
         begin_ns = window.start_ns + round(sensor.settle_s * _NS_PER_S)
         course = fresh(good.select(taken_between(good, begin_ns, window.end_ns)), sensor.refresh_s)
-        apart, within = sensor.readings_apart, sensor.readings_regulated
-        values_w = behind_excursion(course.value, values_w, sensor.excursion, apart, within)
+        values_w = behind_excursion(course.value, values_w, sensor)
     # Running means that overlap share most of their noise.
     overlap = max(sensor.averaging_s / sensor.refresh_s, 1.0) if sensor.refresh_s > 0 else 1.0
     scatter_w = float(values_w.std(ddof=1)) * math.sqrt(overlap / len(values_w))

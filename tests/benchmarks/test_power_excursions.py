@@ -10,6 +10,7 @@ from fakes.measuring import trial
 from fakes.script import load_script
 
 from ptxbench.errors import InputError
+from ptxbench.power.excursion import find_excursion
 from ptxbench.store.schema import Role
 
 RESULTS = Path(__file__).parents[2] / "results/nvidia-h200"
@@ -26,7 +27,7 @@ def power_excursions():
 
 def course(power_excursions, power_w, number=0):
     record = trial(Role.TARGET, number, steady_power_w=float(power_w.mean()), start_ns=number)
-    return power_excursions.Course(record, TIME_S, power_w, 3)
+    return power_excursions.Course(record, TIME_S, power_w, find_excursion(power_w, 3, len(power_w)))
 
 
 def test_a_rise_is_found_and_dated(power_excursions):

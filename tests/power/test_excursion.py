@@ -79,7 +79,7 @@ def test_a_fall_alone_is_no_excursion():
 @given(st.lists(st.floats(447.1, 452.9), min_size=5, max_size=20), st.integers(0, 4))
 def test_readings_that_scatter_less_than_the_rise_looked_for_all_count(course_w, before):
     course = np.array(course_w)
-    assert len(behind_excursion(course, course[before:], 0.013, 3, 10)) == len(course) - before
+    assert len(behind_excursion(course, course[before:], SAMPLES)) == len(course) - before
 
 
 @given(st.lists(st.floats(100, 700), min_size=4, max_size=30))
