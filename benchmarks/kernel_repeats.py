@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.measure.loops import CLEAR_MAJORITY, shared_by
+from ptxbench.measure.loops import is_clear_majority, shared_by
 from ptxbench.measure.static import StaticPower
 from ptxbench.status import Status
 from ptxbench.store.run_folder import RunFolder
@@ -45,13 +45,13 @@ class KernelPower:
         name: Instruction, level and role.
         power_w: Mean of its trials.
         error: Standard error of that mean by the scatter of its trials, as a fraction.
-        majority: How many more of its trials count than are set aside.
+        clear: Whether clearly more of its trials count than are set aside (`is_clear_majority`).
     """
 
     name: str
     power_w: float
     error: float
-    majority: int
+    clear: bool
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def powers_of(run: Path) -> dict[Key, KernelPower]:
     with RunFolder.open(run) as folder:
         records = folder.records()
     common = shared_by(records)
-    aside = common.supply.unsure
+    aside, misfits = common.supply.unsure, common.supply.misfits
     kernels: dict[Key, list[TrialRecord]] = defaultdict(list)
     for r in records:
         counts = r.repeat >= 0 and r.status is Status.OK and r.protocol is Protocol.DYNAMIC
@@ -123,7 +123,9 @@ def powers_of(run: Path) -> dict[Key, KernelPower]:
             name = f"{trials[0].instruction} -{trials[0].opt_level} {trials[0].role}"
             mean_w = float(power_w.mean())
             error = float(power_w.std(ddof=1)) / math.sqrt(len(trials)) / mean_w
-            found[key] = KernelPower(name, mean_w, error, 2 * len(trials) - len(valid))
+            disagree = sum(r.trial_id in misfits for r in valid)
+            clear = is_clear_majority(len(trials), len(valid) - len(trials), disagree)
+            found[key] = KernelPower(name, mean_w, error, clear)
     return found
 
 
@@ -146,7 +148,7 @@ def agreement(first: dict[Key, KernelPower], second: dict[Key, KernelPower]) -> 
     away = [ratio / factor - 1 for ratio in ratios]
     order = sorted(range(len(shared)), key=away.__getitem__)
     names = tuple(first[shared[n]].name for n in order)
-    clear = tuple(min(one[shared[n]].majority for one in (first, second)) >= CLEAR_MAJORITY for n in order)
+    clear = tuple(first[shared[n]].clear and second[shared[n]].clear for n in order)
     rounds = float(np.median([one[key].error for one in (first, second) for key in shared]))
     return Agreement(factor, tuple(away[n] for n in order), names, clear, rounds)
 

@@ -29,7 +29,7 @@ _STEP_ERROR = 0.012 / math.sqrt(3)
 # (four H200s, docs/accuracy.md) 1 kernel in 6 differs by more than 0.5% where no more count than are left
 # out, as much as this error makes; 1 in 19 where one more counts, 1 in 47 where two or more do.
 _OUTVOTED_ERROR = 0.004
-CLEAR_MAJORITY = 2
+_CLEAR_MAJORITY = 2
 # A kernel that dips in every trial is measured on, to find one without, where this much speaks for all off.
 _HIDDEN = 0.3
 
@@ -86,6 +86,7 @@ class LoopEnergy:
         trials: Those trials.
         faults: Status and reason of every trial that is not valid, by trial id.
         set_aside: Valid trials left out because the level of the supply is not known.
+        misfits: Those of them that fit no level, though it is known.
         mixed: Whether some of its trials should be left out, too: it scatters unlike others.
         hidden: Where the clock dipped in all of its trials, so that none would differ from the others if all
             were off alike: how probable that is.
@@ -99,14 +100,10 @@ class LoopEnergy:
     trials: tuple[TrialRecord, ...]
     faults: dict[str, tuple[Status, str]]
     set_aside: int
+    misfits: int
     mixed: bool
     hidden: float
     fed_pj: float
-
-    @property
-    def _majority(self) -> int:
-        """How many more of its valid trials count than are left out."""
-        return len(self.trials) - self.set_aside
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
@@ -124,13 +121,14 @@ class LoopEnergy:
 
     @property
     def stands(self) -> bool:
-        """Whether clearly more of its valid trials count than are, or should be, left out."""
-        return not self.mixed and self.hidden < _HIDDEN and self._majority >= CLEAR_MAJORITY
+        """Whether clearly more of its valid trials count than may be the right ones of those left out."""
+        few_disagree = is_clear_majority(len(self.trials), self.set_aside, self.misfits)
+        return not self.mixed and self.hidden < _HIDDEN and few_disagree
 
     @property
     def doubt(self) -> float:
         """Standard error of what the supply feeds where the wrong trials may count, as a fraction."""
-        outvoted = 0.0 if self.mixed or self._majority > 0 else _OUTVOTED_ERROR
+        outvoted = 0.0 if self.mixed or len(self.trials) > self.set_aside else _OUTVOTED_ERROR
         return max(_STEP_ERROR * math.sqrt(self.hidden), outvoted)
 
     @property
@@ -140,6 +138,20 @@ class LoopEnergy:
             return None
         variance = float(np.var(self.energy_pj, ddof=1)) / self.total_pj**2
         return Scatter(variance, len(self.energy_pj) - 1, self.power_w)
+
+
+def is_clear_majority(counting: int, set_aside: int, misfits: int) -> bool:
+    """Return whether those trials of a kernel that count are hardly the wrong ones.
+
+    One whose level is not known is no vote against them, as one that fits no level is; but where levels are
+    often unknown they are not what they are taken for either (docs/accuracy.md).
+
+    Args:
+        counting: Trials that count.
+        set_aside: Valid trials that do not.
+        misfits: Those of them that fit no level.
+    """
+    return counting - misfits >= _CLEAR_MAJORITY and counting > set_aside
 
 
 def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
@@ -153,6 +165,7 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
     valid = [r for r in records if r.repeat >= 0 and r.trial_id not in faults]
     selected = same_operating_point(valid, common.supply.unsure)
     trials = tuple(r for r, keep in zip(valid, selected.kept, strict=True) if keep)
+    aside = [r for r, keep in zip(valid, selected.kept, strict=True) if not keep]
     return LoopEnergy(
         tuple(pass_energy_pj(r, common) for r in trials),
         nan_mean([r.steady_power_w * pass_pj_per_w(r) for r in trials]),
@@ -160,7 +173,8 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
         nan_mean([r.cycles / r.iterations for r in trials if r.cycles >= 0]),
         trials,
         faults,
-        selected.left_out,
+        len(aside),
+        sum(r.trial_id in common.supply.misfits for r in aside),
         selected.mixed,
         _hidden(trials, common),
         nan_mean([(r.steady_power_w - common.supply.unfed_at(r)) * pass_pj_per_w(r) for r in trials]),

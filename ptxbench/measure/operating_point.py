@@ -45,11 +45,6 @@ class Selection:
     kept: Mask
     mixed: bool
 
-    @property
-    def left_out(self) -> int:
-        """How many trials do not count."""
-        return int(np.sum(~self.kept))
-
 
 def kernel_of(record: TrialRecord) -> str:
     """Return what trials of one kernel in one launch shape on one board share; there is one that sleeps."""

@@ -69,6 +69,7 @@ class Supply:
         unfed_w: Power that the supply of the SMs does not feed, on the mean of the run.
         level: ln of the factor on the rest, by trial id; a trial that is not there was not changed.
         unsure: Ids of trials whose level is not known, or whose power is of none.
+        misfits: Those of them whose power is of none; if they are right, others of the kernel are not.
         level_error: Standard error of the run's mean level, at which all energies are.
         ties: How well the levels of kernels are known against it, by what `kernel_of` returns.
         noise: Scatter of one trial that is left, as a fraction of its power; NaN where no steps were found.
@@ -80,6 +81,7 @@ class Supply:
     unfed_w: float = 0.0
     level: Mapping[str, float] = field(default_factory=dict)
     unsure: frozenset[str] = frozenset()
+    misfits: frozenset[str] = frozenset()
     level_error: float = 0.0
     ties: Ties | None = None
     noise: float = math.nan
@@ -164,7 +166,7 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
     limited = limited_trials(known)
     trials = sorted((r for r in known if r.trial_id not in limited), key=lambda r: r.start_ns)
     unfed_w = _UNFED * static.power_w
-    unknown = replace(NO_STEPS, unsure=frozenset(dipped)) if dipped else NO_STEPS
+    unknown = replace(NO_STEPS, unsure=frozenset(dipped), misfits=frozenset(dipped)) if dipped else NO_STEPS
     if len(trials) < _FEWEST or not 0 <= unfed_w < min(r.steady_power_w for r in trials):
         return unknown
     looks = _looks(trials, static, unfed_w, dipped)
@@ -190,13 +192,18 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
     return Supply(
         unfed_w,
         {trial.trial_id: float(level) for trial, level in zip(trials, others - telling.mean(), strict=True)},
-        frozenset(trial.trial_id for trial, is_so in zip(trials, unsure, strict=True) if is_so),
+        _ids(trials, unsure),
+        _ids(trials, wrong),
         error_of_series(telling),
         _ties(trials, looks, found, unsure),
         found.noise,
         static,
         found.dips.excess,
     )
+
+
+def _ids(trials: Sequence[TrialRecord], chosen: Bools) -> frozenset[str]:
+    return frozenset(trial.trial_id for trial, is_so in zip(trials, chosen, strict=True) if is_so)
 
 
 def _looks(

@@ -16,9 +16,9 @@ def kernel_repeats():
     return load_script("benchmarks/kernel_repeats.py")
 
 
-def powers(kernel_repeats, *power_w, majority=3):
+def powers(kernel_repeats, *power_w, clear=True):
     return {
-        (str(n), "target", 132, 1024): kernel_repeats.KernelPower(f"k{n}", one_w, 0.001, majority)
+        (str(n), "target", 132, 1024): kernel_repeats.KernelPower(f"k{n}", one_w, 0.001, clear)
         for n, one_w in enumerate(power_w)
     }
 
@@ -34,11 +34,11 @@ def test_what_all_kernels_share_is_the_factor_and_the_rest_is_told_by_kernel(ker
 
 
 @pytest.mark.parametrize(
-    ("majority", "said"), [(1, "apart are 1 of 3 of which hardly"), (2, "and 1 of 3 others: k2")]
+    ("clear", "said"), [(False, "apart are 1 of 3 of which hardly"), (True, "and 1 of 3 others: k2")]
 )
-def test_kernels_whose_trials_disagree_are_told_from_the_others(kernel_repeats, majority, said):
+def test_kernels_whose_trials_disagree_are_told_from_the_others(kernel_repeats, clear, said):
     first = powers(kernel_repeats, 100.0, 100.0, 100.0)
-    second = powers(kernel_repeats, 100.0, 100.0, 101.0, majority=majority)
+    second = powers(kernel_repeats, 100.0, 100.0, 101.0, clear=clear)
     assert said in kernel_repeats.sentence(kernel_repeats.agreement(first, second))
 
 

@@ -135,21 +135,23 @@ def test_where_as_many_trials_are_set_aside_as_count_the_wrong_ones_may_count(ro
     unit = unit_for(records)
     of_role = [r for r in records if r.role is role]
 
-    def doubt(aside):
-        unsure = frozenset(r.trial_id for r in of_role[:aside])
-        common = Common(STATIC, supply=Supply(unsure=unsure))
+    def doubt(aside, misfits=0):
+        unsure, wrong = (frozenset(r.trial_id for r in of_role[:n]) for n in (aside, misfits))
+        common = Common(STATIC, supply=Supply(unsure=unsure, misfits=wrong))
         found = solve_dynamic(unit, trials_of(records, unit), common)
         return found.supply_pj.standard_error, role in found.too_few
 
     pass_pj = of_role[0].steady_power_w * of_role[0].elapsed_s / of_role[0].iterations / THREADS * 1e12
-    assert doubt(2) == (0, False)
+    assert doubt(2, misfits=2) == (0, False)
     wrong_pj, too_few = doubt(3)
     assert too_few
     assert wrong_pj == pytest.approx(0.004 * pass_pj / COPIES)
     # Of five, three are a majority of one: measured on, but not taken for wrong.
     records = rounds(*[12.0] * 5)
     unit, of_role = unit_for(records), [r for r in records if r.role is role]
-    assert doubt(2) == (0, True)
+    assert doubt(2, misfits=2) == (0, True)
+    # Of whom nobody knows the level, he is no vote against the others.
+    assert doubt(2, misfits=1) == doubt(2) == (0, False)
 
 
 def test_what_all_rows_share_counts_in_the_precision_of_a_last_batch_only():

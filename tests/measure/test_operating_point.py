@@ -88,17 +88,16 @@ def test_another_board_or_launch_shape_is_another_kernel():
 def test_what_is_not_sure_does_not_count():
     selection = chosen(trials(*[FULL] * 5), unsure=[1, 0])
     assert list(np.flatnonzero(selection.kept)) == [2, 3, 4]
-    assert (selection.left_out, selection.mixed) == (2, False)
+    assert not selection.mixed
 
 
 def test_a_kernel_of_which_one_trial_is_sure_is_the_mean_of_what_there_is():
     selection = chosen(trials(FULL, FULL, FULL), unsure=[1, 2])
     assert selection.kept.all()
-    assert (selection.left_out, selection.mixed) == (0, True)
+    assert selection.mixed
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=12))
 def test_at_least_two_trials_count(drawn):
     selection = chosen(trials(*[FULL] * len(drawn)), np.flatnonzero(drawn))
     assert np.count_nonzero(selection.kept) >= min(2, len(drawn))
-    assert selection.left_out == np.count_nonzero(~selection.kept)

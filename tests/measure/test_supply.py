@@ -143,8 +143,21 @@ def test_a_trial_that_saw_two_levels_is_set_aside_and_leads_nobody_astray():
     with_it = [*records[:53], astray, *records[54:]]
     clean, found = (find_supply(rs, STATIC, frozenset()) for rs in (records, with_it))
     assert astray.trial_id in found.unsure
+    assert astray.trial_id in found.misfits
     others = [r.trial_id for r in records if r.trial_id not in clean.unsure | found.unsure]
     assert max(abs(found.level[name] - clean.level[name]) for name in others) < 0.002
+
+
+def test_a_trial_with_none_near_it_is_at_an_unknown_level_but_fits_one():
+    records = run_of(steps())
+    pause_ns = 5_000_000_000
+
+    def later(record, ns):
+        return replace(record, start_ns=record.start_ns + ns, end_ns=record.end_ns + ns)
+
+    alone, behind = later(records[53], pause_ns), [later(r, 2 * pause_ns) for r in records[54:]]
+    found = find_supply([*records[:53], alone, *behind], STATIC, frozenset())
+    assert alone.trial_id in found.unsure - found.misfits
 
 
 def dipping(records, off, seed=7):
@@ -186,7 +199,7 @@ def test_of_a_few_trials_those_with_a_dip_are_not_sure():
     records = run_of(steps(trials=6), kernels=3)
     name = records[2].trial_id
     supply = find_supply(records, STATIC, {name})
-    assert supply.unsure == {name}
+    assert supply.unsure == supply.misfits == {name}
     assert not supply.level
 
 
