@@ -6,12 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ptxbench.measure.operating_point import dipped_trials, same_operating_point
 from ptxbench.measure.scatter import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
 from ptxbench.measure.static import StaticPower, fit_static
-from ptxbench.measure.statistics import Estimate
+from ptxbench.measure.statistics import Estimate, weighted
 from ptxbench.measure.supply import NO_STEPS, Supply, find_supply
 from ptxbench.measure.unit import nan_mean, trial_faults
 from ptxbench.measure.warmth import busy_static
@@ -80,6 +78,7 @@ class LoopEnergy:
 
     Attributes:
         energy_pj: Dynamic energy of each trial, shape (n,), pJ.
+        weights: How much each counts, shape (n,): less where the level of the supply is known less well.
         total_pj: Mean energy with the static part: a percent of power is a percent of it.
         pass_s: Mean duration of a pass.
         pass_cycles: SM cycles of a pass, NaN where the kernel gave none.
@@ -94,6 +93,7 @@ class LoopEnergy:
     """
 
     energy_pj: tuple[float, ...]
+    weights: tuple[float, ...]
     total_pj: float
     pass_s: float
     pass_cycles: float
@@ -107,7 +107,8 @@ class LoopEnergy:
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
-        return moderated(self.energy_pj, NO_PRIOR if self.mixed else prior, self.power_w, self.total_pj)
+        known = NO_PRIOR if self.mixed else prior
+        return moderated(self.energy_pj, known, self.power_w, self.total_pj, self.weights)
 
     @property
     def clock_mhz(self) -> float:
@@ -136,8 +137,8 @@ class LoopEnergy:
         """How much its trials scatter, None where there is one, or where others do not scatter so."""
         if len(self.energy_pj) < 2 or self.mixed:
             return None
-        variance = float(np.var(self.energy_pj, ddof=1)) / self.total_pj**2
-        return Scatter(variance, len(self.energy_pj) - 1, self.power_w)
+        _, variance = weighted(self.energy_pj, self.weights)
+        return Scatter(variance / self.total_pj**2, len(self.energy_pj) - 1, self.power_w)
 
 
 def is_clear_majority(counting: int, set_aside: int, misfits: int) -> bool:
@@ -168,6 +169,8 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
     aside = [r for r, keep in zip(valid, selected.kept, strict=True) if not keep]
     return LoopEnergy(
         tuple(pass_energy_pj(r, common) for r in trials),
+        # Where some count that should not, what the others say of their level is not true.
+        tuple(1.0 if selected.mixed else common.supply.weight(r) for r in trials),
         nan_mean([r.steady_power_w * pass_pj_per_w(r) for r in trials]),
         nan_mean([r.elapsed_s / r.iterations for r in trials]),
         nan_mean([r.cycles / r.iterations for r in trials if r.cycles >= 0]),

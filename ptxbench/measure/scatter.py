@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.measure.statistics import Estimate, Uncertainty, estimate
+from ptxbench.measure.statistics import Estimate, Uncertainty, estimate, weighted
 
 # A distribution of variances cannot be told from fewer units.
 _MIN_UNITS = 8
@@ -41,7 +41,7 @@ class Scatter:
     """How much the values of one unit scatter.
 
     Attributes:
-        variance: Sample variance, as a fraction of the power squared.
+        variance: Sample variance of a value of weight one, as a fraction of the power squared.
         degrees: Its degrees of freedom, at least 1.
         power_w: The unit's power.
     """
@@ -104,7 +104,11 @@ def fit_prior(units: Sequence[Scatter]) -> ScatterPrior:
 
 
 def moderated(
-    values: Sequence[float], prior: ScatterPrior, power_w: float = 1.0, scale: float = 1.0
+    values: Sequence[float],
+    prior: ScatterPrior,
+    power_w: float = 1.0,
+    scale: float = 1.0,
+    weights: Sequence[float] | None = None,
 ) -> Estimate:
     """Return the mean of independent values and its 95% interval, the scatter of other units heard.
 
@@ -115,14 +119,16 @@ def moderated(
         prior: What other units say; its variance is of values over `scale`.
         power_w: Power that the values were taken at.
         scale: What that power is in the values' own unit.
+        weights: How much each value counts, shape (n,); variances are of a value of weight one. None: alike.
     """
     n = len(values)
     if n < 2:
         return estimate(values)
-    own = float(np.var(values, ddof=1))
+    weights = weights or [1.0] * n
+    mean, own = weighted(values, weights)
     degrees = prior.degrees + n - 1
     variance = (prior.degrees * prior.at(power_w) * scale**2 + (n - 1) * own) / degrees
-    return Estimate(float(np.mean(values)), Uncertainty(math.sqrt(variance / n), degrees), n)
+    return Estimate(mean, Uncertainty(math.sqrt(variance / sum(weights)), degrees), n)
 
 
 def _inverse_trigamma(value: float) -> float:

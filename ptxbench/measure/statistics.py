@@ -96,6 +96,20 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(mean, Uncertainty(float(np.std(values, ddof=1)) / math.sqrt(n), n - 1), n)
 
 
+def weighted(values: Sequence[float], weights: Sequence[float]) -> tuple[float, float]:
+    """Return the weighted mean of independent values, and the variance of a value of weight one.
+
+    The mean's variance is that over the sum of the weights.
+
+    Args:
+        values: Shape (n,), n at least 2; NaN is not allowed.
+        weights: The inverse of each value's variance, up to one factor, shape (n,).
+    """
+    mean = float(np.average(values, weights=weights))
+    squares = np.asarray(weights) * (np.asarray(values) - mean) ** 2
+    return mean, float(squares.sum()) / (len(values) - 1)
+
+
 def error_of_series(values: npt.NDArray[np.float64]) -> float:
     """Return the standard error of the mean of values that follow each other and resemble their neighbours.
 

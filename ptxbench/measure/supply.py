@@ -68,6 +68,7 @@ class Supply:
     Attributes:
         unfed_w: Power that the supply of the SMs does not feed, on the mean of the run.
         level: ln of the factor on the rest, by trial id; a trial that is not there was not changed.
+        level_error_of: Standard deviation of each trial's level as the other trials tell it, by trial id.
         unsure: Ids of trials whose level is not known, or whose power is of none.
         misfits: Those of them whose power is of none; if they are right, others of the kernel are not.
         level_error: Standard error of the run's mean level, at which all energies are.
@@ -80,6 +81,7 @@ class Supply:
 
     unfed_w: float = 0.0
     level: Mapping[str, float] = field(default_factory=dict)
+    level_error_of: Mapping[str, float] = field(default_factory=dict)
     unsure: frozenset[str] = frozenset()
     misfits: frozenset[str] = frozenset()
     level_error: float = 0.0
@@ -99,6 +101,14 @@ class Supply:
             return record.steady_power_w
         unfed_w = self.unfed_at(record)
         return unfed_w + (record.steady_power_w - unfed_w) * math.exp(-level)
+
+    def weight(self, record: TrialRecord) -> float:
+        """Return what a trial counts for beside one whose level is known exactly: inverse variances."""
+        level_error = self.level_error_of.get(record.trial_id, 0.0)
+        if level_error == 0.0:
+            return 1.0
+        fed = 1 - self.unfed_at(record) / record.steady_power_w
+        return 1 / (1 + (fed * level_error / self.noise) ** 2)
 
     def error(self, weights: Mapping[str, float]) -> float:
         """Return what the levels leave open of a sum of kernels' fed powers, beside what scatter shows.
@@ -191,7 +201,8 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
         return unknown
     return Supply(
         unfed_w,
-        {trial.trial_id: float(level) for trial, level in zip(trials, others - telling.mean(), strict=True)},
+        _by_id(trials, others - telling.mean()),
+        _by_id(trials, found.levels.others_error),
         _ids(trials, unsure),
         _ids(trials, wrong),
         error_of_series(telling),
@@ -204,6 +215,10 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
 
 def _ids(trials: Sequence[TrialRecord], chosen: Bools) -> frozenset[str]:
     return frozenset(trial.trial_id for trial, is_so in zip(trials, chosen, strict=True) if is_so)
+
+
+def _by_id(trials: Sequence[TrialRecord], values: Floats) -> dict[str, float]:
+    return {trial.trial_id: float(value) for trial, value in zip(trials, values, strict=True)}
 
 
 def _looks(

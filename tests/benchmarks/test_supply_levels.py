@@ -78,6 +78,8 @@ def test_a_run_without_steps_says_so(supply_levels):
         "full-other-board",
         "table-cba9",
         "table-122f",
+        "table-e3cc",
+        "table-bfe0",
         "table-5896",
         "table-099e",
         "table-728e",

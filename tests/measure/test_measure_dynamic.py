@@ -154,6 +154,23 @@ def test_where_as_many_trials_are_set_aside_as_count_the_wrong_ones_may_count(ro
     assert doubt(2, misfits=1) == doubt(2) == (0, False)
 
 
+def test_a_round_whose_level_is_known_less_well_counts_less():
+    records = rounds(11.9, 12.1)
+    unit, noise = unit_for(records), 0.0008
+    vague = next(r for r in records if r.role is Role.TARGET)
+    # All power is fed: a level as uncertain as the noise of a trial halves what the trial counts for.
+    supply = Supply(level_error_of={vague.trial_id: noise}, noise=noise)
+    result = solve_dynamic(unit, trials_of(records, unit), Common(STATIC, supply=supply))
+    assert result.energy_pj.mean == pytest.approx((0.5 * 11.9 + 12.1) / 1.5)
+    # Away by 2/3 and 1/3 of 0.2 pJ, over a degree of freedom and the weights' sum.
+    variance = (0.5 * (0.4 / 3) ** 2 + (0.2 / 3) ** 2) / 1.5
+    assert result.energy_pj.ci95 == pytest.approx(12.706 * math.sqrt(variance), rel=1e-4)
+    # Where a trial counts that should not, all do alike.
+    both = frozenset(r.trial_id for r in records if r.role is Role.TARGET)
+    mixed = Common(STATIC, supply=replace(supply, unsure=both))
+    assert solve_dynamic(unit, trials_of(records, unit), mixed).energy_pj.mean == pytest.approx(12.0)
+
+
 def test_what_all_rows_share_counts_in_the_precision_of_a_last_batch_only():
     records = rounds(12.0, 12.01, 11.99)
     own, whole = solved(records), solved(records, replace(STATIC, error_w=2.0))

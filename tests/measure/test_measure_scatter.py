@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ptxbench.measure.scatter import NO_PRIOR, Scatter, fit_prior, moderated
-from ptxbench.measure.statistics import estimate
+from ptxbench.measure.statistics import estimate, weighted
 
 UNITS, ROUNDS, RUNS = 40, 3, 60
 
@@ -78,3 +78,21 @@ def test_too_few_units_or_none_that_scatter_say_nothing(variances):
 
 def test_without_a_prior_it_is_students_interval():
     assert moderated([1.0, 2.0, 4.0], NO_PRIOR).ci95 == pytest.approx(estimate([1.0, 2.0, 4.0]).ci95)
+
+
+def test_values_that_are_known_less_well_count_less_and_intervals_stay_true():
+    rng = np.random.default_rng(5)
+    held, narrower = [], []
+    for _ in range(RUNS):
+        sigma = rng.choice([1.0, 1.0, 3.0], (UNITS, ROUNDS))
+        values = rng.normal(0, sigma)
+        weights = sigma**-2.0
+        own = [Scatter(weighted(v, w)[1], ROUNDS - 1, 1.0) for v, w in zip(values, weights, strict=True)]
+        prior, alike = fit_prior(own), fit_prior(scatter_of(values))
+        estimates = [moderated(v, prior, weights=tuple(w)) for v, w in zip(values, weights, strict=True)]
+        held += [abs(e.mean) <= e.ci95 for e in estimates]
+        narrower.append(
+            np.mean([e.ci95 for e in estimates]) / np.mean([moderated(v, alike).ci95 for v in values])
+        )
+    assert 0.93 <= np.mean(held) <= 0.97
+    assert np.mean(narrower) < 0.8

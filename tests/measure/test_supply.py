@@ -158,6 +158,7 @@ def test_a_trial_with_none_near_it_is_at_an_unknown_level_but_fits_one():
     alone, behind = later(records[53], pause_ns), [later(r, 2 * pause_ns) for r in records[54:]]
     found = find_supply([*records[:53], alone, *behind], STATIC, frozenset())
     assert alone.trial_id in found.unsure - found.misfits
+    assert found.weight(alone) < 0.05 < 0.4 < np.median([found.weight(r) for r in records[:50]]) < 1.0
 
 
 def dipping(records, off, seed=7):
