@@ -283,15 +283,12 @@ class Batch:
             if name not in open_units:
                 continue
             result = solve_dynamic(member.unit, self._flow.trials, common)
-            if result.precise(self._arguments.precision, more_follows=self._more_follow):
+            lacking = result.lacks(self._arguments.precision, more_follows=self._more_follow)
+            if not lacking:
                 self._close(name)
                 continue
-            by_rounds = not result.overhead_ci95_pj > result.energy_pj.ci95
             for lane in self._lanes:
-                if name in lane.units and lane.role in (Role.TARGET, Role.OVERHEAD):
-                    # The wider of the two intervals is narrowed, and what rests on too few trials.
-                    wanted = by_rounds == (lane.role is Role.TARGET)
-                    lane.is_open = lane.is_open or wanted or lane.role in result.too_few
+                lane.is_open = lane.is_open or (name in lane.units and lane.role in lacking)
         for lane in self._lanes:
             lane.is_open = lane.is_open or (lane.is_reference and self._goes_on)
 

@@ -82,8 +82,11 @@ class DynamicResult:
         """Half-width of the 95% interval: rounds, overhead loop, static power and supply together."""
         return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj, self.supply_pj)).ci95
 
-    def precise(self, fraction: float, *, more_follows: bool = False) -> bool:
-        """Return whether the interval is known, at most `fraction` of the energy, and rests on enough.
+    def lacks(self, fraction: float, *, more_follows: bool = False) -> frozenset[Role]:
+        """Return which kernels (target, overhead loop) need more trials for the row to be precise.
+
+        Precise is a row whose interval is known and at most `fraction` of the energy, and rests on enough.
+        Of a wider interval it is the kernel that leaves more open; besides, each that rests on too few.
 
         Args:
             fraction: Precision asked for.
@@ -91,11 +94,13 @@ class DynamicResult:
                 leave open all rows share, and it shrinks as others are measured: more rounds of one row
                 would be in vain.
         """
-        known = self.energy_pj.n >= 2 and not self.too_few
         ci95_pj = self.ci95_pj
         if more_follows:
             ci95_pj = combined((self.energy_pj.uncertainty, self.overhead_pj)).ci95
-        return known and ci95_pj <= fraction * abs(self.energy_pj.mean)
+        if self.energy_pj.n >= 2 and ci95_pj <= fraction * abs(self.energy_pj.mean):
+            return self.too_few
+        by_overhead = self.overhead_ci95_pj > self.energy_pj.ci95
+        return self.too_few | {Role.OVERHEAD if by_overhead else Role.TARGET}
 
     def of_threads(self, threads: int) -> DynamicResult:
         """Return the result for an instruction that `threads` threads execute together."""

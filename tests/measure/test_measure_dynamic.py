@@ -175,10 +175,10 @@ def test_what_all_rows_share_counts_in_the_precision_of_a_last_batch_only():
     records = rounds(12.0, 12.01, 11.99)
     own, whole = solved(records), solved(records, replace(STATIC, error_w=2.0))
     fraction = 1.01 * own.ci95_pj / 12.0
-    assert own.precise(fraction)
-    assert whole.precise(fraction, more_follows=True)
-    assert not whole.precise(fraction)
-    assert not whole.precise(0.98 * fraction, more_follows=True)
+    assert not own.lacks(fraction)
+    assert not whole.lacks(fraction, more_follows=True)
+    assert whole.lacks(fraction) == {Role.TARGET}
+    assert whole.lacks(0.98 * fraction, more_follows=True) == {Role.TARGET}
 
 
 def test_rounds_that_read_one_degree_share_what_it_hides():
@@ -207,8 +207,8 @@ def test_the_error_of_the_shared_overhead_loop_is_in_the_interval_once():
     assert result.overhead_ci95_pj == pytest.approx(4.303 * 16 / math.sqrt(3) / COPIES, rel=1e-3)
     assert result.energy_pj.ci95 == pytest.approx(0.0, abs=1e-9)
     assert result.ci95_pj == pytest.approx(result.overhead_ci95_pj)
-    assert not result.precise(0.01)
-    assert result.precise(0.06)
+    assert result.lacks(0.01) == {Role.OVERHEAD}
+    assert not result.lacks(0.06)
 
 
 @pytest.mark.parametrize("role", [Role.TARGET, Role.OVERHEAD])
@@ -221,10 +221,10 @@ def test_a_row_of_which_half_the_trials_are_set_aside_is_not_precise(role):
         common = Common(STATIC, supply=Supply(unsure=frozenset(set_aside)))
         return solve_dynamic(unit, trials_of(records, unit), common)
 
-    assert result(of_role[:1]).precise(0.01)
-    assert not result(of_role[:2]).precise(0.01)
+    assert not result(of_role[:1]).lacks(0.01)
+    assert result(of_role[:2]).lacks(0.01) == {role}
     # Too few would be left, so that all are kept, the unsure ones too.
-    assert not result(of_role[:3]).precise(0.01)
+    assert result(of_role[:3]).lacks(0.01) == {role}
 
 
 def test_rounds_of_other_units_narrow_or_widen_the_interval_of_a_few():
