@@ -200,16 +200,16 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
     if not len(telling):
         return unknown
     return Supply(
-        unfed_w,
-        _by_id(trials, others - telling.mean()),
-        _by_id(trials, found.levels.others_error),
-        _ids(trials, unsure),
-        _ids(trials, wrong),
-        error_of_series(telling),
-        _ties(trials, looks, found, unsure),
-        found.noise,
-        static,
-        found.dips.excess,
+        unfed_w=unfed_w,
+        level=_by_id(trials, others - telling.mean()),
+        level_error_of=_by_id(trials, found.levels.others_error),
+        unsure=_ids(trials, unsure),
+        misfits=_ids(trials, wrong),
+        level_error=error_of_series(telling),
+        ties=_ties(trials, looks, found, unsure),
+        noise=found.noise,
+        static=static,
+        off_by_dip=found.dips.excess,
     )
 
 
