@@ -76,6 +76,8 @@ def test_a_run_without_steps_says_so(supply_levels):
     [
         "full",
         "full-other-board",
+        "table-6eda",
+        "table-b993",
         "table-cba9",
         "table-122f",
         "table-e3cc",
