@@ -4,8 +4,9 @@
 
 Prints, by assembler level, how much the power of one and the same kernel scatters from round to round: as it
 was measured and at one level of the supply; and what the dips of the clock say of it. Then how long a level
-lasted, how far the levels are apart, and what they leave open. `--plot` draws each trial's power against
-that of its kernel, over time. Exit codes are those of `ptxbench`.
+lasted, how far the levels are apart, what they leave open, and at what temperatures they changed. `--plot`
+draws each trial's power against that of its kernel, over time and over temperature. Exit codes are those of
+`ptxbench`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ from ptxbench.store.schema import Protocol, Role, TrialRecord
 _NORMAL_MAD = 0.6745
 _PERCENT = 100.0
 _DRAWN_S = 120.0
+# A step is a change by half of what levels are apart, between trials that follow at once.
+_STEP = 0.006
+_AT_ONCE_S = 2.5
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,21 @@ class Stretches:
 
     lengths: tuple[int, ...]
     steps: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Warmth:
+    """How the level goes with the temperature.
+
+    Attributes:
+        warmer: Mean level of the warmer half of the trials over that of the cooler half, a fraction.
+        up_c: Temperature of the first trial behind each step up, shape (n,), degrees Celsius.
+        down_c: The same of each step down.
+    """
+
+    warmer: float
+    up_c: tuple[float, ...]
+    down_c: tuple[float, ...]
 
 
 def main() -> int:
@@ -125,7 +144,20 @@ def describe(trials: Sequence[TrialRecord], common: Common) -> list[str]:
         f"left open: {_PERCENT * supply.level_error:.2f}% of the run's mean level; of a kernel's"
         f" {np.median(errors):.2f}% at the median, {np.percentile(errors, 95):.2f}% at the 95th percentile"
     )
+    found_at = warmth(trials, common)
+    lines.append(
+        f"by temperature: the warmer half of the trials is {_PERCENT * found_at.warmer:+.2f}% over the"
+        f" cooler; steps up: {_temperatures(found_at.up_c)}; steps down: {_temperatures(found_at.down_c)}"
+        " (10th to 90th percentile)"
+    )
     return lines
+
+
+def _temperatures(at_c: Sequence[float]) -> str:
+    if not at_c:
+        return "none"
+    low_c, middle_c, high_c = np.percentile(at_c, [10, 50, 90])
+    return f"{len(at_c)} at {middle_c:.1f} C, {low_c:.1f} to {high_c:.1f}"
 
 
 def leakage_free(common: Common, power_w: Callable[[TrialRecord], float]) -> Callable[[TrialRecord], float]:
@@ -160,10 +192,29 @@ def stretches(trials: Sequence[TrialRecord], common: Common) -> Stretches:
     return Stretches(tuple(b - a for a, b in pairwise(ends)), tuple(b - a for a, b in pairwise(means)))
 
 
+def warmth(trials: Sequence[TrialRecord], common: Common) -> Warmth:
+    """Return how the level goes with the temperature, by the trials at a level that is sure."""
+    supply = common.supply
+    sure = [
+        r
+        for r in trials
+        if r.trial_id in supply.level and r.trial_id not in supply.unsure and math.isfinite(r.temperature_c)
+    ]
+    level = np.array([supply.level[r.trial_id] for r in sure])
+    temperature_c = np.array([r.temperature_c for r in sure])
+    warm = temperature_c > np.median(temperature_c)
+    at_once = np.diff([r.start_ns for r in sure]) < _AT_ONCE_S * 1e9
+    change = np.diff(level)
+    up = 1 + np.flatnonzero((change > _STEP) & at_once)
+    down = 1 + np.flatnonzero((change < -_STEP) & at_once)
+    warmer = float(level[warm].mean() - level[~warm].mean()) if warm.any() else math.nan
+    return Warmth(warmer, tuple(temperature_c[up]), tuple(temperature_c[down]))
+
+
 def draw(trials: Sequence[TrialRecord], common: Common, info: GpuInfo, path: Path) -> None:
     """Draw each trial's power against its kernel's, and the level that the other trials tell.
 
-    Of a long run the two minutes are drawn in which levels differ most.
+    Of a long run the two minutes are drawn in which levels differ most; below, all trials by temperature.
 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
@@ -180,8 +231,8 @@ def draw(trials: Sequence[TrialRecord], common: Common, info: GpuInfo, path: Pat
     look = np.array([_PERCENT * (measured_w(r) / np.mean(own[kernel_of(r)]) - 1) for r in shown])
     level = np.array([_PERCENT * (r.steady_power_w / common.supply.power_w(r) - 1) for r in shown])
     sure = np.array([r.trial_id not in aside for r in shown])
-    figure = new_figure(9, 3.4)
-    axes = figure.subplots()
+    figure = new_figure(9, 6.4)
+    axes, by_temperature = figure.subplots(2)
     begin_s = max(time_s, key=lambda t: float(level[(time_s >= t) & (time_s <= t + _DRAWN_S)].std()))
     seen = (time_s >= begin_s) & (time_s <= begin_s + _DRAWN_S)
     axes.plot(time_s[seen], level[seen], color="#c3c7ce", linewidth=3, label="level by the other trials")
@@ -191,6 +242,11 @@ def draw(trials: Sequence[TrialRecord], common: Common, info: GpuInfo, path: Pat
     axes.set_xlabel("time, s")
     axes.set_ylabel("power over its kernel's mean, %")
     axes.legend(loc="upper right", ncols=3)
+    temperature_c = np.array([r.temperature_c for r in shown])
+    by_temperature.plot(temperature_c[sure], look[sure], "o", color="#2f6fb0", markersize=2)
+    by_temperature.set_ylim(-2.5, 2.5)
+    by_temperature.set_xlabel("temperature while the kernel ran, C")
+    by_temperature.set_ylabel("power over its kernel's mean, %")
     figure.suptitle(title(info))
     save(figure, path)
 

@@ -56,6 +56,24 @@ def test_a_stretch_lasts_as_long_as_the_level(supply_levels):
     assert found.steps == pytest.approx((-0.015, 0.005))
 
 
+def test_steps_are_told_with_their_temperatures(supply_levels):
+    second = 1_000_000_000
+    # Up as it warms to 50, down as it cools to 46; a pause lies before the last.
+    looks = [(0, -0.006, 44.0), (1, 0.006, 50.0), (2, 0.005, 48.0), (3, -0.006, 46.0), (9, 0.006, 51.0)]
+    rounds = [round_of(s * second, 400.0, temperature_c=c) for s, _, c in looks]
+    unsure, strange = round_of(second // 2, 400.0, temperature_c=30.0), round_of(4 * second, 400.0)
+    supply = Supply(
+        60.0,
+        {r.trial_id: at for r, (_, at, _) in zip(rounds, looks, strict=True)} | {unsure.trial_id: 0.02},
+        unsure=frozenset({unsure.trial_id}),
+    )
+    trials = sorted([*rounds, unsure, strange], key=lambda r: r.start_ns)
+    found = supply_levels.warmth(trials, Common(STATIC, supply=supply))
+    assert found.up_c == (50.0,)
+    assert found.down_c == (46.0,)
+    assert found.warmer == pytest.approx(0.006 - (-0.006 + 0.005 - 0.006) / 3)
+
+
 def test_what_is_not_valid_or_came_once_is_not_looked_at(supply_levels):
     odd = [round_of(3, 1.0, status=Status.THROTTLED), round_of(4, math.nan), round_of(5, 300.0, "once")]
     kept = [round_of(1, 400.0), round_of(0, 401.0)]
@@ -104,6 +122,10 @@ def test_the_documentation_says_what_the_committed_runs_say(supply_levels, monke
     assert figures
     for level, dipped, off, measured, at_one_level in figures:
         assert f"| `{run}`, -{level} | {dipped} | {off} | {measured} | {at_one_level} |" in said
+    warmer, up, down = re.search(
+        r"is ([+-][\d.]+%) over the cooler; steps up: (.*); steps down: (.*) \(", text
+    ).groups()
+    assert f"| `{run}` | {warmer} | {up} | {down} |" in said
 
 
 def test_the_picture_is_drawn(supply_levels, tmp_path, monkeypatch):
