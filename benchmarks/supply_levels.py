@@ -26,7 +26,7 @@ from ptxbench.errors import InputError, PtxbenchError
 from ptxbench.gpu.protocol import GpuInfo, OptLevel
 from ptxbench.measure.loops import Common, shared_by
 from ptxbench.measure.operating_point import kernel_of
-from ptxbench.measure.supply import STRETCH
+from ptxbench.measure.supply_fit import STRETCH
 from ptxbench.report.figure import new_figure, require_picture, save, title
 from ptxbench.status import Status
 from ptxbench.store.run_folder import RunFolder

@@ -21,15 +21,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.measure.dips import Dips
-from ptxbench.measure.jumps import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
+from ptxbench.measure.jumps import Bools, Floats
 from ptxbench.measure.operating_point import kernel_of, limited_trials
 from ptxbench.measure.static import StaticPower
 from ptxbench.measure.statistics import error_of_series
-from ptxbench.measure.ties import Ties, tie, tied_powers
+from ptxbench.measure.supply_fit import Fit, Looks, fit_levels, stretches
+from ptxbench.measure.ties import Ties, tie
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, Role, TrialRecord
 
@@ -42,23 +42,6 @@ _UNSURE = 0.003
 _WRONG = 0.5
 # After so long a pause the level may be any.
 _APART_S = 1.0
-# Noise of one trial, as a fraction of its power: the likeliest of these.
-_NOISES = (0.0005, 0.0008, 0.0012, 0.002, 0.0035, 0.006, 0.01)
-# Steps of the fit: to choose the noise, and with it.
-_FIRST_STEPS = 8
-_STEPS = 15
-_TURNS = 10
-_CONVERGED = 2e-5
-# A fit is better whose likelihood is larger by this, in logarithms.
-_WORTH = 0.5
-# Neighbouring trials whose levels differ by less are on one.
-STRETCH = 0.002
-# Trials in a piece of a stretch, where stretches may be of two batches.
-_PIECE = 10
-# Overrelaxation: plain steps are cautious.
-_STRIDE = 1.5
-# By how much the logarithm of the likelihood must gain before there are steps at all.
-_GAIN = 10.0
 _FEWEST = 20
 
 
@@ -69,7 +52,7 @@ class Supply:
     Attributes:
         unfed_w: Power that the supply of the SMs does not feed, on the mean of the run.
         level: ln of the factor on the rest, by trial id; a trial that is not there was not changed.
-        level_error_of: Standard deviation of each trial's level as the other trials tell it, by trial id.
+        trial_error: Standard deviation of each trial's level as the other trials tell it, by trial id.
         unsure: Ids of trials whose level is not known, or whose power is of none.
         misfits: Those of them whose power is of none; if they are right, others of the kernel are not.
         level_error: Standard error of the run's mean level, at which all energies are.
@@ -82,7 +65,7 @@ class Supply:
 
     unfed_w: float = 0.0
     level: Mapping[str, float] = field(default_factory=dict)
-    level_error_of: Mapping[str, float] = field(default_factory=dict)
+    trial_error: Mapping[str, float] = field(default_factory=dict)
     unsure: frozenset[str] = frozenset()
     misfits: frozenset[str] = frozenset()
     level_error: float = 0.0
@@ -105,7 +88,7 @@ class Supply:
 
     def weight(self, record: TrialRecord) -> float:
         """Return what a trial counts for beside one whose level is known exactly: inverse variances."""
-        level_error = self.level_error_of.get(record.trial_id, 0.0)
+        level_error = self.trial_error.get(record.trial_id, 0.0)
         if level_error == 0.0:
             return 1.0
         fed = 1 - self.unfed_at(record) / record.steady_power_w
@@ -121,42 +104,6 @@ class Supply:
 
 
 NO_STEPS = Supply()
-
-
-@dataclass(frozen=True)
-class _Looks:
-    """Trials as the fit sees them, in the order of time.
-
-    Attributes:
-        log_power: ln of the power that the supply feeds, at one temperature, shape (n,).
-        scale: What a fraction of all power is of what the supply feeds, shape (n,).
-        kernel: Number of the kernel, shape (n,).
-        counts: Whether a trial tells of the supply, shape (n,).
-        apart: Whether a pause lies before it, shape (n,).
-        dips: In which trials the clock dipped.
-    """
-
-    log_power: Floats
-    scale: Floats
-    kernel: npt.NDArray[np.intp]
-    counts: Bools
-    apart: Bools
-    dips: Dips
-
-    def by_kernel(self, weights: Floats, values: Floats) -> Floats:
-        """Return the weighted mean of values of each kernel, 0 where none of its trials has any weight."""
-        total = np.bincount(self.kernel, weights)
-        return np.bincount(self.kernel, weights * values) / np.where(total > 0, total, 1.0)
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """Levels as all trials tell them, ln of each kernel's power, the noise of a trial, and what dips say."""
-
-    levels: Smoothed
-    own: Floats
-    noise: float
-    dips: Dips
 
 
 def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Collection[str]) -> Supply:
@@ -183,16 +130,8 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
     looks = _looks(trials, static, unfed_w, dipped)
     if np.count_nonzero(looks.counts) < _FEWEST:
         return unknown
-    own = looks.by_kernel(looks.counts.astype(float), looks.log_power)
-    tried = [_fitted(looks, own, noise, looks.dips, _FIRST_STEPS) for noise in _NOISES]
-    first = max(tried, key=lambda fit: fit.levels.log_likelihood)
-    found = first
-    for _ in range(_TURNS):
-        better = _better(looks, found)
-        if better is None:
-            break
-        found = better
-    if found.levels.log_likelihood < _without_steps(looks, own, found.dips) + _GAIN:
+    found = fit_levels(looks)
+    if found is None:
         return replace(NO_STEPS, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else NO_STEPS
     others = found.levels.others
     wrong = looks.counts & (found.levels.wrong > _WRONG)
@@ -203,7 +142,7 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
     return Supply(
         unfed_w=unfed_w,
         level=_by_id(trials, others - telling.mean()),
-        level_error_of=_by_id(trials, found.levels.others_error),
+        trial_error=_by_id(trials, found.levels.others_error),
         unsure=_ids(trials, unsure),
         misfits=_ids(trials, wrong),
         level_error=error_of_series(telling),
@@ -224,7 +163,7 @@ def _by_id(trials: Sequence[TrialRecord], values: Floats) -> dict[str, float]:
 
 def _looks(
     trials: Sequence[TrialRecord], static: StaticPower, unfed_w: float, dipped: Collection[str]
-) -> _Looks:
+) -> Looks:
     power_w = np.array([r.steady_power_w for r in trials])
     _, kernel = np.unique([kernel_of(r) for r in trials], return_inverse=True)
     warmer_c = np.nan_to_num(np.array([r.temperature_c for r in trials]) - static.temperature_c)
@@ -234,7 +173,7 @@ def _looks(
     fed_w = np.maximum(power_w - unfed_w - shift_w - slope * warmer_c, 0.1 * power_w)
     began_s = np.array([r.start_ns for r in trials]) / 1e9
     ended_s = np.array([r.end_ns for r in trials]) / 1e9
-    return _Looks(
+    return Looks(
         np.log(fed_w),
         power_w / fed_w,
         kernel,
@@ -244,99 +183,14 @@ def _looks(
     )
 
 
-def _fitted(looks: _Looks, own: Floats, noise: float, dips: Dips, steps: int) -> _Fit:
-    """Fit the kernels' powers, the levels and what dips say in turns, from such powers on."""
-    for _ in range(steps):
-        seen = looks.log_power - own[looks.kernel]
-        levels = smooth(seen, noise * looks.scale, looks.counts, looks.apart, dips.expected)
-        right = np.where(looks.counts, 1 - levels.wrong, 0.0)
-        weights = right / ((noise * looks.scale) ** 2 + levels.error**2)
-        change = looks.by_kernel(weights, seen - levels.mean)
-        own = own + _STRIDE * change
-        dips = dips.learnt(levels.wrong, looks.counts)
-        if np.abs(change).max() < _CONVERGED:
-            break
-    return _Fit(levels, own, noise, dips)
-
-
-def _better(looks: _Looks, fit: _Fit) -> _Fit | None:
-    """Return a likelier fit, None where none is found.
-
-    Steps go kernel by kernel: what takes many at once, or one against its own weights, is tried from outside.
-    """
-    for start in (_by_stretches, _by_majority, _by_pieces):
-        again = _fitted(looks, start(looks, fit), fit.noise, fit.dips, _STEPS)
-        if again.levels.log_likelihood > fit.levels.log_likelihood + _WORTH:
-            return again
-    return None
-
-
-def _by_stretches(looks: _Looks, fit: _Fit) -> Floats:
-    """Return ln of each kernel's power as trials tell it where whole stretches at one level may move.
-
-    A batch of kernels that came at no other time fits at any level: only those few tell that all batches run.
-    """
-    return _tied(looks, fit, looks.apart)
-
-
-def _by_pieces(looks: _Looks, fit: _Fit) -> Floats:
-    """Return the same where stretches are cut in pieces: two batches may be wrongly on one stretch."""
-    cut = looks.apart.copy()
-    cut[::_PIECE] = True
-    return _tied(looks, fit, cut)
-
-
-def _tied(looks: _Looks, fit: _Fit, apart: Bools) -> Floats:
-    tells, mean = looks.counts, fit.levels.mean
-    stretch = _stretches(mean, apart)
-    level = np.bincount(stretch, tells * mean) / np.maximum(np.bincount(stretch, tells), 1.0)
-    return tied_powers(
-        looks.log_power[tells],
-        (fit.noise * looks.scale)[tells],
-        looks.kernel[tells],
-        stretch[tells],
-        fit.own,
-        level,
-        float(mean.std()) + fit.noise,
-    )
-
-
-def _stretches(mean: Floats, apart: Bools) -> npt.NDArray[np.intp]:
-    """Return the number of the stretch at one level that each trial lies in, from 0 without gaps."""
-    jumped = (np.abs(np.diff(mean)) > STRETCH) | apart[1:]
-    return np.concatenate(([0], np.cumsum(jumped)))
-
-
-def _by_majority(looks: _Looks, fit: _Fit) -> Floats:
-    """Return ln of each kernel's power as most of its trials tell it, which the fit alone may miss."""
-    told = looks.log_power - fit.levels.others
-    weights = looks.counts / ((fit.noise * looks.scale) ** 2 + fit.levels.others_error**2)
-    own = fit.own.copy()
-    for kernel in np.unique(looks.kernel[looks.counts]):
-        mine = np.flatnonzero((looks.kernel == kernel) & looks.counts)
-        mine = mine[np.argsort(told[mine])]
-        share = np.cumsum(weights[mine])
-        own[kernel] = told[mine[np.searchsorted(share, share[-1] / 2)]]
-    return own
-
-
-def _without_steps(looks: _Looks, own: Floats, dips: Dips) -> float:
-    """Return the logarithm of the likelihood where the level is always the same, of the best noise."""
-    seen = (looks.log_power - own[looks.kernel])[looks.counts]
-    scale = looks.scale[looks.counts]
-    off = dips.expected[looks.counts]
-    noises = np.geomspace(_NOISES[0], 0.1, 40)
-    return max(likelihood_of_no_level(seen, noise * scale, off) for noise in noises)
-
-
-def _ties(trials: Sequence[TrialRecord], looks: _Looks, fit: _Fit, unsure: Bools) -> Ties:
+def _ties(trials: Sequence[TrialRecord], looks: Looks, fit: Fit, unsure: Bools) -> Ties:
     """Return how the kernels that were at known levels are tied."""
     sure = np.flatnonzero(~unsure)
     mean = fit.levels.mean[sure]
     apart = np.diff(np.cumsum(looks.apart)[sure], prepend=0).astype(bool)
     return tie(
         [kernel_of(trials[int(n)]) for n in sure],
-        _stretches(mean, apart),
+        stretches(mean, apart),
         looks.counts[sure],
         fit.noise * float(looks.scale[sure].mean()),
         float(mean.std()) + fit.noise,

@@ -159,7 +159,7 @@ def test_a_round_whose_level_is_known_less_well_counts_less():
     unit, noise = unit_for(records), 0.0008
     vague = next(r for r in records if r.role is Role.TARGET)
     # All power is fed: a level as uncertain as the noise of a trial halves what the trial counts for.
-    supply = Supply(level_error_of={vague.trial_id: noise}, noise=noise)
+    supply = Supply(trial_error={vague.trial_id: noise}, noise=noise)
     result = solve_dynamic(unit, trials_of(records, unit), Common(STATIC, supply=supply))
     assert result.energy_pj.mean == pytest.approx((0.5 * 11.9 + 12.1) / 1.5)
     # Away by 2/3 and 1/3 of 0.2 pJ, over a degree of freedom and the weights' sum.
