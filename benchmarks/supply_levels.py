@@ -132,7 +132,7 @@ def describe(trials: Sequence[TrialRecord], common: Common) -> list[str]:
         )
     if supply.ties is None:
         return [*lines, "no steps of the supply: the trials are explained as well without"]
-    found = stretches([r for r in trials if r.trial_id in supply.level], common)
+    found = stretches(trials, common)
     errors = _PERCENT * np.array([supply.error({kernel: 1.0}) for kernel in {kernel_of(r) for r in trials}])
     steps = _PERCENT * np.abs(found.steps)
     lines.append(
@@ -144,10 +144,10 @@ def describe(trials: Sequence[TrialRecord], common: Common) -> list[str]:
         f"left open: {_PERCENT * supply.level_error:.2f}% of the run's mean level; of a kernel's"
         f" {np.median(errors):.2f}% at the median, {np.percentile(errors, 95):.2f}% at the 95th percentile"
     )
-    found_at = warmth(trials, common)
+    warm = warmth(trials, common)
     lines.append(
-        f"by temperature: the warmer half of the trials is {_PERCENT * found_at.warmer:+.2f}% over the"
-        f" cooler; steps up: {_temperatures(found_at.up_c)}; steps down: {_temperatures(found_at.down_c)}"
+        f"by temperature: the warmer half of the trials is {_PERCENT * warm.warmer:+.2f}% over the"
+        f" cooler; steps up: {_temperatures(warm.up_c)}; steps down: {_temperatures(warm.down_c)}"
         " (10th to 90th percentile)"
     )
     return lines
@@ -183,9 +183,15 @@ def scatter_pct(
     return float(_PERCENT * np.median(np.abs(np.concatenate(away))) / _NORMAL_MAD) if away else math.nan
 
 
+def at_sure_level(trials: Sequence[TrialRecord], common: Common) -> list[TrialRecord]:
+    """Return the trials of which the level is sure."""
+    supply = common.supply
+    return [r for r in trials if r.trial_id in supply.level and r.trial_id not in supply.unsure]
+
+
 def stretches(trials: Sequence[TrialRecord], common: Common) -> Stretches:
     """Return how long levels lasted, by the trials at a level that is sure."""
-    sure = [common.supply.level[r.trial_id] for r in trials if r.trial_id not in common.supply.unsure]
+    sure = [common.supply.level[r.trial_id] for r in at_sure_level(trials, common)]
     cuts = [n for n, (a, b) in enumerate(pairwise(sure), 1) if abs(b - a) > STRETCH]
     ends = [0, *cuts, len(sure)]
     means = [float(np.mean(sure[a:b])) for a, b in pairwise(ends)]
@@ -194,13 +200,8 @@ def stretches(trials: Sequence[TrialRecord], common: Common) -> Stretches:
 
 def warmth(trials: Sequence[TrialRecord], common: Common) -> Warmth:
     """Return how the level goes with the temperature, by the trials at a level that is sure."""
-    supply = common.supply
-    sure = [
-        r
-        for r in trials
-        if r.trial_id in supply.level and r.trial_id not in supply.unsure and math.isfinite(r.temperature_c)
-    ]
-    level = np.array([supply.level[r.trial_id] for r in sure])
+    sure = [r for r in at_sure_level(trials, common) if math.isfinite(r.temperature_c)]
+    level = np.array([common.supply.level[r.trial_id] for r in sure])
     temperature_c = np.array([r.temperature_c for r in sure])
     warm = temperature_c > np.median(temperature_c)
     at_once = np.diff([r.start_ns for r in sure]) < _AT_ONCE_S * 1e9
