@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ptxbench.clock import Clock, HostClock
-from ptxbench.errors import GpuError, LaunchError, RefusedModuleError
-from ptxbench.gpu.buffers import KernelBuffers, Stamps
+from ptxbench.errors import GpuError, LaunchError
+from ptxbench.gpu.buffers import KernelBuffers
 from ptxbench.gpu.call_buffers import CallBuffers
 from ptxbench.gpu.calls import Bytes, CallRun, KernelCall
+from ptxbench.gpu.context import Context
+from ptxbench.gpu.jit import Jit
+from ptxbench.gpu.kernel_timer import KernelTimer, with_stamps
 from ptxbench.gpu.placed_buffer import PLACE, PlacedBuffer
 from ptxbench.gpu.protocol import (
     Cubin,
@@ -40,8 +40,6 @@ except ImportError as missing:
         "the Python package cuda-bindings is missing, so no kernel can run: install ptxbench[cuda]"
     ) from missing
 
-_LOG_BYTES = 8192
-_CACHED_MODULES = 64
 # Dynamic shared memory over this must be asked for.
 _PLAIN_SHARED_BYTES = 48 * 1024
 
@@ -63,21 +61,6 @@ def _call(function: str, *arguments: Any) -> Any:
     return results[0] if len(results) == 1 else tuple(results) or None
 
 
-def _window(timed: tuple[float, int], stamps: Stamps) -> KernelWindow:
-    """Return a kernel's window from its duration, the host time of its end, and its blocks' own stamps.
-
-    Blocks begin in the order of their numbers: where an SM runs several, one after the other, those of the
-    later half ran while the power was settled, and their clock is the one that belongs to it.
-    """
-    elapsed_s, end_ns = timed
-    window = KernelWindow(end_ns - round(elapsed_s * 1e9), end_ns, elapsed_s)
-    later = stamps[len(stamps) // 2 :]
-    if not len(later):
-        return window
-    timer_ns, cycles = (later[:, 2:] - later[:, :2]).mean(axis=0)
-    return replace(window, cycles=round(cycles), globaltimer_ns=round(timer_ns))
-
-
 class CudaGpu:
     """One NVIDIA GPU: kernels by the CUDA driver, power by NVML.
 
@@ -94,16 +77,20 @@ class CudaGpu:
         self._nvml = NvmlDevice(which)
         self._clock = HostClock()
         self._poll_interval_s = poll_interval_s
-        self._lost = ""
-        self._modules: dict[str, Any] = {}
         try:
             _call("cuInit", 0)
             self._device = self._find_device()
-            self._context = _call("cuDevicePrimaryCtxRetain", self._device)
+            self._context = Context(_call, self._device)
         except LaunchError as error:
             raise GpuError(f"GPU {which}: {error}; compare with `nvidia-smi`") from error
-        self._open_context(scratch_place)
+        self._context.make_current()
+        scratch = PlacedBuffer(_call, driver=driver, device=int(self._device), place=scratch_place)
+        self._buffers = KernelBuffers(_call, scratch)
+        self._call_buffers = CallBuffers(_call)
+        self._timer = KernelTimer(_call, self._clock)
         self._info = self._read_info()
+        assembler = f"driver JIT {self._info.driver} (CUDA {self._info.cuda})"
+        self._jit = Jit(_call, driver, self._info.target, assembler)
         self._sources = sorted(available_sources(self._nvml), key=lambda s: PREFERENCE.index(s.name))
         if not self._sources:
             raise GpuError(
@@ -137,46 +124,19 @@ class CudaGpu:
             GpuError: An earlier kernel broke the CUDA context.
             RefusedModuleError: The JIT refused the module; the text is its first complaint.
         """
-        self._require_context()
+        self._context.require()
         # What is current is so for one thread.
-        _call("cuCtxSetCurrent", self._context)
-        option = driver.CUjit_option
-        log = bytearray(_LOG_BYTES)
-        options = [
-            option.CU_JIT_OPTIMIZATION_LEVEL,
-            option.CU_JIT_ERROR_LOG_BUFFER,
-            option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        ]
-        state = _call("cuLinkCreate", len(options), options, [opt_level.number, log, _LOG_BYTES])
-        try:
-            source = ptx.encode() + b"\0"
-            kind = driver.CUjitInputType.CU_JIT_INPUT_PTX
-            _call("cuLinkAddData", state, kind, source, len(source), b"module.ptx", 0, [], [])
-            address, size = _call("cuLinkComplete", state)
-            image = ctypes.string_at(int(address), size)
-        except LaunchError as error:
-            complaint = bytes(log).split(b"\0")[0].decode(errors="replace").strip().splitlines()
-            raise RefusedModuleError(
-                f"the driver's JIT failed: {complaint[0] if complaint else error}"
-            ) from error
-        finally:
-            _call("cuLinkDestroy", state)
-        assembler = f"driver JIT {self._info.driver} (CUDA {self._info.cuda})"
-        return Cubin(image, self._info.target, opt_level, assembler)
+        self._context.make_current()
+        return self._jit.assemble(ptx, opt_level)
 
     def blocks_per_sm(self, cubin: Cubin, kernel: str, block: int) -> int:
         """Ask the driver how many blocks of `block` threads one SM holds."""
-        self._require_context()
-        function = self._function(cubin, kernel)
+        self._context.require()
+        function = self._context.function(cubin, kernel)
         return int(_call("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, block, 0))
 
     def run(self, launch: Launch) -> KernelRun:
-        """Launch once while the sampler thread records.
-
-        The window's end is the host time at which the end event was seen, or the time just after the
-        launch plus the events' own duration, whichever is earlier: the kernel had ended by both, and a
-        thread that waits for Python's lock (while modules are made ready) sees one of them late. Its start
-        is that less the duration, so both are good to about 20 us.
+        """Launch once while the sampler thread records; `KernelTimer.timed` says how good its window is.
 
         Raises:
             LaunchError: The kernel could not be loaded, or ended in an error.
@@ -193,7 +153,7 @@ class CudaGpu:
             LaunchError: A kernel could not be loaded, or ended in an error.
             GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
         """
-        with self._watched():
+        with self._context.watched():
             return self._run(launches, gaps_s, poll_interval_s)
 
     def compute(self, call: KernelCall) -> Bytes | None:
@@ -203,7 +163,7 @@ class CudaGpu:
             LaunchError: The kernel could not be loaded, or ended in an error.
             GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
         """
-        with self._watched():
+        with self._context.watched():
             function, arguments = self._prepared(call)
             self._call_buffers.clear(call.output_bytes)
             self._timed_calls(call, function, arguments, 1)
@@ -216,8 +176,8 @@ class CudaGpu:
             LaunchError: The kernel could not be loaded, or ended in an error.
             GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
         """
-        with self._watched():
-            return self._timed_calls(call, *self._prepared(call), launches)[0]
+        with self._context.watched():
+            return self._timed_calls(call, *self._prepared(call), launches).elapsed_s
 
     def record_calls(self, call: KernelCall, launches: int) -> CallRun:
         """Launch back to back while the sampler thread records; see `run` for the window.
@@ -226,13 +186,12 @@ class CudaGpu:
             LaunchError: The kernel could not be loaded, or ended in an error.
             GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
         """
-        with self._watched():
+        with self._context.watched():
             function, arguments = self._prepared(call)
             before = self.telemetry()
-            (elapsed_s, end_ns), sampler, trace = self._sampled(
+            window, sampler, trace = self._sampled(
                 lambda: self._timed_calls(call, function, arguments, launches)
             )
-            window = KernelWindow(end_ns - round(elapsed_s * 1e9), end_ns, elapsed_s)
             reasons = sampler.throttle_reasons(window)
             return CallRun(window, launches, trace, before, self.telemetry(), reasons)
 
@@ -242,26 +201,26 @@ class CudaGpu:
 
     def close(self) -> None:
         """Release memory, context and NVML."""
-        if not self._lost:
+        if not self._context.is_lost:
             self._buffers.release()
             self._call_buffers.release()
-            _call("cuDevicePrimaryCtxRelease", self._device)
+            self._context.release()
         self._nvml.close()
 
     def _run(
         self, launches: Sequence[Launch], gaps_s: Sequence[float], poll_interval_s: float | None
     ) -> SequenceRun:
-        functions = [self._function(launch.cubin, launch.kernel) for launch in launches]
+        functions = [self._context.function(launch.cubin, launch.kernel) for launch in launches]
         prepared = iter(zip(functions, self._buffers.prepare(launches), strict=True))
         before = self.telemetry()
 
-        def run() -> tuple[tuple[float, int], ...]:
+        def run() -> tuple[KernelWindow, ...]:
             timed = play(launches, gaps_s, self._clock, lambda launch: self._launch(launch, *next(prepared)))
             self._clock.sleep_s(launches[-1].after_s)
             return timed
 
         timed, sampler, trace = self._sampled(run, poll_interval_s)
-        windows = tuple(map(_window, timed, self._buffers.stamps(launches)))
+        windows = tuple(map(with_stamps, timed, self._buffers.stamps(launches)))
         return SequenceRun(
             windows,
             trace,
@@ -285,84 +244,29 @@ class CudaGpu:
             trace = thread.stop()
         return result, sampler, trace
 
-    def _launch(self, launch: Launch, function: Any, arguments: Any) -> tuple[float, int]:
-        """Return the kernel's duration in s and the host time of its end in ns."""
+    def _launch(self, launch: Launch, function: Any, arguments: Any) -> KernelWindow:
+        """Launch with its own operands; return when it ran."""
         self._buffers.upload(launch.operands)
         shape = (launch.grid, 1, 1, launch.block, 1, 1)
-        return self._timed(lambda: _call("cuLaunchKernel", function, *shape, 0, 0, arguments, 0))
+        return self._timer.timed(lambda: _call("cuLaunchKernel", function, *shape, 0, 0, arguments, 0))
 
     def _prepared(self, call: KernelCall) -> tuple[Any, Any]:
         """Return the function and the parameters of a call."""
-        function = self._function(call.cubin, call.kernel)
+        function = self._context.function(call.cubin, call.kernel)
         if call.shared_bytes > _PLAIN_SHARED_BYTES:
             allowed = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             _call("cuFuncSetAttribute", function, allowed, call.shared_bytes)
         return function, self._call_buffers.prepare(call)
 
-    def _timed_calls(
-        self, call: KernelCall, function: Any, arguments: Any, launches: int
-    ) -> tuple[float, int]:
-        """Return the duration of launches back to back in s and the host time of their end in ns."""
+    def _timed_calls(self, call: KernelCall, function: Any, arguments: Any, launches: int) -> KernelWindow:
+        """Launch back to back; return when all of it ran."""
         shape = (*call.grid, 1, call.block, 1, 1, call.shared_bytes)
 
         def launch() -> None:
             for _ in range(launches):
                 _call("cuLaunchKernel", function, *shape, 0, arguments, 0)
 
-        return self._timed(launch)
-
-    def _timed(self, launch: Callable[[], object]) -> tuple[float, int]:
-        """Return the duration of what `launch` launches in s and the host time of its end in ns."""
-        _call("cuEventRecord", self._start, 0)
-        launch()
-        _call("cuEventRecord", self._stop, 0)
-        launched_ns = self._clock.now_ns()
-        _call("cuEventSynchronize", self._stop)
-        seen_ns = self._clock.now_ns()
-        elapsed_s = float(_call("cuEventElapsedTime", self._start, self._stop)) * 1e-3
-        return elapsed_s, min(seen_ns, launched_ns + round(elapsed_s * 1e9))
-
-    def _function(self, cubin: Cubin, kernel: str) -> Any:
-        if cubin.sha256 not in self._modules:
-            if len(self._modules) >= _CACHED_MODULES:
-                _call("cuModuleUnload", self._modules.pop(next(iter(self._modules))))
-            self._modules[cubin.sha256] = _call("cuModuleLoadData", cubin.image)
-        return _call("cuModuleGetFunction", self._modules[cubin.sha256], kernel.encode())
-
-    def _open_context(self, scratch_place: int) -> None:
-        _call("cuCtxSetCurrent", self._context)
-        scratch = PlacedBuffer(_call, driver=driver, device=int(self._device), place=scratch_place)
-        self._buffers = KernelBuffers(_call, scratch)
-        self._call_buffers = CallBuffers(_call)
-        self._start, self._stop = (_call("cuEventCreate", 0) for _ in range(2))
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Refuse where the context is lost, and find out whether a launch that fails has lost it."""
-        self._require_context()
-        try:
-            yield
-        except LaunchError:
-            self._check_context()
-            raise
-
-    def _check_context(self) -> None:
-        """See whether the context outlived a failed launch.
-
-        A launch that the driver refuses leaves it whole. A kernel that breaks (an illegal address) makes
-        every later call of this process fail, and a reset of the context does not mend that.
-        """
-        try:
-            _call("cuCtxSynchronize")
-        except LaunchError as error:
-            self._lost = str(error)
-
-    def _require_context(self) -> None:
-        if self._lost:
-            raise GpuError(
-                f"a kernel broke the CUDA context of this process ({self._lost}); "
-                "what was measured is kept: go on with --resume"
-            )
+        return self._timer.timed(launch)
 
     def _find_device(self) -> Any:
         """Return the CUDA device of the NVML device: the two number GPUs differently."""

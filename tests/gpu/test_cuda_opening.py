@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from fakes.nvml import AVERAGE, INSTANT, LOST, MEMORY, NOT_SUPPORTED, FakeDevice, FakeNvml
 
@@ -60,24 +59,13 @@ def opened(monkeypatch):
     return opened
 
 
-def test_a_window_has_the_clock_of_the_later_half_of_its_blocks():
-    first, second = [0, 0, 1000, 9000], [1000, 100, 2000, 2080]
-    stamps = np.array([first, first, second, [1000, 100, 2002, 2084]])
-    window = cuda._window((0.002, 10_000_000), stamps)
-    assert (window.start_ns, window.end_ns, window.elapsed_s) == (8_000_000, 10_000_000, 0.002)
-    assert (window.cycles, window.globaltimer_ns) == (1982, 1001)
-    # Of one block it is that block's, of none nobody knows it.
-    assert cuda._window((0.002, 10_000_000), stamps[:1]).cycles == 9000
-    assert cuda._window((0.002, 10_000_000), stamps[:0]).cycles == -1
-
-
 def sources(gpu):
     return [sensor.source for sensor in gpu.sensors]
 
 
 def test_the_gpu_of_nvml_is_found_among_those_of_cuda(opened):
     gpu = opened(FakeDevice(uuid="GPU-0a"), FakeDevice(uuid="GPU-0b"), which=1)
-    assert gpu._context == "context of GPU-0b"
+    assert gpu._context._handle == "context of GPU-0b"
     assert (gpu.info.kind, gpu.info.index, gpu.info.target, gpu.info.sm_count) == (
         GpuKind.REAL,
         1,
