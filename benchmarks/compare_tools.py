@@ -18,35 +18,28 @@ DIR holds readings.csv, summary.csv and manifest.json, also after ctrl-C. It tak
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import math
 import os
 import sys
-import threading
-import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
+from energy_tools import Answer, Kernel, KernelTuner, Ptxbench, Tool, Zeus
+from tool_readings import Reading, Summary, summarize, write_csv
 
 import ptxbench
 from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import Gpu, GpuInfo, GpuKind, Launch
+from ptxbench.gpu.protocol import Gpu, GpuInfo, GpuKind
 from ptxbench.gpu.select import open_gpu
 from ptxbench.measure.load import Load, prepare_load
 from ptxbench.measure.statistics import estimate
-from ptxbench.power.predict import methods_for
 from ptxbench.power.sensor import SensorDescription
 from ptxbench.power.source import SourceName
 from ptxbench.power.steady import steady_power_w
-from ptxbench.power.trace import KernelWindow
 from ptxbench.store import codec
 from ptxbench.store.atomic import write_text
 from ptxbench.store.commit import git_commit
@@ -54,68 +47,14 @@ from ptxbench.store.place import require_place
 from ptxbench.store.sensor_file import sensors_for
 
 DURATIONS_S = (0.03, 0.1, 0.3, 1.0, 3.0)
-WANTED = 0.01
 _REPEATS = 5
 _SEED = 5
 _REFERENCE_S = 2.0
 # Idle time before every measurement, of any tool; by chance up to one slow refresh longer.
 _REST_S = 0.4
 _REFRESH_S = 0.1
-_QUIET_REFRESHES = 3
-# So rarely do we poll while another tool reads, so as not to disturb it.
-_HANDS_OFF_S = 60.0
 # Short kernels are repeated to fill this, as `ptxbench methods` recommends.
 _FILL_S = 0.5
-_MAX_READINGS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel to measure: a launch that lasts about `duration_s`, after `before_s` of idle time."""
-
-    launch: Launch
-    duration_s: float
-    before_s: float
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a tool says: the energy of one launch, its duration, and the time spent on measuring it."""
-
-    energy_j: float
-    elapsed_s: float
-    measuring_s: float
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One measurement, one line of readings.csv; `reference_j` is the reference power times `elapsed_s`."""
-
-    tool: str
-    duration_s: float
-    repeat: int
-    elapsed_s: float
-    energy_j: float
-    reference_j: float
-    measuring_s: float
-
-
-@dataclass(frozen=True)
-class Summary:
-    """One tool on kernels of one duration, one line of summary.csv.
-
-    `seconds_to_1pct` is the measuring time of as many readings as their spread asks for; infinite where
-    no number of them does.
-    """
-
-    tool: str
-    duration_s: float
-    readings: int
-    answered: int
-    bias_pct: float
-    spread_pct: float
-    measuring_s: float
-    seconds_to_1pct: float
 
 
 @dataclass(frozen=True)
@@ -134,155 +73,6 @@ class Manifest:
     reference: str
     repeats: int
     seed: int
-
-
-class Tool(Protocol):
-    """One way of measuring."""
-
-    name: str
-
-    def measure(self, gpu: Gpu, kernel: Kernel) -> Answer:
-        """Measure a kernel once; NaN for an energy that the tool does not give."""
-        ...
-
-
-class Ptxbench:
-    """A method of ptxbench on one of its sources, on one launch or on as many as fill `fill_s`."""
-
-    def __init__(
-        self, method: str, sensor: SensorDescription, *, is_quiet: bool, fill_s: float = 0.0
-    ) -> None:
-        self.name = f"ptxbench {method} {sensor.source}" + (f", {fill_s:g} s" if fill_s else "")
-        self._fill_s = fill_s
-        self._method, self._sensor = methods_for(sensor.source)[method], sensor
-        self._quiet_s = sensor.settle_s + _QUIET_REFRESHES * sensor.refresh_s if is_quiet else 0.0
-
-    def measure(self, gpu: Gpu, kernel: Kernel) -> Answer:
-        """Record the launches and idle time around them."""
-        gpu.clock.sleep_s(kernel.before_s)
-        count = max(1, math.ceil(self._fill_s / kernel.duration_s))
-        launches = [kernel.launch] * count
-        launches[0] = replace(launches[0], before_s=self._quiet_s)
-        launches[-1] = replace(launches[-1], after_s=self._quiet_s)
-        run = gpu.run_sequence(launches, [0.0] * (count - 1))
-        series = run.trace.of(self._sensor.source)
-        if series is None:
-            raise InputError(f"this GPU does not answer {self._sensor.source}")
-        start_ns, end_ns = run.windows[0].start_ns, run.windows[-1].end_ns
-        whole = KernelWindow(start_ns, end_ns, (end_ns - start_ns) * 1e-9)
-        energy_j = self._method(series, whole, self._sensor).energy_j / count
-        elapsed_s = float(np.mean([window.elapsed_s for window in run.windows]))
-        return Answer(energy_j, elapsed_s, (run.trace.end_ns - run.trace.begin_ns) * 1e-9)
-
-
-class Zeus:
-    """ZeusMonitor around one launch."""
-
-    def __init__(self, gpu: Gpu, *, approximates: bool) -> None:
-        from zeus.monitor import ZeusMonitor  # type: ignore[import-not-found]
-
-        self.name = f"Zeus {version('zeus')}" + (", approx_instant_energy" if approximates else "")
-        self._index = gpu.info.index
-        self._monitor = ZeusMonitor([self._index], cpu_indices=[], approx_instant_energy=approximates)
-
-    def measure(self, gpu: Gpu, kernel: Kernel) -> Answer:
-        """Open the window right before the launch and close it right after; a launch returns at its end."""
-        energy_j: list[float] = []
-        stamps_ns: list[int] = []
-
-        def begin() -> None:
-            stamps_ns.append(gpu.clock.now_ns())
-            self._monitor.begin_window("kernel", sync_execution=False)
-
-        def end() -> None:
-            with warnings.catch_warnings():
-                # Zeus warns of every window in which its counter stood still; that is counted here.
-                warnings.simplefilter("ignore")
-                found = self._monitor.end_window("kernel", sync_execution=False)
-            energy_j.append(found.gpu_energy[self._index])
-            stamps_ns.append(gpu.clock.now_ns())
-
-        (window,) = _run_marked(gpu, kernel, 1, begin, end)
-        return Answer(energy_j[0], window.elapsed_s, (stamps_ns[1] - stamps_ns[0]) * 1e-9)
-
-
-class KernelTuner:
-    """Kernel Tuner's NVMLObserver, driven as its `benchmark_continuous` does."""
-
-    def __init__(self, gpu: Gpu) -> None:
-        from kernel_tuner.observers.nvml import NVMLObserver  # type: ignore[import-not-found]
-
-        self.name = f"Kernel Tuner {version('kernel_tuner')}"
-        nvml = NVMLObserver(["nvml_energy"], device=gpu.info.index)
-        nvml.register_device(None)
-        self._observer = nvml.continuous_observer
-
-    def measure(self, gpu: Gpu, kernel: Kernel) -> Answer:
-        """Repeat the launch for a second while the observer polls."""
-        launches = math.ceil(self._observer.continuous_duration / kernel.duration_s)
-        left = launches
-        finished = threading.Event()
-        thread = threading.Thread(target=self._poll, args=(finished,), daemon=True)
-        stamps_ns: list[int] = []
-
-        def begin() -> None:
-            if not stamps_ns:
-                stamps_ns.append(gpu.clock.now_ns())
-                self._observer.before_start()
-                self._observer.after_start()
-                thread.start()
-
-        def end() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                finished.set()
-                thread.join()
-                stamps_ns.append(gpu.clock.now_ns())
-
-        try:
-            windows = _run_marked(gpu, kernel, launches, begin, end)
-        finally:
-            finished.set()
-        elapsed_s = float(np.mean([window.elapsed_s for window in windows]))
-        self._observer.results = {"time": 1e3 * elapsed_s}
-        self._observer.after_finish()
-        energy_j = float(self._observer.get_results()["nvml_energy"])
-        return Answer(energy_j, elapsed_s, (stamps_ns[1] - stamps_ns[0]) * 1e-9)
-
-    def _poll(self, finished: threading.Event) -> None:
-        while not finished.is_set():
-            self._observer.during()
-            time.sleep(1e-6)
-
-
-def _run_marked(
-    gpu: Gpu, kernel: Kernel, launches: int, begin: Callable[[], None], end: Callable[[], None]
-) -> tuple[KernelWindow, ...]:
-    """Launch back to back, with `begin` right before each launch and `end` right after."""
-    first = replace(kernel.launch, before_s=kernel.before_s)
-    with _marked(gpu, begin, end):
-        many = [first, *[kernel.launch] * (launches - 1)]
-        return gpu.run_sequence(many, [0.0] * (launches - 1), _HANDS_OFF_S).windows
-
-
-@contextmanager
-def _marked(gpu: Gpu, begin: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
-    """Put calls around the innermost launch: outside of it lie uploads and NVML calls of our own."""
-    launch = gpu._launch  # type: ignore[attr-defined]
-
-    def marked(*arguments: object) -> object:
-        begin()
-        try:
-            return launch(*arguments)
-        finally:
-            end()
-
-    gpu._launch = marked  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        del gpu._launch  # type: ignore[attr-defined]
 
 
 class Comparison:
@@ -356,8 +146,8 @@ class Comparison:
         """Write the three files."""
         readings = self.readings()
         levels = self._levels()
-        _write_csv(self._folder / "readings.csv", Reading, readings)
-        _write_csv(self._folder / "summary.csv", Summary, summarize(readings))
+        write_csv(self._folder / "readings.csv", Reading, readings)
+        write_csv(self._folder / "summary.csv", Summary, summarize(readings))
         manifest = Manifest(
             created=self._created,
             ptxbench_version=ptxbench.__version__,
@@ -416,62 +206,6 @@ class Level:
         """Return the level of some values."""
         found = estimate(values_w)
         return cls(found.mean, found.ci95)
-
-
-def summarize(readings: Sequence[Reading]) -> list[Summary]:
-    """Return one line a tool and duration, ptxbench first."""
-    groups: dict[tuple[float, str], list[Reading]] = {}
-    for one in sorted(readings, key=lambda r: (r.duration_s, not r.tool.startswith("ptxbench"), r.tool)):
-        groups.setdefault((one.duration_s, one.tool), []).append(one)
-    return [_summary(tool, duration_s, group) for (duration_s, tool), group in groups.items()]
-
-
-def _summary(tool: str, duration_s: float, group: Sequence[Reading]) -> Summary:
-    ratios = [one.energy_j / one.reference_j for one in group if math.isfinite(one.energy_j)]
-    measuring_s = float(np.mean([one.measuring_s for one in group]))
-    mean = float(np.mean(ratios)) if ratios else math.nan
-    spread = float(np.std(ratios, ddof=1)) if len(ratios) > 1 else math.nan
-    # A reading without an answer costs as much as one with.
-    needed = readings_needed(spread / mean if mean > 0 else math.nan) * len(group) / max(len(ratios), 1)
-    return Summary(
-        tool=tool,
-        duration_s=duration_s,
-        readings=len(group),
-        answered=len(ratios),
-        bias_pct=100 * (mean - 1),
-        spread_pct=100 * spread,
-        measuring_s=measuring_s,
-        seconds_to_1pct=needed * measuring_s,
-    )
-
-
-def readings_needed(spread: float, wanted: float = WANTED) -> float:
-    """Return how many readings of a relative spread give a mean with a 95% half-width of `wanted`.
-
-    The least n of at least 2 with t(n - 1) x spread / sqrt(n) <= wanted; infinite for an unknown spread.
-    """
-    from scipy.stats import t
-
-    if not math.isfinite(spread):
-        return math.inf
-    low, high = 1, 2
-    while high < _MAX_READINGS and t.ppf(0.975, high - 1) * spread / math.sqrt(high) > wanted:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if t.ppf(0.975, middle - 1) * spread / math.sqrt(middle) > wanted:
-            low = middle
-        else:
-            high = middle
-    return float(high)
-
-
-def _write_csv(path: Path, kind: type, rows: Sequence[Reading] | Sequence[Summary]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(kind)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    write_text(path, text.getvalue())
 
 
 def _print(comparison: Comparison, info: GpuInfo) -> None:
