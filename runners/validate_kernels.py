@@ -187,8 +187,8 @@ def _cases() -> tuple[Sequence[Case], tuple[KernelCase, ...]]:
 
 
 def _count(out: Path, budget_s: float, only: Sequence[str]) -> int:
-    from kernel_cases import RANDOM
     from kernel_counts import count
+    from kernel_operands import RANDOM
 
     _, cases = _cases()
     if (out / MEASURED).exists():

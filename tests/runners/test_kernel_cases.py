@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.gpu_libraries import install
+from fakes.gpu_libraries import HOLDERS, install
 
 from ptxbench.model.validation_file import Purpose
 
@@ -16,11 +16,13 @@ RUNNERS = Path(__file__).parents[2] / "runners"
 def library(monkeypatch):
     """The module kernel_cases, and what its kernels were launched with."""
     monkeypatch.syspath_prepend(str(RUNNERS))
-    monkeypatch.delitem(sys.modules, "kernel_cases", raising=False)
+    for name in HOLDERS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
     launches = install(monkeypatch)
     module = importlib.import_module("kernel_cases")
     yield module, launches
-    sys.modules.pop("kernel_cases", None)
+    for name in HOLDERS:
+        sys.modules.pop(name, None)
 
 
 def launched(library, name):
@@ -74,7 +76,7 @@ def test_a_power_of_two_masks_random_places(library, name):
 
 def test_the_code_has_every_kernel_that_is_launched(library):
     module, launches = library
-    code = (RUNNERS / "kernel_cases.cu").read_text()
+    code = (RUNNERS / "cuda_kernels.cu").read_text()
     for case in module.all_cases():
         if case.operands == "zeros":
             case.prepare("zeros")()

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fakes.gpu_libraries import install
+from fakes.gpu_libraries import HOLDERS, install
 from fakes.sitting import Sitting, mixture
 
 from ptxbench.errors import InputError
@@ -48,7 +48,7 @@ def runner(monkeypatch):
     """The runner and its modules, with stand-ins for PyTorch and CuPy."""
     monkeypatch.syspath_prepend(str(RUNNERS))
     install(monkeypatch)
-    names = ("kernel_cases", "kernel_counts", "kernel_sitting", "validate_kernels")
+    names = (*HOLDERS, "kernel_counts", "kernel_sitting", "validate_kernels")
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     yield importlib.import_module("validate_kernels")
