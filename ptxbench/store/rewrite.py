@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ptxbench.errors import InputError
+from ptxbench.store.final import RECORDS
 from ptxbench.store.manifest import Recomputed, write_manifest
 from ptxbench.store.records import write_records
-from ptxbench.store.run_folder import MANIFEST, RECORDS, TABLE, RunFolder
+from ptxbench.store.run_folder import MANIFEST, TABLE, RunFolder
 from ptxbench.store.schema import TableRow, TrialRecord
 from ptxbench.store.table import write_table
 

@@ -12,9 +12,9 @@ from typing import Self
 from ptxbench.errors import InputError
 from ptxbench.gpu.protocol import GpuInfo
 from ptxbench.power.trace import Trace
-from ptxbench.store import traces
-from ptxbench.store.atomic import replacing
 from ptxbench.store.faults import reading, writing
+from ptxbench.store.final import FinalRun
+from ptxbench.store.held_trials import HeldTrials
 from ptxbench.store.kernels import KernelFiles, KernelStore
 from ptxbench.store.manifest import (
     Manifest,
@@ -27,13 +27,10 @@ from ptxbench.store.manifest import (
 )
 from ptxbench.store.partial import PartialRun
 from ptxbench.store.place import require_place
-from ptxbench.store.records import read_records, write_records
 from ptxbench.store.schema import TableRow, TrialRecord
 from ptxbench.store.table import read_table, write_table
 
 MANIFEST = "manifest.json"
-RECORDS = "records.parquet"
-_TRACES = "traces.parquet"
 TABLE = "table.csv"
 
 
@@ -54,9 +51,8 @@ class RunFolder:
         self.manifest = manifest
         self.kernels = KernelStore(path / "kernels")
         self._partial = PartialRun(path)
-        self._trace_file: traces.TraceFile | None = None
-        self._records: dict[str, TrialRecord] = {}
-        self._cubin_of: dict[tuple[str, ...], str] = {}
+        self._final = FinalRun(path)
+        self._trials = HeldTrials(path)
 
     @classmethod
     def create(cls, path: Path, manifest: Manifest) -> Self:
@@ -146,24 +142,24 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether the run is complete."""
-        return (self.path / RECORDS).exists() and not self._partial.exists
+        return self._final.exists and not self._partial.exists
 
     @property
     def done(self) -> frozenset[str]:
         """Ids of the trials that the run holds."""
-        return frozenset(self._records)
+        return self._trials.ids
 
     def __len__(self) -> int:
         """Return how many trials the run holds."""
-        return len(self._records)
+        return len(self._trials)
 
     def records(self) -> list[TrialRecord]:
         """Return the trials in the order in which they were kept."""
-        return list(self._records.values())
+        return self._trials.records()
 
     def record(self, trial_id: str) -> TrialRecord | None:
         """Return one trial, or None where the run does not hold it."""
-        return self._records.get(trial_id)
+        return self._trials.record(trial_id)
 
     def trace(self, trial_id: str) -> Trace:
         """Return the readings of one trial; a source that gave none is left out.
@@ -174,8 +170,8 @@ class RunFolder:
         record = self.record(trial_id)
         if record is None:
             raise InputError(f"{self.path} holds no trial {trial_id}")
-        series = self._final_traces().series(trial_id) if self.finished else self._partial.series(trial_id)
-        return Trace(record.record_begin_ns, record.record_end_ns, series)
+        form = self._final if self.finished else self._partial
+        return Trace(record.record_begin_ns, record.record_end_ns, form.series(trial_id))
 
     def rows(self) -> tuple[TableRow, ...]:
         """Return the rows of the table so far.
@@ -193,9 +189,9 @@ class RunFolder:
             InputError: The disk is full, or the trial ran other machine code than the trials beside it.
             ValueError: The trial is held already, or its board or recording is not the run's.
         """
-        self._require_fit(record, trace)
+        self._trials.require_fit(record, trace, {board.uuid_hash for board in self.manifest.gpus})
         self._partial.append(record, trace)
-        self._hold(record)
+        self._trials.add(record)
 
     def add_kernels(self, kernels: Iterable[KernelFiles]) -> None:
         """Keep kernels; see `KernelStore.add_all`."""
@@ -221,7 +217,7 @@ class RunFolder:
         """
         folder = cls.open(path)
         record = folder._partial.in_hand()
-        if record is None or record.trial_id in folder._records:
+        if record is None or record.trial_id in folder.done:
             return ""
         folder._partial.open(create=False)
         with folder:
@@ -263,9 +259,8 @@ class RunFolder:
             ValueError: Two rows are about the same.
         """
         self._partial.require_writer()
-        with replacing(self.path / _TRACES) as file:
-            traces.write(file, self._partial.tables(self._records))
-        write_records(self.path / RECORDS, self._records.values())
+        records = self.records()
+        self._final.write(records, self._partial.tables(record.trial_id for record in records))
         write_table(self.path / TABLE, rows)
         self._set_manifest(replace(self.manifest, cost=cost, level_error=level_error))
         self.end_session(now)
@@ -274,9 +269,7 @@ class RunFolder:
     def close(self) -> None:
         """Release the folder to other processes."""
         self._partial.close()
-        if self._trace_file is not None:
-            self._trace_file.close()
-            self._trace_file = None
+        self._final.close()
 
     def __enter__(self) -> Self:
         return self
@@ -299,47 +292,13 @@ class RunFolder:
 
     def _load(self) -> None:
         if self.finished:
-            records = read_records(self.path / RECORDS)
-        else:
-            records = self._partial.records() if self._partial.exists else []
-        for record in records:
-            if record.trial_id in self._records:
-                raise InputError(f"{self.path} holds trial {record.trial_id} twice; copy the run again")
-            self._hold(record)
-
-    def _hold(self, record: TrialRecord) -> None:
-        self._records[record.trial_id] = record
-        self._cubin_of.setdefault(_kernel_key(record), record.cubin_sha256)
-
-    def _final_traces(self) -> traces.TraceFile:
-        if self._trace_file is None:
-            self._trace_file = traces.TraceFile(self.path / _TRACES)
-        return self._trace_file
+            self._trials.load(self._final.records())
+        elif self._partial.exists:
+            self._trials.load(self._partial.records())
 
     def _set_manifest(self, manifest: Manifest) -> None:
         write_manifest(self.path / MANIFEST, manifest)
         self.manifest = manifest
-
-    def _require_fit(self, record: TrialRecord, trace: Trace) -> None:
-        if record.trial_id in self._records:
-            raise ValueError(f"trial {record.trial_id} is held already")
-        if record.gpu not in {board.uuid_hash for board in self.manifest.gpus}:
-            raise ValueError(
-                f"trial {record.trial_id} ran on board {record.gpu}, which the manifest does not list"
-            )
-        if (trace.begin_ns, trace.end_ns) != (record.record_begin_ns, record.record_end_ns):
-            raise ValueError(f"trial {record.trial_id} and its trace are of two recordings")
-        known = self._cubin_of.get(_kernel_key(record), record.cubin_sha256)
-        if known != record.cubin_sha256:
-            raise InputError(
-                f"{self.path}: trial {record.trial_id} ran machine code {record.cubin_sha256[:16]}, "
-                f"the trials before it {known[:16]}; start a new run"
-            )
-
-
-def _kernel_key(record: TrialRecord) -> tuple[str, ...]:
-    """Return what all repeats share that must have run the same machine code."""
-    return record.instruction, record.opt_level, record.protocol, record.pattern, record.role
 
 
 def _read_manifest(path: Path) -> Manifest:
