@@ -21,26 +21,24 @@ import numpy as np
 from ptxbench.measure.loops import Common, LoopEnergy, loop_energy, pass_pj_per_w
 from ptxbench.measure.operating_point import STATIC_UNIT, kernel_of
 from ptxbench.measure.overhead import Alike
-from ptxbench.measure.remarks import fewer_sms_note, left_out_note, set_aside_note, sources_note
-from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty, combined
-from ptxbench.measure.supply import Supply
-from ptxbench.measure.unit import (
-    CLOCK_TOLERANCE,
-    Unit,
-    most_common_fault,
-    nan_mean,
+from ptxbench.measure.remarks import (
+    clock_note,
+    fewer_sms_note,
+    left_out_note,
+    linearity_note,
+    set_aside_note,
+    sources_note,
+    step_note,
 )
+from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty, combined
+from ptxbench.measure.unit import Unit, most_common_fault, nan_mean
 from ptxbench.status import Status
 from ptxbench.store.schema import Role, TableRow, TrialRecord
 
 WARP = 32
-# N and 2N may differ by this much, or by what their intervals allow, before the row says so.
-_LINEARITY = 0.02
 # An overhead loop at another clock than its target, which is at the power limit, may be so much of it at
 # most: its energy goes at most with the square of the clock, as a voltage in proportion to it makes it.
 _OTHER_CLOCK = 0.2
-# A power that changes by so much between two rounds at one clock, and stays, is said.
-_STEP = 0.015
 # The energy of an overhead loop on the values of another kind of row is known to this, a standard error: one
 # loop on one board differed by 6% on the values of addc.cc.u32 and of div.s32 (docs/accuracy.md).
 _OTHER_VALUES = 0.03
@@ -156,8 +154,11 @@ def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> Ta
     first = target.trials[0]
     threads = first.grid * first.block
     notes = (
-        *(_linearity_note(result), _step_note(target, common.supply), _clock_note(target, overhead)),
-        *(fewer_sms_note(trials[unit.name], sm_count), left_out_note(result.faults)),
+        linearity_note(result.energy_pj, result.energy_2n_pj),
+        step_note(target, common.supply),
+        clock_note(target, overhead),
+        fewer_sms_note(trials[unit.name], sm_count),
+        left_out_note(result.faults),
         set_aside_note(target.set_aside, len(target.trials)),
         sources_note(target.trials),
     )
@@ -226,7 +227,7 @@ def _difference(
     beside = overhead_trials(unit, of_role[0], roles[1], trials) if of_role else ()
     overhead = loop_energy(beside, common)
     faults = target.faults | overhead.faults
-    other_clock = _clock_note(target, overhead)
+    other_clock = clock_note(target, overhead)
     if other_clock and overhead.total_pj > _OTHER_CLOCK * target.total_pj:
         faults = faults | {r.trial_id: (Status.CLOCK_DRIFT, other_clock) for r in target.trials}
     elif target.trials and len(overhead.trials) >= 2:
@@ -277,15 +278,6 @@ def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: Common) -> Uncer
     return combined((Uncertainty(common.supply.error(weights)), *doubts))
 
 
-def _clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:
-    """Return a sentence where both ran at unlike SM clocks, else ""; one that is not known is not unlike."""
-    if not target.trials or not overhead.trials:
-        return ""
-    if not abs(target.clock_mhz / overhead.clock_mhz - 1) > CLOCK_TOLERANCE:
-        return ""
-    return f"the target ran at {target.clock_mhz:.0f} MHz, its overhead loop at {overhead.clock_mhz:.0f}"
-
-
 def _clock_error_pj(target: LoopEnergy, overhead: LoopEnergy) -> float:
     """Return the standard error of an overhead loop's energy at the target's clock.
 
@@ -293,26 +285,3 @@ def _clock_error_pj(target: LoopEnergy, overhead: LoopEnergy) -> float:
     """
     most = abs((target.clock_mhz / overhead.clock_mhz) ** 2 - 1)
     return most * abs(float(np.mean(overhead.energy_pj))) / math.sqrt(3)
-
-
-def _linearity_note(result: DynamicResult) -> str:
-    """Return a sentence where N and 2N copies disagree by more than their intervals, else ""."""
-    n, double = result.energy_pj, result.energy_2n_pj
-    gap_pj = abs(double.mean - n.mean)
-    if not gap_pj > max(_LINEARITY * abs(n.mean), math.hypot(n.ci95, double.ci95)):
-        return ""
-    return f"2N copies give {double.mean:.4g} pJ, {100 * (double.mean / n.mean - 1):+.1f}%"
-
-
-def _step_note(target: LoopEnergy, supply: Supply) -> str:
-    """Return a sentence where the power changed from one round to the next and stayed, else ""."""
-    power_w = np.array([supply.power_w(r) for r in sorted(target.trials, key=lambda r: r.start_ns)])
-    if len(power_w) < 4:
-        return ""
-    splits = range(2, len(power_w) - 1)
-    gaps = [power_w[n:].mean() / power_w[:n].mean() - 1 for n in splits]
-    best = int(np.argmax(np.abs(gaps)))
-    before, after = power_w[: splits[best]], power_w[splits[best] :]
-    if abs(gaps[best]) < _STEP or max(np.ptp(before), np.ptp(after)) > abs(gaps[best]) / 2 * power_w.mean():
-        return ""
-    return f"the power stepped by {100 * gaps[best]:+.1f}% between two rounds, and stayed"
