@@ -89,6 +89,7 @@ def _sentences(one: Agreement) -> list[str]:
         lines.append(
             f"  one factor of {one.factor:.4f} leaves: median {one.median_left:.2%},"
             f" 95th percentile {one.p95_left:.2%}"
+            + (f", {one.beyond_left} of {one.judged} beyond both intervals" if one.judged else "")
         )
     if not math.isnan(one.explained):
         lines.append(f"  it explains {max(one.explained, 0.0):.0%} of the spread")

@@ -102,6 +102,7 @@ class Agreement:
         factor: The one factor between the runs: the median of the ratios.
         median_left: Median of |ratio / factor - 1|: what is left once the factor is taken out.
         p95_left: 95th percentile of the same.
+        beyond_left: Those of the judged that then differ beyond both rows' own intervals.
         explained: Share of the sum of |ln ratio| that the factor takes away, from 0 to 1.
     """
 
@@ -114,6 +115,7 @@ class Agreement:
     factor: float
     median_left: float
     p95_left: float
+    beyond_left: int
     explained: float
 
 
@@ -194,10 +196,13 @@ def agreement(protocol: Protocol, rows: Sequence[RowDiff]) -> Agreement:
     counts = protocol, len(shown), len(judged), sum(row.beyond is True for row in judged)
     off = _off_by(ratio) if len(ratio) else (nan, nan)
     if len(ratio) < _MIN_ROWS:
-        return Agreement(*counts, *off, nan, nan, nan, nan)
+        return Agreement(*counts, *off, nan, nan, nan, 0, nan)
     # The median of logarithms, so that swapping the runs inverts the factor also for an even number of rows.
     factor = math.exp(float(np.median(np.log(ratio))))
-    return Agreement(*counts, *off, factor, *_off_by(ratio / factor), _explained(ratio, factor))
+    beyond_left = sum(
+        abs(row.ratio / factor - 1) > math.hypot(row.a_ci95 / row.a, row.b_ci95 / row.b) for row in judged
+    )
+    return Agreement(*counts, *off, factor, *_off_by(ratio / factor), beyond_left, _explained(ratio, factor))
 
 
 def _off_by(ratio: Float64s) -> tuple[float, float]:

@@ -73,6 +73,12 @@ def test_a_difference_is_marked_where_it_is_beyond_both_intervals(b_pj, beyond):
     assert found.beyond is beyond
 
 
+def test_beside_the_factor_rows_differ_beyond_their_own_intervals():
+    # All are 4% apart, beyond 0.1 and 0.1 pJ; the last is 3% apart from the others.
+    found = agreed(rows([10.0] * 5, 0.1), rows([10.4, 10.4, 10.4, 10.4, 10.7], 0.1))
+    assert (found.beyond, found.beyond_left) == (5, 1)
+
+
 def test_two_rows_give_no_factor_because_it_would_explain_them_by_itself():
     found = agreed(rows([10.0, 20.0]), rows([11.0, 22.0]))
     assert found.median == pytest.approx(0.1)
