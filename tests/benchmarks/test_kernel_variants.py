@@ -80,7 +80,7 @@ def test_the_documentation_says_what_was_measured(kernel_variants, board):
     beyond = sum(abs(one.power_percent.mean) > one.power_percent.ci95 for one in others)
     _, away = kernel_variants.of_another_process(first_w, second_w)
     uuid = documents[0]["manifest"]["gpu"]["uuid_hash"]
-    text = (ROOT / "docs/accuracy.md").read_text()
+    text = (ROOT / "docs/h200_power.md").read_text()
     (line,) = [line for line in text.splitlines() if line.startswith(f"| {uuid} |")]
     assert f"| {np.median(sizes):.2f}% | {beyond} of {len(others)} |" in line
     assert f"| {np.median(away):.2f}% | {np.sort(away)[-2]:.2f}%" in line

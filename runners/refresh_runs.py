@@ -1,0 +1,228 @@
+"""Write the tables of docs/h200_runs.md: every kept table of an H200, its repeats, and how boards differ.
+
+    python runners/refresh_runs.py
+
+A run is a folder `table-*` below results/nvidia-h200; one whose name goes on behind that of another
+(`table-6eda-repeat`) is a repeat of it. A figure is bold where it is what was aimed at. Exit codes are
+those of `ptxbench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ptxbench.errors import InputError, PtxbenchError
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.report.diff import Agreement, agreement, diff_rows
+from ptxbench.status import Status
+from ptxbench.store.atomic import replacing
+from ptxbench.store.manifest import Manifest
+from ptxbench.store.run_folder import RunFolder
+from ptxbench.store.schema import Protocol, TableRow
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "nvidia-h200"
+PAGE = ROOT / "docs" / "h200_runs.md"
+# All others are set beside this one, by all of today's protocol on the quietest board.
+REFERENCE = "table-6eda"
+# Runs of a few rows only say how a board repeats.
+_MIN_ROWS = 100
+# What was aimed at: rows, minutes, kernel time a row, share of intervals under 1%, median interval; and of
+# repeats the median and the 95th percentile of the differences.
+_ROWS, _MINUTES, _ROW_S, _NARROW, _MEDIAN, _AGREE, _AGREE_P95 = 400, 25, 1.5, 0.80, 0.003, 0.01, 0.03
+# Columns of the three tables; the first so many are texts.
+_RUNS = (
+    "run",
+    "board",
+    "asked",
+    "rows",
+    "instructions",
+    "minutes",
+    "s a row",
+    "under 1%",
+    "median interval",
+    "shared factor",
+)
+_LEFT = ("factor", "median left", "95th percentile left", "beyond left")
+_REPEATS = ("run", "repeat", "rows", "median", "95th percentile", "beyond", *_LEFT)
+_BOARDS = ("run", "rows", *_LEFT)
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """What is shown of a run.
+
+    Attributes:
+        name: Name of its folder.
+        manifest: Its manifest.
+        rows: Its valid dynamic rows.
+    """
+
+    name: str
+    manifest: Manifest
+    rows: tuple[TableRow, ...]
+
+
+def main() -> int:
+    """Write the tables into the page."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    page = with_tables(PAGE.read_text(encoding="utf-8"), kept_runs(RESULTS))
+    with replacing(PAGE) as file:
+        file.write(page.encode())
+    return 0
+
+
+def kept_runs(results: Path) -> list[KeptRun]:
+    """Return all tables of a folder of results, the newest first.
+
+    Args:
+        results: Folder with the runs.
+
+    Raises:
+        InputError: A run cannot be read.
+    """
+    kept = []
+    for path in results.glob("table-*"):
+        with RunFolder.open(path) as folder:
+            rows = [r for r in folder.rows() if r.protocol is Protocol.DYNAMIC and r.status is Status.OK]
+            kept.append(KeptRun(path.name, folder.manifest, tuple(rows)))
+    return sorted(kept, key=lambda run: run.manifest.created, reverse=True)
+
+
+def with_tables(page: str, runs: Sequence[KeptRun]) -> str:
+    """Return a page whose three tables, each between its two comments, are those of the runs.
+
+    Args:
+        page: Markdown.
+        runs: All runs, `REFERENCE` among them.
+
+    Raises:
+        InputError: A comment is missing.
+    """
+    for name, table in (("runs", runs_table), ("repeats", repeats_table), ("boards", boards_table)):
+        before, begin, rest = page.partition(f"<!-- {name}:begin -->\n")
+        _, end, after = rest.partition(f"<!-- {name}:end -->")
+        if not end:
+            raise InputError(
+                f"{PAGE.name}: no comments {name}:begin and {name}:end; put them round the table"
+            )
+        page = before + begin + table(runs) + end + after
+    return page
+
+
+def runs_table(runs: Iterable[KeptRun]) -> str:
+    """Return the table of what each run reached."""
+    aims = (
+        "*aimed at*",
+        "",
+        "",
+        f"{_ROWS}",
+        "",
+        f"{_MINUTES}",
+        f"{_ROW_S}",
+        f"{_NARROW:.0%}",
+        f"{_MEDIAN:.1%}",
+        "",
+    )
+    lines = [_heading(_RUNS, 2), _line(aims)]
+    for run in _mains(runs):
+        cost, level_error = run.manifest.cost, run.manifest.level_error
+        widths = {level: _widths(run, (level,)) for level in OptLevel}
+        both = _widths(run, OptLevel)
+        cells = (
+            f"`{run.name}`",
+            run.manifest.gpu.uuid_hash,
+            f"{run.manifest.arguments.precision:.2%}",
+            _bold(f"{len(run.rows)}", len(run.rows) >= _ROWS),
+            f"{len({row.instruction for row in run.rows})}",
+            _bold(f"{cost.total_wall_s / 60:.1f}", cost.total_wall_s < 60 * _MINUTES) if cost else "-",
+            _bold(f"{cost.kernel_s:.2f}", cost.kernel_s <= _ROW_S) if cost else "-",
+            _bold(f"{np.mean(both < 0.01):.0%}", np.mean(both < 0.01) >= _NARROW),
+            _bold(f"{np.median(both):.2%}", np.median(both) < _MEDIAN)
+            + f" ({', '.join(f'-{level} {np.median(of):.2%}' for level, of in widths.items())})",
+            f"± {1.96 * level_error:.2%}" if level_error is not None else "-",
+        )
+        lines.append(_line(cells))
+    return "".join(lines)
+
+
+def repeats_table(runs: Sequence[KeptRun]) -> str:
+    """Return the table of how each run agrees with its repeats."""
+    lines = [_heading(_REPEATS, 2)]
+    for run in _mains(runs, at_least=0):
+        for other in runs:
+            if other.name.startswith(f"{run.name}-"):
+                one = _agreement(run, other)
+                cells = (
+                    f"`{run.name}`",
+                    other.name.removeprefix(f"{run.name}-"),
+                    f"{one.rows}",
+                    _bold(f"{one.median:.2%}", one.median < _AGREE),
+                    _bold(f"{one.p95:.2%}", one.p95 < _AGREE_P95),
+                    f"{one.beyond}",
+                    *_left(one),
+                )
+                lines.append(_line(cells))
+    return "".join(lines)
+
+
+def boards_table(runs: Sequence[KeptRun]) -> str:
+    """Return the table of how each run agrees with `REFERENCE`."""
+    (reference,) = (run for run in runs if run.name == REFERENCE)
+    lines = [_heading(_BOARDS, 1)]
+    found = [(_agreement(reference, run), run) for run in _mains(runs, at_least=0) if run is not reference]
+    for one, run in sorted(found, key=lambda pair: pair[0].factor):
+        lines.append(_line((f"`{run.name}`", f"{one.rows}", *_left(one))))
+    return "".join(lines)
+
+
+def _mains(runs: Iterable[KeptRun], at_least: int = _MIN_ROWS) -> list[KeptRun]:
+    """Return the runs that repeat no other, if they hold enough rows."""
+    return [run for run in runs if run.name.count("-") == 1 and len(run.rows) >= at_least]
+
+
+def _agreement(a: KeptRun, b: KeptRun) -> Agreement:
+    shared = (run.manifest.level_error or 0.0 for run in (a, b))
+    return agreement(Protocol.DYNAMIC, diff_rows(a.rows, b.rows, *shared))
+
+
+def _left(one: Agreement) -> tuple[str, ...]:
+    return (
+        f"{one.factor - 1:+.1%}",
+        f"{one.median_left:.2%}",
+        f"{one.p95_left:.2%}",
+        f"{one.beyond_left}",
+    )
+
+
+def _widths(run: KeptRun, levels: Iterable[OptLevel]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return the half-widths of the 95% intervals as fractions, shape (rows,)."""
+    chosen = set(levels)
+    return np.array([abs(r.dynamic_ci95_pj / r.dynamic_pj) for r in run.rows if r.opt_level in chosen])
+
+
+def _heading(columns: Sequence[str], texts: int) -> str:
+    rules = ["---" if place < texts else "---:" for place in range(len(columns))]
+    return _line(columns) + _line(rules)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def _bold(text: str, met: bool) -> str:
+    return f"**{text}**" if met else text
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"refresh_runs: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
