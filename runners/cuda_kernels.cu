@@ -92,7 +92,7 @@ __device__ __forceinline__ uint4 load_l1(const uint4* p) {
     return v;
 }
 
-// Every block reads all n values again and again, past L1.
+// All threads together read the n values in every pass, past L1.
 extern "C" __global__ void read_l2(const uint4* __restrict__ in, uint4* __restrict__ out, int n, int passes) {
     uint4 sum = make_uint4(0, 0, 0, 0);
     const int threads = gridDim.x * blockDim.x, me = blockIdx.x * blockDim.x + threadIdx.x;
@@ -246,7 +246,6 @@ extern "C" __global__ void mixed128(const float4* in, float4* out, long long n) 
             for (int j = 0; j < 4; ++j) out[me * 16 + i * 4 + j] = c[i][j];                                      \
     }
 MMA_LOOP(mma_f16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-MMA_LOOP(mma_bf16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")
 MMA_LOOP(mma_tf32, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32")
 
 extern "C" __global__ void mma_f64(const double* __restrict__ in, double* __restrict__ out, int rounds) {

@@ -10,6 +10,7 @@ from ptxbench.errors import NotMeasurableError
 from ptxbench.gpu.protocol import OptLevel
 from ptxbench.ptx.target import Target
 from ptxbench.sass.program import counts_text
+from ptxbench.threads import WARP, WARPGROUP
 
 
 class Form(StrEnum):
@@ -29,7 +30,7 @@ class Unit(StrEnum):
     @property
     def threads(self) -> int:
         """Threads that execute one instruction together."""
-        return {Unit.THREAD: 1, Unit.WARP: 32, Unit.WARPGROUP: 128}[self]
+        return {Unit.THREAD: 1, Unit.WARP: WARP, Unit.WARPGROUP: WARPGROUP}[self]
 
 
 @dataclass(frozen=True)

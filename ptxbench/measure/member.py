@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from ptxbench.errors import LaunchError
 from ptxbench.gpu.protocol import Gpu
-from ptxbench.measure.dynamic import WARP
 from ptxbench.measure.record import POWER_CAP, THROTTLE_REASONS
 from ptxbench.measure.unit import LoadedUnit, Unit
 from ptxbench.status import Status
 from ptxbench.store.schema import Role, TrialRecord
+from ptxbench.threads import WARP
 
 # Threads of a block, in step by its barrier: warps enough to keep the pipes full at O3; and at O0, where
 # every warp waits some 15 cycles after each instruction, to make the instruction a large part of the power.

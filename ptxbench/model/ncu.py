@@ -24,8 +24,8 @@ from ptxbench.errors import InputError
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.work import Access, KernelWork, Level
 from ptxbench.store.faults import reading
+from ptxbench.threads import WARP
 
-WARP = 32
 _OPCODES = "sass__inst_executed_per_opcode"
 _THREADS = "sass__thread_inst_executed_true_per_opcode"
 _MODIFIERS = "_with_modifier_all"

@@ -17,8 +17,8 @@ from ptxbench.errors import InputError
 from ptxbench.model.opcodes import OpcodeClass, likeness, opcode_class
 from ptxbench.status import Status
 from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.threads import WARP
 
-WARP = 32
 # Four schedulers issue one instruction a cycle each, on every SM since Volta.
 _ISSUE_CYCLES = 0.25
 # Classes that share a pipe.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
+from ptxbench.threads import WARP, WARPGROUP
 
-_WARP, _WARPGROUP = 32, 128
 # HGMMA.64x256x16.F32.BF16 and DMMA.8x8x4; HMMA.16816.F32 and HMMA.884.F32 run the three sizes together.
 _SPELLED = re.compile(r"^(\d+)x(\d+)x(\d+)$")
 _RUN_TOGETHER = re.compile(r"^(16|8)(8)(\d+)$")
@@ -24,7 +24,7 @@ def multiply_adds(opcode: str) -> float | None:
         match = _SPELLED.match(word) or _RUN_TOGETHER.match(word)
         if match:
             m, n, k = (int(number) for number in match.groups())
-            return m * n * k / (_WARPGROUP if "GMMA" in base else _WARP)
+            return m * n * k / (WARPGROUP if "GMMA" in base else WARP)
     return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptxbench.ptx.target import find_target
+from ptxbench.threads import WARP
 from ptxbench.tune.occupancy import (
     MAX_REGISTERS,
     MAX_THREADS,
@@ -15,7 +16,7 @@ from ptxbench.tune.occupancy import (
     limits_of,
     occupancy,
 )
-from ptxbench.tune.variant import WARP, DType, Problem, Variant
+from ptxbench.tune.variant import DType, Problem, Variant
 
 _MMA_M, _MMA_N, _MMA_K = 16, 16, 16
 _MMA_CAPABILITY = 80

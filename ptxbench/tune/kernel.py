@@ -17,8 +17,9 @@ from ptxbench.sass.executed import LoopedKernel, looped_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError
 from ptxbench.sass.resources import Resources, kernel_resources
+from ptxbench.threads import WARP
 from ptxbench.tune.occupancy import BlockNeeds
-from ptxbench.tune.variant import WARP, Problem, Variant
+from ptxbench.tune.variant import Problem, Variant
 
 ENTRY = "gemm"
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ptxbench.errors import InputError
 from ptxbench.ptx.target import find_target
+from ptxbench.threads import WARP
 
-WARP = 32
 MAX_THREADS = 1024
 MAX_REGISTERS = 255
 REGISTERS_PER_SM = 65536

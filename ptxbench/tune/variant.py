@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
-WARP = 32
+from ptxbench.threads import WARP
 
 
 class DType(StrEnum):

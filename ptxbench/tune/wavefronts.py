@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ptxbench.model.work import LINE_BYTES
-from ptxbench.tune.variant import WARP, DType, Variant
+from ptxbench.threads import WARP
+from ptxbench.tune.variant import DType, Variant
 
 _BANKS = 32
 _WORD = 4

@@ -10,8 +10,8 @@ from ptxbench.gpu.simulated.timing import Grid
 from ptxbench.gpu.simulated.truth import issue_cycles, loop_energy_pj
 from ptxbench.sass.executed import looped_kernel
 from ptxbench.sass.program import Loop, SassKernel
+from ptxbench.threads import WARP
 
-_WARP = 32
 # What a warp waits for memory and barriers in one pass, whatever else it does meanwhile.
 _WAIT_CYCLES = 700.0
 
@@ -43,7 +43,7 @@ def plan_calls(
 
     def wave(blocks: int, times: int) -> Phase:
         # The busiest SM ends last, and the others wait for it.
-        warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / _WARP)
+        warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
         cycles = _pass_cycles(code.once, warps, profile) + trips * _pass_cycles(code.loop, warps, profile)
         return Phase(times * cycles, times * blocks * grid.threads * thread_pj * 1e-12)
 

@@ -9,8 +9,8 @@ from ptxbench.gpu.simulated.physics import Phase
 from ptxbench.gpu.simulated.profile import Profile
 from ptxbench.gpu.simulated.truth import issue_cycles, latency_cycles, loop_energy_pj
 from ptxbench.sass.program import Loop
+from ptxbench.threads import WARP
 
-_WARP = 32
 _REGISTER_UNIT = 8
 _MAX_BLOCK = 1024
 
@@ -43,7 +43,7 @@ def resident_blocks(registers: int, threads: int, profile: Profile, shared_bytes
         return 0
     chip = profile.chip
     # An SM hands out threads by the warp, and registers by eight to each of a warp's threads.
-    whole_warps = math.ceil(threads / _WARP) * _WARP
+    whole_warps = math.ceil(threads / WARP) * WARP
     given = max(1, math.ceil(registers / _REGISTER_UNIT)) * _REGISTER_UNIT
     by_threads = chip.max_threads_per_sm // whole_warps
     by_registers = chip.registers_per_sm // (given * whole_warps)
@@ -79,7 +79,7 @@ def plan_phases(loop: Loop, grid: Grid, iterations: int, pattern: str, profile: 
 
     def wave(blocks: int) -> Phase:
         # The busiest SM ends last, and the others wait for it.
-        warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / _WARP)
+        warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
         cycles = iterations * iteration_cycles(loop, warps, profile)
         return Phase(cycles, blocks * grid.threads * thread_j)
 

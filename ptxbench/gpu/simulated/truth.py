@@ -12,8 +12,7 @@ from ptxbench.errors import InputError
 from ptxbench.gpu.simulated.chance import hashed_unit
 from ptxbench.gpu.simulated.profile import Profile
 from ptxbench.sass.program import Loop
-
-_WARP = 32
+from ptxbench.threads import WARP
 
 # Picojoules of one thread's instruction on random operands, before the profile's energy scale.
 _ENERGY_PJ = {
@@ -151,9 +150,9 @@ def opcode_energy_pj(opcode: str, pattern: str) -> float:
         raise InputError(f"the simulated GPU knows no operand pattern {pattern!r}, only {known}")
     pipe = pipe_of(opcode)
     if pipe == "control":
-        return _CONTROL_WARP_PJ / _WARP
+        return _CONTROL_WARP_PJ / WARP
     if pipe == "uniform":
-        return (20 + 40 * hashed_unit("uniform", opcode)) / _WARP
+        return (20 + 40 * hashed_unit("uniform", opcode)) / WARP
     still = 0.34 + 0.12 * hashed_unit("still", opcode)
     return _random_energy_pj(opcode) * (still + (1 - still) * _TOGGLING[pattern])
 
