@@ -1,4 +1,4 @@
-"""`ptxbench show`: one instruction's PTX, its SASS loop and the gate's verdict."""
+"""`ptxbench show`: one instruction's PTX, its SASS loop, the gate's verdict, and how its operands change."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from ptxbench.cli.output import print_json
 
 if TYPE_CHECKING:
     from ptxbench.ptx.module import Module
+    from ptxbench.ptx.toggles import Toggles
 
-_PARTS = ("ptx", "sass", "verdict")
+_PARTS = ("ptx", "sass", "verdict", "operands")
 
 
 @click.command(name="show")
@@ -46,7 +47,9 @@ _PARTS = ("ptx", "sass", "verdict")
 @click.option("--part", type=click.Choice(_PARTS), help="Print this alone, such as the PTX for a file.")
 @json_option
 def command(name: str, level: str, target_name: str, form_name: str, part: str | None, as_json: bool) -> None:
-    """Print an instruction's PTX, the SASS of its loop and the gate's verdict, without a GPU.
+    """Print an instruction's PTX, the SASS of its loop, the gate's verdict and what changes of its operands.
+
+    Needs no GPU.
 
     The exit code is 1 where the gate refuses it.
     """
@@ -65,9 +68,15 @@ def command(name: str, level: str, target_name: str, form_name: str, part: str |
         Form(form_name),
         lambda ptx, opt_level: assemble_ptx(ptx, target_name, opt_level),
     )
-    parts = {"ptx": module.ptx, "sass": target_loop_text(module.listing), "verdict": verdict_text(module)}
+    toggles = _toggles(module, target_name)
+    parts = {
+        "ptx": module.ptx,
+        "sass": target_loop_text(module.listing),
+        "verdict": verdict_text(module),
+        "operands": _operands_text(toggles),
+    }
     if as_json:
-        print_json(_document(module, target_name, parts))
+        print_json(_document(module, target_name, parts, toggles))
     elif part:
         click.echo(parts[part].rstrip())
     else:
@@ -76,7 +85,30 @@ def command(name: str, level: str, target_name: str, form_name: str, part: str |
         sys.exit(1)
 
 
-def _document(module: Module, target: str, parts: dict[str, str]) -> dict[str, object]:
+def _toggles(module: Module, target_name: str) -> Toggles | None:
+    """Return how the random operands change, or None where the reference does not know the loop."""
+    from ptxbench.ptx.reference import UnknownInstructionError
+    from ptxbench.ptx.target import find_target
+    from ptxbench.ptx.toggles import operand_toggles
+
+    try:
+        return operand_toggles(module.instruction, find_target(target_name), module.form)
+    except UnknownInstructionError:
+        return None
+
+
+def _operands_text(toggles: Toggles | None) -> str:
+    if toggles is None:
+        return "how random operands change is not known: the reference does not compute this loop"
+    return (
+        f"random operands: {toggles.bits:.1f} bits of the registers that it reads change from one copy to "
+        f"the next of its chain, and in {toggles.still:.0%} of the copies none"
+    )
+
+
+def _document(
+    module: Module, target: str, parts: dict[str, str], toggles: Toggles | None
+) -> dict[str, object]:
     return {
         "instruction": module.instruction.name,
         "target": target,
@@ -86,5 +118,7 @@ def _document(module: Module, target: str, parts: dict[str, str]) -> dict[str, o
         "cubin_sha256": module.cubin.sha256,
         "ptx": parts["ptx"],
         "sass_loop": parts["sass"],
+        "operand_bits_changed": toggles.bits if toggles else None,
+        "operands_still": toggles.still if toggles else None,
         **asdict(module.judgement),
     }

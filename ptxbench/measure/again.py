@@ -14,7 +14,7 @@ from ptxbench.gpu.replay import ReplayGpu
 from ptxbench.measure.bench import Bench
 from ptxbench.measure.cost import run_cost
 from ptxbench.measure.operating_point import STATIC_UNIT
-from ptxbench.measure.overhead import OVERHEAD_ROLES, Alike
+from ptxbench.measure.overhead import OVERHEAD_ROLES
 from ptxbench.measure.plan import plan_batches, plan_tasks
 from ptxbench.measure.prepare import Preparer
 from ptxbench.measure.record import judged
@@ -98,7 +98,5 @@ def _shared(units: Iterable[Unit], records: Sequence[TrialRecord]) -> set[str]:
         if unit.protocol is Protocol.DYNAMIC:
             names.add(STATIC_UNIT)
             for grid, block in shapes.get(unit.name, ()):
-                names |= {
-                    unit.overhead_name(role, grid, block, alike) for role in OVERHEAD_ROLES for alike in Alike
-                }
+                names |= {name for role in OVERHEAD_ROLES for name in unit.overhead_names(role, grid, block)}
     return names

@@ -34,8 +34,8 @@ from ptxbench.measure.statistics import UNKNOWN, Estimate, Uncertainty, combined
 from ptxbench.measure.unit import Unit, most_common_fault, nan_mean
 from ptxbench.status import Status
 from ptxbench.store.schema import Role, TableRow, TrialRecord
+from ptxbench.threads import WARP
 
-WARP = 32
 # An overhead loop at another clock than its target, which is at the power limit, may be so much of it at
 # most: its energy goes at most with the square of the clock, as a voltage in proportion to it makes it.
 _OTHER_CLOCK = 0.2
@@ -203,7 +203,7 @@ def last_attempt(records: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 def overhead_trials(unit: Unit, trial: TrialRecord, role: Role, trials: Trials) -> Sequence[TrialRecord]:
     """Return the trials of the overhead loop that belongs to a unit's trial."""
-    names = (unit.overhead_name(role, trial.grid, trial.block, alike) for alike in Alike)
+    names = unit.overhead_names(role, trial.grid, trial.block)
     return next((trials[name] for name in names if name in trials), ())
 
 
@@ -258,10 +258,8 @@ def _difference(
 def _other_values(unit: Unit, base: Estimate, overhead: TrialRecord) -> Uncertainty:
     """Return what an overhead loop that was measured on the values of another kind of row leaves open."""
     # Names are hashes of the loop's whole text: none is made in vain.
-    is_own = overhead.instruction == unit.instruction.name or any(
-        overhead.unit == unit.overhead_name(overhead.role, overhead.grid, overhead.block, alike)
-        for alike in (Alike.BITS, Alike.TYPES)
-    )
+    own_names = unit.overhead_names(overhead.role, overhead.grid, overhead.block, (Alike.BITS, Alike.TYPES))
+    is_own = overhead.instruction == unit.instruction.name or overhead.unit in own_names
     return Uncertainty(0.0 if is_own else _OTHER_VALUES * abs(base.mean))
 
 

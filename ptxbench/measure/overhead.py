@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 
 from ptxbench.catalogue.model import Instruction
@@ -53,6 +54,16 @@ def overhead_loops(instruction: Instruction, kernels: Mapping[str, SassKernel]) 
     """
     roles = OVERHEAD_ROLES if instruction.companions else OVERHEAD_ROLES[:1]
     return {role: _loop_text(kernels[role]) for role in roles}
+
+
+def with_plain_companions(instruction: Instruction) -> Instruction:
+    """Return a row as in runs until 2026-11-23, whose companions had no values of their own.
+
+    Since then a row whose chains would settle has its companions' factor or addend drawn otherwise, and so
+    overhead loops under another name.
+    """
+    plain = tuple((role, values) for role, values in instruction.values_of if role not in ("m", "n"))
+    return replace(instruction, values_of=plain)
 
 
 def overhead_unit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ptxbench.catalogue.model import Instruction
 from ptxbench.gpu.protocol import Cubin, OptLevel
 from ptxbench.measure.bench import Work
-from ptxbench.measure.overhead import Alike, overhead_unit
+from ptxbench.measure.overhead import Alike, overhead_unit, with_plain_companions
 from ptxbench.measure.record import TrialPlan
 from ptxbench.ptx.operands import Pattern
 from ptxbench.sass.gate import Judgement
@@ -59,10 +59,24 @@ class Unit:
             block: Threads a block.
             alike: As in `overhead_unit`.
         """
+        return next(self.overhead_names(role, grid, block, (alike,)))
+
+    def overhead_names(
+        self, role: Role, grid: int, block: int, alike: Iterable[Alike] = tuple(Alike)
+    ) -> Iterator[str]:
+        """Yield today's name of an overhead kernel, then those that runs of before gave it.
+
+        Args:
+            role: Which overhead kernel.
+            grid: Blocks.
+            block: Threads a block.
+            alike: As in `overhead_unit`.
+        """
         loops = dict(self.loops)
         found = role if role in loops else Role.OVERHEAD
-        shape = f"{grid}x{block}"
-        return overhead_unit(self.instruction, loops[found], found, self.pattern, shape, alike)
+        for row in (self.instruction, with_plain_companions(self.instruction)):
+            for one in alike:
+                yield overhead_unit(row, loops[found], found, self.pattern, f"{grid}x{block}", one)
 
     def row(self, status: Status, reason: str) -> TableRow:
         """Return the unit's row, yet without a number."""

@@ -21,7 +21,7 @@ from ptxbench.ptx.reference_fields import FIELD_OPERATIONS, pack
 from ptxbench.ptx.reference_floats import compare, convert, float_operation, has_property
 from ptxbench.ptx.reference_text import Line, constant, inverse, kernel_body, lines, parted, parts_of
 
-__all__ = ["UnknownInstructionError", "expected_output", "expected_results"]
+__all__ = ["Machine", "UnknownInstructionError", "expected_output", "expected_results"]
 
 _NO_EFFECT = frozenset({"bar", "barrier", "ret", "fence", "membar", "nanosleep", "griddepcontrol", "pmevent"})
 _INPUT, _OUTPUT, _STAMPS = (number << 40 for number in (1, 2, 3))
@@ -43,7 +43,7 @@ _CLOCKS = ("%globaltimer", "%clock64", "%clock")
 
 
 @dataclass
-class _Machine:
+class Machine:
     """All threads of one launch: their registers, and what they stored as results."""
 
     memory: npt.NDArray[np.uint8]
@@ -237,16 +237,16 @@ class _Machine:
         self.write(line, line.operands[0], self.value(line.operands[1], line.opcode))
 
 
-_SPECIAL: dict[str, Callable[[_Machine, Line], None]] = {
-    "ld": _Machine.load,
-    "mov": _Machine.move,
-    "setp": _Machine.set_predicate,
-    "set": _Machine.set_value,
-    "selp": _Machine.select,
-    "slct": _Machine.select,
-    "cvt": _Machine.convert,
-    "testp": _Machine.test,
-    "cvta": _Machine.address,
+_SPECIAL: dict[str, Callable[[Machine, Line], None]] = {
+    "ld": Machine.load,
+    "mov": Machine.move,
+    "setp": Machine.set_predicate,
+    "set": Machine.set_value,
+    "selp": Machine.select,
+    "slct": Machine.select,
+    "cvt": Machine.convert,
+    "testp": Machine.test,
+    "cvta": Machine.address,
 }
 
 
@@ -267,7 +267,7 @@ def expected_results(
         UnknownInstructionError: The kernel has an instruction that the reference does not know.
     """
     prologue, loop, epilogue = (list(lines(part)) for part in parted(kernel_body(ptx, entry)))
-    machine = _Machine(operands, threads, block or threads, iterations)
+    machine = Machine(operands, threads, block or threads, iterations)
     for line in prologue:
         machine.execute(line)
     for _ in range(iterations):

@@ -91,6 +91,17 @@ def test_show_as_json_holds_the_same(capsys):
     assert shown["sass"] == [["FFMA", 1.0]]
 
 
+def test_show_says_how_operands_change_where_the_reference_knows(capsys):
+    text = printed(capsys, ["show", "brev.b32", "--part", "operands"])
+    assert "16.0 bits of the registers that it reads change" in text
+    assert "in 0% of the copies none" in text
+    shown = document(capsys, ["show", "brev.b32"])
+    assert shown["operand_bits_changed"] == pytest.approx(16, abs=0.2)
+    unknown = ["show", "shfl.sync.bfly.b32"]
+    assert "the reference does not compute this loop" in printed(capsys, [*unknown, "--part", "operands"])
+    assert document(capsys, unknown)["operands_still"] is None
+
+
 def test_show_of_a_refused_row_prints_all_of_it_and_exits_1(capsys, monkeypatch):
     wrong = replace(FMA, sass=tuple(replace(e, counts=(("DFMA", 1.0),)) for e in FMA.sass))
     monkeypatch.setattr("ptxbench.catalogue.load.find_instruction", lambda _name: wrong)

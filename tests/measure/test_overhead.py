@@ -3,13 +3,23 @@ from dataclasses import replace
 import pytest
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.measure.overhead import Alike, overhead_unit
+from ptxbench.gpu.protocol import OptLevel
+from ptxbench.measure.overhead import Alike, overhead_unit, with_plain_companions
+from ptxbench.measure.unit import Unit
 from ptxbench.ptx.operands import Pattern
-from ptxbench.store.schema import Role
+from ptxbench.sass.gate import Judgement, Verdict
+from ptxbench.store.schema import Protocol, Role
 
 READS = "BAR.SYNC 0x0\nSEL R0, R1, R0, P0\nLOP3.LUT R2, R2, R3, RZ, 0x3c, !PT"
 READS_FLOATS = "BAR.SYNC 0x0\nFSEL R1.0, R0.1.reuse, R1.0, !P0.2\n@P0.6 BRA L"
 READS_NOT = "BAR.SYNC 0x0\nLOP3.LUT R2, R2, R3, RZ, 0x3c, !PT"
+
+
+def unit(instruction):
+    judgement = Judgement(Verdict.EXACT, (), (), "")
+    loops = ((Role.OVERHEAD, READS),)
+    row = find_instruction(instruction)
+    return Unit(row, OptLevel.O3, judgement, Protocol.DYNAMIC, Pattern.RANDOM, loops)
 
 
 def name(instruction, loop, alike=Alike.BITS):
@@ -46,3 +56,20 @@ def test_signed_and_unsigned_rows_of_one_width_share_a_loop_because_their_bits_a
 def test_quotients_keep_a_loop_for_each_sign():
     assert name("div.u32", READS) != name("div.s32", READS)
     assert name("div.u32", READS) != name("mad.lo.u32", READS)
+
+
+def test_a_row_finds_the_loop_that_runs_of_before_gave_its_companions():
+    row = find_instruction("clz.b32")
+    plain = with_plain_companions(row)
+    assert name(row, READS) != name(plain, READS)
+    # Then all such companions computed on the same words.
+    assert name(plain, READS) == name("popc.b32", READS)
+    names = list(unit("clz.b32").overhead_names(Role.OVERHEAD, 132, 1024))
+    assert names[0] == name(row, READS)
+    assert name(plain, READS) in names
+    assert name("fma.rn.f32", READS) not in names
+
+
+def test_other_values_of_a_row_stay():
+    row = replace(find_instruction("clz.b32"), values_of=(("c", "shift"), ("n", "small"), ("m", "even")))
+    assert with_plain_companions(row).values_of == (("c", "shift"),)
