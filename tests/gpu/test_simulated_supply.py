@@ -10,8 +10,8 @@ import pytest
 from ptxbench.gpu.protocol import Launch, OptLevel
 from ptxbench.gpu.simulated.gpu import SimulatedGpu
 from ptxbench.gpu.simulated.physics import Phase, Physics
-from ptxbench.gpu.simulated.profile import Profile, SensorSpec, SupplySteps
-from ptxbench.gpu.simulated.profiles import H200, H200_STEPS
+from ptxbench.gpu.simulated.profile import Profile, SensorSpec, SupplySteps, WarmSteps
+from ptxbench.gpu.simulated.profiles import H200, H200_STEPS, H200_WARM
 from ptxbench.power.source import SourceName
 
 _START_NS = 5_000_000_000
@@ -190,3 +190,59 @@ def test_a_board_without_steps_draws_the_same_whatever_the_seed() -> None:
         assert one.run(300.0, 0.5) == other.run(300.0, 0.5)
         assert one.run(300.0, 0.5)[1] == pytest.approx(0, abs=1e-3)
         other.run(300.0, 0.5)
+
+
+_WARM = replace(H200_WARM, board=replace(H200_WARM.board, static_slope_w_per_k=0.0))
+
+
+def _warm(up_c: tuple[float, float], down_c: tuple[float, float]) -> Profile:
+    assert isinstance(_WARM.supply, WarmSteps)
+    return replace(_WARM, supply=replace(_WARM.supply, up_c=up_c, down_c=down_c))
+
+
+def _held(bench: _Bench, dynamic_w: float) -> tuple[float, float]:
+    """Run until the temperature has settled; return the factor and the temperature."""
+    bench.run(dynamic_w, 3.0)
+    return round(bench.factor(dynamic_w, 0.05), 3), bench.physics.temperature_c(bench.now_ns)
+
+
+def test_a_level_by_temperature_goes_up_where_it_is_warm_and_stays_until_it_is_cooler() -> None:
+    bench = _Bench(_warm((50.0, 0.0), (46.5, 0.0)))
+    seen = [_held(bench, dynamic_w) for dynamic_w in (150.0, 280.0, 420.0, 280.0, 150.0)]
+    cold, middle, hot, middle_again, cold_again = seen
+    assert cold[1] < 46.5 < middle[1] < 50 < hot[1]
+    assert [factor for factor, _ in seen] == [0.994, 0.994, 1.006, 1.006, 0.994]
+    assert middle_again[1] == pytest.approx(middle[1], abs=0.2)
+    assert cold_again[1] == pytest.approx(cold[1], abs=0.2)
+
+
+def test_a_level_by_temperature_is_common_to_what_runs_at_one_temperature() -> None:
+    bench = _Bench(_warm((50.0, 0.0), (46.5, 0.0)))
+    _held(bench, 420.0)
+    # Too short to cool the chip: the level is the chip's, not the kernel's.
+    assert [round(bench.factor(dynamic_w, 1e-4), 3) for dynamic_w in (420.0, 60.0, 200.0)] == [1.006] * 3
+
+
+def test_temperatures_of_changes_scatter_as_asked() -> None:
+    bench = _Bench(_warm((50.0, 1.0), (42.0, 0.5)))
+    up_c = []
+    for _ in range(120):
+        bench.run(60.0, 3.0)
+        assert bench.factor(60.0, 1e-4) < 1
+        for dynamic_w in np.arange(200.0, 500.0, 4.0):
+            bench.run(dynamic_w, 0.25)
+            if bench.factor(dynamic_w, 1e-4) > 1:
+                up_c.append(bench.physics.temperature_c(bench.now_ns))
+                break
+    assert len(up_c) == 120
+    assert np.mean(up_c) == pytest.approx(50.0, abs=0.5)
+    assert np.std(up_c) == pytest.approx(1.0, abs=0.3)
+
+
+def test_a_change_by_temperature_within_a_kernel_dips_its_clock() -> None:
+    bench = _Bench(_warm((50.0, 0.0), (46.5, 0.0)))
+    bench.run(150.0, 3.0)
+    _, dip_mhz = bench.run(420.0, 1.0)
+    assert dip_mhz == pytest.approx(45.0 * 0.010 / 1.0, rel=0.05)
+    _, steady_mhz = bench.run(420.0, 1.0)
+    assert steady_mhz == pytest.approx(0, abs=1e-3)

@@ -117,6 +117,30 @@ class SupplySteps:
 
 
 @dataclass(frozen=True)
+class WarmSteps:
+    """Steps of the supply voltage that go with the temperature, with some degrees between up and down.
+
+    As `SupplySteps`, but of two levels: the upper one where the chip warms, the lower one where it has cooled
+    further. At what temperature the next change comes is drawn anew after each, from a normal distribution.
+
+    Attributes:
+        factors: What the lower and the upper level multiply the fed power by.
+        up_c: Mean and standard deviation of the temperatures of changes to the upper level, degrees C.
+        down_c: The same of changes to the lower one.
+        look_s: How often the regulator looks at the temperature, s.
+        change_s: How long the clock dips where the level changes within a kernel, s.
+        change_mhz: By how much it does, MHz.
+    """
+
+    factors: tuple[float, float]
+    up_c: tuple[float, float]
+    down_c: tuple[float, float]
+    look_s: float
+    change_s: float
+    change_mhz: float
+
+
+@dataclass(frozen=True)
 class Profile:
     """One simulated GPU.
 
@@ -134,4 +158,4 @@ class Profile:
     chip: Chip
     board: Board
     sensors: tuple[SensorSpec, ...]
-    supply: SupplySteps | None = None
+    supply: SupplySteps | WarmSteps | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptxbench.errors import InputError
-from ptxbench.gpu.simulated.profile import Board, Chip, Profile, SensorSpec, SupplySteps
+from ptxbench.gpu.simulated.profile import Board, Chip, Profile, SensorSpec, SupplySteps, WarmSteps
 from ptxbench.power.source import SourceName
 
 # After a board with driver 580.159.04: what each source was seen to do under square-wave loads.
@@ -84,6 +84,22 @@ H200_STEPS = replace(
         time_constant_s=0.21,
     ),
     supply=SupplySteps(factors=(1.015, 1.005, 0.995, 0.985), hold_s=3.5, change_s=0.010, change_mhz=45.0),
+)
+
+# As the steps of fourteen H200s (docs/h200_power.md): up some 4 degrees higher than down, by 1.5 to 3 more
+# or less.
+H200_WARM = replace(
+    H200_STEPS,
+    name="h200-warm",
+    title="NVIDIA H200 with steps of the supply voltage by temperature",
+    supply=WarmSteps(
+        factors=(0.994, 1.006),
+        up_c=(50.0, 2.7),
+        down_c=(46.5, 1.5),
+        look_s=0.1,
+        change_s=0.010,
+        change_mhz=45.0,
+    ),
 )
 
 A100 = Profile(
@@ -250,7 +266,9 @@ B200 = Profile(
     sensors=_HOPPER_SENSORS,
 )
 
-PROFILES = {p.name: p for p in (H200, A100, RTX2080TI, RTX3090, RTX4090, B200, SLOW_SENSOR, H200_STEPS)}
+PROFILES = {
+    p.name: p for p in (H200, A100, RTX2080TI, RTX3090, RTX4090, B200, SLOW_SENSOR, H200_STEPS, H200_WARM)
+}
 
 
 def find_profile(name: str) -> Profile:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
-from ptxbench.gpu.simulated.chance import hashed_unit
 from ptxbench.gpu.simulated.governor import ClockStep, Governor
-from ptxbench.gpu.simulated.profile import SupplySteps
+from ptxbench.gpu.simulated.levels import levels_of
+from ptxbench.gpu.simulated.profile import SupplySteps, WarmSteps
 
 
 class Supply:
     """Cuts work where the level of the supply voltage jumps, under the power cap.
 
-    The levels are drawn by chance along time, whatever runs. Where one changes within a kernel the clock
-    dips; between two kernels nothing shows.
+    The levels are those of `levels.py`. Where one changes within a kernel the clock dips; between two
+    kernels nothing shows.
     """
 
     def __init__(
-        self, steps: SupplySteps, governor: Governor, fed_static_w: float, start_ns: int, seed: int
+        self,
+        steps: SupplySteps | WarmSteps,
+        governor: Governor,
+        fed_static_w: float,
+        start_ns: int,
+        seed: int,
     ) -> None:
         """Make the supply of a board.
 
@@ -30,12 +34,10 @@ class Supply:
             seed: Sets the levels and when they jump.
         """
         self._steps = steps
+        self._levels = levels_of(steps, start_ns, seed)
         self._governor = governor
         self._fed_static_w = fed_static_w
-        self._seed = seed
-        self._jumps = 0
-        self._level = int(self._unit("first") * len(steps.factors))
-        self._until_ns = start_ns + self._hold_ns()
+        self._level = 0
         self._resting = True
 
     def rest(self) -> None:
@@ -51,32 +53,16 @@ class Supply:
             full_w: Dynamic power of the work at the full clock and factor 1.
             cycles: What is left of it.
         """
-        dips = self._jump_until(at_ns) and not self._resting
+        before, self._level = self._level, self._levels.level(at_ns, temperature_c)
+        dips = self._level != before and not self._resting
         self._resting = False
         # What jumps during a dip does so after it.
-        stretch_s = self._steps.change_s if dips else (self._until_ns - at_ns) * 1e-9
+        stretch_s = self._steps.change_s if dips else (self._levels.until_ns - at_ns) * 1e-9
         factor = self._steps.factors[self._level]
         supplied_w = factor * full_w + (factor - 1) * self._fed_static_w
         stretch_cycles = stretch_s * self._governor.full_mhz * 1e6
         step = self._governor.step(temperature_c, supplied_w, min(cycles, stretch_cycles))
         return _slowed(step, self._steps.change_mhz) if dips else step
-
-    def _jump_until(self, at_ns: int) -> bool:
-        """Go on to the level of a moment; tell whether that is another one."""
-        before = self._level
-        while at_ns >= self._until_ns:
-            self._jumps += 1
-            others = len(self._steps.factors) - 1
-            self._level = (self._level + 1 + int(self._unit("level") * others)) % (others + 1)
-            self._until_ns += self._hold_ns()
-        return self._level != before
-
-    def _hold_ns(self) -> int:
-        """Return how long the level of the moment holds: exponential, so that its age tells nothing."""
-        return max(1, round(-self._steps.hold_s * math.log1p(-self._unit("hold")) * 1e9))
-
-    def _unit(self, word: str) -> float:
-        return hashed_unit("supply", word, str(self._seed), str(self._jumps))
 
 
 def _slowed(step: ClockStep, by_mhz: float) -> ClockStep:
