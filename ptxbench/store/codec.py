@@ -103,6 +103,12 @@ def type_hints(kind: type) -> Mapping[str, Any]:
     return types.MappingProxyType({f.name: hints[f.name] for f in fields(kind)})
 
 
+@lru_cache(maxsize=64)
+def _optional(kind: type) -> frozenset[str]:
+    """Return the fields that older files do not say, which have their default then."""
+    return frozenset(f.name for f in fields(kind) if f.metadata.get("optional"))
+
+
 def _decode(hint: Any, plain: object, place: Place) -> object:
     if get_origin(hint) is types.UnionType:
         (inner,) = (arm for arm in get_args(hint) if arm is not type(None))
@@ -121,18 +127,20 @@ def _decode(hint: Any, plain: object, place: Place) -> object:
 def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
     if not isinstance(plain, dict):
         raise place.error("must be an object")
-    hints = type_hints(kind)
-    # What older files do not say has its default.
-    optional = {f.name for f in fields(kind) if f.metadata.get("optional")}
+    hints, optional = type_hints(kind), _optional(kind)
     for key in hints:
         if key not in plain and key not in optional:
             raise place.at(key).error("is missing")
     for key in plain:
         if key not in hints:
             raise place.at(key).error("is not known to this version of ptxbench")
-    return kind(
-        **{key: _decode(hint, plain[key], place.at(key)) for key, hint in hints.items() if key in plain}
-    )
+    values = {}
+    for key, hint in hints.items():
+        if key in plain:
+            value = plain[key]
+            # A run has millions of plain numbers and texts: for those that fit no place is made.
+            values[key] = value if type(value) is hint else _decode(hint, value, place.at(key))
+    return kind(**values)
 
 
 def _decode_list(hint: Any, plain: object, place: Place) -> tuple[object, ...]:

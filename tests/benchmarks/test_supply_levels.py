@@ -91,15 +91,12 @@ def test_a_run_without_steps_says_so(supply_levels):
 
 @pytest.mark.parametrize(
     "run",
+    # One of each kind: quiet, with many steps, with dips of the clock that say nothing, and with ones that do.
     [
-        "full",
-        "full-other-board",
         "table-6eda",
         "table-b993",
         "table-6e96",
         "table-22cc",
-        "table-728e",
-        "table-8d35",
     ],
 )
 def test_the_documentation_says_what_the_committed_runs_say(supply_levels, monkeypatch, capsys, run):
