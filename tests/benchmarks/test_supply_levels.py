@@ -91,7 +91,7 @@ def test_a_run_without_steps_says_so(supply_levels):
 
 @pytest.mark.parametrize(
     "run",
-    # One of each kind: quiet, with many steps, with dips of the clock that say nothing, and with ones that do.
+    # One of each kind: quiet, with many steps, with dips that say nothing, and with dips that do.
     [
         "table-6eda",
         "table-b993",
