@@ -12,6 +12,8 @@ from ptxbench.cli.options import DEFAULT_TARGET, OPT_LEVELS, json_option, target
 from ptxbench.cli.output import print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ptxbench.ptx.module import Module
     from ptxbench.ptx.toggles import Toggles
 
@@ -68,19 +70,19 @@ def command(name: str, level: str, target_name: str, form_name: str, part: str |
         Form(form_name),
         lambda ptx, opt_level: assemble_ptx(ptx, target_name, opt_level),
     )
-    toggles = _toggles(module, target_name)
-    parts = {
-        "ptx": module.ptx,
-        "sass": target_loop_text(module.listing),
-        "verdict": verdict_text(module),
-        "operands": _operands_text(toggles),
+    # What one part takes is not worked out for another.
+    parts: dict[str, Callable[[], str]] = {
+        "ptx": lambda: module.ptx,
+        "sass": lambda: target_loop_text(module.listing),
+        "verdict": lambda: verdict_text(module),
+        "operands": lambda: _operands_text(_toggles(module, target_name)),
     }
     if as_json:
-        print_json(_document(module, target_name, parts, toggles))
+        print_json(_document(module, target_name, parts["sass"](), _toggles(module, target_name)))
     elif part:
-        click.echo(parts[part].rstrip())
+        click.echo(parts[part]().rstrip())
     else:
-        click.echo("\n\n".join(f"==== {label} ====\n{text.rstrip()}" for label, text in parts.items()))
+        click.echo("\n\n".join(f"==== {label} ====\n{text().rstrip()}" for label, text in parts.items()))
     if not module.judgement.passed:
         sys.exit(1)
 
@@ -106,9 +108,7 @@ def _operands_text(toggles: Toggles | None) -> str:
     )
 
 
-def _document(
-    module: Module, target: str, parts: dict[str, str], toggles: Toggles | None
-) -> dict[str, object]:
+def _document(module: Module, target: str, sass_loop: str, toggles: Toggles | None) -> dict[str, object]:
     return {
         "instruction": module.instruction.name,
         "target": target,
@@ -116,8 +116,8 @@ def _document(
         "form": module.form,
         "assembler": module.cubin.assembler,
         "cubin_sha256": module.cubin.sha256,
-        "ptx": parts["ptx"],
-        "sass_loop": parts["sass"],
+        "ptx": module.ptx,
+        "sass_loop": sass_loop,
         "operand_bits_changed": toggles.bits if toggles else None,
         "operands_still": toggles.still if toggles else None,
         **asdict(module.judgement),

@@ -20,6 +20,12 @@ def hashed_unit(*words: str) -> float:
     return (hashed_integer(*words) >> 11) / (1 << 53)
 
 
+def hashed_normal(*words: str) -> float:
+    """Return a standard normal value that depends on nothing but `words`."""
+    # Half a step above the grid of 2^-53 keeps both ends of (0, 1) open.
+    return _STANDARD_NORMAL.inv_cdf((hashed_unit(*words) * (1 << 53) + 0.5) / (1 << 53))
+
+
 def tick_normal(seed: int, tick: int) -> float:
     """Return a standard normal value for one tick, in any order of asking (splitmix64)."""
     state = (seed + tick * 0x9E3779B97F4A7C15) & _MASK

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import Protocol
 
-from ptxbench.gpu.simulated.chance import hashed_unit
+from ptxbench.gpu.simulated.chance import hashed_normal, hashed_unit
 from ptxbench.gpu.simulated.profile import SupplySteps, WarmSteps
 
 
@@ -101,9 +100,7 @@ class WarmLevels:
     def _drawn_c(self) -> float:
         """Return at what temperature the level of the moment ends."""
         mean_c, deviation_c = self._steps.down_c if self._up else self._steps.up_c
-        # Half a step off the ends of (0, 1), where the normal distribution has no value.
-        chance = (hashed_unit("warm supply", str(self._seed), str(self._jumps)) * (1 << 53) + 0.5) / (1 << 53)
-        return mean_c + deviation_c * NormalDist().inv_cdf(chance)
+        return mean_c + deviation_c * hashed_normal("warm supply", str(self._seed), str(self._jumps))
 
 
 def levels_of(steps: SupplySteps | WarmSteps, start_ns: int, seed: int) -> Levels:
