@@ -74,7 +74,9 @@ class Unit:
         """
         loops = dict(self.loops)
         found = role if role in loops else Role.OVERHEAD
-        for row in (self.instruction, with_plain_companions(self.instruction)):
+        plain = with_plain_companions(self.instruction)
+        # Names are hashes of the loop's whole text: none is made twice.
+        for row in (self.instruction, *([plain] if plain != self.instruction else [])):
             for one in alike:
                 yield overhead_unit(row, loops[found], found, self.pattern, f"{grid}x{block}", one)
 
