@@ -60,8 +60,9 @@ def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
     dipped = dipped_trials(counted)
     static, supply = fit_static(counted), NO_STEPS
     # The levels are told by powers at one temperature, and what a degree makes by powers at one level.
-    for _ in range(_TURNS):
-        supply = find_supply(counted[-recent:], static, dipped)
+    for turn in range(_TURNS):
+        near = supply if supply.level and not recent else None
+        supply = find_supply(counted[-recent:], static, dipped, near, thorough=not recent and turn == 0)
         # A step is half a watt of the sleeping kernel's power: so all its trials are taken.
         sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in supply.unsure]
         sleeping = fit_static(sure, supply.power_w)

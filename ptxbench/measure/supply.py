@@ -106,13 +106,23 @@ class Supply:
 NO_STEPS = Supply()
 
 
-def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Collection[str]) -> Supply:
+def find_supply(
+    records: Iterable[TrialRecord],
+    static: StaticPower,
+    dipped: Collection[str],
+    near: Supply | None = None,
+    *,
+    thorough: bool = False,
+) -> Supply:
     """Find the steps of the supply in the trials of a run.
 
     Args:
         records: Trials of the run.
         static: Static power, with the steps still in it.
         dipped: Ids of trials within which the clock dipped: they may be of no one level.
+        near: What was found with another static power: the likelier of a fit near to it and of one by itself
+            counts.
+        thorough: Look for levels that go with the temperature, too; takes two to three times as long.
 
     Returns:
         `NO_STEPS` where the trials are explained as well without steps; where they are too few, or none is at
@@ -130,7 +140,8 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
     looks = _looks(trials, static, unfed_w, dipped)
     if np.count_nonzero(looks.counts) < _FEWEST:
         return unknown
-    found = fit_levels(looks)
+    levels = None if near is None else np.array([_known_level(near, r) for r in trials])
+    found = fit_levels(looks, levels, thorough=thorough)
     if found is None:
         return replace(NO_STEPS, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else NO_STEPS
     others = found.levels.others
@@ -151,6 +162,10 @@ def find_supply(records: Iterable[TrialRecord], static: StaticPower, dipped: Col
         static=static,
         off_by_dip=found.dips.excess,
     )
+
+
+def _known_level(supply: Supply, record: TrialRecord) -> float:
+    return math.nan if record.trial_id in supply.unsure else supply.level.get(record.trial_id, math.nan)
 
 
 def _ids(trials: Sequence[TrialRecord], chosen: Bools) -> frozenset[str]:
@@ -180,6 +195,7 @@ def _looks(
         busy & (np.bincount(kernel)[kernel] > 1),
         np.concatenate(([True], began_s[1:] - ended_s[:-1] > _APART_S)),
         Dips.of(trials, dipped),
+        warmer_c,
     )
 
 

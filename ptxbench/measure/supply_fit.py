@@ -7,6 +7,7 @@ section 5).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,9 @@ _PIECE = 10
 _STRIDE = 1.5
 # By how much the logarithm of the likelihood must gain before there are steps at all.
 _GAIN = 10.0
+# Where a fit begins again: the kernels above these quantiles of temperature move by a step of the supply.
+_HOT = (0.35, 0.6, 0.85)
+_STEP = 0.012
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Looks:
         counts: Whether a trial tells of the supply, shape (n,).
         apart: Whether a pause lies before it, shape (n,).
         dips: In which trials the clock dipped.
+        temperature_c: Temperature, shape (n,).
     """
 
     log_power: Floats
@@ -54,6 +59,7 @@ class Looks:
     counts: Bools
     apart: Bools
     dips: Dips
+    temperature_c: Floats
 
     def by_kernel(self, weights: Floats, values: Floats) -> Floats:
         """Return the weighted mean of values of each kernel, 0 where none of its trials has any weight."""
@@ -78,26 +84,65 @@ class Fit:
     dips: Dips
 
 
-def fit_levels(looks: Looks) -> Fit | None:
+def fit_levels(looks: Looks, near: Floats | None = None, *, thorough: bool = False) -> Fit | None:
     """Fit the kernels' powers and the levels.
 
     Args:
         looks: The trials.
+        near: Levels that a fit may be near to, shape (n,), NaN where not known.
+        thorough: Begin again where the levels go with the temperature in another way.
 
     Returns:
         The likeliest fit that is found, None where the trials are explained as well without levels.
     """
     own = looks.by_kernel(looks.counts.astype(float), looks.log_power)
-    tried = [_fitted(looks, own, noise, looks.dips, _FIRST_STEPS) for noise in _NOISES]
-    found = max(tried, key=lambda fit: fit.levels.log_likelihood)
-    for _ in range(_TURNS):
-        better = _better(looks, found)
-        if better is None:
-            break
-        found = better
+    beginnings = [own]
+    if near is not None:
+        known = looks.counts & np.isfinite(near)
+        beginnings.append(looks.by_kernel(known.astype(float), looks.log_power - np.nan_to_num(near)))
+    tried = [
+        _fitted(looks, begun, noise, looks.dips, _FIRST_STEPS) for begun in beginnings for noise in _NOISES
+    ]
+    found = _climbed(looks, max(tried, key=_likelihood))
     if found.levels.log_likelihood < _without_steps(looks, own, found.dips) + _GAIN:
         return None
-    return found
+    return _rebegun(looks, found) if thorough else found
+
+
+def _likelihood(fit: Fit) -> float:
+    return fit.levels.log_likelihood
+
+
+def _climbed(looks: Looks, fit: Fit) -> Fit:
+    """Return the likeliest fit that small changes lead to."""
+    for _ in range(_TURNS):
+        better = _better(looks, fit)
+        if better is None:
+            break
+        fit = better
+    return fit
+
+
+def _rebegun(looks: Looks, fit: Fit) -> Fit:
+    """Return the likeliest fit from beginnings at which hot kernels stand on other levels than in this one.
+
+    Where levels go with the temperature, hot kernels are always at the upper one: what they draw there and
+    what the level adds are told apart by few trials alone, and no small change leads from one to the other.
+    """
+    best = fit
+    for start in _by_warmth(looks, fit):
+        again = _climbed(looks, _fitted(looks, start, fit.noise, fit.dips, _STEPS))
+        if again.levels.log_likelihood > best.levels.log_likelihood + _WORTH:
+            best = again
+    return best
+
+
+def _by_warmth(looks: Looks, fit: Fit) -> Iterator[Floats]:
+    """Yield ln of each kernel's power where those that ran hot have moved by a step of the supply."""
+    warmth_c = looks.by_kernel(looks.counts.astype(float), looks.temperature_c)
+    for warmer_c in np.quantile(warmth_c, _HOT):
+        for shift in (-_STEP, _STEP):
+            yield fit.own + np.where(warmth_c > warmer_c, shift, 0.0)
 
 
 def _fitted(looks: Looks, own: Floats, noise: float, dips: Dips, steps: int) -> Fit:

@@ -245,6 +245,49 @@ def test_a_run_of_few_trials_or_without_static_power_has_no_steps():
     assert find_supply(run_of(steps()), nothing, frozenset()) is NO_STEPS
 
 
+def warm_levels(temperature_c, seed):
+    """The lower or the upper of two levels: up where the chip warms, down where it has cooled further."""
+    random = np.random.default_rng(seed)
+    levels, is_up, changes_at_c = [], False, random.normal(53, 1)
+    for now_c in temperature_c:
+        if (now_c > changes_at_c) != is_up:
+            is_up = not is_up
+            changes_at_c = random.normal(50 if is_up else 53, 1)
+        levels.append(0.006 if is_up else -0.006)
+    return np.array(levels)
+
+
+def run_of_warm_levels(seed, kernels=40):
+    """Five rounds from cold to hot and back: only kernels between are at both levels."""
+    hot = np.arange(kernels)
+    order = np.concatenate([hot[:: 1 if n % 2 else -1] for n in range(ROUNDS)])
+    levels = warm_levels(42 + np.linspace(550.0, 250.0, kernels)[order] / 40, seed)
+    return run_of(levels, seed=seed, kernels=kernels, order=order), levels
+
+
+def share_off(records, levels, supply):
+    """Return the share of the sure trials whose level is off by a third of a step or more."""
+    sure = np.array([r.trial_id not in supply.unsure for r in records])
+    off = (np.array([supply.level[r.trial_id] for r in records]) - levels)[sure]
+    return float(np.mean(np.abs(off - np.median(off)) > 0.004))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 4, 8])
+def test_hot_kernels_that_are_always_at_the_upper_level_come_out_at_the_power_of_the_mean_level(seed):
+    """Hot kernels that draw more, and a level that is the same for all, explain nearly as much."""
+    records, levels = run_of_warm_levels(seed)
+    supply = find_supply(records, STATIC, frozenset(), thorough=True)
+    assert share_off(records, levels, supply) < 0.01
+
+
+def test_a_fit_near_to_one_that_was_found_before_is_found_again():
+    records, levels = run_of_warm_levels(8)
+    warmer = replace(STATIC, slope_w_per_c=STATIC.slope_w_per_c + 0.05)
+    before = find_supply(records, warmer, frozenset(), thorough=True)
+    assert share_off(records, levels, find_supply(records, STATIC, frozenset())) > 0.1
+    assert share_off(records, levels, find_supply(records, STATIC, frozenset(), before)) < 0.01
+
+
 def sleeping_between(targets, levels):
     """A sleeping trial behind every fifth target, at its level."""
     return [
