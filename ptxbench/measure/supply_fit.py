@@ -50,7 +50,7 @@ class Looks:
         counts: Whether a trial tells of the supply, shape (n,).
         apart: Whether a pause lies before it, shape (n,).
         dips: In which trials the clock dipped.
-        temperature_c: Temperature, shape (n,).
+        temperature_c: Temperature above any one, shape (n,).
     """
 
     log_power: Floats
@@ -98,8 +98,9 @@ def fit_levels(looks: Looks, near: Floats | None = None, *, thorough: bool = Fal
     own = looks.by_kernel(looks.counts.astype(float), looks.log_power)
     beginnings = [own]
     if near is not None:
-        known = looks.counts & np.isfinite(near)
-        beginnings.append(looks.by_kernel(known.astype(float), looks.log_power - np.nan_to_num(near)))
+        known = (looks.counts & np.isfinite(near)).astype(float)
+        at_level_zero = looks.by_kernel(known, looks.log_power - np.nan_to_num(near))
+        beginnings.append(np.where(np.bincount(looks.kernel, known) > 0, at_level_zero, own))
     tried = [
         _fitted(looks, begun, noise, looks.dips, _FIRST_STEPS) for begun in beginnings for noise in _NOISES
     ]
