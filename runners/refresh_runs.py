@@ -3,8 +3,8 @@
     python runners/refresh_runs.py
 
 A run is a folder `table-*` below results/nvidia-h200; one whose name goes on behind that of another
-(`table-6eda-repeat`) is a repeat of it. A figure is bold where it is what was aimed at. Exit codes are
-those of `ptxbench`.
+(`table-6eda-repeat`) is a repeat of it; `board-*` are too short for a table and only say how boards differ. A
+figure is bold where it is what was aimed at. Exit codes are those of `ptxbench`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def kept_runs(results: Path) -> list[KeptRun]:
-    """Return all tables of a folder of results, the newest first.
+    """Return all tables of a folder of results, and what says how boards differ, the newest first.
 
     Args:
         results: Folder with the runs.
@@ -88,7 +88,7 @@ def kept_runs(results: Path) -> list[KeptRun]:
         InputError: A run cannot be read.
     """
     kept = []
-    for path in results.glob("table-*"):
+    for path in [*results.glob("table-*"), *results.glob("board-*")]:
         with RunFolder.open(path) as folder:
             rows = [r for r in folder.rows() if r.protocol is Protocol.DYNAMIC and r.status is Status.OK]
             kept.append(KeptRun(path.name, folder.manifest, tuple(rows)))
@@ -103,7 +103,7 @@ def with_tables(page: str, runs: Sequence[KeptRun]) -> str:
         runs: All runs, `REFERENCE` among them.
 
     Raises:
-        InputError: A comment is missing.
+        InputError: A comment is missing, or that run.
     """
     for name, table in (("runs", runs_table), ("repeats", repeats_table), ("boards", boards_table)):
         before, begin, rest = page.partition(f"<!-- {name}:begin -->\n")
@@ -131,7 +131,7 @@ def runs_table(runs: Iterable[KeptRun]) -> str:
         "",
     )
     lines = [_heading(_RUNS, 2), _line(aims)]
-    for run in _mains(runs):
+    for run in (run for run in _tables(runs) if len(run.rows) >= _MIN_ROWS):
         cost, level_error = run.manifest.cost, run.manifest.level_error
         widths = {level: _widths(run, (level,)) for level in OptLevel}
         both = _widths(run, OptLevel)
@@ -155,7 +155,7 @@ def runs_table(runs: Iterable[KeptRun]) -> str:
 def repeats_table(runs: Sequence[KeptRun]) -> str:
     """Return the table of how each run agrees with its repeats."""
     lines = [_heading(_REPEATS, 2)]
-    for run in _mains(runs, at_least=0):
+    for run in _tables(runs):
         for other in runs:
             if other.name.startswith(f"{run.name}-"):
                 one = _agreement(run, other)
@@ -174,17 +174,25 @@ def repeats_table(runs: Sequence[KeptRun]) -> str:
 
 def boards_table(runs: Sequence[KeptRun]) -> str:
     """Return the table of how each run agrees with `REFERENCE`."""
-    (reference,) = (run for run in runs if run.name == REFERENCE)
+    reference = next((run for run in runs if run.name == REFERENCE), None)
+    if reference is None:
+        raise InputError(f"no run {REFERENCE}, beside which all others are set")
     lines = [_heading(_BOARDS, 1)]
-    found = [(_agreement(reference, run), run) for run in _mains(runs, at_least=0) if run is not reference]
+    others = [run for run in runs if not _repeats(run) and run is not reference]
+    found = [(_agreement(reference, run), run) for run in others]
     for one, run in sorted(found, key=lambda pair: pair[0].factor):
         lines.append(_line((f"`{run.name}`", f"{one.rows}", *_left(one))))
     return "".join(lines)
 
 
-def _mains(runs: Iterable[KeptRun], at_least: int = _MIN_ROWS) -> list[KeptRun]:
-    """Return the runs that repeat no other, if they hold enough rows."""
-    return [run for run in runs if run.name.count("-") == 1 and len(run.rows) >= at_least]
+def _repeats(run: KeptRun) -> bool:
+    """Return whether a run repeats another."""
+    return run.name.count("-") > 1
+
+
+def _tables(runs: Iterable[KeptRun]) -> list[KeptRun]:
+    """Return the tables that repeat no other."""
+    return [run for run in runs if run.name.startswith("table-") and not _repeats(run)]
 
 
 def _agreement(a: KeptRun, b: KeptRun) -> Agreement:

@@ -55,3 +55,14 @@ def test_a_repeat_is_set_beside_its_run_and_no_other(refresh_runs, runs):
 def test_a_page_without_the_comments_is_refused(refresh_runs, runs):
     with pytest.raises(InputError, match="no comments runs:begin and runs:end; put them round the table"):
         refresh_runs.with_tables("# Runs\n", runs)
+
+
+def test_boards_that_have_no_table_are_set_beside_the_reference_only(refresh_runs, runs):
+    assert "`board-" in refresh_runs.boards_table(runs)
+    assert "`board-" not in refresh_runs.runs_table(runs) + refresh_runs.repeats_table(runs)
+
+
+def test_without_the_reference_it_says_so(refresh_runs, runs):
+    others = [run for run in runs if run.name != refresh_runs.REFERENCE]
+    with pytest.raises(InputError, match="no run table-6eda"):
+        refresh_runs.boards_table(others)
