@@ -24,7 +24,7 @@ import numpy.typing as npt
 from ptxbench.catalogue.arafa import arafa_rows, load_arafa_table
 from ptxbench.catalogue.load import load_catalogue
 from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import GpuInfo, OptLevel
+from ptxbench.gpu.protocol import OptLevel
 from ptxbench.status import Status
 from ptxbench.store.run_folder import RunFolder
 from ptxbench.store.schema import Protocol, TableRow
@@ -72,7 +72,7 @@ def main() -> int:
             runs.append(folder.rows())
             gpus.append(folder.manifest.gpu)
     found = compare(runs, arguments.reference)
-    names = " and ".join(dict.fromkeys(_title(gpu) for gpu in gpus))
+    names = " and ".join(dict.fromkeys(gpu.title for gpu in gpus))
     print(f"{names} beside Table I of Arafa et al. (2020), as ratios to `{arguments.reference}`\n")
     print(f"| row of Table I | level | instructions | nJ here | here | {' | '.join(ARCHITECTURES)} |")
     print("| --- | --- | ---: | ---: | ---: |" + " ---: |" * len(ARCHITECTURES))
@@ -95,10 +95,6 @@ def _print_by_level(
         of_level = figures([one for one in found if one.opt_level is level])
         texts = [f"{at} {_number(value)}" for at, value in zip(ARCHITECTURES, of_level, strict=True)]
         print(f"-{level}: {', '.join(texts)}")
-
-
-def _title(gpu: GpuInfo) -> str:
-    return gpu.name if gpu.kind == "real" else f"{gpu.name} ({gpu.kind.upper()}, no measurement)"
 
 
 def compare(runs: Sequence[Sequence[TableRow]], reference: str = REFERENCE) -> list[Compared]:

@@ -143,8 +143,7 @@ def _static(
 
 
 def _print(result: KernelEstimate, gpu: GpuInfo, notes: list[str]) -> None:
-    kind = "" if gpu.kind == "real" else f" ({gpu.kind.upper()}, no measurement)"
-    click.echo(f"{result.kernel} on {gpu.name}{kind}")
+    click.echo(f"{result.kernel} on {gpu.title}")
     click.echo(
         f"{result.energy_j:.4g} J (95%: {result.low_j:.4g} to {result.high_j:.4g}), {result.power_w:.4g} W,"
         f" {result.time_s:.4g} s{', at the power limit' if result.capped else ''}"

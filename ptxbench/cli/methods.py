@@ -95,8 +95,7 @@ def _measure(gpu: Gpu, out: Path | None, sensors: Sequence[SensorDescription]) -
 
 def _print(found: MethodsFile, path: Path) -> None:
     info = found.gpu
-    kind = "" if info.kind == "real" else f" ({info.kind.upper()}, no measurement)"
-    click.echo(f"{info.name}{kind}, driver {info.driver}")
+    click.echo(f"{info.title}, driver {info.driver}")
     print_table(
         ("source", "idle W", "load W", "against the first"),
         [

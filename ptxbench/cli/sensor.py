@@ -60,8 +60,7 @@ def command(spec: str | None, out: Path | None, plot: Path | None, as_json: bool
 
 def _print(found: SensorFile, path: Path) -> None:
     info = found.gpu
-    kind = "" if info.kind == "real" else f" ({info.kind.upper()}, no measurement)"
-    click.echo(f"{info.name}{kind}, driver {info.driver}")
+    click.echo(f"{info.title}, driver {info.driver}")
     documented = {sensor.source: sensor for sensor in found.documented}
     rows = []
     for source in found.sources:

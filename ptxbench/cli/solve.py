@@ -39,8 +39,7 @@ def command(run: Path, out: Path | None, as_json: bool) -> None:
     if as_json:
         print_encoded(solution, {"gpu": info.name, "kind": info.kind})
         return
-    kind = "" if info.kind == "real" else f" ({info.kind.upper()}, no measurement)"
-    click.echo(f"{info.name}{kind}, driver {info.driver}")
+    click.echo(f"{info.title}, driver {info.driver}")
     _print(solution)
 
 

@@ -205,8 +205,7 @@ def _plain(trial: Trial, tuned: Tuned) -> dict[str, object]:
 
 def _print(tuned: Tuned) -> None:
     info, problem = tuned.manifest.gpu, tuned.manifest.problem
-    kind = "" if info.kind == "real" else f" ({info.kind.upper()}, no measurement)"
-    click.echo(f"{info.name}{kind}: C = A B, {problem.m} x {problem.n} x {problem.k}, {problem.dtype}")
+    click.echo(f"{info.title}: C = A B, {problem.m} x {problem.n} x {problem.k}, {problem.dtype}")
     failed = [t for t in tuned.trials if not t.ok]
     click.echo(f"{tuned.searched} variants; {len(tuned.trials)} tried, of which {len(failed)} do not count")
     for trial in failed[:3]:

@@ -72,6 +72,13 @@ class GpuInfo:
     clocks_locked: bool | None = None
 
     @property
+    def title(self) -> str:
+        """Its name, and where it is no real one that its numbers are no measurement."""
+        if self.kind is GpuKind.REAL:
+            return self.name
+        return f"{self.name} ({self.kind.upper()}, no measurement)"
+
+    @property
     def slug(self) -> str:
         """Folder name of this GPU, such as "nvidia-h200"."""
         words = "".join(c if c.isalnum() else " " for c in self.name.lower()).split()

@@ -11,6 +11,7 @@ from ptxbench.measure.scatter import NO_PRIOR, Scatter, ScatterPrior, fit_prior,
 from ptxbench.measure.static import StaticPower, fit_static
 from ptxbench.measure.statistics import Estimate, weighted
 from ptxbench.measure.supply import NO_STEPS, Supply, find_supply
+from ptxbench.measure.supply_fit import STEP
 from ptxbench.measure.unit import nan_mean, trial_faults
 from ptxbench.measure.warmth import busy_static
 from ptxbench.status import Status
@@ -22,7 +23,7 @@ _TURNS = 4
 _SAME_SLOPE_W_PER_C = 0.01
 # A trial within which the supply's level changed was read at another level than its neighbours: anything
 # up to a step, 1.2% of what it feeds on three H200s, is as likely (docs/h200_power.md; JCGM 100:2008, 4.3.7).
-_STEP_ERROR = 0.012 / math.sqrt(3)
+_STEP_ERROR = STEP / math.sqrt(3)
 # Where trials of a kernel disagree the fewer are left out, and may be right. Between two runs of a board
 # (four H200s, docs/h200_power.md) 1 kernel in 6 differs by more than 0.5% where no more count than are left
 # out, as much as this error makes; 1 in 19 where one more counts, 1 in 47 where two or more do.

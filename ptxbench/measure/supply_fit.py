@@ -34,9 +34,10 @@ _PIECE = 10
 _STRIDE = 1.5
 # By how much the logarithm of the likelihood must gain before there are steps at all.
 _GAIN = 10.0
-# Where a fit begins again: the kernels above these quantiles of temperature move by a step of the supply.
+# A step of the supply on H200s, as a fraction of what it feeds (docs/h200_power.md).
+STEP = 0.012
+# Where a fit begins again: the kernels above these quantiles of temperature move by a step.
 _HOT = (0.35, 0.6, 0.85)
-_STEP = 0.012
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _by_warmth(looks: Looks, fit: Fit) -> Iterator[Floats]:
     """Yield ln of each kernel's power where those that ran hot have moved by a step of the supply."""
     warmth_c = looks.by_kernel(looks.counts.astype(float), looks.temperature_c)
     for warmer_c in np.quantile(warmth_c, _HOT):
-        for shift in (-_STEP, _STEP):
+        for shift in (-STEP, STEP):
             yield fit.own + np.where(warmth_c > warmer_c, shift, 0.0)
 
 
