@@ -23,15 +23,16 @@ import numpy as np
 import numpy.typing as npt
 from in_turn import calibrated_launch, settled_w
 
+from ptxbench.analysis.statistics import Estimate, estimate
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.placed_buffer import PLACE
-from ptxbench.gpu.protocol import Gpu, Launch, OptLevel
-from ptxbench.measure.statistics import Estimate, estimate
-from ptxbench.store import codec
-from ptxbench.store.atomic import write_text
-from ptxbench.store.commit import made_by
-from ptxbench.store.schema import Role
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.devices.base import Gpu, Launch
+from ptxbench.devices.placed_buffer import PLACE
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.commit import made_by
+from ptxbench.storage.schema import Role
 
 INSTRUCTION = "ld.global.u32"
 # One bit set; then more of the upper half, of the lower, of both; then where ptxbench puts it.
@@ -70,7 +71,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.rounds < 2:
         raise InputError(f"--rounds {arguments.rounds} must be at least 2")
-    from ptxbench.gpu.cuda import CudaGpu
+    from ptxbench.devices.cuda import CudaGpu
 
     which = int(arguments.gpu) if arguments.gpu.isdigit() else arguments.gpu
     level = OptLevel(arguments.opt_level)

@@ -32,19 +32,20 @@ from energy_tools import Answer, Kernel, KernelTuner, Ptxbench, Tool, Zeus
 from tool_readings import Reading, Summary, summarize, write_csv
 
 import ptxbench
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import Gpu, GpuInfo, GpuKind
-from ptxbench.gpu.select import open_gpu
-from ptxbench.measure.load import Load, prepare_load
-from ptxbench.measure.statistics import estimate
-from ptxbench.power.sensor import SensorDescription
-from ptxbench.power.source import SourceName
-from ptxbench.power.steady import steady_power_w
-from ptxbench.store import codec
-from ptxbench.store.atomic import write_text
-from ptxbench.store.commit import git_commit
-from ptxbench.store.place import require_place
-from ptxbench.store.sensor_file import sensors_for
+from ptxbench.analysis.statistics import estimate
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.devices.base import Gpu
+from ptxbench.devices.select import open_gpu
+from ptxbench.energy.steady import steady_power_w
+from ptxbench.experiment.load import Load, prepare_load
+from ptxbench.experiment.sensor_choice import sensors_for
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.commit import git_commit
+from ptxbench.storage.location import require_place
 
 DURATIONS_S = (0.03, 0.1, 0.3, 1.0, 3.0)
 _REPEATS = 5

@@ -14,11 +14,11 @@ from typing import Protocol
 
 import numpy as np
 
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import Gpu, Launch
-from ptxbench.power.predict import methods_for
-from ptxbench.power.sensor import SensorDescription
-from ptxbench.power.trace import KernelWindow
+from ptxbench.core.errors import InputError
+from ptxbench.devices.base import Gpu, Launch
+from ptxbench.energy.predicted_error import methods_for
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.trace import KernelWindow
 
 _QUIET_REFRESHES = 3
 # So rarely do we poll while another tool reads, so as not to disturb it.

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptxbench.catalogue.model import Instruction
-from ptxbench.errors import GpuError
-from ptxbench.gpu.protocol import Gpu, KernelRun, Launch, OptLevel
-from ptxbench.measure.member import BLOCK, WAVES
-from ptxbench.power.steady import steady_power_w
-from ptxbench.ptx.module import build_module
-from ptxbench.ptx.operands import Pattern, operand_bytes
-from ptxbench.ptx.target import find_target
-from ptxbench.store.schema import Role
+from ptxbench.codegen.operands import Pattern, operand_bytes
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import GpuError
+from ptxbench.core.target import find_target
+from ptxbench.devices.base import Gpu, Launch
+from ptxbench.energy.steady import steady_power_w
+from ptxbench.experiment.launch_configuration import BLOCK, WAVES
+from ptxbench.sass.module import build_module
+from ptxbench.sensors.kernel_run import KernelRun
+from ptxbench.storage.schema import Role
 
 SEED = 1
 

@@ -27,23 +27,24 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.catalogue.load import find_instruction, load_catalogue
-from ptxbench.gpu.protocol import Cubin, OptLevel
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.gpu.simulated.profile import Profile
-from ptxbench.gpu.simulated.profiles import PROFILES
-from ptxbench.gpu.simulated.truth import instruction_energy_pj
-from ptxbench.measure.asked import Asked
-from ptxbench.measure.plan import Linearity
-from ptxbench.measure.run import measure_table
-from ptxbench.measure.start import start_run
-from ptxbench.ptx.assemble import assemble_ptx
-from ptxbench.ptx.render import render_module
-from ptxbench.ptx.target import find_target
+from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.codegen.render import render_module
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.status import Status
+from ptxbench.core.target import find_target
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.profile import Profile
+from ptxbench.devices.simulated.profiles import PROFILES
+from ptxbench.devices.simulated.truth import instruction_energy_pj
+from ptxbench.experiment.plan import Linearity
+from ptxbench.experiment.run import measure_table
+from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.session import start_run
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import find_loop
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, TableRow
 
 # The goal that a benchmark of calibrated intervals is held to.
 _LEAST, _MOST = 0.93, 0.97

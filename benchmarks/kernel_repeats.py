@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.measure.loops import is_clear_majority, shared_by
-from ptxbench.measure.static import StaticPower
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, Role, TrialRecord
+from ptxbench.analysis.loop_energy import is_clear_majority, shared_by
+from ptxbench.analysis.static_power import StaticPower
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.status import Status
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, Role, TrialRecord
 
 # Median of the absolute deviation of a normal distribution, in standard deviations.
 _NORMAL_MAD = 0.6745

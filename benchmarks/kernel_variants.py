@@ -24,17 +24,18 @@ import numpy as np
 import numpy.typing as npt
 from in_turn import SEED, calibrated_launch, settled_w
 
+from ptxbench.analysis.statistics import Estimate, estimate
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Instruction
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import Gpu, Launch, OptLevel
-from ptxbench.gpu.select import open_gpu
-from ptxbench.measure.statistics import Estimate, estimate
-from ptxbench.ptx.operands import Pattern, operand_bytes
-from ptxbench.store import codec
-from ptxbench.store.atomic import write_text
-from ptxbench.store.commit import made_by
-from ptxbench.store.schema import Role
+from ptxbench.codegen.operands import Pattern, operand_bytes
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.devices.base import Gpu, Launch
+from ptxbench.devices.select import open_gpu
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.commit import made_by
+from ptxbench.storage.schema import Role
 
 # Those that differed most between two processes, and some that never did.
 KERNELS = (

@@ -21,18 +21,18 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import GpuInfo
-from ptxbench.measure.operating_point import dipped_trials, kernel_of
-from ptxbench.power.excursion import Excursion, find_excursion
-from ptxbench.power.known_sensors import sensor_for
-from ptxbench.power.sensor import SensorDescription
-from ptxbench.power.source import SourceName
-from ptxbench.power.steady import fresh
+from ptxbench.analysis.operating_point import dipped_trials, kernel_of
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.status import Status
+from ptxbench.energy.excursion import Excursion, find_excursion
+from ptxbench.energy.steady import fresh
 from ptxbench.report.figure import new_figure, require_picture, save, title
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, Role, TrialRecord
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.known_sensors import sensor_for
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, Role, TrialRecord
 
 # What power is read behind on an H200: runs from before that was known do not say it.
 RISE = sensor_for(SourceName.SAMPLES, "sm_90a").excursion

@@ -19,16 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import Gpu
-from ptxbench.gpu.select import open_gpu
-from ptxbench.measure.load import INSTRUCTION, Load, prepare_load
-from ptxbench.measure.statistics import Estimate, estimate
-from ptxbench.power.source import SourceName
-from ptxbench.store import codec
-from ptxbench.store.atomic import write_text
-from ptxbench.store.commit import made_by
-from ptxbench.store.place import require_place
+from ptxbench.analysis.statistics import Estimate, estimate
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.devices.base import Gpu
+from ptxbench.devices.select import open_gpu
+from ptxbench.experiment.load import INSTRUCTION, Load, prepare_load
+from ptxbench.sensors.base import SourceName
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.commit import made_by
+from ptxbench.storage.location import require_place
 
 # The kernel ends long before the next poll would come.
 ASLEEP_S = 3600.0

@@ -22,15 +22,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import GpuInfo, OptLevel
-from ptxbench.measure.loops import Common, shared_by
-from ptxbench.measure.operating_point import kernel_of
-from ptxbench.measure.supply_fit import STRETCH
+from ptxbench.analysis.drift_fit import STRETCH
+from ptxbench.analysis.loop_energy import Common, shared_by
+from ptxbench.analysis.operating_point import kernel_of
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.status import Status
 from ptxbench.report.figure import new_figure, require_picture, save, title
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, Role, TrialRecord
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, Role, TrialRecord
 
 # Median of the absolute deviation of a normal distribution, in standard deviations.
 _NORMAL_MAD = 0.6745

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.store.atomic import write_text
+from ptxbench.storage.atomic import write_text
 
 WANTED = 0.01
 _MAX_READINGS = 1_000_000

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.model import Instruction
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.ptx.render import render_module
-from ptxbench.ptx.target import Target, find_target
-from ptxbench.tools import tool_path
+from ptxbench.codegen.render import render_module
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.target import Target, find_target
+from ptxbench.core.toolchain import tool_path
 
 
 def timed(work: Callable[[], None]) -> tuple[float, float]:

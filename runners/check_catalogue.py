@@ -30,13 +30,14 @@ from typing import IO
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Form, Instruction
 from ptxbench.catalogue.select import named_instructions
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import GpuInfo, OptLevel
-from ptxbench.gpu.select import open_gpu
-from ptxbench.measure.check import Checked, check_row
-from ptxbench.ptx.target import find_target
-from ptxbench.store.atomic import write_text
-from ptxbench.store.commit import made_by
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.target import find_target
+from ptxbench.devices.select import open_gpu
+from ptxbench.experiment.numeric_check import Checked, check_row
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.commit import made_by
 
 # Items that one process is given at once: enough that opening the GPU does not count.
 _SHARE = 32

@@ -14,13 +14,13 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.measure.cost import run_cost
-from ptxbench.measure.plan import plan_tasks
-from ptxbench.measure.unit import empty_row
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import TableRow
+from ptxbench.analysis.run_cost import run_cost
+from ptxbench.analysis.unit import empty_row
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.status import Status
+from ptxbench.experiment.plan import plan_tasks
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import TableRow
 
 
 def main() -> int:

@@ -23,11 +23,11 @@ import numpy.typing as npt
 
 from ptxbench.catalogue.arafa import arafa_rows, load_arafa_table
 from ptxbench.catalogue.load import load_catalogue
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.status import Status
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, TableRow
 
 ARCHITECTURES = ("maxwell", "pascal", "volta", "turing")
 REFERENCE = "Integer Arithmetic: add / sub / min / max"

@@ -13,13 +13,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from ptxbench.errors import PtxbenchError
-from ptxbench.gpu.select import open_gpu
-from ptxbench.measure.sampling import Progress, measure_methods
-from ptxbench.measure.sense import sense
+from ptxbench.core.errors import PtxbenchError
+from ptxbench.devices.select import open_gpu
+from ptxbench.experiment.sampling import Progress, measure_methods
+from ptxbench.experiment.sensor_choice import sensors_for
+from ptxbench.experiment.sensor_study import sense
 from ptxbench.report.figure import require_picture
 from ptxbench.report.methods_plot import plot_methods
-from ptxbench.store.sensor_file import sensors_for
 
 
 def main() -> int:

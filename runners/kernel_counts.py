@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptxbench.store.atomic import write_text
+from ptxbench.storage.atomic import write_text
 
 OPCODES = "sass__inst_executed_per_opcode"
 BYTES = (

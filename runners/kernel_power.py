@@ -8,14 +8,14 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from ptxbench.clock import HostClock
+from ptxbench.core.clock import HostClock
+from ptxbench.energy.steady import fresh, steady_power_w
 from ptxbench.model.validation_file import KernelTrial
-from ptxbench.power.known_sensors import PREFERENCE, sensor_for
-from ptxbench.power.nvml import NvmlDevice, available_sources
-from ptxbench.power.sampler import Sampler, SamplerThread
-from ptxbench.power.source import SourceName
-from ptxbench.power.steady import fresh, steady_power_w
-from ptxbench.power.trace import KernelWindow, Trace
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.known_sensors import PREFERENCE, sensor_for
+from ptxbench.sensors.nvml import NvmlDevice, available_sources
+from ptxbench.sensors.sampler import Sampler, SamplerThread
+from ptxbench.sensors.trace import KernelWindow, Trace
 
 _POLL_S = 0.01
 _GUESS_S = 0.02

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.model.validation_file import (
     MEASURED,
     KernelCase,

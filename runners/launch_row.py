@@ -12,14 +12,15 @@ import json
 import sys
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import Launch, OptLevel
-from ptxbench.gpu.select import open_gpu
-from ptxbench.measure.member import BLOCK
-from ptxbench.ptx.module import build_module
-from ptxbench.ptx.operands import Pattern, operand_bytes
-from ptxbench.ptx.render import TARGET
-from ptxbench.ptx.target import find_target
+from ptxbench.codegen.operands import Pattern, operand_bytes
+from ptxbench.codegen.render import TARGET
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.target import find_target
+from ptxbench.devices.base import Launch
+from ptxbench.devices.select import open_gpu
+from ptxbench.experiment.launch_configuration import BLOCK
+from ptxbench.sass.module import build_module
 
 SEED = 5
 

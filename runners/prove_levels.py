@@ -23,9 +23,9 @@ from pathlib import Path
 
 from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.select import named_instructions
-from ptxbench.errors import GpuError, InputError, PtxbenchError
-from ptxbench.store.atomic import write_text
-from ptxbench.store.commit import made_by
+from ptxbench.core.errors import GpuError, InputError, PtxbenchError
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.commit import made_by
 
 FAMILY = "level"
 CHILD = Path(__file__).with_name("launch_row.py")

@@ -15,16 +15,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import ptxbench
-from ptxbench.errors import PtxbenchError
-from ptxbench.gpu.replay import ReplayGpu
-from ptxbench.measure.asked import Asked
-from ptxbench.measure.run import measure_table
-from ptxbench.measure.start import start_run
-from ptxbench.store.commit import git_commit
-from ptxbench.store.manifest import Recomputed
-from ptxbench.store.rewrite import rewrite_results
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.table import row_key
+from ptxbench.core.errors import PtxbenchError
+from ptxbench.devices.replay import ReplayGpu
+from ptxbench.experiment.run import measure_table
+from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.session import start_run
+from ptxbench.storage.commit import git_commit
+from ptxbench.storage.manifest import Recomputed
+from ptxbench.storage.rewrite import rewrite_results
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.table import row_key
 
 
 def main() -> int:

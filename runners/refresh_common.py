@@ -14,9 +14,9 @@ from collections import Counter
 from pathlib import Path
 
 from ptxbench.catalogue.common import FILE
-from ptxbench.errors import InputError, PtxbenchError
+from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.model.ncu import read_launches, work_of
-from ptxbench.store.atomic import write_text
+from ptxbench.storage.atomic import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ROOT / "ptxbench" / "catalogue" / "data" / FILE

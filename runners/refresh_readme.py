@@ -12,14 +12,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from ptxbench.errors import PtxbenchError
-from ptxbench.gpu.protocol import GpuInfo
-from ptxbench.measure.starters import STARTERS
+from ptxbench.catalogue.starters import STARTERS
+from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.status import Status
 from ptxbench.report.plot import plot_energies
 from ptxbench.report.summary import summary_table
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, TableRow
 
 RESULTS = Path(__file__).parents[1] / "results" / "nvidia-h200"
 

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import OptLevel
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.status import Status
 from ptxbench.report.diff import Agreement, agreement, diff_rows
-from ptxbench.status import Status
-from ptxbench.store.atomic import replacing
-from ptxbench.store.manifest import Manifest
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.storage.atomic import replacing
+from ptxbench.storage.manifest import Manifest
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, TableRow
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "nvidia-h200"

@@ -15,16 +15,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import GpuKind, OptLevel
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.gpu_info import GpuKind
+from ptxbench.core.status import Status
+from ptxbench.model.opcode_energies import RANDOM, ZEROS
 from ptxbench.model.opcodes import opcode_class
-from ptxbench.model.prices import RANDOM, ZEROS
 from ptxbench.model.solve import row_counts
 from ptxbench.model.zeros import MEMORY
-from ptxbench.status import Status
-from ptxbench.store.atomic import write_text
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, TableRow
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ROOT / "ptxbench" / "model" / "zeros_ratios.toml"

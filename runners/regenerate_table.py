@@ -16,17 +16,17 @@ from pathlib import Path
 from time import monotonic
 
 from ptxbench.catalogue.select import chosen_names
-from ptxbench.errors import PtxbenchError
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.gpu.select import open_gpu
-from ptxbench.measure.asked import Asked
-from ptxbench.measure.plan import Linearity
-from ptxbench.measure.run import Progress, measure_table
-from ptxbench.measure.start import resume_run, start_run
-from ptxbench.measure.survive import run_surviving
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import PtxbenchError
+from ptxbench.devices.select import open_gpu
+from ptxbench.experiment.isolation import run_surviving
+from ptxbench.experiment.plan import Linearity
+from ptxbench.experiment.run import Progress, measure_table
+from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.sensor_choice import sensors_for
+from ptxbench.experiment.session import resume_run, start_run
 from ptxbench.report.text import cost_sentence, print_tables
-from ptxbench.store.schema import Protocol, TrialRecord
-from ptxbench.store.sensor_file import sensors_for
+from ptxbench.storage.schema import Protocol, TrialRecord
 
 
 def main() -> int:

@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ptxbench.errors import InputError, PtxbenchError
-from ptxbench.gpu.protocol import Gpu
-from ptxbench.gpu.select import open_gpu
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.devices.base import Gpu
+from ptxbench.devices.select import open_gpu
 from ptxbench.report.pareto_plot import plot_front
-from ptxbench.store import codec
-from ptxbench.store.atomic import write_text
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
 from ptxbench.tune.bench import Asked
 from ptxbench.tune.evaluate import Quality, estimated_again, quality
 from ptxbench.tune.folder import TuningFolder

@@ -12,12 +12,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from ptxbench.errors import PtxbenchError
+from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.estimate import Estimate
 from ptxbench.meter.host import log_from_csv, log_from_run
 from ptxbench.meter.readers import read_meter
 from ptxbench.meter.result import statements
 from ptxbench.meter.validation import validate
-from ptxbench.power.estimate import Estimate
 
 
 def main() -> int:

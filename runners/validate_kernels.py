@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING
 
 from kernel_sitting import DeviceLostError, Sitting, require_same_cases, take_up
 
-from ptxbench.errors import PtxbenchError
-from ptxbench.model.judge import judge, launches_by_case
-from ptxbench.model.judged_file import mean_absolute_error_pct, write_judged
-from ptxbench.model.prices import prices_of
+from ptxbench.core.errors import PtxbenchError
+from ptxbench.model.opcode_energies import prices_of
 from ptxbench.model.terms import FILE, write_terms
+from ptxbench.model.validate import judge, launches_by_case
 from ptxbench.model.validation_file import (
     COUNTS,
     MEASURED,
@@ -37,7 +36,8 @@ from ptxbench.model.validation_file import (
     Purpose,
     read_session,
 )
-from ptxbench.store.run_folder import RunFolder
+from ptxbench.model.validation_table import mean_absolute_error_pct, write_judged
+from ptxbench.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from kernel_cases import Case
@@ -129,7 +129,7 @@ def _measure(out: Path, budget_s: float, only: Sequence[str], resume: bool) -> i
     import torch
     from kernel_power import KernelMeter
 
-    from ptxbench.power.nvml import NvmlDevice
+    from ptxbench.sensors.nvml import NvmlDevice
 
     device = NvmlDevice(0)
     meter = KernelMeter(device, _TARGET, _WARM_S, _WINDOW_S)

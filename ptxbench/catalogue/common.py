@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.model import Instruction
-from ptxbench.gpu.protocol import OptLevel
+from ptxbench.core.condition import OptLevel
 
 FILE = "common_opcodes.csv"
 # Rows of this family are loads and stores of one level of memory: an opcode has one for each.

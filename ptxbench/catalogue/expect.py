@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ptxbench.catalogue.fields import SASS, SENTENCE, Fields, checked_count, checked_text, checked_whole
 from ptxbench.catalogue.model import Expectation, Form
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.ptx.target import TARGETS
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.target import TARGETS
 
 # Key of a row: what its SASS is expected for. ptxas makes no use of several chains at O0.
 _KEYS = {

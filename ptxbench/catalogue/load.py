@@ -25,8 +25,8 @@ from ptxbench.catalogue.fields import (
 )
 from ptxbench.catalogue.model import Instruction, Unit
 from ptxbench.catalogue.types import COMPANIONS, TYPES, default_companion
-from ptxbench.errors import InputError
-from ptxbench.ptx.target import TARGETS
+from ptxbench.core.errors import InputError
+from ptxbench.core.target import TARGETS
 
 _REFUSED = frozenset({"name", "category", "type"})
 _REQUIRED = _REFUSED | {"family", "operands", "values", "alive", "O0", "O3"}

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ptxbench.catalogue.types import COMPANIONS, Companion
-from ptxbench.errors import NotMeasurableError
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.ptx.target import Target
-from ptxbench.sass.program import counts_text
-from ptxbench.threads import WARP, WARPGROUP
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import NotMeasurableError
+from ptxbench.core.opcode_counts import counts_text
+from ptxbench.core.target import Target
+from ptxbench.core.threads import WARP, WARPGROUP
 
 
 class Form(StrEnum):
@@ -74,7 +74,7 @@ class Instruction:
         family: Template that renders it (ptx_templates/<family>.ptx.j2).
         type: PTX type of the result, and of every role that `types` does not name.
         operands: Tokens in order: roles, two roles joined by "|", predicates, constants.
-        values: Generator of the operand values (ptxbench.ptx.values).
+        values: Generator of the operand values (ptxbench.codegen.values).
         alive: How the chain keeps its values alive, in words.
         companions: Instructions that follow each copy to keep its values alive; the overhead loop has
             them too.

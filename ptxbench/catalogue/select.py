@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.catalogue.model import Instruction
-from ptxbench.errors import InputError
-from ptxbench.ptx.target import Target
+from ptxbench.core.errors import InputError
+from ptxbench.core.target import Target
 
 _GLOB = "*?["
 

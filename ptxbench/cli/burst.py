@@ -21,8 +21,8 @@ def command(spec: str | None, out: Path | None, as_json: bool) -> None:
     --burst FOLDER` then finds the meter's clock by a pattern that fits in one place only, and its drift by
     the time between the two. It takes about six seconds.
     """
-    from ptxbench.gpu.select import open_gpu_or_simulated
-    from ptxbench.measure.burst import record_burst
+    from ptxbench.devices.select import open_gpu_or_simulated
+    from ptxbench.experiment.play_burst import record_burst
 
     gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
     try:

@@ -29,7 +29,7 @@ def command(run_a: Path, run_b: Path, as_json: bool) -> None:
     apart, and how much of that one common factor explains.
     """
     from ptxbench.report.diff import diff_runs
-    from ptxbench.store.run_folder import RunFolder
+    from ptxbench.storage.run_folder import RunFolder
 
     with RunFolder.open(run_a) as a, RunFolder.open(run_b) as b:
         found = diff_runs(a, b)

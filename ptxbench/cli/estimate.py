@@ -12,9 +12,9 @@ from ptxbench.cli.options import OPT_LEVELS, json_option
 from ptxbench.cli.output import print_encoded, print_table
 
 if TYPE_CHECKING:
-    from ptxbench.gpu.protocol import GpuInfo
+    from ptxbench.core.gpu_info import GpuInfo
     from ptxbench.model.estimate import KernelEstimate
-    from ptxbench.model.machine import Table
+    from ptxbench.model.inputs import Table
     from ptxbench.model.work import KernelWork
 
 _FILLS_SHOWN = 8
@@ -86,7 +86,7 @@ def command(
     CSV they are what was executed. Without --time-s (or gpu__time_duration in the CSV) the time is modelled.
     """
     from ptxbench.model.estimate import Conditions, estimate
-    from ptxbench.model.machine import read_table
+    from ptxbench.model.inputs import read_table
     from ptxbench.model.work import activity_between
 
     table = read_table(run)
@@ -111,7 +111,7 @@ def command(
 def _profiled(kernel: str, ncu: Path, time_s: float | None, table: Table) -> tuple[KernelWork, list[str]]:
     from dataclasses import replace
 
-    from ptxbench.model.machine import profiled_work
+    from ptxbench.model.inputs import profiled_work
 
     work = profiled_work(ncu, kernel, table)
     return (work if time_s is None else replace(work, time_s=time_s)), []
@@ -127,8 +127,8 @@ def _static(
     time_s: float | None,
     table: Table,
 ) -> tuple[KernelWork, list[str]]:
-    from ptxbench.gpu.protocol import OptLevel
-    from ptxbench.model.machine import Shape, read_kernel, static_work
+    from ptxbench.core.condition import OptLevel
+    from ptxbench.model.inputs import Shape, read_kernel, static_work
 
     if grid is None or block is None:
         raise click.UsageError(

@@ -12,7 +12,7 @@ from ptxbench.cli.options import json_option
 from ptxbench.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from ptxbench.gpu.protocol import GpuInfo
+    from ptxbench.core.gpu_info import GpuInfo
 
 _NUMBERS = ("SMs", "limit W", "clock MHz")
 
@@ -24,8 +24,8 @@ def command(as_json: bool) -> None:
 
     The first column is what --gpu takes.
     """
-    from ptxbench.errors import GpuError
-    from ptxbench.gpu.select import list_gpus
+    from ptxbench.core.errors import GpuError
+    from ptxbench.devices.select import list_gpus
 
     real: tuple[GpuInfo, ...] = ()
     missing = ""
@@ -47,8 +47,8 @@ def command(as_json: bool) -> None:
 
 
 def _simulated() -> list[tuple[str, GpuInfo]]:
-    from ptxbench.gpu.simulated.gpu import SimulatedGpu
-    from ptxbench.gpu.simulated.profiles import PROFILES
+    from ptxbench.devices.simulated.gpu import SimulatedGpu
+    from ptxbench.devices.simulated.profiles import PROFILES
 
     return [(f"simulated:{name}", SimulatedGpu(profile).info) for name, profile in PROFILES.items()]
 

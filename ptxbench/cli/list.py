@@ -29,7 +29,7 @@ def command(name: str, category: str, ptx_type: str, target: str | None, opcode:
     NAME is part of a name, or a pattern of a whole one, such as 'fma.*'.
     """
     from ptxbench.catalogue.select import matching_instructions
-    from ptxbench.ptx.target import find_target
+    from ptxbench.core.target import find_target
 
     rows = matching_instructions(name, category, ptx_type, opcode, find_target(target) if target else None)
     if as_json:
@@ -49,7 +49,7 @@ def _cells(row: Instruction) -> tuple[str, ...]:
 
 def _sass(row: Instruction) -> tuple[str, ...]:
     """Return the SASS columns; what cannot be measured says so, and `show` says why."""
-    from ptxbench.gpu.protocol import OptLevel
+    from ptxbench.core.condition import OptLevel
 
     if row.refused:
         return tuple("refused" for _ in OPT_LEVELS)

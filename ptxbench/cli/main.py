@@ -10,7 +10,7 @@ from importlib import import_module
 import click
 
 from ptxbench import __version__
-from ptxbench.errors import PtxbenchError
+from ptxbench.core.errors import PtxbenchError
 
 # Help is printed from here, so that it loads no subcommand.
 _SUBCOMMANDS = {

@@ -15,9 +15,9 @@ from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from ptxbench.gpu.protocol import Gpu
-    from ptxbench.power.sensor import SensorDescription
-    from ptxbench.store.methods_file import MethodPoint, MethodsFile
+    from ptxbench.devices.base import Gpu
+    from ptxbench.sensors.description import SensorDescription
+    from ptxbench.storage.methods_file import MethodPoint, MethodsFile
 
 _MEANING = "bias in % ± spread over runs (bias predicted from the sensor's description)"
 # From here on a tenth of a percent says nothing.
@@ -56,10 +56,10 @@ def command(
 
 
 def _found(spec: str | None, out: Path | None, sensor_path: Path | None) -> tuple[MethodsFile, Path]:
-    from ptxbench.gpu.select import open_gpu_or_simulated
-    from ptxbench.measure.sampling import PURPOSE, again
-    from ptxbench.store.recording import RecordingFolder
-    from ptxbench.store.sensor_file import sensors_for
+    from ptxbench.devices.select import open_gpu_or_simulated
+    from ptxbench.experiment.sampling import PURPOSE, again
+    from ptxbench.experiment.sensor_choice import sensors_for
+    from ptxbench.storage.recording import RecordingFolder
 
     if spec is not None and spec.startswith("replay:"):
         folder = RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE)
@@ -73,7 +73,7 @@ def _found(spec: str | None, out: Path | None, sensor_path: Path | None) -> tupl
 
 
 def _measure(gpu: Gpu, out: Path | None, sensors: Sequence[SensorDescription]) -> tuple[MethodsFile, Path]:
-    from ptxbench.measure.sampling import Progress, measure_methods
+    from ptxbench.experiment.sampling import Progress, measure_methods
 
     last: Progress | None = None
     with progress_bar() as show:

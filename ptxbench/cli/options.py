@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from ptxbench.ptx.target import TARGETS
+from ptxbench.core.target import TARGETS
 
-# As in ptxbench.gpu.protocol.OptLevel, which would load numpy.
+# As in ptxbench.devices.base.OptLevel, which would load numpy.
 OPT_LEVELS = ("O0", "O3")
 DEFAULT_TARGET = "sm_90a"
 

@@ -21,7 +21,7 @@ def print_json(document: dict[str, Any]) -> None:
 
 def print_encoded(document: object, beside: dict[str, Any]) -> None:
     """Print a dataclass as it is kept in JSON files, with `beside` before it."""
-    from ptxbench.store.codec import encode
+    from ptxbench.storage.codec import encode
 
     plain = encode(document)
     assert isinstance(plain, dict)  # noqa: S101

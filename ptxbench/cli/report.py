@@ -30,8 +30,8 @@ def command(run: Path, markdown: bool, plot: Path | None, all_rows: bool, as_jso
         reached,
         rows_as_json,
     )
-    from ptxbench.store.run_folder import RunFolder
-    from ptxbench.store.schema import Protocol
+    from ptxbench.storage.run_folder import RunFolder
+    from ptxbench.storage.schema import Protocol
 
     with RunFolder.open(run) as folder:
         rows, info = folder.rows(), folder.manifest.gpu

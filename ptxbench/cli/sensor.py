@@ -12,10 +12,10 @@ from ptxbench.cli.options import gpu_option, json_option, plot_option
 from ptxbench.cli.output import print_encoded, print_table
 
 if TYPE_CHECKING:
-    from ptxbench.power.estimate import Estimate
-    from ptxbench.power.probe import SourceProbe
-    from ptxbench.power.sensor import SensorDescription
-    from ptxbench.store.sensor_file import SensorFile
+    from ptxbench.core.estimate import Estimate
+    from ptxbench.sensors.characterize.probe import SourceProbe
+    from ptxbench.sensors.description import SensorDescription
+    from ptxbench.storage.sensor_file import SensorFile
 
 _FIGURES = ("refresh ms", "averaging ms", "lag ms", "quantum", "noise W", "call us", "stale %", "needs s")
 
@@ -32,14 +32,14 @@ def command(spec: str | None, out: Path | None, plot: Path | None, as_json: bool
     repeat an old value, beside what is documented. `ptxbench table --sensor FOLDER` uses the result.
     With --gpu replay:FOLDER the figures are worked out again from what such a FOLDER holds.
     """
-    from ptxbench.measure.sense import PURPOSE, RECORDING, describe, sense
-    from ptxbench.store.recording import RecordingFolder
+    from ptxbench.experiment.sensor_study import PURPOSE, RECORDING, describe, sense
+    from ptxbench.storage.recording import RecordingFolder
 
     if spec is not None and spec.startswith("replay:"):
         folder = RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE)
         found = describe(folder)
     else:
-        from ptxbench.gpu.select import open_gpu_or_simulated
+        from ptxbench.devices.select import open_gpu_or_simulated
 
         gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
         try:

@@ -14,8 +14,8 @@ from ptxbench.cli.output import print_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ptxbench.ptx.module import Module
-    from ptxbench.ptx.toggles import Toggles
+    from ptxbench.emulator.toggles import Toggles
+    from ptxbench.sass.module import Module
 
 _PARTS = ("ptx", "sass", "verdict", "operands")
 
@@ -57,10 +57,10 @@ def command(name: str, level: str, target_name: str, form_name: str, part: str |
     """
     from ptxbench.catalogue.load import find_instruction
     from ptxbench.catalogue.model import Form
-    from ptxbench.gpu.protocol import OptLevel
-    from ptxbench.ptx.assemble import assemble_ptx
-    from ptxbench.ptx.module import build_module
-    from ptxbench.ptx.target import find_target
+    from ptxbench.codegen.assemble import assemble_ptx
+    from ptxbench.core.condition import OptLevel
+    from ptxbench.core.target import find_target
+    from ptxbench.sass.module import build_module
     from ptxbench.sass.text import target_loop_text, verdict_text
 
     module = build_module(
@@ -89,9 +89,9 @@ def command(name: str, level: str, target_name: str, form_name: str, part: str |
 
 def _toggles(module: Module, target_name: str) -> Toggles | None:
     """Return how the random operands change, or None where the reference does not know the loop."""
-    from ptxbench.ptx.reference import UnknownInstructionError
-    from ptxbench.ptx.target import find_target
-    from ptxbench.ptx.toggles import operand_toggles
+    from ptxbench.core.target import find_target
+    from ptxbench.emulator.kernel import UnknownInstructionError
+    from ptxbench.emulator.toggles import operand_toggles
 
     try:
         return operand_toggles(module.instruction, find_target(target_name), module.form)

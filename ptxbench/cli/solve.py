@@ -28,9 +28,9 @@ def command(run: Path, out: Path | None, as_json: bool) -> None:
     difference disagrees with the joint answer beyond both errors are listed.
     """
     from ptxbench.model.solve import solve_run
-    from ptxbench.store import codec
-    from ptxbench.store.atomic import write_text
-    from ptxbench.store.run_folder import RunFolder
+    from ptxbench.storage import codec
+    from ptxbench.storage.atomic import write_text
+    from ptxbench.storage.run_folder import RunFolder
 
     with RunFolder.open(run) as folder:
         solution, info = solve_run(folder), folder.manifest.gpu

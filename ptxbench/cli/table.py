@@ -14,9 +14,10 @@ from ptxbench.cli.options import sensor_option
 from ptxbench.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from ptxbench.gpu.protocol import Gpu, GpuInfo
-    from ptxbench.store.run_folder import RunFolder
-    from ptxbench.store.schema import TableRow
+    from ptxbench.core.gpu_info import GpuInfo
+    from ptxbench.devices.base import Gpu
+    from ptxbench.storage.run_folder import RunFolder
+    from ptxbench.storage.schema import TableRow
 
 _LEVELS = ("O0", "O3")
 _PROTOCOLS = ("arafa", "dynamic")
@@ -110,14 +111,14 @@ def command(
     Every trial is kept as it is made; a run that was stopped goes on with --resume.
     """
     from ptxbench.catalogue.select import chosen_names
-    from ptxbench.gpu.protocol import OptLevel
-    from ptxbench.gpu.select import open_gpu_or_simulated
-    from ptxbench.measure.asked import Asked
-    from ptxbench.measure.plan import Linearity
-    from ptxbench.measure.start import resume_run, start_run
-    from ptxbench.power.source import SourceName
-    from ptxbench.store.schema import Protocol
-    from ptxbench.store.sensor_file import sensors_for
+    from ptxbench.core.condition import OptLevel
+    from ptxbench.devices.select import open_gpu_or_simulated
+    from ptxbench.experiment.plan import Linearity
+    from ptxbench.experiment.run_options import Asked
+    from ptxbench.experiment.sensor_choice import sensors_for
+    from ptxbench.experiment.session import resume_run, start_run
+    from ptxbench.sensors.base import SourceName
+    from ptxbench.storage.schema import Protocol
 
     if survive:
         if out is None:
@@ -160,7 +161,7 @@ def _survive(out: Path, resume: bool, budget_minutes: float | None) -> int:
     """Run this very command line without --survive, and again where a kernel broke it."""
     from time import monotonic
 
-    from ptxbench.measure.survive import run_surviving
+    from ptxbench.experiment.isolation import run_surviving
 
     begin_s = monotonic()
 
@@ -179,7 +180,7 @@ def _survive(out: Path, resume: bool, budget_minutes: float | None) -> int:
 
 def _measure(gpu: Gpu, folder: RunFolder, spec: str | None, budget_s: float) -> tuple[TableRow, ...]:
     """Measure with a progress bar; say where the run is when it is stopped."""
-    from ptxbench.measure.run import measure_table
+    from ptxbench.experiment.run import measure_table
 
     with progress_bar() as show:
         try:

@@ -124,7 +124,7 @@ def gemm(
     the next begins; a search that was stopped goes on with --resume FOLDER. The exit code is 1 where no
     variant counts.
     """
-    from ptxbench.gpu.select import open_gpu_or_simulated
+    from ptxbench.devices.select import open_gpu_or_simulated
     from ptxbench.tune.bench import Asked
     from ptxbench.tune.objective import Goal, Objective
     from ptxbench.tune.tuning import Tuning, tune
@@ -164,7 +164,7 @@ def gemm(
 
 def _draw(tuned: Tuned, plot: Path | None) -> None:
     """Draw the front; without matplotlib only where a picture was asked for."""
-    from ptxbench.errors import InputError
+    from ptxbench.core.errors import InputError
     from ptxbench.report.pareto_plot import plot_front
 
     try:

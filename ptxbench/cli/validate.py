@@ -12,10 +12,10 @@ from ptxbench.cli.options import json_option
 from ptxbench.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
+    from ptxbench.core.estimate import Estimate
     from ptxbench.meter.figures import MethodFigures
     from ptxbench.meter.host import HostLog
     from ptxbench.meter.validation import Validation
-    from ptxbench.power.estimate import Estimate
 
 _FILE = click.Path(path_type=Path)
 
@@ -63,7 +63,7 @@ def command(
 
 
 def _host_log(run: Path | None, bursts: tuple[Path, ...], nvml: Path | None, windows: Path | None) -> HostLog:
-    from ptxbench.errors import InputError
+    from ptxbench.core.errors import InputError
     from ptxbench.meter.host import log_from_csv, log_from_run
 
     if run is not None and nvml is None and windows is None:

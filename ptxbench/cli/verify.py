@@ -74,8 +74,8 @@ def _verify(
     from rich.progress import Progress
 
     from ptxbench.catalogue.select import named_instructions
-    from ptxbench.gpu.protocol import OptLevel
-    from ptxbench.ptx.target import find_target
+    from ptxbench.core.condition import OptLevel
+    from ptxbench.core.target import find_target
     from ptxbench.sass.verdict_cache import VerdictCache, default_cache_folder
     from ptxbench.sass.verify import verify_instructions
 
@@ -101,7 +101,7 @@ def _print_rows(rows: Sequence[VerifiedRow]) -> None:
 
 
 def _print_counts(rows: Sequence[VerifiedRow]) -> None:
-    from ptxbench.sass.gate import Verdict
+    from ptxbench.sass.loop_check import Verdict
 
     counts: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:

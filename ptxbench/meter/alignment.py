@@ -8,14 +8,14 @@ from enum import StrEnum
 
 import numpy as np
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.meter.capture import MeterCapture, is_epoch
 from ptxbench.meter.coarse import Placement, edge_radii_s, place_signal, place_windows, sharpen
 from ptxbench.meter.edges import find_steps
 from ptxbench.meter.line import Line, fit_line
-from ptxbench.power.estimate import COVERAGE_FACTOR, Estimate
-from ptxbench.power.signal import PowerSignal
-from ptxbench.power.trace import Float64s, Int64s, KernelWindow, Series
+from ptxbench.sensors.signal import PowerSignal
+from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 
 MIN_CORRELATION = 0.4
 # Two clocks that both count from 1970 may be a time zone apart, not more.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.power.response import delay_s, respond
-from ptxbench.power.sensor_fit import SensorFit
-from ptxbench.power.signal import PowerSignal
-from ptxbench.power.trace import Float64s
+from ptxbench.sensors.characterize.response import delay_s, respond
+from ptxbench.sensors.characterize.sensor_fit import SensorFit
+from ptxbench.sensors.signal import PowerSignal
+from ptxbench.sensors.trace import Float64s
 
 _PHASES = 24
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.errors import InputError
-from ptxbench.power.trace import Float64s, Int64s
+from ptxbench.core.errors import InputError
+from ptxbench.sensors.trace import Float64s, Int64s
 
 # No single GPU board draws more (the largest data-centre boards stay below 1.5 kW).
 MAX_BOARD_POWER_W = 2000.0

@@ -9,9 +9,9 @@ import numpy as np
 
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.correlate import best_match
-from ptxbench.power.signal import PowerSignal
-from ptxbench.power.source import SourceName
-from ptxbench.power.trace import Float64s, KernelWindow, Series
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.signal import PowerSignal
+from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 
 _FINEST_S = 1e-3
 _MAX_SAMPLES = 1 << 20

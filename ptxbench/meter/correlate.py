@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.signal
 
-from ptxbench.power.trace import Float64s
+from ptxbench.sensors.trace import Float64s
 
 # Below this share of the template a match is too small to mean anything.
 MIN_OVERLAP = 0.1

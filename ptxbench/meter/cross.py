@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxbench.power.estimate import Estimate
-from ptxbench.power.sensor_fit import MIN_READINGS, SensorFit, solve_gain
-from ptxbench.power.signal import PowerSignal
-from ptxbench.power.trace import Float64s
+from ptxbench.core.estimate import Estimate
+from ptxbench.sensors.characterize.sensor_fit import MIN_READINGS, SensorFit, solve_gain
+from ptxbench.sensors.signal import PowerSignal
+from ptxbench.sensors.trace import Float64s
 
 _HALVES = ("first", "second")
 # A half whose power hardly changes cannot tell a gain from an offset.

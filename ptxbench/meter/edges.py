@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.power.signal import PowerSignal
-from ptxbench.power.trace import Float64s
+from ptxbench.sensors.signal import PowerSignal
+from ptxbench.sensors.trace import Float64s
 
 # A step must stand this many standard errors above the noise on either side of it.
 _MIN_SIGNIFICANCE = 6.0

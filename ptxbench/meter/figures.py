@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
+from ptxbench.energy.reading import EnergyReading
 from ptxbench.meter.alignment import ClockAlignment
 from ptxbench.meter.cross import corrected_signal
 from ptxbench.meter.host import Trial
-from ptxbench.power.energy import EnergyReading
-from ptxbench.power.methods import counter_j, mtsm_j, papi_j, sma_j
-from ptxbench.power.sensor_fit import SensorFit
-from ptxbench.power.signal import PowerSignal
-from ptxbench.power.source import SourceName
-from ptxbench.power.trace import Float64s, Int64s, KernelWindow, Series
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.characterize.sensor_fit import SensorFit
+from ptxbench.sensors.signal import PowerSignal
+from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 
 Method = Callable[[Series, KernelWindow], EnergyReading]
 _OF_POWER: dict[str, Method] = {"sma": sma_j, "papi": papi_j, "mtsm": mtsm_j}

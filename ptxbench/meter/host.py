@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import GpuKind
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuKind
 from ptxbench.meter.capture import is_epoch
 from ptxbench.meter.readers.nvml import LabelledWindow, read_nvml, read_windows
-from ptxbench.power.source import POWER_SOURCES, SourceName
-from ptxbench.power.trace import Float64s, Int64s, KernelWindow, Series, Trace
-from ptxbench.store.manifest import Manifest
-from ptxbench.store.recording import RecordingFolder
-from ptxbench.store.run_folder import RunFolder
+from ptxbench.sensors.base import POWER_SOURCES, SourceName
+from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series, Trace
+from ptxbench.storage.manifest import Manifest
+from ptxbench.storage.recording import RecordingFolder
+from ptxbench.storage.run_folder import RunFolder
 
 # Windows of this label mark a coded burst: they align the clocks and are no kernels to judge.
 BURST_LABEL = "burst"

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares, linprog
 
-from ptxbench.power.estimate import COVERAGE_FACTOR
-from ptxbench.power.trace import Float64s
+from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.sensors.trace import Float64s
 
 # With fewer edges a start that is seen late and an end that is seen early would pass for drift.
 _MIN_EDGES_FOR_DRIFT = 4

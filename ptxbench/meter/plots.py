@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.meter.figures import window_spans_s
 from ptxbench.meter.validation import Validation
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ptxbench.core.estimate import Estimate, finite
 from ptxbench.meter.alignment import Basis
 from ptxbench.meter.figures import MethodFigures
 from ptxbench.meter.validation import SourceFigures, Validation
-from ptxbench.power.estimate import Estimate, finite
 
 # Below this a sensor's view of part of the time is no matter.
 _WORTH_SAYING_PCT = 1.0

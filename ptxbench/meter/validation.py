@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import GpuKind
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuKind
 from ptxbench.meter.alignment import Basis, ClockAlignment, align, halves
 from ptxbench.meter.bound import ViewBound, view_bound
-from ptxbench.meter.burst import align_by_bursts
+from ptxbench.meter.burst_code import align_by_bursts
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.cross import CrossCheck, cross_validate, split_in_halves
 from ptxbench.meter.figures import MethodFigures, WindowEnergies, figures, window_energies, window_spans_s
 from ptxbench.meter.host import HostLog, Trial
-from ptxbench.power.sensor_fit import SensorFit, fit_all
-from ptxbench.power.signal import PowerSignal
-from ptxbench.power.source import SourceName
-from ptxbench.power.trace import Float64s
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.characterize.sensor_fit import SensorFit, fit_all
+from ptxbench.sensors.signal import PowerSignal
+from ptxbench.sensors.trace import Float64s
 
 MIN_EXPLAINED = 0.5
 # Outside of this a rail is missing or counted twice, rather than a sensor miscalibrated.

@@ -13,16 +13,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ptxbench.errors import InputError
-from ptxbench.measure.static import StaticPower
+from ptxbench.analysis.static_power import StaticPower
+from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.cap import Demand, settled_clock
+from ptxbench.model.opcode_energies import Price, Prices, Rule
 from ptxbench.model.opcodes import opcode_class
-from ptxbench.model.prices import Price, Prices, Rule
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import TensorEnergy, Terms
 from ptxbench.model.work import OFF_CLOCK, Activity, KernelWork, Level
 from ptxbench.model.zeros import shipped_ratios
-from ptxbench.power.estimate import COVERAGE_FACTOR
 
 _PICO = 1e-12
 ACTIVE = "active chip"

@@ -22,10 +22,10 @@ from itertools import chain, combinations
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.model.estimate import dynamic_parts
 from ptxbench.model.leave_out import Bools, can_be_foretold, left_out_errors
-from ptxbench.model.prices import RANDOM, ZEROS, Prices
+from ptxbench.model.opcode_energies import RANDOM, ZEROS, Prices
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy, TensorEnergy, Terms

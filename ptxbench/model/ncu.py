@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
+from ptxbench.core.threads import WARP
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.work import Access, KernelWork, Level
-from ptxbench.store.faults import reading
-from ptxbench.threads import WARP
+from ptxbench.storage.file_errors import reading
 
 _OPCODES = "sass__inst_executed_per_opcode"
 _THREADS = "sass__thread_inst_executed_true_per_opcode"

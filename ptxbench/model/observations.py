@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxbench.analysis.loop_energy import Common, pass_energy_pj, pass_pj_per_w, shared_by
+from ptxbench.analysis.operating_point import same_operating_point
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.errors import InputError
-from ptxbench.measure.loops import Common, pass_energy_pj, pass_pj_per_w, shared_by
-from ptxbench.measure.operating_point import same_operating_point
+from ptxbench.core.errors import InputError
+from ptxbench.core.status import Status
 from ptxbench.model.work import Level
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, Role, TrialRecord
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, Role, TrialRecord
 
 # What one trial alone, whose scatter nobody knows, may be off by.
 _UNREPEATED = 0.01

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ptxbench.power.estimate import COVERAGE_FACTOR
+from ptxbench.core.estimate import COVERAGE_FACTOR
 
 # Neighbours change what an opcode costs (operand reuse, banks): the model itself is not better than this.
 MODEL_ERROR = 0.01

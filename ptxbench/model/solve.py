@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.catalogue.model import Unit
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.status import Status
 from ptxbench.model.observations import PassEnergy, moved_bytes, pass_energies, patterns_of
 from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, opcode_class
 from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
-from ptxbench.power.estimate import COVERAGE_FACTOR
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, TableRow
 
 # Entries of a null vector under this are rounding.
 _ZERO = 1e-6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ptxbench.core.threads import WARP, WARPGROUP
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
-from ptxbench.threads import WARP, WARPGROUP
 
 # HGMMA.64x256x16.F32.BF16 and DMMA.8x8x4; HMMA.16816.F32 and HMMA.884.F32 run the three sizes together.
 _SPELLED = re.compile(r"^(\d+)x(\d+)x(\d+)$")

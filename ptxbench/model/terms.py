@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.model.work import Access, Activity, Level
-from ptxbench.store import codec
-from ptxbench.store.atomic import write_text
-from ptxbench.store.codec import Place
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.codec import Place
 
 FILE = "model.json"
 

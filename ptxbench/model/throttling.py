@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.measure.loops import pass_energy_pj, shared_by
-from ptxbench.status import Status
-from ptxbench.store.schema import Protocol, Role, TrialRecord
+from ptxbench.analysis.loop_energy import pass_energy_pj, shared_by
+from ptxbench.core.status import Status
+from ptxbench.storage.schema import Protocol, Role, TrialRecord
 
 # Trials closer than this to the full clock say nothing of what a lower one does.
 _SLOWED = 0.98

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ptxbench.store import codec
-from ptxbench.store.atomic import write_text
-from ptxbench.store.codec import Place
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.codec import Place
 
 MEASURED = "measured.json"
 COUNTS = "counts"

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import GpuInfo, OptLevel
-from ptxbench.power.source import SourceName
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, TableRow
-from ptxbench.store.table import row_key
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.status import Status
+from ptxbench.sensors.base import SourceName
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.table import row_key
 
 # Which number of a row is compared, and its unit.
 NUMBERS = {Protocol.DYNAMIC: ("dynamic_pj", "pJ"), Protocol.ARAFA: ("mtsm_nj", "nJ")}

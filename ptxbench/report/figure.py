@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import GpuInfo, GpuKind
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxbench.report.figure import new_figure, save, title
-from ptxbench.store.methods_file import MethodPoint, MethodsFile
+from ptxbench.storage.methods_file import MethodPoint, MethodsFile
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.report.figure import new_figure, save, title
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.objective import pareto_front

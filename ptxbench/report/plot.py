@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import GpuInfo, OptLevel
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.status import Status
 from ptxbench.report.figure import new_figure, save, title
-from ptxbench.status import Status
-from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.storage.schema import Protocol, TableRow
 
 _COLOURS = {OptLevel.O0: "#8a8f99", OptLevel.O3: "#2f6fb0"}
 _MARKERS = {OptLevel.O0: "s", OptLevel.O3: "o"}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxbench.catalogue.load import load_catalogue
-from ptxbench.status import Status
-from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.core.status import Status
+from ptxbench.storage.schema import Protocol, TableRow
 
 _BITS = 8
 

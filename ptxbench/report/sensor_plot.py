@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.power.load_signal import load_signal
-from ptxbench.power.probe import SourceProbe
-from ptxbench.power.response import respond
-from ptxbench.power.signal import PowerSignal
-from ptxbench.power.source import SourceName
-from ptxbench.power.trace import Float64s, KernelWindow, Series, Trace
 from ptxbench.report.figure import new_figure, save, title
-from ptxbench.store.sensor_file import SensorFile
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.characterize.load_signal import load_signal
+from ptxbench.sensors.characterize.probe import SourceProbe
+from ptxbench.sensors.characterize.response import respond
+from ptxbench.sensors.signal import PowerSignal
+from ptxbench.sensors.trace import Float64s, KernelWindow, Series, Trace
+from ptxbench.storage.sensor_file import SensorFile
 
 _ROW_IN = 2.0
 _BEFORE_S = 0.1

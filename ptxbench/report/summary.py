@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ptxbench.gpu.protocol import OptLevel
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.status import Status
 from ptxbench.report.text import number
-from ptxbench.status import Status
-from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.storage.schema import Protocol, TableRow
 
 _HEADINGS = (
     "instruction",

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ptxbench.gpu.protocol import GpuInfo, GpuKind
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.core.status import Status
 from ptxbench.report.rates import rates
-from ptxbench.status import Status
-from ptxbench.store.manifest import RunCost
-from ptxbench.store.schema import Protocol, TableRow
+from ptxbench.storage.manifest import RunCost
+from ptxbench.storage.schema import Protocol, TableRow
 
 _SASS_WIDTH = 34
 _ANY_WIDTH = 10_000

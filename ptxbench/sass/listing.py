@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ptxbench.errors import RefusedModuleError
+from ptxbench.core.errors import RefusedModuleError
+from ptxbench.core.toolchain import run_tool
 from ptxbench.sass.program import SassInstruction, SassKernel
-from ptxbench.tools import run_tool
 
 _SECTION = re.compile(r"^\.text\.(\S+):$")
 _LABEL = re.compile(r"^\s*(\S+):$")

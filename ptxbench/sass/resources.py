@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ptxbench.errors import RefusedModuleError
+from ptxbench.core.errors import RefusedModuleError
 
 _MAGIC = b"\x7fELF\x02\x01"
 _SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ptxbench.ptx.render import TARGET
+from ptxbench.codegen.render import TARGET
+from ptxbench.core.opcode_counts import counts_text
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
-from ptxbench.sass.program import counts_text
 
 if TYPE_CHECKING:
-    from ptxbench.ptx.module import Module
+    from ptxbench.sass.module import Module
 
 
 def target_loop_text(listing: str) -> str:

@@ -12,11 +12,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from ptxbench.catalogue.model import Form, Instruction
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.ptx.render import template_texts
-from ptxbench.ptx.target import Target
-from ptxbench.sass.gate import Judgement, Verdict
-from ptxbench.tools import tool_version
+from ptxbench.codegen.render import template_texts
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.target import Target
+from ptxbench.core.toolchain import tool_version
+from ptxbench.sass.loop_check import Judgement, Verdict
 
 # The code that a verdict follows from: what makes a row's text, and what judges its SASS.
 _CODE = {

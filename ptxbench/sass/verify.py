@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from ptxbench.catalogue.model import Form, Instruction
-from ptxbench.errors import RefusedModuleError
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.ptx.assemble import assemble_ptx
-from ptxbench.ptx.render import batch_prefix, render_batch, render_module
-from ptxbench.ptx.target import Target
-from ptxbench.sass.gate import Judgement, Verdict, judge
+from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.codegen.render import batch_prefix, render_batch, render_module
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import RefusedModuleError
+from ptxbench.core.target import Target
 from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.loop_check import Judgement, Verdict, judge
 from ptxbench.sass.program import SassKernel
 from ptxbench.sass.verdict_cache import VerdictCache, verdict_key
 

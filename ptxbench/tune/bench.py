@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ptxbench.errors import GpuError, LaunchError
-from ptxbench.gpu.calls import Bytes, CallingGpu, CallRun, KernelCall
-from ptxbench.power.source import SourceName
-from ptxbench.power.steady import PowerReading, steady_power_w
-from ptxbench.status import Status
+from ptxbench.core.errors import GpuError, LaunchError
+from ptxbench.core.status import Status
+from ptxbench.devices.calls import Bytes, CallingGpu, CallRun, KernelCall
+from ptxbench.energy.steady import PowerReading, steady_power_w
+from ptxbench.sensors.base import SourceName
 from ptxbench.tune.check import Checker, Correct
 from ptxbench.tune.estimate import EnergyModel, modelled_time_s, work_of
 from ptxbench.tune.kernel import Kernel, Refused, operand_matrices

@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.gpu.calls import Bytes, CallingGpu
+from ptxbench.devices.calls import Bytes, CallingGpu
 from ptxbench.tune.kernel import Kernel, operand_matrices
 from ptxbench.tune.variant import DType, Problem, Variant
 

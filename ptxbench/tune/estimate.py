@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from ptxbench.ptx.target import find_target
+from ptxbench.core.target import find_target
 from ptxbench.tune.kernel import Kernel
 from ptxbench.tune.occupancy import blocks_per_sm, limits_of
 from ptxbench.tune.variant import Problem, Variant

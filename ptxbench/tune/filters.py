@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ptxbench.ptx.target import find_target
-from ptxbench.threads import WARP
+from ptxbench.core.target import find_target
+from ptxbench.core.threads import WARP
 from ptxbench.tune.occupancy import (
     MAX_REGISTERS,
     MAX_THREADS,

@@ -19,17 +19,18 @@ from types import MappingProxyType
 from typing import Self
 
 import ptxbench
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import Gpu, GpuInfo
-from ptxbench.power.sensor import SensorDescription
-from ptxbench.store import codec, journal
-from ptxbench.store.atomic import write_text
-from ptxbench.store.commit import git_commit
-from ptxbench.store.journal import Journal
-from ptxbench.store.manifest import Host
-from ptxbench.store.place import make_place
-from ptxbench.store.recording import read_document
-from ptxbench.tools import tool_version
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.toolchain import tool_version
+from ptxbench.devices.base import Gpu
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.storage import codec, journal
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.commit import git_commit
+from ptxbench.storage.journal import Journal
+from ptxbench.storage.location import make_place
+from ptxbench.storage.manifest import Host
+from ptxbench.storage.recording import read_document
 from ptxbench.tune.bench import Asked
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import PARAMETERS, Problem

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.errors import RefusedModuleError
-from ptxbench.gpu.calls import Bytes, KernelCall
-from ptxbench.gpu.protocol import Cubin, OptLevel
-from ptxbench.ptx.assemble import assemble_ptx
-from ptxbench.ptx.render import render_kernel
-from ptxbench.ptx.target import find_target
+from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.codegen.render import render_kernel
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.errors import RefusedModuleError
+from ptxbench.core.target import find_target
+from ptxbench.core.threads import WARP
+from ptxbench.devices.calls import Bytes, KernelCall
 from ptxbench.sass.executed import LoopedKernel, looped_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError
 from ptxbench.sass.resources import Resources, kernel_resources
-from ptxbench.threads import WARP
 from ptxbench.tune.occupancy import BlockNeeds
 from ptxbench.tune.variant import Problem, Variant
 

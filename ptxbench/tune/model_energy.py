@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import GpuInfo
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.estimate import Conditions, Machine, estimate
-from ptxbench.model.machine import read_table
-from ptxbench.model.prices import RANDOM, ZEROS, Price, Prices
+from ptxbench.model.inputs import read_table
+from ptxbench.model.opcode_energies import RANDOM, ZEROS, Price, Prices
 from ptxbench.model.terms import Terms
 from ptxbench.model.work import LINE_BYTES, Access, Activity, KernelWork, Level
 from ptxbench.tune.estimate import EnergyRange, Work

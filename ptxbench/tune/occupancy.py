@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxbench.errors import InputError
-from ptxbench.ptx.target import find_target
-from ptxbench.threads import WARP
+from ptxbench.core.errors import InputError
+from ptxbench.core.target import find_target
+from ptxbench.core.threads import WARP
 
 MAX_THREADS = 1024
 MAX_REGISTERS = 255

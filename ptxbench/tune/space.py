@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.tune.filters import Bounds, rejection, shape_faults
 from ptxbench.tune.variant import PARAMETERS, DType, Problem, Variant
 

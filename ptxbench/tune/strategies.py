@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.tune.objective import Goal, first_valid
 from ptxbench.tune.search import Evaluator
 from ptxbench.tune.space import Space

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ptxbench.errors import InputError
-from ptxbench.gpu.calls import require_calls
-from ptxbench.gpu.protocol import Gpu
-from ptxbench.store.place import default_run_path
+from ptxbench.core.errors import InputError
+from ptxbench.devices.base import Gpu
+from ptxbench.devices.calls import require_calls
+from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Asked, Bench
 from ptxbench.tune.estimate import EnergyModel
 from ptxbench.tune.folder import TuningFolder, TuningManifest

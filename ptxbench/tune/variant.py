@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
-from ptxbench.threads import WARP
+from ptxbench.core.threads import WARP
 
 
 class DType(StrEnum):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ptxbench.core.threads import WARP
 from ptxbench.model.work import LINE_BYTES
-from ptxbench.threads import WARP
 from ptxbench.tune.variant import DType, Variant
 
 _BANKS = 32

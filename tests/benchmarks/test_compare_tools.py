@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from fakes.script import load_script
 
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.gpu.simulated.profiles import H200
-from ptxbench.measure.load import prepare_load
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.profiles import H200
+from ptxbench.experiment.load import prepare_load
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -6,9 +6,9 @@ import types
 import pytest
 from fakes.script import load_script
 
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.gpu.simulated.profiles import H200
-from ptxbench.measure.load import prepare_load
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.profiles import H200
+from ptxbench.experiment.load import prepare_load
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fakes.script import load_script
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 
 RESULTS = Path(__file__).parents[2] / "results/nvidia-h200"
 

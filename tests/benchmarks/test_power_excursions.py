@@ -9,9 +9,9 @@ import pytest
 from fakes.measuring import trial
 from fakes.script import load_script
 
-from ptxbench.errors import InputError
-from ptxbench.power.excursion import find_excursion
-from ptxbench.store.schema import Role
+from ptxbench.core.errors import InputError
+from ptxbench.energy.excursion import find_excursion
+from ptxbench.storage.schema import Role
 
 RESULTS = Path(__file__).parents[2] / "results/nvidia-h200"
 TIME_S = np.arange(0.09, 0.31, 0.02)

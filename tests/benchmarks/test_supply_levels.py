@@ -9,12 +9,12 @@ import pytest
 from fakes.measuring import trial
 from fakes.script import load_script
 
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.measure.loops import Common
-from ptxbench.measure.static import StaticPower
-from ptxbench.measure.supply import Supply
-from ptxbench.status import Status
-from ptxbench.store.schema import Role
+from ptxbench.analysis.drift import Supply
+from ptxbench.analysis.loop_energy import Common
+from ptxbench.analysis.static_power import StaticPower
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.status import Status
+from ptxbench.storage.schema import Role
 
 ROOT = Path(__file__).parents[2]
 STATIC = StaticPower(120.0, 45.0, 0.5, 0.0, 0.0)

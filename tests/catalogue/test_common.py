@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ptxbench.catalogue.common import FILE, common_opcodes, common_rows
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.gpu.protocol import OptLevel
+from ptxbench.core.condition import OptLevel
 
 ROOT = Path(__file__).parents[2]
 

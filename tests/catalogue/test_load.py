@@ -16,8 +16,8 @@ from ptxbench.catalogue.load import (
     parse_rows,
 )
 from ptxbench.catalogue.model import Form, Unit
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import OptLevel
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
 
 ROW = {
     "name": '"fma.rn.f32"',

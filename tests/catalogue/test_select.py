@@ -4,8 +4,8 @@ import pytest
 
 from ptxbench.catalogue import select
 from ptxbench.catalogue.load import find_instruction, load_catalogue
-from ptxbench.errors import InputError
-from ptxbench.ptx.target import find_target
+from ptxbench.core.errors import InputError
+from ptxbench.core.target import find_target
 
 
 def names(rows):

@@ -8,13 +8,13 @@ import pytest
 from fakes.modules import built
 from fakes.sample import SAMPLE, STARTER_ROWS
 
-from ptxbench import tools
 from ptxbench.catalogue import select
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.cli.main import run
-from ptxbench.errors import GpuError
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.ptx.target import find_target
+from ptxbench.core import toolchain
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import GpuError
+from ptxbench.core.target import find_target
 
 HOPPER = find_target("sm_90a")
 FMA = find_instruction("fma.rn.f32")
@@ -163,8 +163,8 @@ def test_verify_of_a_row_that_the_target_lacks_is_no_failure(capsys, catalogue):
 
 
 def test_a_missing_tool_is_one_line_with_the_cure(capsys, monkeypatch, tmp_path):
-    tools.tool_path.cache_clear()
-    monkeypatch.setattr(tools, "files", lambda _wheel: [])
+    toolchain.tool_path.cache_clear()
+    monkeypatch.setattr(toolchain, "files", lambda _wheel: [])
     monkeypatch.setenv("PATH", str(tmp_path))
     try:
         for arguments in (["show", "fma.rn.f32"], ["verify", "--no-cache"]):
@@ -175,14 +175,14 @@ def test_a_missing_tool_is_one_line_with_the_cure(capsys, monkeypatch, tmp_path)
                 r"ptxbench: error: ptxas not found: .*pip install ptxbench\[toolchain\]'\n", captured.err
             )
     finally:
-        tools.tool_path.cache_clear()
+        toolchain.tool_path.cache_clear()
 
 
 def test_gpus_without_a_driver_lists_the_simulated_ones_and_says_why(capsys, monkeypatch):
     def no_driver():
         raise GpuError("no driver here")
 
-    monkeypatch.setattr("ptxbench.gpu.select.list_gpus", no_driver)
+    monkeypatch.setattr("ptxbench.devices.select.list_gpus", no_driver)
     assert run(["gpus"]) == 0
     captured = capsys.readouterr()
     assert captured.err == "ptxbench: no real GPU: no driver here\n"
@@ -192,13 +192,13 @@ def test_gpus_without_a_driver_lists_the_simulated_ones_and_says_why(capsys, mon
 
 
 def test_gpus_as_json_puts_real_ones_first(capsys, monkeypatch):
-    from ptxbench.gpu.protocol import GpuKind
-    from ptxbench.gpu.simulated import SimulatedGpu
+    from ptxbench.core.gpu_info import GpuKind
+    from ptxbench.devices.simulated import SimulatedGpu
 
     real = replace(
         SimulatedGpu().info, index=0, kind=GpuKind.REAL, name="NVIDIA X", power_limit_w=float("nan")
     )
-    monkeypatch.setattr("ptxbench.gpu.select.list_gpus", lambda: (real,))
+    monkeypatch.setattr("ptxbench.devices.select.list_gpus", lambda: (real,))
     listed = document(capsys, ["gpus"])
     assert listed["no_real_gpu"] == ""
     assert (listed["gpus"][0]["gpu"], listed["gpus"][0]["kind"], listed["gpus"][0]["power_limit_w"]) == (

@@ -9,7 +9,7 @@ import pytest
 from ptxbench import __version__
 from ptxbench.cli import main as cli
 from ptxbench.cli.main import run
-from ptxbench.errors import GpuError, InputError, ToolError
+from ptxbench.core.errors import GpuError, InputError, ToolError
 
 HEAVY = {"cuda", "pynvml", "pandas", "numpy", "scipy", "pyarrow", "jinja2", "rich", "matplotlib"}
 
@@ -43,7 +43,7 @@ def test_help_names_every_command_and_loads_none_of_them():
     assert {name for name in loaded if name.startswith("ptxbench.")} == {
         "ptxbench.cli",
         "ptxbench.cli.main",
-        "ptxbench.errors",
+        "ptxbench.core.errors",
     }
     for name in cli._SUBCOMMANDS:
         assert re.search(rf"^  {name} +[A-Z].*\.$", done.stdout, re.MULTILINE)

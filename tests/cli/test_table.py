@@ -13,12 +13,12 @@ from types import SimpleNamespace
 import pytest
 from fakes.nvml import FakeDevice, FakeNvml
 
+from ptxbench.catalogue.starters import STARTERS
 from ptxbench.cli.main import run
-from ptxbench.gpu.simulated.profiles import H200, PROFILES
-from ptxbench.measure.starters import STARTERS
-from ptxbench.power.nvml import NvmlDevice
-from ptxbench.power.source import SourceName
-from ptxbench.store.run_folder import RunFolder
+from ptxbench.devices.simulated.profiles import H200, PROFILES
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.nvml import NvmlDevice
+from ptxbench.storage.run_folder import RunFolder
 
 TESTS = Path(__file__).parents[1]
 QUICK = [
@@ -54,7 +54,7 @@ def use_nvml(monkeypatch, *devices):
     """Let these be the GPUs of this machine; none of them can run a kernel."""
     library = FakeNvml(*devices)
     module = SimpleNamespace(CudaGpu=lambda which: NvmlDevice(which, library))
-    monkeypatch.setitem(sys.modules, "ptxbench.gpu.cuda", module)
+    monkeypatch.setitem(sys.modules, "ptxbench.devices.cuda", module)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,8 @@ def test_what_is_named_twice_is_measured_once(tmp_path):
 def test_all_of_the_catalogue_is_more_than_the_starters(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(
-        "ptxbench.measure.run.measure_table", lambda _gpu, folder, _show, budget_s: asked.append(folder) or ()
+        "ptxbench.experiment.run.measure_table",
+        lambda _gpu, folder, _show, budget_s: asked.append(folder) or (),
     )
     assert table("--gpu", "simulated", "--out", tmp_path / "few") == 0
     assert table("--all", "--gpu", "simulated", "--out", tmp_path / "all") == 0
@@ -290,7 +291,7 @@ def test_what_is_no_measurement_never_goes_under_results(recorded, tmp_path, cap
 # Runs `ptxbench` and sends itself a signal once so many trials are on the disk.
 _SIGNALLED = """
 import os, signal, sys
-from ptxbench.store.run_folder import RunFolder
+from ptxbench.storage.run_folder import RunFolder
 name, left = sys.argv.pop(1), int(sys.argv.pop(1))
 # A shell's background jobs are started with SIGINT ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)

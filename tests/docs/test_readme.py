@@ -7,7 +7,7 @@ import click
 from fakes.script import load_script
 
 from ptxbench.cli.main import group
-from ptxbench.gpu.protocol import GpuKind
+from ptxbench.core.gpu_info import GpuKind
 from ptxbench.report.summary import summary_table
 
 ROOT = Path(__file__).parents[2]

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from fakes.measuring import WatchedGpu
 
-from ptxbench.errors import GpuError
-from ptxbench.gpu.protocol import KernelRun, Launch
-from ptxbench.gpu.simulated.profile import Profile
-from ptxbench.gpu.simulated.profiles import H200
-from ptxbench.power.source import PowerSource, Reading, SourceName
+from ptxbench.core.errors import GpuError
+from ptxbench.devices.base import Launch
+from ptxbench.devices.simulated.profile import Profile
+from ptxbench.devices.simulated.profiles import H200
+from ptxbench.sensors.base import PowerSource, Reading, SourceName
+from ptxbench.sensors.kernel_run import KernelRun
 
 LOST = 15
 

@@ -9,23 +9,26 @@ from pathlib import Path
 from fakes import run as fake
 from fakes.modules import built
 
-from ptxbench.errors import LaunchError
-from ptxbench.gpu.protocol import KernelRun, Launch, OptLevel
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.gpu.simulated.profile import Profile
-from ptxbench.gpu.simulated.profiles import H200
-from ptxbench.measure.asked import Asked
-from ptxbench.measure.bench import Bench
-from ptxbench.measure.overhead import overhead_loops
-from ptxbench.measure.run import measure_table
-from ptxbench.measure.sensor_choice import choose_sensor
-from ptxbench.measure.start import start_run
-from ptxbench.measure.unit import LoadedUnit, Unit
-from ptxbench.ptx.operands import Pattern, operand_bytes
+from ptxbench.analysis.overhead import overhead_loops
+from ptxbench.analysis.unit import Unit
+from ptxbench.codegen.operands import Pattern, operand_bytes
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import LaunchError
+from ptxbench.core.status import Status
+from ptxbench.devices.base import Launch
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.profile import Profile
+from ptxbench.devices.simulated.profiles import H200
+from ptxbench.experiment.loaded_unit import LoadedUnit
+from ptxbench.experiment.run import measure_table
+from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.sensor_choice import choose_sensor
+from ptxbench.experiment.session import start_run
+from ptxbench.experiment.trial import Bench
 from ptxbench.sass.listing import parse_listing
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
+from ptxbench.sensors.kernel_run import KernelRun
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol, Role, TableRow, TrialRecord
 
 SMS, BLOCK, COPIES = 132, 1024, 64
 THREADS = SMS * BLOCK

@@ -7,13 +7,13 @@ from fakes.sample import SAMPLE
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Form, Instruction
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.ptx.assemble import assemble_ptx
-from ptxbench.ptx.module import Module, build_module
-from ptxbench.ptx.render import batch_prefix, render_batch
-from ptxbench.ptx.target import find_target
-from ptxbench.sass.gate import Judgement, judge
+from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.codegen.render import batch_prefix, render_batch
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.target import find_target
 from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.loop_check import Judgement, judge
+from ptxbench.sass.module import Module, build_module
 from ptxbench.sass.program import SassKernel
 
 

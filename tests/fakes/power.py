@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.power.sensor import SensorDescription
-from ptxbench.power.source import Reading, SourceName
-from ptxbench.power.trace import KernelWindow, Series
+from ptxbench.sensors.base import Reading, SourceName
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.trace import KernelWindow, Series
 
 
 @dataclass

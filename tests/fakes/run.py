@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from ptxbench.gpu.protocol import Cubin, GpuInfo, GpuKind, OptLevel
-from ptxbench.power.sensor import SensorDescription
-from ptxbench.power.source import SourceName
-from ptxbench.power.trace import Series, Trace
-from ptxbench.status import Status
-from ptxbench.store.manifest import Manifest, RunArguments, Session
-from ptxbench.store.schema import Protocol, Role, TableRow, TrialRecord
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.core.status import Status
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.trace import Series, Trace
+from ptxbench.storage.manifest import Manifest, RunArguments, Session
+from ptxbench.storage.schema import Protocol, Role, TableRow, TrialRecord
 
 START = datetime(2026, 11, 21, 3, 13, 7, 250_000, tzinfo=UTC)
 END = START + timedelta(minutes=4)

@@ -3,7 +3,7 @@
 import os
 
 from ptxbench.catalogue.load import find_instruction, load_catalogue
-from ptxbench.measure.starters import STARTERS
+from ptxbench.catalogue.starters import STARTERS
 
 STARTER_ROWS = tuple(find_instruction(name) for name in STARTERS)
 _OTHERS = tuple(row for row in load_catalogue() if row.name not in STARTERS)

@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 
-from ptxbench.model.prices import Known, Prices
+from ptxbench.model.opcode_energies import Known, Prices
 from ptxbench.model.validation_file import KernelCase, KernelSession, KernelTrial, Purpose, write_session
 
 RANDOM_PJ = {"FFMA": 14.0, "IADD3": 8.0, "LDG.E.128": 60.0}

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from fakes.run import manifest, record
 
-from ptxbench.gpu.protocol import GpuKind
+from ptxbench.core.gpu_info import GpuKind
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.host import HostLog, Trial
-from ptxbench.power.source import SourceName
-from ptxbench.power.trace import KernelWindow, Series, Trace
-from ptxbench.store.run_folder import RunFolder
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.trace import KernelWindow, Series, Trace
+from ptxbench.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_session import Hidden, Session
 
-from ptxbench.clock import VirtualClock
-from ptxbench.errors import InputError
+from ptxbench.core.clock import VirtualClock
+from ptxbench.core.errors import InputError
 from ptxbench.meter.alignment import Basis, align, halves
-from ptxbench.meter.burst import burst_pattern, emit_burst, find_burst
+from ptxbench.meter.burst_code import burst_pattern, emit_burst, find_burst
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.correlate import best_match
 from ptxbench.meter.host import log_from_csv

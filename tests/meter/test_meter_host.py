@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from simulated_session import Session, write_run
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.meter.host import log_from_csv, log_from_run
 from ptxbench.meter.readers.nvml import read_nvml, read_windows
-from ptxbench.power.source import SourceName
+from ptxbench.sensors.base import SourceName
 
 T0_US = 1_700_000_000_000_000
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.meter.readers import Mapping, read_mapping, read_meter
 
 POWER_W = 150 + 40 * np.sin(np.arange(40) / 3)

@@ -6,11 +6,11 @@ from simulated_session import Hidden, Session
 
 from ptxbench.meter.bound import view_bound
 from ptxbench.meter.cross import cross_validate, split_in_halves
-from ptxbench.power.refresh import hypotheses
-from ptxbench.power.response import Shape, respond
-from ptxbench.power.sensor_fit import fit_sensor
-from ptxbench.power.signal import PowerSignal
-from ptxbench.power.source import SourceName
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.characterize.response import Shape, respond
+from ptxbench.sensors.characterize.sensor_fit import fit_sensor
+from ptxbench.sensors.refresh import hypotheses
+from ptxbench.sensors.signal import PowerSignal
 
 
 def fit(hidden, **session):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxbench.power.signal import PowerSignal
+from ptxbench.sensors.signal import PowerSignal
 
 RAMP = PowerSignal(np.array([0.0, 1.0, 3.0]), np.array([10.0, 30.0, 30.0]))
 

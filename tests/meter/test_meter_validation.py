@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from simulated_session import Hidden, Session, write_run
 
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import GpuKind
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuKind
 from ptxbench.meter.coarse import Placement, sharpen
 from ptxbench.meter.figures import WindowEnergies, figures
 from ptxbench.meter.host import HostLog, log_from_csv, log_from_run
 from ptxbench.meter.readers import read_meter
 from ptxbench.meter.result import as_json, statements
 from ptxbench.meter.validation import validate
-from ptxbench.power.source import SourceName
+from ptxbench.sensors.base import SourceName
 
 CAPTURES = Path(__file__).parents[2] / "hw_validation" / "captures"
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ptxbench.cli.validate import command
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 STEP = ROOT / "hw_validation" / "captures" / "rtx3090_step_6s"

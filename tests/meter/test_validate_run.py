@@ -9,18 +9,18 @@ from click.testing import CliRunner
 
 from ptxbench.cli import main
 from ptxbench.cli.validate import command
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.gpu.simulated.profiles import H200
-from ptxbench.measure.asked import Asked
-from ptxbench.measure.burst import record_burst
-from ptxbench.measure.run import measure_table
-from ptxbench.measure.start import start_run
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.profiles import H200
+from ptxbench.experiment.play_burst import record_burst
+from ptxbench.experiment.run import measure_table
+from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.session import start_run
 from ptxbench.meter.host import log_from_run
-from ptxbench.power.source import SourceName
-from ptxbench.store.recording import RecordingFolder
-from ptxbench.store.schema import Protocol
+from ptxbench.sensors.base import SourceName
+from ptxbench.storage.recording import RecordingFolder
+from ptxbench.storage.schema import Protocol
 
 GAIN, OFFSET_W, LAG_S = 0.94, 9.0, 0.080
 CLOCK_OFFSET_S, DRIFT_PPM = 0.337, 42.0

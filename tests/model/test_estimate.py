@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ptxbench.analysis.static_power import StaticPower
 from ptxbench.cli.main import run as main
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.measure.static import StaticPower
+from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
 from ptxbench.model.cap import Demand, settled_clock
 from ptxbench.model.estimate import Conditions, Machine, estimate
-from ptxbench.model.prices import Known, Prices, Rule
+from ptxbench.model.opcode_energies import Known, Prices, Rule
 from ptxbench.model.terms import (
     FILE,
     UNFITTED,
@@ -25,7 +26,6 @@ from ptxbench.model.terms import (
     write_terms,
 )
 from ptxbench.model.work import Access, Activity, KernelWork, Level
-from ptxbench.ptx.assemble import assemble_ptx
 
 RUN = Path(__file__).parents[2] / "results" / "nvidia-h200" / "operands"
 KERNELS = Path(__file__).parent / "kernels"

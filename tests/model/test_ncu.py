@@ -2,7 +2,7 @@
 
 import pytest
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.model.ncu import read_launches, work_of
 from ptxbench.model.work import Access, Level
 

@@ -7,7 +7,7 @@ from fakes.measuring import trial
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.model.observations import _moved_bytes
-from ptxbench.store.schema import Role
+from ptxbench.storage.schema import Role
 
 
 @pytest.mark.parametrize(

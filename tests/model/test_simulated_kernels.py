@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from fakes.measuring import asked
 
-from ptxbench.gpu.calls import KernelCall
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.measure.run import measure_table
-from ptxbench.measure.start import start_run
+from ptxbench.core.condition import OptLevel
+from ptxbench.devices.calls import KernelCall
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.experiment.run import measure_table
+from ptxbench.experiment.session import start_run
 from ptxbench.model.estimate import Conditions, estimate
-from ptxbench.model.machine import Shape, read_kernel, read_table, static_work
+from ptxbench.model.inputs import Shape, read_kernel, read_table, static_work
 from ptxbench.model.work import Activity
 
 KERNELS = Path(__file__).parent / "kernels"

@@ -11,16 +11,16 @@ from fakes.measuring import asked
 from fakes.run import row
 
 from ptxbench.cli.solve import command
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.gpu.simulated.truth import opcode_energy_pj
-from ptxbench.measure.run import measure_table
-from ptxbench.measure.start import start_run
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.truth import opcode_energy_pj
+from ptxbench.experiment.run import measure_table
+from ptxbench.experiment.session import start_run
 from ptxbench.model.observations import PassEnergy
 from ptxbench.model.solve import solve, solve_run
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol
 
 TRUTH = {
     "FFMA": 14.0,

@@ -6,10 +6,10 @@ import pytest
 from fakes.measuring import STATIC_W, hot_trial, trial
 from fakes.run import row
 
-from ptxbench.model.pace import issue_cycles, modelled_time_s
+from ptxbench.core.status import Status
 from ptxbench.model.throttling import clock_exponent
-from ptxbench.status import Status
-from ptxbench.store.schema import Protocol, Role
+from ptxbench.model.throughput import issue_cycles, modelled_time_s
+from ptxbench.storage.schema import Protocol, Role
 
 GAMMA = 1.8
 

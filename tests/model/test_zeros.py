@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from fakes.measuring import asked
 
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.measure.run import measure_table
-from ptxbench.measure.start import start_run
-from ptxbench.model.prices import Known, Prices
+from ptxbench.core.condition import OptLevel
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.experiment.run import measure_table
+from ptxbench.experiment.session import start_run
+from ptxbench.model.opcode_energies import Known, Prices
 from ptxbench.model.zeros import shipped_ratios
 
 ROOT = Path(__file__).parents[2]

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxbench.cli.main import run
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
+from ptxbench.core.status import Status
 from ptxbench.report.diff import agreement, diff_rows, diff_runs
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol
 
 OTHER_BOARD = replace(fake.GPU, uuid_hash="ba9876543210")
 

@@ -8,10 +8,10 @@ import pytest
 from fakes import run as fake
 
 from ptxbench.cli.main import run
+from ptxbench.core.status import Status
 from ptxbench.report.rates import rates
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol
 
 
 def row(instruction, energy_pj, **change):

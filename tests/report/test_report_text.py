@@ -7,11 +7,11 @@ from click.testing import CliRunner
 from fakes import run as fake
 
 from ptxbench.cli.report import command
-from ptxbench.gpu.protocol import GpuKind
+from ptxbench.core.gpu_info import GpuKind
+from ptxbench.core.status import Status
 from ptxbench.report.text import markdown_table, number, print_tables, rows_as_json
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol
 
 
 def printed(capsys, rows, info=fake.GPU):

@@ -3,13 +3,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.measure.asked import Asked
-from ptxbench.measure.run import measure_table
-from ptxbench.measure.start import start_run
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol
+from ptxbench.core.condition import OptLevel
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.experiment.run import measure_table
+from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.session import start_run
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol
 
 RUNNER = Path(__file__).parents[2] / "runners" / "close_run.py"
 # A batch a level.

@@ -11,11 +11,11 @@ from fakes import run as fake
 from fakes.script import load_script
 
 from ptxbench.catalogue.arafa import load_arafa_table
-from ptxbench.errors import InputError
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.status import Status
-from ptxbench.store.run_folder import RunFolder
-from ptxbench.store.schema import Protocol
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
+from ptxbench.core.status import Status
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import Protocol
 
 RUNNER = Path(__file__).parents[2] / "runners" / "compare_published.py"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.gpu.simulated.profiles import RTX2080TI
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.profiles import RTX2080TI
 
 RUNNER = Path(__file__).parents[2] / "runners" / "compare_sampling.py"
 
@@ -22,9 +22,11 @@ def run(monkeypatch, *arguments):
 def quick(monkeypatch):
     """Fewer runs, and what `ptxbench sensor` would find taken from the simulated GPU."""
     gpu = SimulatedGpu(RTX2080TI)
-    monkeypatch.setattr("ptxbench.measure.sampling.RUNS", {0.1: 2})
-    monkeypatch.setattr("ptxbench.gpu.select.open_gpu", lambda _: gpu)
-    monkeypatch.setattr("ptxbench.store.sensor_file.sensors_for", lambda path, _: (gpu.sensors, path)[0])
+    monkeypatch.setattr("ptxbench.experiment.sampling.RUNS", {0.1: 2})
+    monkeypatch.setattr("ptxbench.devices.select.open_gpu", lambda _: gpu)
+    monkeypatch.setattr(
+        "ptxbench.experiment.sensor_choice.sensors_for", lambda path, _: (gpu.sensors, path)[0]
+    )
     return gpu
 
 
@@ -41,7 +43,9 @@ def test_keeps_the_comparison_and_its_picture(quick, tmp_path, monkeypatch, caps
 
 def test_measures_the_sensor_where_none_is_given(quick, tmp_path, monkeypatch):
     called = []
-    monkeypatch.setattr("ptxbench.measure.sense.sense", lambda _, path: (None, called.append(path) or path))
+    monkeypatch.setattr(
+        "ptxbench.experiment.sensor_study.sense", lambda _, path: (None, called.append(path) or path)
+    )
     assert run(monkeypatch, "--out", tmp_path / "m") == 0
     assert called == [tmp_path / "m-sensor"]
 

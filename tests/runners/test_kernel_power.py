@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from fakes.nvml import FakeDevice, FakeNvml
 
-from ptxbench.power.nvml import NvmlDevice
+from ptxbench.sensors.nvml import NvmlDevice
 
 RUNNERS = Path(__file__).parents[2] / "runners"
 POWER_W = 480.0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from fakes.script import load_script
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.model.validation_file import KernelCase, KernelSession, KernelTrial, Purpose, read_session
 
 sitting = load_script("runners/kernel_sitting.py")

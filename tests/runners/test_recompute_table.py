@@ -7,12 +7,12 @@ from pathlib import Path
 
 from fakes.measuring import asked, measured
 
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.measure.run import measure_table
-from ptxbench.measure.start import start_run
-from ptxbench.status import Status
-from ptxbench.store.records import read_records, write_records
-from ptxbench.store.run_folder import RunFolder
+from ptxbench.core.status import Status
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.experiment.run import measure_table
+from ptxbench.experiment.session import start_run
+from ptxbench.storage.records import read_records, write_records
+from ptxbench.storage.run_folder import RunFolder
 
 RUNNER = Path(__file__).parents[2] / "runners" / "recompute_table.py"
 FINAL = ("records.parquet", "table.csv", "traces.parquet")

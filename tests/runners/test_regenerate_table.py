@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxbench.store.run_folder import RunFolder
+from ptxbench.storage.run_folder import RunFolder
 
 RUNNER = Path(__file__).parents[2] / "runners" / "regenerate_table.py"
 QUICK = ["fma.rn.f32", "--gpu", "simulated", "--protocol", "dynamic", "--max-repeats", "2"]

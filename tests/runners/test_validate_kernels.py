@@ -12,8 +12,8 @@ import pytest
 from fakes.gpu_libraries import HOLDERS, install
 from fakes.sitting import Sitting, mixture
 
-from ptxbench.errors import InputError
-from ptxbench.model.judge import launches_by_case
+from ptxbench.core.errors import InputError
+from ptxbench.model.validate import launches_by_case
 from ptxbench.model.validation_file import KernelTrial, Purpose
 
 RUNNERS = Path(__file__).parents[2] / "runners"
@@ -194,7 +194,7 @@ def measuring(monkeypatch, runner, out, *arguments, deadly=""):
     for library in libraries:
         library.__version__ = "1"
     monkeypatch.setitem(sys.modules, "kernel_power", SimpleNamespace(KernelMeter=KernelMeter))
-    monkeypatch.setattr("ptxbench.power.nvml.NvmlDevice", lambda index: board)
+    monkeypatch.setattr("ptxbench.sensors.nvml.NvmlDevice", lambda index: board)
     monkeypatch.setattr(runner.time, "monotonic", lambda: clock.s)
     monkeypatch.setattr(runner.os, "execv", lambda program, words: followed.append(words) or sys.exit(0))
     words = ["validate_kernels.py", "measure", "--out", str(out), *arguments]

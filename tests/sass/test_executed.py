@@ -3,7 +3,7 @@
 import pytest
 from fakes.modules import built
 
-from ptxbench.errors import RefusedModuleError
+from ptxbench.core.errors import RefusedModuleError
 from ptxbench.sass.executed import looped_kernel
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import LoopError

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 from fakes.modules import built, kernels_of
 
-from ptxbench.errors import RefusedModuleError
-from ptxbench.gpu.protocol import OptLevel
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import RefusedModuleError
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
 

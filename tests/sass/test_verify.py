@@ -7,13 +7,13 @@ from fakes.sample import STARTER_ROWS
 
 from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.catalogue.model import Form
-from ptxbench.errors import ToolError
-from ptxbench.gpu.protocol import OptLevel
-from ptxbench.ptx import render
-from ptxbench.ptx.render import render_module
-from ptxbench.ptx.target import TARGETS, find_target
+from ptxbench.codegen import render
+from ptxbench.codegen.render import render_module
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import ToolError
+from ptxbench.core.target import TARGETS, find_target
 from ptxbench.sass import verify
-from ptxbench.sass.gate import Verdict
+from ptxbench.sass.loop_check import Verdict
 from ptxbench.sass.verdict_cache import VerdictCache, default_cache_folder, verdict_key
 from ptxbench.sass.verify import verify_instructions
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxbench.errors import LaunchError
-from ptxbench.gpu.calls import Bytes, KernelCall
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
+from ptxbench.core.errors import LaunchError
+from ptxbench.devices.calls import Bytes, KernelCall
+from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import EnergyRange, OpcodeCount, Work
 from ptxbench.tune.trial import Trial, TrialStatus

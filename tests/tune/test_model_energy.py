@@ -10,14 +10,14 @@ import pytest
 from fakes.measuring import asked
 from tune.fakes_tune import SMALL, VARIANT
 
-from ptxbench.errors import InputError
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.gpu.simulated.profiles import A100
-from ptxbench.measure.run import measure_table
-from ptxbench.measure.start import start_run
-from ptxbench.measure.static import StaticPower
+from ptxbench.analysis.static_power import StaticPower
+from ptxbench.core.errors import InputError
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.profiles import A100
+from ptxbench.experiment.run import measure_table
+from ptxbench.experiment.session import start_run
 from ptxbench.model.estimate import Machine
-from ptxbench.model.prices import Known, Prices
+from ptxbench.model.opcode_energies import Known, Prices
 from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy
 from ptxbench.model.work import Access, Level
 from ptxbench.tune.bench import Asked, Bench

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.tune.filters import least_registers, rejection
 from ptxbench.tune.occupancy import (
     BlockNeeds,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tune.fakes_tune import SMALL, VARIANT, ComputingGpu, FlatModel
 
-from ptxbench.errors import InputError
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.gpu.simulated.truth import opcode_energy_pj
+from ptxbench.core.errors import InputError
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.tune.bench import Asked, Bench
 from ptxbench.tune.check import Correct
 from ptxbench.tune.folder import VARIANTS, TuningFolder, TuningManifest

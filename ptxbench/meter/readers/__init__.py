@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.readers.mapping import Mapping, read_mapping
 from ptxbench.meter.readers.pmd import read_pmd

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.meter.readers.columns import Channel, Rail
 from ptxbench.meter.readers.units import Quantity, unit_of
 

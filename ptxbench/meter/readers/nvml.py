@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.table import read_times
 from ptxbench.meter.readers.text import read_bytes, read_text_table
 from ptxbench.meter.readers.units import Quantity, split_unit
-from ptxbench.power.source import SourceName
-from ptxbench.power.trace import Float64s, Int64s, KernelWindow, Series
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 
 _SOURCES = {
     "power_draw": SourceName.USAGE,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.meter.capture import MeterCapture, make_capture
 
 # A frame: a 16-bit tick counter, then volts and amperes of four channels as 12-bit numbers in the

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.meter.capture import MeterCapture, make_capture
 from ptxbench.meter.readers.stamps import numbers_to_ns
-from ptxbench.power.trace import Float64s
+from ptxbench.sensors.trace import Float64s
 
 _HEADER = re.compile(r"marker\s+time\s")
 _LINE = re.compile(r"[A-Za-z] +[0-9.eE+-]+ ")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.meter.readers.columns import time_column
 from ptxbench.meter.readers.text import TextTable, split_line
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ptxbench.errors import InputError
-from ptxbench.power.trace import Int64s
+from ptxbench.core.errors import InputError
+from ptxbench.sensors.trace import Int64s
 
 _CLOCK_ONLY = re.compile(r"\s*\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*")
 # A logger that runs past midnight starts again at 0:00.

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.meter.capture import MeterCapture, make_capture
 from ptxbench.meter.readers.columns import Channel, Rail, find_rails, half_rails, time_column
 from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.stamps import numbers_to_ns, texts_to_ns
 from ptxbench.meter.readers.text import TextTable
-from ptxbench.power.trace import Float64s, Int64s
+from ptxbench.sensors.trace import Float64s, Int64s
 
 # The PMD-USB's own labels: what feeds the CPU, where it is wired as labelled.
 _CPU_RAILS = ("eps1", "eps2")

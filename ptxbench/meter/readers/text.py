@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ptxbench.errors import InputError
+from ptxbench.core.errors import InputError
 from ptxbench.meter.readers.units import unit_of
 
 _SNIFFED_LINES = 400

@@ -1,0 +1,237 @@
+"""A level that all kernels of a run share, and each kernel's own power, fitted to the powers of its trials.
+
+Expectation and maximization (Dempster et al., J. R. Stat. Soc. B 39, 1977) go kernel by kernel; what takes
+many kernels at once is tried from outside, and the likeliest of all such fits counts (docs/method.md,
+section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.analysis.clock_dips import Dips
+from ptxbench.analysis.hmm import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
+from ptxbench.analysis.level_covariance import tied_powers
+
+# Noise of one trial, as a fraction of its power: the likeliest of these.
+_NOISES = (0.0005, 0.0008, 0.0012, 0.002, 0.0035, 0.006, 0.01)
+# Steps of the fit: to choose the noise, and with it.
+_FIRST_STEPS = 8
+_STEPS = 15
+_TURNS = 10
+_CONVERGED = 2e-5
+# A fit is better whose likelihood is larger by this, in logarithms.
+_WORTH = 0.5
+# Neighbouring trials whose levels differ by less are on one.
+STRETCH = 0.002
+# Trials in a piece of a stretch, where stretches may be of two batches.
+_PIECE = 10
+# Overrelaxation: plain steps are cautious.
+_STRIDE = 1.5
+# By how much the logarithm of the likelihood must gain before there are steps at all.
+_GAIN = 10.0
+# A step of the supply on H200s, as a fraction of what it feeds (docs/h200_power.md).
+STEP = 0.012
+# Where a fit begins again: the kernels above these quantiles of temperature move by a step.
+_HOT = (0.35, 0.6, 0.85)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Trials as the fit sees them, in the order of time.
+
+    Attributes:
+        log_power: ln of the power that the supply feeds, at one temperature, shape (n,).
+        scale: What a fraction of all power is of what the supply feeds, shape (n,).
+        kernel: Number of the kernel, shape (n,).
+        counts: Whether a trial tells of the supply, shape (n,).
+        apart: Whether a pause lies before it, shape (n,).
+        dips: In which trials the clock dipped.
+        temperature_c: Temperature above any one, shape (n,).
+    """
+
+    log_power: Floats
+    scale: Floats
+    kernel: npt.NDArray[np.intp]
+    counts: Bools
+    apart: Bools
+    dips: Dips
+    temperature_c: Floats
+
+    def by_kernel(self, weights: Floats, values: Floats) -> Floats:
+        """Return the weighted mean of values of each kernel, 0 where none of its trials has any weight."""
+        total = np.bincount(self.kernel, weights)
+        return np.bincount(self.kernel, weights * values) / np.where(total > 0, total, 1.0)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit of the trials of a run.
+
+    Attributes:
+        levels: The level at each trial, as all trials tell it.
+        own: ln of each kernel's power at level zero, shape (kernels,).
+        noise: Scatter of one trial, as a fraction of its power.
+        dips: In which trials the clock dipped, and what that says in this run.
+    """
+
+    levels: Smoothed
+    own: Floats
+    noise: float
+    dips: Dips
+
+
+def fit_levels(looks: Looks, near: Floats | None = None, *, thorough: bool = False) -> Fit | None:
+    """Fit the kernels' powers and the levels.
+
+    Args:
+        looks: The trials.
+        near: Levels that a fit may be near to, shape (n,), NaN where not known.
+        thorough: Begin again where the levels go with the temperature in another way.
+
+    Returns:
+        The likeliest fit that is found, None where the trials are explained as well without levels.
+    """
+    own = looks.by_kernel(looks.counts.astype(float), looks.log_power)
+    beginnings = [own]
+    if near is not None:
+        known = (looks.counts & np.isfinite(near)).astype(float)
+        at_level_zero = looks.by_kernel(known, looks.log_power - np.nan_to_num(near))
+        beginnings.append(np.where(np.bincount(looks.kernel, known) > 0, at_level_zero, own))
+    tried = [
+        _fitted(looks, begun, noise, looks.dips, _FIRST_STEPS) for begun in beginnings for noise in _NOISES
+    ]
+    found = _climbed(looks, max(tried, key=_likelihood))
+    if found.levels.log_likelihood < _without_steps(looks, own, found.dips) + _GAIN:
+        return None
+    return _rebegun(looks, found) if thorough else found
+
+
+def _likelihood(fit: Fit) -> float:
+    return fit.levels.log_likelihood
+
+
+def _climbed(looks: Looks, fit: Fit) -> Fit:
+    """Return the likeliest fit that small changes lead to."""
+    for _ in range(_TURNS):
+        better = _better(looks, fit)
+        if better is None:
+            break
+        fit = better
+    return fit
+
+
+def _rebegun(looks: Looks, fit: Fit) -> Fit:
+    """Return the likeliest fit from beginnings at which hot kernels stand on other levels than in this one.
+
+    Where levels go with the temperature, hot kernels are always at the upper one: what they draw there and
+    what the level adds are told apart by few trials alone, and no small change leads from one to the other.
+    """
+    best = fit
+    for start in _by_warmth(looks, fit):
+        again = _climbed(looks, _fitted(looks, start, fit.noise, fit.dips, _STEPS))
+        if again.levels.log_likelihood > best.levels.log_likelihood + _WORTH:
+            best = again
+    return best
+
+
+def _by_warmth(looks: Looks, fit: Fit) -> Iterator[Floats]:
+    """Yield ln of each kernel's power where those that ran hot have moved by a step of the supply."""
+    warmth_c = looks.by_kernel(looks.counts.astype(float), looks.temperature_c)
+    for warmer_c in np.quantile(warmth_c, _HOT):
+        for shift in (-STEP, STEP):
+            yield fit.own + np.where(warmth_c > warmer_c, shift, 0.0)
+
+
+def _fitted(looks: Looks, own: Floats, noise: float, dips: Dips, steps: int) -> Fit:
+    """Fit the kernels' powers, the levels and what dips say in turns, from such powers on."""
+    for _ in range(steps):
+        seen = looks.log_power - own[looks.kernel]
+        levels = smooth(seen, noise * looks.scale, looks.counts, looks.apart, dips.expected)
+        right = np.where(looks.counts, 1 - levels.wrong, 0.0)
+        weights = right / ((noise * looks.scale) ** 2 + levels.error**2)
+        change = looks.by_kernel(weights, seen - levels.mean)
+        own = own + _STRIDE * change
+        dips = dips.learnt(levels.wrong, looks.counts)
+        if np.abs(change).max() < _CONVERGED:
+            break
+    return Fit(levels, own, noise, dips)
+
+
+def _better(looks: Looks, fit: Fit) -> Fit | None:
+    """Return a likelier fit, None where none is found.
+
+    Steps go kernel by kernel: what takes many at once, or one against its own weights, is tried from outside.
+    """
+    for start in (_by_stretches, _by_majority, _by_pieces):
+        again = _fitted(looks, start(looks, fit), fit.noise, fit.dips, _STEPS)
+        if again.levels.log_likelihood > fit.levels.log_likelihood + _WORTH:
+            return again
+    return None
+
+
+def _by_stretches(looks: Looks, fit: Fit) -> Floats:
+    """Return ln of each kernel's power as trials tell it where whole stretches at one level may move.
+
+    A batch of kernels that came at no other time fits at any level: only those few tell that all batches run.
+    """
+    return _tied(looks, fit, looks.apart)
+
+
+def _by_pieces(looks: Looks, fit: Fit) -> Floats:
+    """Return the same where stretches are cut in pieces: two batches may be wrongly on one stretch."""
+    cut = looks.apart.copy()
+    cut[::_PIECE] = True
+    return _tied(looks, fit, cut)
+
+
+def _tied(looks: Looks, fit: Fit, apart: Bools) -> Floats:
+    tells, mean = looks.counts, fit.levels.mean
+    stretch = stretches(mean, apart)
+    level = np.bincount(stretch, tells * mean) / np.maximum(np.bincount(stretch, tells), 1.0)
+    return tied_powers(
+        looks.log_power[tells],
+        (fit.noise * looks.scale)[tells],
+        looks.kernel[tells],
+        stretch[tells],
+        fit.own,
+        level,
+        float(mean.std()) + fit.noise,
+    )
+
+
+def stretches(mean: Floats, apart: Bools) -> npt.NDArray[np.intp]:
+    """Return the number of the stretch at one level that each trial lies in, from 0 without gaps.
+
+    Args:
+        mean: Level at each trial, in the order of time, shape (n,).
+        apart: Whether a pause lies before it, shape (n,).
+    """
+    jumped = (np.abs(np.diff(mean)) > STRETCH) | apart[1:]
+    return np.concatenate(([0], np.cumsum(jumped)))
+
+
+def _by_majority(looks: Looks, fit: Fit) -> Floats:
+    """Return ln of each kernel's power as most of its trials tell it, which the fit alone may miss."""
+    told = looks.log_power - fit.levels.others
+    weights = looks.counts / ((fit.noise * looks.scale) ** 2 + fit.levels.others_error**2)
+    own = fit.own.copy()
+    for kernel in np.unique(looks.kernel[looks.counts]):
+        mine = np.flatnonzero((looks.kernel == kernel) & looks.counts)
+        mine = mine[np.argsort(told[mine])]
+        share = np.cumsum(weights[mine])
+        own[kernel] = told[mine[np.searchsorted(share, share[-1] / 2)]]
+    return own
+
+
+def _without_steps(looks: Looks, own: Floats, dips: Dips) -> float:
+    """Return the logarithm of the likelihood where the level is always the same, of the best noise."""
+    seen = (looks.log_power - own[looks.kernel])[looks.counts]
+    scale = looks.scale[looks.counts]
+    off = dips.expected[looks.counts]
+    noises = np.geomspace(_NOISES[0], 0.1, 40)
+    return max(likelihood_of_no_level(seen, noise * scale, off) for noise in noises)

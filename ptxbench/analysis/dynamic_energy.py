@@ -1,0 +1,285 @@
+"""The dynamic protocol's arithmetic: from trials to the energy that an instruction adds.
+
+One pass of the target loop costs E_T = (P_T - P_static(T)) t_T / passes, and the same of the
+overhead loop E_O; an instruction adds e = (E_T - E_O) / (N x threads). Static power is subtracted
+before the difference, so that a target that merely takes longer than its overhead loop is not
+charged for time. The form is Eq. 1 of Arafa et al. (2020) applied to dynamic energy.
+
+E_O is measured once for all units that share the overhead loop, so that its error is one and the same
+for every round of a unit, as that of static power and of a thermometer in whole degrees is: all are added
+to the rounds' own by Welch and Satterthwaite (`statistics.combined`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptxbench.analysis.loop_energy import Common, LoopEnergy, loop_energy, pass_pj_per_w
+from ptxbench.analysis.operating_point import STATIC_UNIT, kernel_of
+from ptxbench.analysis.overhead import Alike
+from ptxbench.analysis.row_notes import (
+    clock_note,
+    fewer_sms_note,
+    left_out_note,
+    linearity_note,
+    set_aside_note,
+    sources_note,
+    step_note,
+)
+from ptxbench.analysis.statistics import UNKNOWN, Estimate, Uncertainty, combined
+from ptxbench.analysis.unit import Unit, most_common_fault, nan_mean
+from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
+from ptxbench.storage.schema import Role, TableRow, TrialRecord
+
+# An overhead loop at another clock than its target, which is at the power limit, may be so much of it at
+# most: its energy goes at most with the square of the clock, as a voltage in proportion to it makes it.
+_OTHER_CLOCK = 0.2
+# The energy of an overhead loop on the values of another kind of row is known to this, a standard error: one
+# loop on one board differed by 6% on the values of addc.cc.u32 and of div.s32 (docs/h200_power.md).
+_OTHER_VALUES = 0.03
+_PICO = 1e12
+
+Trials = Mapping[str, Sequence[TrialRecord]]
+
+
+@dataclass(frozen=True)
+class DynamicResult:
+    """What the valid trials of one unit say, a thread.
+
+    Attributes:
+        energy_pj: Dynamic energy of one instruction from N copies; its interval is that of the rounds.
+        energy_2n_pj: The same from 2N copies.
+        overhead_pj: What the overhead loop's own rounds leave open, and a clock other than the target's.
+        static_pj: What P_static leaves open, the same for every round: its fit, and whole degrees of T.
+        supply_pj: What the levels of the supply leave open at which the loops and the sleeping kernel were,
+            beside the mean level of the run: what that leaves open all rows of a run share (`Solved`).
+        too_few: Kernels (target, overhead loop) of which not clearly more trials count than are left out.
+        faults: Status and reason of every trial that does not count, by trial id.
+    """
+
+    energy_pj: Estimate
+    energy_2n_pj: Estimate
+    overhead_pj: Uncertainty
+    static_pj: Uncertainty
+    supply_pj: Uncertainty
+    too_few: frozenset[Role]
+    faults: dict[str, tuple[Status, str]]
+
+    @property
+    def overhead_ci95_pj(self) -> float:
+        """Half-width of the 95% interval that comes from the overhead loop."""
+        return self.overhead_pj.ci95
+
+    @property
+    def ci95_pj(self) -> float:
+        """Half-width of the 95% interval: rounds, overhead loop, static power and supply together."""
+        return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj, self.supply_pj)).ci95
+
+    def lacks(self, fraction: float, *, more_follows: bool = False) -> frozenset[Role]:
+        """Return which kernels (target, overhead loop) need more trials for the row to be precise.
+
+        Precise is a row whose interval is known and at most `fraction` of the energy, and rests on enough.
+        Of a wider interval it is the kernel that leaves more open; besides, each that rests on too few.
+
+        Args:
+            fraction: Precision asked for.
+            more_follows: Judge what rounds and overhead loop leave open only. What static power and levels
+                leave open all rows share, and it shrinks as others are measured: more rounds of one row
+                would be in vain.
+        """
+        ci95_pj = self.ci95_pj
+        if more_follows:
+            ci95_pj = combined((self.energy_pj.uncertainty, self.overhead_pj)).ci95
+        if self.energy_pj.n >= 2 and ci95_pj <= fraction * abs(self.energy_pj.mean):
+            return self.too_few
+        by_overhead = self.overhead_ci95_pj > self.energy_pj.ci95
+        return self.too_few | {Role.OVERHEAD if by_overhead else Role.TARGET}
+
+    def of_threads(self, threads: int) -> DynamicResult:
+        """Return the result for an instruction that `threads` threads execute together."""
+        return replace(
+            self,
+            energy_pj=self.energy_pj.times(threads),
+            energy_2n_pj=self.energy_2n_pj.times(threads),
+            overhead_pj=self.overhead_pj.times(threads),
+            static_pj=self.static_pj.times(threads),
+            supply_pj=self.supply_pj.times(threads),
+        )
+
+
+def solve_dynamic(unit: Unit, trials: Trials, common: Common) -> DynamicResult:
+    """Return the energy of one unit.
+
+    Args:
+        unit: What was measured.
+        trials: Trials of the run by the name of what they measure.
+        common: What the units share.
+    """
+    own = last_attempt(trials.get(unit.name, ()))
+    single, faults = _difference(unit, own, (Role.TARGET, Role.OVERHEAD), trials, common)
+    double, _ = _difference(unit, own, (Role.TARGET_2N, Role.OVERHEAD_2N), trials, common)
+    return DynamicResult(
+        single.rounds_pj,
+        double.rounds_pj,
+        single.overhead_pj,
+        single.static_pj,
+        single.level_pj,
+        single.too_few,
+        faults,
+    )
+
+
+def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> TableRow:
+    """Return the table's row of one unit.
+
+    Args:
+        unit: What was measured.
+        trials: Trials of the run by the name of what they measure.
+        common: What the units share.
+        sm_count: Streaming multiprocessors of the GPU.
+    """
+    result = solve_dynamic(unit, trials, common).of_threads(unit.instruction.unit.threads)
+    if result.energy_pj.n < 2:
+        return unit.row(*most_common_fault(result.faults))
+    if math.isnan(common.static.error_w):
+        return unit.row(Status.BELOW_RESOLUTION, "fewer than two sleeping kernels gave the static power")
+    own = last_attempt(trials[unit.name])
+    target = loop_energy([r for r in own if r.role is Role.TARGET], common)
+    overhead = loop_energy(overhead_trials(unit, own[0], Role.OVERHEAD, trials), common)
+    first = target.trials[0]
+    threads = first.grid * first.block
+    notes = (
+        linearity_note(result.energy_pj, result.energy_2n_pj),
+        step_note(target, common.supply),
+        clock_note(target, overhead),
+        fewer_sms_note(trials[unit.name], sm_count),
+        left_out_note(result.faults),
+        set_aside_note(target.set_aside, len(target.trials)),
+        sources_note(target.trials),
+    )
+    row = replace(
+        unit.row(Status.OK, "; ".join(filter(None, notes))),
+        threads=threads,
+        count=first.iterations * first.copies,
+        dynamic_pj=result.energy_pj.mean,
+        dynamic_ci95_pj=result.ci95_pj,
+        cycles=(_pass_cycles(target, sm_count) - _pass_cycles(overhead, sm_count))
+        / first.copies
+        / (first.block / WARP),
+        power_w=nan_mean([r.steady_power_w for r in target.trials]),
+        static_w=nan_mean([common.static.at(r.temperature_c, r.start_ns) for r in target.trials]),
+        clock_mhz=target.clock_mhz,
+        temperature_c=nan_mean([r.temperature_c for r in target.trials]),
+        repeats=result.energy_pj.n,
+    )
+    if not abs(row.dynamic_pj) > row.dynamic_ci95_pj:
+        bound_pj = abs(row.dynamic_pj) + row.dynamic_ci95_pj
+        reason = f"not distinguishable from zero; under {bound_pj:.3g} pJ"
+        return replace(row, dynamic_pj=math.nan, status=Status.BELOW_RESOLUTION, reason=reason)
+    return row
+
+
+def _pass_cycles(loop: LoopEnergy, sm_count: int) -> float:
+    """Return the SM cycles that a pass of one block takes, NaN where the clock is not known.
+
+    Where an SM runs several blocks, perhaps two at a time, it is the SM's time that they share out.
+    """
+    waves = loop.trials[0].grid / sm_count
+    if waves <= 1:
+        return loop.pass_cycles
+    return loop.pass_s * loop.clock_mhz * 1e6 / waves
+
+
+def last_attempt(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return the trials of a unit's last attempt: the one on fewer SMs stands for those that throttled."""
+    last_grid = min((r.grid for r in records), default=0)
+    return [r for r in records if r.grid == last_grid]
+
+
+def overhead_trials(unit: Unit, trial: TrialRecord, role: Role, trials: Trials) -> Sequence[TrialRecord]:
+    """Return the trials of the overhead loop that belongs to a unit's trial."""
+    names = unit.overhead_names(role, trial.grid, trial.block)
+    return next((trials[name] for name in names if name in trials), ())
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """Target less overhead, an instruction and thread."""
+
+    rounds_pj: Estimate
+    overhead_pj: Uncertainty
+    static_pj: Uncertainty
+    level_pj: Uncertainty
+    too_few: frozenset[Role]
+
+
+def _difference(
+    unit: Unit, own: Sequence[TrialRecord], roles: tuple[Role, Role], trials: Trials, common: Common
+) -> tuple[_Difference, dict[str, tuple[Status, str]]]:
+    """Return (E_T - E_O) / N, and the trials that do not count, one overhead for all rounds."""
+    of_role = [r for r in own if r.role is roles[0]]
+    target = loop_energy(of_role, common)
+    beside = overhead_trials(unit, of_role[0], roles[1], trials) if of_role else ()
+    overhead = loop_energy(beside, common)
+    faults = target.faults | overhead.faults
+    other_clock = clock_note(target, overhead)
+    if other_clock and overhead.total_pj > _OTHER_CLOCK * target.total_pj:
+        faults = faults | {r.trial_id: (Status.CLOCK_DRIFT, other_clock) for r in target.trials}
+    elif target.trials and len(overhead.trials) >= 2:
+        copies = target.trials[0].copies
+        loop = target.estimate(common.scatter)
+        base = overhead.estimate(common.scatter)
+        rounds = Estimate((loop.mean - base.mean) / copies, loop.uncertainty.times(1 / copies), loop.n)
+        error_w = nan_mean([common.static.error_at(t.temperature_c, t.start_ns) for t in target.trials])
+        pj_per_w_s = _PICO / (target.trials[0].grid * target.trials[0].block) / copies
+        fit = Uncertainty(error_w, common.static.degrees).times(target.pass_s - overhead.pass_s)
+        readings = [
+            common.static.reading_error([t.temperature_c for t in one.trials]).times(one.pass_s)
+            for one in (target, overhead)
+        ]
+        static = combined((fit, *readings)).times(pj_per_w_s)
+        level = _level_pj(target, overhead, common).times(1 / copies)
+        clock = Uncertainty(_clock_error_pj(target, overhead) if other_clock else 0.0)
+        beside_pj = combined((base.uncertainty, clock, _other_values(unit, base, beside[0]))).times(
+            1 / copies
+        )
+        loops = zip(roles, (target, overhead), strict=True)
+        too_few = frozenset(role for role, one in loops if not one.stands)
+        return _Difference(rounds, beside_pj, static, level, too_few), faults
+    nothing = Estimate(math.nan, UNKNOWN, 0)
+    return _Difference(nothing, UNKNOWN, UNKNOWN, UNKNOWN, frozenset(roles)), faults
+
+
+def _other_values(unit: Unit, base: Estimate, overhead: TrialRecord) -> Uncertainty:
+    """Return what an overhead loop that was measured on the values of another kind of row leaves open."""
+    # Names are hashes of the loop's whole text: none is made in vain.
+    own_names = unit.overhead_names(overhead.role, overhead.grid, overhead.block, (Alike.BITS, Alike.TYPES))
+    is_own = overhead.instruction == unit.instruction.name or overhead.unit in own_names
+    return Uncertainty(0.0 if is_own else _OTHER_VALUES * abs(base.mean))
+
+
+def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: Common) -> Uncertainty:
+    """Return what the levels of the supply leave open of E_T - E_O; what the three powers share cancels."""
+    static_w = common.static.power_w - common.supply.unfed_w
+    longer_pj_per_w = pass_pj_per_w(target.trials[0]) - pass_pj_per_w(overhead.trials[0])
+    weights = {
+        kernel_of(target.trials[0]): target.fed_pj,
+        kernel_of(overhead.trials[0]): -overhead.fed_pj,
+        STATIC_UNIT: -static_w * longer_pj_per_w,
+    }
+    doubts = [Uncertainty(one.doubt * one.fed_pj) for one in (target, overhead)]
+    return combined((Uncertainty(common.supply.error(weights)), *doubts))
+
+
+def _clock_error_pj(target: LoopEnergy, overhead: LoopEnergy) -> float:
+    """Return the standard error of an overhead loop's energy at the target's clock.
+
+    Between its own and what it is by the square of the clocks any is as likely (JCGM 100:2008, F.2.3.3).
+    """
+    most = abs((target.clock_mhz / overhead.clock_mhz) ** 2 - 1)
+    return most * abs(float(np.mean(overhead.energy_pj))) / math.sqrt(3)

@@ -1,0 +1,214 @@
+"""What one pass of a kernel's loop costs, from its trials at one operating point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ptxbench.analysis.drift import NO_STEPS, Supply, find_supply
+from ptxbench.analysis.drift_fit import STEP
+from ptxbench.analysis.operating_point import dipped_trials, same_operating_point
+from ptxbench.analysis.static_power import StaticPower, fit_static
+from ptxbench.analysis.statistics import Estimate, weighted
+from ptxbench.analysis.thermal_slope import busy_static
+from ptxbench.analysis.unit import nan_mean, trial_faults
+from ptxbench.analysis.variance import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
+from ptxbench.core.status import Status
+from ptxbench.storage.schema import Protocol, Role, TrialRecord
+
+_PICO = 1e12
+# The fits of the supply and of the slope of power with temperature go in turns, until the slope stays.
+_TURNS = 4
+_SAME_SLOPE_W_PER_C = 0.01
+# A trial within which the supply's level changed was read at another level than its neighbours: anything
+# up to a step, 1.2% of what it feeds on three H200s, is as likely (docs/h200_power.md; JCGM 100:2008, 4.3.7).
+_STEP_ERROR = STEP / math.sqrt(3)
+# Where trials of a kernel disagree the fewer are left out, and may be right. Between two runs of a board
+# (four H200s, docs/h200_power.md) 1 kernel in 6 differs by more than 0.5% where no more count than are left
+# out, as much as this error makes; 1 in 19 where one more counts, 1 in 47 where two or more do.
+_OUTVOTED_ERROR = 0.004
+_CLEAR_MAJORITY = 2
+# A kernel that dips in every trial is measured on, to find one without, where this much speaks for all off.
+_HIDDEN = 0.3
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the units of a run share.
+
+    Attributes:
+        static: Static power, at the mean level of the supply.
+        scatter: What other kernels say of a kernel's scatter, as a fraction of its power.
+        supply: What the steps of the supply did to each trial.
+        dipped: Ids of trials within which the clock dipped.
+    """
+
+    static: StaticPower
+    scatter: ScatterPrior = NO_PRIOR
+    supply: Supply = NO_STEPS
+    dipped: frozenset[str] = frozenset()
+
+
+def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
+    """Return what the units of a run share, but for the scatter of a level's loops.
+
+    Args:
+        records: All trials of the run.
+        recent: Look for the supply's steps in so many of the last trials only, which is quick; 0: in all.
+    """
+    counted = [r for r in records if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC]
+    dipped = dipped_trials(counted)
+    static, supply = fit_static(counted), NO_STEPS
+    # The levels are told by powers at one temperature, and what a degree makes by powers at one level.
+    for turn in range(_TURNS):
+        near = supply if supply.level and not recent else None
+        supply = find_supply(counted[-recent:], static, dipped, near, thorough=not recent and turn == 0)
+        # A step is half a watt of the sleeping kernel's power: so all its trials are taken.
+        sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in supply.unsure]
+        sleeping = fit_static(sure, supply.power_w)
+        before = static
+        static = busy_static(sleeping, sure, supply.power_w, by_levels=bool(supply.level))
+        if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:
+            break
+    return Common(static, supply=supply, dipped=dipped)
+
+
+@dataclass(frozen=True)
+class LoopEnergy:
+    """What one pass of a kernel's loop costs a thread, from its valid trials at one operating point.
+
+    Attributes:
+        energy_pj: Dynamic energy of each trial, shape (n,), pJ.
+        weights: How much each counts, shape (n,): less where the level of the supply is known less well.
+        total_pj: Mean energy with the static part: a percent of power is a percent of it.
+        pass_s: Mean duration of a pass.
+        pass_cycles: SM cycles of a pass, NaN where the kernel gave none.
+        trials: Those trials.
+        faults: Status and reason of every trial that is not valid, by trial id.
+        set_aside: Valid trials left out because the level of the supply is not known.
+        misfits: Those of them that fit no level, though it is known.
+        mixed: Whether some of its trials should be left out, too: it scatters unlike others.
+        hidden: Where the clock dipped in all of its trials, so that none would differ from the others if all
+            were off alike: how probable that is.
+        fed_pj: Mean energy of what the supply of the SMs feeds.
+    """
+
+    energy_pj: tuple[float, ...]
+    weights: tuple[float, ...]
+    total_pj: float
+    pass_s: float
+    pass_cycles: float
+    trials: tuple[TrialRecord, ...]
+    faults: dict[str, tuple[Status, str]]
+    set_aside: int
+    misfits: int
+    mixed: bool
+    hidden: float
+    fed_pj: float
+
+    def estimate(self, prior: ScatterPrior) -> Estimate:
+        """Return the mean energy with its interval."""
+        known = NO_PRIOR if self.mixed else prior
+        return moderated(self.energy_pj, known, self.power_w, self.total_pj, self.weights)
+
+    @property
+    def clock_mhz(self) -> float:
+        """Mean SM clock of its trials."""
+        return nan_mean([t.sm_clock_mhz for t in self.trials])
+
+    @property
+    def power_w(self) -> float:
+        """Mean power of its trials."""
+        return nan_mean([t.steady_power_w for t in self.trials])
+
+    @property
+    def stands(self) -> bool:
+        """Whether clearly more of its valid trials count than may be the right ones of those left out."""
+        few_disagree = is_clear_majority(len(self.trials), self.set_aside, self.misfits)
+        return not self.mixed and self.hidden < _HIDDEN and few_disagree
+
+    @property
+    def doubt(self) -> float:
+        """Standard error of what the supply feeds where the wrong trials may count, as a fraction."""
+        outvoted = 0.0 if self.mixed or len(self.trials) > self.set_aside else _OUTVOTED_ERROR
+        return max(_STEP_ERROR * math.sqrt(self.hidden), outvoted)
+
+    @property
+    def scatter(self) -> Scatter | None:
+        """How much its trials scatter, None where there is one, or where others do not scatter so."""
+        if len(self.energy_pj) < 2 or self.mixed:
+            return None
+        _, variance = weighted(self.energy_pj, self.weights)
+        return Scatter(variance / self.total_pj**2, len(self.energy_pj) - 1, self.power_w)
+
+
+def is_clear_majority(counting: int, set_aside: int, misfits: int) -> bool:
+    """Return whether those trials of a kernel that count are hardly the wrong ones.
+
+    One whose level is not known is no vote against them, as one that fits no level is; but where levels are
+    often unknown they are not what they are taken for either (docs/h200_power.md).
+
+    Args:
+        counting: Trials that count.
+        set_aside: Valid trials that do not.
+        misfits: Those of them that fit no level.
+    """
+    return counting - misfits >= _CLEAR_MAJORITY and counting > set_aside
+
+
+def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
+    """Return what one pass of a kernel's loop costs from its trials; calibration is left out.
+
+    Args:
+        records: Trials of one kernel in one launch shape.
+        common: What the units of the run share.
+    """
+    faults = trial_faults(records)
+    valid = [r for r in records if r.repeat >= 0 and r.trial_id not in faults]
+    selected = same_operating_point(valid, common.supply.unsure)
+    trials = tuple(r for r, keep in zip(valid, selected.kept, strict=True) if keep)
+    aside = [r for r, keep in zip(valid, selected.kept, strict=True) if not keep]
+    return LoopEnergy(
+        tuple(pass_energy_pj(r, common) for r in trials),
+        # Where some count that should not, what the others say of their level is not true.
+        tuple(1.0 if selected.mixed else common.supply.weight(r) for r in trials),
+        nan_mean([r.steady_power_w * pass_pj_per_w(r) for r in trials]),
+        nan_mean([r.elapsed_s / r.iterations for r in trials]),
+        nan_mean([r.cycles / r.iterations for r in trials if r.cycles >= 0]),
+        trials,
+        faults,
+        len(aside),
+        sum(r.trial_id in common.supply.misfits for r in aside),
+        selected.mixed,
+        _hidden(trials, common),
+        nan_mean([(r.steady_power_w - common.supply.unfed_at(r)) * pass_pj_per_w(r) for r in trials]),
+    )
+
+
+def _hidden(trials: Sequence[TrialRecord], common: Common) -> float:
+    """Return how probable it is that all trials of a kernel are off alike by the dips within them."""
+    if not trials or any(r.trial_id not in common.dipped for r in trials):
+        return 0.0
+    return common.supply.off_by_dip.get(trials[0].opt_level, 1.0)
+
+
+def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> ScatterPrior:
+    """Return what loops of one level say of a loop's scatter.
+
+    Args:
+        loops: Their energies.
+        known: How much other loops scatter.
+    """
+    return fit_prior([*known, *(s for loop in loops if (s := loop.scatter) is not None)])
+
+
+def pass_energy_pj(record: TrialRecord, common: Common) -> float:
+    """Return the dynamic energy of one pass of a trial's loop, (P - P_static(T)) t / passes, pJ a thread."""
+    static_w = common.static.at(record.temperature_c, record.start_ns)
+    return (common.supply.power_w(record) - static_w) * pass_pj_per_w(record)
+
+
+def pass_pj_per_w(record: TrialRecord) -> float:
+    """Return how many pJ a watt costs in one pass of a trial's loop, a thread."""
+    return record.elapsed_s / record.iterations / (record.grid * record.block) * _PICO

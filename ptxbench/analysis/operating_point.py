@@ -1,0 +1,126 @@
+"""Which trials of a kernel ran at one operating point: at a level of the supply that is known.
+
+While the supply voltage of an H200 changes the clock dips: the mean clock of a trial in which it did lies
+about a thousandth below that of the same kernel's other trials. What that says of its power is learnt from
+the run (`dips`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.core.condition import OptLevel
+from ptxbench.storage.schema import Role, TrialRecord
+
+Mask = npt.NDArray[np.bool_]
+
+# A mean clock that is lower by more than this fraction holds a dip: 0.5 of 1980 MHz. Without one, that of a
+# kernel on an H200 repeats to 0.1 MHz at one level of the supply. At -O3 it is the full clock: a kernel that
+# lies below it in all trials dipped in all. At -O0 some read up to 2 MHz less on every board and draw what
+# they should: there it is the kernel's best.
+_DIP = 2.5e-4
+# The full clock is the one that all but a few of the fastest trials keep to; those are errors of the timer.
+_FASTEST_PERCENT = 90.0
+# A kernel whose best clock is further below the full one has a clock of its own: that of the power limit.
+_OWN_CLOCK = 2e-3
+_LEAST = 2
+# The sleeping kernel fills the chip for all units of a run: its trials are measured under this name.
+STATIC_UNIT = "static"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which trials of a kernel count.
+
+    Attributes:
+        kept: Mask over the trials, shape (n,).
+        mixed: Whether some that should be left out are kept, because too few others are there.
+    """
+
+    kept: Mask
+    mixed: bool
+
+
+def kernel_of(record: TrialRecord) -> str:
+    """Return what trials of one kernel in one launch shape on one board share; there is one that sleeps."""
+    if record.role is Role.STATIC:
+        return STATIC_UNIT
+    return f"{record.gpu}/{record.unit}/{record.role}/{record.grid}x{record.block}"
+
+
+def full_clock_mhz(records: Iterable[TrialRecord]) -> float:
+    """Return the SM clock of undisturbed kernels, NaN where none is known.
+
+    Args:
+        records: Trials of a run; the sleeping kernel's are passed over.
+    """
+    known = [r.sm_clock_mhz for r in records if r.role is not Role.STATIC and math.isfinite(r.sm_clock_mhz)]
+    return float(np.percentile(known, _FASTEST_PERCENT, method="nearest")) if known else math.nan
+
+
+def limited_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
+    """Return the ids of trials of kernels that never come near the full clock: the power limit sets theirs.
+
+    Args:
+        records: Trials of a run.
+    """
+    full_mhz, best = full_clock_mhz(records), _best_clock_mhz(records)
+    return frozenset(r.trial_id for r in records if _is_limited(best[kernel_of(r)], full_mhz))
+
+
+def dipped_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
+    """Return the ids of the trials within which the clock dipped.
+
+    A clock that is not known is no dip, and one that the power limit sets has none of its own.
+
+    Args:
+        records: Trials of a run.
+    """
+    full_mhz, best = full_clock_mhz(records), _best_clock_mhz(records)
+    return frozenset(
+        r.trial_id
+        for r in records
+        if r.role is not Role.STATIC
+        and not _is_limited(own_mhz := best[kernel_of(r)], full_mhz)
+        and r.sm_clock_mhz < _undipped_mhz(r.opt_level, own_mhz, full_mhz) * (1 - _DIP)
+    )
+
+
+def same_operating_point(records: Sequence[TrialRecord], unsure: Collection[str]) -> Selection:
+    """Choose the trials at a level of the supply that is known.
+
+    Where these are fewer than two, all count: the kernel is a mean over what there was then, and its interval
+    shows it.
+
+    Args:
+        records: Valid trials of one kernel, shape (n,).
+        unsure: Ids of trials at an unknown level of the supply.
+    """
+    is_sure = np.array([r.trial_id not in unsure for r in records], dtype=bool)
+    if np.count_nonzero(is_sure) >= _LEAST:
+        return Selection(is_sure, mixed=False)
+    return Selection(np.ones(len(records), dtype=bool), mixed=not bool(is_sure.all()))
+
+
+def _best_clock_mhz(records: Iterable[TrialRecord]) -> dict[str, float]:
+    """Return the highest clock of each kernel, NaN where none is known."""
+    best: dict[str, float] = {}
+    for record in records:
+        name = kernel_of(record)
+        best[name] = float(np.fmax(best.get(name, math.nan), record.sm_clock_mhz))
+    return best
+
+
+def _undipped_mhz(level: OptLevel, best_mhz: float, full_mhz: float) -> float:
+    """Return the clock that a kernel without a dip has at a level, from its best and the full one."""
+    return min(best_mhz, full_mhz) if level is OptLevel.O0 else full_mhz
+
+
+def _is_limited(best_mhz: float, full_mhz: float) -> bool:
+    """Return whether the power limit sets a kernel's clock; one that is not known is not limited."""
+    return best_mhz < full_mhz * (1 - _OWN_CLOCK)

@@ -1,0 +1,106 @@
+"""What a valid row says of trials and loops that did not go as they should."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ptxbench.analysis.drift import Supply
+from ptxbench.analysis.loop_energy import LoopEnergy
+from ptxbench.analysis.statistics import Estimate
+from ptxbench.analysis.unit import CLOCK_TOLERANCE
+from ptxbench.core.status import Status
+from ptxbench.storage.schema import TrialRecord
+
+_SEVERAL = 2
+# N and 2N may differ by this much, or by what their intervals allow, before the row says so.
+_LINEARITY = 0.02
+# A power that changes by so much between two rounds at one clock, and stays, is said.
+_STEP = 0.015
+
+
+def left_out_note(faults: Mapping[str, tuple[Status, str]]) -> str:
+    """Return how many trials were left out and why, "" where there is none.
+
+    Args:
+        faults: Status and reason of every trial that does not count, by trial id.
+    """
+    if not faults:
+        return ""
+    counts = Counter(status for status, _ in faults.values()).most_common()
+    first = dict(list(faults.values())[::-1])
+    causes = "; ".join(f"{count} {status}: {first[status]}" for status, count in counts)
+    return f"{len(faults)} trial{'s' if len(faults) > 1 else ''} left out ({causes})"
+
+
+def set_aside_note(unsure: int, kept: int) -> str:
+    """Return how many valid trials ran at an unknown operating point, "" where as many or more count."""
+    return f"set aside: {unsure} at an unknown level of the supply voltage" if unsure > kept else ""
+
+
+def fewer_sms_note(records: Sequence[TrialRecord], sm_count: int) -> str:
+    """Return on how many SMs a unit was measured where the GPU throttled on more, else "".
+
+    Args:
+        records: All trials of the unit, of every attempt.
+        sm_count: Streaming multiprocessors of the GPU.
+    """
+    grids = {r.grid for r in records}
+    if len(grids) < 2:
+        return ""
+    return f"on {min(grids)} of {sm_count} SMs, because the GPU throttled on more"
+
+
+def sources_note(trials: Sequence[TrialRecord]) -> str:
+    """Return how two power sources disagree in most of a kernel's valid trials, else "".
+
+    One trial in twenty disagrees by chance alone, so that a single one says nothing; a trial in which the
+    counter had too few steps was not asked.
+
+    Args:
+        trials: Valid trials of one kernel.
+    """
+    said = [r.reason for r in trials if r.reason]
+    asked = [r for r in trials if r.reason or math.isfinite(r.counter_j)]
+    if len(said) < _SEVERAL or 2 * len(said) <= len(asked):
+        return ""
+    return f"in {len(said)} of {len(asked)} trials: {said[0]}"
+
+
+def linearity_note(single: Estimate, double: Estimate) -> str:
+    """Return a sentence where N and 2N copies disagree by more than their intervals, else "".
+
+    Args:
+        single: Energy of one instruction from N copies, pJ.
+        double: The same from 2N copies, pJ.
+    """
+    gap_pj = abs(double.mean - single.mean)
+    if not gap_pj > max(_LINEARITY * abs(single.mean), math.hypot(single.ci95, double.ci95)):
+        return ""
+    return f"2N copies give {double.mean:.4g} pJ, {100 * (double.mean / single.mean - 1):+.1f}%"
+
+
+def clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:
+    """Return a sentence where both ran at unlike SM clocks, else ""; one that is not known is not unlike."""
+    if not target.trials or not overhead.trials:
+        return ""
+    if not abs(target.clock_mhz / overhead.clock_mhz - 1) > CLOCK_TOLERANCE:
+        return ""
+    return f"the target ran at {target.clock_mhz:.0f} MHz, its overhead loop at {overhead.clock_mhz:.0f}"
+
+
+def step_note(target: LoopEnergy, supply: Supply) -> str:
+    """Return a sentence where the power changed from one round to the next and stayed, else ""."""
+    power_w = np.array([supply.power_w(r) for r in sorted(target.trials, key=lambda r: r.start_ns)])
+    if len(power_w) < 4:
+        return ""
+    splits = range(2, len(power_w) - 1)
+    gaps = [power_w[n:].mean() / power_w[:n].mean() - 1 for n in splits]
+    best = int(np.argmax(np.abs(gaps)))
+    before, after = power_w[: splits[best]], power_w[splits[best] :]
+    if abs(gaps[best]) < _STEP or max(np.ptp(before), np.ptp(after)) > abs(gaps[best]) / 2 * power_w.mean():
+        return ""
+    return f"the power stepped by {100 * gaps[best]:+.1f}% between two rounds, and stayed"

@@ -1,0 +1,30 @@
+"""From PTX text to a cubin by ptxas, for machines without a GPU."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.toolchain import run_tool, tool_version
+
+
+def assemble_ptx(ptx: str, target: str, opt_level: OptLevel) -> Cubin:
+    """Assemble one PTX module.
+
+    Args:
+        ptx: Module text.
+        target: Such as "sm_90a".
+        opt_level: ptxas -O level.
+
+    Raises:
+        ToolError: ptxas is missing.
+        RefusedModuleError: ptxas refused the module.
+    """
+    with tempfile.TemporaryDirectory(prefix="ptxbench-") as folder:
+        Path(folder, "module.ptx").write_text(ptx)
+        arguments = [f"-arch={target}", f"-O{opt_level.number}", "module.ptx", "-o", "module.cubin"]
+        run_tool("ptxas", arguments, folder)
+        image = Path(folder, "module.cubin").read_bytes()
+    return Cubin(image, target, opt_level, f"ptxas {tool_version('ptxas')}")

@@ -1,0 +1,230 @@
+"""From a catalogue row to the PTX of its three kernels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import jinja2
+import jinja2.meta
+
+from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.codegen.operands import RECORD_BYTES, slot_of
+from ptxbench.codegen.registers import Registers
+from ptxbench.codegen.values import RECORDS, SETS
+from ptxbench.core.errors import InputError, NotMeasurableError
+from ptxbench.core.target import Target
+
+TARGET, OVERHEAD, TARGET_2N, OVERHEAD_2N = "target", "overhead", "target_2n", "overhead_2n"
+
+# An instruction in a kernel's body: perhaps a guard, the opcode, and the operands (but no declaration).
+_INSTRUCTION = re.compile(r" {4}(?P<opcode>(?:@!?%\w+ +)?[a-z][\w.:]*) +(?P<operands>[^ ].*)")
+_OPCODE_COLUMNS = 18
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kernel of a module.
+
+    Attributes:
+        name: Entry name.
+        about: What it is, for the comment above it.
+        copies: How often the loop's body holds the instruction (or its companion).
+        target: Whether the instruction itself is there.
+    """
+
+    name: str
+    about: str
+    copies: int
+    target: bool
+
+
+def render_module(instruction: Instruction, target: Target, form: Form) -> str:
+    """Return the PTX module that measures an instruction: target, overhead and 2N kernels.
+
+    A row with companions gets an overhead kernel of 2N as well.
+
+    Args:
+        instruction: Catalogue row.
+        target: What it will be assembled for.
+        form: One chain, or several side by side.
+
+    Raises:
+        NotMeasurableError: The target does not have the instruction, or it cannot be measured at all.
+        InputError: The family has no template.
+    """
+    return _tidy(_render_row(instruction, target, form, prefix="", header=True))
+
+
+def render_batch(instructions: Sequence[tuple[Instruction, Form]], target: Target) -> str:
+    """Return the modules of several instructions as one, so that one assembler run serves them all.
+
+    The entries of the module at index n bear `batch_prefix(n)` before their names.
+
+    Raises:
+        NotMeasurableError: The target does not have an instruction, or one cannot be measured at all.
+        InputError: A family has no template.
+    """
+    modules = [
+        _render_row(instruction, target, form, batch_prefix(number), header=False)
+        for number, (instruction, form) in enumerate(instructions)
+    ]
+    version = _newest(target.ptx_version, *(instruction.ptx_version for instruction, _ in instructions))
+    return _tidy(_render("batch", target, header=True, ptx_version=version, modules=modules))
+
+
+def batch_prefix(number: int) -> str:
+    """Return what stands before the entry names of a batch's module `number`."""
+    return f"m{number}_"
+
+
+def render_sleep(target: Target) -> str:
+    """Return the module whose kernel fills the GPU and sleeps (for P_static)."""
+    sleeping = _Sleeping("static", "a kernel that fills every SM and sleeps: what is left is static power")
+    entries = (Entry("static", sleeping.alive, 1, True),)
+    return _tidy(
+        _render(
+            "sleep",
+            target,
+            header=True,
+            ptx_version=target.ptx_version,
+            instruction=sleeping,
+            entries=entries,
+            every_block=target.every_block,
+        )
+    )
+
+
+def render_kernel(template: str, target: Target, **values: object) -> str:
+    """Return the module of a template that is no measuring kernel, such as "gemm_simt".
+
+    Args:
+        template: Its name in ptx_templates, without ".ptx.j2".
+        target: What it will be assembled for.
+        values: What it is rendered from; only checked values may be given.
+
+    Raises:
+        InputError: There is no such template.
+    """
+    return _tidy(_render(template, target, header=True, ptx_version=target.ptx_version, **values))
+
+
+@dataclass(frozen=True)
+class _Sleeping:
+    """The two things that the frame says of an instruction."""
+
+    name: str
+    alive: str
+
+
+def _render_row(instruction: Instruction, target: Target, form: Form, prefix: str, *, header: bool) -> str:
+    if reason := instruction.absence(target):
+        raise NotMeasurableError(reason)
+    if instruction.refused:
+        raise NotMeasurableError(f"instruction {instruction.name} cannot be measured: {instruction.refused}")
+    return _render(
+        instruction.family,
+        target,
+        header=header,
+        ptx_version=_newest(target.ptx_version, instruction.ptx_version),
+        instruction=instruction,
+        entries=_entries(instruction, prefix),
+        chains=instruction.chains_of(form),
+        registers=Registers(instruction, form),
+        params=dict(instruction.params),
+        every_block=target.every_block,
+    )
+
+
+def _newest(*versions: str) -> str:
+    """Return the highest PTX ISA version; "" is none."""
+    return max((v for v in versions if v), key=lambda v: [int(part) for part in v.split(".")])
+
+
+def _entries(instruction: Instruction, prefix: str) -> tuple[Entry, ...]:
+    copies = instruction.copies
+    target = f"target: {copies} copies of {instruction.opcode} in the loop"
+    entries = [
+        Entry(prefix + TARGET, target, copies, True),
+        Entry(prefix + OVERHEAD, "overhead: the same loop without them", copies, False),
+        Entry(prefix + TARGET_2N, f"2N: {2 * copies} copies", 2 * copies, True),
+    ]
+    if instruction.companions:
+        # Without companions the overhead loop is empty at any N, and one serves both.
+        about = "2N overhead: the companions of 2N copies"
+        entries.append(Entry(prefix + OVERHEAD_2N, about, 2 * copies, False))
+    return tuple(entries)
+
+
+def _render(family: str, target: Target, **values: object) -> str:
+    """Render one template with what every template may use, and `values`."""
+    try:
+        template = _environment().get_template(f"{family}.ptx.j2")
+    except jinja2.TemplateNotFound as error:
+        raise InputError(f"no template {error.name} in ptx_templates") from error
+    return template.render(
+        slot=_slot_offset,
+        sets=SETS,
+        records=RECORDS,
+        record_bytes=RECORD_BYTES,
+        target=target.name,
+        **values,
+    )
+
+
+def template_texts(family: str) -> tuple[str, ...]:
+    """Return the source of a family's template and of all that it extends, imports and includes.
+
+    Raises:
+        InputError: The family has no template.
+    """
+    texts: dict[str, str] = {}
+    pending = [f"{family}.ptx.j2"]
+    while pending:
+        name = pending.pop()
+        text = _template_text(name)
+        if text is None:
+            raise InputError(f"no template {name} in ptx_templates")
+        texts[name] = text
+        named = jinja2.meta.find_referenced_templates(_environment().parse(text))
+        pending += sorted({other for other in named if other} - set(texts))
+    return tuple(texts[name] for name in sorted(texts))
+
+
+def _slot_offset(role: str, set_number: int, chain: int) -> int:
+    """Return the byte offset of an operand in its record."""
+    return 8 * slot_of(role, int(set_number), int(chain))
+
+
+def _tidy(text: str) -> str:
+    """Align the operands of every instruction and drop the blank runs that template tags leave."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        aligned = _INSTRUCTION.sub(_align, line.rstrip())
+        if aligned or (lines and lines[-1]):
+            lines.append(aligned)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _align(instruction: re.Match[str]) -> str:
+    return f"    {instruction['opcode']:<{_OPCODE_COLUMNS}} {instruction['operands']}"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    # PTX is no HTML: nothing is escaped, and only catalogue values that were checked at load get here.
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(_template_text),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # noqa: S701
+    )
+
+
+def _template_text(name: str) -> str | None:
+    resource = files("ptx_templates").joinpath(name)
+    return resource.read_text(encoding="utf-8") if resource.is_file() else None

@@ -1,0 +1,62 @@
+"""What a GPU is, and whether its numbers are measurements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class GpuKind(StrEnum):
+    """Whether numbers from this GPU are measurements."""
+
+    REAL = "real"
+    SIMULATED = "simulated"
+    REPLAYED = "replayed"
+
+
+@dataclass(frozen=True)
+class GpuInfo:
+    """What a GPU is; everything here goes into the manifest.
+
+    Attributes:
+        index: NVML index, or -1 where there is no device.
+        kind: Real, simulated or replayed.
+        name: Marketing name.
+        uuid_hash: First 12 hex digits of the UUID's SHA-256; names the board without revealing it.
+        target: PTX and SASS target, such as "sm_90a".
+        sm_count: Streaming multiprocessors.
+        max_threads_per_sm: Resident threads that fill one.
+        power_limit_w: Enforced power limit, NaN where NVML does not tell.
+        max_sm_clock_mhz: Highest SM clock, NaN where NVML does not tell.
+        driver: Driver version.
+        cuda: CUDA version that the driver implements.
+        vbios: VBIOS version.
+        clocks_locked: Whether application clocks are set; None where NVML does not tell.
+    """
+
+    index: int
+    kind: GpuKind
+    name: str
+    uuid_hash: str
+    target: str
+    sm_count: int
+    max_threads_per_sm: int
+    power_limit_w: float
+    max_sm_clock_mhz: float
+    driver: str
+    cuda: str
+    vbios: str
+    clocks_locked: bool | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name, and where it is no real one that its numbers are no measurement."""
+        if self.kind is GpuKind.REAL:
+            return self.name
+        return f"{self.name} ({self.kind.upper()}, no measurement)"
+
+    @property
+    def slug(self) -> str:
+        """Folder name of this GPU, such as "nvidia-h200"."""
+        words = "".join(c if c.isalnum() else " " for c in self.name.lower()).split()
+        return "-".join(words)

@@ -1,0 +1,122 @@
+"""The border between ptxbench and whatever runs its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.core.clock import Clock
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch, recorded as one trial.
+
+    Every kernel of ptxbench takes five parameters: the addresses (u64) of input, output (8 bytes
+    a thread), scratch and stamps (four u64 a block: its %globaltimer and %clock64 at begin and
+    end), and iterations (u32).
+
+    Attributes:
+        trial_id: Identity of the trial within its run; a replay finds the record by it.
+        cubin: Module that holds the kernel.
+        kernel: Entry name.
+        grid: Blocks.
+        block: Threads a block.
+        iterations: Loop count.
+        operands: Contents of the input buffer, uint8, shape (bytes,).
+        pattern: Name of the operand pattern ("random", "zeros").
+        scratch_bytes: Memory that the instruction itself works on.
+        before_s: Seconds recorded before the launch.
+        after_s: Seconds recorded after the end.
+        output_bytes: How much of the output buffer to return (0: none).
+    """
+
+    trial_id: str
+    cubin: Cubin
+    kernel: str
+    grid: int
+    block: int
+    iterations: int
+    operands: npt.NDArray[np.uint8]
+    pattern: str
+    scratch_bytes: int = 0
+    before_s: float = 0.0
+    after_s: float = 0.0
+    output_bytes: int = 0
+
+
+class Gpu(Protocol):
+    """Something that runs kernels while it records power."""
+
+    @property
+    def info(self) -> GpuInfo:
+        """What this GPU is."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The host clock that windows and readings are in."""
+        ...
+
+    @property
+    def sensors(self) -> tuple[SensorDescription, ...]:
+        """The power sources that answer on this GPU, best for steady power first."""
+        ...
+
+    def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
+        """Turn one PTX module into machine code for this GPU.
+
+        Raises:
+            RefusedModuleError: The assembler refused the module.
+            ToolError: The assembler is missing or was stopped.
+        """
+        ...
+
+    def blocks_per_sm(self, cubin: Cubin, kernel: str, block: int) -> int:
+        """Return how many blocks of `block` threads one SM holds at once."""
+        ...
+
+    def run(self, launch: Launch) -> KernelRun:
+        """Launch once and record power over the window.
+
+        Raises:
+            LaunchError: The kernel could not be loaded or did not end.
+            GpuError: The GPU stopped answering.
+        """
+        ...
+
+    def run_sequence(
+        self, launches: Sequence[Launch], gaps_s: Sequence[float], poll_interval_s: float | None = None
+    ) -> SequenceRun:
+        """Launch one after the other within one recording of power.
+
+        Args:
+            launches: At least one. `before_s` of the first and `after_s` of the last count; operands
+                that are not the very array of the launch before are copied within the gap.
+            gaps_s: Wait between the end of each launch and the begin of the next, shape (n - 1,), s.
+            poll_interval_s: Time between two polls of the power sources, kept exactly; None: the GPU's own,
+                on the mean, so that polls are in step with no sensor.
+
+        Raises:
+            LaunchError: A kernel could not be loaded or did not end.
+            GpuError: The GPU stopped answering.
+            ValueError: There is no launch, or not one gap between each two.
+        """
+        ...
+
+    def telemetry(self) -> Telemetry:
+        """Read the GPU's state now."""
+        ...
+
+    def close(self) -> None:
+        """Release the GPU."""
+        ...

@@ -1,0 +1,296 @@
+"""A real GPU through cuda-python's driver API; the only file that imports cuda."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ptxbench.core.clock import Clock, HostClock
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.errors import GpuError, LaunchError
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.core.target import target_for_capability
+from ptxbench.devices.base import Launch
+from ptxbench.devices.buffers import KernelBuffers
+from ptxbench.devices.call_buffers import CallBuffers
+from ptxbench.devices.calls import Bytes, CallRun, KernelCall
+from ptxbench.devices.context import Context
+from ptxbench.devices.jit import Jit
+from ptxbench.devices.kernel_timer import KernelTimer, with_stamps
+from ptxbench.devices.placed_buffer import PLACE, PlacedBuffer
+from ptxbench.devices.sequence import only_run, play
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
+from ptxbench.sensors.known_sensors import PREFERENCE, sensor_for
+from ptxbench.sensors.nvml import NvmlDevice, available_sources
+from ptxbench.sensors.sampler import Sampler, SamplerThread
+from ptxbench.sensors.trace import KernelWindow, Trace
+
+try:
+    from cuda.bindings import driver
+except ImportError as missing:
+    raise GpuError(
+        "the Python package cuda-bindings is missing, so no kernel can run: install ptxbench[cuda]"
+    ) from missing
+
+# Dynamic shared memory over this must be asked for.
+_PLAIN_SHARED_BYTES = 48 * 1024
+
+T = TypeVar("T")
+
+
+def _call(function: str, *arguments: Any) -> Any:
+    """Call the driver and return its result (None, a value, or a tuple).
+
+    Raises:
+        LaunchError: The driver answered with an error; the text holds its name.
+    """
+    try:
+        error, *results = getattr(driver, function)(*arguments)
+    except RuntimeError as problem:
+        raise GpuError(f"the CUDA driver is not usable: {problem}; compare with `nvidia-smi`") from problem
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise LaunchError(f"{function}: {error.name}")
+    return results[0] if len(results) == 1 else tuple(results) or None
+
+
+class CudaGpu:
+    """One NVIDIA GPU: kernels by the CUDA driver, power by NVML.
+
+    Args:
+        which: NVML index or UUID.
+        poll_interval_s: Time between two polls of the power sources.
+        scratch_place: Address of the memory that loads and stores work on, as far as the driver allows.
+
+    Raises:
+        GpuError: No driver, no permission, no such GPU, or one that ptxbench has no target for.
+    """
+
+    def __init__(self, which: int | str, poll_interval_s: float = 0.002, scratch_place: int = PLACE) -> None:
+        self._nvml = NvmlDevice(which)
+        self._clock = HostClock()
+        self._poll_interval_s = poll_interval_s
+        try:
+            _call("cuInit", 0)
+            self._device = self._find_device()
+            self._context = Context(_call, self._device)
+        except LaunchError as error:
+            raise GpuError(f"GPU {which}: {error}; compare with `nvidia-smi`") from error
+        self._context.make_current()
+        scratch = PlacedBuffer(_call, driver=driver, device=int(self._device), place=scratch_place)
+        self._buffers = KernelBuffers(_call, scratch)
+        self._call_buffers = CallBuffers(_call)
+        self._timer = KernelTimer(_call, self._clock)
+        self._info = self._read_info()
+        assembler = f"driver JIT {self._info.driver} (CUDA {self._info.cuda})"
+        self._jit = Jit(_call, driver, self._info.target, assembler)
+        self._sources = sorted(available_sources(self._nvml), key=lambda s: PREFERENCE.index(s.name))
+        if not self._sources:
+            raise GpuError(
+                f"GPU {which} ({self._nvml.name}): no power source of NVML answers; nothing to measure"
+            )
+        self._recorded = [*self._sources, self._nvml.source(SourceName.TEMPERATURE)]
+        self._sensors = tuple(sensor_for(s.name, self._info.target) for s in self._sources)
+
+    @property
+    def info(self) -> GpuInfo:
+        """What this GPU is."""
+        return self._info
+
+    @property
+    def clock(self) -> Clock:
+        """The host's monotonic clock."""
+        return self._clock
+
+    @property
+    def sensors(self) -> tuple[SensorDescription, ...]:
+        """The sources that answer, best for steady power first."""
+        return self._sensors
+
+    def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
+        """Assemble a module by the driver's JIT at CU_JIT_OPTIMIZATION_LEVEL 0 or 3.
+
+        Any thread may call this, also while another one runs kernels: the driver's calls are safe among
+        threads, a link state belongs to its caller, and the context is made current for each thread.
+
+        Raises:
+            GpuError: An earlier kernel broke the CUDA context.
+            RefusedModuleError: The JIT refused the module; the text is its first complaint.
+        """
+        self._context.require()
+        # What is current is so for one thread.
+        self._context.make_current()
+        return self._jit.assemble(ptx, opt_level)
+
+    def blocks_per_sm(self, cubin: Cubin, kernel: str, block: int) -> int:
+        """Ask the driver how many blocks of `block` threads one SM holds."""
+        self._context.require()
+        function = self._context.function(cubin, kernel)
+        return int(_call("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, block, 0))
+
+    def run(self, launch: Launch) -> KernelRun:
+        """Launch once while the sampler thread records; `KernelTimer.timed` says how good its window is.
+
+        Raises:
+            LaunchError: The kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering.
+        """
+        return only_run(self.run_sequence((launch,), ()))
+
+    def run_sequence(
+        self, launches: Sequence[Launch], gaps_s: Sequence[float], poll_interval_s: float | None = None
+    ) -> SequenceRun:
+        """Launch one after the other while the sampler thread records; see `run` for the windows.
+
+        Raises:
+            LaunchError: A kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            return self._run(launches, gaps_s, poll_interval_s)
+
+    def compute(self, call: KernelCall) -> Bytes | None:
+        """Launch once into a cleared output and return it.
+
+        Raises:
+            LaunchError: The kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            function, arguments = self._prepared(call)
+            self._call_buffers.clear(call.output_bytes)
+            self._timed_calls(call, function, arguments, 1)
+            return self._call_buffers.output(call.output_bytes)
+
+    def time_calls(self, call: KernelCall, launches: int) -> float:
+        """Time launches back to back, in s.
+
+        Raises:
+            LaunchError: The kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            return self._timed_calls(call, *self._prepared(call), launches).elapsed_s
+
+    def record_calls(self, call: KernelCall, launches: int) -> CallRun:
+        """Launch back to back while the sampler thread records; see `run` for the window.
+
+        Raises:
+            LaunchError: The kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            function, arguments = self._prepared(call)
+            before = self.telemetry()
+            window, sampler, trace = self._sampled(
+                lambda: self._timed_calls(call, function, arguments, launches)
+            )
+            reasons = sampler.throttle_reasons(window)
+            return CallRun(window, launches, trace, before, self.telemetry(), reasons)
+
+    def telemetry(self) -> Telemetry:
+        """Read temperature, clocks, throttle reasons and foreign processes."""
+        return self._nvml.telemetry()
+
+    def close(self) -> None:
+        """Release memory, context and NVML."""
+        if not self._context.is_lost:
+            self._buffers.release()
+            self._call_buffers.release()
+            self._context.release()
+        self._nvml.close()
+
+    def _run(
+        self, launches: Sequence[Launch], gaps_s: Sequence[float], poll_interval_s: float | None
+    ) -> SequenceRun:
+        functions = [self._context.function(launch.cubin, launch.kernel) for launch in launches]
+        prepared = iter(zip(functions, self._buffers.prepare(launches), strict=True))
+        before = self.telemetry()
+
+        def run() -> tuple[KernelWindow, ...]:
+            timed = play(launches, gaps_s, self._clock, lambda launch: self._launch(launch, *next(prepared)))
+            self._clock.sleep_s(launches[-1].after_s)
+            return timed
+
+        timed, sampler, trace = self._sampled(run, poll_interval_s)
+        windows = tuple(map(with_stamps, timed, self._buffers.stamps(launches)))
+        return SequenceRun(
+            windows,
+            trace,
+            before,
+            self.telemetry(),
+            tuple(sampler.throttle_reasons(window) for window in windows),
+            self._buffers.output(launches[-1].output_bytes),
+        )
+
+    def _sampled(
+        self, run: Callable[[], T], poll_interval_s: float | None = None
+    ) -> tuple[T, Sampler, Trace]:
+        """Record power while `run` runs."""
+        mean_s, throttle_poll = self._poll_interval_s, self._nvml.throttle_reasons
+        sampler = Sampler(self._recorded, self._clock, mean_s, throttle_poll, exactly_s=poll_interval_s)
+        thread = SamplerThread(sampler)
+        thread.start()
+        try:
+            result = run()
+        finally:
+            trace = thread.stop()
+        return result, sampler, trace
+
+    def _launch(self, launch: Launch, function: Any, arguments: Any) -> KernelWindow:
+        """Launch with its own operands; return when it ran."""
+        self._buffers.upload(launch.operands)
+        shape = (launch.grid, 1, 1, launch.block, 1, 1)
+        return self._timer.timed(lambda: _call("cuLaunchKernel", function, *shape, 0, 0, arguments, 0))
+
+    def _prepared(self, call: KernelCall) -> tuple[Any, Any]:
+        """Return the function and the parameters of a call."""
+        function = self._context.function(call.cubin, call.kernel)
+        if call.shared_bytes > _PLAIN_SHARED_BYTES:
+            allowed = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _call("cuFuncSetAttribute", function, allowed, call.shared_bytes)
+        return function, self._call_buffers.prepare(call)
+
+    def _timed_calls(self, call: KernelCall, function: Any, arguments: Any, launches: int) -> KernelWindow:
+        """Launch back to back; return when all of it ran."""
+        shape = (*call.grid, 1, call.block, 1, 1, call.shared_bytes)
+
+        def launch() -> None:
+            for _ in range(launches):
+                _call("cuLaunchKernel", function, *shape, 0, arguments, 0)
+
+        return self._timer.timed(launch)
+
+    def _find_device(self) -> Any:
+        """Return the CUDA device of the NVML device: the two number GPUs differently."""
+        for ordinal in range(_call("cuDeviceGetCount")):
+            device = _call("cuDeviceGet", ordinal)
+            digits = bytes(_call("cuDeviceGetUuid", device).bytes).hex()
+            if self._nvml.uuid.removeprefix("GPU-").replace("-", "") == digits:
+                return device
+        raise GpuError(f"GPU {self._nvml.index} is hidden from CUDA; see CUDA_VISIBLE_DEVICES")
+
+    def _attribute(self, name: str) -> int:
+        attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(_call("cuDeviceGetAttribute", attribute, self._device))
+
+    def _read_info(self) -> GpuInfo:
+        nvml = self._nvml
+        major, minor = (self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
+        return GpuInfo(
+            index=nvml.index,
+            kind=GpuKind.REAL,
+            name=nvml.name,
+            uuid_hash=nvml.uuid_hash,
+            target=target_for_capability(major, minor).name,
+            sm_count=self._attribute("MULTIPROCESSOR_COUNT"),
+            max_threads_per_sm=self._attribute("MAX_THREADS_PER_MULTIPROCESSOR"),
+            power_limit_w=nvml.power_limit_w,
+            max_sm_clock_mhz=nvml.max_sm_clock_mhz,
+            driver=nvml.driver,
+            cuda=nvml.cuda,
+            vbios=nvml.vbios,
+            clocks_locked=nvml.clocks_locked,
+        )

@@ -1,0 +1,44 @@
+"""Several launches in one recording: what every house of GPUs does alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ptxbench.core.clock import Clock
+from ptxbench.devices.base import Launch
+from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
+
+T = TypeVar("T")
+
+
+def play(
+    launches: Sequence[Launch], gaps_s: Sequence[float], clock: Clock, start: Callable[[Launch], T]
+) -> tuple[T, ...]:
+    """Launch one after the other, with the waits in between.
+
+    Args:
+        launches: What to launch; `before_s` of the first is waited for, `after_s` of the last is not.
+        gaps_s: Wait between the end of each launch and the begin of the next, shape (n - 1,), s.
+        clock: What is waited by.
+        start: Launches one, and returns when it has ended.
+
+    Returns:
+        What `start` returned.
+
+    Raises:
+        ValueError: There is no launch, or not one gap between each two.
+    """
+    if len(gaps_s) != len(launches) - 1:
+        raise ValueError(f"{len(launches)} launches need {len(launches) - 1} gaps, not {len(gaps_s)}")
+    results = []
+    for launch, wait_s in zip(launches, (launches[0].before_s, *gaps_s), strict=True):
+        clock.sleep_s(wait_s)
+        results.append(start(launch))
+    return tuple(results)
+
+
+def only_run(sequence: SequenceRun) -> KernelRun:
+    """Return a sequence of one launch as the run of that kernel."""
+    (window,), (reasons,) = sequence.windows, sequence.throttle_reasons
+    return KernelRun(window, sequence.trace, sequence.before, sequence.after, reasons, sequence.output)

@@ -1,0 +1,274 @@
+"""The simulated GPU behind the one protocol of all GPUs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.core.clock import Clock, VirtualClock
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.errors import LaunchError
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.devices.base import Launch
+from ptxbench.devices.calls import Bytes, CallRun, KernelCall
+from ptxbench.devices.sequence import only_run, play
+from ptxbench.devices.simulated.calls import plan_calls
+from ptxbench.devices.simulated.physics import Phase, Physics
+from ptxbench.devices.simulated.profile import Profile
+from ptxbench.devices.simulated.profiles import H200
+from ptxbench.devices.simulated.sensor import TemperatureSource, describe, open_source
+from ptxbench.devices.simulated.timing import Grid, plan_phases, resident_blocks
+from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.loop import LoopError, find_loop
+from ptxbench.sass.program import Loop, SassKernel
+from ptxbench.sass.resources import kernel_resources
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
+from ptxbench.sensors.sampler import Sampler
+from ptxbench.sensors.trace import KernelWindow
+
+# Far from zero, so that no time stamp of the past is negative; the date is 2026-01-01.
+_START_NS = 1_000_000_000_000
+_EPOCH_OFFSET_NS = 1_767_225_600_000_000_000
+_LAUNCH_OVERHEAD_S = 4e-6
+# nvmlClocksEventReasonSwPowerCap
+_SW_POWER_CAP = 0x4
+
+
+@lru_cache(maxsize=1024)
+def _disassembled(image: bytes) -> Mapping[str, SassKernel]:
+    return parse_listing(disassemble(image))
+
+
+class SimulatedGpu:
+    """A GPU that charges every SASS instruction of a kernel's loop a hidden energy, in virtual time."""
+
+    def __init__(self, profile: Profile = H200, seed: int = 0, poll_interval_s: float = 0.005) -> None:
+        """Make a GPU that has been waiting for a long time.
+
+        Args:
+            profile: What it is like.
+            seed: Sets the noise and the phase of its sensors, and the levels of its supply.
+            poll_interval_s: Time between two polls of the sampler.
+        """
+        self._profile = profile
+        self._seed = seed
+        self._poll_interval_s = poll_interval_s
+        self._clock = VirtualClock(_START_NS, _EPOCH_OFFSET_NS)
+        self._physics = Physics(profile, _START_NS, seed)
+        self._sources = [
+            *(open_source(s, self._physics, self._clock, seed) for s in profile.sensors),
+            TemperatureSource(self._physics, self._clock),
+        ]
+
+    @property
+    def info(self) -> GpuInfo:
+        """What this GPU is."""
+        profile = self._profile
+        return GpuInfo(
+            index=-1,
+            kind=GpuKind.SIMULATED,
+            name=f"{profile.title} (simulated)",
+            uuid_hash=hashlib.sha256(f"simulated/{profile.name}/{self._seed}".encode()).hexdigest()[:12],
+            target=profile.chip.target,
+            sm_count=profile.chip.sm_count,
+            max_threads_per_sm=profile.chip.max_threads_per_sm,
+            power_limit_w=profile.board.power_cap_w,
+            max_sm_clock_mhz=profile.chip.clock_mhz,
+            driver="simulated",
+            cuda="simulated",
+            vbios="simulated",
+            clocks_locked=False,
+        )
+
+    @property
+    def clock(self) -> Clock:
+        """The virtual clock; the chip cools while one sleeps by it."""
+        return self._clock
+
+    @property
+    def sensors(self) -> tuple[SensorDescription, ...]:
+        """The profile's power sources, best for steady power first."""
+        return tuple(describe(spec) for spec in self._profile.sensors)
+
+    def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
+        """Assemble with ptxas for the chip that is simulated.
+
+        Raises:
+            ToolError: ptxas is missing or refused the module.
+        """
+        return assemble_ptx(ptx, self._profile.chip.target, opt_level)
+
+    def blocks_per_sm(self, cubin: Cubin, kernel: str, block: int) -> int:
+        """Return how many blocks of `block` threads one SM holds at once.
+
+        Raises:
+            LaunchError: The module is for another target, or has no such kernel.
+        """
+        return resident_blocks(self._kernel(cubin, kernel).registers, block, self._profile)
+
+    def run(self, launch: Launch) -> KernelRun:
+        """Run once in virtual time, with the sampler of a real run polling on the way.
+
+        Raises:
+            LaunchError: The kernel is not there, has no loop to charge, or does not fit.
+            InputError: The simulated GPU does not know the operand pattern.
+        """
+        return only_run(self.run_sequence((launch,), ()))
+
+    def run_sequence(
+        self, launches: Sequence[Launch], gaps_s: Sequence[float], poll_interval_s: float | None = None
+    ) -> SequenceRun:
+        """Run one kernel after the other in virtual time.
+
+        Raises:
+            LaunchError: A kernel is not there, has no loop to charge, or does not fit.
+            InputError: The simulated GPU does not know an operand pattern.
+        """
+        plans = {id(launch): self._plan(launch) for launch in launches}
+        clock = self._clock
+        sampler = self._sampler(poll_interval_s)
+        before = self.telemetry()
+        clock.start_ticker(sampler.poll, sampler.wait_s)
+        try:
+            windows = play(launches, gaps_s, clock, lambda launch: self._launch(plans[id(launch)]))
+            after = self.telemetry()
+            clock.sleep_s(launches[-1].after_s)
+        finally:
+            clock.stop_ticker()
+        return SequenceRun(
+            windows,
+            sampler.finish(),
+            before,
+            after,
+            tuple(sampler.throttle_reasons(window) for window in windows),
+            np.zeros(launches[-1].output_bytes, dtype=np.uint8),
+        )
+
+    def compute(self, call: KernelCall) -> Bytes | None:
+        """Launch once; nothing is computed, so that there is no result.
+
+        Raises:
+            LaunchError: The kernel is not there, has no loop to charge, or does not fit.
+        """
+        self.time_calls(call, 1)
+        return None
+
+    def time_calls(self, call: KernelCall, launches: int) -> float:
+        """Let launches back to back pass in virtual time, and return their time in s.
+
+        Raises:
+            LaunchError: The kernel is not there, has no loop to charge, or does not fit.
+        """
+        return self._launch(self._plan_calls(call, launches)).elapsed_s
+
+    def record_calls(self, call: KernelCall, launches: int) -> CallRun:
+        """Let launches back to back pass while the sampler polls.
+
+        Raises:
+            LaunchError: The kernel is not there, has no loop to charge, or does not fit.
+        """
+        phases = self._plan_calls(call, launches)
+        clock = self._clock
+        sampler = self._sampler()
+        before = self.telemetry()
+        clock.start_ticker(sampler.poll, sampler.wait_s)
+        try:
+            window = self._launch(phases)
+            after = self.telemetry()
+        finally:
+            clock.stop_ticker()
+        reasons = sampler.throttle_reasons(window)
+        return CallRun(window, launches, sampler.finish(), before, after, reasons)
+
+    def telemetry(self) -> Telemetry:
+        """Read the state now; the temperature in whole degrees, as NVML gives it."""
+        now_ns = self._clock.now_ns()
+        return Telemetry(
+            temperature_c=float(round(self._physics.temperature_c(now_ns))),
+            sm_clock_mhz=self._physics.clock_mhz(now_ns),
+            memory_clock_mhz=self._profile.chip.memory_clock_mhz,
+            throttle_reasons=self._throttle_reasons(),
+            other_processes=0,
+        )
+
+    def close(self) -> None:
+        """Release nothing: there is no device."""
+
+    def _throttle_reasons(self) -> int:
+        return _SW_POWER_CAP if self._physics.throttled(self._clock.now_ns()) else 0
+
+    def _sampler(self, poll_interval_s: float | None = None) -> Sampler:
+        """Return what polls the sources, at the very interval that is asked for or at the GPU's own."""
+        mean_s, throttle_poll = self._poll_interval_s, self._throttle_reasons
+        return Sampler(self._sources, self._clock, mean_s, throttle_poll, exactly_s=poll_interval_s)
+
+    def _launch(self, phases: tuple[Phase, ...]) -> KernelWindow:
+        """Let the phases of one kernel pass."""
+        clock = self._clock
+        clock.sleep_s(_LAUNCH_OVERHEAD_S)
+        start_ns = clock.now_ns()
+        ends_ns = self._physics.run(start_ns, phases)
+        clock.sleep_s((ends_ns[-1] - start_ns) * 1e-9)
+        # Blocks are stamped each by itself; those of the later half count.
+        later = len(phases) // 2
+        began_ns = ends_ns[later - 1] if later else start_ns
+        waves = len(phases) - later
+        return KernelWindow(
+            start_ns=start_ns,
+            end_ns=ends_ns[-1],
+            elapsed_s=(ends_ns[-1] - start_ns) * 1e-9,
+            cycles=round(sum(phase.cycles for phase in phases[later:]) / waves),
+            globaltimer_ns=round((ends_ns[-1] - began_ns) / waves),
+        )
+
+    def _plan(self, launch: Launch) -> tuple[Phase, ...]:
+        """Return what a launch does to the chip."""
+        loop, grid = self._prepare(launch)
+        return plan_phases(loop, grid, launch.iterations, launch.pattern, self._profile)
+
+    def _plan_calls(self, call: KernelCall, launches: int) -> tuple[Phase, ...]:
+        """Return what launches of a call do to the chip."""
+        kernel = self._kernel(call.cubin, call.kernel)
+        registers = kernel_resources(call.cubin.image)[call.kernel].registers
+        resident = resident_blocks(registers, call.block, self._profile, call.shared_bytes)
+        blocks = call.grid[0] * call.grid[1]
+        if min(blocks, call.trips, resident) < 1:
+            raise LaunchError(
+                f"{call.kernel} cannot be launched with {blocks} blocks of {call.block} threads, "
+                f"{registers} registers each and {call.shared_bytes} bytes of shared memory"
+            )
+        grid = Grid(blocks, call.block, resident)
+        try:
+            return plan_calls(kernel, grid, call.trips, launches, call.pattern, self._profile)
+        except LoopError as error:
+            raise LaunchError(f"{call.kernel} cannot be simulated: {error}") from error
+
+    def _prepare(self, launch: Launch) -> tuple[Loop, Grid]:
+        """Find the loop of a launch, and how its blocks fill the chip."""
+        kernel = self._kernel(launch.cubin, launch.kernel)
+        resident = resident_blocks(kernel.registers, launch.block, self._profile)
+        if min(launch.grid, launch.iterations, resident) < 1:
+            raise LaunchError(
+                f"{launch.kernel} cannot be launched with {launch.grid} blocks of {launch.block} threads, "
+                f"{kernel.registers} registers each, for {launch.iterations} iterations"
+            )
+        try:
+            loop = find_loop(kernel)
+        except LoopError as error:
+            raise LaunchError(f"{launch.kernel} cannot be simulated: {error}") from error
+        return loop, Grid(launch.grid, launch.block, resident)
+
+    def _kernel(self, cubin: Cubin, name: str) -> SassKernel:
+        target = self._profile.chip.target
+        if cubin.target != target:
+            raise LaunchError(f"{name} is assembled for {cubin.target}, and this GPU is {target}")
+        kernels = _disassembled(cubin.image)
+        if name not in kernels:
+            raise LaunchError(f"the module has no kernel {name}, only {', '.join(kernels)}")
+        return kernels[name]

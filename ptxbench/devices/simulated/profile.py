@@ -1,0 +1,161 @@
+"""What one simulated GPU is like: chip, cooling, power cap and sensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxbench.sensors.base import SourceName
+
+
+@dataclass(frozen=True)
+class SensorSpec:
+    """How one power source distorts the true power.
+
+    A fresh value at a refresh tick is the mean of the true power over `averaging_s`, up to `lag_s`
+    before the tick, times `gain`, plus `offset` and noise, rounded to `quantum`. The counter is the
+    integral of the true power, with the same figures in joules.
+
+    Attributes:
+        source: Which source.
+        refresh_s: Time between two new values.
+        averaging_s: Length of the running mean (0: a point); not used by the counter.
+        lag_s: Age of the newest instant that a fresh value covers.
+        gain: Factor on the truth.
+        offset: Added to the value, W (J for the counter).
+        quantum: Step between two neighbouring values, W (J for the counter).
+        noise_w: Standard deviation of each value; not used by the counter.
+    """
+
+    source: SourceName
+    refresh_s: float
+    averaging_s: float = 0.0
+    lag_s: float = 0.0
+    gain: float = 1.0
+    offset: float = 0.0
+    quantum: float = 0.001
+    noise_w: float = 0.0
+
+
+@dataclass(frozen=True)
+class Chip:
+    """The SMs and what they can hold and issue.
+
+    Attributes:
+        target: SASS target, such as "sm_90a".
+        sm_count: Streaming multiprocessors.
+        max_threads_per_sm: Resident threads of one SM.
+        max_blocks_per_sm: Resident blocks of one SM.
+        registers_per_sm: 32-bit registers of one SM.
+        shared_per_sm_bytes: Shared memory of one SM.
+        schedulers_per_sm: Sub-partitions of one SM; each issues one warp instruction a cycle.
+        fp32_cycles: Cycles in which a sub-partition's FP32 pipe takes one warp instruction.
+        fp64_cycles: The same of its FP64 pipe.
+        clock_mhz: SM clock when nothing slows it.
+        clock_floor_mhz: Lowest clock that the power cap can ask for.
+        memory_clock_mhz: Memory clock.
+        energy_scale: Factor on every hidden energy of an instruction.
+    """
+
+    target: str
+    sm_count: int
+    max_threads_per_sm: int
+    max_blocks_per_sm: int
+    fp32_cycles: float
+    fp64_cycles: float
+    clock_mhz: float
+    clock_floor_mhz: float
+    memory_clock_mhz: float
+    energy_scale: float = 1.0
+    registers_per_sm: int = 65536
+    shared_per_sm_bytes: int = 100 * 1024
+    schedulers_per_sm: int = 4
+
+
+@dataclass(frozen=True)
+class Board:
+    """Static power, cooling and the power cap.
+
+    Attributes:
+        power_cap_w: Power at which the clock is lowered.
+        static_w: Power of a chip that only waits, at `static_at_c`.
+        static_at_c: Temperature that `static_w` was taken at.
+        static_slope_w_per_k: How static power grows with temperature.
+        coolant_c: Temperature of what cools the board.
+        thermal_resistance_k_per_w: Rise over the coolant, per watt, once settled.
+        time_constant_s: Thermal resistance times heat capacity.
+    """
+
+    power_cap_w: float
+    static_w: float
+    static_at_c: float
+    static_slope_w_per_k: float
+    coolant_c: float
+    thermal_resistance_k_per_w: float
+    time_constant_s: float
+
+
+@dataclass(frozen=True)
+class SupplySteps:
+    """How the supply voltage of the SMs moves in steps, and the power that it feeds with it.
+
+    One level holds for all kernels at a time, whatever runs, and then jumps to another, each as likely. It
+    multiplies the dynamic power and half of the static power of running kernels, the latter as of the
+    temperature that it is given at; an idle board draws what it does at factor 1. The energies that are
+    hidden in the profile are those at factor 1, so that the factors' mean should be 1.
+
+    Attributes:
+        factors: What each level multiplies the fed power by.
+        hold_s: Mean of the time that a level holds, s, which is exponential.
+        change_s: How long the clock dips where the level changes within a kernel, s.
+        change_mhz: By how much it does, MHz.
+    """
+
+    factors: tuple[float, ...]
+    hold_s: float
+    change_s: float
+    change_mhz: float
+
+
+@dataclass(frozen=True)
+class WarmSteps:
+    """Steps of the supply voltage that go with the temperature, with some degrees between up and down.
+
+    As `SupplySteps`, but of two levels: the upper one where the chip warms, the lower one where it has cooled
+    further. At what temperature the next change comes is drawn anew after each, from a normal distribution.
+
+    Attributes:
+        factors: What the lower and the upper level multiply the fed power by.
+        up_c: Mean and standard deviation of the temperatures of changes to the upper level, degrees C.
+        down_c: The same of changes to the lower one.
+        look_s: How often the regulator looks at the temperature, s.
+        change_s: How long the clock dips where the level changes within a kernel, s.
+        change_mhz: By how much it does, MHz.
+    """
+
+    factors: tuple[float, float]
+    up_c: tuple[float, float]
+    down_c: tuple[float, float]
+    look_s: float
+    change_s: float
+    change_mhz: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One simulated GPU.
+
+    Attributes:
+        name: What the user types after "simulated:".
+        title: Marketing name of the GPU that it is modelled on.
+        chip: SMs and clocks.
+        board: Power and cooling.
+        sensors: Power sources, best for steady power first.
+        supply: Steps of the supply voltage; without them it is always at factor 1.
+    """
+
+    name: str
+    title: str
+    chip: Chip
+    board: Board
+    sensors: tuple[SensorSpec, ...]
+    supply: SupplySteps | WarmSteps | None = None

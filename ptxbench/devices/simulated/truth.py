@@ -1,0 +1,215 @@
+"""The hidden truth: what each SASS opcode costs on a simulated GPU.
+
+Where the supply voltage has steps, it is what an opcode costs at factor 1.
+Only the simulated GPU and the tests that compare with it may import this module.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ptxbench.core.errors import InputError
+from ptxbench.core.threads import WARP
+from ptxbench.devices.simulated.chance import hashed_unit
+from ptxbench.devices.simulated.profile import Profile
+from ptxbench.sass.program import Loop
+
+# Picojoules of one thread's instruction on random operands, before the profile's energy scale.
+_ENERGY_PJ = {
+    "FFMA": 12.4,
+    "FADD": 11.2,
+    "FMUL": 9.8,
+    "FSETP": 8.4,
+    "IADD3": 7.6,
+    "IADD": 7.4,
+    "VIADD": 7.1,
+    "IMAD": 15.9,
+    "IMAD.MOV": 6.4,
+    "IMAD.SHL": 10.9,
+    "ISETP": 7.9,
+    "LOP3": 17.3,
+    "SHF": 12.7,
+    "PRMT": 9.1,
+    "MOV": 5.2,
+    "SEL": 7.0,
+    "DFMA": 27.6,
+    "DADD": 21.3,
+    "DMUL": 24.9,
+    "HFMA2": 16.1,
+    "HFMA2.MMA": 15.2,
+    "HADD2": 13.2,
+    "HMUL2": 12.6,
+    "MUFU": 38.5,
+    "POPC": 21.7,
+    "FLO": 23.9,
+    "I2F": 30.2,
+    "F2I": 31.4,
+    "F2F": 33.8,
+    "SHFL": 28.0,
+    "LDS": 26.0,
+    "STS": 24.5,
+    "LDSM": 130.0,
+    "LDC": 18.0,
+    "LDG": 30.0,
+    "LDL": 30.0,
+    "STG": 96.0,
+    "ATOMS": 61.0,
+    "ATOMG": 140.0,
+    "HMMA": 190.0,
+    "IMMA": 170.0,
+    "DMMA": 230.0,
+}
+_L2_ENERGY_PJ = 205.0
+
+# A whole warp's instruction in the control logic; what the threads themselves add is nothing.
+_CONTROL_WARP_PJ = 16.0
+
+_PIPES = {
+    "control": "BRA BRX JMP CALL RET EXIT BSSY BSYNC BREAK BMOV WARPSYNC YIELD NOP BAR DEPBAR NANOSLEEP",
+    "fp32": "FFMA FADD FMUL HFMA2 HADD2 HMUL2",
+    "imad": "IMAD IDP IMUL",
+    "fp64": "DFMA DADD DMUL DSETP DMNMX",
+    "special": "MUFU POPC FLO BREV I2F F2I F2F FRND I2I",
+    "load": "LDG LDS LDL LD LDC STS STL SHFL",
+    "exchange": "STG ST LDSM ATOM ATOMS ATOMG RED REDUX",
+    "tensor": "HMMA IMMA DMMA QMMA BMMA HGMMA IGMMA QGMMA",
+}
+_PIPE_OF = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes.split()}
+
+# Cycles in which a sub-partition takes one warp instruction; "fp32" and "fp64" are the profile's.
+_ISSUE_CYCLES = {
+    "control": 1.0,
+    "uniform": 2.0,
+    "alu": 2.0,
+    "imad": 2.0,
+    "special": 8.0,
+    "load": 4.0,
+    "exchange": 16.0,
+    "tensor": 8.0,
+}
+
+# Cycles until the next instruction of a dependent chain can issue.
+_LATENCY_CYCLES = {
+    "control": 4.0,
+    "uniform": 6.0,
+    "alu": 4.0,
+    "fp32": 4.0,
+    "imad": 5.0,
+    "fp64": 8.0,
+    "special": 18.0,
+    "load": 33.0,
+    "exchange": 40.0,
+    "tensor": 33.0,
+}
+_L2_LATENCY_CYCLES = 260.0
+_SLEEP_S = 1e-6
+
+# How much of the operand bits' toggling is left: 1 is random data, 0 is data that never changes.
+_TOGGLING = {"random": 1.0, "zeros": 0.0}
+
+
+def loop_energy_pj(loop: Loop, pattern: str, profile: Profile) -> float:
+    """Return what one iteration of a loop costs one thread, pJ.
+
+    Every instruction of the loop is charged once an iteration, whatever its predicate says. A loop
+    that sleeps is charged nothing at all, so that the static power it shows is exactly the board's.
+
+    Args:
+        loop: The loop's body.
+        pattern: Operand pattern of the launch.
+        profile: The GPU.
+
+    Raises:
+        InputError: The simulated GPU does not know the pattern.
+    """
+    if sleeps(loop):
+        return 0.0
+    total_pj = sum(n * opcode_energy_pj(opcode, pattern) for opcode, n in loop.counts.items())
+    return total_pj * profile.chip.energy_scale
+
+
+def instruction_energy_pj(target: Loop, overhead: Loop, copies: int, pattern: str, profile: Profile) -> float:
+    """Return what one of `copies` copies in the target loop adds over the overhead loop, pJ a thread.
+
+    Raises:
+        InputError: The simulated GPU does not know the pattern.
+    """
+    target_pj = loop_energy_pj(target, pattern, profile)
+    return (target_pj - loop_energy_pj(overhead, pattern, profile)) / copies
+
+
+@cache
+def opcode_energy_pj(opcode: str, pattern: str) -> float:
+    """Return one thread's share of one instruction before the profile's energy scale, pJ.
+
+    Raises:
+        InputError: The simulated GPU does not know the pattern.
+    """
+    if pattern not in _TOGGLING:
+        known = ", ".join(_TOGGLING)
+        raise InputError(f"the simulated GPU knows no operand pattern {pattern!r}, only {known}")
+    pipe = pipe_of(opcode)
+    if pipe == "control":
+        return _CONTROL_WARP_PJ / WARP
+    if pipe == "uniform":
+        return (20 + 40 * hashed_unit("uniform", opcode)) / WARP
+    still = 0.34 + 0.12 * hashed_unit("still", opcode)
+    return _random_energy_pj(opcode) * (still + (1 - still) * _TOGGLING[pattern])
+
+
+def _random_energy_pj(opcode: str) -> float:
+    """Energy on random operands: of the table where it knows the opcode, or else hashed."""
+    if opcode in _ENERGY_PJ:
+        return _ENERGY_PJ[opcode]
+    if _reaches_l2(opcode):
+        return _L2_ENERGY_PJ
+    words = opcode.split(".")
+    known = _ENERGY_PJ.get(".".join(words[:2])) or _ENERGY_PJ.get(words[0])
+    if known is None:
+        return 5 + 20 * hashed_unit("energy", opcode)
+    return known * (0.85 + 0.15 * hashed_unit("modifiers", opcode))
+
+
+def pipe_of(opcode: str) -> str:
+    """Return the pipe that executes an opcode."""
+    base = opcode.partition(".")[0]
+    if base.startswith("U"):
+        return "uniform"
+    return _PIPE_OF.get(base, "alu")
+
+
+def issue_cycles(loop: Loop, profile: Profile) -> float:
+    """Return the cycles that one warp's iteration takes of a sub-partition.
+
+    They are the busiest pipe's, or one for each instruction that is issued.
+    """
+    chip = profile.chip
+    rates = _ISSUE_CYCLES | {"fp32": chip.fp32_cycles, "fp64": chip.fp64_cycles}
+    busy = dict.fromkeys(rates, 0.0)
+    for opcode, n in loop.counts.items():
+        pipe = pipe_of(opcode)
+        busy[pipe] += n * rates[pipe]
+    return max(float(len(loop.instructions)), *busy.values())
+
+
+def latency_cycles(loop: Loop, profile: Profile) -> float:
+    """Return the cycles of one warp's iteration, every instruction waiting for the one before it."""
+    return sum(_latency_cycles(i.opcode, profile) for i in loop.instructions)
+
+
+def _latency_cycles(opcode: str, profile: Profile) -> float:
+    if opcode.startswith("NANOSLEEP"):
+        return _SLEEP_S * profile.chip.clock_mhz * 1e6
+    if _reaches_l2(opcode):
+        return _L2_LATENCY_CYCLES
+    return _LATENCY_CYCLES[pipe_of(opcode)]
+
+
+def sleeps(loop: Loop) -> bool:
+    """Tell whether the loop's warps do nothing but wait."""
+    return any(i.base == "NANOSLEEP" for i in loop.instructions)
+
+
+def _reaches_l2(opcode: str) -> bool:
+    """Tell whether a load passes by L1: the opcode is all that the simulation knows of the level."""
+    return opcode.startswith("LDG.") and "STRONG" in opcode

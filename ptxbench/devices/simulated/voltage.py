@@ -1,0 +1,74 @@
+"""The supply voltage of the SMs: at which of its levels a stretch of work runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptxbench.devices.simulated.governor import ClockStep, Governor
+from ptxbench.devices.simulated.profile import SupplySteps, WarmSteps
+from ptxbench.devices.simulated.voltage_levels import levels_of
+
+
+class Supply:
+    """Cuts work where the level of the supply voltage jumps, under the power cap.
+
+    The levels are those of `levels.py`. Where one changes within a kernel the clock dips; between two
+    kernels nothing shows.
+    """
+
+    def __init__(
+        self,
+        steps: SupplySteps | WarmSteps,
+        governor: Governor,
+        fed_static_w: float,
+        start_ns: int,
+        seed: int,
+    ) -> None:
+        """Make the supply of a board.
+
+        Args:
+            steps: Its levels.
+            governor: Keeps the power cap.
+            fed_static_w: Static power that it feeds at factor 1.
+            start_ns: When the first level begins.
+            seed: Sets the levels and when they jump.
+        """
+        self._steps = steps
+        self._levels = levels_of(steps, start_ns, seed)
+        self._governor = governor
+        self._fed_static_w = fed_static_w
+        self._level = 0
+        self._resting = True
+
+    def rest(self) -> None:
+        """End a kernel: jumps are not seen until the next one."""
+        self._resting = True
+
+    def step(self, at_ns: int, temperature_c: float, full_w: float, cycles: float) -> ClockStep:
+        """Return the next stretch of work of which `cycles` are left.
+
+        Args:
+            at_ns: Now; not before that of the last call.
+            temperature_c: Temperature now.
+            full_w: Dynamic power of the work at the full clock and factor 1.
+            cycles: What is left of it.
+        """
+        before, self._level = self._level, self._levels.level(at_ns, temperature_c)
+        dips = self._level != before and not self._resting
+        self._resting = False
+        # What jumps during a dip does so after it.
+        stretch_s = self._steps.change_s if dips else (self._levels.until_ns - at_ns) * 1e-9
+        factor = self._steps.factors[self._level]
+        supplied_w = factor * full_w + (factor - 1) * self._fed_static_w
+        stretch_cycles = stretch_s * self._governor.full_mhz * 1e6
+        step = self._governor.step(temperature_c, supplied_w, min(cycles, stretch_cycles))
+        return _slowed(step, self._steps.change_mhz) if dips else step
+
+
+def _slowed(step: ClockStep, by_mhz: float) -> ClockStep:
+    """Return the same work at the same voltage and a clock that is `by_mhz` lower."""
+    clock_mhz = step.clock_mhz - by_mhz
+    slower = step.clock_mhz / clock_mhz
+    return replace(
+        step, clock_mhz=clock_mhz, dynamic_w=step.dynamic_w / slower, duration_s=step.duration_s * slower
+    )

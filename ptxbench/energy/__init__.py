@@ -1,0 +1,1 @@
+"""From recorded power readings and a time window to energy: pure functions."""

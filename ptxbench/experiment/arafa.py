@@ -1,0 +1,129 @@
+"""The protocol of Arafa et al. (2020), as published: one block, one thread, a dependent chain.
+
+Eq. 1: E_instruction = (E_total - E_overhead) / number of instructions. The paper gives both kernels
+the same loop count; here the overhead kernel runs longer, so that its window is no shorter than the
+sensor can see, and its energy is scaled by the two loop counts. With one thread on a large GPU the
+result is the board's power times the instruction's latency, for the most part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ptxbench.analysis.row_notes import left_out_note, sources_note
+from ptxbench.analysis.statistics import Estimate, estimate
+from ptxbench.analysis.unit import (
+    Unit,
+    by_round,
+    cycles_per_instruction,
+    most_common_fault,
+    nan_mean,
+    trial_faults,
+    valid_pair,
+)
+from ptxbench.catalogue.model import Instruction
+from ptxbench.core.status import Status
+from ptxbench.experiment.loaded_unit import LoadedUnit
+from ptxbench.experiment.trial import Bench
+from ptxbench.storage.manifest import RunArguments
+from ptxbench.storage.schema import Role, TableRow, TrialRecord
+
+METHODS = ("sma_j", "papi_j", "mtsm_j", "counter_j")
+_NANO = 1e9
+_ROLES = (Role.TARGET, Role.OVERHEAD)
+
+
+def arafa_refusal(instruction: Instruction) -> str:
+    """Return why one block of one execution cannot measure an instruction, or ""."""
+    threads = instruction.unit.threads
+    if instruction.block in (None, threads):
+        return ""
+    return f"{instruction.name} needs blocks of {instruction.block} threads, and this protocol has {threads}"
+
+
+def measure_arafa(bench: Bench, loaded: LoadedUnit, arguments: RunArguments) -> None:
+    """Run the rounds of one unit until its MTSM energy is precise enough.
+
+    Args:
+        bench: Where trials run.
+        loaded: What is measured.
+        arguments: Precision, repeats and window asked for.
+
+    Raises:
+        LaunchError: A kernel did not run.
+        GpuError: The GPU stopped answering.
+    """
+    # One thread, or as many as it takes to execute the instruction at all.
+    threads = loaded.unit.instruction.unit.threads
+    works = [bench.calibrated(loaded.work(role, 1, threads), arguments.window_s) for role in _ROLES]
+    records: list[TrialRecord] = []
+    for repeat in range(arguments.max_repeats):
+        order = works if repeat % 2 == 0 else works[::-1]
+        records += [bench.trial(work, repeat) for work in order]
+        enough = repeat + 1 >= arguments.min_repeats
+        if enough and solve_arafa(records, "mtsm_j").precise(arguments.precision):
+            break
+
+
+def solve_arafa(records: Sequence[TrialRecord], method: str) -> Estimate:
+    """Return Eq. 1 by one method over the valid rounds of a unit, J an instruction.
+
+    Args:
+        records: The unit's trials.
+        method: Column of the method's energy: one of `METHODS`.
+    """
+    faults = trial_faults(records)
+    energies_j = []
+    for trials in by_round(records).values():
+        pair = valid_pair(trials, Role.TARGET, (Role.OVERHEAD,), faults)
+        if pair:
+            energies_j.append(_equation_1_j(*pair, method))
+    return estimate([e for e in energies_j if math.isfinite(e)])
+
+
+def arafa_row(unit: Unit, records: Sequence[TrialRecord]) -> TableRow:
+    """Return the table's row of one unit.
+
+    Args:
+        unit: What was measured.
+        records: Its trials.
+    """
+    estimates = {method: solve_arafa(records, method) for method in METHODS}
+    targets = [r for r in records if r.role is Role.TARGET and r.repeat >= 0]
+    overheads = [r for r in records if r.role is Role.OVERHEAD and r.repeat >= 0]
+    mtsm = estimates["mtsm_j"]
+    faults = trial_faults(records)
+    if mtsm.n < 2 and (faults or estimates["counter_j"].n < 2):
+        return unit.row(*most_common_fault(faults))
+    notes = left_out_note(faults), sources_note([r for r in targets if r.trial_id not in faults])
+    row = replace(
+        unit.row(Status.OK, "; ".join(filter(None, notes))),
+        threads=targets[0].block,
+        count=targets[0].iterations * targets[0].copies,
+        sma_nj=estimates["sma_j"].mean * _NANO,
+        papi_nj=estimates["papi_j"].mean * _NANO,
+        mtsm_nj=mtsm.mean * _NANO,
+        counter_nj=estimates["counter_j"].mean * _NANO,
+        cycles=cycles_per_instruction(targets[0], overheads[0]),
+        power_w=nan_mean([r.steady_power_w for r in targets]),
+        clock_mhz=nan_mean([r.sm_clock_mhz for r in targets]),
+        temperature_c=nan_mean([r.temperature_c for r in targets]),
+        repeats=mtsm.n,
+    )
+    if mtsm.n < 2:
+        reason = "MTSM averages readings in watts, and the power source is the energy counter"
+        return replace(row, status=Status.NOT_SUPPORTED, reason=reason)
+    if abs(mtsm.mean) <= mtsm.ci95:
+        bound_nj = (abs(mtsm.mean) + mtsm.ci95) * _NANO
+        reason = f"not distinguishable from zero by MTSM; under {bound_nj:.3g} nJ"
+        return replace(row, mtsm_nj=math.nan, status=Status.BELOW_RESOLUTION, reason=reason)
+    return row
+
+
+def _equation_1_j(target: TrialRecord, overhead: TrialRecord, method: str) -> float:
+    """Return Eq. 1 for one round, J."""
+    total_j: float = getattr(target, method)
+    overhead_j: float = getattr(overhead, method) * target.iterations / overhead.iterations
+    return (total_j - overhead_j) / (target.iterations * target.copies)

@@ -1,0 +1,84 @@
+"""A unit as a member of a batch: in which launch shape it is measured, and how often it was begun before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxbench.analysis.unit import Unit
+from ptxbench.core.errors import LaunchError
+from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
+from ptxbench.devices.base import Gpu
+from ptxbench.experiment.loaded_unit import LoadedUnit
+from ptxbench.experiment.trial_record import POWER_CAP, THROTTLE_REASONS
+from ptxbench.storage.schema import Role, TrialRecord
+
+# Threads of a block, in step by its barrier: warps enough to keep the pipes full at O3; and at O0, where
+# every warp waits some 15 cycles after each instruction, to make the instruction a large part of the power.
+BLOCK = 1024
+# Blocks a SM, one after the other (or two by two): warps collide in ways that differ by SM, and with one
+# block each some SMs would end long before the others. As it is, the next block goes to whichever is free.
+WAVES = 48
+# Where the GPU throttles, the unit is begun again on so many of its SMs.
+SHARES = (1.0, 0.75, 0.5, 0.25)
+# A kernel that the power limit slows draws that limit. Its reason stays for a kernel or two behind it, which
+# draw less than this share of it: popc or ex2 behind an mma on an H200.
+_AT_LIMIT = 0.8
+
+
+@dataclass(frozen=True)
+class Member:
+    """A unit of a batch.
+
+    Attributes:
+        loaded: What is measured.
+        check_linearity: Whether N copies are checked against 2N.
+        attempt: How often it was begun before, on more SMs.
+    """
+
+    loaded: LoadedUnit
+    check_linearity: bool
+    attempt: int = 0
+
+    @property
+    def unit(self) -> Unit:
+        """The unit."""
+        return self.loaded.unit
+
+    def block(self, gpu: Gpu) -> int:
+        """Return the threads of a block: its family's, or so many as the registers allow.
+
+        Raises:
+            LaunchError: The kernels need more registers than even one warp can have.
+        """
+        roles = (Role.TARGET, Role.TARGET_2N) if self.check_linearity else (Role.TARGET,)
+        own = self.unit.instruction.block
+        block = own or BLOCK
+        while not all(gpu.blocks_per_sm(self.loaded.cubin, role, block) for role in roles):
+            # A family that needs its block cannot do with less.
+            if own or block <= WARP:
+                raise LaunchError(f"a target kernel needs more registers than {block} threads can have")
+            block //= 2
+        return block
+
+    def grid(self, sm_count: int) -> int:
+        """Return the blocks of this attempt: one for each SM that takes part, or `WAVES` where all do.
+
+        A family with a block of its own works on memory that is sized for one block an SM.
+        """
+        if self.attempt == 0 and not self.unit.instruction.block:
+            return WAVES * sm_count
+        return max(1, round(SHARES[self.attempt] * sm_count))
+
+
+def throttled_itself(record: TrialRecord, power_limit_w: float) -> bool:
+    """Return whether the GPU throttled for this very kernel, and not for the one before it.
+
+    Args:
+        record: A trial.
+        power_limit_w: The GPU's power limit, NaN where it is not known.
+    """
+    if record.status is not Status.THROTTLED:
+        return False
+    slowing = sum(bit for bit in THROTTLE_REASONS if record.throttle_reasons & bit)
+    return slowing != POWER_CAP or not record.steady_power_w < _AT_LIMIT * power_limit_w

@@ -1,0 +1,54 @@
+"""Plays a coded burst on a GPU beside a run, so that a meter's clock can be found without doubt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from ptxbench.devices.base import Gpu
+from ptxbench.experiment.load import prepare_load
+from ptxbench.meter.burst_code import BurstPattern, burst_pattern
+from ptxbench.meter.host import BURST_LABEL
+from ptxbench.storage.location import default_run_path
+from ptxbench.storage.recording import RecordingFolder, RecordingManifest
+
+# Idle time on either side: the meter must see the first and the last edge stand clear.
+_QUIET_S = 0.5
+
+
+def record_burst(gpu: Gpu, path: Path | None = None, pattern: BurstPattern | None = None) -> RecordingFolder:
+    """Play a burst and keep when its load ran, with the readings taken meanwhile.
+
+    Host time goes on from process to process until the machine is started anew, so the burst may be
+    played by another process than the run's.
+
+    Args:
+        gpu: A real or simulated GPU; it is busy for a few seconds.
+        path: Folder, or None for the default below results/ (or runs/ where nothing is measured).
+        pattern: What to play; None: the default of `burst_pattern`.
+
+    Returns:
+        The folder, which holds one recording: `ptxbench.meter.host.log_from_run` takes its windows.
+
+    Raises:
+        GpuError: The kernel did not run, or the GPU stopped answering.
+        InputError: The folder cannot be written.
+        ReplayError: The GPU is a replayed run.
+        ToolError: The assembler or the disassembler is missing.
+    """
+    manifest = RecordingManifest.new(gpu.info, gpu.clock, BURST_LABEL, gpu.sensors, 0.0)
+    load = prepare_load(gpu)
+    folder = RecordingFolder.create(
+        path or default_run_path(gpu.info, manifest.created, prefix="burst-"), manifest
+    )
+    module = load.module
+    folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
+    planned = (pattern or burst_pattern()).windows(0)
+    launches = [load.launch(f"{BURST_LABEL}-{n}", window.elapsed_s) for n, window in enumerate(planned)]
+    launches[0] = replace(launches[0], before_s=_QUIET_S)
+    launches[-1] = replace(launches[-1], after_s=_QUIET_S)
+    gaps_s = [(later.start_ns - earlier.end_ns) * 1e-9 for earlier, later in pairwise(planned)]
+    folder.add(BURST_LABEL, gpu.run_sequence(launches, gaps_s))
+    folder.write()
+    return folder

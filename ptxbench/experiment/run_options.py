@@ -1,0 +1,111 @@
+"""What a user asked a run for, and what the rest then becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ptxbench.catalogue.load import find_instruction
+from ptxbench.catalogue.starters import STARTERS
+from ptxbench.codegen.operands import Pattern
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
+from ptxbench.devices.base import Gpu
+from ptxbench.experiment.plan import Linearity
+from ptxbench.experiment.sensor_choice import choose_sensor, default_window_s, short_window_s
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.storage.manifest import RunArguments
+from ptxbench.storage.schema import Protocol
+
+PRECISION = 0.005
+MIN_REPEATS = 3
+MAX_REPEATS = 6
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A user's words; None or empty is "not said".
+
+    Attributes:
+        instructions: Catalogue names.
+        opt_levels: Assembler levels.
+        protocols: Measuring protocols.
+        patterns: Operand patterns.
+        precision: 95% half-width to stop at, as a fraction of the energy.
+        min_repeats: Repeats in any case.
+        max_repeats: Repeats at most.
+        window_s: Kernel duration, of both protocols.
+        source: Power source.
+        seed: Seed of the operands.
+        linearity: For which units N copies are checked against 2N.
+    """
+
+    instructions: tuple[str, ...] = ()
+    opt_levels: tuple[OptLevel, ...] = ()
+    protocols: tuple[Protocol, ...] = ()
+    patterns: tuple[str, ...] = ()
+    precision: float | None = None
+    min_repeats: int | None = None
+    max_repeats: int | None = None
+    window_s: float | None = None
+    source: SourceName | None = None
+    seed: int | None = None
+    linearity: Linearity | None = None
+
+    def over(self, recorded: RunArguments) -> RunArguments:
+        """Return a recorded run's arguments with what was said put over them.
+
+        What is said twice counts once; of the two bounds of the repeats one that was not said gives way.
+
+        Raises:
+            InputError: An instruction is unknown, or the bounds of the repeats are the wrong way round.
+        """
+        for name in self.instructions:
+            find_instruction(name)
+        said: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value not in (None, ()):
+                said[field.name] = tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
+        if self.window_s is not None:
+            said["dynamic_window_s"] = None
+        return self._in_order(replace(recorded, **said))
+
+    def complete(self, gpu: Gpu, sensors: Sequence[SensorDescription] = ()) -> RunArguments:
+        """Return the arguments of a new run, with defaults for what was not said.
+
+        Args:
+            gpu: Where it will be measured.
+            sensors: What was measured about its power sources; none: as the GPU describes them.
+
+        Raises:
+            InputError: An instruction is unknown, or the GPU does not answer the power source.
+        """
+        sensor = choose_sensor(gpu, self.source, sensors)
+        defaults = RunArguments(
+            instructions=STARTERS,
+            opt_levels=tuple(OptLevel),
+            protocols=tuple(Protocol),
+            patterns=(Pattern.RANDOM,),
+            precision=PRECISION,
+            min_repeats=MIN_REPEATS,
+            max_repeats=MAX_REPEATS,
+            window_s=default_window_s(sensor),
+            source=None,
+            seed=None,
+            dynamic_window_s=short_window_s(sensor),
+            linearity=Linearity.SAMPLE,
+        )
+        return self.over(defaults)
+
+    def _in_order(self, arguments: RunArguments) -> RunArguments:
+        least, most = arguments.min_repeats, arguments.max_repeats
+        if least <= most:
+            return arguments
+        if self.max_repeats is None:
+            return replace(arguments, max_repeats=least)
+        if self.min_repeats is None:
+            return replace(arguments, min_repeats=most)
+        raise InputError(f"at least {least} repeats and at most {most}: raise --max-repeats")

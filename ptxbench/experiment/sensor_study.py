@@ -1,0 +1,129 @@
+"""Drives a square-wave load of many periods, so that every power source shows what it is like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ptxbench.core.errors import GpuError
+from ptxbench.devices.base import Gpu
+from ptxbench.experiment.load import Load, prepare_load
+from ptxbench.experiment.trial_record import describe_throttling
+from ptxbench.sensors.characterize.probe import probe
+from ptxbench.sensors.known_sensors import sensor_for
+from ptxbench.storage.location import default_run_path
+from ptxbench.storage.recording import Recording, RecordingFolder, RecordingManifest
+from ptxbench.storage.sensor_file import RULE, SENSOR_VERSION, SensorFile, write_sensor_file
+
+RECORDING = "square-wave"
+PURPOSE = "sensor"
+# Half-periods in s and how many periods of each: from 6 ms to 1.6 s, so that structure of any of these
+# lengths is met often enough. The long ones find running means of a second, and noise under steady load.
+_HALF_PERIODS = {1.6: 4, 1.0: 9, 0.4: 4, 0.2: 6, 0.1: 10, 0.05: 12, 0.025: 16, 0.012: 20, 0.006: 24}
+# Each half is made longer or shorter by chance, so that no period beats with a refresh.
+_SPREAD = (0.75, 1.3)
+_SEED = 7
+_QUIET_S = 1.5
+# Out of step with every refresh of whole milliseconds.
+_POLL_S = 0.0013
+# Long enough for the driver's own buffer to fill up; the longest seen keeps 2.4 s.
+_WAIT_S = 4.0
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """One period of the load.
+
+    Attributes:
+        on_s: Time for which it is on.
+        off_s: Time for which it is off then.
+    """
+
+    on_s: float
+    off_s: float
+
+
+def square_wave() -> tuple[Pulse, ...]:
+    """Return the periods of the load, in an order drawn by chance but always the same."""
+    rng = np.random.default_rng(_SEED)
+    halves_s = np.repeat(list(_HALF_PERIODS), list(_HALF_PERIODS.values()))
+    pulses_s = rng.permutation(halves_s)[:, None] * rng.uniform(*_SPREAD, (len(halves_s), 2))
+    return tuple(Pulse(float(on_s), float(off_s)) for on_s, off_s in pulses_s)
+
+
+def record_square_wave(gpu: Gpu, folder: RecordingFolder, load: Load, pulses: Sequence[Pulse]) -> None:
+    """Record the load into a folder, from one wait before it to one after it.
+
+    Raises:
+        GpuError: The GPU stopped answering.
+    """
+    launches = [load.launch(f"pulse-{number}", pulse.on_s) for number, pulse in enumerate(pulses)]
+    launches[0] = replace(launches[0], before_s=_QUIET_S)
+    launches[-1] = replace(launches[-1], after_s=_QUIET_S)
+    gpu.clock.sleep_s(folder.manifest.waited_s)
+    run = gpu.run_sequence(launches, [pulse.off_s for pulse in pulses[:-1]], _POLL_S)
+    folder.add(RECORDING, run)
+
+
+def sense(gpu: Gpu, path: Path | None = None) -> tuple[SensorFile, Path]:
+    """Measure what every power source of a GPU is like, and keep it.
+
+    Args:
+        gpu: A real or simulated GPU; it is loaded for about 25 s.
+        path: Folder, or None for the default below results/ (or runs/ where nothing is measured).
+
+    Returns:
+        The description, and the folder that holds it and the raw readings.
+
+    Raises:
+        GpuError: The kernel did not run, the GPU stopped answering, or no source followed the load.
+        InputError: The folder cannot be written.
+        ReplayError: The GPU is a replayed run.
+        ToolError: The assembler or the disassembler is missing.
+    """
+    documented = tuple(sensor_for(sensor.source, gpu.info.target) for sensor in gpu.sensors)
+    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, documented, _WAIT_S)
+    load = prepare_load(gpu)
+    folder = RecordingFolder.create(
+        path or default_run_path(gpu.info, manifest.created, prefix="sensor-"), manifest
+    )
+    module = load.module
+    folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
+    record_square_wave(gpu, folder, load, square_wave())
+    folder.write()
+    return describe(folder), folder.path
+
+
+def throttling_notes(recording: Recording) -> tuple[str, ...]:
+    """Return a sentence where the GPU slowed down within a recording."""
+    slowed = [text for reasons in recording.throttle_reasons if (text := describe_throttling(reasons))]
+    if not slowed:
+        return ()
+    return (
+        f"{recording.name}: the GPU slowed down in {len(slowed)} of {len(recording.windows)} launches"
+        f" ({slowed[0]}), so the load was not even",
+    )
+
+
+def describe(folder: RecordingFolder) -> SensorFile:
+    """Work the description out from what a folder holds, and keep it beside it: pure arithmetic.
+
+    Raises:
+        GpuError: No power source followed the load.
+        InputError: The file cannot be written.
+    """
+    manifest = folder.manifest
+    (recording,) = folder.recordings
+    trace = folder.trace(recording.name)
+    sources = probe(trace, recording.windows, manifest.sensors, manifest.waited_s)
+    if all(math.isnan(source.needed_s) for source in sources):
+        raise GpuError(f"no power source of {manifest.gpu.name} followed the load; see {folder.path}")
+    document = SensorFile(
+        SENSOR_VERSION, manifest.gpu, sources, manifest.sensors, RULE, throttling_notes(recording)
+    )
+    write_sensor_file(folder.path, document)
+    return document

@@ -1,0 +1,79 @@
+"""Begin a run, or go on with one."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import ptxbench
+from ptxbench.devices.base import Gpu
+from ptxbench.devices.replay import ReplayGpu
+from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.sensor_choice import choose_sensor
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.storage.commit import git_commit
+from ptxbench.storage.location import default_run_path
+from ptxbench.storage.manifest import Manifest, Session
+from ptxbench.storage.run_folder import RunFolder
+
+
+def start_run(
+    gpu: Gpu, asked: Asked, path: Path | None, sensors: Sequence[SensorDescription] = ()
+) -> RunFolder:
+    """Create the folder of a new run.
+
+    A replay is asked for what the recorded run was asked for, where nothing else is said.
+
+    Args:
+        gpu: Where it will be measured.
+        asked: What is asked for.
+        path: Folder, or None for the default below results/ (or runs/ where nothing is measured).
+        sensors: What was measured about the power sources, best for steady power first; none: as the GPU
+            describes them.
+
+    Raises:
+        InputError: The folder cannot be made, or what is asked for is unknown.
+    """
+    recorded = gpu.manifest if isinstance(gpu, ReplayGpu) else None
+    arguments = asked.over(recorded.arguments) if recorded else asked.complete(gpu, sensors)
+    session = _new_session(gpu)
+    place = path or default_run_path(gpu.info, session.start)
+    if arguments.seed is not None:
+        seed = arguments.seed
+    else:
+        seed = recorded.order_seed if recorded else secrets.randbits(32)
+    manifest = Manifest.new(
+        run_id=place.name,
+        commit=git_commit(Path(ptxbench.__file__).parents[1]),
+        gpu=gpu.info,
+        sensors=tuple(sensors) or gpu.sensors,
+        source=choose_sensor(gpu, arguments.source, sensors).source,
+        arguments=arguments,
+        order_seed=seed,
+        session=session,
+    )
+    return RunFolder.create(place, manifest)
+
+
+def resume_run(gpu: Gpu, asked: Asked, path: Path, *, allow_other_board: bool) -> RunFolder:
+    """Open a run that was stopped.
+
+    Args:
+        gpu: Where the rest will be measured.
+        asked: What is asked for; what is not said is as the run was begun with.
+        path: Folder of the run.
+        allow_other_board: Whether another board of the same model may go on.
+
+    Raises:
+        InputError: The folder holds no run, or one of another GPU, driver or set of arguments.
+    """
+    with RunFolder.open(path) as recorded:
+        arguments = asked.over(recorded.manifest.arguments)
+    return RunFolder.resume(path, gpu.info, arguments, _new_session(gpu), allow_other_board=allow_other_board)
+
+
+def _new_session(gpu: Gpu) -> Session:
+    """Return this process as a session of a run that begins now."""
+    return Session(datetime.now(UTC), None, gpu.clock.epoch_ns() - gpu.clock.now_ns())

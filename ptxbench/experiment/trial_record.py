@@ -1,0 +1,255 @@
+"""From one kernel run to its trial record: the methods' energies and the trial's validity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.status import Status
+from ptxbench.devices.base import Launch
+from ptxbench.energy.counter_check import counter_disagreement
+from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
+from ptxbench.energy.reading import EnergyReading
+from ptxbench.energy.steady import power_change, settled_after_s, steady_power_w
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.kernel_run import KernelRun
+from ptxbench.sensors.trace import KernelWindow, Series, Trace
+from ptxbench.storage.schema import Protocol, Role, TrialRecord
+
+# nvmlClocksEventReasons that mean "slower than the load asks for", with their names in nvml.h.
+POWER_CAP = 0x4
+THROTTLE_REASONS = {
+    POWER_CAP: "SwPowerCap",
+    0x8: "HwSlowdown",
+    0x20: "SwThermalSlowdown",
+    0x40: "HwThermalSlowdown",
+    0x80: "HwPowerBrakeSlowdown",
+}
+
+# So many of an SM's blocks, the last ones, are not counted on: SMs run out of blocks one after the other.
+_LAST_BLOCKS = 3
+# Steps of the supply change the power by up to 2% within a kernel; more than this comes from its work.
+_EVEN = 0.025
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """What one trial runs, less its loop count and repeat number.
+
+    Attributes:
+        instruction: Catalogue name, or "static".
+        opt_level: Assembler level.
+        protocol: Measuring protocol.
+        pattern: Operand pattern.
+        role: Which kernel.
+        copies: Copies of the instruction in the loop body.
+        unit: Name of what is measured, before the role in the trial's id.
+    """
+
+    instruction: str
+    opt_level: OptLevel
+    protocol: Protocol
+    pattern: str
+    role: Role
+    copies: int
+    unit: str
+
+    def trial_id(self, repeat: int) -> str:
+        """Return the identity of one repeat of this trial."""
+        return f"{self.unit}/{self.role}/{repeat}"
+
+
+def describe_throttling(reasons: int) -> str:
+    """Return the names of the reasons in a bit mask that slow the GPU down, "" where there is none."""
+    return ", ".join(name for bit, name in THROTTLE_REASONS.items() if reasons & bit)
+
+
+def make_record(
+    plan: TrialPlan,
+    repeat: int,
+    order: int,
+    gpu: str,
+    launch: Launch,
+    run: KernelRun,
+    sensor: SensorDescription,
+    sm_count: int,
+) -> TrialRecord:
+    """Return the record of a trial that ran.
+
+    Args:
+        plan: What was run.
+        repeat: Repeat number.
+        order: Position of the trial in the run.
+        gpu: Hash of the board's UUID.
+        launch: How it was launched.
+        run: What the GPU gave.
+        sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
+        sm_count: Streaming multiprocessors of the GPU.
+    """
+    failure, _ = make_failure(plan, repeat, order, gpu, launch, run.trace.begin_ns, "")
+    return judged(failure, run, sensor, sm_count)
+
+
+def judged(record: TrialRecord, run: KernelRun, sensor: SensorDescription, sm_count: int) -> TrialRecord:
+    """Return a trial's record with all that follows from what the GPU gave.
+
+    Args:
+        record: What was launched; everything else in it is replaced.
+        run: What the GPU gave.
+        sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
+        sm_count: Streaming multiprocessors of the GPU.
+    """
+    status, reason = _judge_run(run)
+    busy = _while_all_are_busy(record, run.window, sm_count)
+    power_w = math.nan
+    series = run.trace.of(sensor.source)
+    if series is None:
+        status, reason = Status.NOT_SUPPORTED, f"the recording holds no {sensor.source}"
+    else:
+        steady = steady_power_w(series, busy, sensor)
+        power_w = steady.power_w
+        if status is Status.OK:
+            status, reason = steady.status, steady.reason
+        if status is Status.OK:
+            status, reason = _judge_evenness(series, busy, sensor)
+        if status is Status.OK:
+            reason = counter_disagreement(steady, run.trace, busy, sensor)
+    clock_mhz = run.window.clock_mhz
+    return replace(
+        record,
+        start_ns=run.window.start_ns,
+        end_ns=run.window.end_ns,
+        elapsed_s=run.window.elapsed_s,
+        cycles=run.window.cycles,
+        globaltimer_ns=run.window.globaltimer_ns,
+        record_end_ns=run.trace.end_ns,
+        sma_j=_energy_j(sma_j, run, sensor.source),
+        papi_j=_energy_j(papi_j, run, sensor.source),
+        mtsm_j=_energy_j(mtsm_j, run, sensor.source),
+        counter_j=_energy_j(counter_j, run, SourceName.COUNTER),
+        steady_power_w=power_w,
+        source=sensor.source,
+        temperature_c=_settled_temperature_c(run, busy, sensor),
+        temperature_before_c=run.before.temperature_c,
+        temperature_after_c=run.after.temperature_c,
+        sm_clock_mhz=run.after.sm_clock_mhz if math.isnan(clock_mhz) else clock_mhz,
+        memory_clock_mhz=run.after.memory_clock_mhz,
+        throttle_reasons=run.throttle_reasons,
+        other_processes=max(run.before.other_processes, run.after.other_processes),
+        status=status,
+        reason=reason,
+    )
+
+
+def make_failure(
+    plan: TrialPlan, repeat: int, order: int, gpu: str, launch: Launch, at_ns: int, reason: str
+) -> tuple[TrialRecord, Trace]:
+    """Return the record and the empty trace of a trial whose kernel did not run.
+
+    Args:
+        plan: What was to run.
+        repeat: Repeat number.
+        order: Position of the trial in the run.
+        gpu: Hash of the board's UUID.
+        launch: How it was launched.
+        at_ns: Host time of the failure.
+        reason: What went wrong.
+    """
+    record = TrialRecord(
+        trial_id=plan.trial_id(repeat),
+        order=order,
+        instruction=plan.instruction,
+        opt_level=plan.opt_level,
+        protocol=plan.protocol,
+        pattern=plan.pattern,
+        role=plan.role,
+        repeat=repeat,
+        gpu=gpu,
+        cubin_sha256=launch.cubin.sha256,
+        kernel=launch.kernel,
+        grid=launch.grid,
+        block=launch.block,
+        iterations=launch.iterations,
+        copies=plan.copies,
+        start_ns=at_ns,
+        end_ns=at_ns,
+        elapsed_s=math.nan,
+        cycles=-1,
+        globaltimer_ns=-1,
+        record_begin_ns=at_ns,
+        record_end_ns=at_ns,
+        sma_j=math.nan,
+        papi_j=math.nan,
+        mtsm_j=math.nan,
+        counter_j=math.nan,
+        steady_power_w=math.nan,
+        source="",
+        temperature_c=math.nan,
+        temperature_before_c=math.nan,
+        temperature_after_c=math.nan,
+        sm_clock_mhz=math.nan,
+        memory_clock_mhz=math.nan,
+        throttle_reasons=0,
+        other_processes=-1,
+        status=Status.LAUNCH_FAILED,
+        reason=reason,
+    )
+    return record, Trace(at_ns, at_ns, ())
+
+
+def _energy_j(
+    method: Callable[[Series, KernelWindow], EnergyReading], run: KernelRun, source: SourceName
+) -> float:
+    """Return the energy by one method, NaN where the source was not recorded."""
+    series = run.trace.of(source)
+    return math.nan if series is None else method(series, run.window).energy_j
+
+
+def _while_all_are_busy(record: TrialRecord, window: KernelWindow, sm_count: int) -> KernelWindow:
+    """Return a kernel's window without the time in which SMs run out of blocks: none with one block each."""
+    if record.grid <= sm_count:
+        return window
+    ending_s = _LAST_BLOCKS * sm_count / record.grid * window.elapsed_s
+    return replace(window, end_ns=window.end_ns - round(ending_s * 1e9))
+
+
+def _settled_temperature_c(run: KernelRun, window: KernelWindow, sensor: SensorDescription) -> float:
+    """Return the mean temperature of that time which the readings of the steady power cover.
+
+    Power readings come late by the source's delay; a board that warms by degrees within a window would
+    otherwise be taken for warmer than it was.
+    """
+    series = run.trace.of(SourceName.TEMPERATURE)
+    if series is not None:
+        good = series.good()
+        begin_ns = window.start_ns + round((settled_after_s(window, sensor) - sensor.delay_s) * 1e9)
+        end_ns = window.end_ns - round(sensor.delay_s * 1e9)
+        inside = (good.end_ns >= begin_ns) & (good.end_ns <= end_ns)
+        if inside.any():
+            return float(good.value[inside].mean())
+    return (run.before.temperature_c + run.after.temperature_c) / 2
+
+
+def _judge_evenness(series: Series, window: KernelWindow, sensor: SensorDescription) -> tuple[Status, str]:
+    """Judge whether the power was even, so that its settled part stands for the whole kernel."""
+    if sensor.source is SourceName.COUNTER:
+        return Status.OK, ""
+    change = power_change(series, window, sensor)
+    if abs(change) <= _EVEN:
+        return Status.OK, ""
+    reason = f"the power changed by {100 * change:+.0f}% while the kernel ran: some SMs end before others"
+    return Status.UNEVEN_POWER, reason
+
+
+def _judge_run(run: KernelRun) -> tuple[Status, str]:
+    """Judge what does not depend on the power source."""
+    throttling = describe_throttling(run.throttle_reasons)
+    if throttling:
+        return Status.THROTTLED, f"the GPU slowed down during the kernel ({throttling})"
+    others = max(run.before.other_processes, run.after.other_processes)
+    if others > 0:
+        return Status.FOREIGN_PROCESS, f"{others} other compute process(es) on the GPU"
+    return Status.OK, ""

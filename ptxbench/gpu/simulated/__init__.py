@@ -1,6 +1,0 @@
-"""A GPU that runs anywhere, in virtual time, with a known truth; never a source of results."""
-
-from ptxbench.gpu.simulated.gpu import SimulatedGpu
-from ptxbench.gpu.simulated.profiles import find_profile
-
-__all__ = ["SimulatedGpu", "find_profile"]

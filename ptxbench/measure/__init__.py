@@ -1,1 +1,0 @@
-"""Protocols, repeats and validity: from a launch plan to an energy with an error bar."""

@@ -1,0 +1,178 @@
+"""A run folder as what an estimate needs of it, and a kernel's file as what it executes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ptxbench.analysis.static_power import fit_static
+from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.model.control_flow import executions
+from ptxbench.model.estimate import Machine
+from ptxbench.model.ncu import read_launches, work_of
+from ptxbench.model.opcode_energies import prices_of
+from ptxbench.model.terms import read_terms
+from ptxbench.model.throttling import clock_exponent
+from ptxbench.model.throughput import issue_cycles, modelled_time_s
+from ptxbench.model.work import KernelWork
+from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.program import SassKernel
+from ptxbench.storage.file_errors import reading
+from ptxbench.storage.run_folder import RunFolder
+
+_TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
+_HEADER_FLAGS = re.compile(r"EF_CUDA_SM(\d+)")
+_ELF = b"\x7fELF"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A run, read.
+
+    Attributes:
+        gpu: The board.
+        machine: Prices, fitted terms, static power, limit.
+        cycles: Issue interval of opcodes, SM cycles a warp instruction.
+    """
+
+    gpu: GpuInfo
+    machine: Machine
+    cycles: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A launch.
+
+    Attributes:
+        blocks: Blocks.
+        threads: Threads a block.
+    """
+
+    blocks: int
+    threads: int
+
+
+def read_table(path: Path) -> Table:
+    """Read what an estimate needs of a run folder.
+
+    Raises:
+        InputError: It holds no run, or no valid dynamic trial on random operands.
+    """
+    with RunFolder.open(path) as folder:
+        gpu = folder.manifest.gpu
+        records = folder.records()
+        terms = read_terms(path)
+        exponent = clock_exponent(records)
+        if not terms.kernels and exponent is not None:
+            terms = replace(terms, gamma=exponent.gamma, gamma_error=exponent.error)
+        machine = Machine(prices_of(folder), terms, fit_static(records), gpu.power_limit_w)
+        return Table(gpu, machine, issue_cycles(folder.rows()))
+
+
+def read_kernel(path: Path, name: str | None, table: Table, opt_level: OptLevel = OptLevel.O3) -> SassKernel:
+    """Return one kernel's SASS from a PTX or cubin file.
+
+    Args:
+        path: PTX text, assembled for the run's GPU, or a cubin.
+        name: Entry name; None where the file has one.
+        table: The run, which names the GPU.
+        opt_level: Level to assemble PTX at.
+
+    Raises:
+        InputError: The file cannot be read, is a cubin for another GPU, or has not this one kernel.
+        ToolError: ptxas or nvdisasm is missing, or refused the file.
+    """
+    with reading(path):
+        data = path.read_bytes()
+    if data.startswith(_ELF):
+        listing = disassemble(data)
+        _require_target(path, listing, table.gpu)
+    else:
+        text = data.decode(errors="replace")
+        if ".target" not in text or ".entry" not in text:
+            raise InputError(f"{path} is neither a cubin nor PTX with an entry; give one of the two")
+        listing = disassemble(assemble_ptx(text, table.gpu.target, opt_level).image)
+    kernels = parse_listing(listing)
+    if name is None and len(kernels) == 1:
+        return next(iter(kernels.values()))
+    if name not in kernels:
+        wanted = "several kernels" if name is None else f"no kernel {name!r}"
+        raise InputError(f"{path} has {wanted}; choose one with --entry: {', '.join(kernels)}")
+    return kernels[name]
+
+
+def static_work(
+    kernel: SassKernel, shape: Shape, trips: Mapping[str, float], time_s: float, table: Table
+) -> tuple[KernelWork, bool]:
+    """Return what a launch executes by its code alone, and whether its time is modelled.
+
+    Args:
+        kernel: Its SASS.
+        shape: The launch.
+        trips: Trip count by loop; see `executions`.
+        time_s: Its time; NaN: modelled.
+        table: The run.
+
+    Raises:
+        InputError: A trip count is not known, or the code calls or jumps to what only its run decides.
+    """
+    counts = executions(kernel, trips)
+    modelled = math.isnan(time_s)
+    if modelled:
+        gpu = table.gpu
+        time_s = modelled_time_s(
+            counts, shape.blocks, shape.threads, gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles
+        )
+    threads = shape.blocks * shape.threads
+    return KernelWork(kernel.name, tuple((op, n * threads) for op, n in counts), (), time_s), modelled
+
+
+def profiled_work(path: Path, kernel: str | None, table: Table) -> KernelWork:
+    """Return what the launches of one kernel in ncu's CSV executed, together.
+
+    Args:
+        path: The CSV.
+        kernel: Part of the kernel's name; None where the CSV holds one kernel.
+        table: The run, whose GPU must be of the CSV's kind.
+
+    Raises:
+        InputError: The CSV is not ncu's, is of another GPU, or has not this one kernel.
+    """
+    launches = read_launches(path)
+    names = tuple(dict.fromkeys(launch.kernel for launch in launches))
+    chosen = [launch for launch in launches if kernel is None or kernel in launch.kernel]
+    found = tuple(dict.fromkeys(launch.kernel for launch in chosen))
+    if not chosen:
+        raise InputError(f"{path} holds no kernel {kernel!r}, only {', '.join(names) or 'none at all'}")
+    if len(found) > 1:
+        raise InputError(f"{path} holds several kernels; name one of them: {', '.join(found)}")
+    capability = chosen[0].cells.get("CC", "")
+    if capability and capability.replace(".", "") != _digits(table.gpu.target):
+        raise InputError(
+            f"{path} was profiled on a GPU of compute capability {capability}, and the table is of"
+            f" {table.gpu.name} ({table.gpu.target}); use a table of the same GPU"
+        )
+    return work_of(chosen, found[0], path)
+
+
+def _require_target(path: Path, listing: str, gpu: GpuInfo) -> None:
+    """Refuse a cubin whose machine code is another GPU's."""
+    found = _TARGET.search(listing)
+    flags = _HEADER_FLAGS.search(listing)
+    target = found[1] if found else f"sm_{flags[1]}" if flags else ""
+    if target and _digits(target) != _digits(gpu.target):
+        raise InputError(
+            f"{path} is assembled for {target}, and the table is of {gpu.name} ({gpu.target}); "
+            "assemble it for that GPU, or give PTX"
+        )
+
+
+def _digits(target: str) -> str:
+    return "".join(c for c in target if c.isdigit())

@@ -1,0 +1,276 @@
+"""What each SASS opcode costs, by a run, and what stands in for an opcode that the run did not measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+
+from ptxbench.core.errors import InputError
+from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
+from ptxbench.model.opcodes import (
+    ONCE_A_WARP,
+    ONCE_A_WARP_SHARE,
+    OpcodeClass,
+    likeness,
+    opcode_class,
+    width_bytes,
+)
+from ptxbench.model.solve import solve_with_prior
+from ptxbench.model.tensor import multiply_adds, tensor_kind
+from ptxbench.model.work import Level
+from ptxbench.model.zeros import ZerosRatios, shipped_ratios
+from ptxbench.storage.run_folder import RunFolder
+
+RANDOM, ZEROS = "random", "zeros"
+# Where a run has too few opcodes to see how far a stand-in is off, it is taken to be off by this.
+_UNKNOWN_FILL = 0.5
+_MIN_SEEN = 3
+# An opcode whose standard error is over this part of its energy was not measured by itself.
+_SURE = 0.25
+# Loads and stores, whose energy in a table holds that of the bytes which the measured loop moved.
+_MOVERS = (OpcodeClass.GLOBAL, OpcodeClass.SHARED)
+
+
+class Rule(StrEnum):
+    """How an opcode's energy was found."""
+
+    MEASURED = "measured"
+    WEAK = "measured only together with other opcodes"
+    SCALED = "same kind of another shape, by multiply-adds"
+    MODIFIERS = "same opcode with other modifiers"
+    CLASS = "median of its class"
+    ALL = "median of all opcodes (an eighth for what a warp executes once)"
+
+
+@dataclass(frozen=True)
+class Price:
+    """Energy of one execution by one thread.
+
+    Attributes:
+        energy_pj: At the activity asked for.
+        error_pj: Standard error.
+        rule: How it was found.
+        source: What opcodes it was taken from; "" where the opcode itself was measured.
+    """
+
+    energy_pj: float
+    error_pj: float
+    rule: Rule
+    source: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a run says of one opcode on one pattern, pJ a thread.
+
+    Attributes:
+        energy_pj: Energy.
+        error_pj: Standard error.
+    """
+
+    energy_pj: float
+    error_pj: float
+
+    @property
+    def sure(self) -> bool:
+        """Whether the run determines it, so that it may stand in for others."""
+        return self.error_pj < _SURE * self.energy_pj
+
+
+class Prices:
+    """The opcodes of a run.
+
+    Args:
+        random: Energies on random operands, by opcode.
+        zeros: Energies on zeros; what it lacks is taken at the ratio to random operands of opcodes like it,
+            by this run where it has such, else by those that come with ptxbench (`shipped_ratios`).
+        measured: The run as it was measured, where these energies are derived from it: it says which opcodes
+            it determines, and how far stand-ins are off.
+
+    Raises:
+        InputError: `random` is empty.
+    """
+
+    def __init__(
+        self, random: Mapping[str, Known], zeros: Mapping[str, Known], measured: Prices | None = None
+    ) -> None:
+        if not random:
+            raise InputError(
+                "the run has no valid dynamic trial on random operands, so no opcode has an energy"
+            )
+        self.random = dict(random)
+        self.zeros = dict(zeros)
+        self._measured = measured or self
+        self._sure: list[str] = (
+            measured._sure
+            if measured
+            else [opcode for opcode, known in self.random.items() if known.sure] or list(self.random)
+        )
+
+    def price(self, opcode: str, activity: float) -> Price:
+        """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
+        rule, sources = self._stand_ins(opcode)
+        energy_pj = self._foretold(opcode, rule, sources, activity)
+        if rule in (Rule.MEASURED, Rule.WEAK):
+            return Price(energy_pj, self._error_pj(opcode, activity), rule, "")
+        shown = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
+        return Price(energy_pj, self.fill_errors[rule] * energy_pj, rule, shown)
+
+    @cached_property
+    def fill_errors(self) -> Mapping[Rule, float]:
+        """How far each rule is off, relative: two thirds of the measured opcodes are foretold better.
+
+        Each measured opcode is foretold as if it alone were missing.
+        """
+        if self._measured is not self:
+            return self._measured.fill_errors
+        off: dict[Rule, list[float]] = {rule: [] for rule in Rule}
+        for opcode in self._sure:
+            others = [other for other in self._sure if other != opcode]
+            for rule, sources in _candidates(opcode, others):
+                if sources:
+                    foretold_pj = self._foretold(opcode, rule, sources, 1.0)
+                    off[rule].append(abs(foretold_pj / self.random[opcode].energy_pj - 1))
+        return {
+            rule: float(np.quantile(seen, 2 / 3)) if len(seen) >= _MIN_SEEN else _UNKNOWN_FILL
+            for rule, seen in off.items()
+        }
+
+    def beside(self, levels: Collection[Level]) -> Prices:
+        """Return what opcodes cost where the bytes of some levels are priced beside them.
+
+        Where these are those of L1 and of shared memory, too, a load or a store costs what is left of a load
+        of its class at no byte at all, by a line through its widths. What one that reaches L2 or DRAM takes
+        more is its bytes, too, and a store to global memory always reaches L2.
+        """
+        return self._without_bytes if {Level.L1, Level.SHARED} <= set(levels) else self
+
+    @cached_property
+    def _without_bytes(self) -> Prices:
+        random, zeros = dict(self.random), dict(self.zeros)
+        for known in (random, zeros):
+            for kind in _MOVERS:
+                alike = {o: one for o, one in known.items() if opcode_class(o) is kind}
+                told = {
+                    o: one
+                    for o, one in alike.items()
+                    if o.startswith("LD") and 0 < one.error_pj < one.energy_pj
+                }
+                left = _at_no_byte(told)
+                if left is not None:
+                    known.update(dict.fromkeys(alike, left))
+        return Prices(random, zeros, self._measured)
+
+    def _stand_ins(self, opcode: str) -> tuple[Rule, list[str]]:
+        if opcode in self.random:
+            return (Rule.MEASURED if opcode in self._sure else Rule.WEAK), [opcode]
+        return next((rule, found) for rule, found in _candidates(opcode, self._sure) if found)
+
+    def _foretold(self, opcode: str, rule: Rule, sources: Sequence[str], activity: float) -> float:
+        """Return what stand-ins say of an opcode."""
+        energies_pj = [self._at(source, activity) for source in sources]
+        if rule is Rule.SCALED:
+            wanted = multiply_adds(opcode) or 1.0
+            energies_pj = [
+                e * wanted / (multiply_adds(source) or 1.0)
+                for e, source in zip(energies_pj, sources, strict=True)
+            ]
+        share = ONCE_A_WARP_SHARE if rule is Rule.ALL and opcode_class(opcode) in ONCE_A_WARP else 1.0
+        return share * float(np.median(energies_pj))
+
+    def _at(self, opcode: str, activity: float) -> float:
+        random_pj = self.random[opcode].energy_pj
+        zeros_pj = self._zeros_pj(opcode)
+        return zeros_pj + activity * (random_pj - zeros_pj)
+
+    def _zeros_pj(self, opcode: str) -> float:
+        if opcode in self.zeros:
+            return self.zeros[opcode].energy_pj
+        return self.random[opcode].energy_pj * self._zeros_ratio(opcode)
+
+    def _zeros_ratio(self, opcode: str) -> float:
+        """Return energy on zeros over energy on random operands: by this run, else by the shipped rows."""
+        for ratios in (self._own_ratios, shipped_ratios()):
+            ratio = ratios.of_kin(opcode)
+            if ratio is not None:
+                return ratio
+        return shipped_ratios().of_any()
+
+    @cached_property
+    def _own_ratios(self) -> ZerosRatios:
+        return ZerosRatios(
+            "",
+            {
+                opcode: min(self.zeros[opcode].energy_pj / known.energy_pj, 1.0)
+                for opcode, known in self.random.items()
+                if opcode in self.zeros and known.sure
+            },
+        )
+
+    def _error_pj(self, opcode: str, activity: float) -> float:
+        random_pj = self.random[opcode].error_pj
+        zeros = self.zeros.get(opcode)
+        zeros_pj = zeros.error_pj if zeros else self.fill_errors[Rule.CLASS] * self._zeros_pj(opcode)
+        return math.hypot(activity * random_pj, (1 - activity) * zeros_pj)
+
+
+def _at_no_byte(loads: Mapping[str, Known]) -> Known | None:
+    """Return what a load costs beside its bytes, None where none is known: by least squares over widths.
+
+    It lies between nothing and the cheapest load, and is known no worse than if any value there were as
+    likely (JCGM 100:2008, F.2.3.3).
+    """
+    if not loads:
+        return None
+    cheapest = min(loads.values(), key=lambda one: one.energy_pj)
+    widths = np.array([width_bytes(opcode) for opcode in loads])
+    if len(set(widths)) < 2:
+        return cheapest
+    weights = 1 / np.array([one.error_pj for one in loads.values()])
+    inverse = np.linalg.pinv(np.vstack([weights, weights * widths]).T)
+    base_pj = float(inverse[0] @ (weights * [one.energy_pj for one in loads.values()]))
+    error_pj = min(float(np.linalg.norm(inverse[0])), cheapest.energy_pj / math.sqrt(12))
+    return Known(min(max(base_pj, 0.0), cheapest.energy_pj), error_pj)
+
+
+def prices_of(folder: RunFolder) -> Prices:
+    """Return what a run's opcodes cost, by its joint solve.
+
+    Raises:
+        InputError: The run has no valid dynamic trial on random operands, or cannot be read.
+    """
+    return prices_from(pass_energies(folder))
+
+
+def prices_from(passes: Sequence[PassEnergy]) -> Prices:
+    """Return what the opcodes of some kernels cost.
+
+    Raises:
+        InputError: None of the kernels ran on random operands.
+    """
+    known: dict[str, dict[str, Known]] = {RANDOM: {}, ZEROS: {}}
+    for pattern in patterns_of(passes):
+        if pattern in known:
+            solved = solve_with_prior([one for one in passes if one.pattern == pattern])
+            known[pattern] = {opcode: Known(energy, error) for opcode, energy, error in solved}
+    return Prices(known[RANDOM], known[ZEROS])
+
+
+def _candidates(opcode: str, others: Sequence[str]) -> Iterable[tuple[Rule, list[str]]]:
+    """Return each rule's stand-ins for an opcode, the best rule first."""
+    if multiply_adds(opcode):
+        kind = tensor_kind(opcode)
+        yield Rule.SCALED, [o for o in others if tensor_kind(o) == kind and multiply_adds(o)]
+    shared = {other: likeness(opcode, other) for other in others}
+    most = max(shared.values(), default=0)
+    yield Rule.MODIFIERS, [other for other, n in shared.items() if n == most and n > 0]
+    kin = opcode_class(opcode)
+    alike = [other for other in others if opcode_class(other) is kin]
+    # One barrier says nothing of branches.
+    yield Rule.CLASS, alike if kin not in ONCE_A_WARP or len(alike) >= _MIN_SEEN else []
+    yield Rule.ALL, list(others)

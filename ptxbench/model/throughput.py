@@ -1,0 +1,92 @@
+"""A kernel's time, modelled: the busiest pipe of the busiest SM, by the issue intervals of a run's table.
+
+T = max_pipe sum_op n_op c_op / f, where c_op is the interval in SM cycles between two warp instructions of
+one kind (column `cycles` of the dynamic rows) and n_op counts the warps of the SM with most blocks. It is
+a lower bound: what a kernel waits for (memory, latencies, barriers) is not in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from ptxbench.core.errors import InputError
+from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
+from ptxbench.model.opcodes import OpcodeClass, likeness, opcode_class
+from ptxbench.storage.schema import Protocol, TableRow
+
+# Four schedulers issue one instruction a cycle each, on every SM since Volta.
+_ISSUE_CYCLES = 0.25
+# Classes that share a pipe.
+_PIPE = {
+    OpcodeClass.MULTIPLY: OpcodeClass.FP32,
+    OpcodeClass.HALF: OpcodeClass.FP32,
+    OpcodeClass.MOVE: OpcodeClass.INTEGER,
+    OpcodeClass.CONVERT: OpcodeClass.SPECIAL,
+    OpcodeClass.GLOBAL: OpcodeClass.SHARED,
+}
+
+
+def issue_cycles(rows: Iterable[TableRow]) -> dict[str, float]:
+    """Return the issue interval of each opcode that some row is made of alone, SM cycles a warp instruction.
+
+    Args:
+        rows: A run's table.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        measured = row.protocol is Protocol.DYNAMIC and row.status is Status.OK and math.isfinite(row.cycles)
+        if measured and row.opt_level == "O3" and row.sass and " " not in row.sass:
+            opcode, _, count = row.sass.partition("*")
+            found[opcode].append(row.cycles / float(count or 1))
+    # A companion or a chain can only slow an instruction down.
+    return {opcode: min(seen) for opcode, seen in found.items()}
+
+
+def modelled_time_s(
+    counts: Iterable[tuple[str, float]],
+    blocks: int,
+    threads: int,
+    sm_count: int,
+    clock_mhz: float,
+    cycles: Mapping[str, float],
+) -> float:
+    """Return a kernel's time at the full clock.
+
+    Args:
+        counts: Executions of each opcode by one thread.
+        blocks: Blocks of the launch.
+        threads: Threads of a block.
+        sm_count: SMs of the GPU.
+        clock_mhz: SM clock.
+        cycles: Issue intervals (`issue_cycles`); opcodes that it lacks issue like their next of kin.
+
+    Raises:
+        InputError: The clock is not known.
+    """
+    if not clock_mhz > 0:
+        raise InputError(
+            "the run does not know the GPU's SM clock, so no time can be modelled; give --time-s"
+        )
+    warps = math.ceil(blocks / sm_count) * math.ceil(threads / WARP)
+    busy: dict[OpcodeClass, float] = defaultdict(float)
+    issued = 0.0
+    for opcode, n in counts:
+        kind = opcode_class(opcode)
+        busy[_PIPE.get(kind, kind)] += n * _interval(opcode, cycles)
+        issued += n * _ISSUE_CYCLES
+    return warps * max(issued, *busy.values()) / (clock_mhz * 1e6)
+
+
+def _interval(opcode: str, cycles: Mapping[str, float]) -> float:
+    if opcode in cycles:
+        return cycles[opcode]
+    shared = {other: likeness(opcode, other) for other in cycles}
+    kin = [c for other, c in cycles.items() if shared[other] and shared[other] == max(shared.values())]
+    if not kin:
+        kin = [c for other, c in cycles.items() if opcode_class(other) is opcode_class(opcode)]
+    return float(np.median(kin)) if kin else _ISSUE_CYCLES

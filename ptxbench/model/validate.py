@@ -1,0 +1,242 @@
+"""Whole kernels, measured and counted, against the model: what runners/validate_kernels.py ends with."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ptxbench.analysis.static_power import StaticPower, static_line
+from ptxbench.analysis.statistics import estimate as mean_of
+from ptxbench.core.errors import InputError
+from ptxbench.model.estimate import Conditions, KernelEstimate, Machine, estimate
+from ptxbench.model.fit import FitKernel, fit_terms
+from ptxbench.model.ncu import ProfiledLaunch, read_launches, work_of
+from ptxbench.model.opcode_energies import RANDOM, Prices
+from ptxbench.model.terms import Terms
+from ptxbench.model.validation_file import (
+    COUNTS,
+    KernelCase,
+    KernelSession,
+    KernelTrial,
+    Purpose,
+    read_session,
+)
+from ptxbench.model.validation_table import JudgedKernel
+from ptxbench.model.work import KernelWork
+
+_MARKER = "ptxbench_case_"
+# nvmlClocksEventReasons: the software power cap.
+_POWER_CAP = 0x4
+# Kernels whose data are integers: what they compute with integer opcodes is data, not addresses.
+_INTEGER_DATA = ("-i32", "-u32")
+
+
+@dataclass(frozen=True)
+class MeasuredKernel:
+    """One case, its trials taken together.
+
+    Attributes:
+        case: The case.
+        energy_j: Mean energy of a call.
+        ci95_j: Half-width of its 95% interval over the rounds; NaN for a single one.
+        time_s: Mean time of a call.
+        power_w: Mean power.
+        temperature_c: Mean temperature.
+        clock_ratio: Mean SM clock over the highest.
+        capped: Whether the power cap was on in any round.
+    """
+
+    case: KernelCase
+    energy_j: float
+    ci95_j: float
+    time_s: float
+    power_w: float
+    temperature_c: float
+    clock_ratio: float
+    capped: bool
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The model against whole kernels.
+
+    Attributes:
+        terms: What was fitted, to the fit kernels alone.
+        kernels: Judged kernels, in the order of their numbers.
+        missing: Cases that could not be judged, each with why.
+    """
+
+    terms: Terms
+    kernels: tuple[JudgedKernel, ...]
+    missing: tuple[str, ...]
+
+
+def judge(folder: Path, prices: Prices) -> Judgement:
+    """Fit the terms to a session's fit kernels and judge the model by the others.
+
+    Args:
+        folder: What `validate_kernels.py measure` and `count` wrote.
+        prices: Energies of opcodes, by a run of the same kind of GPU.
+
+    Raises:
+        InputError: The folder does not hold both, or no fit kernel was measured and counted.
+    """
+    session = read_session(folder)
+    works, problems = read_works(folder / COUNTS, session)
+    static = session_static(session)
+    measured = measured_kernels(session)
+    fit = [
+        FitKernel(
+            name=f"{one.case.name} {one.case.operands}",
+            pattern=one.case.operands,
+            work=replace(works[one.case.number], time_s=one.time_s),
+            dynamic_j=one.energy_j - static.at(one.temperature_c) * one.time_s,
+            total_j=one.energy_j,
+            clock_ratio=one.clock_ratio,
+            integer_data=one.case.name.endswith(_INTEGER_DATA),
+        )
+        for one in measured
+        if one.case.purpose is Purpose.FIT and one.case.number in works
+    ]
+    terms = fit_terms(fit, prices)
+    machine = Machine(prices, terms, static, session.power_limit_w)
+    judged = [one for one in measured if one.case.purpose is Purpose.JUDGED]
+    rows = tuple(
+        _row(one, works[one.case.number], machine, session) for one in judged if one.case.number in works
+    )
+    missing = [f"{c.name} {c.operands}: {c.failure}" for c in session.cases if c.failure]
+    missing += [f"{o.case.name} {o.case.operands}: no counts" for o in judged if o.case.number not in works]
+    return Judgement(terms, rows, (*missing, *problems))
+
+
+def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: KernelSession) -> JudgedKernel:
+    work = replace(work, name=one.case.name, time_s=one.time_s)
+    terms = machine.terms
+    activity = terms.random if one.case.operands == RANDOM else terms.zeros
+    if one.case.name.endswith(_INTEGER_DATA):
+        activity = replace(activity, index=1.0 if one.case.operands == RANDOM else activity.index)
+    conditions = Conditions(activity, one.temperature_c, steady_time=True)
+    found = estimate(work, machine, replace(conditions, clock_ratio=one.clock_ratio))
+    by_limit = estimate(work, machine, conditions)
+    return JudgedKernel(
+        kernel=one.case.name,
+        operands=one.case.operands,
+        measured_j=one.energy_j,
+        measured_ci95_j=one.ci95_j,
+        estimated_j=found.energy_j,
+        error_pct=100 * (found.energy_j / one.energy_j - 1),
+        low_j=found.low_j,
+        high_j=found.high_j,
+        estimated_by_limit_j=by_limit.energy_j,
+        time_s=one.time_s,
+        power_w=one.power_w,
+        clock_mhz=one.clock_ratio * session.max_sm_clock_mhz,
+        capped=one.capped,
+        estimated_capped=by_limit.capped,
+        uncovered_share=found.uncovered_share,
+        parts=_parts(found),
+        full_clock_j=estimate(work, replace(machine, limit_w=math.nan), conditions).energy_j,
+    )
+
+
+def _parts(found: KernelEstimate) -> str:
+    return json.dumps({part.name: float(f"{part.energy_j:.4g}") for part in found.parts})
+
+
+def measured_kernels(session: KernelSession) -> tuple[MeasuredKernel, ...]:
+    """Return every case that has at least one trial with a power, by number."""
+    trials: dict[int, list[KernelTrial]] = defaultdict(list)
+    for trial in session.trials:
+        if math.isfinite(trial.power_w):
+            trials[trial.case].append(trial)
+    return tuple(
+        _measured(session, case, trials[case.number]) for case in session.cases if trials[case.number]
+    )
+
+
+def _measured(session: KernelSession, case: KernelCase, trials: Sequence[KernelTrial]) -> MeasuredKernel:
+    energy = mean_of([trial.energy_j for trial in trials])
+    return MeasuredKernel(
+        case=case,
+        energy_j=energy.mean,
+        ci95_j=energy.ci95,
+        time_s=float(np.mean([t.time_s for t in trials])),
+        power_w=float(np.mean([t.power_w for t in trials])),
+        temperature_c=float(np.mean([t.temperature_c for t in trials])),
+        clock_ratio=float(np.mean([t.sm_clock_mhz for t in trials])) / session.max_sm_clock_mhz,
+        capped=any(t.throttle_reasons & _POWER_CAP for t in trials),
+    )
+
+
+def session_static(session: KernelSession) -> StaticPower:
+    """Return static power against temperature, from the session's sleeping kernels.
+
+    Raises:
+        InputError: There is none.
+    """
+    sleeping = {case.number for case in session.cases if case.purpose is Purpose.STATIC}
+    trials = [t for t in session.trials if t.case in sleeping and math.isfinite(t.power_w)]
+    if not trials:
+        raise InputError("the session has no valid sleeping kernel, so its static power is not known")
+    return static_line([t.power_w for t in trials], [t.temperature_c for t in trials])
+
+
+def read_works(folder: Path, session: KernelSession) -> tuple[Mapping[int, KernelWork], list[str]]:
+    """Return what each case executes, and a sentence for each file that cannot be read.
+
+    A case that was not profiled itself executes what the same kernel does on random operands.
+
+    Args:
+        folder: Folder of ncu's CSV files.
+        session: Names the cases.
+    """
+    launches, problems = launches_by_case(folder)
+    names = {case.number: case for case in session.cases}
+    works: dict[int, KernelWork] = {}
+    for number, of_case in launches.items():
+        try:
+            works[number] = work_of(of_case, names[number].name, folder)
+        except (InputError, KeyError) as error:
+            problems.append(str(error))
+    by_name = {names[n].name: work for n, work in works.items() if names[n].operands == RANDOM}
+    for case in session.cases:
+        if case.number not in works and case.name in by_name:
+            works[case.number] = by_name[case.name]
+    return works, problems
+
+
+def launches_by_case(folder: Path) -> tuple[Mapping[int, list[ProfiledLaunch]], list[str]]:
+    """Return the launches of each profiled case, and a sentence for each file that cannot be read.
+
+    Args:
+        folder: Folder of ncu's CSV files.
+    """
+    launches: dict[int, list[ProfiledLaunch]] = {}
+    problems = []
+    for path in sorted(folder.glob("*.csv")):
+        try:
+            launches |= _by_case(read_launches(path))
+        except InputError as error:
+            problems.append(str(error))
+    return launches, problems
+
+
+def _by_case(launches: Sequence[ProfiledLaunch]) -> dict[int, list[ProfiledLaunch]]:
+    """Return the launches behind each marker kernel, by the number in the marker's name."""
+    found: dict[int, list[ProfiledLaunch]] = {}
+    number = -1
+    for launch in launches:
+        if launch.kernel.startswith(_MARKER):
+            number = int(
+                "".join(c for c in launch.kernel.removeprefix(_MARKER).partition("(")[0] if c.isdigit())
+            )
+            found[number] = []
+        elif number >= 0:
+            found[number].append(launch)
+    return {number: of_case for number, of_case in found.items() if of_case}

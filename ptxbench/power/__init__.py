@@ -1,1 +1,0 @@
-"""Where power readings come from, and the energy that follows from them."""

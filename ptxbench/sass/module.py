@@ -1,0 +1,65 @@
+"""A measuring module: rendered, assembled, disassembled and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.codegen.render import render_module
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.errors import NotMeasurableError
+from ptxbench.core.target import Target
+from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.loop_check import Judgement, judge
+
+Assembler = Callable[[str, OptLevel], Cubin]
+
+
+@dataclass(frozen=True)
+class Module:
+    """One instruction at one level, ready to run.
+
+    Attributes:
+        instruction: Catalogue row.
+        opt_level: Assembler level.
+        form: Latency or throughput form.
+        ptx: What was assembled.
+        cubin: What runs.
+        listing: Its SASS.
+        judgement: The gate's verdict on that very cubin.
+    """
+
+    instruction: Instruction
+    opt_level: OptLevel
+    form: Form
+    ptx: str
+    cubin: Cubin
+    listing: str
+    judgement: Judgement
+
+
+def build_module(
+    instruction: Instruction, target: Target, opt_level: OptLevel, form: Form, assemble: Assembler
+) -> Module:
+    """Render, assemble and judge one instruction.
+
+    Args:
+        instruction: Catalogue row.
+        target: What to assemble for.
+        opt_level: Assembler level.
+        form: Latency or throughput form.
+        assemble: The GPU's assembler, or ptxas.
+
+    Raises:
+        NotMeasurableError: The target does not have the instruction, or it cannot be measured there.
+        ToolError: The assembler or the disassembler refused the module.
+    """
+    ptx = render_module(instruction, target, form)
+    if reason := instruction.refusal(opt_level, target.name, form):
+        raise NotMeasurableError(f"instruction {instruction.name} cannot be measured: {reason}")
+    cubin = assemble(ptx, opt_level)
+    listing = disassemble(cubin.image)
+    judgement = judge(instruction, opt_level, parse_listing(listing), target.name, form)
+    return Module(instruction, opt_level, form, ptx, cubin, listing, judgement)

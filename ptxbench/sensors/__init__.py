@@ -1,0 +1,1 @@
+"""Where power readings come from, and what each power source is like."""

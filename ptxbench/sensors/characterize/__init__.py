@@ -1,0 +1,1 @@
+"""What a power source is like, found from recordings of a known load."""

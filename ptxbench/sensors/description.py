@@ -1,0 +1,80 @@
+"""What a power source is like: refresh, averaging window, lag and quantum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ptxbench.sensors.base import SourceName
+
+# What may be left of a step of power when a low-pass counts as settled.
+_LEFT_OF_STEP = 1e-3
+
+
+class Shape(StrEnum):
+    """How a sensor weighs the past."""
+
+    BOXCAR = "boxcar"
+    EXPONENTIAL = "exponential"
+
+
+@dataclass(frozen=True)
+class SensorDescription:
+    """How one source relates to the power that the GPU really draws.
+
+    Attributes:
+        source: Which source.
+        refresh_s: Time between two new values.
+        averaging_s: Length of the running mean that one value is (0: a point); for a low-pass the
+            running mean of equal mean age, which is twice its time constant.
+        lag_s: Age of the newest instant that a fresh value covers.
+        quantum: Step between two neighbouring values, W (J for the counter).
+        origin: Where the figures come from: "documented", "measured" or "simulated".
+        shape: Running mean, or first-order low-pass.
+        regulation_s: Time after a launch for which the GPU's own regulation moves the power; steady power is
+            read behind it.
+        excursion: Rise of the power within a kernel, as a fraction, from which on it is an excursion that
+            steady power is read behind (`excursion`); 0: none is looked for.
+    """
+
+    source: SourceName
+    refresh_s: float
+    averaging_s: float
+    lag_s: float
+    quantum: float
+    origin: str
+    # Runs that were kept before these were known do not say them.
+    shape: Shape = field(default=Shape.BOXCAR, metadata={"optional": True})
+    regulation_s: float = field(default=0.0, metadata={"optional": True})
+    excursion: float = field(default=0.0, metadata={"optional": True})
+
+    @property
+    def memory_s(self) -> float:
+        """Time over which a fresh value forgets what was before it, to a thousandth for a low-pass."""
+        if self.shape is Shape.BOXCAR:
+            return self.averaging_s
+        return -math.log(_LEFT_OF_STEP) * self.averaging_s / 2
+
+    @property
+    def readings_apart(self) -> int:
+        """Fresh readings from one to the first that shares nothing with it."""
+        return self._readings_in(self.memory_s)
+
+    @property
+    def readings_regulated(self) -> int:
+        """Fresh readings in the time for which the GPU's regulation moves the power."""
+        return self._readings_in(self.regulation_s)
+
+    def _readings_in(self, time_s: float) -> int:
+        return max(1, round(time_s / self.refresh_s)) if self.refresh_s > 0 else 1
+
+    @property
+    def settle_s(self) -> float:
+        """Time after a step of power until a reading holds nothing of what was before it."""
+        return self.memory_s + self.refresh_s + self.lag_s
+
+    @property
+    def delay_s(self) -> float:
+        """Age of the mean moment that a fresh value speaks of."""
+        return self.lag_s + self.averaging_s / 2

@@ -1,0 +1,71 @@
+"""What a launch gave: the window in which the kernel ran, and every reading around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.sensors.trace import KernelWindow, Trace
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """The GPU's state at one moment; NaN or -1 where NVML does not tell.
+
+    Attributes:
+        temperature_c: GPU temperature.
+        sm_clock_mhz: SM clock.
+        memory_clock_mhz: Memory clock.
+        throttle_reasons: Bit mask of nvmlDeviceGetCurrentClocksEventReasons.
+        other_processes: Compute processes on the GPU besides this one.
+    """
+
+    temperature_c: float
+    sm_clock_mhz: float
+    memory_clock_mhz: float
+    throttle_reasons: int
+    other_processes: int
+
+
+@dataclass(frozen=True)
+class KernelRun:
+    """What one launch gave.
+
+    Attributes:
+        window: When the kernel ran.
+        trace: Power readings over the recording, which holds the window.
+        before: State just before the launch.
+        after: State just after the end.
+        throttle_reasons: Bitwise or of every poll during the window.
+        output: First bytes of the output buffer, uint8, shape (output_bytes,).
+    """
+
+    window: KernelWindow
+    trace: Trace
+    before: Telemetry
+    after: Telemetry
+    throttle_reasons: int
+    output: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class SequenceRun:
+    """What several launches within one recording gave.
+
+    Attributes:
+        windows: When each kernel ran, in order, at least one.
+        trace: Power readings over the recording, which holds every window.
+        before: State just before the first launch.
+        after: State just after the last end.
+        throttle_reasons: Bitwise or of every poll during each window, one a launch.
+        output: First bytes of the output buffer after the last launch, uint8, shape (output_bytes,).
+    """
+
+    windows: tuple[KernelWindow, ...]
+    trace: Trace
+    before: Telemetry
+    after: Telemetry
+    throttle_reasons: tuple[int, ...]
+    output: npt.NDArray[np.uint8]

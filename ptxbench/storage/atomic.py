@@ -1,0 +1,85 @@
+"""Files that are either the old or the new one, whenever the process or the machine stops."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from ptxbench.storage.file_errors import writing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` when the block ends without an error.
+
+    Its temporary name is fixed, so that what a killed process leaves is overwritten by the next one.
+
+    Raises:
+        InputError: The folder cannot be written or the disk is full.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    with writing(path):
+        try:
+            with _synced(temporary) as file:
+                yield file
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+@contextmanager
+def durable(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that is on the disk when the block ends.
+
+    It may be torn when the process dies before: it must count only once another file names it. It costs
+    half of `replacing`, which matters where a run writes thousands.
+
+    Raises:
+        InputError: The folder cannot be written or the disk is full.
+    """
+    with writing(path), _synced(path) as file:
+        yield file
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a whole file atomically."""
+    with replacing(path) as file:
+        file.write(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole UTF-8 file atomically, line ends as they are."""
+    write_bytes(path, text.encode())
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """Write one table atomically."""
+    import pyarrow.parquet as pq
+
+    with replacing(path) as file:
+        pq.write_table(table, file, compression="zstd")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` outlive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _synced(path: Path) -> Iterator[BinaryIO]:
+    with path.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())

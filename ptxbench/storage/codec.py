@@ -1,0 +1,178 @@
+"""Frozen dataclasses to and from plain JSON values, read strictly."""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from ptxbench.core.errors import InputError
+from ptxbench.storage.file_errors import reading
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value stands, for the error that names it.
+
+    Attributes:
+        file: The file.
+        key: Path of the key in it, such as "gpus[0].driver"; "" for the whole.
+    """
+
+    file: Path
+    key: str = ""
+
+    def at(self, key: str) -> Place:
+        """Return the place of `key` below this one."""
+        return Place(self.file, f"{self.key}.{key}" if self.key else key)
+
+    def item(self, index: int) -> Place:
+        """Return the place of one item of the list at this one."""
+        return Place(self.file, f"{self.key}[{index}]")
+
+    def error(self, text: str) -> InputError:
+        """Return the error that says `text` of this place."""
+        return InputError(f"{self.file}: {self.key or 'the file'} {text}")
+
+
+def encode(value: object) -> object:
+    """Return `value` as JSON takes it: NaN as null, enums as their value, times as UTC ISO 8601."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value
+
+
+def decode(kind: type[T], plain: object, place: Place) -> T:
+    """Return the dataclass `kind` that `encode` made `plain` from.
+
+    Raises:
+        InputError: A key is missing or unknown, or a value's type does not fit.
+    """
+    return cast(T, _decode(kind, plain, place))
+
+
+def to_text(value: object) -> str:
+    """Return the JSON file of a dataclass or of a list of them."""
+    return json.dumps(encode(value), indent=2, ensure_ascii=False) + "\n"
+
+
+def read_json(path: Path) -> object:
+    """Return the plain values of one JSON file.
+
+    Raises:
+        InputError: The file cannot be read or is not JSON.
+    """
+    with reading(path):
+        data = path.read_bytes()
+    return parse(data, Place(path))
+
+
+def parse(data: bytes, place: Place) -> object:
+    """Return the plain values of one JSON text.
+
+    Raises:
+        InputError: It is not JSON.
+    """
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise place.error(f"is not JSON ({error})") from error
+
+
+@lru_cache(maxsize=64)
+def type_hints(kind: type) -> Mapping[str, Any]:
+    """Return the type of each field of a dataclass, in order."""
+    hints = get_type_hints(kind)
+    return types.MappingProxyType({f.name: hints[f.name] for f in fields(kind)})
+
+
+@lru_cache(maxsize=64)
+def _optional(kind: type) -> frozenset[str]:
+    """Return the fields that older files do not say, which have their default then."""
+    return frozenset(f.name for f in fields(kind) if f.metadata.get("optional"))
+
+
+def _decode(hint: Any, plain: object, place: Place) -> object:
+    if get_origin(hint) is types.UnionType:
+        (inner,) = (arm for arm in get_args(hint) if arm is not type(None))
+        return None if plain is None else _decode(inner, plain, place)
+    if get_origin(hint) is tuple:
+        return _decode_list(get_args(hint)[0], plain, place)
+    if is_dataclass(hint):
+        return _decode_dataclass(cast(type, hint), plain, place)
+    if issubclass(hint, StrEnum):
+        return _decode_enum(hint, plain, place)
+    if hint is datetime:
+        return _decode_time(plain, place)
+    return _decode_scalar(hint, plain, place)
+
+
+def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
+    if not isinstance(plain, dict):
+        raise place.error("must be an object")
+    hints, optional = type_hints(kind), _optional(kind)
+    for key in hints:
+        if key not in plain and key not in optional:
+            raise place.at(key).error("is missing")
+    for key in plain:
+        if key not in hints:
+            raise place.at(key).error("is not known to this version of ptxbench")
+    values = {}
+    for key, hint in hints.items():
+        if key in plain:
+            value = plain[key]
+            # A run has millions of plain numbers and texts: for those that fit no place is made.
+            values[key] = value if type(value) is hint else _decode(hint, value, place.at(key))
+    return kind(**values)
+
+
+def _decode_list(hint: Any, plain: object, place: Place) -> tuple[object, ...]:
+    if not isinstance(plain, list):
+        raise place.error("must be a list")
+    return tuple(_decode(hint, item, place.item(i)) for i, item in enumerate(plain))
+
+
+def _decode_enum(kind: type[StrEnum], plain: object, place: Place) -> StrEnum:
+    try:
+        return kind(cast(str, plain))
+    except ValueError:
+        raise place.error(f"must be one of {', '.join(kind)}, not {plain!r}") from None
+
+
+def _decode_time(plain: object, place: Place) -> datetime:
+    try:
+        moment = datetime.fromisoformat(cast(str, plain))
+    except (TypeError, ValueError):
+        raise place.error(f"must be a UTC time such as 2026-11-21T03:13:00+00:00, not {plain!r}") from None
+    if moment.tzinfo is None:
+        raise place.error(f"must name its time zone, unlike {plain!r}")
+    return moment.astimezone(UTC)
+
+
+def _decode_scalar(hint: type, plain: object, place: Place) -> object:
+    if hint is float:
+        if plain is None:
+            return math.nan
+        if type(plain) in (int, float):
+            return float(cast(float, plain))
+    elif type(plain) is hint:  # exact: True is no whole number
+        return plain
+    words = {int: "a whole number", float: "a number or null", str: "text", bool: "true or false"}
+    raise place.error(f"must be {words[hint]}, not {plain!r}")

@@ -1,0 +1,54 @@
+"""File-system errors as one line that names the path and the cure."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ptxbench.core.errors import InputError
+
+_CURES = {
+    errno.ENOSPC: "free some space, then go on with --resume",
+    errno.EDQUOT: "free some of your quota, then go on with --resume",
+    errno.EACCES: "choose a folder that you may write",
+    errno.EPERM: "choose a folder that you may write",
+    errno.EROFS: "choose a folder that you may write",
+}
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an OSError of the block into an InputError about writing `path`."""
+    try:
+        yield
+    except OSError as error:
+        cure = _CURES.get(error.errno or 0, "choose another folder")
+        raise InputError(f"cannot write {path}: {_cause(error)}; {cure}") from error
+
+
+@contextmanager
+def reading(path: Path, cure: str = "name the folder of a run") -> Iterator[None]:
+    """Turn an OSError of the block into an InputError about reading `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {_cause(error)}; {cure}") from error
+
+
+@contextmanager
+def reading_parquet(path: Path) -> Iterator[None]:
+    """Turn an error of pyarrow in the block into an InputError about reading `path`."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        text = " ".join(str(error).split())
+        raise InputError(f"cannot read {path}: {text}; copy the run again") from error
+
+
+def _cause(error: OSError) -> str:
+    """Return the system's own words on one line."""
+    return error.strerror or " ".join(str(error).split())

@@ -1,0 +1,95 @@
+"""A file of JSON lines that only grows; a line counts once its line end is on the disk."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ptxbench.core.errors import InputError
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import sync_folder
+from ptxbench.storage.codec import Place
+from ptxbench.storage.file_errors import reading, writing
+
+
+class Journal:
+    """The one writer of a journal; a line that was torn when the last writer died is cut off.
+
+    Args:
+        path: The file.
+        create: Whether to make it where it is missing.
+
+    Raises:
+        InputError: The file cannot be written, or another process writes it.
+    """
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        self._path = path
+        with writing(path):
+            flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
+            self._descriptor = os.open(path, flags, 0o666)
+        try:
+            with writing(path):
+                self._lock()
+                os.ftruncate(self._descriptor, len(_complete(path.read_bytes())))
+                sync_folder(path.parent)
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, value: object) -> None:
+        """Add one dataclass; it is on the disk when this returns.
+
+        Raises:
+            InputError: The disk is full; the journal is then as it was.
+        """
+        line = json.dumps(codec.encode(value), ensure_ascii=False).encode() + b"\n"
+        size = os.fstat(self._descriptor).st_size
+        with writing(self._path):
+            try:
+                _write_all(self._descriptor, line)
+                os.fsync(self._descriptor)
+            except OSError:
+                os.ftruncate(self._descriptor, size)  # else the next line would join the torn one
+                raise
+
+    def close(self) -> None:
+        """Give the file, and the right to write it, back."""
+        os.close(self._descriptor)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{self._path.parent.parent} is being written by another process; wait for its end"
+            ) from None
+        except OSError:
+            return  # a file system without locks: one writer is then up to the user
+
+
+def read(path: Path) -> Iterator[tuple[Place, object]]:
+    """Yield the place and the plain value of every complete line; a torn last line is left out.
+
+    Raises:
+        InputError: The file cannot be read, or a complete line is not JSON.
+    """
+    with reading(path):
+        data = path.read_bytes()
+    for number, line in enumerate(_complete(data).split(b"\n")[:-1], start=1):
+        place = Place(path, f"line {number}")
+        yield place, codec.parse(line, place)
+
+
+def _complete(data: bytes) -> bytes:
+    """Return `data` up to its last line end."""
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write `data`, in as many calls as the system wants."""
+    while data:
+        data = data[os.write(descriptor, data) :]

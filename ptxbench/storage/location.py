@@ -1,0 +1,60 @@
+"""Where runs go."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.storage.file_errors import writing
+
+_MEASURED = "results"
+_OTHER = "runs"
+
+
+def default_run_path(gpu: GpuInfo, now: datetime, root: Path | None = None, prefix: str = "") -> Path:
+    """Return where a run that begins now goes: `<root>/<gpu>/<prefix><run id>`.
+
+    Args:
+        gpu: The GPU.
+        now: The time, with its zone.
+        root: None for "results", or "runs" for what is no measurement.
+        prefix: What the run's name begins with, such as "sensor-".
+    """
+    if root is None:
+        root = Path(_MEASURED if gpu.kind is GpuKind.REAL else _OTHER)
+    # The random end keeps two runs of one minute apart.
+    return root / gpu.slug / f"{prefix}{now.astimezone(UTC):%Y-%m-%dT%H%MZ}-{secrets.token_hex(2)}"
+
+
+def require_place(path: Path, kind: GpuKind) -> None:
+    """Keep what is no measurement out of results/.
+
+    Raises:
+        InputError: `path` lies below a folder named results, and the run is not of a real GPU.
+    """
+    if kind is not GpuKind.REAL and _MEASURED in path.resolve().parts:
+        raise InputError(
+            f"{path} is below {_MEASURED}/, which is for real GPUs; "
+            f"write a {kind} run elsewhere, such as {_OTHER}/"
+        )
+
+
+def make_place(path: Path, kind: GpuKind, cure: str = "choose a new folder") -> None:
+    """Make a new folder for what a GPU of some kind gives, or use an empty one.
+
+    Args:
+        path: The folder.
+        kind: Kind of the GPU.
+        cure: What to do where the folder holds something.
+
+    Raises:
+        InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
+    """
+    require_place(path, kind)
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise InputError(f"{path} is not empty; {cure}")

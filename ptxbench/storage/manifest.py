@@ -1,0 +1,266 @@
+"""What a run is: tool, GPU, host, sensors, arguments and sessions (manifest.json)."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from pathlib import Path
+
+import ptxbench
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.codec import Place
+from ptxbench.storage.schema import SCHEMA_VERSION, Protocol
+
+
+@dataclass(frozen=True)
+class RunArguments:
+    """What the runner was asked for; a resumed run is asked for the same.
+
+    Attributes:
+        instructions: Catalogue names, in the table's order.
+        opt_levels: Assembler levels.
+        protocols: Measuring protocols.
+        patterns: Operand patterns.
+        precision: Asked 95% confidence half-width, as a fraction of the energy.
+        min_repeats: Repeats that are run in any case.
+        max_repeats: Repeats after which a row is given up as it is.
+        window_s: Kernel duration aimed at, s.
+        source: Power source asked for, None to choose it by the sensor descriptions.
+        seed: Seed asked for, None for a fresh one (`Manifest.order_seed`).
+        dynamic_window_s: Kernel duration aimed at by the dynamic protocol, s; None: `window_s`.
+        linearity: For which units N copies are checked against 2N: "all", "sample" or "none".
+    """
+
+    instructions: tuple[str, ...]
+    opt_levels: tuple[OptLevel, ...]
+    protocols: tuple[Protocol, ...]
+    patterns: tuple[str, ...]
+    precision: float
+    min_repeats: int
+    max_repeats: int
+    window_s: float
+    source: SourceName | None
+    seed: int | None
+    # Runs that were kept before these were known do not say them.
+    dynamic_window_s: float | None = field(default=None, metadata={"optional": True})
+    linearity: str = field(default="all", metadata={"optional": True})
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """What a row of the dynamic protocol cost, shared kernels spread evenly over the rows.
+
+    Attributes:
+        rows: Rows that were measured.
+        kernel_s: Time in kernels, median row.
+        wall_s: Time from the begin of the row's recordings to their ends, median row.
+        total_kernel_s: Time in kernels, all rows.
+        total_wall_s: Time in recordings, all rows.
+    """
+
+    rows: int
+    kernel_s: float
+    wall_s: float
+    total_kernel_s: float
+    total_wall_s: float
+
+
+@dataclass(frozen=True)
+class Session:
+    """One process that wrote into the run.
+
+    Attributes:
+        start: When it began, UTC.
+        end: When it ended, UTC; None where it was killed, or still runs.
+        epoch_offset_ns: UTC less host time at the start, ns; sets the run's windows beside an external meter.
+    """
+
+    start: datetime
+    end: datetime | None
+    epoch_offset_ns: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine that the runner ran on.
+
+    Attributes:
+        name_hash: First 12 hex digits of the host name's SHA-256.
+        python: Python version.
+        os: Operating system and its version.
+    """
+
+    name_hash: str
+    python: str
+    os: str
+
+    @classmethod
+    def here(cls) -> Host:
+        """Return this machine."""
+        name_hash = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
+        return cls(name_hash, platform.python_version(), platform.platform())
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """Who worked the records and the table out from the traces again, after the run.
+
+    Attributes:
+        at: When, UTC.
+        ptxbench_version: Version of the package that did.
+        commit: Its git commit, as in `Manifest`.
+    """
+
+    at: datetime
+    ptxbench_version: str
+    commit: str | None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a run is (manifest.json).
+
+    Attributes:
+        schema_version: Version of all the files of the run.
+        ptxbench_version: Version of this package.
+        commit: Git commit of the checkout, "-dirty" appended where it was changed; None outside of one.
+        run_id: Name of the run.
+        created: When the run began, UTC.
+        gpus: Every board that the run met, the first one first.
+        host: The machine.
+        sensors: What the power sources are like, best for steady power first.
+        source: Power source of the table's numbers.
+        arguments: What the runner was asked for.
+        order_seed: Seed that the order of the trials was drawn from.
+        sessions: Every process that wrote into the run, in order.
+        cost: What a row cost, None as long as the run is not finished, or where no row is dynamic.
+        recomputed: Who made the records and the table that stand here, None: the run itself.
+        level_error: Standard error of the mean level of the supply, at which all dynamic energies are, as a
+            fraction: a factor that the rows share, beside their intervals. None: it is in those intervals.
+    """
+
+    schema_version: int
+    ptxbench_version: str
+    commit: str | None
+    run_id: str
+    created: datetime
+    gpus: tuple[GpuInfo, ...]
+    host: Host
+    sensors: tuple[SensorDescription, ...]
+    source: SourceName
+    arguments: RunArguments
+    order_seed: int
+    sessions: tuple[Session, ...]
+    cost: RunCost | None = field(default=None, metadata={"optional": True})
+    recomputed: Recomputed | None = field(default=None, metadata={"optional": True})
+    level_error: float | None = field(default=None, metadata={"optional": True})
+
+    @classmethod
+    def new(
+        cls,
+        *,
+        run_id: str,
+        commit: str | None,
+        gpu: GpuInfo,
+        sensors: tuple[SensorDescription, ...],
+        source: SourceName,
+        arguments: RunArguments,
+        order_seed: int,
+        session: Session,
+    ) -> Manifest:
+        """Return the manifest of a run that begins now, on this host, with this version of ptxbench."""
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            ptxbench_version=ptxbench.__version__,
+            commit=commit,
+            run_id=run_id,
+            created=session.start,
+            gpus=(gpu,),
+            host=Host.here(),
+            sensors=sensors,
+            source=source,
+            arguments=arguments,
+            order_seed=order_seed,
+            sessions=(session,),
+        )
+
+    @property
+    def gpu(self) -> GpuInfo:
+        """The first board."""
+        return self.gpus[0]
+
+    @property
+    def kind(self) -> GpuKind:
+        """Whether the run's numbers are measurements."""
+        return self.gpu.kind
+
+    def ended(self, now: datetime) -> Manifest:
+        """Return this manifest with its last session ended."""
+        return replace(self, sessions=(*self.sessions[:-1], replace(self.sessions[-1], end=now)))
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Write manifest.json atomically."""
+    write_text(path, codec.to_text(manifest))
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read manifest.json.
+
+    Raises:
+        InputError: The file cannot be read, is of another version, or a key is missing or does not fit.
+    """
+    plain = codec.read_json(path)
+    place = Place(path)
+    # The version comes first: all that is wrong below may be due to it.
+    version = plain.get("schema_version") if isinstance(plain, dict) else None
+    if version != SCHEMA_VERSION:
+        raise place.at("schema_version").error(
+            f"is {version!r}, but this ptxbench reads {SCHEMA_VERSION}; use the ptxbench that wrote the run"
+        )
+    manifest = codec.decode(Manifest, plain, place)
+    for key in ("gpus", "sessions"):
+        if not getattr(manifest, key):
+            raise place.at(key).error("must not be empty")
+    return manifest
+
+
+def require_same(manifest: Manifest, path: Path, gpu: GpuInfo, arguments: RunArguments) -> None:
+    """Refuse to go on with a run under other conditions than those it began with.
+
+    Raises:
+        InputError: The tool, the GPU model, the driver, a board's settings or an argument differ.
+    """
+    _require_equal("ptxbench", manifest.ptxbench_version, ptxbench.__version__, path)
+    board = manifest.gpu
+    for key in ("kind", "name", "target", "sm_count", "driver"):
+        _require_equal(key, getattr(board, key), getattr(gpu, key), path)
+    for known in manifest.gpus:
+        if known.uuid_hash == gpu.uuid_hash:
+            _require_equal_fields(known, replace(gpu, index=known.index), path)
+    _require_equal_fields(manifest.arguments, arguments, path)
+
+
+def _require_equal_fields(old: GpuInfo | RunArguments, new: GpuInfo | RunArguments, path: Path) -> None:
+    for each in fields(old):
+        _require_equal(each.name, getattr(old, each.name), getattr(new, each.name), path)
+
+
+def _require_equal(key: str, old: object, new: object, path: Path) -> None:
+    # Encoded, NaN equals NaN.
+    if codec.encode(old) != codec.encode(new):
+        raise InputError(
+            f"{path} was measured with {key} {_words(old)}, this is {_words(new)}; start a new run"
+        )
+
+
+def _words(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,113 @@
+"""How far each method is off on each source, as `ptxbench methods` keeps it (methods.json)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.recording import read_document
+
+METHODS_VERSION = 1
+METHODS_FILE = "methods.json"
+
+
+class LoadKind(StrEnum):
+    """How power goes within a kernel."""
+
+    CONSTANT = "constant"
+    RAMPED = "ramped"
+    BURSTY = "bursty"
+
+
+@dataclass(frozen=True)
+class SourceLevels:
+    """What one source says of loads that last.
+
+    Attributes:
+        source: Source.
+        idle_w: Power of the idle GPU.
+        steady_w: Power at full load.
+        ratio: `steady_w` over that of the best source, 1 where their gains agree.
+    """
+
+    source: SourceName
+    idle_w: float
+    steady_w: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class MethodPoint:
+    """One method on one source, for one kind of load and one duration; NaN where there is nothing.
+
+    Attributes:
+        kind: Load.
+        asked_s: Duration asked for.
+        duration_s: Mean duration as it came, first begin to last end.
+        method: "sma", "papi", "mtsm", "corrected" or "counter".
+        source: Source.
+        runs: Runs.
+        answered: Runs for which the method gave an energy.
+        reference_j: Mean energy by the long-window reference of the same source.
+        bias_pct: Mean of 100 (energy / reference - 1).
+        spread_pct: Standard deviation of it over the runs; NaN for fewer than two.
+        predicted_pct: The bias predicted from the sensor's description.
+        predicted_spread_pct: The spread that comes from the phase of the refresh, predicted.
+    """
+
+    kind: LoadKind
+    asked_s: float
+    duration_s: float
+    method: str
+    source: SourceName
+    runs: int
+    answered: int
+    reference_j: float
+    bias_pct: float
+    spread_pct: float
+    predicted_pct: float
+    predicted_spread_pct: float
+
+
+@dataclass(frozen=True)
+class MethodsFile:
+    """The comparison of all methods on one GPU.
+
+    Attributes:
+        methods_version: Version of this file.
+        gpu: The board.
+        sensors: What its sources are like.
+        levels: What each source says of loads that last.
+        points: Every method, source, load and duration.
+        recommendations: What to do, a sentence each.
+        notes: What disturbed the measurement, a sentence each.
+    """
+
+    methods_version: int
+    gpu: GpuInfo
+    sensors: tuple[SensorDescription, ...]
+    levels: tuple[SourceLevels, ...]
+    points: tuple[MethodPoint, ...]
+    recommendations: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def write_methods_file(folder: Path, document: MethodsFile) -> None:
+    """Write methods.json into a folder, atomically."""
+    write_text(folder / METHODS_FILE, codec.to_text(document))
+
+
+def read_methods_file(path: Path) -> MethodsFile:
+    """Read a comparison by the name of its file, or of the folder that holds it.
+
+    Raises:
+        InputError: It cannot be read, is of another version, or does not fit.
+    """
+    file = path / METHODS_FILE if path.is_dir() else path
+    return read_document(file, MethodsFile, "methods_version", METHODS_VERSION)

@@ -1,0 +1,175 @@
+"""The rows of a run folder; column names are an interface that other people's scripts rely on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.status import Status
+
+SCHEMA_VERSION = 1
+
+
+class Protocol(StrEnum):
+    """How an instruction is measured (docs/method.md)."""
+
+    ARAFA = "arafa"
+    DYNAMIC = "dynamic"
+
+
+class Role(StrEnum):
+    """Which kernel of a row a trial ran; the value is the kernel's entry name."""
+
+    TARGET = "target"
+    OVERHEAD = "overhead"
+    TARGET_2N = "target_2n"
+    OVERHEAD_2N = "overhead_2n"
+    STATIC = "static"
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One trial: one launch of one kernel, with its window, energies and state (records.parquet).
+
+    Attributes:
+        trial_id: Identity within the run, `instruction/opt_level/protocol/pattern/role/repeat`.
+        order: Position in which the trial ran, from 0.
+        instruction: Catalogue name, or "static" for the sleeping kernel.
+        opt_level: Assembler level.
+        protocol: Measuring protocol.
+        pattern: Operand pattern.
+        role: Which kernel.
+        repeat: Repeat number, from 0; negative for the short trials that find the loop count.
+        gpu: Hash of the board's UUID.
+        cubin_sha256: Which machine code ran.
+        kernel: Entry name in that cubin.
+        grid: Blocks.
+        block: Threads a block.
+        iterations: Loop count.
+        copies: Copies of the instruction in the loop body.
+        start_ns: Kernel start, host time.
+        end_ns: Kernel end, host time.
+        elapsed_s: Kernel duration by the GPU's events.
+        cycles: SM cycles of block 0, or -1.
+        globaltimer_ns: The same by %globaltimer, or -1.
+        record_begin_ns: Begin of the recording, host time.
+        record_end_ns: End of the recording, host time.
+        sma_j: Energy by SMA; NaN where the method could not answer (so for all energies).
+        papi_j: Energy PAPI-style.
+        mtsm_j: Energy by MTSM, Eq. 2.
+        counter_j: Energy by the energy counter.
+        steady_power_w: Mean power over the settled part of the window.
+        source: Source of `steady_power_w` and of SMA, PAPI-style and MTSM.
+        temperature_c: Mean GPU temperature over the settled part of the window.
+        temperature_before_c: GPU temperature before the launch.
+        temperature_after_c: GPU temperature after the end.
+        sm_clock_mhz: SM clock: cycles over %globaltimer, or NVML's reading where the kernel gives none.
+        memory_clock_mhz: Memory clock after the end.
+        throttle_reasons: Bitwise or of the reasons polled in the window.
+        other_processes: Foreign compute processes seen.
+        status: Validity.
+        reason: One sentence where status is not ok, or what is odd about a trial that is.
+    """
+
+    trial_id: str
+    order: int
+    instruction: str
+    opt_level: OptLevel
+    protocol: Protocol
+    pattern: str
+    role: Role
+    repeat: int
+    gpu: str
+    cubin_sha256: str
+    kernel: str
+    grid: int
+    block: int
+    iterations: int
+    copies: int
+    start_ns: int
+    end_ns: int
+    elapsed_s: float
+    cycles: int
+    globaltimer_ns: int
+    record_begin_ns: int
+    record_end_ns: int
+    sma_j: float
+    papi_j: float
+    mtsm_j: float
+    counter_j: float
+    steady_power_w: float
+    source: str
+    temperature_c: float
+    temperature_before_c: float
+    temperature_after_c: float
+    sm_clock_mhz: float
+    memory_clock_mhz: float
+    throttle_reasons: int
+    other_processes: int
+    status: Status
+    reason: str
+
+    @property
+    def unit(self) -> str:
+        """Name of what is measured: the trial's id without role and repeat."""
+        return self.trial_id.rsplit("/", 2)[0]
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One row of table.csv: an instruction at one level, by one protocol, on one operand pattern.
+
+    NaN is an empty cell: what the protocol does not give, or what was not valid (see `status`).
+
+    Attributes:
+        instruction: Catalogue name.
+        category: The PTX ISA's category.
+        opt_level: Assembler level.
+        protocol: Measuring protocol.
+        operands: Operand pattern.
+        sass: What one copy became, such as "FFMA" or "IADD3*0.5 IMAD.IADD*0.5".
+        sass_per_ptx: SASS instructions for one copy.
+        count: Copies that one thread executed in one target kernel.
+        threads: Threads of the launch.
+        sma_nj: Eq. 1 with SMA, nJ an instruction.
+        papi_nj: Eq. 1 with the PAPI-style reading.
+        mtsm_nj: Eq. 1 with MTSM.
+        counter_nj: Eq. 1 with the energy counter.
+        dynamic_pj: Energy that the instruction itself adds, pJ an execution by one `unit`.
+        dynamic_ci95_pj: Half-width of its 95% confidence interval.
+        cycles: Cycles an instruction: latency under `arafa`, issue interval of one SM under `dynamic`.
+        power_w: Mean power of the target kernel.
+        static_w: Static power that was subtracted, W.
+        clock_mhz: Mean SM clock of the target kernel.
+        temperature_c: Mean GPU temperature of the target kernel.
+        repeats: Valid repeats.
+        status: Validity.
+        reason: One sentence where status is not ok, or what is odd about a row that is.
+        unit: What executes one instruction: thread, warp or warpgroup; energies are per execution.
+    """
+
+    instruction: str
+    category: str
+    opt_level: OptLevel
+    protocol: Protocol
+    operands: str
+    sass: str
+    sass_per_ptx: float
+    count: int
+    threads: int
+    sma_nj: float
+    papi_nj: float
+    mtsm_nj: float
+    counter_nj: float
+    dynamic_pj: float
+    dynamic_ci95_pj: float
+    cycles: float
+    power_w: float
+    static_w: float
+    clock_mhz: float
+    temperature_c: float
+    repeats: int
+    status: Status
+    reason: str
+    unit: str

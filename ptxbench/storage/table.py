@@ -1,0 +1,99 @@
+"""The table of a run, one row an instruction, level, protocol and operand pattern (table.csv)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.codec import Place
+from ptxbench.storage.file_errors import reading
+from ptxbench.storage.schema import Protocol, TableRow
+
+COLUMNS = tuple(codec.type_hints(TableRow))
+FLOAT_DIGITS = 6
+
+
+def row_key(row: TableRow) -> tuple[str, OptLevel, Protocol, str]:
+    """Return what a row is about; a table holds each once."""
+    return row.instruction, row.opt_level, row.protocol, row.operands
+
+
+def write_table(path: Path, rows: Sequence[TableRow]) -> None:
+    """Write the table atomically: floats with 6 significant digits, NaN as an empty cell.
+
+    Raises:
+        ValueError: Two rows are about the same.
+        InputError: The file cannot be written.
+    """
+    _require_unique(rows)
+    lines = [COLUMNS, *([_cell(getattr(row, name)) for name in COLUMNS] for row in rows)]
+    write_text(path, "".join(",".join(map(_quoted, cells)) + "\n" for cells in lines))
+
+
+def read_table(path: Path) -> tuple[TableRow, ...]:
+    """Read the table.
+
+    Raises:
+        InputError: The file cannot be read, has other columns, a cell does not fit, or a row stands twice.
+    """
+    with reading(path):
+        data = path.read_bytes()
+    try:
+        lines = list(csv.reader(io.StringIO(data.decode(), newline=""), strict=True))
+    except (ValueError, csv.Error) as error:
+        raise InputError(f"{path}: the file is no table ({error})") from error
+    if tuple(lines[:1]) != (list(COLUMNS),):
+        raise InputError(f"{path}: the columns must be {', '.join(COLUMNS)}")
+    rows = tuple(_row(cells, Place(path, f"row {i}")) for i, cells in enumerate(lines[1:], start=1))
+    try:
+        _require_unique(rows)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error
+    return rows
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.{FLOAT_DIGITS}g}"
+    return str(value)
+
+
+def _quoted(cell: str) -> str:
+    """Return a cell as CSV; csv.writer would leave a lone carriage return bare, which ends a line."""
+    return '"' + cell.replace('"', '""') + '"' if any(c in cell for c in ',"\r\n') else cell
+
+
+def _row(cells: list[str], place: Place) -> TableRow:
+    if len(cells) != len(COLUMNS):
+        raise place.error(f"must have {len(COLUMNS)} cells, not {len(cells)}")
+    hints = codec.type_hints(TableRow)
+    plain = {name: _plain(hints[name], cell) for name, cell in zip(COLUMNS, cells, strict=True)}
+    return codec.decode(TableRow, plain, place)
+
+
+def _plain(hint: type, cell: str) -> object:
+    """Return the number that a cell spells, or the cell itself, for the strict decoder to judge."""
+    if hint is float and not cell:
+        return math.nan
+    if hint in (int, float):
+        try:
+            return hint(cell)
+        except ValueError:
+            return cell
+    return cell
+
+
+def _require_unique(rows: Sequence[TableRow]) -> None:
+    seen = set()
+    for row in rows:
+        key = row_key(row)
+        if key in seen:
+            raise ValueError(f"row {' '.join(key)} stands twice")
+        seen.add(key)

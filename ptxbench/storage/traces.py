@@ -1,0 +1,169 @@
+"""Traces as columns: one row a reading, times delta-packed (traces.parquet)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ptxbench.core.errors import InputError
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.trace import Series
+from ptxbench.storage.file_errors import reading_parquet
+
+SCHEMA = pa.schema(
+    [
+        ("trial_id", pa.string()),
+        ("source", pa.string()),
+        ("begin_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("value", pa.float64()),
+        ("stamp_ns", pa.int64()),
+        ("code", pa.int64()),
+    ]
+)
+_INTEGERS = ("begin_ns", "end_ns", "stamp_ns", "code")
+_NAMES = ("trial_id", "source")
+# Big enough to pack well, small enough that one trial is read without the whole file.
+_ROW_GROUP_READINGS = 1 << 17
+
+
+def to_table(trial_id: str, series: tuple[Series, ...]) -> pa.Table:
+    """Return the readings of one trial, one source after the other; an empty series leaves no trace."""
+    parts = [
+        pa.table(
+            {
+                "trial_id": pa.repeat(trial_id, len(s)),
+                "source": pa.repeat(s.source.value, len(s)),
+                "begin_ns": s.begin_ns,
+                "end_ns": s.end_ns,
+                "value": s.value,
+                "stamp_ns": s.stamp_ns,
+                "code": s.code,
+            },
+            schema=SCHEMA,
+        )
+        for s in series
+    ]
+    return pa.concat_tables([SCHEMA.empty_table(), *parts])
+
+
+def to_series(table: pa.Table, path: Path) -> tuple[Series, ...]:
+    """Return the series of one trial's readings, in the order in which they were kept.
+
+    Raises:
+        InputError: A source is not known.
+    """
+    return tuple(
+        _series(name, table.filter(pc.equal(table["source"], name)), path)
+        for name in pc.unique(table["source"]).to_pylist()
+    )
+
+
+def write(file: BinaryIO, tables: Iterable[pa.Table]) -> None:
+    """Write the readings of one or many trials, a whole number of trials in a row group."""
+    with _writer(file) as writer:
+        for group in _groups(tables):
+            writer.write_table(group, row_group_size=max(1, group.num_rows))
+
+
+def read(path: Path) -> pa.Table:
+    """Return all readings of one small file.
+
+    Raises:
+        InputError: The file is missing, damaged or holds other columns.
+    """
+    with _open(path) as file, reading_parquet(path):
+        return file.read()
+
+
+@dataclass
+class _Group:
+    """The row group that was read last."""
+
+    index: int
+    table: pa.Table
+
+
+class TraceFile:
+    """The readings of a finished run, by trial; the row group read last is kept in memory.
+
+    Raises:
+        InputError: The file is missing, damaged or holds other columns.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = _open(path)
+        with reading_parquet(path):
+            self._group_of = {
+                trial_id: index
+                for index in range(self._file.num_row_groups)
+                for trial_id in self._trial_ids(index)
+            }
+        self._last: _Group | None = None
+
+    def series(self, trial_id: str) -> tuple[Series, ...]:
+        """Return the series of one trial; none where it has no readings."""
+        index = self._group_of.get(trial_id)
+        if index is None:
+            return ()
+        if self._last is None or self._last.index != index:
+            with reading_parquet(self._path):
+                self._last = _Group(index, self._file.read_row_group(index))
+        table = self._last.table
+        return to_series(table.filter(pc.equal(table["trial_id"], trial_id)), self._path)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _trial_ids(self, group: int) -> list[str]:
+        table = self._file.read_row_group(group, columns=["trial_id"])
+        return cast(list[str], pc.unique(table["trial_id"]).to_pylist())
+
+
+def _series(name: str, table: pa.Table, path: Path) -> Series:
+    try:
+        source = SourceName(name)
+    except ValueError:
+        raise InputError(f"{path}: column source holds {name!r}, which is no known source") from None
+    columns = {key: table[key].to_numpy() for key in SCHEMA.names if key not in _NAMES}
+    return Series(source=source, **columns)
+
+
+def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the tables joined to row groups."""
+    waiting: list[pa.Table] = []
+    readings = 0
+    for table in tables:
+        waiting.append(table)
+        readings += table.num_rows
+        if readings >= _ROW_GROUP_READINGS:
+            yield pa.concat_tables(waiting)
+            waiting, readings = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _writer(file: BinaryIO) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        file,
+        SCHEMA,
+        compression="zstd",
+        use_dictionary=[*_NAMES, "value"],  # a cached reading is repeated until the sensor's next refresh
+        column_encoding=dict.fromkeys(_INTEGERS, "DELTA_BINARY_PACKED"),
+    )
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    with reading_parquet(path):
+        file = pq.ParquetFile(path)
+    if not file.schema_arrow.equals(SCHEMA):
+        raise InputError(f"{path}: the columns must be {', '.join(f'{c.name} ({c.type})' for c in SCHEMA)}")
+    return file

@@ -1,0 +1,103 @@
+import math
+
+import numpy as np
+from fakes.measuring import trial
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptxbench.analysis.operating_point import (
+    dipped_trials,
+    full_clock_mhz,
+    kernel_of,
+    limited_trials,
+    same_operating_point,
+)
+from ptxbench.core.condition import OptLevel
+from ptxbench.storage.schema import Role
+
+FULL = 1980.0
+
+
+def trials(*clocks_mhz, role=Role.TARGET, **change):
+    return [trial(role, n, sm_clock_mhz=mhz, **change) for n, mhz in enumerate(clocks_mhz)]
+
+
+def numbers(records, ids):
+    return [n for n, record in enumerate(records) if record.trial_id in ids]
+
+
+def chosen(records, unsure=()):
+    return same_operating_point(records, {records[n].trial_id for n in unsure})
+
+
+def test_a_trial_within_which_the_clock_dipped_is_found():
+    records = trials(1980.0, 1978.9, 1979.9, 1979.7)
+    assert numbers(records, dipped_trials(records)) == [1]
+
+
+def test_at_o0_a_kernel_is_held_against_its_own_clock_and_not_the_others():
+    quick = trials(*[1980.0] * 20)
+    slow = trials(1979.1, 1979.0, 1977.9, role=Role.OVERHEAD, opt_level=OptLevel.O0)
+    records = quick + slow
+    assert numbers(records, dipped_trials(records)) == [22]
+
+
+def test_at_o3_a_kernel_that_is_slower_in_all_its_trials_dipped_in_all():
+    quick = trials(*[1980.0] * 20)
+    slow = trials(1978.5, 1978.4, 1978.4, role=Role.OVERHEAD, opt_level=OptLevel.O3)
+    records = quick + slow
+    assert numbers(records, dipped_trials(records)) == [20, 21, 22]
+
+
+def test_a_clock_over_the_full_one_is_an_error_of_the_timer():
+    records = [*trials(*[1980.0] * 30), *trials(1981.7, 1979.9, 1979.9, role=Role.OVERHEAD)]
+    assert dipped_trials(records) == frozenset()
+
+
+def test_at_the_power_limit_no_clock_is_a_dip():
+    limited = trials(1700.0, 1690.0, role=Role.OVERHEAD)
+    records = trials(*[FULL] * 20) + limited
+    assert limited_trials(records) == {r.trial_id for r in limited}
+    assert dipped_trials(records) == frozenset()
+
+
+def test_an_unknown_clock_is_no_dip():
+    records = trials(math.nan, 1980.0, math.nan)
+    assert dipped_trials(records) == limited_trials(records) == frozenset()
+    assert dipped_trials(trials(math.nan)) == frozenset()
+
+
+def test_the_sleeping_kernel_never_dips():
+    assert dipped_trials(trials(FULL, 1970.0, role=Role.STATIC)) == frozenset()
+
+
+def test_the_full_clock_is_what_the_fastest_keep_to():
+    clocks = [1979.997] * 20 + [1979.2] * 30 + [1700.0] * 5 + [1980.9, math.nan]
+    assert full_clock_mhz(trials(*clocks)) == 1979.997
+    assert math.isnan(full_clock_mhz(trials(math.nan)))
+    assert math.isnan(full_clock_mhz([]))
+
+
+def test_another_board_or_launch_shape_is_another_kernel():
+    one = trial(Role.TARGET)
+    others = [trial(Role.TARGET, gpu="other"), trial(Role.TARGET, grid=99), trial(Role.OVERHEAD)]
+    assert kernel_of(one) == kernel_of(trial(Role.TARGET, 7))
+    assert kernel_of(one) not in {kernel_of(other) for other in others}
+
+
+def test_what_is_not_sure_does_not_count():
+    selection = chosen(trials(*[FULL] * 5), unsure=[1, 0])
+    assert list(np.flatnonzero(selection.kept)) == [2, 3, 4]
+    assert not selection.mixed
+
+
+def test_a_kernel_of_which_one_trial_is_sure_is_the_mean_of_what_there_is():
+    selection = chosen(trials(FULL, FULL, FULL), unsure=[1, 2])
+    assert selection.kept.all()
+    assert selection.mixed
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12))
+def test_at_least_two_trials_count(drawn):
+    selection = chosen(trials(*[FULL] * len(drawn)), np.flatnonzero(drawn))
+    assert np.count_nonzero(selection.kept) >= min(2, len(drawn))

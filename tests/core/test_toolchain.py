@@ -1,0 +1,81 @@
+import os
+import stat
+
+import pytest
+
+from ptxbench.core import toolchain
+from ptxbench.core.errors import RefusedModuleError, ToolError
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    toolchain.tool_path.cache_clear()
+    toolchain.tool_version.cache_clear()
+    yield
+    toolchain.tool_path.cache_clear()
+    toolchain.tool_version.cache_clear()
+
+
+@pytest.fixture
+def on_path(monkeypatch, tmp_path):
+    """Hide the wheels, and put a script of the tool's name on PATH."""
+    monkeypatch.setattr(toolchain, "files", lambda _wheel: None)
+    monkeypatch.setenv("PATH", str(tmp_path) + os.pathsep + "/usr/bin" + os.pathsep + "/bin")
+
+    def write(script):
+        path = tmp_path / "ptxas"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+    return write
+
+
+def test_the_wheel_comes_before_path(on_path, monkeypatch):
+    script = on_path("true")
+    assert toolchain.tool_path("ptxas") == script
+    monkeypatch.undo()
+    toolchain.tool_path.cache_clear()
+    assert "nvidia" in toolchain.tool_path("ptxas").parts
+
+
+@pytest.mark.parametrize("tool", ["ptxas", "nvdisasm"])
+def test_a_missing_tool_names_the_wheel_and_the_cure(monkeypatch, tmp_path, tool):
+    monkeypatch.setattr(toolchain, "files", lambda _wheel: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        ToolError, match=rf"^{tool} not found: .*nvidia-cuda-.*pip install ptxbench\[toolchain\]'$"
+    ):
+        toolchain.tool_path(tool)
+
+
+def test_the_version_is_read_from_the_tool(on_path):
+    on_path("echo 'Cuda compilation tools, release 13.0, V13.0.88'")
+    assert toolchain.tool_version("ptxas") == "13.0.88"
+
+
+def test_a_complaint_is_its_first_line(on_path):
+    on_path("echo 'line 7; error: bad' >&2; echo 'more' >&2; exit 255")
+    with pytest.raises(RefusedModuleError, match=r"^ptxas failed: line 7; error: bad$"):
+        toolchain.run_tool("ptxas", [])
+
+
+def test_a_tool_that_breaks_silently_gives_its_exit_code(on_path):
+    on_path("kill -SEGV $$")
+    with pytest.raises(RefusedModuleError, match=r"^ptxas failed: exit code -11$"):
+        toolchain.run_tool("ptxas", [])
+
+
+def test_a_tool_that_was_stopped_did_not_refuse_anything(on_path):
+    on_path("kill -KILL $$")
+    with pytest.raises(ToolError, match=r"^ptxas was stopped by SIGKILL$") as caught:
+        toolchain.run_tool("ptxas", [])
+    assert not isinstance(caught.value, RefusedModuleError)
+
+
+def test_a_tool_that_cannot_be_started_is_one_line(on_path, monkeypatch):
+    script = on_path("true")
+    assert toolchain.tool_path("ptxas") == script
+    script.write_text("no script at all")
+    with pytest.raises(ToolError, match=r"^ptxas could not be started: "):
+        toolchain.run_tool("ptxas", [])

@@ -1,0 +1,297 @@
+"""`ptxbench methods` on the simulated GPUs: what is measured is what was predicted."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ptxbench.analysis.recommendation import recommend
+from ptxbench.cli import main
+from ptxbench.cli.main import group
+from ptxbench.core.errors import GpuError, InputError, LaunchError
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.profiles import H200, RTX2080TI, RTX4090, SLOW_SENSOR
+from ptxbench.experiment.sampling import PURPOSE, again, measure_methods, phase_s
+from ptxbench.experiment.sampling import RUNS as RUNS_OF_THE_COMMAND
+from ptxbench.experiment.sampling_cases import Case, Reference, parse_name
+from ptxbench.sensors.base import SourceName
+from ptxbench.storage.methods_file import LoadKind, MethodPoint, read_methods_file
+from ptxbench.storage.recording import RecordingFolder
+
+RUNS = {0.03: 5, 0.3: 5, 1.0: 3, 3.0: 2}
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    path = tmp_path_factory.mktemp("compared") / "methods"
+    found, where = measure_methods(SimulatedGpu(H200), path, runs=RUNS)
+    assert where == path
+    return found, path
+
+
+def points(found, **want):
+    return [p for p in found.points if all(getattr(p, key) == value for key, value in want.items())]
+
+
+def within(found, allowed):
+    """Whether every measured bias is as predicted to 3 points, or to what its own noise allows."""
+    for point in found.points:
+        if not point.answered or math.isnan(point.predicted_pct):
+            continue
+        spread = 0.0 if math.isnan(point.spread_pct) else point.spread_pct
+        slack = allowed(point) * max(spread, point.predicted_spread_pct) / math.sqrt(point.answered)
+        assert abs(point.bias_pct - point.predicted_pct) < 3 + slack, point
+
+
+@pytest.mark.parametrize("profile", [RTX2080TI, RTX4090, SLOW_SENSOR], ids=lambda profile: profile.name)
+def test_measured_bias_is_the_one_predicted(profile, tmp_path):
+    found, _ = measure_methods(SimulatedGpu(profile), tmp_path / "methods", runs={0.03: 5, 0.3: 5, 1.0: 3})
+    # A mean over a few phases differs from the mean over all where a phase decides everything.
+    within(found, lambda _: 2.0)
+    assert {sensor.source for sensor in found.sensors} == {s.source for s in profile.sensors}
+
+
+def test_published_methods_on_usage_are_predicted_within_3_points(compared):
+    found, _ = compared
+    within(found, lambda _: 2.0)
+    of_usage = [p for p in points(found, source="usage") if p.method != "corrected"]
+    assert len(of_usage) == 3 * 3 * len(RUNS)
+    for point in of_usage:
+        assert abs(point.bias_pct - point.predicted_pct) < 3, point
+    # A running mean of a second makes the methods of the paper miss most of a 0.3 s kernel.
+    short = points(found, source="usage", kind=LoadKind.CONSTANT, method="mtsm")[1]
+    assert short.bias_pct < -60
+
+
+def test_corrected_energy_is_right_where_the_source_sees_enough(compared):
+    found, _ = compared
+    for source in ("samples", "usage", "average", "counter"):
+        for point in points(found, source=source, method="corrected"):
+            if point.duration_s > 0.2:
+                assert abs(point.bias_pct) < 1.5, point
+    assert not points(found, source="memory")
+
+
+def test_levels_and_recommendation(compared):
+    found, _ = compared
+    assert [one.source for one in found.levels] == [s.source for s in found.sensors]
+    for one in found.levels:
+        assert one.steady_w == pytest.approx(531, rel=0.01)
+        assert one.idle_w == pytest.approx(126.5, rel=0.01)
+        assert one.ratio == pytest.approx(1.0, abs=0.003)
+    assert found.recommendations[0].startswith("use corrected on ")
+    assert found.recommendations[1].startswith("without correction: use ")
+    assert "sma" in found.recommendations[2]
+    # Two sources are named where they differ by more than 1.96 errors: one comparison in 20, by chance.
+    assert len(found.notes) <= 2
+    assert all("where their errors allow" in note for note in found.notes)
+
+
+def test_result_is_kept_and_can_be_worked_out_again(compared):
+    found, path = compared
+    assert repr(read_methods_file(path)) == repr(found)
+    assert repr(again(RecordingFolder.open(path, PURPOSE), None)) == repr(found)
+
+
+def test_sources_of_unlike_gain_are_compared_each_with_itself_and_flagged(tmp_path):
+    sensors = tuple(
+        replace(s, gain=1.05 if s.source is SourceName.USAGE else s.gain)
+        for s in H200.sensors
+        if s.source in (SourceName.SAMPLES, SourceName.USAGE)
+    )
+    found, _ = measure_methods(
+        SimulatedGpu(replace(H200, sensors=sensors)), tmp_path / "methods", runs={3.0: 1}
+    )
+    for point in points(found, method="corrected"):
+        assert abs(point.bias_pct) < 1
+    assert found.levels[1].ratio == pytest.approx(1.05, abs=0.003)
+    assert len(found.notes) == 1
+    assert "samples gives" in found.notes[0]
+    assert "+5" in found.notes[0]
+
+
+class Failing(SimulatedGpu):
+    """A GPU on which one recording ends in an error."""
+
+    def __init__(self, profile, good, error):
+        super().__init__(profile)
+        self.left, self.error = good, error
+
+    def run_sequence(self, launches, gaps_s, poll_interval_s=None):
+        if launches[0].before_s:
+            if not self.left:
+                raise self.error
+            self.left -= 1
+        return super().run_sequence(launches, gaps_s, poll_interval_s)
+
+
+def test_what_was_recorded_is_kept_where_the_gpu_fails(tmp_path):
+    gpu = Failing(RTX2080TI, 5, LaunchError("cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS"))
+    with pytest.raises(LaunchError):
+        measure_methods(gpu, tmp_path / "methods", runs={0.03: 2})
+    folder = RecordingFolder.open(tmp_path / "methods", PURPOSE)
+    assert len(folder.recordings) == 5
+    assert {p.runs for p in again(folder, None).points} == {1}
+
+
+def test_ctrl_c_keeps_what_was_recorded_and_says_how_to_see_it(tmp_path, monkeypatch, capsys):
+    def stopped_after(good):
+        gpu = Failing(RTX2080TI, good, KeyboardInterrupt())
+        monkeypatch.setattr("ptxbench.devices.select.open_gpu_or_simulated", lambda *_: gpu)
+        out = tmp_path / str(good)
+        assert main.run(["methods", "--gpu", "simulated", "--out", str(out)]) == 130
+        said = capsys.readouterr().err
+        assert f"{good} of 86 recordings are kept" in said
+        replay = said.split("come to: ptxbench ")[1].splitlines()[0].split()
+        return main.run(replay), capsys.readouterr()
+
+    code, printed = stopped_after(9)
+    assert code == 0
+    assert "use " in printed.out
+    code, printed = stopped_after(3)
+    assert code == 2
+    assert "holds 3 recordings, too few to compare" in printed.err
+
+
+def test_idle_time_leaves_room_to_forget_and_fits_five_minutes(compared):
+    _, path = compared
+    folder = RecordingFolder.open(path, PURPOSE)
+    slowest_s = max(sensor.settle_s for sensor in folder.manifest.sensors)
+    spare_s, kernels_s = 0.0, 0.0
+    for one in folder.recordings:
+        assert (one.end_ns - one.windows[-1].end_ns) / 1e9 > slowest_s
+        if isinstance(parse_name(one.name), Case):
+            spare_s = max(spare_s, (one.end_ns - one.begin_ns) / 1e9 - parse_name(one.name).duration_s)
+    cases = len(LoadKind) * sum(RUNS_OF_THE_COMMAND.values())
+    kernels_s = len(LoadKind) * sum(duration_s * n for duration_s, n in RUNS_OF_THE_COMMAND.items())
+    long_s = sum((r.end_ns - r.begin_ns) / 1e9 for r in folder.recordings if r.name.startswith("reference"))
+    assert cases * spare_s + kernels_s + long_s < 295
+
+
+def test_sensors_that_are_documented_only_are_said_so(tmp_path):
+    gpu = SimulatedGpu(RTX2080TI)
+    sensors = [replace(sensor, origin="documented") for sensor in gpu.sensors]
+    found, _ = measure_methods(gpu, tmp_path / "methods", sensors, runs={0.03: 1})
+    assert len(found.notes) == len(found.levels)
+    assert all("documented, not measured" in note for note in found.notes)
+
+
+def test_gpu_whose_sources_never_settle_is_refused(tmp_path):
+    dead = replace(RTX2080TI, sensors=(replace(RTX2080TI.sensors[1], averaging_s=20.0),))
+    with pytest.raises(GpuError, match="steady power"):
+        measure_methods(SimulatedGpu(dead), tmp_path / "methods", runs={0.03: 1})
+
+
+# The plan --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", LoadKind)
+def test_case_lasts_as_long_as_asked(kind, compared):
+    _, path = compared
+    for recording in RecordingFolder.open(path, PURPOSE).recordings:
+        case = parse_name(recording.name)
+        if isinstance(case, Case) and case.kind is kind:
+            span_s = (recording.windows[-1].end_ns - recording.windows[0].start_ns) / 1e9
+            assert span_s == pytest.approx(case.duration_s, rel=0.02)
+            assert len(recording.windows) == {"constant": 1, "ramped": 4, "bursty": 5}[kind]
+
+
+def test_names_of_recordings_are_read_back():
+    for one in (Case(LoadKind.BURSTY, 0.03, 4), Reference(0.25, 1)):
+        assert parse_name(one.name) == one
+    for name in ("square-wave", "constant/x/0", "other/0.1/0"):
+        with pytest.raises(InputError, match="none of"):
+            parse_name(name)
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 4, 5])
+@pytest.mark.parametrize("refresh_s", [0.1, 0.02])
+def test_repeats_spread_over_both_refreshes(repeats, refresh_s):
+    at = np.sort([phase_s(k, repeats) % refresh_s for k in range(repeats)])
+    gaps = np.diff([*at, at[0] + refresh_s]) / refresh_s
+    assert gaps.max() < 1.6 / repeats
+
+
+# Recommendation --------------------------------------------------------------------------------
+
+
+def point(duration_s, method, bias_pct, source="usage", spread_pct=0.1, answered=5, kind=LoadKind.CONSTANT):
+    source = SourceName(source)
+    lasted_s = 1.04 * duration_s
+    return MethodPoint(
+        kind, duration_s, lasted_s, method, source, 5, answered, 1.0, bias_pct, spread_pct, 0.0, 0.0
+    )
+
+
+def test_the_way_that_serves_the_shortest_kernels_is_named():
+    sentences = recommend(
+        [
+            *(point(d, "mtsm", b) for d, b in ((0.1, -70.0), (1.0, -40.0), (10.0, -1.0))),
+            *(point(d, "corrected", b, "samples") for d, b in ((0.1, -9.0), (1.0, 0.1), (10.0, 0.1))),
+            # One load that it cannot serve is enough; a gap in between counts too.
+            *(point(d, "papi", b) for d, b in ((0.1, 0.0), (1.0, 5.0), (10.0, 0.0))),
+            point(1.0, "corrected", 1.5, "samples", kind=LoadKind.BURSTY),
+        ]
+    )
+    assert sentences[0] == (
+        "use corrected on samples, with idle time recorded around the kernel: within 2% from 1 s on;"
+        " repeat shorter kernels until they fill 1 s"
+    )
+    assert sentences[1].startswith("without correction: use papi on usage: within 2% from 10 s on")
+    assert sentences[2] == "on usage, as published, a 0.1 s kernel of even power reads: mtsm -70%, papi +0%"
+
+
+def test_a_method_that_is_silent_at_times_does_not_serve():
+    assert "from 10 s on" in recommend([point(1.0, "mtsm", 0.0, answered=4), point(10.0, "mtsm", 0.0)])[0]
+    off = recommend([point(10.0, "mtsm", 30.0, spread_pct=0.0)])
+    assert "least wrong, 30.0% off on a 10 s kernel" in off[0]
+    assert recommend([]) == ("no method gave an energy",)
+
+
+# Command line ----------------------------------------------------------------------------------
+
+
+def test_command_prints_tables_and_draws(compared, tmp_path):
+    _, path = compared
+    picture = tmp_path / "p.png"
+    result = CliRunner().invoke(group, ["methods", "--gpu", f"replay:{path}", "--plot", str(picture)])
+    assert result.exit_code == 0, result.output
+    assert "SIMULATED" in result.output
+    for kind in LoadKind:
+        assert f"\n{kind} power: bias" in result.output
+    assert "use corrected on" in result.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_other_sensors_change_what_is_predicted_and_not_the_folder(compared, monkeypatch):
+    found, path = compared
+    faster = [replace(sensor, averaging_s=sensor.averaging_s / 2) for sensor in found.sensors]
+    monkeypatch.setattr("ptxbench.experiment.sampling.sensors_of", lambda *_: faster)
+    other = again(RecordingFolder.open(path, PURPOSE), Path("sensor.json"))
+    (old,), (new,) = (
+        points(of, kind=LoadKind.CONSTANT, source="usage", method="mtsm", asked_s=1.0)
+        for of in (found, other)
+    )
+    # The reference, too, is read with the other sensor.
+    assert new.bias_pct == pytest.approx(old.bias_pct, abs=4)
+    assert new.predicted_pct > old.predicted_pct + 10
+    assert repr(read_methods_file(path)) == repr(found)
+
+
+def test_picture_that_cannot_be_drawn_is_refused_before_measuring(tmp_path):
+    out = tmp_path / "out"
+    arguments = ["methods", "--gpu", "simulated", "--out", str(out), "--plot", str(tmp_path / "p.xyz")]
+    assert main.run(arguments) == 2
+    assert not out.exists()
+
+
+def test_command_prints_json_without_nan(compared):
+    result = CliRunner().invoke(group, ["methods", "--gpu", f"replay:{compared[1]}", "--json"])
+    plain = json.loads(result.output, parse_constant=pytest.fail)
+    assert plain["points"][0]["kind"] == "constant"
+    assert plain["folder"] == str(compared[1])
+    assert any(p["bias_pct"] is None for p in plain["points"])

@@ -1,0 +1,348 @@
+import hashlib
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+from fakes.nvml import (
+    AVERAGE,
+    DOUBLE,
+    DRIVER_NOT_LOADED,
+    FUNCTION_NOT_FOUND,
+    INSTANT,
+    LIBRARY_NOT_FOUND,
+    LOST,
+    MEMORY,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    FakeDevice,
+    FakeNvml,
+)
+
+from ptxbench.core.errors import GpuError
+from ptxbench.sensors.base import POWER_SOURCES, Reading, SourceName
+from ptxbench.sensors.nvml import DeviceEntry, NvmlDevice, available_sources, hash_uuid, list_devices
+
+ALL = set(POWER_SOURCES)
+SAMPLES_US = [(1_700_000_000_000_020, 101_000), (1_700_000_000_020_020, 102_500)]
+FIELDS = {SourceName.INSTANT, SourceName.AVERAGE, SourceName.MEMORY}
+
+
+def full_device(**changes) -> FakeDevice:
+    return FakeDevice(**({"samples": list(SAMPLES_US)} | changes))
+
+
+def opened(**changes) -> NvmlDevice:
+    return NvmlDevice(0, library=FakeNvml(full_device(**changes)))
+
+
+def one(device: NvmlDevice, name: SourceName) -> Reading:
+    (reading,) = device.source(name).read()
+    return reading
+
+
+def test_a_gpu_tells_what_it_is():
+    device = NvmlDevice(1, library=FakeNvml(FakeDevice(), full_device(uuid="GPU-1", name="NVIDIA L4")))
+    assert (device.index, device.name, device.uuid) == (1, "NVIDIA L4", "GPU-1")
+    assert device.uuid_hash == hashlib.sha256(b"GPU-1").hexdigest()[:12]
+    assert (device.driver, device.cuda, device.vbios) == ("580.159.04", "13.1", "96.00")
+    assert (device.power_limit_w, device.max_sm_clock_mhz) == (700.0, 1980.0)
+
+
+def test_a_uuid_opens_the_same_gpu_as_its_index():
+    library = FakeNvml(FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b"))
+    assert NvmlDevice("GPU-b", library=library).index == 1
+
+
+def test_units_of_every_source():
+    device = opened()
+    assert one(device, SourceName.USAGE) == Reading(250.0)
+    assert one(device, SourceName.INSTANT) == Reading(260.5)
+    assert one(device, SourceName.AVERAGE) == Reading(240.0)
+    assert one(device, SourceName.MEMORY) == Reading(43.0)
+    assert one(device, SourceName.COUNTER) == Reading(7000.001)
+    assert device.source(SourceName.SAMPLES).read() == (
+        Reading(101.0, 1_700_000_000_000_020_000),
+        Reading(102.5, 1_700_000_000_020_020_000),
+    )
+
+
+def test_a_field_is_read_by_its_own_value_type():
+    assert one(opened(field_type=DOUBLE), SourceName.INSTANT) == Reading(260.5)
+
+
+def test_a_field_of_unknown_type_is_a_failure_not_a_number():
+    reading = one(opened(field_type=77), SourceName.INSTANT)
+    assert math.isnan(reading.value)
+    assert reading.code != 0
+
+
+def test_samples_of_unknown_type_are_a_failure_not_numbers():
+    class Newer(FakeNvml):
+        def nvmlDeviceGetSamples(self, device, kind, last_us):  # noqa: N802
+            return 77, super().nvmlDeviceGetSamples(device, kind, last_us)[1]
+
+    (reading,) = NvmlDevice(0, library=Newer(full_device())).source(SourceName.SAMPLES).read()
+    assert math.isnan(reading.value)
+    assert reading.code != 0
+
+
+LACKING = {
+    "counter": (
+        {"errors": {"nvmlDeviceGetTotalEnergyConsumption": NOT_SUPPORTED}},
+        ALL - {SourceName.COUNTER},
+    ),
+    "field values, old driver": ({"errors": {"nvmlDeviceGetFieldValues": FUNCTION_NOT_FOUND}}, ALL - FIELDS),
+    "one field": ({"field_errors": {INSTANT: NOT_SUPPORTED}}, ALL - {SourceName.INSTANT}),
+    "memory scope": ({"field_errors": {MEMORY: NOT_SUPPORTED}}, ALL - {SourceName.MEMORY}),
+    "samples": ({"errors": {"nvmlDeviceGetSamples": NOT_SUPPORTED}}, ALL - {SourceName.SAMPLES}),
+    "all power": (
+        {
+            "errors": {
+                "nvmlDeviceGetPowerUsage": NOT_SUPPORTED,
+                "nvmlDeviceGetSamples": NOT_SUPPORTED,
+                "nvmlDeviceGetTotalEnergyConsumption": NOT_SUPPORTED,
+            },
+            "field_errors": {INSTANT: NOT_SUPPORTED, AVERAGE: NOT_SUPPORTED, MEMORY: NOT_SUPPORTED},
+        },
+        set(),
+    ),
+    "permission": ({"errors": {"nvmlDeviceGetPowerUsage": NO_PERMISSION}}, ALL - {SourceName.USAGE}),
+    "nothing": ({}, ALL),
+}
+
+
+@pytest.mark.parametrize("lacking", LACKING)
+def test_only_sources_that_answer_are_available(lacking):
+    changes, expected = LACKING[lacking]
+    device = opened(**changes)
+    assert {source.name for source in available_sources(device)} == expected
+    for name in ALL - expected:
+        reading = one(device, name)
+        assert math.isnan(reading.value)
+        assert reading.code in (NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND)
+
+
+def test_an_empty_sample_buffer_still_answers():
+    assert SourceName.SAMPLES in {s.name for s in available_sources(opened(samples=[]))}
+
+
+def test_samples_are_given_once_in_order_and_nothing_new_is_no_failure():
+    device = full_device()
+    source = NvmlDevice(0, library=FakeNvml(device)).source(SourceName.SAMPLES)
+    assert len(source.read()) == 2
+    assert source.read() == ()
+    device.samples += [(SAMPLES_US[-1][0] + 40, 5_000), (SAMPLES_US[-1][0] + 20, 4_000)]
+    assert [reading.value for reading in source.read()] == [4.0, 5.0]
+    assert source.read() == ()
+
+
+def test_a_driver_that_repeats_old_samples_gives_none_twice():
+    class Repeating(FakeNvml):
+        def nvmlDeviceGetSamples(self, device, kind, last_us):  # noqa: N802
+            return super().nvmlDeviceGetSamples(device, kind, 0)
+
+    source = NvmlDevice(0, library=Repeating(full_device())).source(SourceName.SAMPLES)
+    assert len(source.read()) == 2
+    assert source.read() == ()
+
+
+def test_samples_go_on_after_the_systems_clock_was_set_back():
+    device = full_device()
+    source = NvmlDevice(0, library=FakeNvml(device)).source(SourceName.SAMPLES)
+    assert len(source.read()) == 2
+    hour_us = 3_600_000_000
+    device.samples = [(us - hour_us, mw) for us, mw in SAMPLES_US]
+    for _ in range(5000):
+        assert source.read() == ()  # what is older than the last sample is never taken for news
+    device.samples.append((SAMPLES_US[-1][0] - hour_us + 20_000, 99_000))
+    assert [reading.value for reading in source.read()] == [99.0]
+
+
+class Hiccup(FakeNvml):
+    """Fails the first calls of one function with one code."""
+
+    def __init__(self, device, function, code, times):
+        super().__init__(device)
+        self._hiccup = function
+        self._code = code
+        self._left = times
+
+    def _ask(self, function, device, answer):
+        if function == self._hiccup and self._left:
+            self._left -= 1
+            raise self.NVMLError(self._code)
+        return super()._ask(function, device, answer)
+
+
+@pytest.mark.parametrize(("code", "kept"), [(999, True), (10, True), (NOT_SUPPORTED, False)])
+def test_a_source_that_fails_once_while_the_gpu_is_opened_is_not_lost(code, kept):
+    device = NvmlDevice(0, library=Hiccup(full_device(), "nvmlDeviceGetTotalEnergyConsumption", code, 1))
+    assert (SourceName.COUNTER in {s.name for s in available_sources(device)}) is kept
+
+
+def test_a_field_that_is_not_a_number_is_no_reading_of_anything():
+    device = opened(fields_mw={INSTANT: math.nan, AVERAGE: 1.0, MEMORY: 1.0}, field_type=DOUBLE)
+    assert math.isnan(one(device, SourceName.INSTANT).value)
+
+
+@pytest.mark.parametrize("name", SourceName)
+def test_a_gpu_lost_midway_gives_nan_and_its_code(name):
+    device = full_device()
+    source = NvmlDevice(0, library=FakeNvml(device)).source(name)
+    assert source.read()[0].code == 0
+    device.lost = True
+    (reading,) = source.read()
+    assert math.isnan(reading.value)
+    assert reading.code == LOST
+
+
+def test_telemetry_of_a_lost_gpu_is_an_error_not_nan():
+    device = full_device()
+    gpu = NvmlDevice(0, library=FakeNvml(device))
+    device.lost = True
+    with pytest.raises(GpuError, match="stopped answering") as caught:
+        gpu.telemetry()
+    assert_one_clear_line(caught.value)
+
+
+def test_telemetry():
+    gpu = opened(pids=[os.getpid(), 11, 12, 12])
+    state = gpu.telemetry()
+    assert (state.temperature_c, state.sm_clock_mhz, state.memory_clock_mhz) == (41.0, 1755.0, 3201.0)
+    assert (state.throttle_reasons, state.other_processes) == (4, 2)
+
+
+def test_telemetry_where_nothing_is_supported():
+    queries = ["TemperatureV", "Temperature", "ClockInfo", "ComputeRunningProcesses"]
+    queries += ["CurrentClocksEventReasons", "CurrentClocksThrottleReasons"]
+    state = opened(errors={f"nvmlDeviceGet{query}": NOT_SUPPORTED for query in queries}).telemetry()
+    assert math.isnan(state.temperature_c)
+    assert math.isnan(state.sm_clock_mhz)
+    assert math.isnan(state.memory_clock_mhz)
+    assert (state.throttle_reasons, state.other_processes) == (0, -1)
+
+
+def test_older_names_of_queries_serve_older_drivers():
+    missing = ["nvmlDeviceGetTemperatureV", "nvmlDeviceGetCurrentClocksEventReasons"]
+    state = opened(errors=dict.fromkeys(missing, FUNCTION_NOT_FOUND)).telemetry()
+    assert (state.temperature_c, state.throttle_reasons) == (40.0, 8)
+
+
+def test_a_binding_without_a_query_counts_as_not_supported():
+    class Older(FakeNvml):
+        nvmlDeviceGetTemperatureV = None  # noqa: N815
+
+    assert NvmlDevice(0, library=Older(full_device())).telemetry().temperature_c == 40.0
+
+
+def test_unsupported_facts_are_unknown():
+    queries = ["VbiosVersion", "EnforcedPowerLimit", "MaxClockInfo", "ApplicationsClock"]
+    device = opened(errors={f"nvmlDeviceGet{query}": NOT_SUPPORTED for query in queries})
+    assert device.vbios == "unknown"
+    assert math.isnan(device.power_limit_w)
+    assert math.isnan(device.max_sm_clock_mhz)
+    assert device.clocks_locked is None
+
+
+def test_a_driver_that_does_not_tell_its_version_is_unknown():
+    library = FakeNvml(full_device(), version_error=NOT_SUPPORTED)
+    device = NvmlDevice(0, library=library)
+    assert (device.driver, device.cuda) == ("unknown", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("application_mhz", "locked"), [((1980, 3201), False), ((1500, 3201), True), ((1980, 2600), True)]
+)
+def test_application_clocks(application_mhz, locked):
+    assert opened(application_mhz=application_mhz).clocks_locked is locked
+
+
+def assert_one_clear_line(error: GpuError) -> None:
+    assert error.exit_code == 3
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("which", "library", "says"),
+    [
+        (0, FakeNvml(init_error=LIBRARY_NOT_FOUND), "libnvidia-ml.so.1"),
+        (0, FakeNvml(init_error=DRIVER_NOT_LOADED), "load the NVIDIA driver"),
+        (0, FakeNvml(init_error=999), "nvidia-smi"),
+        (7, FakeNvml(FakeDevice()), "GPU 7 does not exist: this machine has 1"),
+        (-1, FakeNvml(FakeDevice()), "GPU -1 does not exist"),
+        (0, FakeNvml(), "NVML sees no GPU"),
+        ("GPU-zz", FakeNvml(FakeDevice()), "GPU 'GPU-zz' is not on this machine"),
+        (0, FakeNvml(FakeDevice(errors={"nvmlDeviceGetHandleByIndex": NO_PERMISSION})), "/dev/nvidia"),
+        (0, FakeNvml(FakeDevice(lost=True)), "reset the GPU"),
+        (0, FakeNvml(FakeDevice(errors={"nvmlDeviceGetUUID": LOST})), "reset the GPU"),
+    ],
+)
+def test_what_cannot_be_opened_is_one_line_with_a_cure(which, library, says):
+    with pytest.raises(GpuError) as caught:
+        NvmlDevice(which, library=library)
+    assert_one_clear_line(caught.value)
+    assert says in str(caught.value)
+    assert library.open_count == 0
+
+
+def test_list_devices():
+    library = FakeNvml(FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b", name="NVIDIA L4"))
+    assert list_devices(library) == (
+        DeviceEntry(0, "NVIDIA H200", hash_uuid("GPU-a")),
+        DeviceEntry(1, "NVIDIA L4", hash_uuid("GPU-b")),
+    )
+    assert library.open_count == 0
+
+
+def test_a_list_that_cannot_be_read_is_one_clear_line():
+    library = FakeNvml(FakeDevice(errors={"nvmlDeviceGetName": NO_PERMISSION}))
+    with pytest.raises(GpuError, match="cannot be listed") as caught:
+        list_devices(library)
+    assert_one_clear_line(caught.value)
+    assert library.open_count == 0
+
+
+def test_close_releases_nvml():
+    library = FakeNvml(FakeDevice())
+    device = NvmlDevice(0, library=library)
+    assert library.open_count == 1
+    device.close()
+    assert library.open_count == 0
+
+
+def test_no_setting_is_changed():
+    library = FakeNvml(full_device())
+    device = NvmlDevice(0, library=library)
+    available_sources(device)
+    device.telemetry()
+    assert {device.cuda, device.driver, device.vbios}
+    assert isinstance(device.clocks_locked, bool)
+    assert library.called
+    assert all(name.startswith("nvmlDeviceGet") for name in library.called)
+
+
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_power_package_does_not_import_pynvml():
+    modules = "methods, sampler, known_sensors, nvml_sources, sensor, source, trace"
+    code = f"import sys; from ptxbench.sensors import {modules}; print('pynvml' in sys.modules)"
+    assert run_python(code).strip() == "False"
+
+
+def test_a_missing_binding_is_one_clear_line():
+    code = """
+import sys
+sys.modules["pynvml"] = None
+from ptxbench.core.errors import GpuError
+try:
+    import ptxbench.sensors.nvml
+except GpuError as error:
+    print(error)
+"""
+    lines = run_python(code).splitlines()
+    assert len(lines) == 1
+    assert "ptxbench[cuda]" in lines[0]

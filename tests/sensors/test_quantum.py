@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from ptxbench.sensors.characterize.quantum import RESOLUTION, find_quantum
+
+
+def read(true_w, step_w, rng=None):
+    """Round to the sensor's step, then to the thousandths that NVML gives."""
+    return np.round(np.round(true_w / step_w) * step_w, 3)
+
+
+@pytest.mark.parametrize("step_w", [0.01, 0.1, 0.3217, 1.0, 5.0])
+def test_step_is_found_among_noisy_values(step_w):
+    rng = np.random.default_rng(3)
+    true_w = np.concatenate([rng.normal(120, 4 * step_w, 400), rng.normal(500, 6 * step_w, 400)])
+    assert find_quantum(read(true_w, step_w)) == pytest.approx(step_w, rel=0.01)
+
+
+def test_step_is_found_where_single_steps_are_rare():
+    rng = np.random.default_rng(4)
+    assert find_quantum(read(rng.uniform(100, 600, 300), 0.05)) == pytest.approx(0.05, rel=0.02)
+
+
+@pytest.mark.parametrize("values", [[], [5.0], [5.0] * 100, np.random.default_rng(5).uniform(100, 600, 500)])
+def test_nothing_coarser_than_nvmls_own_resolution(values):
+    assert find_quantum(np.round(np.asarray(values, dtype=float), 3)) == RESOLUTION
+
+
+def test_few_and_distant_values_divide_nothing_by_nothing():
+    with np.errstate(all="raise"):
+        assert find_quantum(np.cumsum(np.random.default_rng(6).uniform(40, 60, 14)).round(3)) == RESOLUTION

@@ -1,0 +1,81 @@
+import errno
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ptxbench.core.errors import InputError
+from ptxbench.storage.atomic import durable, replacing, write_bytes, write_parquet, write_text
+
+
+def test_text_keeps_its_characters_and_line_ends(tmp_path):
+    write_text(tmp_path / "a", "é\r\nx\n")
+    assert (tmp_path / "a").read_bytes() == "é\r\nx\n".encode()
+
+
+def test_parquet_round_trip(tmp_path):
+    table = pa.table({"a": [1, 2], "b": ["x", None]})
+    write_parquet(tmp_path / "a.parquet", table)
+    assert pq.read_table(tmp_path / "a.parquet").equals(table)
+
+
+def test_file_is_the_old_one_until_the_block_ends(tmp_path):
+    path = tmp_path / "a"
+    write_bytes(path, b"old")
+    with replacing(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+
+
+def write_half(path):
+    with replacing(path) as file:
+        file.write(b"half of the n")
+        file.flush()
+        raise ZeroDivisionError
+
+
+def test_failed_write_keeps_the_old_file_and_leaves_nothing_beside_it(tmp_path):
+    path = tmp_path / "a"
+    write_bytes(path, b"old")
+    with pytest.raises(ZeroDivisionError):
+        write_half(path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_process_left_is_no_obstacle(tmp_path):
+    (tmp_path / ".a.tmp").write_bytes(b"a longer rest of an earlier process")
+    write_bytes(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_full_disk_is_one_line_with_path_and_cure(tmp_path):
+    path = tmp_path / "a"
+    path.symlink_to("/dev/full")
+    with pytest.raises(InputError) as error, durable(path) as file:
+        file.write(b"x")
+    assert (
+        str(error.value)
+        == f"cannot write {path}: No space left on device; free some space, then go on with --resume"
+    )
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.EPERM])
+def test_forbidden_folder_is_one_line_with_path_and_cure(tmp_path, monkeypatch, code):
+    def refuse(*args, **kwargs):
+        raise OSError(code, "no")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError) as error:
+        write_bytes(tmp_path / "a", b"")
+    assert str(error.value) == f"cannot write {tmp_path / 'a'}: no; choose a folder that you may write"
+
+
+def test_path_below_a_file_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"cannot write .*/file/a: Not a directory; choose another folder"):
+        write_bytes(tmp_path / "file" / "a", b"")

@@ -1,0 +1,234 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from fakes import run as fake
+
+import ptxbench
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuKind
+from ptxbench.storage.codec import encode
+from ptxbench.storage.manifest import read_manifest, require_same, write_manifest
+from ptxbench.storage.schema import SCHEMA_VERSION
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "manifest.json"
+
+
+def changed(path, *keys, **change):
+    """Write the example manifest with one value changed or, without a change, removed."""
+    write_manifest(path, fake.manifest())
+    plain = json.loads(path.read_text())
+    inner = plain
+    for key in keys[:-1]:
+        inner = inner[key]
+    if change:
+        inner[keys[-1]] = change["to"]
+    else:
+        del inner[keys[-1]]
+    path.write_text(json.dumps(plain))
+
+
+def message(path):
+    with pytest.raises(InputError) as error:
+        read_manifest(path)
+    text = str(error.value)
+    assert text.startswith(f"{path}: ")
+    assert "\n" not in text
+    return text.removeprefix(f"{path}: ")
+
+
+def test_round_trip(path):
+    old = fake.manifest().ended(fake.END)
+    write_manifest(path, old)
+    new = read_manifest(path)
+    assert repr(new) == repr(old)  # types too, and NaN equal to NaN
+    assert math.isnan(new.gpu.max_sm_clock_mhz)
+    assert new.kind is GpuKind.REAL
+
+
+def test_new_manifest_names_version_host_and_start():
+    manifest = fake.manifest()
+    assert manifest.schema_version == SCHEMA_VERSION
+    assert manifest.ptxbench_version == ptxbench.__version__
+    assert manifest.created == fake.START
+    assert manifest.sessions == (fake.SESSION,)
+    assert len(manifest.host.name_hash) == 12
+    assert manifest.host.python.startswith("3.")
+
+
+def test_file_is_plain_json_for_other_readers(path):
+    write_manifest(path, fake.manifest())
+    plain = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert plain["gpus"][0]["kind"] == "real"
+    assert plain["created"] == "2026-11-21T03:13:07.250000+00:00"
+    assert plain["arguments"]["opt_levels"] == ["O0", "O3"]
+
+
+@pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, str(SCHEMA_VERSION), None])
+def test_other_schema_version_is_refused_before_all_else(path, version):
+    changed(path, "schema_version", to=version)
+    plain = json.loads(path.read_text())
+    del plain["gpus"]
+    path.write_text(json.dumps(plain))
+    assert message(path).startswith(
+        f"schema_version is {version!r}, but this ptxbench reads {SCHEMA_VERSION}"
+    )
+
+
+def all_keys(plain, keys=()):
+    for key, value in plain.items() if isinstance(plain, dict) else enumerate(plain):
+        if isinstance(key, str):
+            yield (*keys, key)
+        if isinstance(value, dict | list):
+            yield from all_keys(value, (*keys, key))
+
+
+# Runs from before these are read.
+OPTIONAL = {
+    "shape",
+    "regulation_s",
+    "excursion",
+    "dynamic_window_s",
+    "linearity",
+    "cost",
+    "recomputed",
+    "level_error",
+}
+
+
+def is_required(keys):
+    return keys != ("schema_version",) and keys[-1] not in OPTIONAL
+
+
+def spelled(keys):
+    return "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in keys).lstrip(".")
+
+
+@pytest.mark.parametrize(
+    "keys", [k for k in all_keys(encode(fake.manifest())) if is_required(k)], ids=spelled
+)
+def test_missing_key_is_named(path, keys):
+    changed(path, *keys)
+    assert message(path) == f"{spelled(keys)} is missing"
+
+
+def test_shape_of_a_sensor_is_missing_in_older_runs_and_then_a_running_mean(path):
+    changed(path, "sensors", 0, "shape")
+    assert read_manifest(path).sensors == fake.SENSORS
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "text"),
+    [
+        (("run_id",), 5, "run_id must be text, not 5"),
+        (("run_id",), None, "run_id must be text, not None"),
+        (("commit",), 5, "commit must be text, not 5"),
+        (("gpus",), {}, "gpus must be a list"),
+        (("gpus",), [], "gpus must not be empty"),
+        (("sessions",), [], "sessions must not be empty"),
+        (("gpus", 0), "H200", "gpus[0] must be an object"),
+        (("gpus", 0, "sm_count"), "132", "gpus[0].sm_count must be a whole number, not '132'"),
+        (("gpus", 0, "sm_count"), True, "gpus[0].sm_count must be a whole number, not True"),
+        (("gpus", 0, "sm_count"), 132.0, "gpus[0].sm_count must be a whole number, not 132.0"),
+        (("gpus", 0, "power_limit_w"), "700", "gpus[0].power_limit_w must be a number or null, not '700'"),
+        (("gpus", 0, "power_limit_w"), False, "gpus[0].power_limit_w must be a number or null, not False"),
+        (("gpus", 0, "clocks_locked"), 1, "gpus[0].clocks_locked must be true or false, not 1"),
+        (
+            ("gpus", 0, "kind"),
+            "imagined",
+            "gpus[0].kind must be one of real, simulated, replayed, not 'imagined'",
+        ),
+        (("arguments", "opt_levels", 1), "O2", "arguments.opt_levels[1] must be one of O0, O3, not 'O2'"),
+        (("arguments", "opt_levels"), "O3", "arguments.opt_levels must be a list"),
+        (("order_seed",), 1.5, "order_seed must be a whole number, not 1.5"),
+        (
+            ("created",),
+            "2026-11-21T03:13:00",
+            "created must name its time zone, unlike '2026-11-21T03:13:00'",
+        ),
+        (
+            ("sessions", 0, "start"),
+            "yesterday",
+            "sessions[0].start must be a UTC time such as 2026-11-21T03:13:00+00:00, not 'yesterday'",
+        ),
+        (("sensors", 0, "colour"), "red", "sensors[0].colour is not known to this version of ptxbench"),
+    ],
+)
+def test_value_that_does_not_fit_is_named(path, keys, value, text):
+    changed(path, *keys, to=value)
+    assert message(path) == text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\ufeff{}"])
+def test_file_that_is_no_manifest_is_one_line(path, text):
+    path.write_text(text)
+    message(path)
+
+
+def test_whole_number_serves_as_a_number(path):
+    changed(path, "gpus", 0, "power_limit_w", to=700)
+    limit = read_manifest(path).gpu.power_limit_w
+    assert (limit, type(limit)) == (700.0, float)
+
+
+def test_same_conditions_are_taken(path):
+    require_same(
+        fake.manifest(), path, replace(fake.GPU, index=3, max_sm_clock_mhz=float("nan")), fake.ARGUMENTS
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "NVIDIA H100"},
+        {"target": "sm_90"},
+        {"driver": "581.0"},
+        {"kind": GpuKind.SIMULATED},
+        {"sm_count": 66},
+        {"power_limit_w": 500.0},
+        {"max_sm_clock_mhz": 1980.0},
+        {"clocks_locked": True},
+        {"vbios": "x"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_changed_gpu_is_refused_and_the_change_named(path, change):
+    ((key, value),) = change.items()
+    with pytest.raises(InputError) as error:
+        require_same(fake.manifest(), path, replace(fake.GPU, **change), fake.ARGUMENTS)
+    assert (
+        str(error.value)
+        == f"{path} was measured with {key} {getattr(fake.GPU, key)}, this is {value}; start a new run"
+    )
+
+
+def test_other_board_may_have_its_own_settings_but_not_its_own_driver(path):
+    other = replace(fake.GPU, uuid_hash="ba9876543210", vbios="x", power_limit_w=650.0)
+    require_same(fake.manifest(), path, other, fake.ARGUMENTS)
+    with pytest.raises(InputError, match="driver"):
+        require_same(fake.manifest(), path, replace(other, driver="581.0"), fake.ARGUMENTS)
+
+
+def test_second_board_is_compared_with_itself(path):
+    other = replace(fake.GPU, uuid_hash="ba9876543210", power_limit_w=650.0)
+    both = replace(fake.manifest(), gpus=(fake.GPU, other))
+    require_same(both, path, other, fake.ARGUMENTS)
+    with pytest.raises(InputError, match=r"power_limit_w 650\.0, this is 700\.0"):
+        require_same(both, path, replace(other, power_limit_w=700.0), fake.ARGUMENTS)
+
+
+def test_other_arguments_are_refused(path):
+    with pytest.raises(
+        InputError, match=r"instructions add.f32, fma.rn.f32, this is add.f32; start a new run"
+    ):
+        require_same(fake.manifest(), path, fake.GPU, replace(fake.ARGUMENTS, instructions=("add.f32",)))
+
+
+def test_other_ptxbench_is_refused(path):
+    old = replace(fake.manifest(), ptxbench_version="0.0.1")
+    with pytest.raises(InputError, match=r"ptxbench 0\.0\.1"):
+        require_same(old, path, fake.GPU, fake.ARGUMENTS)

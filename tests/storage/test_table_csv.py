@@ -1,0 +1,119 @@
+import csv
+import math
+from dataclasses import fields, replace
+
+import pytest
+from fakes import run as fake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
+from ptxbench.core.status import Status
+from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.table import read_table, row_key, write_table
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",))) | st.text(',"\r\n\t ab\0', max_size=6)
+KINDS = {"str": TEXT, "int": st.integers(), "float": st.floats()}
+ENUMS = {"opt_level": OptLevel, "protocol": Protocol, "status": Status}
+ROW = st.builds(
+    TableRow,
+    **{
+        f.name: st.sampled_from(ENUMS[f.name]) if f.name in ENUMS else KINDS[f.type] for f in fields(TableRow)
+    },
+)
+
+
+def rounded(row):
+    """The row as the table keeps it."""
+    changes = {
+        f.name: float(f"{value:.6g}") for f in fields(row) if isinstance(value := getattr(row, f.name), float)
+    }
+    return repr(replace(row, **changes))
+
+
+@given(st.lists(ROW, max_size=4, unique_by=row_key))
+def test_any_rows_round_trip_to_six_digits(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("t") / "table.csv"
+    write_table(path, rows)
+    assert list(map(repr, read_table(path))) == list(map(rounded, rows))
+
+
+def test_columns_are_those_that_scripts_rely_on(tmp_path):
+    path = tmp_path / "table.csv"
+    write_table(path, [fake.row()])
+    assert path.read_text().splitlines()[0] == (
+        "instruction,category,opt_level,protocol,operands,sass,sass_per_ptx,count,threads,sma_nj,papi_nj,mtsm_nj,"
+        "counter_nj,dynamic_pj,dynamic_ci95_pj,cycles,power_w,static_w,clock_mhz,temperature_c,repeats,status,reason,unit"
+    )
+
+
+def test_cells_as_a_plain_csv_reader_sees_them(tmp_path):
+    path = tmp_path / "table.csv"
+    reason = 'power fell, "again"\rand again'
+    write_table(path, [replace(fake.row(), dynamic_pj=12.3456789, power_w=1e-7, reason=reason)])
+    with path.open(newline="") as file:
+        (cells,) = csv.DictReader(file)
+    assert cells["sma_nj"] == ""
+    assert cells["dynamic_pj"] == "12.3457"
+    assert cells["power_w"] == "1e-07"
+    assert cells["count"] == "12800000000000000"
+    assert cells["status"] == "ok"
+    assert cells["reason"] == reason
+
+
+def test_empty_cell_is_nan_and_empty_text_stays_text(tmp_path):
+    path = tmp_path / "table.csv"
+    write_table(path, [fake.row()])
+    (row,) = read_table(path)
+    assert math.isnan(row.sma_nj)
+    assert row.reason == ""
+
+
+def test_row_twice_is_refused_by_writer_and_reader(tmp_path):
+    path = tmp_path / "table.csv"
+    with pytest.raises(ValueError, match=r"row fma.rn.f32 O3 dynamic random stands twice"):
+        write_table(path, [fake.row(), fake.row()])
+    assert not path.exists()
+    write_table(path, [fake.row()])
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, lines[1]]))
+    with pytest.raises(InputError, match=r"table.csv: row fma.rn.f32 O3 dynamic random stands twice"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("instruction,category", "category,instruction", "the columns must be instruction, category, "),
+        (",unit\n", "\n", "the columns must be "),
+        (",270336,", ",many,", "row 1.threads must be a whole number, not 'many'"),
+        (",270336,", ",,", "row 1.threads must be a whole number, not ''"),
+        (",270336,", ",2.5,", "row 1.threads must be a whole number, not '2.5'"),
+        (",12.4,", ",twelve,", "row 1.dynamic_pj must be a number or null, not 'twelve'"),
+        (",O3,", ",O2,", "row 1.opt_level must be one of O0, O3, not 'O2'"),
+        (",ok,", ",fine,", "row 1.status must be one of ok, "),
+        (",ok,", ",", "row 1 must have 24 cells, not 23"),
+        ("fma.rn.f32,", '"fma.rn.f32,', "the file is no table ("),
+        ("fma.rn.f32,", "\n", "row 1 must have 24 cells, not 0"),
+    ],
+)
+def test_table_is_read_strictly(tmp_path, old, new, text):
+    path = tmp_path / "table.csv"
+    write_table(path, [fake.row()])
+    before = path.read_text()
+    assert old in before
+    path.write_text(before.replace(old, new, 1))
+    with pytest.raises(InputError) as error:
+        read_table(path)
+    assert str(error.value).startswith(f"{path}: {text}")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xfe", None])
+def test_file_that_is_no_table_is_one_line(tmp_path, data):
+    path = tmp_path / "table.csv"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(InputError, match=r"table\.csv"):
+        read_table(path)
