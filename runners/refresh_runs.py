@@ -1,4 +1,4 @@
-"""Write the tables of docs/h200_runs.md: every kept table of an H200, its repeats, and how boards differ.
+"""Write the tables of studies/h200/runs.md: every kept table of an H200, its repeats, and how boards differ.
 
     python runners/refresh_runs.py
 
@@ -28,7 +28,7 @@ from ptxbench.storage.schema import Protocol, TableRow
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "nvidia-h200"
-PAGE = ROOT / "docs" / "h200_runs.md"
+PAGE = ROOT / "studies" / "h200" / "runs.md"
 # All others are set beside this one, by all of today's protocol on the quietest board.
 REFERENCE = "table-6eda"
 # Runs of a few rows only say how a board repeats.

@@ -3,7 +3,7 @@
 While the supply voltage of an H200 changes the clock dips, so that the mean clock of a trial in which it did
 lies a thousandth below that of the same kernel's other trials. On some boards seven of ten such trials draw
 a power between two levels; on others the clock dips behind every second launch, before power is read, and
-they draw what their kernel draws (docs/h200_power.md). Which it is a run tells: how many of the trials
+they draw what their kernel draws (studies/h200/power.md). Which it is a run tells: how many of the trials
 with a dip are off is learnt from it, level by level, with the levels of the supply (`supply`).
 """
 

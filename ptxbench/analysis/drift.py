@@ -1,6 +1,6 @@
 """By what factor the supply voltage had changed each trial's power, found from all trials of a run.
 
-The supply voltage of an H200 moves in steps of its own (docs/h200_power.md), and each changes the power of
+The supply voltage of an H200 moves in steps of its own (studies/h200/power.md), and each changes the power of
 every kernel by about one percent until the next. It goes up where the chip warms and down where it has
 cooled some degrees further, so that no temperature tells it. But the kernels of a run come again round after
 round, and what changes for all of them at one time is the supply:

@@ -34,7 +34,7 @@ _PIECE = 10
 _STRIDE = 1.5
 # By how much the logarithm of the likelihood must gain before there are steps at all.
 _GAIN = 10.0
-# A step of the supply on H200s, as a fraction of what it feeds (docs/h200_power.md).
+# A step of the supply on H200s, as a fraction of what it feeds (studies/h200/power.md).
 STEP = 0.012
 # Where a fit begins again: the kernels above these quantiles of temperature move by a step.
 _HOT = (0.35, 0.6, 0.85)

@@ -40,7 +40,7 @@ from ptxbench.storage.schema import Role, TableRow, TrialRecord
 # most: its energy goes at most with the square of the clock, as a voltage in proportion to it makes it.
 _OTHER_CLOCK = 0.2
 # The energy of an overhead loop on the values of another kind of row is known to this, a standard error: one
-# loop on one board differed by 6% on the values of addc.cc.u32 and of div.s32 (docs/h200_power.md).
+# loop on one board differed by 6% on the values of addc.cc.u32 and of div.s32 (studies/h200/power.md).
 _OTHER_VALUES = 0.03
 _PICO = 1e12
 

@@ -19,7 +19,7 @@ Bools = npt.NDArray[np.bool_]
 # Levels are fractions of a power: from -5% to 4%, by 0.1%.
 _LEVELS = np.arange(-0.05, 0.0401, 0.001)
 # From one look to the next: how often the level jumps, how far from zero it comes out, and how often it
-# creeps by one step of the grid. On an H200 a level holds for some fifteen trials (docs/h200_power.md).
+# creeps by one step of the grid. On an H200 a level holds for some fifteen trials (studies/h200/power.md).
 _JUMP = 0.06
 _SPREAD = 0.012
 _CREEP = 0.02

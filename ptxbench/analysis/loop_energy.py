@@ -22,10 +22,10 @@ _PICO = 1e12
 _TURNS = 4
 _SAME_SLOPE_W_PER_C = 0.01
 # A trial within which the supply's level changed was read at another level than its neighbours: anything
-# up to a step, 1.2% of what it feeds on three H200s, is as likely (docs/h200_power.md; JCGM 100:2008, 4.3.7).
+# up to a step, 1.2% of what it feeds on three H200s, is as likely (studies/h200/power.md; GUM 2008, 4.3.7).
 _STEP_ERROR = STEP / math.sqrt(3)
 # Where trials of a kernel disagree the fewer are left out, and may be right. Between two runs of a board
-# (four H200s, docs/h200_power.md) 1 kernel in 6 differs by more than 0.5% where no more count than are left
+# (4 H200s, studies/h200/power.md) 1 kernel in 6 differs by more than 0.5% where no more count than are left
 # out, as much as this error makes; 1 in 19 where one more counts, 1 in 47 where two or more do.
 _OUTVOTED_ERROR = 0.004
 _CLEAR_MAJORITY = 2
@@ -147,7 +147,7 @@ def is_clear_majority(counting: int, set_aside: int, misfits: int) -> bool:
     """Return whether those trials of a kernel that count are hardly the wrong ones.
 
     One whose level is not known is no vote against them, as one that fits no level is; but where levels are
-    often unknown they are not what they are taken for either (docs/h200_power.md).
+    often unknown they are not what they are taken for either (studies/h200/power.md).
 
     Args:
         counting: Trials that count.

@@ -26,7 +26,7 @@ _BANKS = 2
 # What the companions of an overhead loop compute with.
 _COMPANION_ROLES = ("x", "w", "m", "n")
 # The move that never happens and holds a chain in the loop becomes a SEL or FSEL, which reads both anyhow:
-# one such loop took 6% less on the values of add.f32 than on those of fma.rn.f32 (docs/h200_power.md).
+# one such loop took 6% less on the values of add.f32 than on those of fma.rn.f32 (studies/h200/power.md).
 _HOLDS = re.compile(r"^\W*[UF]?SEL\b", re.MULTILINE)
 _HELD_ROLES = ("x", "a")
 

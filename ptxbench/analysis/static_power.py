@@ -1,7 +1,7 @@
 """Static power as a function of temperature, from a kernel that fills the chip and sleeps.
 
 Between two sittings of a run the power of a board may change by several watts for every kernel, the sleeping
-one too (docs/h200_power.md). Where its trials say so beyond chance, each sitting has a line of its own.
+one too (studies/h200/power.md). Where its trials say so beyond chance, each sitting has a line of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the power of a busy chip goes with its temperature, from kernels that came again at other temperatures.
 
 A sleeping chip does not tell: it cools while it sleeps, fast at first, and on H200s the slope of its power
-came out between 0.2 and 0.5 W a degree, that of busy kernels between 0.4 and 0.5 (docs/h200_power.md). So
+came out between 0.2 and 0.5 W a degree, that of busy kernels between 0.4 and 0.5 (studies/h200/power.md). So
 energies are those at one temperature, the mean of the busy trials, and to there every trial, of the sleeping
 kernel too, is brought by the slope of the busy ones:
 

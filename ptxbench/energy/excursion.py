@@ -1,7 +1,7 @@
 """Power that leaves its level for a while within a kernel, and comes back.
 
 Above some 400 W an H200 may draw a percent less for about a tenth of a second, then a percent more, and then
-what it always does (docs/h200_power.md). What is behind that is the kernel's steady power.
+what it always does (studies/h200/power.md). What is behind that is the kernel's steady power.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """In which order a round of a batch runs its kernels: from hot to cold, or by chance in runs of neighbours.
 
 The level of power that all kernels share at a time moves in steps, among other things with the temperature
-(docs/h200_power.md). In a sweep from the hottest kernel to the coldest neighbours are as warm as each other,
+(studies/h200/power.md). In a sweep from the hottest kernel to the coldest neighbours are alike in warmth,
 so that a level lasts and shows; but what changes at the same kernel in every sweep would pass for its power.
 In an order of chance each is met at other levels. There it is runs of neighbours that chance moves: a kernel
 that draws 100 W more or less than the one before it meets a step two to ten times as often as one that draws

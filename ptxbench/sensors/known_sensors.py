@@ -69,7 +69,7 @@ def sensor_for(source: SourceName, target: str) -> SensorDescription:
         Refresh of everything else: no document gives it; 100 ms, the slowest seen, so
             that a reading is never taken for settled too early.
         Regulation: seen on H200s: after a launch the power of a kernel may lie one percent lower until
-            a tick of some clock of 100 ms (docs/h200_power.md).
+            a tick of some clock of 100 ms (studies/h200/power.md).
         Excursions: seen on H200s in `samples`, the only source that is fast enough to show them.
         Lag: no document gives it; 0. Measure it with `ptxbench sensor`.
 

@@ -1,4 +1,4 @@
-"""Scripts of runners/ and benchmarks/, which are no modules of the package."""
+"""Scripts of runners/, benchmarks/ and studies/, which are no modules of the package."""
 
 import importlib.util
 import sys

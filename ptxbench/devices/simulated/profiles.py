@@ -86,7 +86,7 @@ H200_STEPS = replace(
     supply=SupplySteps(factors=(1.015, 1.005, 0.995, 0.985), hold_s=3.5, change_s=0.010, change_mhz=45.0),
 )
 
-# As the steps of fourteen H200s (docs/h200_power.md): up some 4 degrees higher than down, by 1.5 to 3 more
+# As the steps of fourteen H200s (studies/h200/power.md): up some 4 degrees higher than down, by 1.5 to 3 more
 # or less.
 H200_WARM = replace(
     H200_STEPS,

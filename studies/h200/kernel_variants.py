@@ -1,6 +1,6 @@
 """What moves the power of one kernel: other operands of the same kind, or code and memory elsewhere.
 
-    python benchmarks/kernel_variants.py --gpu 0 --out results/nvidia-h200/variants/one.json
+    python studies/h200/kernel_variants.py --gpu 0 --out results/nvidia-h200/variants/one.json
 
 Kernels are launched in turn as they are, with operands drawn from other seeds, and from a second copy of the
 code with buffers of its own, round by round: the powers of a round are compared with the first variant's,
@@ -120,7 +120,7 @@ def main() -> int:
     if arguments.out is not None:
         manifest = {
             "gpu": codec.encode(info),
-            **made_by(Path(__file__).parents[1], began),
+            **made_by(Path(__file__).parents[2], began),
             "arguments": {"rounds": arguments.rounds, "kernel_s": arguments.kernel},
             "kernels": list(arguments.kernels),
         }

@@ -14,8 +14,8 @@ RESULTS = ROOT / "results/nvidia-h200/variants"
 
 @pytest.fixture
 def kernel_variants(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return load_script("benchmarks/kernel_variants.py")
+    monkeypatch.syspath_prepend(str(ROOT / "studies/h200"))
+    return load_script("studies/h200/kernel_variants.py")
 
 
 def test_variants_are_compared_round_by_round(kernel_variants):
@@ -80,7 +80,7 @@ def test_the_documentation_says_what_was_measured(kernel_variants, board):
     beyond = sum(abs(one.power_percent.mean) > one.power_percent.ci95 for one in others)
     _, away = kernel_variants.of_another_process(first_w, second_w)
     uuid = documents[0]["manifest"]["gpu"]["uuid_hash"]
-    text = (ROOT / "docs/h200_power.md").read_text()
+    text = (ROOT / "studies/h200/power.md").read_text()
     (line,) = [line for line in text.splitlines() if line.startswith(f"| {uuid} |")]
     assert f"| {np.median(sizes):.2f}% | {beyond} of {len(others)} |" in line
     assert f"| {np.median(away):.2f}% | {np.sort(away)[-2]:.2f}%" in line

@@ -1,6 +1,6 @@
 """Launch the target kernel of one catalogue row once: what a profiler is pointed at.
 
-    ncu --clock-control none python runners/launch_row.py ld.global.v4.b32:hbm --iterations 640
+    ncu --clock-control none python studies/h200/launch_row.py ld.global.v4.b32:hbm --iterations 640
 
 Prints one line of JSON. Exit codes are those of `ptxbench`; 1 where the gate refuses the row.
 """

@@ -1,4 +1,4 @@
-"""What docs/h200_runs.md says of the runs is what was measured."""
+"""What studies/h200/runs.md says of the runs is what was measured."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def runs(refresh_runs):
 
 
 def test_the_tables_are_those_of_the_committed_runs(refresh_runs, runs):
-    page = (ROOT / "docs" / "h200_runs.md").read_text()
+    page = (ROOT / "studies" / "h200" / "runs.md").read_text()
     assert refresh_runs.with_tables(page, runs) == page
 
 

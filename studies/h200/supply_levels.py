@@ -1,6 +1,6 @@
 """Show the levels of the supply voltage that a run met, and what taking them out does to the scatter.
 
-    python benchmarks/supply_levels.py results/nvidia-h200/full-other-board --plot levels.png
+    python studies/h200/supply_levels.py results/nvidia-h200/full-other-board --plot levels.png
 
 Prints, by assembler level, how much the power of one and the same kernel scatters from round to round: as it
 was measured and at one level of the supply; and what the dips of the clock say of it. Then how long a level

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fakes.script import load_script
 
-RUNNERS = Path(__file__).parents[2] / "runners"
+STUDIES = Path(__file__).parents[2] / "studies/h200"
 
 FAKE_NCU = """#!{python}
 import subprocess, sys
@@ -36,7 +36,7 @@ def prove(tmp_path, values, *arguments, python=sys.executable):
         ncu.write_text(FAKE_NCU.format(python=python, values=values))
         ncu.chmod(0o755)
     return subprocess.run(
-        [sys.executable, str(RUNNERS / "prove_levels.py"), "--gpu", "simulated", *map(str, arguments)],
+        [sys.executable, str(STUDIES / "prove_levels.py"), "--gpu", "simulated", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -46,7 +46,7 @@ def prove(tmp_path, values, *arguments, python=sys.executable):
 
 @pytest.fixture(scope="module")
 def runner():
-    return load_script("runners/prove_levels.py")
+    return load_script("studies/h200/prove_levels.py")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ RESULTS = Path(__file__).parents[2] / "results/nvidia-h200"
 
 @pytest.fixture
 def kernel_repeats():
-    return load_script("benchmarks/kernel_repeats.py")
+    return load_script("studies/h200/kernel_repeats.py")
 
 
 def powers(kernel_repeats, *power_w, clear=True):

@@ -1,6 +1,6 @@
 """Count the kernels whose power falls, rises and falls again while they run, by the power that they draw.
 
-    python benchmarks/power_excursions.py results/nvidia-h200/table-cba9 --plot excursions.png
+    python studies/h200/power_excursions.py results/nvidia-h200/table-cba9 --plot excursions.png
 
 On an H200 a kernel of more than some 400 W may draw a percent less for about a tenth of a second, then a
 percent more, and then what it always does. Counted is the rise in between, from one reading to the one that

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def address_bits(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return load_script("benchmarks/address_bits.py")
+    monkeypatch.syspath_prepend(str(ROOT / "studies/h200"))
+    return load_script("studies/h200/address_bits.py")
 
 
 def test_places_are_compared_round_by_round(address_bits):
@@ -40,7 +40,7 @@ def test_the_documentation_says_what_was_measured(address_bits, level):
     assert [one["place"] for one in found["differences"]] == list(address_bits.PLACES)
     power_w, elapsed_s = (np.array(found[name]) for name in ("power_w", "elapsed_s"))
     again = address_bits.differences(power_w, elapsed_s, 1)
-    text = (ROOT / "docs/h200_power.md").read_text()
+    text = (ROOT / "studies/h200/power.md").read_text()
     for one in again[1:]:
         shown = f"{one.power_percent.mean:+.2f} ± {one.power_percent.ci95:.2f}%"
         (line,) = [line for line in text.splitlines() if line.startswith(f"| `0x{one.place:012x}` ")]

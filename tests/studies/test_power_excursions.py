@@ -22,7 +22,7 @@ ROSE = np.interp(TIME_S, [0.12, 0.18, 0.22, 0.28], [445.0, 455.0, 455.0, 450.0])
 
 @pytest.fixture
 def power_excursions():
-    return load_script("benchmarks/power_excursions.py")
+    return load_script("studies/h200/power_excursions.py")
 
 
 def course(power_excursions, power_w, number=0):

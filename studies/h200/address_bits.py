@@ -1,6 +1,6 @@
 """Whether the bits of the addresses that a pointer chase loads move its energy.
 
-    python benchmarks/address_bits.py --gpu 0 --out results/nvidia-h200/address-bits.json
+    python studies/h200/address_bits.py --gpu 0 --out results/nvidia-h200/address-bits.json
 
 `ld.global.u32` loads the address of its next load. One kernel of it is launched with its memory at several
 addresses, in turn, round by round, and the powers of a round are compared with those at the first of them,
@@ -96,7 +96,7 @@ def main() -> int:
     if arguments.out is not None:
         manifest = {
             "gpu": codec.encode(info),
-            **made_by(Path(__file__).parents[1], began),
+            **made_by(Path(__file__).parents[2], began),
             "arguments": {"rounds": arguments.rounds, "kernel_s": arguments.kernel, "opt_level": level},
             "instruction": INSTRUCTION,
         }

@@ -1,6 +1,6 @@
 """Compare the power of the very same kernels in two runs, beside one common factor.
 
-    python benchmarks/kernel_repeats.py results/nvidia-h200/table-021e results/nvidia-h200/table-021e-repeat
+    python studies/h200/kernel_repeats.py results/nvidia-h200/table-021e results/nvidia-h200/table-021e-repeat
 
 Powers are those at the mean level of the supply of their run and at one temperature, so that what differs is
 neither a row's arithmetic nor its overhead loop. Prints, for each further run, how much one run's powers

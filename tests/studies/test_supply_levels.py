@@ -22,7 +22,7 @@ STATIC = StaticPower(120.0, 45.0, 0.5, 0.0, 0.0)
 
 @pytest.fixture
 def supply_levels():
-    return load_script("benchmarks/supply_levels.py")
+    return load_script("studies/h200/supply_levels.py")
 
 
 def round_of(number, power_w, name="fma", **change):
@@ -98,7 +98,7 @@ def test_the_documentation_says_what_the_committed_runs_say(supply_levels, monke
     monkeypatch.setattr(sys, "argv", ["supply_levels.py", str(ROOT / "results/nvidia-h200" / run)])
     assert supply_levels.main() == 0
     text = capsys.readouterr().out
-    said = (ROOT / "docs" / "h200_power.md").read_text()
+    said = (ROOT / "studies" / "h200" / "power.md").read_text()
     figures = [
         (level, *re.findall(r"[\d.]+%", line)[:4])
         for level in ("O0", "O3")

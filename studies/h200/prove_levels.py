@@ -1,6 +1,6 @@
 """Prove by ncu's hit rates which level of memory the rows named after one reach.
 
-    python runners/prove_levels.py --gpu 0 --out results/nvidia-h200/levels.csv
+    python studies/h200/prove_levels.py --gpu 0 --out results/nvidia-h200/levels.csv
 
 Each row's target kernel is launched once in a process of its own, under ncu, without locking clocks
 and apart from any measurement of energy. Exit codes: 0 all is proven, 1 some row is not, 2 and 3 as
@@ -97,7 +97,7 @@ def main() -> int:
             )
     manifest = {
         "gpu": {key: said[key] for key in ("gpu", "gpu_kind", "uuid_hash")},
-        **made_by(Path(__file__).parents[1], began),
+        **made_by(Path(__file__).parents[2], began),
         "metrics": METRICS,
     }
     text = json.dumps(manifest, indent=2) + "\n"
