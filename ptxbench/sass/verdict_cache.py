@@ -8,22 +8,20 @@ import os
 import tempfile
 from contextlib import suppress
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
+from ptxbench.catalogue import model, types
 from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.codegen import operands, registers, render, values
 from ptxbench.codegen.render import template_texts
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.target import Target
 from ptxbench.core.toolchain import tool_version
+from ptxbench.sass import listing, loop, loop_check, program
 from ptxbench.sass.loop_check import Judgement, Verdict
 
 # The code that a verdict follows from: what makes a row's text, and what judges its SASS.
-_CODE = {
-    "ptxbench.catalogue": ("model.py", "types.py"),
-    "ptxbench.ptx": ("render.py", "registers.py", "operands.py", "values.py"),
-    "ptxbench.sass": ("gate.py", "listing.py", "loop.py", "program.py"),
-}
+_CODE = (model, types, render, registers, operands, values, loop_check, listing, loop, program)
 
 
 def default_cache_folder() -> Path:
@@ -107,7 +105,6 @@ def _family_digest(family: str) -> str:
 @cache
 def _code_digest() -> str:
     digest = hashlib.sha256()
-    for package, names in _CODE.items():
-        for name in names:
-            digest.update(files(package).joinpath(name).read_bytes())
+    for module in _CODE:
+        digest.update(Path(str(module.__file__)).read_bytes())
     return digest.hexdigest()
