@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.options import gpu_option, json_option
 from ptxbench.cli.output import print_json
 
@@ -21,10 +22,9 @@ def command(spec: str | None, out: Path | None, as_json: bool) -> None:
     --burst FOLDER` then finds the meter's clock by a pattern that fits in one place only, and its drift by
     the time between the two. It takes about six seconds.
     """
-    from ptxbench.devices.select import open_gpu_or_simulated
     from ptxbench.experiment.play_burst import record_burst
 
-    gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
+    gpu = open_chosen_gpu(spec)
     try:
         folder = record_burst(gpu, out)
     finally:

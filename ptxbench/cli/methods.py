@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.options import gpu_option, json_option, plot_option, sensor_option
 from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.cli.progress import progress_bar
@@ -56,7 +57,6 @@ def command(
 
 
 def _found(spec: str | None, out: Path | None, sensor_path: Path | None) -> tuple[MethodsFile, Path]:
-    from ptxbench.devices.select import open_gpu_or_simulated
     from ptxbench.experiment.sampling import PURPOSE, again
     from ptxbench.experiment.sensor_choice import sensors_for
     from ptxbench.storage.recording import RecordingFolder
@@ -64,7 +64,7 @@ def _found(spec: str | None, out: Path | None, sensor_path: Path | None) -> tupl
     if spec is not None and spec.startswith("replay:"):
         folder = RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE)
         return again(folder, sensor_path), folder.path
-    gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
+    gpu = open_chosen_gpu(spec)
     try:
         sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
         return _measure(gpu, out, sensors)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.options import gpu_option, json_option, plot_option
 from ptxbench.cli.output import print_encoded, print_table
 
@@ -39,9 +40,7 @@ def command(spec: str | None, out: Path | None, plot: Path | None, as_json: bool
         folder = RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE)
         found = describe(folder)
     else:
-        from ptxbench.devices.select import open_gpu_or_simulated
-
-        gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
+        gpu = open_chosen_gpu(spec)
         try:
             found, path = sense(gpu, out)
         finally:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.options import sensor_option
 from ptxbench.cli.progress import progress_bar
 
@@ -112,7 +113,6 @@ def command(
     """
     from ptxbench.catalogue.select import chosen_names
     from ptxbench.core.condition import OptLevel
-    from ptxbench.devices.select import open_gpu_or_simulated
     from ptxbench.experiment.plan import Linearity
     from ptxbench.experiment.run_options import Asked
     from ptxbench.experiment.sensor_choice import sensors_for
@@ -141,7 +141,7 @@ def command(
         seed=seed,
         linearity=Linearity(linearity) if linearity else None,
     )
-    gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
+    gpu = open_chosen_gpu(spec)
     try:
         if out is not None and resume:
             folder = resume_run(gpu, asked, out, allow_other_board=allow_other_board)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.options import gpu_option, json_option, plot_option
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.progress import progress_bar
@@ -124,7 +125,6 @@ def gemm(
     the next begins; a search that was stopped goes on with --resume FOLDER. The exit code is 1 where no
     variant counts.
     """
-    from ptxbench.devices.select import open_gpu_or_simulated
     from ptxbench.tune.bench import Asked
     from ptxbench.tune.objective import Goal, Objective
     from ptxbench.tune.tuning import Tuning, tune
@@ -148,7 +148,7 @@ def gemm(
         space=space,
         prune=math.nan if prune is None else prune,
     )
-    gpu = open_gpu_or_simulated(spec, lambda text: click.echo(f"ptxbench: {text}", err=True))
+    gpu = open_chosen_gpu(spec)
     try:
         with progress_bar() as show:
             tuned = tune(gpu, tuning, out, resume, show)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
+from uuid import UUID
 
 from ptxbench.core.clock import Clock, HostClock
 from ptxbench.core.condition import OptLevel
@@ -54,6 +56,24 @@ def _call(function: str, *arguments: Any) -> Any:
     if error != driver.CUresult.CUDA_SUCCESS:
         raise LaunchError(f"{function}: {error.name}")
     return results[0] if len(results) == 1 else tuple(results) or None
+
+
+def first_visible_uuid() -> str:
+    """Return the UUID of the first GPU that CUDA sees, in CUDA's order and by CUDA_VISIBLE_DEVICES.
+
+    Raises:
+        GpuError: CUDA sees none, or does not start.
+    """
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    said = "compare with `nvidia-smi`" if chosen is None else f"CUDA_VISIBLE_DEVICES is {chosen!r}: unset it"
+    try:
+        _call("cuInit", 0)
+        if not _call("cuDeviceGetCount"):
+            raise GpuError(f"CUDA sees no GPU; {said}, or name one by --gpu")
+        digits = bytes(_call("cuDeviceGetUuid", _call("cuDeviceGet", 0)).bytes)
+    except LaunchError as error:
+        raise GpuError(f"CUDA sees no GPU ({error}); {said}, or name one by --gpu") from error
+    return f"GPU-{UUID(bytes=digits)}"
 
 
 class CudaGpu:

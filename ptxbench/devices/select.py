@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ptxbench.core.errors import GpuError, InputError
+from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices.base import Gpu
+from ptxbench.devices.driver_presence import driver_traces
 
 
 def open_gpu(spec: str) -> Gpu:
@@ -38,23 +39,29 @@ def open_gpu(spec: str) -> Gpu:
 
 
 def open_gpu_or_simulated(spec: str | None, notice: Callable[[str], None]) -> Gpu:
-    """Open the GPU that `spec` names; without one the first real GPU, or else the simulated one.
+    """Open the GPU that `spec` names; without one the first GPU that CUDA sees.
+
+    The simulated GPU stands in only where there is no NVIDIA driver at all. A driver that does not work, or
+    that shows no GPU, is an error: numbers of a simulation must not pass for those of the GPU.
 
     Args:
         spec: As for `open_gpu`, or None.
-        notice: Told in plain words that numbers will be simulated, and why.
+        notice: Told that numbers will be simulated, and why.
 
     Raises:
-        GpuError: There is no such GPU, or no driver.
+        GpuError: There is no such GPU, or the driver does not work.
         InputError: The profile or the run is unknown.
     """
     if spec is not None:
         return open_gpu(spec)
-    try:
-        return open_gpu("0")
-    except GpuError as error:
-        notice(f"no real GPU, so a SIMULATED one is used; its numbers are no measurements ({error})")
+    if not driver_traces():
+        notice("this machine has no NVIDIA driver, so the GPU is SIMULATED: its numbers are no measurements")
         return open_gpu("simulated")
+    from ptxbench.devices.cuda import first_visible_uuid
+    from ptxbench.sensors.nvml import list_devices
+
+    list_devices()  # NVML names the cause of a broken driver, CUDA only its code
+    return open_gpu(first_visible_uuid())
 
 
 def list_gpus() -> tuple[GpuInfo, ...]:

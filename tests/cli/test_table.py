@@ -11,13 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fakes.nvml import FakeDevice, FakeNvml
+from fakes.nvml import DRIVER_MISMATCH, FakeDevice, FakeNvml
 
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.cli.main import run
+from ptxbench.devices.driver_presence import driver_traces
 from ptxbench.devices.simulated.profiles import H200, PROFILES
 from ptxbench.sensors.base import SourceName
-from ptxbench.sensors.nvml import NvmlDevice
+from ptxbench.sensors.nvml import NvmlDevice, list_devices
 from ptxbench.storage.run_folder import RunFolder
 
 TESTS = Path(__file__).parents[1]
@@ -53,8 +54,11 @@ def one_line(capsys):
 def use_nvml(monkeypatch, *devices):
     """Let these be the GPUs of this machine; none of them can run a kernel."""
     library = FakeNvml(*devices)
-    module = SimpleNamespace(CudaGpu=lambda which: NvmlDevice(which, library))
-    monkeypatch.setitem(sys.modules, "ptxbench.devices.cuda", module)
+    use_cuda(monkeypatch, CudaGpu=lambda which: NvmlDevice(which, library))
+
+
+def use_cuda(monkeypatch, **names):
+    monkeypatch.setitem(sys.modules, "ptxbench.devices.cuda", SimpleNamespace(**names))
 
 
 @pytest.mark.parametrize(
@@ -160,15 +164,14 @@ def test_the_energy_counter_alone_gives_the_same_energy(tmp_path, capsys):
     assert rows["counter"]["dynamic_pj"] != rows["samples"]["dynamic_pj"]
 
 
-def test_without_a_gpu_the_simulated_one_is_taken_and_said_everywhere(monkeypatch, tmp_path, capsys):
-    use_nvml(monkeypatch)
+def test_without_a_driver_the_simulated_gpu_serves_and_both_ends_say_so(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("ptxbench.devices.select.driver_traces", tuple)
     monkeypatch.chdir(tmp_path)
     assert table("fma.rn.f32", *QUICK) == 0
     captured = capsys.readouterr()
-    notice, *rest = captured.err.splitlines()
-    assert notice.startswith("ptxbench: no real GPU, so a SIMULATED one is used")
-    assert "NVML sees no GPU here" in notice
-    assert rest == []
+    first, last = captured.err.splitlines()
+    assert first == last
+    assert first.startswith("ptxbench: this machine has no NVIDIA driver, so the GPU is SIMULATED")
     assert "SIMULATED" in captured.out
     assert "fma.rn.f32" in captured.out
     (folder,) = (tmp_path / "runs" / "nvidia-h200-simulated").iterdir()
@@ -179,14 +182,27 @@ def test_without_a_gpu_the_simulated_one_is_taken_and_said_everywhere(monkeypatc
         assert kept.finished
 
 
-def test_the_fallback_in_a_process_of_its_own(tmp_path):
+@pytest.mark.skipif(bool(driver_traces()), reason="this machine has an NVIDIA driver")
+def test_no_driver_in_a_process_of_its_own(tmp_path):
     done = command_line(
         "table", "fma.rn.f32", *QUICK, "--json", "--out", tmp_path / "run", CUDA_VISIBLE_DEVICES=""
     )
     assert done.returncode == 0
     assert json.loads(done.stdout)["kind"] == "simulated"
-    assert done.stderr.count("\n") == 1
-    assert "SIMULATED" in done.stderr
+    first, last = done.stderr.splitlines()
+    assert first == last
+    assert "SIMULATED" in first
+
+
+def test_a_driver_that_does_not_work_is_exit_code_3_and_never_simulated(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("ptxbench.devices.select.driver_traces", lambda: ("libcuda.so.1",))
+    monkeypatch.setattr(
+        "ptxbench.sensors.nvml.list_devices", lambda: list_devices(FakeNvml(init_error=DRIVER_MISMATCH))
+    )
+    use_cuda(monkeypatch, first_visible_uuid=lambda: "GPU-0000")
+    assert table("fma.rn.f32", *QUICK, "--out", tmp_path / "run") == 3
+    assert "the driver was updated while it was loaded: restart the machine" in one_line(capsys)
+    assert not (tmp_path / "run").exists()
 
 
 def test_json_is_one_document_with_every_column(tmp_path, capsys):

@@ -141,7 +141,7 @@ def test_what_was_recorded_is_kept_where_the_gpu_fails(tmp_path):
 def test_ctrl_c_keeps_what_was_recorded_and_says_how_to_see_it(tmp_path, monkeypatch, capsys):
     def stopped_after(good):
         gpu = Failing(RTX2080TI, good, KeyboardInterrupt())
-        monkeypatch.setattr("ptxbench.devices.select.open_gpu_or_simulated", lambda *_: gpu)
+        monkeypatch.setattr("ptxbench.cli.methods.open_chosen_gpu", lambda _: gpu)
         out = tmp_path / str(good)
         assert main.run(["methods", "--gpu", "simulated", "--out", str(out)]) == 130
         said = capsys.readouterr().err
