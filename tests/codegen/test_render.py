@@ -175,7 +175,7 @@ def test_everything_is_read_from_a_zip(tmp_path):
 import json, ptxbench
 from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.model import Form
-from ptxbench.devices.base import OptLevel
+from ptxbench.core.condition import OptLevel
 from ptxbench.codegen.render import render_module
 from ptxbench.core.target import find_target
 from ptxbench.sass.verdict_cache import verdict_key
