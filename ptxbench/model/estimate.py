@@ -178,7 +178,10 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     static_j = static_w * time_s
     energy_j = demand.energy_at(ratio)
     capped = not known_clock and ratio < 1
-    half_j = _half_width_j(priced, machine, ratio, machine.static.error_at(temperature_c) * time_s)
+    half_j = math.hypot(
+        _half_width_j(priced, machine, ratio, machine.static.error_at(temperature_c) * time_s),
+        _unseen_clock_j(machine.terms, ratio, demand.clocked_j),
+    )
     parts = [
         Part(name, joules if name in OFF_CLOCK else scale * joules) for name, joules in priced.parts.items()
     ]
@@ -194,7 +197,7 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
         parts=tuple(sorted([*parts, Part("static", static_j)], key=lambda part: -part.energy_j)),
         uncovered_share=sum(fill.share for fill in priced.fills),
         fills=priced.fills,
-        notes=_notes(work, machine, capped, conditions),
+        notes=(*_notes(work, machine, capped, conditions), *_clock_notes(machine.terms, ratio)),
     )
 
 
@@ -261,6 +264,34 @@ def _half_width_j(priced: _Priced, machine: Machine, ratio: float, static_error_
     model_j = terms.error * scale * priced.total_j
     static_j = static_error_j if math.isfinite(static_error_j) else 0.0
     return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + model_j**2 + static_j**2)
+
+
+def _lowest_seen(terms: Terms) -> float:
+    """Return the lowest clock over the full clock at which any kernel of the run or its fit was measured."""
+    return 1.0 if math.isnan(terms.lowest_clock_ratio) else terms.lowest_clock_ratio
+
+
+def _unseen_clock_j(terms: Terms, ratio: float, clocked_j: float) -> float:
+    """Return what an interval is widened by where the clock is below all that were measured.
+
+    The voltage follows the clock down to a floor that nobody knows. Energy at `ratio` then lies between the
+    power law and the energy at the lowest clock that was measured; the interval reaches the latter.
+    """
+    lowest = _lowest_seen(terms)
+    if ratio >= lowest:
+        return 0.0
+    return float(lowest**terms.gamma - ratio**terms.gamma) * clocked_j
+
+
+def _clock_notes(terms: Terms, ratio: float) -> tuple[str, ...]:
+    lowest = _lowest_seen(terms)
+    if ratio >= lowest:
+        return ()
+    seen = f"below {100 * lowest:.0f}% of it" if lowest < 1 else "below it"
+    return (
+        f"the SM clock is taken at {100 * ratio:.0f}% of its maximum, and no kernel was measured {seen}: the"
+        " power law is extrapolated, and the interval reaches to a voltage that stays",
+    )
 
 
 def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditions) -> tuple[str, ...]:

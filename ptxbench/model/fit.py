@@ -287,4 +287,5 @@ def _terms(solved: _Solved, errors: Mapping[str, float], error: float, kernels: 
             AccessEnergy(access, of(access), relative(access)) for access in Access if access in values
         ),
         left_out_error=solved.left_out,
+        lowest_clock_ratio=min(k.clock_ratio for k in kernels),
     )

@@ -17,8 +17,8 @@ from ptxbench.model.control_flow import executions
 from ptxbench.model.estimate import Machine
 from ptxbench.model.ncu import read_launches, work_of
 from ptxbench.model.opcode_energies import prices_of
-from ptxbench.model.terms import read_terms
-from ptxbench.model.throttling import clock_exponent
+from ptxbench.model.terms import Terms, read_terms
+from ptxbench.model.throttling import ClockExponent, clock_exponent
 from ptxbench.model.throughput import issue_cycles, modelled_time_s
 from ptxbench.model.work import KernelWork
 from ptxbench.sass.listing import disassemble, parse_listing
@@ -70,10 +70,17 @@ def read_table(path: Path) -> Table:
         records = folder.records()
         terms = read_terms(path)
         exponent = clock_exponent(records)
-        if not terms.kernels and exponent is not None:
-            terms = replace(terms, gamma=exponent.gamma, gamma_error=exponent.error)
+        if exponent is not None:
+            terms = _with_clock(terms, exponent)
         machine = Machine(prices_of(folder), terms, fit_static(records), gpu.power_limit_w)
         return Table(gpu, machine, issue_cycles(folder.rows()))
+
+
+def _with_clock(terms: Terms, exponent: ClockExponent) -> Terms:
+    """Return terms with what the run's own throttled rows say of the clock, where nothing else does."""
+    if math.isnan(terms.lowest_clock_ratio):
+        terms = replace(terms, lowest_clock_ratio=exponent.lowest_ratio)
+    return terms if terms.kernels else replace(terms, gamma=exponent.gamma, gamma_error=exponent.error)
 
 
 def read_kernel(path: Path, name: str | None, table: Table, opt_level: OptLevel = OptLevel.O3) -> SassKernel:

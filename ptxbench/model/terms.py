@@ -86,6 +86,8 @@ class Terms:
             terms do not help to foretell a kernel from the others.
         left_out_error: Mean relative error of a kernel's whole energy where the terms are fitted to the
             others alone; NaN where it was not worked out.
+        lowest_clock_ratio: Lowest SM clock over the full clock among the kernels that gamma was fitted to; NaN
+            where it was not noted.
     """
 
     gamma: float
@@ -97,9 +99,10 @@ class Terms:
     tensor: tuple[TensorEnergy, ...]
     error: float
     kernels: tuple[str, ...]
-    # Both are missing in older files.
+    # These are missing in older files.
     accesses_pj: tuple[AccessEnergy, ...] = field(default=(), metadata={"optional": True})
     left_out_error: float = field(default=math.nan, metadata={"optional": True})
+    lowest_clock_ratio: float = field(default=math.nan, metadata={"optional": True})
 
 
 # gamma 1: a voltage that falls half as fast as the clock, within what is known of Volta and later.

@@ -30,11 +30,13 @@ class ClockExponent:
         gamma: Exponent.
         error: Standard error.
         trials: How many slowed trials it rests on.
+        lowest_ratio: Lowest clock among them, over the clock at which the same kernel ran freely.
     """
 
     gamma: float
     error: float
     trials: int
+    lowest_ratio: float
 
 
 def clock_exponent(records: Sequence[TrialRecord]) -> ClockExponent | None:
@@ -74,4 +76,4 @@ def clock_exponent(records: Sequence[TrialRecord]) -> ClockExponent | None:
     x, y = np.array(clocks), np.array(energies)
     gamma = float(x @ y / (x @ x))
     error = math.sqrt(float(np.sum((y - gamma * x) ** 2)) / (len(x) - 1) / float(x @ x))
-    return ClockExponent(max(gamma, 0.0), error, len(x))
+    return ClockExponent(max(gamma, 0.0), error, len(x), math.exp(min(clocks)))

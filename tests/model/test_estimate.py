@@ -362,3 +362,22 @@ def test_terms_beside_the_run_are_used_and_a_broken_file_is_named(tmp_path, caps
     (copy / FILE).write_text('{"gamma": "much"}')
     assert main(["estimate", *arguments]) == 2
     assert FILE in capsys.readouterr().err
+
+
+def test_below_the_clocks_that_were_measured_the_power_law_is_said_to_be_extrapolated():
+    seen = machine(gamma=1.5, gamma_error=0.0, lowest_clock_ratio=0.7)
+
+    def at(ratio):
+        return estimate(work(FFMA=1e12), seen, replace(RANDOM, clock_ratio=ratio))
+
+    assert not [note for note in at(0.75).notes if "extrapolated" in note]
+    below = at(0.4)
+    assert [note for note in below.notes if "40%" in note and "70%" in note and "extrapolated" in note]
+    # A voltage that stays from 70% on is within the interval.
+    assert below.high_j >= 120 + 14 * 0.7**1.5
+    assert at(0.75).high_j - at(0.75).energy_j < 0.3 * (below.high_j - below.energy_j)
+
+
+def test_without_a_throttled_row_any_lower_clock_is_extrapolated():
+    found = estimate(work(FFMA=1e12), machine(), replace(RANDOM, clock_ratio=0.9))
+    assert [note for note in found.notes if "extrapolated" in note]

@@ -31,6 +31,7 @@ def test_gamma_comes_back_from_kernels_that_ran_at_several_clocks():
     assert found.gamma == pytest.approx(GAMMA, abs=1e-6)
     assert found.trials == 3
     assert found.error < 1e-6
+    assert found.lowest_ratio == pytest.approx(1500 / 1980)
 
 
 @pytest.mark.parametrize("slowed_mhz", [(), (1500.0, 1400.0), (1979.0, 1975.0, 1970.0, 1965.0)])
