@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: table test fuzz lint verify-all clean
+.PHONY: table test fuzz lint docs verify-all clean
 
 table: $(VENV)/table.stamp  ## measure the twelve starter instructions (simulated where there is no GPU)
 	$(BIN)/ptxbench table
@@ -21,6 +21,9 @@ lint: $(VENV)/dev.stamp  ## style, types and import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/dev.stamp  ## the documentation as a site in site/, without a warning
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 verify-all: $(VENV)/table.stamp  ## judge the whole catalogue on every target
 	$(BIN)/ptxbench verify --target sm_75 --target sm_80 --target sm_86 --target sm_89 --target sm_90a \

@@ -1,0 +1,63 @@
+"""The documentation builds as a site without a warning, and needs nothing from elsewhere when it is read."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ptxbench.core.status import Status
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_no_page_loads_anything_from_elsewhere(site):
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 20
+    for page in pages:
+        loaded = re.findall(
+            r"""<(?:script|img|link|iframe)[^>]*(?:src|href)=["'](https?:[^"']*)""", page.read_text()
+        )
+        assert not loaded, f"{page.name} loads {loaded[0]}"
+
+
+def test_the_reference_has_every_command_with_its_options(site):
+    text = (site / "reference" / "cli.html").read_text()
+    for part in ("ptxbench table", "ptxbench tune", "--budget-minutes", "--objective"):
+        assert part in text
+
+
+def test_the_reference_has_every_status_and_every_column(site):
+    text = (site / "reference" / "files.html").read_text()
+    assert all(f"<code>{status}</code>" in text for status in Status)
+    for column in ("dynamic_ci95_pj", "sass_per_ptx", "steady_power_w"):
+        assert column in text
+
+
+def test_a_link_between_files_of_the_repository_is_one_between_pages(site):
+    text = (site / "studies" / "h200" / "power.html").read_text()
+    assert 'href="../../method.html"' in text
+    assert "images/supply_levels.png" in text
+
+
+def test_the_citation_names_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["title"].startswith("ptxbench: ")
+    assert f"version = {{{citation['version']}}}" in (ROOT / "docs/howto/cite.md").read_text()
