@@ -40,7 +40,7 @@ _ROWS, _MINUTES, _ROW_S, _NARROW, _MEDIAN, _AGREE, _AGREE_P95 = 400, 25, 1.5, 0.
 _RUNS = (
     "run",
     "board",
-    "asked",
+    "requested",
     "rows",
     "instructions",
     "minutes",
