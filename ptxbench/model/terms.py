@@ -86,8 +86,8 @@ class Terms:
             terms do not help to foretell a kernel from the others.
         left_out_error: Mean relative error of a kernel's whole energy where the terms are fitted to the
             others alone; NaN where it was not worked out.
-        lowest_clock_ratio: Lowest SM clock over the full clock among the kernels that gamma was fitted to; NaN
-            where it was not noted.
+        lowest_clock_ratio: Lowest SM clock over the full clock among the kernels that gamma was fitted to;
+            NaN where it was not noted.
     """
 
     gamma: float
