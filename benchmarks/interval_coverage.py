@@ -29,7 +29,7 @@ import numpy as np
 from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.codegen.render import render_module
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.status import Status
 from ptxbench.core.target import find_target
@@ -39,12 +39,12 @@ from ptxbench.devices.simulated.profiles import PROFILES
 from ptxbench.devices.simulated.truth import instruction_energy_pj
 from ptxbench.experiment.plan import Linearity
 from ptxbench.experiment.run import measure_table
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import find_loop
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 # The goal that a benchmark of calibrated intervals is held to.
 _LEAST, _MOST = 0.93, 0.97
@@ -107,8 +107,8 @@ def _share(profile: Profile, arguments: argparse.Namespace) -> float:
     target = find_target(profile.chip.target)
     known = [row.name for row in load_catalogue() if not row.refused and row.exists_on(target)]
     step = max(1, len(known) // arguments.rows)
-    asked = Asked(
-        protocols=(Protocol.DYNAMIC,),
+    asked = RunOptions(
+        protocols=(DYNAMIC,),
         min_repeats=arguments.min_repeats,
         max_repeats=arguments.max_repeats,
         precision=arguments.precision,
@@ -156,7 +156,7 @@ def _standard_error(judged: list[_Judged]) -> float:
     return float(np.sqrt(n / (n - 1) * sum(e**2 for e in excess.values()))) / len(judged) if n > 1 else np.nan
 
 
-def _rows(gpu: SimulatedGpu, asked: Asked, profile: Profile) -> Iterator[tuple[TableRow, float]]:
+def _rows(gpu: SimulatedGpu, asked: RunOptions, profile: Profile) -> Iterator[tuple[TableRow, float]]:
     """Yield every valid row of one run with its hidden energy."""
     with tempfile.TemporaryDirectory() as place, start_run(gpu, asked, Path(place, "run")) as folder:
         for row in measure_table(gpu, folder):

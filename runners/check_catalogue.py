@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import IO
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.select import named_instructions
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.target import find_target

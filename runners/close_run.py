@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ptxbench.analysis.run_cost import run_cost
-from ptxbench.analysis.unit import empty_row
+from ptxbench.analysis.subject import empty_row
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.experiment.plan import plan_tasks

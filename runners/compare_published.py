@@ -23,11 +23,11 @@ import numpy.typing as npt
 
 from ptxbench.catalogue.arafa import arafa_rows, load_arafa_table
 from ptxbench.catalogue.load import load_catalogue
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, OptLevel
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 ARCHITECTURES = ("maxwell", "pascal", "volta", "turing")
 REFERENCE = "Integer Arithmetic: add / sub / min / max"
@@ -109,11 +109,7 @@ def compare(runs: Sequence[Sequence[TableRow]], reference: str = REFERENCE) -> l
     """
     paper_of = {row.name: row.paper for row in load_catalogue() if row.paper}
     measured = [
-        [
-            r
-            for r in rows
-            if r.protocol is Protocol.ARAFA and r.status is Status.OK and r.instruction in paper_of
-        ]
+        [r for r in rows if r.protocol == ARAFA and r.status is Status.OK and r.instruction in paper_of]
         for rows in runs
     ]
     plain = {(row.instruction, row.opt_level) for rows in measured for row in rows}

@@ -18,7 +18,7 @@ import ptxbench
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.devices.replay import ReplayGpu
 from ptxbench.experiment.run import measure_table
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run
 from ptxbench.storage.commit import git_commit
 from ptxbench.storage.manifest import Recomputed
@@ -44,7 +44,7 @@ def recompute(path: Path, by: Recomputed) -> None:
     with tempfile.TemporaryDirectory() as place, RunFolder.open(path) as recorded:
         before = {row_key(row): row.status for row in recorded.rows()}
         gpu = ReplayGpu(recorded)
-        with start_run(gpu, Asked(), Path(place, "run")) as again:
+        with start_run(gpu, RunOptions(), Path(place, "run")) as again:
             rows = measure_table(gpu, again)
             rewrite_results(recorded, again.records(), rows, by, again.manifest.level_error)
     changed = sum(before.get(row_key(row)) != row.status for row in rows)

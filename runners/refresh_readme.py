@@ -13,13 +13,14 @@ import sys
 from pathlib import Path
 
 from ptxbench.catalogue.starters import STARTERS
+from ptxbench.core.condition import ARAFA, DYNAMIC
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.report.plot import plot_energies
 from ptxbench.report.summary import summary_table
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 RESULTS = Path(__file__).parents[1] / "results" / "nvidia-h200"
 
@@ -45,18 +46,18 @@ def readme_rows(results: Path) -> tuple[list[TableRow], GpuInfo]:
     Raises:
         InputError: A run is not there or cannot be read.
     """
-    energies, gpu = _valid(results / "table-6eda", Protocol.DYNAMIC)
-    latencies, _ = _valid(results / "starters", Protocol.ARAFA)
+    energies, gpu = _valid(results / "table-6eda", DYNAMIC)
+    latencies, _ = _valid(results / "starters", ARAFA)
     chosen = []
     for of in (energies, latencies):
         chosen += [row for name in STARTERS for (at, _), row in of.items() if at == name]
     return chosen, gpu
 
 
-def _valid(run: Path, protocol: Protocol) -> tuple[dict[tuple[str, str], TableRow], GpuInfo]:
+def _valid(run: Path, protocol: str) -> tuple[dict[tuple[str, str], TableRow], GpuInfo]:
     """Return the valid rows of a run by instruction and level, and its GPU."""
     with RunFolder.open(run) as folder:
-        rows = [r for r in folder.rows() if r.protocol is protocol and r.status is Status.OK]
+        rows = [r for r in folder.rows() if r.protocol == protocol and r.status is Status.OK]
         return {(r.instruction, r.opt_level): r for r in rows}, folder.manifest.gpu
 
 

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.report.diff import Agreement, agreement, diff_rows
 from ptxbench.storage.atomic import replacing
 from ptxbench.storage.manifest import Manifest
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "nvidia-h200"
@@ -90,7 +90,7 @@ def kept_runs(results: Path) -> list[KeptRun]:
     kept = []
     for path in [*results.glob("table-*"), *results.glob("board-*")]:
         with RunFolder.open(path) as folder:
-            rows = [r for r in folder.rows() if r.protocol is Protocol.DYNAMIC and r.status is Status.OK]
+            rows = [r for r in folder.rows() if r.protocol == DYNAMIC and r.status is Status.OK]
             kept.append(KeptRun(path.name, folder.manifest, tuple(rows)))
     return sorted(kept, key=lambda run: run.manifest.created, reverse=True)
 
@@ -197,7 +197,7 @@ def _tables(runs: Iterable[KeptRun]) -> list[KeptRun]:
 
 def _agreement(a: KeptRun, b: KeptRun) -> Agreement:
     shared = (run.manifest.level_error or 0.0 for run in (a, b))
-    return agreement(Protocol.DYNAMIC, diff_rows(a.rows, b.rows, *shared))
+    return agreement(DYNAMIC, diff_rows(a.rows, b.rows, *shared))
 
 
 def _left(one: Agreement) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status
@@ -25,7 +25,7 @@ from ptxbench.model.solve import row_counts
 from ptxbench.model.zeros import MEMORY
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ROOT / "ptxbench" / "model" / "zeros_ratios.toml"
@@ -61,7 +61,7 @@ def on_both(rows: Sequence[TableRow]) -> dict[str, tuple[float, float]]:
     """Return each opcode's energy on zeros and on random operands, pJ, summed over rows that have both."""
     pairs: dict[str, dict[str, TableRow]] = defaultdict(dict)
     for row in rows:
-        good = row.status is Status.OK and row.protocol is Protocol.DYNAMIC
+        good = row.status is Status.OK and row.protocol == DYNAMIC
         if good and row.opt_level is OptLevel.O3:
             pairs[row.instruction][row.operands] = row
     found: dict[str, tuple[float, float]] = {}

@@ -16,17 +16,17 @@ from pathlib import Path
 from time import monotonic
 
 from ptxbench.catalogue.select import chosen_names
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.devices.select import open_gpu
 from ptxbench.experiment.isolation import run_surviving
 from ptxbench.experiment.plan import Linearity
 from ptxbench.experiment.run import Progress, measure_table
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import sensors_for
 from ptxbench.experiment.session import resume_run, start_run
 from ptxbench.report.text import cost_sentence, print_tables
-from ptxbench.storage.schema import Protocol, TrialRecord
+from ptxbench.storage.schema import TrialRecord
 
 
 def main() -> int:
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--category", default="", help="only the instructions of this category")
     parser.add_argument("--opt-level", action="append", default=[], choices=list(OptLevel))
-    parser.add_argument("--protocol", action="append", default=[], choices=list(Protocol))
+    parser.add_argument("--protocol", action="append", default=[], choices=(ARAFA, DYNAMIC))
     parser.add_argument("--operands", action="append", default=[], choices=["random", "zeros"])
     parser.add_argument("--sensor", type=Path, help="what `ptxbench sensor` found, for a new run")
     parser.add_argument("--precision", type=float, help="stop a row at this 95%% half-width, as a fraction")
@@ -76,10 +76,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(arguments: argparse.Namespace) -> int:
-    asked = Asked(
+    asked = RunOptions(
         instructions=chosen_names(arguments.instructions, arguments.category),
         opt_levels=tuple(OptLevel(level) for level in arguments.opt_level),
-        protocols=tuple(Protocol(p) for p in arguments.protocol),
+        protocols=tuple(arguments.protocol),
         patterns=tuple(arguments.operands),
         precision=arguments.precision,
         min_repeats=arguments.min_repeats,

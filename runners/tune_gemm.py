@@ -26,7 +26,7 @@ from ptxbench.devices.select import open_gpu
 from ptxbench.report.pareto_plot import plot_front
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
-from ptxbench.tune.bench import Asked
+from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.evaluate import Quality, estimated_again, quality
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.model_energy import open_model
@@ -104,7 +104,7 @@ def search(gpu: Gpu, dtype: DType, arguments: argparse.Namespace) -> Result:
     tuning = Tuning(
         problem=problem,
         goal=Goal(Objective.ENERGY),
-        asked=Asked(window_s=arguments.window, seed=arguments.seed),
+        asked=BenchOptions(window_s=arguments.window, seed=arguments.seed),
         strategy=arguments.strategy,
         budget=arguments.variants,
         candidates=arguments.candidates,

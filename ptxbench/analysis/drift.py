@@ -29,9 +29,9 @@ from ptxbench.analysis.level_covariance import Ties, tie
 from ptxbench.analysis.operating_point import kernel_of, limited_trials
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.analysis.statistics import error_of_series
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import Protocol, Role, TrialRecord
+from ptxbench.storage.schema import Role, TrialRecord
 
 # Memory, fans and losses of the board: of the static power about half (what fits the steps on H200s best is
 # between 0.3 and 0.8).
@@ -128,7 +128,7 @@ def find_supply(
         `NO_STEPS` where the trials are explained as well without steps; where they are too few, or none is at
         a level that is sure, the same but for those with a dip, of which nobody knows the level.
     """
-    dynamic = (r for r in records if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC)
+    dynamic = (r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC)
     known = [r for r in dynamic if r.status is Status.OK and math.isfinite(r.steady_power_w)]
     # At the power limit it is the clock that gives way.
     limited = limited_trials(known)

@@ -31,7 +31,7 @@ from ptxbench.analysis.row_notes import (
     step_note,
 )
 from ptxbench.analysis.statistics import UNKNOWN, Estimate, Uncertainty, combined
-from ptxbench.analysis.unit import Unit, most_common_fault, nan_mean
+from ptxbench.analysis.subject import Subject, most_common_fault, nan_mean
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
@@ -112,7 +112,7 @@ class DynamicResult:
         )
 
 
-def solve_dynamic(unit: Unit, trials: Trials, common: Common) -> DynamicResult:
+def solve_dynamic(unit: Subject, trials: Trials, common: Common) -> DynamicResult:
     """Return the energy of one unit.
 
     Args:
@@ -134,7 +134,7 @@ def solve_dynamic(unit: Unit, trials: Trials, common: Common) -> DynamicResult:
     )
 
 
-def dynamic_row(unit: Unit, trials: Trials, common: Common, sm_count: int) -> TableRow:
+def dynamic_row(unit: Subject, trials: Trials, common: Common, sm_count: int) -> TableRow:
     """Return the table's row of one unit.
 
     Args:
@@ -201,7 +201,7 @@ def last_attempt(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     return [r for r in records if r.grid == last_grid]
 
 
-def overhead_trials(unit: Unit, trial: TrialRecord, role: Role, trials: Trials) -> Sequence[TrialRecord]:
+def overhead_trials(unit: Subject, trial: TrialRecord, role: Role, trials: Trials) -> Sequence[TrialRecord]:
     """Return the trials of the overhead loop that belongs to a unit's trial."""
     names = unit.overhead_names(role, trial.grid, trial.block)
     return next((trials[name] for name in names if name in trials), ())
@@ -219,7 +219,7 @@ class _Difference:
 
 
 def _difference(
-    unit: Unit, own: Sequence[TrialRecord], roles: tuple[Role, Role], trials: Trials, common: Common
+    unit: Subject, own: Sequence[TrialRecord], roles: tuple[Role, Role], trials: Trials, common: Common
 ) -> tuple[_Difference, dict[str, tuple[Status, str]]]:
     """Return (E_T - E_O) / N, and the trials that do not count, one overhead for all rounds."""
     of_role = [r for r in own if r.role is roles[0]]
@@ -255,7 +255,7 @@ def _difference(
     return _Difference(nothing, UNKNOWN, UNKNOWN, UNKNOWN, frozenset(roles)), faults
 
 
-def _other_values(unit: Unit, base: Estimate, overhead: TrialRecord) -> Uncertainty:
+def _other_values(unit: Subject, base: Estimate, overhead: TrialRecord) -> Uncertainty:
     """Return what an overhead loop that was measured on the values of another kind of row leaves open."""
     # Names are hashes of the loop's whole text: none is made in vain.
     own_names = unit.overhead_names(overhead.role, overhead.grid, overhead.block, (Alike.BITS, Alike.TYPES))

@@ -11,11 +11,12 @@ from ptxbench.analysis.drift_fit import STEP
 from ptxbench.analysis.operating_point import dipped_trials, same_operating_point
 from ptxbench.analysis.static_power import StaticPower, fit_static
 from ptxbench.analysis.statistics import Estimate, weighted
+from ptxbench.analysis.subject import nan_mean, trial_faults
 from ptxbench.analysis.thermal_slope import busy_static
-from ptxbench.analysis.unit import nan_mean, trial_faults
 from ptxbench.analysis.variance import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import Protocol, Role, TrialRecord
+from ptxbench.storage.schema import Role, TrialRecord
 
 _PICO = 1e12
 # The fits of the supply and of the slope of power with temperature go in turns, until the slope stays.
@@ -57,7 +58,7 @@ def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
         records: All trials of the run.
         recent: Look for the supply's steps in so many of the last trials only, which is quick; 0: in all.
     """
-    counted = [r for r in records if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC]
+    counted = [r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC]
     dipped = dipped_trials(counted)
     static, supply = fit_static(counted), NO_STEPS
     # The levels are told by powers at one temperature, and what a degree makes by powers at one level.

@@ -9,8 +9,8 @@ from dataclasses import replace
 from enum import Enum
 
 from ptxbench.catalogue.model import Instruction
-from ptxbench.codegen.operands import Pattern
 from ptxbench.codegen.values import drawn_as
+from ptxbench.core.condition import Pattern
 from ptxbench.sass.loop import find_loop
 from ptxbench.sass.program import SassKernel
 from ptxbench.storage.schema import Role

@@ -11,7 +11,7 @@ import numpy as np
 from ptxbench.analysis.drift import Supply
 from ptxbench.analysis.loop_energy import LoopEnergy
 from ptxbench.analysis.statistics import Estimate
-from ptxbench.analysis.unit import CLOCK_TOLERANCE
+from ptxbench.analysis.subject import CLOCK_TOLERANCE
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import TrialRecord
 

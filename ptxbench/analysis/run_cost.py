@@ -8,8 +8,9 @@ import numpy as np
 
 from ptxbench.analysis.operating_point import STATIC_UNIT
 from ptxbench.analysis.overhead import UNIT_PREFIX
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.storage.manifest import RunCost
-from ptxbench.storage.schema import Protocol, TrialRecord
+from ptxbench.storage.schema import TrialRecord
 
 _SHARED = (STATIC_UNIT, UNIT_PREFIX)
 
@@ -26,7 +27,7 @@ def run_cost(records: Iterable[TrialRecord]) -> RunCost | None:
     own: dict[str, list[tuple[float, float]]] = {}
     shared: list[tuple[float, float]] = []
     for record in records:
-        if record.protocol is not Protocol.DYNAMIC:
+        if record.protocol != DYNAMIC:
             continue
         kernel_s = record.elapsed_s if record.elapsed_s == record.elapsed_s else 0.0
         spent = kernel_s, (record.record_end_ns - record.record_begin_ns) / 1e9

@@ -22,8 +22,9 @@ import numpy.typing as npt
 from ptxbench.analysis.operating_point import kernel_of
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.analysis.statistics import Uncertainty
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import Protocol, Role, TrialRecord
+from ptxbench.storage.schema import Role, TrialRecord
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
@@ -65,7 +66,7 @@ def busy_static(
     known = [
         r
         for r in sorted(records, key=lambda r: r.start_ns)
-        if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC and r.status is Status.OK
+        if r.repeat >= 0 and r.protocol == DYNAMIC and r.status is Status.OK
         if np.isfinite(r.temperature_c) and np.isfinite(r.steady_power_w)
     ]
     trials = [r for r in known if r.role is not Role.STATIC]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ptxbench.catalogue.fields import SASS, SENTENCE, Fields, checked_count, checked_text, checked_whole
-from ptxbench.catalogue.model import Expectation, Form
-from ptxbench.core.condition import OptLevel
+from ptxbench.catalogue.model import Expectation
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import TARGETS
 
 # Key of a row: what its SASS is expected for. ptxas makes no use of several chains at O0.

@@ -6,18 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ptxbench.catalogue.types import COMPANIONS, Companion
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import NotMeasurableError
 from ptxbench.core.opcode_counts import counts_text
 from ptxbench.core.target import Target
 from ptxbench.core.threads import WARP, WARPGROUP
-
-
-class Form(StrEnum):
-    """How the copies of an instruction depend on each other."""
-
-    LATENCY = "latency"  # one chain: each copy waits for the one before it
-    THROUGHPUT = "throughput"  # several chains side by side, to fill the pipe
 
 
 class Unit(StrEnum):

@@ -20,6 +20,7 @@ def command(run: Path, markdown: bool, plot: Path | None, all_rows: bool, as_jso
 
     Rows that a run did not reach (--budget-minutes) are counted in one line; --json has them all.
     """
+    from ptxbench.core.condition import ARAFA, DYNAMIC
     from ptxbench.report.summary import summary_table
     from ptxbench.report.text import (
         markdown_rates,
@@ -31,7 +32,6 @@ def command(run: Path, markdown: bool, plot: Path | None, all_rows: bool, as_jso
         rows_as_json,
     )
     from ptxbench.storage.run_folder import RunFolder
-    from ptxbench.storage.schema import Protocol
 
     with RunFolder.open(run) as folder:
         rows, info = folder.rows(), folder.manifest.gpu
@@ -45,7 +45,7 @@ def command(run: Path, markdown: bool, plot: Path | None, all_rows: bool, as_jso
     shown = rows if all_rows else reached(rows)
     if markdown:
         click.echo(summary_table(shown))
-        for protocol in Protocol:
+        for protocol in (ARAFA, DYNAMIC):
             click.echo(markdown_table(shown, protocol))
         click.echo(markdown_rates(shown))
     elif plot is None:

@@ -56,9 +56,8 @@ def command(name: str, level: str, target_name: str, form_name: str, part: str |
     The exit code is 1 where the gate refuses it.
     """
     from ptxbench.catalogue.load import find_instruction
-    from ptxbench.catalogue.model import Form
     from ptxbench.codegen.assemble import assemble_ptx
-    from ptxbench.core.condition import OptLevel
+    from ptxbench.core.condition import Form, OptLevel
     from ptxbench.core.target import find_target
     from ptxbench.sass.module import build_module
     from ptxbench.sass.text import target_loop_text, verdict_text

@@ -114,11 +114,10 @@ def command(
     from ptxbench.catalogue.select import chosen_names
     from ptxbench.core.condition import OptLevel
     from ptxbench.experiment.plan import Linearity
-    from ptxbench.experiment.run_options import Asked
+    from ptxbench.experiment.run_options import RunOptions
     from ptxbench.experiment.sensor_choice import sensors_for
     from ptxbench.experiment.session import resume_run, start_run
     from ptxbench.sensors.base import SourceName
-    from ptxbench.storage.schema import Protocol
 
     if survive:
         if out is None:
@@ -128,10 +127,10 @@ def command(
         raise click.UsageError("--resume needs --out, the folder of the run to go on with")
     if resume and sensor_path is not None:
         raise click.UsageError("--resume goes on with the sensors of the run; leave --sensor out")
-    asked = Asked(
+    asked = RunOptions(
         instructions=chosen_names(("*",) if whole_catalogue else instructions, category or ""),
         opt_levels=tuple(OptLevel(level) for level in levels),
-        protocols=tuple(Protocol(protocol) for protocol in protocols),
+        protocols=protocols,
         patterns=patterns,
         precision=precision,
         min_repeats=min_repeats,

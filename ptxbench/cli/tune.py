@@ -125,7 +125,7 @@ def gemm(
     the next begins; a search that was stopped goes on with --resume FOLDER. The exit code is 1 where no
     variant counts.
     """
-    from ptxbench.tune.bench import Asked
+    from ptxbench.tune.bench import BenchOptions
     from ptxbench.tune.objective import Goal, Objective
     from ptxbench.tune.tuning import Tuning, tune
     from ptxbench.tune.variant import DType, Problem
@@ -140,7 +140,7 @@ def gemm(
     tuning = Tuning(
         problem=Problem(DType(dtype), m, n, k),
         goal=goal,
-        asked=Asked(power=measure == "energy", window_s=window_s, seed=seed),
+        asked=BenchOptions(power=measure == "energy", window_s=window_s, seed=seed),
         strategy=strategy or "",
         budget=budget,
         candidates=candidates,

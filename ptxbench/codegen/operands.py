@@ -8,13 +8,12 @@ thread and copy, and no chain may settle.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import numpy as np
 import numpy.typing as npt
 
 from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen.values import CHAINS, GENERATORS, NEVER_ZERO, RECORDS, SETS, Slots
+from ptxbench.core.condition import Pattern
 from ptxbench.core.errors import InputError, NotMeasurableError
 
 PER_CHAIN, PER_SET = ("x", "w", "n"), ("a", "c", "d", "m")
@@ -22,13 +21,6 @@ _ROLES = (*PER_CHAIN, *PER_SET, "b")
 _FIRST_SLOT = {role: 4 * place for place, role in enumerate(_ROLES)}
 SLOTS = _FIRST_SLOT["b"] + SETS * CHAINS
 RECORD_BYTES = 8 * SLOTS
-
-
-class Pattern(StrEnum):
-    """What the operands are."""
-
-    RANDOM = "random"
-    ZEROS = "zeros"
 
 
 def operand_bytes(instruction: Instruction, pattern: Pattern, seed: int) -> npt.NDArray[np.uint8]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.types import TYPES
 from ptxbench.codegen.operands import PER_CHAIN, PER_SET, slot_of
 from ptxbench.codegen.values import SETS
+from ptxbench.core.condition import Form
 
 PREDICATES = ("p", "never", "divergent")
 # How the last values of several chains become one result.

@@ -11,10 +11,11 @@ from importlib.resources import files
 import jinja2
 import jinja2.meta
 
-from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen.operands import RECORD_BYTES, slot_of
 from ptxbench.codegen.registers import Registers
 from ptxbench.codegen.values import RECORDS, SETS
+from ptxbench.core.condition import Form
 from ptxbench.core.errors import InputError, NotMeasurableError
 from ptxbench.core.target import Target
 

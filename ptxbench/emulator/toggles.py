@@ -15,9 +15,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.catalogue.model import Form, Instruction
-from ptxbench.codegen.operands import Pattern, operand_bytes
+from ptxbench.catalogue.model import Instruction
+from ptxbench.codegen.operands import operand_bytes
 from ptxbench.codegen.render import render_module
+from ptxbench.core.condition import Form, Pattern
 from ptxbench.core.target import Target
 from ptxbench.emulator.bits import Bits
 from ptxbench.emulator.kernel import Machine, UnknownInstructionError

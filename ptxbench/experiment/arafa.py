@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from ptxbench.analysis.row_notes import left_out_note, sources_note
 from ptxbench.analysis.statistics import Estimate, estimate
-from ptxbench.analysis.unit import (
-    Unit,
+from ptxbench.analysis.subject import (
+    Subject,
     by_round,
     cycles_per_instruction,
     most_common_fault,
@@ -83,7 +83,7 @@ def solve_arafa(records: Sequence[TrialRecord], method: str) -> Estimate:
     return estimate([e for e in energies_j if math.isfinite(e)])
 
 
-def arafa_row(unit: Unit, records: Sequence[TrialRecord]) -> TableRow:
+def arafa_row(unit: Subject, records: Sequence[TrialRecord]) -> TableRow:
     """Return the table's row of one unit.
 
     Args:

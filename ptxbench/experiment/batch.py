@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from ptxbench.analysis.dynamic_energy import solve_dynamic
 from ptxbench.analysis.loop_energy import LoopEnergy, loop_energy
-from ptxbench.analysis.unit import nan_mean
+from ptxbench.analysis.subject import nan_mean
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
-from ptxbench.experiment.launch_configuration import SHARES, Member, throttled_itself
+from ptxbench.experiment.launch_configuration import SHARES, LaunchConfiguration, throttled_itself
 from ptxbench.experiment.order import runs_by_chance
-from ptxbench.experiment.run_state import Flow
+from ptxbench.experiment.run_state import RunState
 from ptxbench.experiment.trial import Work
 from ptxbench.storage.manifest import RunArguments
 from ptxbench.storage.schema import Role, TrialRecord
@@ -76,9 +76,9 @@ class Batch:
 
     def __init__(
         self,
-        flow: Flow,
+        flow: RunState,
         number: int,
-        members: Sequence[Member],
+        members: Sequence[LaunchConfiguration],
         sleep: Work,
         arguments: RunArguments,
         on_round: Callable[[int, int], bool] = lambda _number, _kernels: True,
@@ -97,7 +97,7 @@ class Batch:
         self._retry: set[str] = set()
         self.complete = True
 
-    def run(self) -> list[Member]:
+    def run(self) -> list[LaunchConfiguration]:
         """Measure the units until each is precise enough, or its repeats are spent.
 
         A unit whose kernel cannot be launched is given up; the others go on.
@@ -161,7 +161,7 @@ class Batch:
             self._lanes += [self._reference_lane(work) for works in known for work in works]
         self._lanes.sort(key=lambda lane: lane.heat, reverse=True)
 
-    def _lanes_of(self, member: Member) -> list[_Lane]:
+    def _lanes_of(self, member: LaunchConfiguration) -> list[_Lane]:
         """Return the target, the 2N target if it is asked for, and their overhead loops.
 
         Raises:
@@ -180,7 +180,7 @@ class Batch:
             lanes.append(self._overhead_lane(member, beside, grid, block))
         return lanes
 
-    def _overhead_lane(self, member: Member, role: Role, grid: int, block: int) -> _Lane:
+    def _overhead_lane(self, member: LaunchConfiguration, role: Role, grid: int, block: int) -> _Lane:
         """Return the lane of an overhead loop, closed where other batches measured it already."""
         name = member.unit.overhead_name(role, grid, block)
         if name in self._flow.failures:
@@ -218,7 +218,7 @@ class Batch:
         ]
         return tuple(good[at] for at in sorted({int(share * len(good)) for share in _REFERENCES}) if good)
 
-    def _lane(self, member: Member, work: Work, first: int) -> _Lane:
+    def _lane(self, member: LaunchConfiguration, work: Work, first: int) -> _Lane:
         is_target = work.plan.role in (Role.TARGET, Role.TARGET_2N)
         heat = float(work.iterations * work.plan.copies) if is_target else 0.0
         return _Lane(work, {member.unit.name}, first, heat)

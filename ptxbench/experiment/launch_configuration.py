@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxbench.analysis.unit import Unit
+from ptxbench.analysis.subject import Subject
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
@@ -27,7 +27,7 @@ _AT_LIMIT = 0.8
 
 
 @dataclass(frozen=True)
-class Member:
+class LaunchConfiguration:
     """A unit of a batch.
 
     Attributes:
@@ -41,7 +41,7 @@ class Member:
     attempt: int = 0
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> Subject:
         """The unit."""
         return self.loaded.unit
 

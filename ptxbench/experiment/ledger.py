@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 from ptxbench.analysis.dynamic_energy import dynamic_row, last_attempt, overhead_trials
 from ptxbench.analysis.loop_energy import loop_energy, scatter_of, shared_by
-from ptxbench.analysis.unit import Unit, empty_row
-from ptxbench.core.condition import OptLevel
+from ptxbench.analysis.subject import Subject, empty_row
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.status import Status
 from ptxbench.experiment.arafa import arafa_row
 from ptxbench.experiment.loaded_unit import LoadedUnit
 from ptxbench.experiment.plan import Task
 from ptxbench.experiment.prepare import Prepared
-from ptxbench.storage.schema import Protocol, Role, TableRow, TrialRecord
+from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.units: dict[str, Unit] = {}
+        self.units: dict[str, Subject] = {}
         self.unfinished: set[str] = set()
         self.level_error = math.nan
         self._refused: dict[str, TableRow] = {}
@@ -99,7 +99,7 @@ class Ledger:
         return row
 
 
-def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: int) -> Solved:
+def solve_rows(units: Sequence[Subject], records: Sequence[TrialRecord], sm_count: int) -> Solved:
     """Return the rows of units from the trials of a run: pure arithmetic.
 
     Args:
@@ -111,7 +111,7 @@ def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: 
     for record in records:
         trials.setdefault(record.unit, []).append(record)
     shared = shared_by(records)
-    dynamic = [unit for unit in units if unit.protocol is Protocol.DYNAMIC and trials.get(unit.name)]
+    dynamic = [unit for unit in units if unit.protocol == DYNAMIC and trials.get(unit.name)]
     common = dict.fromkeys(OptLevel, shared)
     for level in OptLevel:
         loops: dict[str, list[TrialRecord]] = {}
@@ -124,7 +124,7 @@ def solve_rows(units: Sequence[Unit], records: Sequence[TrialRecord], sm_count: 
         common[level] = replace(shared, scatter=scatter)
     rows = {
         unit.name: dynamic_row(unit, trials, common[unit.opt_level], sm_count)
-        if unit.protocol is Protocol.DYNAMIC
+        if unit.protocol == DYNAMIC
         else arafa_row(unit, trials.get(unit.name, ()))
         for unit in units
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.codegen.operands import Pattern, operand_bytes
-from ptxbench.core.condition import OptLevel
+from ptxbench.codegen.operands import operand_bytes
+from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.target import find_target
 from ptxbench.devices.base import Gpu, Launch

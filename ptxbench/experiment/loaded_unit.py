@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.analysis.unit import Unit
+from ptxbench.analysis.subject import Subject
 from ptxbench.core.cubin import Cubin
 from ptxbench.experiment.trial import Work
 from ptxbench.experiment.trial_record import TrialPlan
@@ -24,7 +24,7 @@ class LoadedUnit:
         operands: Input buffer, uint8, shape (bytes,).
     """
 
-    unit: Unit
+    unit: Subject
     cubin: Cubin
     operands: npt.NDArray[np.uint8]
 

@@ -8,11 +8,11 @@ from functools import lru_cache
 import numpy as np
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.types import TYPES
-from ptxbench.codegen.operands import Pattern, operand_bytes
+from ptxbench.codegen.operands import operand_bytes
 from ptxbench.codegen.render import OVERHEAD, TARGET, render_module
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel, Pattern
 from ptxbench.core.errors import InputError, LaunchError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.target import find_target

@@ -10,15 +10,13 @@ from enum import StrEnum
 from functools import cache
 from itertools import groupby, zip_longest
 
-from ptxbench.analysis.unit import unit_name
+from ptxbench.analysis.subject import unit_name
 from ptxbench.catalogue.common import common_rows
 from ptxbench.catalogue.load import find_instruction, load_catalogue
-from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.starters import STARTERS
-from ptxbench.codegen.operands import Pattern
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, Form, OptLevel, Pattern
 from ptxbench.storage.manifest import RunArguments
-from ptxbench.storage.schema import Protocol
 
 # Units of one batch: enough that the rounds of one unit lie seconds apart and that the warm-up of a round
 # costs little, few enough that a batch ends within a minute.
@@ -47,14 +45,14 @@ class Task:
 
     instruction: Instruction
     opt_level: OptLevel
-    protocol: Protocol
+    protocol: str
     pattern: Pattern
     check_linearity: bool = False
 
     @property
     def form(self) -> Form:
         """One chain where latency counts, several where the whole chip is at work."""
-        return Form.LATENCY if self.protocol is Protocol.ARAFA else self.instruction.forms(self.opt_level)[-1]
+        return Form.LATENCY if self.protocol == ARAFA else self.instruction.forms(self.opt_level)[-1]
 
     @property
     def unit(self) -> str:
@@ -77,7 +75,7 @@ def plan_tasks(arguments: RunArguments) -> tuple[Task, ...]:
             level,
             protocol,
             Pattern(pattern),
-            protocol is Protocol.DYNAMIC and linearity is not Linearity.NONE and name in checked,
+            protocol == DYNAMIC and linearity is not Linearity.NONE and name in checked,
         )
         for name in arguments.instructions
         for level in arguments.opt_levels
@@ -120,7 +118,7 @@ def plan_batches(tasks: Sequence[Task], seed: int) -> list[list[Task]]:
     place = {group: number for number, group in enumerate(groups)}
     turn = _turns(tasks)
 
-    def order(task: Task) -> tuple[Protocol, int, int, int]:
+    def order(task: Task) -> tuple[str, int, int, int]:
         return task.protocol, _tier(task, first_of_group), turn[task.unit], place[_group(task)]
 
     batches = []

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ptxbench.analysis.overhead import overhead_loops
-from ptxbench.analysis.unit import Unit, empty_row
+from ptxbench.analysis.subject import Subject, empty_row
 from ptxbench.codegen.operands import operand_bytes
 from ptxbench.codegen.render import render_sleep
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import NotMeasurableError, RefusedModuleError
 from ptxbench.core.status import Status
@@ -34,7 +34,7 @@ from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.module import Module, build_module
 from ptxbench.storage.kernels import KernelFiles
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 _MOST_THREADS = 16
 _SWITCH_INTERVAL_S = 0.00025
@@ -125,7 +125,7 @@ class Preparer:
             return _Built(Prepared(task, None, empty), module)
 
         module = None
-        reason = arafa_refusal(row) if task.protocol is Protocol.ARAFA else ""
+        reason = arafa_refusal(row) if task.protocol == ARAFA else ""
         if reason:
             return refused(Status.NOT_SUPPORTED, reason)
         try:
@@ -135,10 +135,8 @@ class Preparer:
             operands = operand_bytes(row, task.pattern, self._folder.manifest.order_seed)
         except (NotMeasurableError, RefusedModuleError) as error:
             return refused(Status.NOT_SUPPORTED, str(error), module)
-        loops = (
-            overhead_loops(row, parse_listing(module.listing)) if task.protocol is Protocol.DYNAMIC else {}
-        )
-        unit = Unit(row, level, module.judgement, task.protocol, task.pattern, tuple(loops.items()))
+        loops = overhead_loops(row, parse_listing(module.listing)) if task.protocol == DYNAMIC else {}
+        unit = Subject(row, level, module.judgement, task.protocol, task.pattern, tuple(loops.items()))
         return _Built(Prepared(task, LoadedUnit(unit, module.cubin, operands), None), module)
 
     def _assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from ptxbench.analysis.operating_point import STATIC_UNIT
 from ptxbench.analysis.overhead import OVERHEAD_ROLES
 from ptxbench.analysis.run_cost import run_cost
-from ptxbench.analysis.unit import Unit, unit_name
+from ptxbench.analysis.subject import Subject, unit_name
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
 from ptxbench.devices.replay import ReplayGpu
 from ptxbench.experiment.ledger import Ledger
@@ -21,7 +22,7 @@ from ptxbench.experiment.plan import plan_batches, plan_tasks
 from ptxbench.experiment.prepare import Preparer
 from ptxbench.experiment.trial import Bench
 from ptxbench.experiment.trial_record import judged
-from ptxbench.storage.schema import Protocol, TableRow, TrialRecord
+from ptxbench.storage.schema import TableRow, TrialRecord
 from ptxbench.storage.table import row_key
 
 
@@ -88,14 +89,14 @@ def _as_recorded(row: TableRow, recorded: TableRow | None) -> TableRow:
     return row
 
 
-def _shared(units: Iterable[Unit], records: Sequence[TrialRecord]) -> set[str]:
+def _shared(units: Iterable[Subject], records: Sequence[TrialRecord]) -> set[str]:
     """Return under which names the units' overhead loops and the sleeping kernel were measured."""
     shapes: dict[str, set[tuple[int, int]]] = {}
     for record in records:
         shapes.setdefault(record.unit, set()).add((record.grid, record.block))
     names = set()
     for unit in units:
-        if unit.protocol is Protocol.DYNAMIC:
+        if unit.protocol == DYNAMIC:
             names.add(STATIC_UNIT)
             for grid, block in shapes.get(unit.name, ()):
                 names |= {name for role in OVERHEAD_ROLES for name in unit.overhead_names(role, grid, block)}

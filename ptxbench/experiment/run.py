@@ -12,23 +12,23 @@ import numpy as np
 
 from ptxbench.analysis.operating_point import STATIC_UNIT
 from ptxbench.analysis.run_cost import run_cost
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.replay import ReplayGpu
 from ptxbench.experiment.arafa import measure_arafa
 from ptxbench.experiment.batch import Batch
-from ptxbench.experiment.launch_configuration import BLOCK, Member
+from ptxbench.experiment.launch_configuration import BLOCK, LaunchConfiguration
 from ptxbench.experiment.ledger import Ledger
 from ptxbench.experiment.plan import BATCH_UNITS, plan_batches, plan_tasks
 from ptxbench.experiment.prepare import Prepared, Preparer, quick_switching
 from ptxbench.experiment.recompute import measure_again
-from ptxbench.experiment.run_state import Flow
+from ptxbench.experiment.run_state import RunState
 from ptxbench.experiment.sensor_choice import choose_sensor
 from ptxbench.experiment.trial import Bench, Work
 from ptxbench.experiment.trial_record import TrialPlan
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, Role, TableRow, TrialRecord
+from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
 # The sleeping kernel's pass takes about 1 ms, where others take a microsecond.
 _SLEEP_PASSES = 20
@@ -131,7 +131,7 @@ class _Measuring:
         self._budget_s = budget_s
         self._arguments = bench.folder.manifest.arguments
         self._tasks = plan_tasks(self._arguments)
-        self._flow = Flow(bench)
+        self._flow = RunState(bench)
         self._ledger = Ledger()
         self._done = 0
         self._batches = 0
@@ -143,7 +143,7 @@ class _Measuring:
         """Measure batch by batch, the next ones made ready meanwhile."""
         plan = plan_batches(self._tasks, self._bench.folder.manifest.order_seed)
         ready: list[Future[list[Prepared]]] = []
-        retries: list[Member] = []
+        retries: list[LaunchConfiguration] = []
         for number, tasks in enumerate(plan):
             while len(ready) < min(len(plan), number + 1 + _AHEAD):
                 ready.append(self._preparer.begin(plan[len(ready)]))
@@ -151,9 +151,12 @@ class _Measuring:
                 return
             prepared = ready[number].result()
             ready[number] = _released()
-            members = [Member(loaded, task.check_linearity) for task, loaded in self._ledger.take(prepared)]
+            members = [
+                LaunchConfiguration(loaded, task.check_linearity)
+                for task, loaded in self._ledger.take(prepared)
+            ]
             self._done += len(tasks) - len(members)
-            if tasks[0].protocol is Protocol.ARAFA:
+            if tasks[0].protocol == ARAFA:
                 self._measure_arafa(members)
             else:
                 level = tasks[0].opt_level
@@ -184,7 +187,9 @@ class _Measuring:
             f"{ended}; go on with --resume",
         )
 
-    def _measure_batch(self, members: Sequence[Member], *, more_follow: bool) -> list[Member]:
+    def _measure_batch(
+        self, members: Sequence[LaunchConfiguration], *, more_follow: bool
+    ) -> list[LaunchConfiguration]:
         """Measure one batch of the dynamic protocol; return what is to be begun again.
 
         Args:
@@ -210,11 +215,11 @@ class _Measuring:
             self._done += len(members) - len(again)
         return again
 
-    def _retry(self, members: Sequence[Member], *, last: bool) -> list[Member]:
+    def _retry(self, members: Sequence[LaunchConfiguration], *, last: bool) -> list[LaunchConfiguration]:
         """Begin throttled units again, level by level; return those that throttle still, if not `last`."""
         waiting = list(members)
         while waiting and not self._is_spent():
-            again: list[Member] = []
+            again: list[LaunchConfiguration] = []
             for level in OptLevel:
                 of_level = [m for m in waiting if m.unit.opt_level is level]
                 for n in range(0, len(of_level), BATCH_UNITS):
@@ -224,7 +229,7 @@ class _Measuring:
                 break
         return waiting
 
-    def _measure_arafa(self, members: Sequence[Member]) -> None:
+    def _measure_arafa(self, members: Sequence[LaunchConfiguration]) -> None:
         for member in members:
             self._say(f"{member.unit.instruction.name} -{member.unit.opt_level} {member.unit.protocol}")
             if self._is_spent():
@@ -240,7 +245,7 @@ class _Measuring:
         if self._sleep is not None:
             return self._sleep
         cubin = self._sleep_cubin.result()
-        plan = TrialPlan(STATIC_UNIT, OptLevel.O3, Protocol.DYNAMIC, "zeros", Role.STATIC, 1, STATIC_UNIT)
+        plan = TrialPlan(STATIC_UNIT, OptLevel.O3, DYNAMIC, "zeros", Role.STATIC, 1, STATIC_UNIT)
         sm_count, block = self._bench.gpu.info.sm_count, BLOCK
         operands = np.zeros(8 * block, np.uint8)
         work = Work(plan, cubin, sm_count, block, operands, 8 * sm_count * block, _SLEEP_PASSES)

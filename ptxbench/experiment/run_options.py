@@ -8,8 +8,7 @@ from typing import Any
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.starters import STARTERS
-from ptxbench.codegen.operands import Pattern
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel, Pattern
 from ptxbench.core.errors import InputError
 from ptxbench.devices.base import Gpu
 from ptxbench.experiment.plan import Linearity
@@ -17,7 +16,6 @@ from ptxbench.experiment.sensor_choice import choose_sensor, default_window_s, s
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage.manifest import RunArguments
-from ptxbench.storage.schema import Protocol
 
 PRECISION = 0.005
 MIN_REPEATS = 3
@@ -25,7 +23,7 @@ MAX_REPEATS = 6
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """A user's words; None or empty is "not said".
 
     Attributes:
@@ -44,7 +42,7 @@ class Asked:
 
     instructions: tuple[str, ...] = ()
     opt_levels: tuple[OptLevel, ...] = ()
-    protocols: tuple[Protocol, ...] = ()
+    protocols: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     precision: float | None = None
     min_repeats: int | None = None
@@ -87,7 +85,7 @@ class Asked:
         defaults = RunArguments(
             instructions=STARTERS,
             opt_levels=tuple(OptLevel),
-            protocols=tuple(Protocol),
+            protocols=(ARAFA, DYNAMIC),
             patterns=(Pattern.RANDOM,),
             precision=PRECISION,
             min_repeats=MIN_REPEATS,

@@ -15,7 +15,7 @@ from ptxbench.storage.schema import TrialRecord
 _RECENT = 300
 
 
-class Flow:
+class RunState:
     """The trials of a run in the order in which the plan came to them.
 
     What a resumed run holds of later units is not in it before the plan gets there, so that a resumed run

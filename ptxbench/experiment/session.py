@@ -10,7 +10,7 @@ from pathlib import Path
 import ptxbench
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.replay import ReplayGpu
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import choose_sensor
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage.commit import git_commit
@@ -20,7 +20,7 @@ from ptxbench.storage.run_folder import RunFolder
 
 
 def start_run(
-    gpu: Gpu, asked: Asked, path: Path | None, sensors: Sequence[SensorDescription] = ()
+    gpu: Gpu, asked: RunOptions, path: Path | None, sensors: Sequence[SensorDescription] = ()
 ) -> RunFolder:
     """Create the folder of a new run.
 
@@ -57,7 +57,7 @@ def start_run(
     return RunFolder.create(place, manifest)
 
 
-def resume_run(gpu: Gpu, asked: Asked, path: Path, *, allow_other_board: bool) -> RunFolder:
+def resume_run(gpu: Gpu, asked: RunOptions, path: Path, *, allow_other_board: bool) -> RunFolder:
     """Open a run that was stopped.
 
     Args:

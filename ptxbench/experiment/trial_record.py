@@ -17,7 +17,7 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
-from ptxbench.storage.schema import Protocol, Role, TrialRecord
+from ptxbench.storage.schema import Role, TrialRecord
 
 # nvmlClocksEventReasons that mean "slower than the load asks for", with their names in nvml.h.
 POWER_CAP = 0x4
@@ -51,7 +51,7 @@ class TrialPlan:
 
     instruction: str
     opt_level: OptLevel
-    protocol: Protocol
+    protocol: str
     pattern: str
     role: Role
     copies: int

@@ -12,13 +12,14 @@ import numpy as np
 from ptxbench.analysis.loop_energy import Common, pass_energy_pj, pass_pj_per_w, shared_by
 from ptxbench.analysis.operating_point import same_operating_point
 from ptxbench.catalogue.load import find_instruction
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.model.work import Level
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, Role, TrialRecord
+from ptxbench.storage.schema import Role, TrialRecord
 
 # What one trial alone, whose scatter nobody knows, may be off by.
 _UNREPEATED = 0.01
@@ -83,7 +84,7 @@ def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
 
 
 def _counts(record: TrialRecord) -> bool:
-    measured = record.protocol is Protocol.DYNAMIC and record.role is not Role.STATIC and record.repeat >= 0
+    measured = record.protocol == DYNAMIC and record.role is not Role.STATIC and record.repeat >= 0
     return measured and record.status is Status.OK and math.isfinite(record.steady_power_w)
 
 

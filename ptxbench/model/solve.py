@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.catalogue.model import Unit
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
@@ -22,7 +23,7 @@ from ptxbench.model.observations import PassEnergy, moved_bytes, pass_energies, 
 from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, opcode_class
 from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 # Entries of a null vector under this are rounding.
 _ZERO = 1e-6
@@ -58,7 +59,7 @@ def solve_run(folder: RunFolder) -> JointSolution:
             f"{folder.path} holds no valid trial of the dynamic protocol, so there is nothing to solve;"
             " measure with `ptxbench table --protocol dynamic`"
         )
-    rows = [r for r in folder.rows() if r.protocol is Protocol.DYNAMIC and r.status is Status.OK]
+    rows = [r for r in folder.rows() if r.protocol == DYNAMIC and r.status is Status.OK]
     return solve(passes, rows)
 
 

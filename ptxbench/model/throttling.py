@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxbench.analysis.loop_energy import pass_energy_pj, shared_by
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import Protocol, Role, TrialRecord
+from ptxbench.storage.schema import Role, TrialRecord
 
 # Trials closer than this to the full clock say nothing of what a lower one does.
 _SLOWED = 0.98
@@ -52,12 +53,7 @@ def clock_exponent(records: Sequence[TrialRecord]) -> ClockExponent | None:
     groups: dict[tuple[str, ...], list[TrialRecord]] = defaultdict(list)
     for record in records:
         known = math.isfinite(record.steady_power_w) and math.isfinite(record.sm_clock_mhz)
-        if (
-            record.protocol is Protocol.DYNAMIC
-            and record.role is not Role.STATIC
-            and record.repeat >= 0
-            and known
-        ):
+        if record.protocol == DYNAMIC and record.role is not Role.STATIC and record.repeat >= 0 and known:
             groups[record.cubin_sha256, record.kernel, record.pattern].append(record)
     clocks, energies = [], []
     for trials in groups.values():

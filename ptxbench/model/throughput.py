@@ -13,11 +13,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.model.opcodes import OpcodeClass, likeness, opcode_class
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 # Four schedulers issue one instruction a cycle each, on every SM since Volta.
 _ISSUE_CYCLES = 0.25
@@ -39,7 +40,7 @@ def issue_cycles(rows: Iterable[TableRow]) -> dict[str, float]:
     """
     found: dict[str, list[float]] = defaultdict(list)
     for row in rows:
-        measured = row.protocol is Protocol.DYNAMIC and row.status is Status.OK and math.isfinite(row.cycles)
+        measured = row.protocol == DYNAMIC and row.status is Status.OK and math.isfinite(row.cycles)
         if measured and row.opt_level == "O3" and row.sass and " " not in row.sass:
             opcode, _, count = row.sass.partition("*")
             found[opcode].append(row.cycles / float(count or 1))

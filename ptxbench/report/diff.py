@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 from ptxbench.storage.table import row_key
 
 # Which number of a row is compared, and its unit.
-NUMBERS = {Protocol.DYNAMIC: ("dynamic_pj", "pJ"), Protocol.ARAFA: ("mtsm_nj", "nJ")}
+NUMBERS = {ARAFA: ("mtsm_nj", "nJ"), DYNAMIC: ("dynamic_pj", "pJ")}
 _PERCENTILE = 95
 # A factor fitted to fewer rows explains them by itself.
 _MIN_ROWS = 3
@@ -71,7 +71,7 @@ class RowDiff:
 
     instruction: str
     opt_level: OptLevel
-    protocol: Protocol
+    protocol: str
     operands: str
     a: float
     a_ci95: float
@@ -107,7 +107,7 @@ class Agreement:
         explained: Share of the sum of |ln ratio| that the factor takes away, from 0 to 1.
     """
 
-    protocol: Protocol
+    protocol: str
     rows: int
     judged: int
     beyond: int
@@ -156,8 +156,8 @@ def diff_runs(a: RunFolder, b: RunFolder) -> RunDiff:
     boards = [{gpu.uuid_hash for gpu in side.gpus} for side in sides]
     agreements = tuple(
         agreement(protocol, rows)
-        for protocol in Protocol
-        if any(row.compared for row in rows if row.protocol is protocol)
+        for protocol in NUMBERS
+        if any(row.compared for row in rows if row.protocol == protocol)
     )
     return RunDiff(*sides, boards[0] == boards[1] and len(boards[0]) == 1, rows, agreements)
 
@@ -180,7 +180,7 @@ def diff_rows(
     )
 
 
-def agreement(protocol: Protocol, rows: Sequence[RowDiff]) -> Agreement:
+def agreement(protocol: str, rows: Sequence[RowDiff]) -> Agreement:
     """Return how the rows of one protocol agree.
 
     The factor is the median of the ratios r, which makes the sum of |ln(r / factor)| least; the share
@@ -190,7 +190,7 @@ def agreement(protocol: Protocol, rows: Sequence[RowDiff]) -> Agreement:
         protocol: Which rows.
         rows: Rows of any protocol.
     """
-    shown = [row for row in rows if row.protocol is protocol and row.compared]
+    shown = [row for row in rows if row.protocol == protocol and row.compared]
     judged = [row for row in shown if row.beyond is not None]
     ratio = np.array([row.ratio for row in shown], dtype=np.float64)
     nan = math.nan
@@ -245,7 +245,7 @@ def _number(row: TableRow | None) -> tuple[float, float]:
     if row is None or row.status is not Status.OK:
         return math.nan, math.nan
     name, _ = NUMBERS[row.protocol]
-    return getattr(row, name), row.dynamic_ci95_pj if row.protocol is Protocol.DYNAMIC else math.nan
+    return getattr(row, name), row.dynamic_ci95_pj if row.protocol == DYNAMIC else math.nan
 
 
 def _side(folder: RunFolder) -> RunSide:

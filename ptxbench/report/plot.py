@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.report.figure import new_figure, save, title
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 _COLOURS = {OptLevel.O0: "#8a8f99", OptLevel.O3: "#2f6fb0"}
 _MARKERS = {OptLevel.O0: "s", OptLevel.O3: "o"}
@@ -28,7 +28,7 @@ def plot_energies(rows: Sequence[TableRow], info: GpuInfo, path: Path) -> None:
     Raises:
         InputError: matplotlib is not installed, there is nothing to draw, or the file cannot be written.
     """
-    shown = [r for r in rows if r.protocol is Protocol.DYNAMIC and r.status is Status.OK]
+    shown = [r for r in rows if r.protocol == DYNAMIC and r.status is Status.OK]
     if not shown:
         raise InputError("nothing to plot: the run has no valid dynamic energy")
     names = sorted({r.instruction for r in shown}, key=lambda name: _largest_pj(shown, name))

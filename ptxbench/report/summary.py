@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.status import Status
 from ptxbench.report.text import number
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 _HEADINGS = (
     "instruction",
@@ -30,13 +30,9 @@ def summary_table(rows: Sequence[TableRow], pattern: str = "random") -> str:
     cells = {(r.instruction, r.opt_level, r.protocol): r for r in rows if r.operands == pattern}
     lines = ["| " + " | ".join(_HEADINGS) + " |", "| --- | --- | ---: | ---: | ---: | ---: |"]
     for name in dict.fromkeys(r.instruction for r in rows):
-        fast = cells.get((name, OptLevel.O3, Protocol.DYNAMIC))
-        energies = [
-            _energy(cells.get((name, level, Protocol.DYNAMIC))) for level in (OptLevel.O3, OptLevel.O0)
-        ]
-        latencies = [
-            _latency(cells.get((name, level, Protocol.ARAFA))) for level in (OptLevel.O3, OptLevel.O0)
-        ]
+        fast = cells.get((name, OptLevel.O3, DYNAMIC))
+        energies = [_energy(cells.get((name, level, DYNAMIC))) for level in (OptLevel.O3, OptLevel.O0)]
+        latencies = [_latency(cells.get((name, level, ARAFA))) for level in (OptLevel.O3, OptLevel.O0)]
         lines.append("| " + " | ".join((f"`{name}`", _sass(fast), *energies, *latencies)) + " |")
     return "\n".join(lines) + "\n"
 

@@ -11,16 +11,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ptxbench.core.condition import ARAFA, DYNAMIC
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.status import Status
 from ptxbench.report.rates import rates
 from ptxbench.storage.manifest import RunCost
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 _SASS_WIDTH = 34
 _ANY_WIDTH = 10_000
 _HEADINGS = {
-    Protocol.DYNAMIC: (
+    DYNAMIC: (
         "instruction",
         "level",
         "operands",
@@ -31,7 +32,7 @@ _HEADINGS = {
         "W",
         "status",
     ),
-    Protocol.ARAFA: (
+    ARAFA: (
         "instruction",
         "level",
         "operands",
@@ -46,12 +47,12 @@ _HEADINGS = {
 _RATE_HEADINGS = ("instruction", "level", "operands", "pJ", "pJ/B", "pJ/bit", "pJ/flop")
 _RATE_TITLE = "dynamic energy per byte moved and per floating-point operation"
 _TITLES = {
-    Protocol.DYNAMIC: "dynamic: energy that one instruction adds (whole chip, static power subtracted)",
-    Protocol.ARAFA: "arafa: Eq. 1 with one thread; mostly the board's power times the latency",
+    ARAFA: "arafa: Eq. 1 with one thread; mostly the board's power times the latency",
+    DYNAMIC: "dynamic: energy that one instruction adds (whole chip, static power subtracted)",
 }
 
 
-def rich_table(rows: Sequence[TableRow], protocol: Protocol, info: GpuInfo) -> Table:
+def rich_table(rows: Sequence[TableRow], protocol: str, info: GpuInfo) -> Table:
     """Return the rows of one protocol as a table for the terminal.
 
     Args:
@@ -59,7 +60,7 @@ def rich_table(rows: Sequence[TableRow], protocol: Protocol, info: GpuInfo) -> T
         protocol: Which one.
         info: Where the numbers come from; anything but a real GPU is said in the title.
     """
-    cells = [_cells(row) for row in rows if row.protocol is protocol]
+    cells = [_cells(row) for row in rows if row.protocol == protocol]
     return _rich(_HEADINGS[protocol], _TITLES[protocol] + _origin(info), cells)
 
 
@@ -103,8 +104,8 @@ def print_tables(rows: Sequence[TableRow], info: GpuInfo) -> None:
         rows: The run's rows.
         info: The GPU, whose kind is said in the titles.
     """
-    for protocol in Protocol:
-        if any(row.protocol is protocol for row in rows):
+    for protocol in _TITLES:
+        if any(row.protocol == protocol for row in rows):
             _print_whole(rich_table(rows, protocol, info))
 
 
@@ -133,9 +134,9 @@ def rows_as_json(rows: Sequence[TableRow], info: GpuInfo) -> str:
     return json.dumps({"gpu": info.name, "kind": info.kind, "rows": plain, "rates": per}, indent=1)
 
 
-def markdown_table(rows: Sequence[TableRow], protocol: Protocol) -> str:
+def markdown_table(rows: Sequence[TableRow], protocol: str) -> str:
     """Return the rows of one protocol as a Markdown table."""
-    return _markdown(_HEADINGS[protocol], [_cells(row) for row in rows if row.protocol is protocol])
+    return _markdown(_HEADINGS[protocol], [_cells(row) for row in rows if row.protocol == protocol])
 
 
 def markdown_rates(rows: Sequence[TableRow]) -> str:
@@ -212,7 +213,7 @@ def _cells(row: TableRow) -> tuple[str, ...]:
     sass = row.sass if len(row.sass) <= _SASS_WIDTH else f"{row.sass_per_ptx:.3g} instructions"
     what = (row.instruction, row.opt_level, row.operands, sass)
     status = f"{row.status}: {row.reason}" if row.reason else str(row.status)
-    if row.protocol is Protocol.ARAFA:
+    if row.protocol == ARAFA:
         return (
             *what,
             number(row.mtsm_nj),

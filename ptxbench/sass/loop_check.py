@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ptxbench.catalogue.model import Expectation, Form, Instruction, Unit
+from ptxbench.catalogue.model import Expectation, Instruction, Unit
 from ptxbench.codegen.render import OVERHEAD, OVERHEAD_2N, TARGET, TARGET_2N
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.opcode_counts import counts_text
 from ptxbench.sass.loop import LoopError, find_loop
 from ptxbench.sass.program import SassKernel

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen.render import render_module
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import NotMeasurableError
 from ptxbench.core.target import Target

@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 
 from ptxbench.catalogue import model, types
-from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen import operands, registers, render, values
 from ptxbench.codegen.render import template_texts
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import Target
 from ptxbench.core.toolchain import tool_version
 from ptxbench.sass import listing, loop, loop_check, program

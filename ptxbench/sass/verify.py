@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.codegen.render import batch_prefix, render_batch, render_module
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import RefusedModuleError
 from ptxbench.core.target import Target
 from ptxbench.sass.listing import disassemble, parse_listing

@@ -17,7 +17,7 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
-from ptxbench.storage.schema import SCHEMA_VERSION, Protocol
+from ptxbench.storage.schema import SCHEMA_VERSION
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RunArguments:
 
     instructions: tuple[str, ...]
     opt_levels: tuple[OptLevel, ...]
-    protocols: tuple[Protocol, ...]
+    protocols: tuple[str, ...]
     patterns: tuple[str, ...]
     precision: float
     min_repeats: int

@@ -11,13 +11,6 @@ from ptxbench.core.status import Status
 SCHEMA_VERSION = 1
 
 
-class Protocol(StrEnum):
-    """How an instruction is measured (docs/method.md)."""
-
-    ARAFA = "arafa"
-    DYNAMIC = "dynamic"
-
-
 class Role(StrEnum):
     """Which kernel of a row a trial ran; the value is the kernel's entry name."""
 
@@ -76,7 +69,7 @@ class TrialRecord:
     order: int
     instruction: str
     opt_level: OptLevel
-    protocol: Protocol
+    protocol: str
     pattern: str
     role: Role
     repeat: int
@@ -152,7 +145,7 @@ class TableRow:
     instruction: str
     category: str
     opt_level: OptLevel
-    protocol: Protocol
+    protocol: str
     operands: str
     sass: str
     sass_per_ptx: float

@@ -14,13 +14,13 @@ from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
 from ptxbench.storage.file_errors import reading
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 
 COLUMNS = tuple(codec.type_hints(TableRow))
 FLOAT_DIGITS = 6
 
 
-def row_key(row: TableRow) -> tuple[str, OptLevel, Protocol, str]:
+def row_key(row: TableRow) -> tuple[str, OptLevel, str, str]:
     """Return what a row is about; a table holds each once."""
     return row.instruction, row.opt_level, row.protocol, row.operands
 

@@ -32,7 +32,7 @@ _COOL_C = 40.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchOptions:
     """How variants are tried.
 
     Attributes:
@@ -63,7 +63,7 @@ class Bench:
         self,
         gpu: CallingGpu,
         problem: Problem,
-        asked: Asked,
+        asked: BenchOptions,
         model: EnergyModel | None,
         wall_s: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -119,7 +119,7 @@ class Bench:
         Args:
             built: The variant, built.
             build_wall_s: Host time that it took.
-            objection: Asked once the variant is timed and its energy estimated: why its power is not
+            objection: BenchOptions once the variant is timed and its energy estimated: why its power is not
                 worth measuring, or "".
 
         Raises:

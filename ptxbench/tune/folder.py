@@ -31,7 +31,7 @@ from ptxbench.storage.journal import Journal
 from ptxbench.storage.location import make_place
 from ptxbench.storage.manifest import Host
 from ptxbench.storage.recording import read_document
-from ptxbench.tune.bench import Asked
+from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import PARAMETERS, Problem
 
@@ -78,12 +78,12 @@ class TuningManifest:
     host: Host
     sensors: tuple[SensorDescription, ...]
     problem: Problem
-    asked: Asked
+    asked: BenchOptions
     model: str
     assembler: str = field(default="", metadata={"optional": True})
 
     @classmethod
-    def new(cls, gpu: Gpu, problem: Problem, asked: Asked, model: str) -> Self:
+    def new(cls, gpu: Gpu, problem: Problem, asked: BenchOptions, model: str) -> Self:
         """Return the manifest of tuning that begins now, on this host."""
         return cls(
             tuning_version=TUNING_VERSION,

@@ -12,7 +12,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.calls import require_calls
 from ptxbench.storage.location import default_run_path
-from ptxbench.tune.bench import Asked, Bench
+from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.estimate import EnergyModel
 from ptxbench.tune.folder import TuningFolder, TuningManifest
 from ptxbench.tune.model_energy import open_model
@@ -47,7 +47,7 @@ class Tuning:
 
     problem: Problem
     goal: Goal
-    asked: Asked = field(default_factory=Asked)
+    asked: BenchOptions = field(default_factory=BenchOptions)
     strategy: str = ""
     budget: int = 50
     candidates: int = 256

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptxbench.catalogue.model import Instruction
-from ptxbench.codegen.operands import Pattern, operand_bytes
-from ptxbench.core.condition import OptLevel
+from ptxbench.codegen.operands import operand_bytes
+from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.errors import GpuError
 from ptxbench.core.target import find_target
 from ptxbench.devices.base import Gpu, Launch

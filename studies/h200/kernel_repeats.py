@@ -23,10 +23,11 @@ import numpy as np
 
 from ptxbench.analysis.loop_energy import is_clear_majority, shared_by
 from ptxbench.analysis.static_power import StaticPower
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, Role, TrialRecord
+from ptxbench.storage.schema import Role, TrialRecord
 
 # Median of the absolute deviation of a normal distribution, in standard deviations.
 _NORMAL_MAD = 0.6745
@@ -112,7 +113,7 @@ def powers_of(run: Path) -> dict[Key, KernelPower]:
     aside, misfits = common.supply.unsure, common.supply.misfits
     kernels: dict[Key, list[TrialRecord]] = defaultdict(list)
     for r in records:
-        counts = r.repeat >= 0 and r.status is Status.OK and r.protocol is Protocol.DYNAMIC
+        counts = r.repeat >= 0 and r.status is Status.OK and r.protocol == DYNAMIC
         if counts and r.role is not Role.STATIC:
             kernels[r.cubin_sha256, r.kernel, r.grid, r.block].append(r)
     found = {}

@@ -27,8 +27,8 @@ from in_turn import SEED, calibrated_launch, settled_w
 from ptxbench.analysis.statistics import Estimate, estimate
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Instruction
-from ptxbench.codegen.operands import Pattern, operand_bytes
-from ptxbench.core.condition import OptLevel
+from ptxbench.codegen.operands import operand_bytes
+from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.devices.select import open_gpu

@@ -12,9 +12,9 @@ import json
 import sys
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.codegen.operands import Pattern, operand_bytes
+from ptxbench.codegen.operands import operand_bytes
 from ptxbench.codegen.render import TARGET
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.target import find_target
 from ptxbench.devices.base import Launch

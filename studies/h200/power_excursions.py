@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.analysis.operating_point import dipped_trials, kernel_of
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
@@ -32,7 +33,7 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, Role, TrialRecord
+from ptxbench.storage.schema import Role, TrialRecord
 
 # What power is read behind on an H200: runs from before that was known do not say it.
 RISE = sensor_for(SourceName.SAMPLES, "sm_90a").excursion
@@ -97,7 +98,7 @@ def main() -> int:
 
 def courses_of(folder: RunFolder) -> Iterator[Course]:
     """Yield the courses of the valid trials without a dip, in the order of time, but for sleeping kernels."""
-    counted = [r for r in folder.records() if r.repeat >= 0 and r.protocol is Protocol.DYNAMIC]
+    counted = [r for r in folder.records() if r.repeat >= 0 and r.protocol == DYNAMIC]
     dipped = dipped_trials(counted)
     sensors = {str(sensor.source): sensor for sensor in folder.manifest.sensors}
     for record in sorted(counted, key=lambda r: r.start_ns):

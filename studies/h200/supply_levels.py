@@ -25,13 +25,13 @@ import numpy as np
 from ptxbench.analysis.drift_fit import STRETCH
 from ptxbench.analysis.loop_energy import Common, shared_by
 from ptxbench.analysis.operating_point import kernel_of
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.report.figure import new_figure, require_picture, save, title
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, Role, TrialRecord
+from ptxbench.storage.schema import Role, TrialRecord
 
 # Median of the absolute deviation of a normal distribution, in standard deviations.
 _NORMAL_MAD = 0.6745
@@ -96,7 +96,7 @@ def valid(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     good = [
         r
         for r in records
-        if r.protocol is Protocol.DYNAMIC
+        if r.protocol == DYNAMIC
         and r.repeat >= 0
         and r.status is Status.OK
         and r.role is not Role.STATIC

@@ -11,9 +11,9 @@ from fakes.measuring import trial
 from ptxbench.analysis.drift import NO_STEPS, Supply, find_supply
 from ptxbench.analysis.loop_energy import pass_energy_pj, shared_by
 from ptxbench.analysis.static_power import Sitting, StaticPower
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, OptLevel
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import Protocol, Role
+from ptxbench.storage.schema import Role
 
 STATIC = StaticPower(120.0, 45.0, 0.35, 0.02, 0.01)
 UNFED_W = 60.0
@@ -225,7 +225,7 @@ def test_at_the_power_limit_nothing_is_corrected():
     [
         {"status": Status.THROTTLED},
         {"repeat": -1},
-        {"protocol": Protocol.ARAFA},
+        {"protocol": ARAFA},
         {"steady_power_w": math.nan},
         {"temperature_c": math.nan},
     ],

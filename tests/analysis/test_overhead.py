@@ -3,12 +3,11 @@ from dataclasses import replace
 import pytest
 
 from ptxbench.analysis.overhead import Alike, overhead_unit, with_plain_companions
-from ptxbench.analysis.unit import Unit
+from ptxbench.analysis.subject import Subject
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.codegen.operands import Pattern
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
 from ptxbench.sass.loop_check import Judgement, Verdict
-from ptxbench.storage.schema import Protocol, Role
+from ptxbench.storage.schema import Role
 
 READS = "BAR.SYNC 0x0\nSEL R0, R1, R0, P0\nLOP3.LUT R2, R2, R3, RZ, 0x3c, !PT"
 READS_FLOATS = "BAR.SYNC 0x0\nFSEL R1.0, R0.1.reuse, R1.0, !P0.2\n@P0.6 BRA L"
@@ -19,7 +18,7 @@ def unit(instruction):
     judgement = Judgement(Verdict.EXACT, (), (), "")
     loops = ((Role.OVERHEAD, READS),)
     row = find_instruction(instruction)
-    return Unit(row, OptLevel.O3, judgement, Protocol.DYNAMIC, Pattern.RANDOM, loops)
+    return Subject(row, OptLevel.O3, judgement, DYNAMIC, Pattern.RANDOM, loops)
 
 
 def name(instruction, loop, alike=Alike.BITS):

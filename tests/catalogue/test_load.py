@@ -15,8 +15,8 @@ from ptxbench.catalogue.load import (
     load_catalogue,
     parse_rows,
 )
-from ptxbench.catalogue.model import Form, Unit
-from ptxbench.core.condition import OptLevel
+from ptxbench.catalogue.model import Unit
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import InputError
 
 ROW = {

@@ -7,11 +7,10 @@ import pytest
 from fakes.measuring import WatchedGpu, asked, measured
 
 from ptxbench.catalogue.load import load_catalogue
-from ptxbench.catalogue.model import Form
 from ptxbench.codegen.render import render_module
+from ptxbench.core.condition import ARAFA, Form
 from ptxbench.core.status import Status
 from ptxbench.core.target import find_target
-from ptxbench.storage.schema import Protocol
 
 ROWS = [row for row in load_catalogue() if row.family == "level"]
 L1, L2 = 192 << 10, 40 << 20  # of an A100, the smallest of those that such rows are meant for
@@ -77,7 +76,7 @@ def test_the_region_is_as_large_as_its_level_asks_for(row):
 
 
 def test_one_thread_is_refused_because_it_would_leave_its_memory(tmp_path):
-    what = asked("ld.global.b32:hbm", protocols=(Protocol.ARAFA,))
+    what = asked("ld.global.b32:hbm", protocols=(ARAFA,))
     (row,) = measured(WatchedGpu(), tmp_path / "run", what)
     assert row.status is Status.NOT_SUPPORTED
     assert "needs blocks of 1024 threads" in row.reason

@@ -4,14 +4,9 @@ from fakes.sample import SAMPLE
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.types import TYPES
-from ptxbench.codegen.operands import (
-    RECORD_BYTES,
-    SLOTS,
-    Pattern,
-    operand_bytes,
-    slot_of,
-)
+from ptxbench.codegen.operands import RECORD_BYTES, SLOTS, operand_bytes, slot_of
 from ptxbench.codegen.values import CHAINS, GENERATORS, RECORDS, SETS, drawn_as
+from ptxbench.core.condition import Pattern
 from ptxbench.core.errors import NotMeasurableError
 
 FLOATS = {"f32": (np.uint32, np.float32), "f64": (np.uint64, np.float64)}

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from ptxbench.catalogue.load import parse_rows
-from ptxbench.catalogue.model import Form
 from ptxbench.catalogue.types import TYPES
 from ptxbench.codegen.assemble import assemble_ptx
-from ptxbench.codegen.operands import RECORDS, SLOTS, Pattern, operand_bytes, slot_of
+from ptxbench.codegen.operands import RECORDS, SLOTS, operand_bytes, slot_of
 from ptxbench.codegen.render import render_batch, render_module
 from ptxbench.codegen.values import GENERATORS, encode
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel, Pattern
 from ptxbench.core.errors import NotMeasurableError
 from ptxbench.core.target import find_target
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 import ptx_templates
 import ptxbench
 from ptxbench.catalogue.load import find_instruction, load_catalogue
-from ptxbench.catalogue.model import Form
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.codegen.render import batch_prefix, render_batch, render_module, render_sleep
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import InputError, NotMeasurableError
 from ptxbench.core.target import TARGETS, find_target
 
@@ -174,8 +173,7 @@ def test_everything_is_read_from_a_zip(tmp_path):
     code = """
 import json, ptxbench
 from ptxbench.catalogue.load import load_catalogue
-from ptxbench.catalogue.model import Form
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.codegen.render import render_module
 from ptxbench.core.target import find_target
 from ptxbench.sass.verdict_cache import verdict_key

@@ -13,9 +13,8 @@ import pytest
 from fakes.sample import STARTER_ROWS
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.catalogue.model import Form
-from ptxbench.codegen.operands import Pattern, operand_bytes
-from ptxbench.core.condition import OptLevel
+from ptxbench.codegen.operands import operand_bytes
+from ptxbench.core.condition import DYNAMIC, Form, OptLevel, Pattern
 from ptxbench.core.errors import GpuError, InputError, LaunchError, NotMeasurableError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status
@@ -24,11 +23,10 @@ from ptxbench.devices.base import Launch
 from ptxbench.emulator.kernel import expected_output
 from ptxbench.experiment.launch_configuration import BLOCK
 from ptxbench.experiment.run import measure_table
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run
 from ptxbench.sass.module import build_module
 from ptxbench.sensors.base import SourceName
-from ptxbench.storage.schema import Protocol
 
 pytestmark = pytest.mark.gpu
 
@@ -300,10 +298,10 @@ def test_a_row_is_measured_from_end_to_end_and_no_setting_is_changed(gpu, tmp_pa
             device.close()
 
     before = settings()
-    asked = Asked(
+    asked = RunOptions(
         instructions=("fma.rn.f32",),
         opt_levels=(OptLevel.O3,),
-        protocols=(Protocol.DYNAMIC,),
+        protocols=(DYNAMIC,),
         min_repeats=2,
         max_repeats=2,
         seed=1,

@@ -7,7 +7,7 @@ from fakes.nvml import AVERAGE, INSTANT, LOST, MEMORY, NOT_SUPPORTED, FakeDevice
 
 from ptxbench.core.errors import GpuError, InputError, LaunchError
 from ptxbench.core.gpu_info import GpuKind
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import choose_sensor
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.nvml import NvmlDevice
@@ -94,13 +94,13 @@ def test_sources_are_best_for_steady_power_first(opened):
 def test_what_the_driver_does_not_answer_is_left_out(opened, device, left):
     gpu = opened(device)
     assert sources(gpu) == left
-    arguments = Asked().complete(gpu)
+    arguments = RunOptions().complete(gpu)
     assert choose_sensor(gpu, arguments.source).source == left[0]
     for source in set(SourceName) - set(left):
         with pytest.raises(
             InputError, match=f"does not answer the power source '{source}'; it answers: {left[0]}"
         ):
-            Asked(source=source).complete(gpu)
+            RunOptions(source=source).complete(gpu)
 
 
 def test_a_gpu_that_tells_no_power_at_all_is_refused(opened):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.catalogue.model import Form
-from ptxbench.codegen.operands import RECORD_BYTES, RECORDS, Pattern, operand_bytes, slot_of
+from ptxbench.codegen.operands import RECORD_BYTES, RECORDS, operand_bytes, slot_of
 from ptxbench.codegen.render import render_module
+from ptxbench.core.condition import Form, Pattern
 from ptxbench.core.target import find_target
 from ptxbench.emulator.kernel import expected_output
 

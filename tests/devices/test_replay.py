@@ -5,9 +5,8 @@ import pytest
 from fakes import run as fake
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.catalogue.model import Form
 from ptxbench.codegen.render import render_module
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import InputError, LaunchError, ReplayError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.catalogue.model import Form
-from ptxbench.codegen.operands import Pattern, operand_bytes
+from ptxbench.codegen.operands import operand_bytes
 from ptxbench.codegen.render import TARGET, render_module
+from ptxbench.core.condition import Form, Pattern
 from ptxbench.core.target import find_target
 from ptxbench.emulator.kernel import expected_results
 from ptxbench.experiment.numeric_check import BLOCK, BLOCKS, ITERATIONS, SEED

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ptxbench.catalogue.load import find_instruction, load_catalogue
-from ptxbench.catalogue.model import Form
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import find_target
 from ptxbench.emulator.kernel import UnknownInstructionError
 from ptxbench.emulator.toggles import operand_toggles

@@ -4,9 +4,10 @@ from dataclasses import replace
 import pytest
 from fakes.measuring import trial, unit
 
+from ptxbench.core.condition import ARAFA
 from ptxbench.core.status import Status
 from ptxbench.experiment.arafa import arafa_row, solve_arafa
-from ptxbench.storage.schema import Protocol, Role
+from ptxbench.storage.schema import Role
 
 ENERGY_J = 40e-9
 OVERHEAD_PASS_J = 2e-6
@@ -40,7 +41,7 @@ def rounds(*energies_j):
 
 
 def row_of(records):
-    return arafa_row(unit(protocol=Protocol.ARAFA), records)
+    return arafa_row(unit(protocol=ARAFA), records)
 
 
 def test_equation_1_scales_the_overhead_by_the_loop_counts():

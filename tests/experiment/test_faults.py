@@ -14,7 +14,7 @@ from ptxbench.core.errors import GpuError, InputError
 from ptxbench.core.status import Status
 from ptxbench.devices.simulated.profiles import H200, PROFILES
 from ptxbench.experiment.run import measure_table
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import resume_run, start_run
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.codec import encode
@@ -207,7 +207,7 @@ def test_a_lost_gpu_keeps_what_was_measured_says_so_and_the_run_goes_on(tmp_path
     assert set(rows) == {"fma.rn.f32", "add.f32"}
     assert all(row.status is Status.OK for row in rows.values())  # two whole rounds each
     gpu = WatchedGpu(only("h200"))
-    with resume_run(gpu, Asked(), path, allow_other_board=False) as run:
+    with resume_run(gpu, RunOptions(), path, allow_other_board=False) as run:
         rows = measure_table(gpu, run)
         after = {r.trial_id: encode(r) for r in run.records()}
     assert {name: after[name] for name in kept} == kept
@@ -292,7 +292,7 @@ def test_a_full_disk_keeps_what_was_written_and_the_run_goes_on(tmp_path, monkey
     with RunFolder.open(path) as run:
         assert {r.trial_id: encode(r) for r in run.records()} == kept
     gpu = WatchedGpu(only("h200"))
-    with resume_run(gpu, Asked(), path, allow_other_board=False) as run:
+    with resume_run(gpu, RunOptions(), path, allow_other_board=False) as run:
         (row,) = measure_table(gpu, run)
         assert {r.trial_id: encode(r) for r in run.records()} | kept == {
             r.trial_id: encode(r) for r in run.records()

@@ -5,14 +5,14 @@ from fakes.measuring import SMS, loaded
 
 from ptxbench.core.condition import OptLevel
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.experiment.launch_configuration import WAVES, Member
+from ptxbench.experiment.launch_configuration import WAVES, LaunchConfiguration
 
 
 def member(attempt=0, own_block=None, **change):
     """A member whose family needs a block of its own, or none."""
     one = loaded()
     unit = replace(one.unit, instruction=replace(one.unit.instruction, block=own_block), **change)
-    return Member(replace(one, unit=unit), check_linearity=True, attempt=attempt)
+    return LaunchConfiguration(replace(one, unit=unit), check_linearity=True, attempt=attempt)
 
 
 def test_the_first_attempt_runs_many_blocks_an_sm_and_later_ones_one_on_fewer_sms():

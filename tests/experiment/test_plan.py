@@ -5,17 +5,13 @@ import pytest
 from ptxbench.catalogue.common import common_rows
 from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.starters import STARTERS
-from ptxbench.codegen.operands import Pattern
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
 from ptxbench.experiment.plan import BATCH_UNITS, Task, plan_batches
-from ptxbench.storage.schema import Protocol
 
 
 @pytest.fixture(scope="module")
 def tasks():
-    return [
-        Task(row, level, Protocol.DYNAMIC, Pattern.RANDOM) for row in load_catalogue() for level in OptLevel
-    ]
+    return [Task(row, level, DYNAMIC, Pattern.RANDOM) for row in load_catalogue() for level in OptLevel]
 
 
 def test_every_task_is_in_one_batch_of_one_level(tasks):

@@ -7,7 +7,7 @@ import pytest
 from fakes.measuring import BLOCK, WatchedGpu, asked, measured
 
 from ptxbench.codegen.assemble import assemble_ptx
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import GpuError, InputError, ToolError
 from ptxbench.core.status import Status
@@ -17,10 +17,10 @@ from ptxbench.devices.simulated.profiles import H200
 from ptxbench.experiment.launch_configuration import WAVES
 from ptxbench.experiment.plan import Linearity
 from ptxbench.experiment.run import Progress, measure_table
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import resume_run, start_run
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, Role
+from ptxbench.storage.schema import Role
 
 
 def capped(power_cap_w):
@@ -28,7 +28,7 @@ def capped(power_cap_w):
 
 
 # Their four kernels draw unlike powers, so that no noise tells which comes first in a sweep.
-PAIR = asked("fma.rn.f32", "popc.b32", protocols=tuple(Protocol))
+PAIR = asked("fma.rn.f32", "popc.b32", protocols=(ARAFA, DYNAMIC))
 
 
 class StoppedError(Exception):
@@ -55,7 +55,7 @@ def begun(gpu, path, what, launches):
 
 
 def gone_on(gpu, path, what=None):
-    with resume_run(gpu, what or Asked(), path, allow_other_board=False) as folder:
+    with resume_run(gpu, what or RunOptions(), path, allow_other_board=False) as folder:
         return measure_table(gpu, folder), folder.records()
 
 
@@ -162,7 +162,7 @@ def test_two_kernels_of_each_level_run_in_all_later_batches(tmp_path, monkeypatc
 
 def test_arafa_runs_one_thread_and_its_pairs_alternate_too(tmp_path):
     gpu = WatchedGpu()
-    (row,) = measured(gpu, tmp_path / "run", asked("fma.rn.f32", protocols=(Protocol.ARAFA,)))
+    (row,) = measured(gpu, tmp_path / "run", asked("fma.rn.f32", protocols=(ARAFA,)))
     assert {(launch.grid, launch.block) for launch in gpu.launched} == {(1, 1)}
     rounds = [trial.split("/")[-2] for trial in gpu.trials if not trial.rpartition("/")[2].startswith("-")]
     assert rounds == ["target", "overhead", "overhead", "target"]
@@ -213,7 +213,7 @@ def test_repeats_go_on_until_clearly_more_trials_count_than_are_set_aside(tmp_pa
 
 def test_progress_names_every_unit_and_ends_at_the_total(tmp_path):
     seen, trials = [], []
-    what = asked("fma.rn.f32", "add.f32", protocols=tuple(Protocol))
+    what = asked("fma.rn.f32", "add.f32", protocols=(ARAFA, DYNAMIC))
     rows = measured(WatchedGpu(), tmp_path / "run", what, on_progress=seen.append, on_trial=trials.append)
     done = [p.done for p in seen]
     assert done == sorted(done)
@@ -222,7 +222,7 @@ def test_progress_names_every_unit_and_ends_at_the_total(tmp_path):
     assert math.isnan(seen[0].left_s)
     assert seen[-1] == Progress(4, 4, "", 0.0)
     assert [(r.instruction, r.protocol) for r in rows] == [
-        (name, protocol) for name in ("fma.rn.f32", "add.f32") for protocol in Protocol
+        (name, protocol) for name in ("fma.rn.f32", "add.f32") for protocol in (ARAFA, DYNAMIC)
     ]
     with RunFolder.open(tmp_path / "run") as folder:
         assert folder.finished
@@ -330,7 +330,7 @@ def test_resuming_runs_what_is_missing_once_and_nothing_else(tmp_path, whole, la
     keys = [(r.instruction, r.opt_level, r.protocol, r.operands, r.status) for r in rows]
     assert keys == [(r.instruction, r.opt_level, r.protocol, r.operands, r.status) for r in whole_rows]
     for row, whole_row in zip(rows, whole_rows, strict=True):
-        if row.protocol is Protocol.DYNAMIC:
+        if row.protocol == DYNAMIC:
             assert row.dynamic_pj == pytest.approx(whole_row.dynamic_pj, rel=0.01)
 
 
@@ -413,7 +413,7 @@ def test_a_budget_ends_between_rounds_and_what_was_not_reached_is_measured_later
     # And all of it in one replay.
     with (
         RunFolder.open(tmp_path / "run") as whole,
-        start_run(ReplayGpu(whole), Asked(), tmp_path / "2") as folder,
+        start_run(ReplayGpu(whole), RunOptions(), tmp_path / "2") as folder,
     ):
         replayed = measure_table(ReplayGpu(whole), folder)
         assert [r.trial_id for r in folder.records()] == [r.trial_id for r in records]
@@ -439,7 +439,7 @@ def test_a_run_that_is_gone_on_with_keeps_its_budget(tmp_path, budget_s):
     with start_run(gpu := WatchedGpu(), what, tmp_path / "run") as folder:
         measure_table(gpu, folder, budget_s=10)
     gpu = WatchedGpu()
-    with resume_run(gpu, Asked(), tmp_path / "run", allow_other_board=False) as folder:
+    with resume_run(gpu, RunOptions(), tmp_path / "run", allow_other_board=False) as folder:
         begin_ns = gpu.clock.now_ns()
         measure_table(gpu, folder, budget_s=budget_s)
         assert not folder.finished

@@ -14,7 +14,7 @@ from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profile import SensorSpec
 from ptxbench.devices.simulated.profiles import A100, H200, PROFILES, RTX3090
 from ptxbench.experiment.load import prepare_load
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import sensors_for
 from ptxbench.experiment.sensor_study import PURPOSE, describe, sense, square_wave
 from ptxbench.experiment.session import resume_run, start_run
@@ -190,7 +190,7 @@ def test_throttling_is_noted(tmp_path):
 def test_run_uses_the_measured_description_and_goes_on_with_it(quick, tmp_path):
     found, path = quick
     gpu = SimulatedGpu(QUICK)
-    asked = Asked(instructions=("fma.rn.f32",))
+    asked = RunOptions(instructions=("fma.rn.f32",))
     with start_run(gpu, asked, tmp_path / "run", sensors_for(path, gpu)) as folder:
         assert folder.manifest.sensors == found.sensors
         assert folder.manifest.source is SourceName.USAGE

@@ -6,21 +6,21 @@ import pytest
 from fakes import power
 from fakes import run as fake
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Launch
 from ptxbench.experiment.trial_record import TrialPlan, describe_throttling, make_failure, make_record
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.kernel_run import KernelRun, Telemetry
 from ptxbench.sensors.trace import Trace
-from ptxbench.storage.schema import Protocol, Role
+from ptxbench.storage.schema import Role
 
 # A kernel from 1 s to 3 s; the sensor shows it wholly from 1.2 s on.
 SENSOR = power.sensor(refresh_s=0.1, averaging_s=0.1)
 WINDOW = replace(power.window(1.0, 3.0), cycles=3_960_000_000, globaltimer_ns=2_000_000_000)
 STATE = Telemetry(40.0, 1755.0, 3201.0, 0, 0)
 PLAN = TrialPlan(
-    "fma.rn.f32", OptLevel.O3, Protocol.DYNAMIC, "random", Role.TARGET_2N, 128, "fma.rn.f32/O3/dynamic/random"
+    "fma.rn.f32", OptLevel.O3, DYNAMIC, "random", Role.TARGET_2N, 128, "fma.rn.f32/O3/dynamic/random"
 )
 LAUNCH = Launch("", fake.CUBIN, "target_2n", 132, 1024, 777, np.zeros(8, np.uint8), "random")
 

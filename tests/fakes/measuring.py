@@ -10,9 +10,9 @@ from fakes import run as fake
 from fakes.modules import built
 
 from ptxbench.analysis.overhead import overhead_loops
-from ptxbench.analysis.unit import Unit
-from ptxbench.codegen.operands import Pattern, operand_bytes
-from ptxbench.core.condition import OptLevel
+from ptxbench.analysis.subject import Subject
+from ptxbench.codegen.operands import operand_bytes
+from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Launch
@@ -21,29 +21,29 @@ from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import H200
 from ptxbench.experiment.loaded_unit import LoadedUnit
 from ptxbench.experiment.run import measure_table
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import choose_sensor
 from ptxbench.experiment.session import start_run
 from ptxbench.experiment.trial import Bench
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol, Role, TableRow, TrialRecord
+from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
 SMS, BLOCK, COPIES = 132, 1024, 64
 THREADS = SMS * BLOCK
 STATIC_W = 120.0
 
 
-def loaded(name: str = "fma.rn.f32", protocol: Protocol = Protocol.DYNAMIC) -> LoadedUnit:
+def loaded(name: str = "fma.rn.f32", protocol: str = DYNAMIC) -> LoadedUnit:
     module = built(name)
     row, level = module.instruction, module.opt_level
     loops = overhead_loops(row, parse_listing(module.listing))
-    unit = Unit(row, level, module.judgement, protocol, Pattern.RANDOM, tuple(loops.items()))
+    unit = Subject(row, level, module.judgement, protocol, Pattern.RANDOM, tuple(loops.items()))
     return LoadedUnit(unit, module.cubin, operand_bytes(row, Pattern.RANDOM, 1))
 
 
-def unit(name: str = "fma.rn.f32", protocol: Protocol = Protocol.DYNAMIC) -> Unit:
+def unit(name: str = "fma.rn.f32", protocol: str = DYNAMIC) -> Subject:
     return loaded(name, protocol).unit
 
 
@@ -102,12 +102,12 @@ class WatchedGpu(SimulatedGpu):
         return super().run(launch)
 
 
-def asked(*instructions: str, **change: object) -> Asked:
+def asked(*instructions: str, **change: object) -> RunOptions:
     """A small dynamic run at O3."""
-    small = Asked(
+    small = RunOptions(
         instructions=instructions,
         opt_levels=(OptLevel.O3,),
-        protocols=(Protocol.DYNAMIC,),
+        protocols=(DYNAMIC,),
         min_repeats=2,
         max_repeats=2,
         seed=1,
@@ -115,7 +115,7 @@ def asked(*instructions: str, **change: object) -> Asked:
     return replace(small, **change)
 
 
-def measured(gpu: object, path: Path, what: Asked, **callbacks: object) -> tuple[TableRow, ...]:
+def measured(gpu: object, path: Path, what: RunOptions, **callbacks: object) -> tuple[TableRow, ...]:
     """Measure into a new folder."""
     with start_run(gpu, what, path) as folder:
         return measure_table(gpu, folder, **callbacks)

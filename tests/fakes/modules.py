@@ -6,10 +6,10 @@ from functools import cache
 from fakes.sample import SAMPLE
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.catalogue.model import Form, Instruction
+from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.codegen.render import batch_prefix, render_batch
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import find_target
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop_check import Judgement, judge

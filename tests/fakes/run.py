@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.status import Status
@@ -16,7 +16,7 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Series, Trace
 from ptxbench.storage.manifest import Manifest, RunArguments, Session
-from ptxbench.storage.schema import Protocol, Role, TableRow, TrialRecord
+from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
 START = datetime(2026, 11, 21, 3, 13, 7, 250_000, tzinfo=UTC)
 END = START + timedelta(minutes=4)
@@ -46,7 +46,7 @@ SENSORS = (
 ARGUMENTS = RunArguments(
     instructions=("add.f32", "fma.rn.f32"),
     opt_levels=(OptLevel.O0, OptLevel.O3),
-    protocols=(Protocol.ARAFA, Protocol.DYNAMIC),
+    protocols=(ARAFA, DYNAMIC),
     patterns=("random",),
     precision=0.005,
     min_repeats=3,
@@ -85,7 +85,7 @@ def record(number: int) -> TrialRecord:
         order=number,
         instruction="fma.rn.f32",
         opt_level=OptLevel.O3,
-        protocol=Protocol.DYNAMIC,
+        protocol=DYNAMIC,
         pattern="random",
         role=Role.TARGET,
         repeat=number,
@@ -144,7 +144,7 @@ def row(instruction: str = "fma.rn.f32") -> TableRow:
         instruction=instruction,
         category="Floating-Point Instructions",
         opt_level=OptLevel.O3,
-        protocol=Protocol.DYNAMIC,
+        protocol=DYNAMIC,
         operands="random",
         sass="IADD3*0.5 IMAD.IADD*0.5",
         sass_per_ptx=1.0,

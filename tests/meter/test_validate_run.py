@@ -9,25 +9,24 @@ from click.testing import CliRunner
 
 from ptxbench.cli import main
 from ptxbench.cli.validate import command
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profiles import H200
 from ptxbench.experiment.play_burst import record_burst
 from ptxbench.experiment.run import measure_table
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run
 from ptxbench.meter.host import log_from_run
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.recording import RecordingFolder
-from ptxbench.storage.schema import Protocol
 
 GAIN, OFFSET_W, LAG_S = 0.94, 9.0, 0.080
 CLOCK_OFFSET_S, DRIFT_PPM = 0.337, 42.0
 METER_HZ = 1000.0
 # Time on either side of the run: the drift is known to one sample over the length of the session.
 PAUSE_S = 120.0
-ASKED = {"opt_levels": (OptLevel.O3,), "protocols": (Protocol.DYNAMIC,), "max_repeats": 2}
+ASKED = {"opt_levels": (OptLevel.O3,), "protocols": (DYNAMIC,), "max_repeats": 2}
 
 
 def hidden_gpu():
@@ -49,7 +48,7 @@ def session(tmp_path_factory):
     gpu.clock.sleep_s(1.0)
     record_burst(gpu, folder / "before")
     gpu.clock.sleep_s(PAUSE_S)
-    asked = Asked(instructions=("fma.rn.f32", "add.u32"), seed=3, **ASKED)
+    asked = RunOptions(instructions=("fma.rn.f32", "add.u32"), seed=3, **ASKED)
     with start_run(gpu, asked, folder / "run") as run:
         measure_table(gpu, run)
     gpu.clock.sleep_s(PAUSE_S)

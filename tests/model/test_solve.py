@@ -11,7 +11,7 @@ from fakes.measuring import asked
 from fakes.run import row
 
 from ptxbench.cli.solve import command
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.truth import opcode_energy_pj
@@ -20,7 +20,6 @@ from ptxbench.experiment.session import start_run
 from ptxbench.model.observations import PassEnergy
 from ptxbench.model.solve import solve, solve_run
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol
 
 TRUTH = {
     "FFMA": 14.0,
@@ -101,7 +100,7 @@ def test_patterns_are_solved_apart():
 
 def test_a_row_whose_direct_difference_is_elsewhere_is_listed_and_one_that_agrees_is_not():
     passes = [kernel(FFMA=64, BRA=1), kernel(BRA=1, error=0.01), kernel(IADD3=64, BRA=1)]
-    made = replace(row(), protocol=Protocol.DYNAMIC, operands="random", dynamic_ci95_pj=0.1, unit="thread")
+    made = replace(row(), protocol=DYNAMIC, operands="random", dynamic_ci95_pj=0.1, unit="thread")
     rows = [
         replace(made, instruction="right", sass="FFMA", dynamic_pj=14.0),
         replace(made, instruction="wrong", sass="IADD3*0.5", dynamic_pj=7.5),
@@ -115,7 +114,7 @@ def test_a_row_whose_direct_difference_is_elsewhere_is_listed_and_one_that_agree
 
 def test_a_row_of_a_level_is_compared_with_its_bytes():
     passes = [kernel(STG_E=10), kernel(STG_E=10, BYTE_DRAM=40), kernel(STG_E=20, BYTE_DRAM=40)]
-    stores = replace(row(), protocol=Protocol.DYNAMIC, operands="random", dynamic_ci95_pj=0.1, unit="thread")
+    stores = replace(row(), protocol=DYNAMIC, operands="random", dynamic_ci95_pj=0.1, unit="thread")
     stores = replace(stores, instruction="st.global.b32:hbm", sass="STG.E", dynamic_pj=150.0)
     (found,) = solve(passes, [stores]).compared
     assert found.joint_pj == pytest.approx(30.0 + 4 * 30.0)
@@ -152,9 +151,7 @@ def test_the_command_prints_json_keeps_it_and_says_simulated(run, tmp_path):
 
 
 def test_a_run_without_dynamic_trials_is_refused_in_one_line(tmp_path):
-    what = asked(
-        "fma.rn.f32", protocols=(Protocol.ARAFA,), opt_levels=(OptLevel.O3,), min_repeats=1, max_repeats=1
-    )
+    what = asked("fma.rn.f32", protocols=(ARAFA,), opt_levels=(OptLevel.O3,), min_repeats=1, max_repeats=1)
     gpu = SimulatedGpu(poll_interval_s=0.05)
     with start_run(gpu, what, tmp_path / "run") as folder:
         measure_table(gpu, folder)

@@ -6,10 +6,11 @@ import pytest
 from fakes.measuring import STATIC_W, hot_trial, trial
 from fakes.run import row
 
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
 from ptxbench.model.throttling import clock_exponent
 from ptxbench.model.throughput import issue_cycles, modelled_time_s
-from ptxbench.storage.schema import Protocol, Role
+from ptxbench.storage.schema import Role
 
 GAMMA = 1.8
 
@@ -60,9 +61,7 @@ def test_the_busiest_pipe_of_the_busiest_sm_sets_the_time():
 
 
 def test_intervals_come_from_rows_of_one_opcode_at_o3():
-    base = replace(
-        row(), protocol=Protocol.DYNAMIC, status=Status.OK, opt_level="O3", sass="FFMA", cycles=0.33
-    )
+    base = replace(row(), protocol=DYNAMIC, status=Status.OK, opt_level="O3", sass="FFMA", cycles=0.33)
     rows = [
         base,
         replace(base, sass="FFMA*0.5", cycles=0.13),

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxbench.cli.main import run
+from ptxbench.core.condition import ARAFA, DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.report.diff import agreement, diff_rows, diff_runs
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol
 
 OTHER_BOARD = replace(fake.GPU, uuid_hash="ba9876543210")
 
@@ -33,7 +33,7 @@ def folder(path, table, gpu=fake.GPU):
 
 
 def agreed(a, b):
-    return agreement(Protocol.DYNAMIC, diff_rows(a, b))
+    return agreement(DYNAMIC, diff_rows(a, b))
 
 
 def test_a_common_factor_is_found_and_what_it_leaves():
@@ -97,7 +97,7 @@ def test_a_row_without_a_number_is_not_compared_but_listed():
 
 
 def test_eq_1_is_compared_by_mtsm_and_has_no_interval():
-    a = replace(fake.row(), protocol=Protocol.ARAFA, mtsm_nj=200.0)
+    a = replace(fake.row(), protocol=ARAFA, mtsm_nj=200.0)
     (found,) = diff_rows([a], [replace(a, mtsm_nj=210.0)])
     assert (found.ratio, found.beyond) == (pytest.approx(1.05), None)
 

@@ -8,10 +8,10 @@ import pytest
 from fakes import run as fake
 
 from ptxbench.cli.main import run
+from ptxbench.core.condition import ARAFA
 from ptxbench.core.status import Status
 from ptxbench.report.rates import rates
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol
 
 
 def row(instruction, energy_pj, **change):
@@ -40,7 +40,7 @@ def test_arithmetic_is_charged_per_operation_of_one_execution(instruction, flops
         {"instruction": "an.instruction.of.long.ago"},
         {"instruction": "add.u32"},
         {"status": Status.THROTTLED, "dynamic_pj": math.nan},
-        {"protocol": Protocol.ARAFA},
+        {"protocol": ARAFA},
     ],
 )
 def test_nothing_is_said_of_what_is_not_known(change):

@@ -7,11 +7,11 @@ from click.testing import CliRunner
 from fakes import run as fake
 
 from ptxbench.cli.report import command
+from ptxbench.core.condition import ARAFA, DYNAMIC
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status
 from ptxbench.report.text import markdown_table, number, print_tables, rows_as_json
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol
 
 
 def printed(capsys, rows, info=fake.GPU):
@@ -20,7 +20,7 @@ def printed(capsys, rows, info=fake.GPU):
 
 
 def arafa():
-    return replace(fake.row(), protocol=Protocol.ARAFA, mtsm_nj=251.25, papi_nj=250.0, dynamic_pj=math.nan)
+    return replace(fake.row(), protocol=ARAFA, mtsm_nj=251.25, papi_nj=250.0, dynamic_pj=math.nan)
 
 
 def test_one_table_a_protocol_and_none_for_a_protocol_that_was_not_run(capsys):
@@ -67,7 +67,7 @@ def test_json_has_null_for_nan():
 
 def test_markdown_has_the_same_number_of_cells_in_every_line():
     odd = replace(fake.row(), status=Status.GATE_FAILED, reason="A|B is none of\nthese")
-    lines = markdown_table([fake.row(), arafa(), odd], Protocol.DYNAMIC).splitlines()
+    lines = markdown_table([fake.row(), arafa(), odd], DYNAMIC).splitlines()
     assert len(lines) == 4
     assert {line.replace(r"\|", "").count("|") for line in lines} == {10}
     assert "12.4" in lines[2]

@@ -3,20 +3,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.experiment.run import measure_table
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol
 
 RUNNER = Path(__file__).parents[2] / "runners" / "close_run.py"
 # A batch a level.
-ASKED = Asked(
+ASKED = RunOptions(
     instructions=("fma.rn.f32", "add.f32"),
     opt_levels=tuple(OptLevel),
-    protocols=(Protocol.DYNAMIC,),
+    protocols=(DYNAMIC,),
     max_repeats=2,
 )
 

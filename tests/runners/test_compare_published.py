@@ -11,11 +11,10 @@ from fakes import run as fake
 from fakes.script import load_script
 
 from ptxbench.catalogue.arafa import load_arafa_table
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import Protocol
 
 RUNNER = Path(__file__).parents[2] / "runners" / "compare_published.py"
 
@@ -26,7 +25,7 @@ def runner():
 
 
 def row(instruction, mtsm_nj, **change):
-    return replace(fake.row(instruction), protocol=Protocol.ARAFA, mtsm_nj=mtsm_nj, **change)
+    return replace(fake.row(instruction), protocol=ARAFA, mtsm_nj=mtsm_nj, **change)
 
 
 ROWS = [row("add.u32", 100.0), row("mad.lo.u32", 150.0), row("div.u32", 4000.0), row("popc.b32", 300.0)]
@@ -97,7 +96,7 @@ def test_the_factor_between_the_ratios_counts_up_and_down_alike(runner):
 
 def test_a_run_without_the_reference_is_refused(runner):
     with pytest.raises(InputError, match="no valid arafa row"):
-        runner.compare([[row("mad.lo.u32", 150.0), replace(ROWS[0], protocol=Protocol.DYNAMIC)]])
+        runner.compare([[row("mad.lo.u32", 150.0), replace(ROWS[0], protocol=DYNAMIC)]])
 
 
 def test_the_command_prints_markdown(tmp_path):

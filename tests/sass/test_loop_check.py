@@ -6,9 +6,8 @@ from fakes.modules import built, catalogue_kernels, judged, kernels_of
 from fakes.sample import STARTER_ROWS
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.catalogue.model import Form
 from ptxbench.codegen.render import render_module
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import find_target
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import find_loop

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.catalogue.model import Form
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop_check import Verdict, judge
 

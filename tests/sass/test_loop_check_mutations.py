@@ -7,8 +7,7 @@ import pytest
 from fakes.modules import kernels_by_row
 
 from ptxbench.catalogue.load import load_catalogue
-from ptxbench.catalogue.model import Form
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import find_target
 from ptxbench.sass.loop import find_loop
 from ptxbench.sass.loop_check import Verdict, judge

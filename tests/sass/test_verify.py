@@ -6,10 +6,9 @@ from fakes.modules import built
 from fakes.sample import STARTER_ROWS
 
 from ptxbench.catalogue.load import find_instruction, load_catalogue
-from ptxbench.catalogue.model import Form
 from ptxbench.codegen import render
 from ptxbench.codegen.render import render_module
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import ToolError
 from ptxbench.core.target import TARGETS, find_target
 from ptxbench.sass import verify

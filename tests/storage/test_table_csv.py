@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import Protocol, TableRow
+from ptxbench.storage.schema import TableRow
 from ptxbench.storage.table import read_table, row_key, write_table
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",))) | st.text(',"\r\n\t ab\0', max_size=6)
 KINDS = {"str": TEXT, "int": st.integers(), "float": st.floats()}
-ENUMS = {"opt_level": OptLevel, "protocol": Protocol, "status": Status}
+ENUMS = {"opt_level": OptLevel, "status": Status}
 ROW = st.builds(
     TableRow,
     **{

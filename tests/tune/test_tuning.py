@@ -13,7 +13,7 @@ from tune.fakes_tune import SMALL, VARIANT, ComputingGpu, FlatModel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.truth import opcode_energy_pj
-from ptxbench.tune.bench import Asked, Bench
+from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
 from ptxbench.tune.folder import VARIANTS, TuningFolder, TuningManifest
 from ptxbench.tune.kernel import Kernel, Refused, build_kernel
@@ -64,7 +64,7 @@ def test_a_variant_that_spills_is_refused() -> None:
 
 
 def test_a_right_kernel_is_timed_and_measured(kernel: Kernel) -> None:
-    trial = Bench(ComputingGpu(), SMALL, Asked(), FlatModel()).measure(kernel)
+    trial = Bench(ComputingGpu(), SMALL, BenchOptions(), FlatModel()).measure(kernel)
     assert trial.status is TrialStatus.OK, trial.reason
     assert trial.correct is Correct.YES
     assert trial.energy_j == pytest.approx(trial.power_w * trial.steady_s)
@@ -75,7 +75,7 @@ def test_a_right_kernel_is_timed_and_measured(kernel: Kernel) -> None:
 
 def test_energy_is_what_the_simulated_gpu_charges(kernel: Kernel) -> None:
     problem = Problem(DType.F32, 1024, 1024, 1024)
-    trial = Bench(SimulatedGpu(), problem, Asked(window_s=1.0), None).measure(kernel)
+    trial = Bench(SimulatedGpu(), problem, BenchOptions(window_s=1.0), None).measure(kernel)
     dynamic_j = sum(n * opcode_energy_pj(op, "random") for op, n in kernel.executed(problem).items()) * 1e-12
     static_w = 125.5 + 0.35 * (trial.temperature_c - 40)
     assert trial.energy_j == pytest.approx(dynamic_j + static_w * trial.steady_s, rel=0.02)
@@ -84,7 +84,7 @@ def test_energy_is_what_the_simulated_gpu_charges(kernel: Kernel) -> None:
 def test_wrong_results_are_never_timed(kernel: Kernel) -> None:
     gpu = ComputingGpu()
     gpu.factor = 1 + 1e-4
-    trial = Bench(gpu, SMALL, Asked(), FlatModel()).measure(kernel)
+    trial = Bench(gpu, SMALL, BenchOptions(), FlatModel()).measure(kernel)
     assert trial.status is TrialStatus.WRONG
     assert trial.correct is Correct.NO
     assert "results are wrong, first C[" in trial.reason
@@ -93,7 +93,9 @@ def test_wrong_results_are_never_timed(kernel: Kernel) -> None:
 
 
 def test_power_of_a_pruned_variant_is_not_measured(kernel: Kernel) -> None:
-    trial = Bench(ComputingGpu(), SMALL, Asked(), FlatModel()).measure(kernel, objection=lambda _: "too dear")
+    trial = Bench(ComputingGpu(), SMALL, BenchOptions(), FlatModel()).measure(
+        kernel, objection=lambda _: "too dear"
+    )
     assert (trial.status, trial.reason) == (TrialStatus.PRUNED, "too dear")
     assert trial.time_s > 0
     assert math.isnan(trial.energy_j)
@@ -102,7 +104,7 @@ def test_power_of_a_pruned_variant_is_not_measured(kernel: Kernel) -> None:
 def test_a_kernel_that_does_not_launch_ends_only_its_trial(kernel: Kernel) -> None:
     gpu = ComputingGpu()
     gpu.refuses = True
-    trial = Bench(gpu, SMALL, Asked(), None).measure(kernel)
+    trial = Bench(gpu, SMALL, BenchOptions(), None).measure(kernel)
     assert trial.status is TrialStatus.LAUNCH_FAILED
     assert "OUT_OF_RESOURCES" in trial.reason
 
@@ -139,7 +141,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tuning(tiny: Path, budget: int, **change: object) -> Tuning:
-    plain = Tuning(SMALL, ENERGY, Asked(window_s=0.1), budget=budget, jobs=2, space=tiny)
+    plain = Tuning(SMALL, ENERGY, BenchOptions(window_s=0.1), budget=budget, jobs=2, space=tiny)
     return replace(plain, **change)
 
 
@@ -181,7 +183,7 @@ def test_settings_that_do_not_go_together(tmp_path: Path, tiny: Path) -> None:
     with pytest.raises(InputError, match="--table"):
         tune(SimulatedGpu(), tuning(tiny, 1, strategy="estimate"), tmp_path / "t")
     with pytest.raises(InputError, match="gives no energy"):
-        tune(SimulatedGpu(), tuning(tiny, 1, asked=Asked(power=False)), tmp_path / "t")
+        tune(SimulatedGpu(), tuning(tiny, 1, asked=BenchOptions(power=False)), tmp_path / "t")
     with pytest.raises(InputError, match="--power-limit-w"):
         tune(SimulatedGpu(), tuning(tiny, 1, goal=Goal(Objective.POWER_LIMITED)), tmp_path / "t")
     with pytest.raises(InputError, match="no strategy is called 'annealing'"):
@@ -189,7 +191,7 @@ def test_settings_that_do_not_go_together(tmp_path: Path, tiny: Path) -> None:
 
 
 def test_the_estimator_s_order_is_the_order_of_trying(tmp_path: Path, tiny: Path) -> None:
-    gpu, asked = SimulatedGpu(), Asked(power=False)
+    gpu, asked = SimulatedGpu(), BenchOptions(power=False)
     bench = Bench(gpu, SMALL, asked, FlatModel())
     folder = TuningFolder.create(tmp_path / "t", TuningManifest.new(gpu, SMALL, asked, "flat"))
     space = search_space(SMALL, "sm_90a", load_axes(DType.F32, tiny))
@@ -206,7 +208,7 @@ def test_every_strategy_of_kernel_tuner_finds_variants(tmp_path: Path, tiny: Pat
     for name in ("genetic_algorithm", "greedy_ils"):
         found = tune(
             SimulatedGpu(),
-            tuning(tiny, 3, strategy=name, asked=Asked(power=False), goal=Goal(Objective.TIME)),
+            tuning(tiny, 3, strategy=name, asked=BenchOptions(power=False), goal=Goal(Objective.TIME)),
             tmp_path / name,
         )
         assert 1 <= len(found.trials) <= 3

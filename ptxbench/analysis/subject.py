@@ -10,18 +10,17 @@ import numpy as np
 
 from ptxbench.analysis.overhead import Alike, overhead_unit, with_plain_companions
 from ptxbench.catalogue.model import Instruction
-from ptxbench.codegen.operands import Pattern
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.status import Status
 from ptxbench.sass.loop_check import Judgement
-from ptxbench.storage.schema import Protocol, Role, TableRow, TrialRecord
+from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
 # Every SM clock further than this from the unit's median is another operating point.
 CLOCK_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
-class Unit:
+class Subject:
     """What one row of the table is about; light, for a run holds thousands.
 
     Attributes:
@@ -36,7 +35,7 @@ class Unit:
     instruction: Instruction
     opt_level: OptLevel
     judgement: Judgement
-    protocol: Protocol
+    protocol: str
     pattern: Pattern
     loops: tuple[tuple[Role, str], ...] = ()
 
@@ -90,7 +89,7 @@ class Unit:
         )
 
 
-def unit_name(instruction: str, opt_level: OptLevel, protocol: Protocol, pattern: str) -> str:
+def unit_name(instruction: str, opt_level: OptLevel, protocol: str, pattern: str) -> str:
     """Return the identity of a unit: the beginning of its trials' ids."""
     return f"{instruction}/{opt_level}/{protocol}/{pattern}"
 
@@ -129,7 +128,7 @@ def trial_faults(records: Sequence[TrialRecord]) -> dict[str, tuple[Status, str]
 def empty_row(
     instruction: Instruction,
     opt_level: OptLevel,
-    protocol: Protocol,
+    protocol: str,
     pattern: str,
     status: Status,
     reason: str,
