@@ -16,28 +16,37 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
 
+Bytes = npt.NDArray[np.uint8]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Launch:
-    """One kernel launch, recorded as one trial.
+    """One kernel, the shape of its launch, and what it is given.
 
-    Every kernel of ptxbench takes five parameters: the addresses (u64) of input, output (8 bytes
-    a thread), scratch and stamps (four u64 a block: its %globaltimer and %clock64 at begin and
-    end), and iterations (u32).
+    A kernel of ptxbench's own (`scalars` is None) takes five parameters: the addresses (u64) of input,
+    output (8 bytes a thread), scratch and stamps (four u64 a block: its %globaltimer and %clock64 at begin
+    and end), and `iterations` (u32). Any other kernel takes the addresses of its inputs and of its output, in
+    that order, and then its scalars (u32).
 
     Attributes:
         trial_id: Identity of the trial within its run; a replay finds the record by it.
         cubin: Module that holds the kernel.
         kernel: Entry name.
-        grid: Blocks.
+        grid: Blocks along x.
         block: Threads a block.
-        iterations: Loop count.
-        operands: Contents of the input buffer, uint8, shape (bytes,).
+        iterations: How often a thread goes through the kernel's one loop.
+        operands: Contents of each input buffer, uint8, shape (bytes,): one for a kernel of ptxbench's own.
+            A GPU does not copy the very same array again to a kernel with scalars: do not change it.
         pattern: Name of the operand pattern ("random", "zeros").
         scratch_bytes: Memory that the instruction itself works on.
         before_s: Seconds recorded before the launch.
         after_s: Seconds recorded after the end.
-        output_bytes: How much of the output buffer to return (0: none).
+        output_bytes: How much of the output buffer `Gpu.run` returns (0: none).
+        scalars: Parameters behind the addresses; None: a kernel of ptxbench's own.
+        result_bytes: Size of the output buffer of a kernel with scalars.
+        grid_y: Blocks along y.
+        shared_bytes: Dynamic shared memory a block.
+        times: How often it is launched, back to back, within one window.
     """
 
     trial_id: str
@@ -46,12 +55,22 @@ class Launch:
     grid: int
     block: int
     iterations: int
-    operands: npt.NDArray[np.uint8]
+    operands: tuple[Bytes, ...]
     pattern: str
     scratch_bytes: int = 0
     before_s: float = 0.0
     after_s: float = 0.0
     output_bytes: int = 0
+    scalars: tuple[int, ...] | None = None
+    result_bytes: int = 0
+    grid_y: int = 1
+    shared_bytes: int = 0
+    times: int = 1
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of one launch."""
+        return self.grid * self.grid_y
 
 
 class Gpu(Protocol):
@@ -110,6 +129,29 @@ class Gpu(Protocol):
             LaunchError: A kernel could not be loaded or did not end.
             GpuError: The GPU stopped answering.
             ValueError: There is no launch, or not one gap between each two.
+        """
+        ...
+
+    def time_s(self, launch: Launch) -> float:
+        """Launch without a recording; return how long all `times` of it took by the GPU's own events, s.
+
+        Raises:
+            LaunchError: The kernel could not be loaded or did not end.
+            GpuError: The GPU stopped answering.
+            ReplayError: The GPU replays a run.
+        """
+        ...
+
+    def compute(self, launch: Launch) -> Bytes | None:
+        """Launch a kernel with scalars into an output of which every byte was 0xFF, and return it.
+
+        Returns:
+            The output, uint8, shape (result_bytes,); None on a GPU that computes nothing.
+
+        Raises:
+            LaunchError: The kernel could not be loaded or did not end.
+            GpuError: The GPU stopped answering.
+            ReplayError: The GPU replays a run.
         """
         ...
 

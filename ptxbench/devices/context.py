@@ -8,7 +8,7 @@ from typing import Any
 
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import GpuError, LaunchError
-from ptxbench.devices.buffers import Call
+from ptxbench.devices.device_buffer import Call
 
 _CACHED_MODULES = 64
 

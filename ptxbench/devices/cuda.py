@@ -13,13 +13,11 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.target import target_for_capability
-from ptxbench.devices.base import Launch
-from ptxbench.devices.buffers import KernelBuffers
-from ptxbench.devices.call_buffers import CallBuffers
-from ptxbench.devices.calls import Bytes, CallRun, KernelCall
+from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.context import Context
 from ptxbench.devices.jit import Jit
 from ptxbench.devices.kernel_timer import KernelTimer, with_stamps
+from ptxbench.devices.launch_buffers import LaunchBuffers
 from ptxbench.devices.placed_buffer import PLACE, PlacedBuffer
 from ptxbench.devices.sequence import only_run, play
 from ptxbench.sensors.base import SourceName
@@ -100,8 +98,7 @@ class CudaGpu:
             raise GpuError(f"GPU {which}: {error}; compare with `nvidia-smi`") from error
         self._context.make_current()
         scratch = PlacedBuffer(_call, driver=driver, device=int(self._device), place=scratch_place)
-        self._buffers = KernelBuffers(_call, scratch)
-        self._call_buffers = CallBuffers(_call)
+        self._buffers = LaunchBuffers(_call, scratch)
         self._timer = KernelTimer(_call, self._clock)
         self._info = self._read_info()
         assembler = f"driver JIT {self._info.driver} (CUDA {self._info.cuda})"
@@ -171,7 +168,17 @@ class CudaGpu:
         with self._context.watched():
             return self._run(launches, gaps_s, poll_interval_s)
 
-    def compute(self, call: KernelCall) -> Bytes | None:
+    def time_s(self, launch: Launch) -> float:
+        """Launch without a recording and return how long it took, s.
+
+        Raises:
+            LaunchError: The kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            return self._launch(launch, *self._prepared((launch,))[0]).elapsed_s
+
+    def compute(self, launch: Launch) -> Bytes | None:
         """Launch once into a cleared output and return it.
 
         Raises:
@@ -179,36 +186,10 @@ class CudaGpu:
             GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
         """
         with self._context.watched():
-            function, arguments = self._prepared(call)
-            self._call_buffers.clear(call.output_bytes)
-            self._timed_calls(call, function, arguments, 1)
-            return self._call_buffers.output(call.output_bytes)
-
-    def time_calls(self, call: KernelCall, launches: int) -> float:
-        """Time launches back to back, in s.
-
-        Raises:
-            LaunchError: The kernel could not be loaded, or ended in an error.
-            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
-        """
-        with self._context.watched():
-            return self._timed_calls(call, *self._prepared(call), launches).elapsed_s
-
-    def record_calls(self, call: KernelCall, launches: int) -> CallRun:
-        """Launch back to back while the sampler thread records; see `run` for the window.
-
-        Raises:
-            LaunchError: The kernel could not be loaded, or ended in an error.
-            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
-        """
-        with self._context.watched():
-            function, arguments = self._prepared(call)
-            before = self.telemetry()
-            window, sampler, trace = self._sampled(
-                lambda: self._timed_calls(call, function, arguments, launches)
-            )
-            reasons = sampler.throttle_reasons(window)
-            return CallRun(window, launches, trace, before, self.telemetry(), reasons)
+            (prepared,) = self._prepared((launch,))
+            self._buffers.clear(launch)
+            self._launch(launch, *prepared)
+            return self._buffers.output(launch, launch.result_bytes)
 
     def telemetry(self) -> Telemetry:
         """Read temperature, clocks, throttle reasons and foreign processes."""
@@ -218,15 +199,13 @@ class CudaGpu:
         """Release memory, context and NVML."""
         if not self._context.is_lost:
             self._buffers.release()
-            self._call_buffers.release()
             self._context.release()
         self._nvml.close()
 
     def _run(
         self, launches: Sequence[Launch], gaps_s: Sequence[float], poll_interval_s: float | None
     ) -> SequenceRun:
-        functions = [self._context.function(launch.cubin, launch.kernel) for launch in launches]
-        prepared = iter(zip(functions, self._buffers.prepare(launches), strict=True))
+        prepared = iter(self._prepared(launches))
         before = self.telemetry()
 
         def run() -> tuple[KernelWindow, ...]:
@@ -242,7 +221,7 @@ class CudaGpu:
             before,
             self.telemetry(),
             tuple(sampler.throttle_reasons(window) for window in windows),
-            self._buffers.output(launches[-1].output_bytes),
+            self._buffers.output(launches[-1], launches[-1].output_bytes),
         )
 
     def _sampled(
@@ -259,29 +238,28 @@ class CudaGpu:
             trace = thread.stop()
         return result, sampler, trace
 
-    def _launch(self, launch: Launch, function: Any, arguments: Any) -> KernelWindow:
-        """Launch with its own operands; return when it ran."""
-        self._buffers.upload(launch.operands)
-        shape = (launch.grid, 1, 1, launch.block, 1, 1)
-        return self._timer.timed(lambda: _call("cuLaunchKernel", function, *shape, 0, 0, arguments, 0))
+    def _prepared(self, launches: Sequence[Launch]) -> list[tuple[Any, Any]]:
+        """Return the function and the parameters of each launch."""
+        functions = [self._function(launch) for launch in launches]
+        return list(zip(functions, self._buffers.prepare(launches), strict=True))
 
-    def _prepared(self, call: KernelCall) -> tuple[Any, Any]:
-        """Return the function and the parameters of a call."""
-        function = self._context.function(call.cubin, call.kernel)
-        if call.shared_bytes > _PLAIN_SHARED_BYTES:
+    def _function(self, launch: Launch) -> Any:
+        function = self._context.function(launch.cubin, launch.kernel)
+        if launch.shared_bytes > _PLAIN_SHARED_BYTES:
             allowed = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            _call("cuFuncSetAttribute", function, allowed, call.shared_bytes)
-        return function, self._call_buffers.prepare(call)
+            _call("cuFuncSetAttribute", function, allowed, launch.shared_bytes)
+        return function
 
-    def _timed_calls(self, call: KernelCall, function: Any, arguments: Any, launches: int) -> KernelWindow:
-        """Launch back to back; return when all of it ran."""
-        shape = (*call.grid, 1, call.block, 1, 1, call.shared_bytes)
+    def _launch(self, launch: Launch, function: Any, arguments: Any) -> KernelWindow:
+        """Launch with its own operands, back to back; return when all of it ran."""
+        self._buffers.upload(launch)
+        shape = (launch.grid, launch.grid_y, 1, launch.block, 1, 1, launch.shared_bytes)
 
-        def launch() -> None:
-            for _ in range(launches):
+        def start() -> None:
+            for _ in range(launch.times):
                 _call("cuLaunchKernel", function, *shape, 0, arguments, 0)
 
-        return self._timer.timed(launch)
+        return self._timer.timed(start)
 
     def _find_device(self) -> Any:
         """Return the CUDA device of the NVML device: the two number GPUs differently."""

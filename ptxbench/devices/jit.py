@@ -9,7 +9,7 @@ from typing import Any
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import LaunchError, RefusedModuleError
-from ptxbench.devices.buffers import Call
+from ptxbench.devices.device_buffer import Call
 
 _LOG_BYTES = 8192
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ptxbench.core.clock import Clock
-from ptxbench.devices.buffers import Call, Stamps
+from ptxbench.devices.device_buffer import Call
+from ptxbench.devices.loop_buffers import Stamps
 from ptxbench.sensors.trace import KernelWindow
 
 

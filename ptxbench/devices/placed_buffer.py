@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptxbench.core.errors import LaunchError
-from ptxbench.devices.buffers import DeviceBuffer
+from ptxbench.devices.device_buffer import DeviceBuffer
 
 # Half of its bits are ones, as in an address that a driver picks; neither a host's programs nor its
 # libraries lie there (Linux, x86-64 and aarch64), and every CUDA GPU since Pascal reaches it.

@@ -15,7 +15,7 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import LaunchError, ReplayError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.status import Status
-from ptxbench.devices.base import Launch
+from ptxbench.devices.base import Bytes, Launch
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
 from ptxbench.sensors.trace import KernelWindow
@@ -158,6 +158,22 @@ class ReplayGpu:
             "it needs a real or simulated GPU"
         )
 
+    def time_s(self, launch: Launch) -> float:
+        """Refuse: what was not recorded has no time.
+
+        Raises:
+            ReplayError: Always.
+        """
+        raise self._runs_nothing(launch)
+
+    def compute(self, launch: Launch) -> Bytes | None:
+        """Refuse: outputs are not recorded.
+
+        Raises:
+            ReplayError: Always.
+        """
+        raise self._runs_nothing(launch)
+
     def telemetry(self) -> Telemetry:
         """Return the state after the last run, or before the first one."""
         return self._state
@@ -165,6 +181,12 @@ class ReplayGpu:
     def close(self) -> None:
         """Close the run."""
         self._folder.close()
+
+    def _runs_nothing(self, launch: Launch) -> ReplayError:
+        return ReplayError(
+            f"{self._folder.path} is a recorded run and cannot launch {launch.kernel}; "
+            "it needs a real or simulated GPU"
+        )
 
     def _find(self, launch: Launch) -> TrialRecord:
         record = self._folder.record(launch.trial_id)

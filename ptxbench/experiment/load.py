@@ -69,7 +69,7 @@ def prepare_load(gpu: Gpu) -> Load:
         grid=gpu.info.sm_count,
         block=BLOCK,
         iterations=_FIRST_ITERATIONS,
-        operands=operand_bytes(instruction, Pattern.RANDOM, _SEED),
+        operands=(operand_bytes(instruction, Pattern.RANDOM, _SEED),),
         pattern=Pattern.RANDOM,
     )
     load = Load(module, template, gpu.info.sm_count, _pass_s(gpu, template))

@@ -90,7 +90,7 @@ def check_row(gpu: Gpu, row: Instruction, level: OptLevel, form: Form) -> Checke
         grid=BLOCKS,
         block=block,
         iterations=ITERATIONS,
-        operands=operand_bytes(row, Pattern.RANDOM, SEED),
+        operands=(operand_bytes(row, Pattern.RANDOM, SEED),),
         pattern=Pattern.RANDOM,
         scratch_bytes=row.scratch * block * max(BLOCKS, chip),
         output_bytes=8 * block * BLOCKS,

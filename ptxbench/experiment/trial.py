@@ -68,7 +68,7 @@ class Work:
             grid=self.grid,
             block=self.block,
             iterations=self.iterations,
-            operands=self.operands,
+            operands=(self.operands,),
             pattern=self.plan.pattern,
             scratch_bytes=self.scratch_bytes,
         )

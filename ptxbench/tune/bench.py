@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.core.status import Status
-from ptxbench.devices.calls import Bytes, CallingGpu, CallRun, KernelCall
+from ptxbench.devices.base import Bytes, Gpu, Launch
 from ptxbench.energy.steady import PowerReading, steady_power_w
 from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.check import Checker, Correct
 from ptxbench.tune.estimate import EnergyModel, modelled_time_s, work_of
 from ptxbench.tune.kernel import Kernel, Refused, operand_matrices
@@ -61,7 +62,7 @@ class Bench:
 
     def __init__(
         self,
-        gpu: CallingGpu,
+        gpu: Gpu,
         problem: Problem,
         asked: BenchOptions,
         model: EnergyModel | None,
@@ -139,9 +140,9 @@ class Bench:
         trial = replace(trial, correct=correct, check_wall_s=self._wall_s() - began_s)
         if correct is Correct.NO:
             return replace(trial, status=TrialStatus.WRONG, reason=why)
-        call = kernel.call(self.problem, self._operands(), self._asked.pattern)
+        launch = kernel.launch(self.problem, self._operands(), self._asked.pattern)
         began_s = self._wall_s()
-        time_s = short_timing_s(self.gpu, call)
+        time_s = short_timing_s(self.gpu, launch)
         temperature_c = self._temperature_c()
         trial = replace(trial, time_s=time_s, temperature_c=temperature_c)
         trial = replace(self._estimated(trial, time_s, temperature_c), timing_wall_s=self._wall_s() - began_s)
@@ -149,7 +150,7 @@ class Bench:
             return trial
         if why := objection(trial):
             return replace(trial, status=TrialStatus.PRUNED, reason=why)
-        return self._with_power(trial, call)
+        return self._with_power(trial, launch)
 
     def _temperature_c(self) -> float:
         """Return the temperature, which was read within the last second."""
@@ -158,14 +159,15 @@ class Bench:
             self._temperature = (now_s, self.gpu.telemetry().temperature_c)
         return self._temperature[1]
 
-    def _with_power(self, trial: Trial, call: KernelCall) -> Trial:
+    def _with_power(self, trial: Trial, launch: Launch) -> Trial:
         began_s = self._wall_s()
-        launches = min(_MAX_LAUNCHES, max(1, math.ceil(self._asked.window_s / trial.time_s)))
-        run = self.gpu.record_calls(call, launches)
+        times = min(_MAX_LAUNCHES, max(1, math.ceil(self._asked.window_s / trial.time_s)))
+        run = self.gpu.run(replace(launch, times=times))
+        launch_s = run.window.elapsed_s / times
         power = self._power(run)
         trial = replace(
             trial,
-            steady_s=run.launch_s,
+            steady_s=launch_s,
             clock_mhz=run.after.sm_clock_mhz,
             temperature_c=run.after.temperature_c,
             capped=run.throttle_reasons > 0 and bool(run.throttle_reasons & _SLOWED),
@@ -177,10 +179,10 @@ class Bench:
             trial,
             power_w=power.power_w,
             power_error_w=power.standard_error_w,
-            energy_j=power.power_w * run.launch_s,
+            energy_j=power.power_w * launch_s,
         )
 
-    def _power(self, run: CallRun) -> PowerReading:
+    def _power(self, run: KernelRun) -> PowerReading:
         series = run.trace.of(self._sensor.source)
         if series is None:
             raise GpuError(f"the recording holds no readings of {self._sensor.source}")
@@ -197,7 +199,7 @@ class Bench:
         return self._inputs
 
 
-def short_timing_s(gpu: CallingGpu, call: KernelCall) -> float:
+def short_timing_s(gpu: Gpu, launch: Launch) -> float:
     """Return the time of one launch: of the first where it is long enough, or else of some more.
 
     The check has warmed the kernel up before.
@@ -206,8 +208,8 @@ def short_timing_s(gpu: CallingGpu, call: KernelCall) -> float:
         LaunchError: The kernel did not run.
         GpuError: The GPU stopped answering.
     """
-    first_s = gpu.time_calls(call, 1)
+    first_s = gpu.time_s(launch)
     if first_s >= _TIMING_S:
         return first_s
-    launches = min(_MAX_TIMED, math.ceil(_TIMING_S / first_s))
-    return min(gpu.time_calls(call, launches) / launches, first_s)
+    times = min(_MAX_TIMED, math.ceil(_TIMING_S / first_s))
+    return min(gpu.time_s(replace(launch, times=times)) / times, first_s)

@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.devices.calls import Bytes, CallingGpu
+from ptxbench.devices.base import Bytes, Gpu
 from ptxbench.tune.kernel import Kernel, operand_matrices
 from ptxbench.tune.variant import DType, Problem, Variant
 
@@ -59,7 +59,7 @@ class Checker:
     seed: int
     _cases: dict[Problem, _Case] = field(default_factory=dict)
 
-    def check(self, gpu: CallingGpu, kernel: Kernel) -> tuple[Correct, str]:
+    def check(self, gpu: Gpu, kernel: Kernel) -> tuple[Correct, str]:
         """Run a kernel on a small problem and compare.
 
         Returns:
@@ -70,7 +70,7 @@ class Checker:
             GpuError: The GPU stopped answering.
         """
         case = self._case(kernel.variant)
-        output = gpu.compute(kernel.call(case.problem, case.inputs))
+        output = gpu.compute(kernel.launch(case.problem, case.inputs))
         if output is None:
             return Correct.UNCHECKED, ""
         result = output.view(_RESULTS[case.problem.dtype]).reshape(case.exact.shape).astype(np.float64)

@@ -14,7 +14,7 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import RefusedModuleError
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
-from ptxbench.devices.calls import Bytes, KernelCall
+from ptxbench.devices.base import Bytes, Launch
 from ptxbench.sass.executed import LoopedKernel, looped_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError
@@ -53,7 +53,7 @@ class Kernel:
         per_warp = self.code.executed(self.variant.trips(problem))
         return Counter({opcode: n * threads for opcode, n in per_warp.items()})
 
-    def call(self, problem: Problem, inputs: tuple[Bytes, Bytes], pattern: str = "random") -> KernelCall:
+    def launch(self, problem: Problem, inputs: tuple[Bytes, Bytes], pattern: str = "random") -> Launch:
         """Return the launch that computes a problem.
 
         Args:
@@ -62,16 +62,19 @@ class Kernel:
             pattern: Name of their operand pattern.
         """
         v = self.variant
-        return KernelCall(
+        blocks_n, blocks_m = v.grid(problem)
+        return Launch(
+            trial_id=v.name,
             cubin=self.cubin,
             kernel=ENTRY,
-            grid=v.grid(problem),
+            grid=blocks_n,
+            grid_y=blocks_m,
             block=v.threads,
             shared_bytes=v.shared_bytes,
-            inputs=inputs,
-            output_bytes=problem.m * problem.n * problem.dtype.result_bytes,
+            operands=inputs,
+            result_bytes=problem.m * problem.n * problem.dtype.result_bytes,
             scalars=(problem.m, problem.n, problem.k),
-            trips=v.trips(problem),
+            iterations=v.trips(problem),
             pattern=pattern,
         )
 

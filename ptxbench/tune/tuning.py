@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
-from ptxbench.devices.calls import require_calls
 from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.estimate import EnergyModel
@@ -99,7 +99,10 @@ def tune(
         GpuError: The GPU stopped answering; the folder holds what was tried.
         ToolError: ptxas or nvdisasm is missing.
     """
-    calling = require_calls(gpu)
+    if gpu.info.kind is GpuKind.REPLAYED:
+        raise InputError(
+            f"{gpu.info.name} is a recorded run, which tunes nothing: name a real or simulated GPU"
+        )
     model = open_model(tuning.table, gpu.info, tuning.asked.pattern) if tuning.table else None
     for_time = tuning.goal.objective is Objective.TIME
     strategy = tuning.strategy or (BY_ESTIMATE if model or for_time else AT_RANDOM)
@@ -109,7 +112,7 @@ def tune(
     manifest = TuningManifest.new(gpu, tuning.problem, tuning.asked, _model_name(tuning))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
-    bench = Bench(calling, tuning.problem, tuning.asked, model)
+    bench = Bench(gpu, tuning.problem, tuning.asked, model)
     pruning = None if math.isnan(tuning.prune) else Pruning(tuning.goal, tuning.prune)
     evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning)
     try:

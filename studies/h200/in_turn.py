@@ -44,7 +44,7 @@ def calibrated_launch(
         grid=grid,
         block=BLOCK,
         iterations=_FIRST_ITERATIONS,
-        operands=operand_bytes(instruction, Pattern.RANDOM, SEED),
+        operands=(operand_bytes(instruction, Pattern.RANDOM, SEED),),
         pattern=Pattern.RANDOM,
         scratch_bytes=instruction.scratch * grid * BLOCK,
     )

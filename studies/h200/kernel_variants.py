@@ -208,7 +208,7 @@ def _powers(
             gpus[0].run(launch)
             for column in order.permutation(len(VARIANTS)):
                 copy, seed = VARIANTS[column]
-                run = gpus[copy].run(replace(launch, operands=drawn[row][seed]))
+                run = gpus[copy].run(replace(launch, operands=(drawn[row][seed],)))
                 power_w[turn, row, column] = settled_w(gpus[copy], run)
                 temperature_c[turn, row, column] = run.after.temperature_c
     return power_w[1:], temperature_c[1:]

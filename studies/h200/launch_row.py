@@ -53,7 +53,7 @@ def main() -> int:
                 grid=grid,
                 block=block,
                 iterations=arguments.iterations,
-                operands=operand_bytes(row, arguments.operands, SEED),
+                operands=(operand_bytes(row, arguments.operands, SEED),),
                 pattern=arguments.operands,
                 scratch_bytes=row.scratch * grid * block,
             )

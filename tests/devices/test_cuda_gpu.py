@@ -72,7 +72,7 @@ def launch_of(module, kernel="target", grid=1, block=32, iterations=100, **chang
         grid=grid,
         block=block,
         iterations=iterations,
-        operands=operand_bytes(module.instruction, Pattern.RANDOM, 5),
+        operands=(operand_bytes(module.instruction, Pattern.RANDOM, 5),),
         pattern="random",
         scratch_bytes=module.instruction.scratch * threads,
         output_bytes=8 * threads,
@@ -108,7 +108,7 @@ def works(gpu, module_of):
     """Whether the GPU computes: one small kernel against its reference."""
     module = module_of("mad.lo.u32")
     launch = launch_of(module, grid=2, block=64, iterations=7)
-    expected = expected_output(module.ptx, "target", launch.operands, 128, 7)
+    expected = expected_output(module.ptx, "target", launch.operands[0], 128, 7)
     return np.array_equal(result_of(gpu.run(launch)), expected)
 
 

@@ -42,7 +42,7 @@ def launch(number, **change):
         grid=record.grid,
         block=record.block,
         iterations=record.iterations,
-        operands=np.zeros(8, np.uint8),
+        operands=(np.zeros(8, np.uint8),),
         pattern=record.pattern,
         output_bytes=64,
     )
@@ -186,3 +186,9 @@ def test_sequence_is_refused_in_one_line(gpu):
     with pytest.raises(ReplayError, match="spans 2 launches") as error:
         gpu.run_sequence([launch(0), launch(1)], [0.1])
     assert "\n" not in str(error.value)
+
+
+def test_a_recorded_run_launches_nothing(gpu):
+    for ask in (gpu.time_s, gpu.compute):
+        with pytest.raises(ReplayError, match="is a recorded run and cannot launch"):
+            ask(launch(0))

@@ -11,7 +11,7 @@ from fakes.run import CUBIN
 from ptxbench.core.clock import VirtualClock
 from ptxbench.core.errors import LaunchError
 from ptxbench.devices.base import Gpu, Launch
-from ptxbench.devices.buffers import KernelBuffers
+from ptxbench.devices.loop_buffers import LoopBuffers
 from ptxbench.devices.sequence import play
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profiles import H200, SLOW_SENSOR
@@ -26,7 +26,7 @@ def launch(iterations=20_000, **change):
         grid=132,
         block=1024,
         iterations=iterations,
-        operands=np.arange(64, dtype=np.uint8),
+        operands=(np.arange(64, dtype=np.uint8),),
         pattern="random",
     )
     return replace(base, **change)
@@ -123,7 +123,7 @@ class Driver:
 
 
 def test_each_block_of_each_launch_has_stamps_of_its_own():
-    buffers = KernelBuffers(Driver())
+    buffers = LoopBuffers(Driver())
     launches = [launch(grid=2, block=64), launch(iterations=6, grid=1, block=1), launch(iterations=7, grid=3)]
     prepared = buffers.prepare(launches)
     for number, (one, ((*_, stamps, iterations), types)) in enumerate(zip(launches, prepared, strict=True)):
@@ -141,7 +141,7 @@ def test_each_block_of_each_launch_has_stamps_of_its_own():
 
 
 def test_where_one_block_is_stamped_the_others_are_left_out():
-    buffers = KernelBuffers(Driver())
+    buffers = LoopBuffers(Driver())
     launches = [launch(grid=4, block=128)]
     ((*_, stamps, _), _), *_ = buffers.prepare(launches)
     ctypes.memmove(stamps, (ctypes.c_int64 * 4)(5, 6, 7, 8), 32)
@@ -154,28 +154,28 @@ def test_where_one_block_is_stamped_the_others_are_left_out():
 @pytest.mark.parametrize(("grid", "block"), [(1, 48), (4, 16), (132, 1000)])
 def test_blocks_that_would_not_find_their_stamps_are_refused(grid, block):
     with pytest.raises(LaunchError, match="power of two"):
-        KernelBuffers(Driver()).prepare([launch(grid=grid, block=block)])
+        LoopBuffers(Driver()).prepare([launch(grid=grid, block=block)])
 
 
 def test_operands_are_copied_when_they_change_and_only_then():
     driver = Driver()
-    buffers = KernelBuffers(driver)
-    first, second = launch(), launch(operands=np.full(128, 7, np.uint8))
+    buffers = LoopBuffers(driver)
+    first, second = launch(), launch(operands=(np.full(128, 7, np.uint8),))
     ((address, *_), _), *_ = buffers.prepare([first, second])
-    assert ctypes.string_at(address, 64) == first.operands.tobytes()
-    buffers.upload(first.operands)
+    assert ctypes.string_at(address, 64) == first.operands[0].tobytes()
+    buffers.upload(first.operands[0])
     assert driver.calls.count("cuMemcpyHtoD") == 1
-    buffers.upload(second.operands)
-    assert ctypes.string_at(address, 128) == second.operands.tobytes()
+    buffers.upload(second.operands[0])
+    assert ctypes.string_at(address, 128) == second.operands[0].tobytes()
     # A new sequence uploads again: the caller may have written into the array.
-    first.operands[:] = 9
+    first.operands[0][:] = 9
     buffers.prepare([first])
     assert ctypes.string_at(address, 64) == bytes([9] * 64)
 
 
 def test_buffers_grow_and_are_given_back():
     driver = Driver()
-    buffers = KernelBuffers(driver)
+    buffers = LoopBuffers(driver)
     buffers.prepare([launch()])
     buffers.prepare([launch(grid=200), launch(scratch_bytes=4096)])
     assert len(driver.memory) == 4

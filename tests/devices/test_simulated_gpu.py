@@ -83,7 +83,7 @@ def _launch(gpu: Gpu, kernel: str, cubin: Cubin | None = None, **overrides: obje
         grid=8 * gpu.info.sm_count,
         block=256,
         iterations=1_000_000,
-        operands=np.zeros(64, dtype=np.uint8),
+        operands=(np.zeros(64, dtype=np.uint8),),
         pattern="random",
     )
     return replace(launch, **overrides)

@@ -104,7 +104,7 @@ def test_a_change_within_a_kernel_dips_its_clock_and_no_reason_is_given() -> Non
     ptx += "fma.rn.f32 %f, %f, %f, %f;\n" * 64
     ptx += "sub.u32 %n, %n, 1; setp.ne.u32 %p, %n, 0; @%p bra L; st.global.f32 [%o], %f; ret; }"
     operands = np.zeros(8, dtype=np.uint8)
-    launch = Launch("t", gpu.assemble(ptx, OptLevel.O3), "k", 132, 256, 1_600_000, operands, "random")
+    launch = Launch("t", gpu.assemble(ptx, OptLevel.O3), "k", 132, 256, 1_600_000, (operands,), "random")
     run = gpu.run_sequence((launch,) * 40, (0.0,) * 39)
     samples = run.trace.of(SourceName.SAMPLES)
     assert samples is not None

@@ -22,7 +22,7 @@ STATE = Telemetry(40.0, 1755.0, 3201.0, 0, 0)
 PLAN = TrialPlan(
     "fma.rn.f32", OptLevel.O3, DYNAMIC, "random", Role.TARGET_2N, 128, "fma.rn.f32/O3/dynamic/random"
 )
-LAUNCH = Launch("", fake.CUBIN, "target_2n", 132, 1024, 777, np.zeros(8, np.uint8), "random")
+LAUNCH = Launch("", fake.CUBIN, "target_2n", 132, 1024, 777, (np.zeros(8, np.uint8),), "random")
 
 
 def kernel_run(**change):

@@ -7,7 +7,7 @@ import pytest
 from fakes.measuring import asked
 
 from ptxbench.core.condition import OptLevel
-from ptxbench.devices.calls import KernelCall
+from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
@@ -42,10 +42,11 @@ def true_energy_j(name, pattern, table):
     gpu = SimulatedGpu(seed=5, poll_interval_s=0.02)
     cubin = gpu.assemble((KERNELS / f"{name}.ptx").read_text(), OptLevel.O3)
     grid, block = 8 * gpu.info.sm_count, 256
-    call = KernelCall(
-        cubin, "kernel", (grid, 1), block, 0, (np.zeros(8, np.uint8),), 8, (TRIPS,), TRIPS, pattern
+    operands = (np.zeros(8, np.uint8),)
+    launch = Launch(
+        "t", cubin, "kernel", grid, block, TRIPS, operands, pattern, scalars=(TRIPS,), result_bytes=8
     )
-    window = gpu.record_calls(call, 1).window
+    window = gpu.run(launch).window
     # The truth is what is drawn, not what a sensor says of it.
     joules = gpu._physics.energy_j(window.end_ns) - gpu._physics.energy_j(window.start_ns)
     return joules, window.elapsed_s, Shape(grid, block), gpu._physics.temperature_c(window.end_ns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ptxbench.core.errors import LaunchError
-from ptxbench.devices.calls import Bytes, KernelCall
+from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import EnergyRange, OpcodeCount, Work
@@ -58,10 +58,10 @@ class ComputingGpu(SimulatedGpu):
     factor = 1.0
     refuses = False
 
-    def compute(self, call: KernelCall) -> Bytes | None:
+    def compute(self, launch: Launch) -> Bytes | None:
         if self.refuses:
             raise LaunchError("cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
-        m, n, k = call.scalars
-        a, b = (data.view(np.float32).astype(float) for data in call.inputs)
+        m, n, k = launch.scalars
+        a, b = (data.view(np.float32).astype(float) for data in launch.operands)
         product = (self.factor * (a.reshape(m, k) @ b.reshape(k, n))).astype(np.float32)
         return product.view(np.uint8).ravel()

@@ -14,18 +14,17 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
-from ptxbench.devices.base import Launch
-from ptxbench.devices.calls import Bytes, CallRun, KernelCall
+from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.sequence import only_run, play
-from ptxbench.devices.simulated.calls import plan_calls
 from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import H200
 from ptxbench.devices.simulated.sensor import TemperatureSource, describe, open_source
 from ptxbench.devices.simulated.timing import Grid, plan_phases, resident_blocks
+from ptxbench.devices.simulated.whole_kernel import plan_whole_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
-from ptxbench.sass.program import Loop, SassKernel
+from ptxbench.sass.program import SassKernel
 from ptxbench.sass.resources import kernel_resources
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
@@ -150,41 +149,22 @@ class SimulatedGpu:
             np.zeros(launches[-1].output_bytes, dtype=np.uint8),
         )
 
-    def compute(self, call: KernelCall) -> Bytes | None:
+    def time_s(self, launch: Launch) -> float:
+        """Let a launch pass in virtual time, and return how long it took, s.
+
+        Raises:
+            LaunchError: The kernel is not there, has no loop to charge, or does not fit.
+        """
+        return self._launch(self._plan(launch)).elapsed_s
+
+    def compute(self, launch: Launch) -> Bytes | None:
         """Launch once; nothing is computed, so that there is no result.
 
         Raises:
             LaunchError: The kernel is not there, has no loop to charge, or does not fit.
         """
-        self.time_calls(call, 1)
+        self.time_s(launch)
         return None
-
-    def time_calls(self, call: KernelCall, launches: int) -> float:
-        """Let launches back to back pass in virtual time, and return their time in s.
-
-        Raises:
-            LaunchError: The kernel is not there, has no loop to charge, or does not fit.
-        """
-        return self._launch(self._plan_calls(call, launches)).elapsed_s
-
-    def record_calls(self, call: KernelCall, launches: int) -> CallRun:
-        """Let launches back to back pass while the sampler polls.
-
-        Raises:
-            LaunchError: The kernel is not there, has no loop to charge, or does not fit.
-        """
-        phases = self._plan_calls(call, launches)
-        clock = self._clock
-        sampler = self._sampler()
-        before = self.telemetry()
-        clock.start_ticker(sampler.poll, sampler.wait_s)
-        try:
-            window = self._launch(phases)
-            after = self.telemetry()
-        finally:
-            clock.stop_ticker()
-        reasons = sampler.throttle_reasons(window)
-        return CallRun(window, launches, sampler.finish(), before, after, reasons)
 
     def telemetry(self) -> Telemetry:
         """Read the state now; the temperature in whole degrees, as NVML gives it."""
@@ -228,41 +208,29 @@ class SimulatedGpu:
         )
 
     def _plan(self, launch: Launch) -> tuple[Phase, ...]:
-        """Return what a launch does to the chip."""
-        loop, grid = self._prepare(launch)
-        return plan_phases(loop, grid, launch.iterations, launch.pattern, self._profile)
+        """Return what a launch does to the chip.
 
-    def _plan_calls(self, call: KernelCall, launches: int) -> tuple[Phase, ...]:
-        """Return what launches of a call do to the chip."""
-        kernel = self._kernel(call.cubin, call.kernel)
-        registers = kernel_resources(call.cubin.image)[call.kernel].registers
-        resident = resident_blocks(registers, call.block, self._profile, call.shared_bytes)
-        blocks = call.grid[0] * call.grid[1]
-        if min(blocks, call.trips, resident) < 1:
-            raise LaunchError(
-                f"{call.kernel} cannot be launched with {blocks} blocks of {call.block} threads, "
-                f"{registers} registers each and {call.shared_bytes} bytes of shared memory"
-            )
-        grid = Grid(blocks, call.block, resident)
-        try:
-            return plan_calls(kernel, grid, call.trips, launches, call.pattern, self._profile)
-        except LoopError as error:
-            raise LaunchError(f"{call.kernel} cannot be simulated: {error}") from error
-
-    def _prepare(self, launch: Launch) -> tuple[Loop, Grid]:
-        """Find the loop of a launch, and how its blocks fill the chip."""
+        Of ptxbench's own kernels the loop is charged, of others every instruction.
+        """
         kernel = self._kernel(launch.cubin, launch.kernel)
-        resident = resident_blocks(kernel.registers, launch.block, self._profile)
-        if min(launch.grid, launch.iterations, resident) < 1:
+        registers = kernel.registers
+        if launch.scalars is not None:
+            registers = kernel_resources(launch.cubin.image)[launch.kernel].registers
+        resident = resident_blocks(registers, launch.block, self._profile, launch.shared_bytes)
+        if min(launch.blocks, launch.iterations, resident) < 1:
             raise LaunchError(
-                f"{launch.kernel} cannot be launched with {launch.grid} blocks of {launch.block} threads, "
-                f"{kernel.registers} registers each, for {launch.iterations} iterations"
+                f"{launch.kernel} cannot be launched with {launch.blocks} blocks of {launch.block} threads, "
+                f"{registers} registers each and {launch.shared_bytes} bytes of shared memory, "
+                f"for {launch.iterations} iterations"
             )
+        grid = Grid(launch.blocks, launch.block, resident)
+        trips, pattern, profile = launch.iterations, launch.pattern, self._profile
         try:
-            loop = find_loop(kernel)
+            if launch.scalars is not None:
+                return plan_whole_kernel(kernel, grid, trips, launch.times, pattern, profile)
+            return plan_phases(find_loop(kernel), grid, trips, pattern, profile) * launch.times
         except LoopError as error:
             raise LaunchError(f"{launch.kernel} cannot be simulated: {error}") from error
-        return loop, Grid(launch.grid, launch.block, resident)
 
     def _kernel(self, cubin: Cubin, name: str) -> SassKernel:
         target = self._profile.chip.target

@@ -16,7 +16,7 @@ from ptxbench.sass.program import Loop, SassKernel
 _WAIT_CYCLES = 700.0
 
 
-def plan_calls(
+def plan_whole_kernel(
     kernel: SassKernel, grid: Grid, trips: int, launches: int, pattern: str, profile: Profile
 ) -> tuple[Phase, ...]:
     """Return launches back to back as two phases: their full waves of blocks, and their last ones.

@@ -1,10 +1,9 @@
-"""The device memory that a kernel of ptxbench takes: operands, output, scratch and stamps."""
+"""The device memory of ptxbench's own kernels: operands, output, scratch and stamps."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -12,15 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.core.errors import LaunchError
-from ptxbench.devices.base import Launch
+from ptxbench.devices.base import Bytes, Launch
+from ptxbench.devices.device_buffer import Call, DeviceBuffer
 
-# Calls a function of the CUDA driver by name and returns its result.
-Call = Callable[..., Any]
 _STAMPS = 4
 _STAMPS_BYTES = 8 * _STAMPS
 _PARAMETER_TYPES = (*[ctypes.c_uint64] * 4, ctypes.c_uint32)
 
-Bytes = npt.NDArray[np.uint8]
 Stamps = npt.NDArray[np.int64]
 
 
@@ -40,28 +37,7 @@ def _stamps_bytes(launch: Launch) -> int:
     return max(launch.grid * launch.block, _STAMPS_BYTES)
 
 
-@dataclass
-class DeviceBuffer:
-    """Device memory that grows when more is asked for."""
-
-    call: Call
-    address: int = 0
-    size: int = 0
-
-    def reserve(self, size: int) -> None:
-        """Make room for at least `size` bytes."""
-        if size > self.size:
-            self.release()
-            self.address, self.size = int(self.call("cuMemAlloc", size)), size
-
-    def release(self) -> None:
-        """Give the memory back."""
-        if self.size:
-            self.call("cuMemFree", self.address)
-        self.address, self.size = 0, 0
-
-
-class KernelBuffers:
+class LoopBuffers:
     """The four buffers of a context; each block of each launch of a sequence has stamps of its own.
 
     Args:
@@ -90,14 +66,14 @@ class KernelBuffers:
         Raises:
             LaunchError: The threads of a block are no power of two, or too few to have stamps each.
         """
-        self._input.reserve(max(max(launch.operands.nbytes, 1) for launch in launches))
+        self._input.reserve(max(max(launch.operands[0].nbytes, 1) for launch in launches))
         self._output.reserve(max(8 * launch.grid * launch.block for launch in launches))
         self._scratch.reserve(max(max(launch.scratch_bytes, 1) for launch in launches))
         begins = [0, *accumulate(map(_stamps_bytes, launches))]
         self._stamps.reserve(begins[-1])
         self._call("cuMemsetD8", self._stamps.address, 0, begins[-1])
         self._uploaded = None  # the buffer may have moved, and the array may have changed
-        self.upload(launches[0].operands)
+        self.upload(launches[0].operands[0])
         common = (self._input.address, self._output.address, self._scratch.address)
         return [
             ((*common, self._stamps.address + begin, launch.iterations), _PARAMETER_TYPES)

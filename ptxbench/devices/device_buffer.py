@@ -1,0 +1,31 @@
+"""A piece of device memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+# Calls a function of the CUDA driver by name and returns its result.
+Call = Callable[..., Any]
+
+
+@dataclass
+class DeviceBuffer:
+    """Device memory that grows when more is asked for."""
+
+    call: Call
+    address: int = 0
+    size: int = 0
+
+    def reserve(self, size: int) -> None:
+        """Make room for at least `size` bytes."""
+        if size > self.size:
+            self.release()
+            self.address, self.size = int(self.call("cuMemAlloc", size)), size
+
+    def release(self) -> None:
+        """Give the memory back."""
+        if self.size:
+            self.call("cuMemFree", self.address)
+        self.address, self.size = 0, 0
