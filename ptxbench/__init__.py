@@ -1,11 +1,74 @@
 """ptxbench: the energy of every PTX instruction on an NVIDIA GPU.
 
-Importing this package imports neither cuda nor pynvml; they are loaded when a real GPU is opened.
+    import ptxbench
+
+    with ptxbench.open_gpu("simulated") as gpu:
+        print(ptxbench.measure(gpu, "fma.rn.f32"))
+
+The names in `__all__` are the public interface (docs/api.md). They are imported when they are first used:
+`import ptxbench` loads neither numpy nor pandas, CUDA or NVML.
 """
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-try:
-    __version__ = version("ptxbench")
-except PackageNotFoundError:
-    __version__ = "0+unknown"
+if TYPE_CHECKING:
+    from ptxbench.api.gpu import Gpu, open_gpu
+    from ptxbench.api.kernel import estimate_kernel
+    from ptxbench.api.measurement import Measurement
+    from ptxbench.api.measuring import measure, measure_table
+    from ptxbench.api.table import Table, load_run, load_table
+    from ptxbench.core.errors import GpuError, InputError, PtxbenchError
+    from ptxbench.model.estimate import KernelEstimate
+
+    __version__: str
+
+_HOMES = {
+    "Gpu": "api.gpu",
+    "GpuError": "core.errors",
+    "InputError": "core.errors",
+    "KernelEstimate": "model.estimate",
+    "Measurement": "api.measurement",
+    "PtxbenchError": "core.errors",
+    "Table": "api.table",
+    "estimate_kernel": "api.kernel",
+    "load_run": "api.table",
+    "load_table": "api.table",
+    "measure": "api.measuring",
+    "measure_table": "api.measuring",
+    "open_gpu": "api.gpu",
+}
+
+__all__ = [
+    "Gpu",
+    "GpuError",
+    "InputError",
+    "KernelEstimate",
+    "Measurement",
+    "PtxbenchError",
+    "Table",
+    "__version__",
+    "estimate_kernel",
+    "load_run",
+    "load_table",
+    "measure",
+    "measure_table",
+    "open_gpu",
+]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used (PEP 562)."""
+        if name == "__version__":
+            value = import_module(f"{__name__}.core.version").VERSION
+        elif name in _HOMES:
+            value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        """Return what is there and what can be imported."""
+        return sorted({*globals(), *__all__})

@@ -17,6 +17,14 @@ class NotMeasurableError(InputError):
     """An instruction does not exist on this target, or has no such operand pattern."""
 
 
+class NoSuchRowError(InputError, KeyError):
+    """A table has no row for what was looked up."""
+
+    def __str__(self) -> str:
+        """Return the message as it is; a plain KeyError would quote it."""
+        return str(self.args[0])
+
+
 class ToolError(PtxbenchError):
     """ptxas or nvdisasm is missing or was stopped, or refused what it was given."""
 

@@ -57,6 +57,15 @@ def open_gpu_or_simulated(spec: str | None, notice: Callable[[str], None]) -> Gp
     if not driver_traces():
         notice("this machine has no NVIDIA driver, so the GPU is SIMULATED: its numbers are no measurements")
         return open_gpu("simulated")
+    return open_first()
+
+
+def open_first() -> Gpu:
+    """Open the first GPU that CUDA sees.
+
+    Raises:
+        GpuError: There is none, or the driver does not work.
+    """
     from ptxbench.devices.cuda import first_visible_uuid
     from ptxbench.sensors.nvml import list_devices
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import ptxbench
+from ptxbench.core.version import CHECKOUT
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.replay import ReplayGpu
 from ptxbench.experiment.run_options import RunOptions
@@ -46,7 +46,7 @@ def start_run(
         seed = recorded.order_seed if recorded else secrets.randbits(32)
     manifest = Manifest.new(
         run_id=place.name,
-        commit=git_commit(Path(ptxbench.__file__).parents[1]),
+        commit=git_commit(CHECKOUT),
         gpu=gpu.info,
         sensors=tuple(sensors) or gpu.sensors,
         source=choose_sensor(gpu, arguments.source, sensors).source,

@@ -150,7 +150,7 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     Raises:
         InputError: The work's time is not known, or the run has no static power.
     """
-    if not work.time_s > 0:
+    if not 0 < work.time_s < math.inf:
         raise InputError(
             f"{work.name}: its time is not known; give it with --time-s, or profile gpu__time_duration.sum"
         )

@@ -97,21 +97,35 @@ def read_kernel(path: Path, name: str | None, table: Table, opt_level: OptLevel 
         ToolError: ptxas or nvdisasm is missing, or refused the file.
     """
     with reading(path):
-        data = path.read_bytes()
-    if data.startswith(_ELF):
-        listing = disassemble(data)
-        _require_target(path, listing, table.gpu)
+        return kernel_in(path.read_bytes(), str(path), name, table, opt_level)
+
+
+def kernel_in(
+    code: bytes, what: str, name: str | None, table: Table, opt_level: OptLevel = OptLevel.O3
+) -> SassKernel:
+    """Return one kernel's SASS from PTX or a cubin; see `read_kernel`.
+
+    Args:
+        code: PTX text or a cubin.
+        what: Where the code comes from, for messages.
+        name: Entry name; None where the code has one.
+        table: The run, which names the GPU.
+        opt_level: Level to assemble PTX at.
+    """
+    if code.startswith(_ELF):
+        listing = disassemble(code)
+        _require_target(what, listing, table.gpu)
     else:
-        text = data.decode(errors="replace")
+        text = code.decode(errors="replace")
         if ".target" not in text or ".entry" not in text:
-            raise InputError(f"{path} is neither a cubin nor PTX with an entry; give one of the two")
+            raise InputError(f"{what} is neither a cubin nor PTX with an entry; give one of the two")
         listing = disassemble(assemble_ptx(text, table.gpu.target, opt_level).image)
     kernels = parse_listing(listing)
     if name is None and len(kernels) == 1:
         return next(iter(kernels.values()))
     if name not in kernels:
         wanted = "several kernels" if name is None else f"no kernel {name!r}"
-        raise InputError(f"{path} has {wanted}; choose one with --entry: {', '.join(kernels)}")
+        raise InputError(f"{what} has {wanted}; choose one with --entry: {', '.join(kernels)}")
     return kernels[name]
 
 
@@ -169,14 +183,14 @@ def profiled_work(path: Path, kernel: str | None, table: Table) -> KernelWork:
     return work_of(chosen, found[0], path)
 
 
-def _require_target(path: Path, listing: str, gpu: GpuInfo) -> None:
+def _require_target(what: str, listing: str, gpu: GpuInfo) -> None:
     """Refuse a cubin whose machine code is another GPU's."""
     found = _TARGET.search(listing)
     flags = _HEADER_FLAGS.search(listing)
     target = found[1] if found else f"sm_{flags[1]}" if flags else ""
     if target and _digits(target) != _digits(gpu.target):
         raise InputError(
-            f"{path} is assembled for {target}, and the table is of {gpu.name} ({gpu.target}); "
+            f"{what} is assembled for {target}, and the table is of {gpu.name} ({gpu.target}); "
             "assemble it for that GPU, or give PTX"
         )
 

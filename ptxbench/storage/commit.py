@@ -8,7 +8,7 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ptxbench import __version__
+from ptxbench.core.version import VERSION
 
 
 def git_commit(checkout: Path) -> str | None:
@@ -35,7 +35,7 @@ def made_by(checkout: Path, began: datetime) -> dict[str, str | None]:
         began: When it began.
     """
     return {
-        "ptxbench": __version__,
+        "ptxbench": VERSION,
         "commit": git_commit(checkout),
         "began": began.isoformat(timespec="seconds"),
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),

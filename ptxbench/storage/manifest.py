@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 
-import ptxbench
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.core.version import VERSION
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec
@@ -179,7 +179,7 @@ class Manifest:
         """Return the manifest of a run that begins now, on this host, with this version of ptxbench."""
         return cls(
             schema_version=SCHEMA_VERSION,
-            ptxbench_version=ptxbench.__version__,
+            ptxbench_version=VERSION,
             commit=commit,
             run_id=run_id,
             created=session.start,
@@ -239,7 +239,7 @@ def require_same(manifest: Manifest, path: Path, gpu: GpuInfo, arguments: RunArg
     Raises:
         InputError: The tool, the GPU model, the driver, a board's settings or an argument differ.
     """
-    _require_equal("ptxbench", manifest.ptxbench_version, ptxbench.__version__, path)
+    _require_equal("ptxbench", manifest.ptxbench_version, VERSION, path)
     board = manifest.gpu
     for key in ("kind", "name", "target", "sm_count", "driver"):
         _require_equal(key, getattr(board, key), getattr(gpu, key), path)

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self, TypeVar
 
-import ptxbench
 from ptxbench.core.clock import Clock
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import SequenceRun
 from ptxbench.sensors.trace import KernelWindow, Trace
@@ -70,8 +70,8 @@ class RecordingManifest:
         """Return the manifest of recordings that begin now, on this host."""
         return cls(
             recording_version=RECORDING_VERSION,
-            ptxbench_version=ptxbench.__version__,
-            commit=git_commit(Path(ptxbench.__file__).parents[1]),
+            ptxbench_version=VERSION,
+            commit=git_commit(CHECKOUT),
             purpose=purpose,
             created=datetime.now(UTC),
             gpu=gpu,

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-import ptxbench
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.toolchain import tool_version
+from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.devices.base import Gpu
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec, journal
@@ -87,8 +87,8 @@ class TuningManifest:
         """Return the manifest of tuning that begins now, on this host."""
         return cls(
             tuning_version=TUNING_VERSION,
-            ptxbench_version=ptxbench.__version__,
-            commit=git_commit(Path(ptxbench.__file__).parents[1]),
+            ptxbench_version=VERSION,
+            commit=git_commit(CHECKOUT),
             created=datetime.now(UTC),
             gpu=gpu.info,
             host=Host.here(),

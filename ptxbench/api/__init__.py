@@ -1,0 +1,1 @@
+"""What `import ptxbench` offers; docs/api.md explains it."""

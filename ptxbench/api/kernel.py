@@ -1,0 +1,170 @@
+"""Estimate the energy of a kernel that is in no table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ptxbench.api.table import Table, load_table
+from ptxbench.core.bounds import one_of, whole_within, within
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError
+from ptxbench.model.estimate import Conditions, KernelEstimate, estimate
+from ptxbench.model.work import KernelWork, activity_between
+
+if TYPE_CHECKING:
+    from ptxbench.model import inputs
+
+_MAX_BLOCKS = 2**31 - 1
+_MAX_THREADS = 1024
+_MAX_TRIPS = 1e15
+_SHORTEST_S, _LONGEST_S = 1e-9, 1e6
+_COLDEST_C, _HOTTEST_C = -40.0, 125.0
+# No GPU is known to run a kernel below a tenth of its highest clock; NVML's clocks are whole MHz.
+_SLOWEST = 0.1
+_ROUNDED_MHZ = 1.0
+
+_MODELLED = "the time is modelled by the busiest pipe: a kernel that waits for memory takes longer"
+
+
+def estimate_kernel(
+    kernel: str | Path | bytes | None = None,
+    *,
+    table: str | Path | Table = "h200",
+    ncu: str | Path | None = None,
+    entry: str | None = None,
+    grid: int | Sequence[int] | None = None,
+    block: int | Sequence[int] | None = None,
+    trips: Mapping[int | str, float] | None = None,
+    opt_level: str = "O3",
+    time_s: float | None = None,
+    steady: bool = False,
+    clock_mhz: float | None = None,
+    activity: float = 1.0,
+    temperature_c: float | None = None,
+) -> KernelEstimate:
+    """Estimate the energy of one launch from its code, or from what Nsight Compute counted.
+
+        found = ptxbench.estimate_kernel("saxpy.ptx", grid=1056, block=256, trips={0: 4096})
+        print(f"{found.energy_j:.3g} J ({found.low_j:.3g} to {found.high_j:.3g})")
+
+    From code the executed instructions are counted along its control flow, with the trip counts that the code
+    shows or that `trips` gives; bytes beyond L1 are then not known. `notes` says what is left out or assumed.
+
+    Args:
+        kernel: Path of a PTX or cubin file, PTX text, or the bytes of either. With `ncu`: part of the
+            kernel's name, or None where the CSV holds one kernel.
+        table: Name or folder of a table, or a table that was loaded, which spares to read it each time.
+        ncu: CSV of `ncu --csv --page raw` with the executed counts (docs/model.md lists the metrics).
+        entry: Name of the entry, where the code has several.
+        grid: Blocks of the launch, as a number or by dimension (from code only, as the next three).
+        block: Threads of a block, as a number or by dimension.
+        trips: Passes of a loop by its number or address, such as `{0: 128}`.
+        opt_level: Optimization level to assemble PTX at: "O0" or "O3".
+        time_s: Time of one launch, s; None: as in the CSV, or modelled from the code.
+        steady: Whether the time is that of a steady state, under the power cap if any.
+        clock_mhz: SM clock that the time is at; None: the highest at which the power limit is kept.
+        activity: How much the operands toggle, from 0 (zeros) to 1 (random).
+        temperature_c: GPU temperature, degrees Celsius; None: that of the run's sleeping kernels.
+
+    Returns:
+        Energy with its 95% interval (`energy_j`, `low_j`, `high_j`), power, time, where the joules go
+        (`parts`), what stood in for opcodes that the table lacks (`fills`), and `notes`.
+
+    Raises:
+        InputError: An argument is out of range, a file does not fit, or a trip count is not known.
+        ToolError: The assembler or disassembler is missing, or refused the code.
+    """
+    _check_numbers(trips or {}, time_s, activity, temperature_c)
+    level = one_of("opt_level", opt_level, OptLevel)
+    loaded = table if isinstance(table, Table) else load_table(table)
+    clock_ratio = math.nan if clock_mhz is None else _clock_ratio(clock_mhz, loaded.gpu.max_sm_clock_mhz)
+    if ncu is None:
+        shape = _shape(kernel, grid, block)
+        known = loaded._estimator
+        assert kernel is not None  # noqa: S101
+        work, notes = _counted_in_code(kernel, entry, shape, trips or {}, level, time_s, known)
+    else:
+        known = loaded._estimator
+        work, notes = _profiled(kernel, Path(ncu), time_s, known), ()
+    terms = known.machine.terms
+    conditions = Conditions(
+        activity=activity_between(terms.zeros, terms.random, activity),
+        temperature_c=math.nan if temperature_c is None else temperature_c,
+        clock_ratio=clock_ratio,
+        steady_time=steady,
+    )
+    found = estimate(work, known.machine, conditions)
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _check_numbers(
+    trips: Mapping[int | str, float], time_s: float | None, activity: float, temperature_c: float | None
+) -> None:
+    for loop, count in trips.items():
+        within(f"trips of loop {loop}", count, 0, _MAX_TRIPS)
+    if time_s is not None:
+        within("time_s", time_s, _SHORTEST_S, _LONGEST_S)
+    if temperature_c is not None:
+        within("temperature_c", temperature_c, _COLDEST_C, _HOTTEST_C)
+    within("activity", activity, 0.0, 1.0)
+
+
+def _clock_ratio(clock_mhz: float, highest_mhz: float) -> float:
+    if math.isnan(highest_mhz):
+        raise InputError("the table does not say the GPU's highest clock, so that clock_mhz cannot be used")
+    given_mhz = within("clock_mhz", clock_mhz, _SLOWEST * highest_mhz, highest_mhz + _ROUNDED_MHZ)
+    return min(given_mhz / highest_mhz, 1.0)
+
+
+def _shape(
+    kernel: str | Path | bytes | None, grid: int | Sequence[int] | None, block: int | Sequence[int] | None
+) -> tuple[int, int]:
+    """Return blocks and threads a block."""
+    if kernel is None:
+        raise InputError("give a kernel: a PTX or cubin file, or a part of its name with ncu")
+    if grid is None or block is None:
+        raise InputError("give the launch's shape with grid (blocks) and block (threads), or counts with ncu")
+    return _product("grid", grid, _MAX_BLOCKS), _product("block", block, _MAX_THREADS)
+
+
+def _product(name: str, sizes: int | Sequence[int], most: int) -> int:
+    dimensions = sizes if isinstance(sizes, Sequence) else [sizes]
+    whole = math.prod(whole_within(name, size, 1, most) for size in dimensions)
+    return whole_within(name, whole, 1, most)
+
+
+def _counted_in_code(
+    kernel: str | Path | bytes,
+    entry: str | None,
+    shape: tuple[int, int],
+    trips: Mapping[int | str, float],
+    level: OptLevel,
+    time_s: float | None,
+    known: inputs.Table,
+) -> tuple[KernelWork, tuple[str, ...]]:
+    from ptxbench.model.inputs import Shape, kernel_in, read_kernel, static_work
+
+    if isinstance(kernel, str) and ".entry" in kernel:
+        kernel = kernel.encode()
+    if isinstance(kernel, bytes):
+        sass = kernel_in(kernel, "the code", entry, known, level)
+    else:
+        sass = read_kernel(Path(kernel), entry, known, level)
+    by_name = {str(loop): float(count) for loop, count in trips.items()}
+    work, modelled = static_work(sass, Shape(*shape), by_name, math.nan if time_s is None else time_s, known)
+    return work, (_MODELLED,) if modelled else ()
+
+
+def _profiled(
+    kernel: str | Path | bytes | None, ncu: Path, time_s: float | None, known: inputs.Table
+) -> KernelWork:
+    from ptxbench.model.inputs import profiled_work
+
+    if kernel is not None and not isinstance(kernel, str):
+        raise InputError("with ncu the kernel is a part of its name, not a file")
+    work = profiled_work(ncu, kernel, known)
+    return work if time_s is None else replace(work, time_s=time_s)

@@ -1,0 +1,98 @@
+"""What was measured of one instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ptxbench.core.status import Status
+from ptxbench.storage.schema import Protocol, TableRow, TrialRecord
+
+_PJ_PER_NJ = 1e3
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of one instruction under one condition.
+
+        found = ptxbench.measure(gpu, "fma.rn.f32")
+        print(f"{found.energy_pj:.2f} pJ as {found.sass}" if found.is_valid else found.reason)
+
+    Attributes:
+        row: All figures, as in a line of table.csv.
+    """
+
+    row: TableRow
+    _trials: Callable[[], tuple[TrialRecord, ...]] = field(repr=False, compare=False)
+
+    @property
+    def instruction(self) -> str:
+        """Name in the catalogue."""
+        return self.row.instruction
+
+    @property
+    def energy_pj(self) -> float:
+        """Energy of one execution, pJ; NaN where the measurement is not valid.
+
+        By the `dynamic` protocol: what one `unit` (thread, warp, warpgroup) adds to the power of a busy chip.
+        By `arafa`: Eq. 1 of Arafa et al. (2020) with MTSM, mostly the board's power times the latency.
+        """
+        if self.row.protocol is Protocol.ARAFA:
+            return _PJ_PER_NJ * self.row.mtsm_nj
+        return self.row.dynamic_pj
+
+    @property
+    def half_width_pj(self) -> float:
+        """Half of the width of the 95% interval, pJ; NaN where there is none (`arafa`)."""
+        return self.row.dynamic_ci95_pj
+
+    @property
+    def interval_pj(self) -> tuple[float, float]:
+        """Low and high end of the 95% interval, pJ; NaN where there is none (`arafa`).
+
+        It holds the scatter of the trials and the error of what was subtracted, not the gain of the GPU's own
+        power sensor, which only an external meter tells.
+        """
+        return self.energy_pj - self.half_width_pj, self.energy_pj + self.half_width_pj
+
+    @property
+    def sass(self) -> str:
+        """SASS instructions that one copy became, such as "FFMA" or "IADD3*0.5 IMAD.IADD*0.5"."""
+        return self.row.sass
+
+    @property
+    def status(self) -> Status:
+        """Validity code."""
+        return self.row.status
+
+    @property
+    def reason(self) -> str:
+        """Why it is not valid, or what is odd about a measurement that is."""
+        return self.row.reason
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether `energy_pj` is a number to use."""
+        return self.row.status is Status.OK
+
+    @property
+    def trials(self) -> tuple[TrialRecord, ...]:
+        """Every trial behind it, in the order in which they ran.
+
+        Raises:
+            InputError: The table was read without its trials, or they cannot be read.
+        """
+        return tuple(trial for trial in self._trials() if trial.unit == self._unit)
+
+    @property
+    def _unit(self) -> str:
+        row = self.row
+        return f"{row.instruction}/{row.opt_level}/{row.protocol}/{row.operands}"
+
+    def __str__(self) -> str:
+        what = f"{self.row.instruction} -{self.row.opt_level} {self.row.protocol} {self.row.operands}"
+        if not self.is_valid:
+            return f"{what}: {self.status}: {self.reason}"
+        if self.half_width_pj != self.half_width_pj:
+            return f"{what}: {self.energy_pj:.4g} pJ a {self.row.unit} as {self.sass}"
+        return f"{what}: {self.energy_pj:.4g} ± {self.half_width_pj:.2g} pJ a {self.row.unit} as {self.sass}"

@@ -1,0 +1,182 @@
+"""A table of measured instructions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ptxbench.api.measurement import Measurement
+from ptxbench.api.shipped import find_table
+from ptxbench.core.errors import InputError, NoSuchRowError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.storage.manifest import Manifest
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.schema import TableRow, TrialRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ptxbench.model import inputs
+
+_HEADINGS = ("instruction", "opt_level", "protocol", "operands", "SASS", "energy, pJ", "status")
+_NAMES_SHOWN = 5
+
+
+class Table:
+    """Measured instructions with the GPU that they were measured on, in the order of table.csv.
+
+        table = ptxbench.load_table("h200")
+        fma, slow = table["fma.rn.f32"], table["div.rn.f32", "O0"]
+        valid = [row for row in table if row.is_valid]
+
+    Attributes:
+        manifest: What the run was: GPU, driver, sensors, arguments, version.
+        path: Folder that it was read from, or None.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[TableRow],
+        manifest: Manifest,
+        trials: tuple[TrialRecord, ...] | None = None,
+        path: Path | None = None,
+    ) -> None:
+        self.manifest = manifest
+        self.path = path
+        self._given_trials = trials
+        self._rows = tuple(Measurement(row, lambda: self.trials) for row in rows)
+        self._by_key = {_key(one.row): one for one in self._rows}
+
+    @property
+    def gpu(self) -> GpuInfo:
+        """The GPU that it was measured on."""
+        return self.manifest.gpu
+
+    @cached_property
+    def trials(self) -> tuple[TrialRecord, ...]:
+        """Every trial of the run.
+
+        Raises:
+            InputError: The trials cannot be read.
+        """
+        if self._given_trials is not None or self.path is None:
+            return self._given_trials or ()
+        with RunFolder.open(self.path) as folder:
+            return tuple(folder.records())
+
+    @cached_property
+    def _estimator(self) -> inputs.Table:
+        """What `estimate_kernel` needs of the run, read once."""
+        from ptxbench.model.inputs import read_table
+
+        if self.path is None:
+            raise InputError("estimate from a table that is on disk: measure it with out=, or load it")
+        return read_table(self.path)
+
+    def find(
+        self, instruction: str, *, opt_level: str = "O3", protocol: str = "dynamic", operands: str = "random"
+    ) -> Measurement:
+        """Return what was measured of an instruction under one condition.
+
+        Raises:
+            NoSuchRowError: The table has no such row; a KeyError and an InputError.
+        """
+        found = self._by_key.get((instruction, opt_level, protocol, operands))
+        if found is None:
+            raise NoSuchRowError(self._missing(instruction, f"-{opt_level} {protocol} {operands}"))
+        return found
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return the rows as a pandas DataFrame, its columns those of table.csv; what is not known is NaN."""
+        import pandas as pd
+
+        frame = pd.DataFrame([asdict(one.row) for one in self._rows], columns=list(TableRow.__annotations__))
+        words = ["opt_level", "protocol", "status"]
+        return frame.assign(**{name: frame[name].map(str) for name in words})
+
+    def __getitem__(self, key: str | tuple[str, ...]) -> Measurement:
+        """Return the row of `"fma.rn.f32"` (at O3, dynamic, random), or of `"fma.rn.f32", "O0", ...`."""
+        instruction, *condition = (key,) if isinstance(key, str) else key
+        names = ("opt_level", "protocol", "operands")
+        return self.find(instruction, **dict(zip(names, condition, strict=False)))
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether there is a row for what `table[key]` would look up."""
+        try:
+            self[key]  # type: ignore[index]
+        except (NoSuchRowError, TypeError, ValueError):
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[Measurement]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        valid = sum(one.is_valid for one in self._rows)
+        return f"<Table {self.gpu.title}: {len(self)} rows, {valid} valid>"
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook; every text is escaped."""
+        head = "".join(f"<th>{name}</th>" for name in _HEADINGS)
+        body = "".join(f"<tr>{_cells(one)}</tr>" for one in self._rows)
+        return f"<table><caption>{escape(self.gpu.title)}</caption><tr>{head}</tr>{body}</table>"
+
+    def _missing(self, instruction: str, condition: str) -> str:
+        there = [one for one in self._rows if one.instruction == instruction]
+        if there:
+            named = [f"-{r.opt_level} {r.protocol} {r.operands}" for r in (one.row for one in there)]
+            return f"the table has {instruction} not {condition}, but {', '.join(named)}"
+        close = sorted({o.instruction for o in self._rows if o.instruction.startswith(instruction[:3])})
+        hint = f"; it has {', '.join(close[:_NAMES_SHOWN])}" if close else ""
+        return f"the table has no {instruction!r}{hint}"
+
+
+def load_run(path: str | Path) -> Table:
+    """Read the table of a run folder; its trials are read when they are first asked for.
+
+        table = ptxbench.load_run("runs/mine")
+        print(len(table["fma.rn.f32"].trials))
+
+    Raises:
+        InputError: The folder holds no run, or a file of it does not fit.
+    """
+    place = Path(path)
+    with RunFolder.open(place) as folder:
+        return Table(folder.rows(), folder.manifest, path=place)
+
+
+def load_table(table: str | Path = "h200") -> Table:
+    """Read a table that comes with ptxbench, or that of a run folder.
+
+        table = ptxbench.load_table("h200")
+        frame = table.to_dataframe()
+
+    Args:
+        table: "h200", the table of an NVIDIA H200 that comes with ptxbench, or a run folder.
+
+    Raises:
+        InputError: There is no such table.
+    """
+    return load_run(find_table(table))
+
+
+def _key(row: TableRow) -> tuple[str, str, str, str]:
+    return row.instruction, str(row.opt_level), str(row.protocol), row.operands
+
+
+def _cells(one: Measurement) -> str:
+    row = one.row
+    energy = "" if math.isnan(one.energy_pj) else f"{one.energy_pj:.4g}"
+    if energy and not math.isnan(one.half_width_pj):
+        energy += f" ± {one.half_width_pj:.2g}"
+    status = f"{row.status}: {row.reason}" if row.reason else str(row.status)
+    texts = (row.instruction, row.opt_level, row.protocol, row.operands, row.sass, energy, status)
+    return "".join(f"<td>{escape(str(text))}</td>" for text in texts)

@@ -1,0 +1,96 @@
+"""Kernels estimated by the public interface: what it takes, and what it refuses."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from fakes import run as fake
+
+import ptxbench
+from ptxbench.analysis.static_power import StaticPower
+from ptxbench.api.table import Table
+from ptxbench.model.estimate import Machine
+from ptxbench.model.opcode_energies import Known, Prices
+from ptxbench.model.terms import UNFITTED
+
+PTX = Path(__file__).parents[1] / "model" / "kernels" / "elementwise.ptx"
+LAUNCH = {"grid": 132, "block": 256, "trips": {0: 100}}
+BAD = [math.nan, math.inf, -math.inf, -1, 1e300]
+
+
+@pytest.fixture
+def table():
+    manifest = fake.manifest()
+    made = Table((), replace(manifest, gpus=(replace(manifest.gpu, max_sm_clock_mhz=1980.0),)))
+    prices = Prices({"FFMA": Known(14.0, 0.1), "IADD3": Known(8.0, 0.1)}, {})
+    machine = Machine(prices, UNFITTED, StaticPower(120.0, 40.0, 0.5, 0.1, 0.01), math.nan)
+    made.__dict__["_estimator"] = SimpleNamespace(gpu=made.gpu, machine=machine, cycles={"FFMA": 0.25})
+    return made
+
+
+def test_a_file_its_text_and_its_bytes_are_one_kernel(table):
+    by_path = ptxbench.estimate_kernel(PTX, table=table, **LAUNCH)
+    assert by_path.low_j < by_path.energy_j < by_path.high_j
+    assert by_path.energy_j == pytest.approx(sum(part.energy_j for part in by_path.parts))
+    assert ptxbench.estimate_kernel(str(PTX), table=table, **LAUNCH) == by_path
+    assert ptxbench.estimate_kernel(PTX.read_text(), table=table, **LAUNCH) == by_path
+    assert ptxbench.estimate_kernel(PTX.read_bytes(), table=table, **LAUNCH) == by_path
+
+
+def test_a_launch_by_dimensions_is_that_of_their_product(table):
+    by_dimension = {**LAUNCH, "grid": (66, 2), "block": (16, 16, 1)}
+    assert ptxbench.estimate_kernel(PTX, table=table, **by_dimension) == ptxbench.estimate_kernel(
+        PTX, table=table, **LAUNCH
+    )
+
+
+def test_a_modelled_time_is_noted_and_a_given_one_is_used(table):
+    assert "modelled" in ptxbench.estimate_kernel(PTX, table=table, **LAUNCH).notes[0]
+    given = ptxbench.estimate_kernel(PTX, table=table, time_s=2.0, **LAUNCH)
+    assert given.time_s == 2.0
+    assert not [note for note in given.notes if "modelled" in note]
+
+
+@pytest.mark.parametrize("name", ["time_s", "clock_mhz", "activity", "temperature_c", "grid", "block"])
+@pytest.mark.parametrize("value", [*BAD, "7", None.__class__])
+def test_a_number_that_is_none_is_refused_by_name(table, name, value):
+    if name == "temperature_c" and value == -1:
+        value = -1e9
+    with pytest.raises(ptxbench.InputError, match=name):
+        ptxbench.estimate_kernel(PTX, table=table, **{**LAUNCH, name: value})
+
+
+@pytest.mark.parametrize("name", ["time_s", "clock_mhz", "grid", "block"])
+def test_zero_is_refused_where_it_means_nothing(table, name):
+    with pytest.raises(ptxbench.InputError, match=name):
+        ptxbench.estimate_kernel(PTX, table=table, **{**LAUNCH, name: 0})
+
+
+@pytest.mark.parametrize("count", BAD)
+def test_a_trip_count_is_refused_by_its_loop(table, count):
+    with pytest.raises(ptxbench.InputError, match="trips of loop 0"):
+        ptxbench.estimate_kernel(PTX, table=table, grid=1, block=32, trips={0: count})
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ({"grid": 1.5}, "grid"),
+        ({"block": (32, 64)}, "block"),
+        ({"clock_mhz": 2500.0}, "clock_mhz"),
+        ({"clock_mhz": 20.0}, "clock_mhz"),
+        ({"opt_level": "O2"}, "opt_level"),
+        ({"grid": None}, "grid"),
+        ({"table": "nowhere"}, "nowhere"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(table, words, named):
+    with pytest.raises(ptxbench.InputError, match=named):
+        ptxbench.estimate_kernel(PTX, **{"table": table, **LAUNCH, **words})
+
+
+def test_a_table_that_was_not_kept_cannot_estimate():
+    with pytest.raises(ptxbench.InputError, match="out="):
+        ptxbench.estimate_kernel(PTX, table=Table((), fake.manifest()), **LAUNCH)

@@ -1,0 +1,85 @@
+"""Instructions measured by the public interface, on the simulated GPU."""
+
+import pytest
+
+import ptxbench
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    with ptxbench.open_gpu("simulated") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def fma(gpu, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "kept"
+    return folder, ptxbench.measure(gpu, "fma.rn.f32", precision=0.05, out=folder)
+
+
+def test_an_instruction_has_its_energy_interval_sass_and_trials(fma):
+    _, found = fma
+    low, high = found.interval_pj
+    # The simulated GPU's hidden energy of FFMA on random operands.
+    assert low < 12.4 < high
+    assert found.energy_pj == pytest.approx((low + high) / 2)
+    assert found.sass == "FFMA"
+    assert found.is_valid
+    assert found.status == "ok"
+    assert found.row.instruction == "fma.rn.f32"
+    assert {trial.instruction for trial in found.trials} == {"fma.rn.f32"}
+    assert "± " in str(found)
+    assert "FFMA" in str(found)
+
+
+def test_a_run_that_is_kept_is_read_back_alike(fma):
+    folder, found = fma
+    table = ptxbench.load_run(folder)
+    assert table["fma.rn.f32"].energy_pj == pytest.approx(found.energy_pj, rel=1e-5)
+    assert len(table["fma.rn.f32"].trials) == len(found.trials)
+    assert table.gpu.kind == "simulated"
+
+
+def test_no_folder_is_left_behind(gpu, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    table = ptxbench.measure_table(gpu, ["add.f32", "ex2.approx.ftz.f32"], opt_levels="O3", precision=0.05)
+    assert [row.instruction for row in table] == ["add.f32", "ex2.approx.ftz.f32"]
+    assert list(tmp_path.iterdir()) == []
+    assert table["add.f32"].trials
+    assert set(table["add.f32"].trials).isdisjoint(table["ex2.approx.ftz.f32"].trials)
+
+
+def test_what_cannot_be_measured_says_why(gpu):
+    found = ptxbench.measure(gpu, "mma.m16n8k32.f32.e4m3.e4m3.f32", precision=0.05)
+    assert not found.is_valid
+    assert found.reason in str(found)
+    assert found.energy_pj != found.energy_pj
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ({"instruction": "fma.f99"}, "fma.f99"),
+        ({"opt_level": "O2"}, "opt_level"),
+        ({"protocol": "magic"}, "protocol"),
+        ({"operands": "ones"}, "operands"),
+        ({"precision": float("nan")}, "precision"),
+        ({"precision": 0}, "precision"),
+        ({"precision": "fine"}, "precision"),
+        ({"gpu": "simulated:nope"}, "nope"),
+        ({"gpu": "first"}, "first"),
+        ({"gpu": 1.5}, "gpu"),
+    ],
+)
+def test_a_bad_argument_is_named(words, named):
+    given = {"gpu": "simulated", "instruction": "fma.rn.f32", **words}
+    with pytest.raises(ptxbench.InputError, match=named):
+        ptxbench.measure(given.pop("gpu"), given.pop("instruction"), **given)
+
+
+def test_an_open_gpu_waits_by_its_own_clock_and_says_what_it_is(gpu):
+    gpu.sleep(3600)
+    assert not gpu.is_real
+    assert "SIMULATED" in repr(gpu)
+    assert gpu.name == gpu.info.name

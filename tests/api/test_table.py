@@ -1,0 +1,77 @@
+"""A table as an object: looked up, shown, and turned into a DataFrame."""
+
+from dataclasses import replace
+
+import pytest
+from fakes import run as fake
+
+from ptxbench.api.table import Table, load_table
+from ptxbench.core.errors import InputError, NoSuchRowError
+from ptxbench.core.status import Status
+from ptxbench.storage.schema import Protocol
+
+
+@pytest.fixture
+def table():
+    plain = replace(fake.row(), protocol=Protocol.DYNAMIC, status=Status.OK, operands="random", reason="")
+    rows = (
+        replace(plain, instruction="add.f32", opt_level="O3", dynamic_pj=10.0, dynamic_ci95_pj=0.1),
+        replace(plain, instruction="add.f32", opt_level="O0", dynamic_pj=11.0, dynamic_ci95_pj=0.2),
+        replace(
+            plain,
+            instruction="bad<script>",
+            opt_level="O3",
+            dynamic_pj=float("nan"),
+            status=Status.GATE_FAILED,
+            reason="<b>&",
+        ),
+    )
+    return Table(rows, fake.manifest())
+
+
+def test_rows_are_looked_up_by_name_and_condition(table):
+    assert table["add.f32"].energy_pj == 10.0
+    assert table["add.f32", "O0"].interval_pj == (10.8, 11.2)
+    assert table.find("add.f32", opt_level="O0") == table["add.f32", "O0", "dynamic", "random"]
+    assert "add.f32" in table
+    assert "sub.f32" not in table
+    assert 3 not in table
+    assert len(table) == len(list(table)) == 3
+    assert not table["bad<script>"].is_valid
+
+
+def test_a_row_that_is_not_there_is_named_with_what_is(table):
+    with pytest.raises(NoSuchRowError, match=r"add\.f32 not -O3 dynamic zeros, but -O3 dynamic random"):
+        table.find("add.f32", operands="zeros")
+    with pytest.raises(KeyError, match=r"no 'add\.f64'; it has add\.f32"):
+        table["add.f64"]
+
+
+def test_it_becomes_a_dataframe_with_the_columns_of_the_csv(table):
+    frame = table.to_dataframe()
+    assert list(frame["dynamic_pj"])[:2] == [10.0, 11.0]
+    assert list(frame["status"]) == ["ok", "ok", "gate_failed"]
+    assert frame.set_index(["instruction", "opt_level"]).loc[("add.f32", "O0"), "dynamic_ci95_pj"] == 0.2
+
+
+def test_its_html_shows_numbers_and_escapes_texts(table):
+    html = table._repr_html_()
+    assert "10 ± 0.1" in html
+    assert "<script>" not in html
+    assert "&lt;b&gt;&amp;" in html
+    assert str(table.gpu.name) in html
+    assert "3 rows, 2 valid" in repr(table)
+
+
+def test_the_table_that_comes_with_ptxbench_is_found_by_name():
+    table = load_table("h200")
+    assert table.gpu.name == "NVIDIA H200"
+    assert table["fma.rn.f32"].energy_pj == pytest.approx(14.4, abs=0.2)
+    assert table["fma.rn.f32"].half_width_pj < 0.1
+
+
+def test_an_unknown_table_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match="h2000"):
+        load_table("h2000")
+    with pytest.raises(InputError, match="holds no run"):
+        load_table(tmp_path)
