@@ -45,6 +45,7 @@ def test_help_names_every_command_and_loads_none_of_them():
         "ptxbench.cli.main",
         "ptxbench.core",
         "ptxbench.core.errors",
+        "ptxbench.core.version",
     }
     for name in cli._SUBCOMMANDS:
         assert re.search(rf"^  {name} +[A-Z].*\.$", done.stdout, re.MULTILINE)
