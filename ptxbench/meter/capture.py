@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from ptxbench.sensors.trace import Float64s, Int64s
 MAX_BOARD_POWER_W = 2000.0
 # A little below zero is the noise of a current sensor on a rail that carries nothing.
 MIN_BOARD_POWER_W = -20.0
+# What the noise and the zero of a current sensor may make of a rail that carries nothing.
+_MIN_RAIL_POWER_W = -2.0
+# A rail that falls as much where the others rise carries its current the other way.
+_MIN_OPPOSED = 0.5
 _MAX_OUTSIDE = 0.001
 _MAX_TORN = 0.05
 _MAX_BACKWARDS = 0.01
@@ -112,6 +117,35 @@ def make_capture(
     )
     counted = tuple(f"{count} of {rows} rows {what}" for count, what in counts if count)
     return MeterCapture(time_ns, power_w, rails, origin, (*notes, *counted))
+
+
+def require_forward(path: Path, rails: Sequence[tuple[str, Float64s]]) -> None:
+    """Refuse a rail whose power is negative while the other rails feed the GPU.
+
+    Args:
+        path: File, for messages.
+        rails: Name and power of each rail, NaN where it is not known, each of shape (n,).
+
+    Raises:
+        InputError: A rail is wired backwards.
+    """
+    if len(rails) < 2:
+        return
+    for number, (name, rail_w) in enumerate(rails):
+        rest_w = np.sum([other_w for i, (_, other_w) in enumerate(rails) if i != number], axis=0)
+        known = np.isfinite(rail_w) & np.isfinite(rest_w)
+        rail_w, rest_w = rail_w[known], rest_w[known]
+        if not len(rail_w) or not rail_w.mean() < 0:
+            continue
+        spread = float(rail_w.std() * rest_w.std())
+        opposed = (
+            -float(np.mean((rail_w - rail_w.mean()) * (rest_w - rest_w.mean()))) / spread if spread else 0.0
+        )
+        if rail_w.mean() < _MIN_RAIL_POWER_W or opposed > _MIN_OPPOSED:
+            raise InputError(
+                f"{path}: rail {name} carries {rail_w.mean():.3g} W on average, against the other rails: "
+                "it is wired backwards; give its current a scale of -1 in a mapping (--mapping)"
+            )
 
 
 def _merge_repeats(time_ns: Int64s, power_w: Float64s) -> tuple[Int64s, Float64s, int]:

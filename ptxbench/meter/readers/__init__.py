@@ -10,7 +10,7 @@ from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.readers.mapping import Mapping, read_mapping
 from ptxbench.meter.readers.pmd import read_pmd
 from ptxbench.meter.readers.powersensor import is_powersensor, read_powersensor
-from ptxbench.meter.readers.scope import expand_waveform
+from ptxbench.meter.readers.scope import expand_waveform, is_rigol, read_rigol
 from ptxbench.meter.readers.table import table_to_capture
 from ptxbench.meter.readers.text import TextTable, read_bytes, read_text_table
 
@@ -48,7 +48,10 @@ def read_meter(path: Path, mapping: Mapping | None = None) -> MeterCapture:
     _refuse_other(path, opening)
     if is_powersensor(opening) and not mapping.rails:
         return read_powersensor(path, data.decode("utf-8", errors="replace"))
-    table = expand_waveform(path, read_text_table(path, data, mapping.separator, mapping.decimal))
+    if is_rigol(opening):
+        table = read_rigol(path, data.decode("utf-8", errors="replace"))
+    else:
+        table = expand_waveform(path, read_text_table(path, data, mapping.separator, mapping.decimal))
     return table_to_capture(path, table, mapping, _origin(table))
 
 

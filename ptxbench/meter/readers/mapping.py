@@ -9,8 +9,11 @@ from typing import Any
 
 from ptxbench.core.errors import InputError
 from ptxbench.meter.readers.columns import Channel, Rail
+from ptxbench.meter.readers.text import printable
 from ptxbench.meter.readers.units import Quantity, unit_of
 
+# No volts, amperes or factor of theirs is larger; NaN is not smaller.
+_MAX_NUMBER = 1e12
 _TIME_KEYS = {"column", "unit", "zone"}
 _FORMAT_KEYS = {"separator", "decimal"}
 _QUANTITIES = ("watts", "volts", "amperes", "source_volts", "shunt_ohm")
@@ -46,7 +49,7 @@ def read_mapping(path: Path) -> Mapping:
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as a mapping: {error}") from error
     _only(path, "the file", data, {"time", "format", "rails"})
     time, form = _table(path, data, "time"), _table(path, data, "format")
@@ -66,7 +69,7 @@ def read_mapping(path: Path) -> Mapping:
 
 
 def _rail(path: Path, number: int, data: dict[str, Any]) -> Rail:
-    name = str(data.get("name", f"rail{number}"))
+    name = printable(str(data.get("name", f"rail{number}")))
     _only(path, f"rail {name}", data, _RAIL_KEYS)
     rail = Rail(name, **{quantity: _channel(path, name, data, quantity) for quantity in _QUANTITIES})
     if not rail.is_whole:
@@ -90,7 +93,7 @@ def _channel(path: Path, rail: str, data: dict[str, Any], quantity: str) -> Chan
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_NUMBER
 
 
 def _time_unit_s(path: Path, unit: str | None) -> float | None:
@@ -120,5 +123,6 @@ def _only(path: Path, where: str, data: dict[str, Any], known: set[str]) -> None
     unknown = sorted(data.keys() - known)
     if unknown:
         raise InputError(
-            f"{path}: {where} has the unknown key {unknown[0]}; known are {', '.join(sorted(known))}"
+            f"{path}: {where} has the unknown key {printable(unknown[0])}; "
+            f"known are {', '.join(sorted(known))}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pandas as pd
 
 from ptxbench.core.errors import InputError
 from ptxbench.meter.readers.mapping import Mapping
+from ptxbench.meter.readers.stamps import numbers_to_ns
 from ptxbench.meter.readers.table import read_times
-from ptxbench.meter.readers.text import read_bytes, read_text_table
+from ptxbench.meter.readers.text import decode, printable, read_bytes, read_text_table
 from ptxbench.meter.readers.units import Quantity, split_unit
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
@@ -32,6 +34,8 @@ _SOURCES = {
     "total_energy_consumption": SourceName.COUNTER,
 }
 _ABSENT = ("[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "[GPU requires reset]")
+_MAX_BACKWARDS = 0.01
+_MAX_HEADER = 20_000
 _LABELS = ("label", "instruction", "kernel", "name")
 
 
@@ -64,8 +68,17 @@ def read_nvml(path: Path) -> tuple[tuple[Series, ...], tuple[str, ...]]:
     """
     table = read_text_table(path, read_bytes(path))
     times = read_times(path, table, Mapping())
-    order = np.argsort(times.time_ns, kind="stable")
-    order = order[times.readable[order]]
+    order = np.flatnonzero(times.readable)
+    if not len(order):
+        raise InputError(f"{path} holds no time that can be read")
+    behind = times.time_ns[order] < np.maximum.accumulate(times.time_ns[order])
+    backwards = int(behind.sum())
+    if backwards > _MAX_BACKWARDS * len(order):
+        raise InputError(
+            f"{path}: {backwards} of {len(order)} rows go back in time: the host's clock was set back; "
+            "split the log there"
+        )
+    order = order[~behind]
     found: dict[SourceName, Series] = {}
     for name in table.frame.columns:
         source, factor = _source(str(name))
@@ -79,9 +92,10 @@ def read_nvml(path: Path) -> tuple[tuple[Series, ...], tuple[str, ...]]:
         raise InputError(
             f"{path} has no power that NVML gives (power_draw_w, power.draw [W], ...) among {names}"
         )
-    left_out = len(table.frame) - len(order) + table.torn
-    notes = (*times.notes, f"{left_out} torn rows of {path.name} are left out") if left_out else times.notes
-    return tuple(found.values()), notes
+    left_out = len(table.frame) - len(order) - backwards + table.torn
+    counts = ((left_out, "torn rows"), (backwards, "rows that go back in time"))
+    counted = tuple(f"{count} {what} of {path.name} are left out" for count, what in counts if count)
+    return tuple(found.values()), (*times.notes, *counted)
 
 
 def read_windows(path: Path) -> tuple[LabelledWindow, ...]:
@@ -95,16 +109,21 @@ def read_windows(path: Path) -> tuple[LabelledWindow, ...]:
         InputError: The file holds no windows, or one that ends before it starts.
     """
     try:
-        frame = pd.read_csv(path, skipinitialspace=True)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+        text = decode(read_bytes(path))
+        if len(text.split("\n", 1)[0]) > _MAX_HEADER:
+            raise InputError(f"{path} begins with a line of more than {_MAX_HEADER} characters")
+        frame = pd.read_csv(io.StringIO(text), skipinitialspace=True)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{path} cannot be read: {printable(str(error))}") from error
     start_ns, end_ns = _edges(path, frame, "start"), _edges(path, frame, "end")
     if not len(frame):
         raise InputError(f"{path} holds no window")
     if (end_ns <= start_ns).any():
         raise InputError(f"{path}: row {int(np.argmax(end_ns <= start_ns)) + 1} ends before it starts")
     label = next((name for name in _LABELS if name in frame), None)
-    labels = frame[label].fillna("").astype(str).tolist() if label is not None else [""] * len(frame)
+    labels = (
+        [""] * len(frame) if label is None else frame[label].fillna("").astype(str).map(printable).tolist()
+    )
     order = np.argsort(start_ns, kind="stable")
     if (start_ns[order][1:] < end_ns[order][:-1]).any():
         raise InputError(
@@ -146,10 +165,10 @@ def _edges(path: Path, frame: pd.DataFrame, edge: str) -> Int64s:
         bare, unit = split_unit(str(name))
         if bare.strip().lower() != edge or unit is None or unit.quantity is not Quantity.TIME:
             continue
-        values = pd.to_numeric(frame[name], errors="coerce")
-        if values.isna().any():
-            raise InputError(f"{path}: row {int(values.isna().argmax()) + 1} of {name} is no number")
-        if pd.api.types.is_integer_dtype(values):
-            return values.to_numpy(dtype=np.int64) * round(unit.factor * 1e9)
-        return np.round(values.to_numpy(dtype=np.float64) * unit.factor * 1e9).astype(np.int64)
+        time_ns, readable, _ = numbers_to_ns(
+            pd.to_numeric(frame[name], errors="coerce").to_numpy(), unit.factor
+        )
+        if not readable.all():
+            raise InputError(f"{path}: row {int(np.argmin(readable)) + 1} of {name} is no number or no time")
+        return time_ns
     raise InputError(f"{path} has no column {edge}_us (or _ns, _ms, _s); is it the file of windows?")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.core.errors import InputError
-from ptxbench.meter.capture import MeterCapture, make_capture
+from ptxbench.meter.capture import MeterCapture, make_capture, require_forward
 
 # A frame: a 16-bit tick counter, then volts and amperes of four channels as 12-bit numbers in the
 # upper bits of 16, little-endian (ElmorLabs' serial interface, 2 time-stamp bytes, all channels).
@@ -21,6 +21,7 @@ _RAILS = ("channel1", "channel2", "channel3", "channel4")
 # What a 12 V rail can be; anything else means that the frames are out of step.
 _VOLTS = (10.0, 14.0)
 _START_STAMP = "PMD_start_ts.txt"
+_MAX_START_US = 4 * 10**15
 
 
 def read_pmd(path: Path, data: bytes) -> MeterCapture:
@@ -43,10 +44,13 @@ def read_pmd(path: Path, data: bytes) -> MeterCapture:
     live = [i for i in range(len(_RAILS)) if count and _VOLTS[0] < np.median(volts[:, i]) < _VOLTS[1]]
     if not live:
         raise InputError(f"{path} is neither text nor a raw PMD-USB capture (18-byte frames, 12 V rails)")
-    ticks = np.unwrap(frames["ticks"].astype(np.float64), period=_COUNTER_SPAN)
-    time_ns = _start_ns(path) + np.round((ticks - ticks[0]) / _TICKS_PER_S * 1e9).astype(np.int64)
+    # Ticks only go forward: a step back is a wrap, also where frames were lost before it.
+    steps = np.mod(np.diff(frames["ticks"].astype(np.int64)), _COUNTER_SPAN)
+    ticks = np.concatenate([[0], np.cumsum(steps)])
+    time_ns = _start_ns(path) + np.round(ticks / _TICKS_PER_S * 1e9).astype(np.int64)
     left = len(data) - count * _FRAME.itemsize
     notes = (f"{left} bytes of an unfinished frame at the end are left out",) if left else ()
+    require_forward(path, [(_RAILS[i], volts[:, i] * amperes[:, i]) for i in live])
     power_w = (volts[:, live] * amperes[:, live]).sum(axis=1)
     rails = tuple(_RAILS[i] for i in live)
     return make_capture(path, time_ns, power_w, rails=rails, origin="PMD-USB raw", notes=notes)
@@ -57,6 +61,9 @@ def _start_ns(path: Path) -> int:
     if not stamp.exists():
         return 0
     try:
-        return int(stamp.read_text(encoding="ascii").strip()) * 1_000
+        start_us = int(stamp.read_text(encoding="ascii").strip())
     except (OSError, ValueError) as error:
         raise InputError(f"{stamp} holds no start time in us: {error}") from error
+    if not 0 <= start_us < _MAX_START_US:
+        raise InputError(f"{stamp} holds {start_us}, which is no time in us since 1970")
+    return start_us * 1_000

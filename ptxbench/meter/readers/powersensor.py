@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 from pathlib import Path
@@ -10,12 +11,16 @@ import numpy as np
 import pandas as pd
 
 from ptxbench.core.errors import InputError
-from ptxbench.meter.capture import MeterCapture, make_capture
+from ptxbench.meter.capture import MeterCapture, make_capture, require_forward
 from ptxbench.meter.readers.stamps import numbers_to_ns
+from ptxbench.meter.readers.table import wrap_notes
+from ptxbench.meter.readers.text import printable
 from ptxbench.sensors.trace import Float64s
 
 _HEADER = re.compile(r"marker\s+time\s")
 _LINE = re.compile(r"[A-Za-z] +[0-9.eE+-]+ ")
+# A marker, a time and a power.
+_MIN_WORDS = 3
 _CHANNEL = re.compile(r"power(\d+)")
 
 
@@ -43,7 +48,9 @@ def read_powersensor(path: Path, text: str) -> MeterCapture:
         InputError: The lines are no samples.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    names = lines.pop(0).split() if _HEADER.match(lines[0]) else None
+    names = [printable(name) for name in lines.pop(0).split()] if _HEADER.match(lines[0]) else None
+    if names is not None and (len(set(names)) < len(names) or not {"time", "power_total"} <= set(names)):
+        raise InputError(f"{path}: a dump names its columns once each, time and power_total among them")
     words = np.fromiter((line.count(" ") + 1 for line in lines), np.int64, len(lines))
     if not len(words):
         raise InputError(f"{path} holds a header but no sample")
@@ -53,24 +60,31 @@ def read_powersensor(path: Path, text: str) -> MeterCapture:
     marks = sum(
         count != width and line.startswith("M") for line, count in zip(lines, words.tolist(), strict=True)
     )
-    if not whole:
-        raise InputError(f"{path}: no line has the {width} words of a sample")
+    if not whole or width < _MIN_WORDS:
+        raise InputError(f"{path}: no line has the {max(width, _MIN_WORDS)} words of a sample")
     # Without names the second word is the time and the last the total.
     columns = names or ["marker", "time", *(f"word{i}" for i in range(3, width)), "power_total"]
-    frame = pd.read_csv(io.StringIO("\n".join(whole)), sep=" ", header=None, names=columns)
+    try:
+        frame = pd.read_csv(
+            io.StringIO("\n".join(whole)), sep=" ", header=None, names=columns, quoting=csv.QUOTE_NONE
+        )
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{path} cannot be read as a dump: {printable(str(error))}") from error
     time_s, total_w = _column(frame, "time"), _column(frame, "power_total")
     rails = tuple(f"sensor{m[1]}" for m in map(_CHANNEL.fullmatch, names or ()) if m is not None) or (
         "total",
     )
-    total_w[~np.isfinite(time_s)] = np.nan
+    time_ns, readable, wraps = numbers_to_ns(time_s, 1.0)
+    total_w[~readable] = np.nan
+    require_forward(path, [(name, _column(frame, name)) for name in columns if _CHANNEL.fullmatch(name)])
     return make_capture(
         path,
-        numbers_to_ns(time_s, 1.0),
+        time_ns,
         total_w,
         rails=rails,
         origin="PowerSensor dump",
         torn=len(lines) - len(whole) - marks,
-        notes=(f"{marks} lines are marks",) if marks else (),
+        notes=((f"{marks} lines are marks",) if marks else ()) + wrap_notes(wraps),
     )
 
 

@@ -17,11 +17,20 @@ _CLOCK_ONLY = re.compile(r"\s*\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*")
 # A logger that runs past midnight starts again at 0:00.
 _DAY_NS = 86_400 * 10**9
 _MAX_UNREADABLE = 0.05
+_MAX_NS = 9e18
+_COUNTER_SPANS = (1 << 16, 1 << 24, 1 << 31, 1 << 32)
+_MAX_COUNT = 2.0**33
+_USUAL_STEPS = 20
+# A change to summer time or back, and how far the stamps around it may be from an hour.
+_HOUR_NS = 3_600 * 10**9
+_HOUR_SLACK_NS = 30 * 10**9
 # Smallest epoch time (2001) in each unit, largest first.
 _EPOCH_FACTORS = ((1e18, 1), (1e15, 1_000), (1e12, 1_000_000), (1e9, 1_000_000_000))
 
 
-def numbers_to_ns(values: npt.NDArray[np.float64] | Int64s, factor_s: float | None) -> Int64s:
+def numbers_to_ns(
+    values: npt.NDArray[np.float64] | Int64s, factor_s: float | None
+) -> tuple[Int64s, npt.NDArray[np.bool_], int]:
     """Return times that are numbers as ns.
 
     Args:
@@ -30,25 +39,54 @@ def numbers_to_ns(values: npt.NDArray[np.float64] | Int64s, factor_s: float | No
             numbers (times since 1970) or else to take seconds.
 
     Returns:
-        ns, exact for integers; -1 where `values` is not finite.
+        ns, exact for integers; which of them are times at all (finite, and within 292 years of zero);
+        how often a counter wrapped, which is undone.
     """
+    values, wraps = _unwrap(values if values.dtype.kind == "i" else values.astype(np.float64))
     if factor_s is None:
         first = float(values[np.isfinite(values)][0]) if np.isfinite(values).any() else 0.0
         factor_ns = next((factor for least, factor in _EPOCH_FACTORS if first >= least), 1_000_000_000)
     else:
         factor_ns = round(factor_s * 1e9)
-    if np.issubdtype(values.dtype, np.integer):
-        return np.asarray(values, dtype=np.int64) * factor_ns
-    known = np.nan_to_num(values, nan=-1.0, posinf=-1.0, neginf=-1.0)
+    readable = np.isfinite(values) & (np.abs(values.astype(np.float64)) < _MAX_NS / factor_ns)
+    known = np.where(readable, values, 0)
+    if known.dtype.kind == "i":
+        return known.astype(np.int64) * factor_ns, readable, wraps
     whole = np.floor(known)
     # Whole and fractional part apart: a double holds an epoch time in s to no more than 0.2 us.
-    return whole.astype(np.int64) * factor_ns + np.round((known - whole) * factor_ns).astype(np.int64)
+    part_ns = np.round((known - whole) * factor_ns).astype(np.int64)
+    return whole.astype(np.int64) * factor_ns + part_ns, readable, wraps
+
+
+def _unwrap(
+    values: npt.NDArray[np.float64] | Int64s,
+) -> tuple[npt.NDArray[np.float64] | Int64s, int]:
+    """Undo the wraps of a counter of 16, 24, 31 or 32 bits, and say how many there were.
+
+    A step back is a wrap where the counter, had it gone on, would have made a step as ever.
+    """
+    known = np.flatnonzero(np.isfinite(values) & (np.abs(values) < _MAX_COUNT))
+    steps = np.diff(values[known])
+    back = np.flatnonzero(steps < 0)
+    if not len(back) or len(back) == len(steps):
+        return values, 0
+    usual = float(np.median(steps[steps >= 0]))
+    for span in _COUNTER_SPANS:
+        wrap = back[np.abs(steps[back] + span - usual) <= _USUAL_STEPS * max(usual, 1.0)]
+        if len(wrap):
+            wraps = np.zeros(len(values), dtype=values.dtype)
+            wraps[known[wrap + 1]] = span
+            return values + np.cumsum(wraps), len(wrap)
+    return values, 0
 
 
 def texts_to_ns(
     path: Path, texts: pd.Series[str], zone: str | None
-) -> tuple[Int64s, npt.NDArray[np.bool_], bool]:
+) -> tuple[Int64s, npt.NDArray[np.bool_], tuple[str, ...]]:
     """Return times that are dates or times of day as ns.
+
+    Stamps that name no zone are local times: an hour that they skip or repeat is the change to or from
+    summer time, and is undone.
 
     Args:
         path: File, for messages.
@@ -56,7 +94,7 @@ def texts_to_ns(
         zone: Zone of stamps that name none; None for UTC.
 
     Returns:
-        ns; which of them could be read; whether a zone had to be assumed.
+        ns; which of them could be read; what was assumed.
 
     Raises:
         InputError: They are no times.
@@ -64,18 +102,47 @@ def texts_to_ns(
     known = texts.dropna()
     sample = str(known.iloc[0]) if len(known) else ""
     if _CLOCK_ONLY.fullmatch(sample):
-        return *_clock_to_ns(texts), False
+        time_ns, readable = _clock_to_ns(texts)
+        return _one_offset(time_ns, readable), readable, ()
     has_zone = re.search(r"(Z|UTC|[+-]\d{2}:?\d{2})\s*$", sample) is not None
-    stamps = _parse(texts.astype(str).str.replace(",", ".", regex=False), utc=has_zone)
-    if not has_zone:
-        stamps = stamps.dt.tz_localize(_zone(path, zone), ambiguous="NaT", nonexistent="NaT")
+    try:
+        stamps = _parse(texts.astype(str).str.replace(",", ".", regex=False), utc=has_zone)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{path}: the times cannot be read, such as {sample[:40]!r}") from error
     readable = stamps.notna().to_numpy()
     if readable.mean() < 1 - _MAX_UNREADABLE:
         raise InputError(
-            f"{path}: {int((~readable).sum())} of {len(texts)} times cannot be read, such as {sample!r}"
+            f"{path}: {int((~readable).sum())} of {len(texts)} times cannot be read, such as {sample[:40]!r}"
         )
-    naive = stamps.dt.tz_convert("UTC").dt.tz_localize(None).astype("datetime64[ns]")
-    return naive.to_numpy().astype(np.int64), readable, not has_zone and zone is None
+    if has_zone:
+        stamps = stamps.dt.tz_convert("UTC").dt.tz_localize(None)
+    time_ns = stamps.astype("datetime64[ns]").to_numpy().astype(np.int64)
+    if has_zone:
+        return time_ns, readable, ()
+    steady_ns = _one_offset(time_ns, readable)
+    notes: tuple[str, ...] = ("the times name no zone and are taken for UTC",) if zone is None else ()
+    if (steady_ns != time_ns).any():
+        notes += ("the times skip or repeat an hour, as at a change of summer time; it is undone",)
+    if not readable.any():
+        return steady_ns, readable, notes
+    first = stamps[readable].iloc[0]
+    # Of an hour that comes twice the first is taken.
+    zoned = first.tz_localize(_zone(path, zone), ambiguous=True, nonexistent="shift_forward")
+    ahead_ns = first.tz_localize("UTC").value - zoned.value
+    return np.where(readable, steady_ns - ahead_ns, steady_ns), readable, notes
+
+
+def _one_offset(time_ns: Int64s, readable: npt.NDArray[np.bool_]) -> Int64s:
+    """Undo steps of one hour between two readable times."""
+    known_ns = time_ns[readable]
+    steps_ns = np.diff(known_ns, prepend=known_ns[:1])
+    change = np.abs(np.abs(steps_ns) - _HOUR_NS) <= _HOUR_SLACK_NS
+    # Rows that are an hour apart by themselves are no change of the clock.
+    if not len(steps_ns) or float(np.median(np.abs(steps_ns))) > _HOUR_SLACK_NS:
+        return time_ns
+    result = time_ns.copy()
+    result[readable] = known_ns - np.cumsum(np.where(change, np.sign(steps_ns) * _HOUR_NS, 0))
+    return result
 
 
 def _parse(texts: pd.Series[str], *, utc: bool) -> pd.Series[pd.Timestamp]:

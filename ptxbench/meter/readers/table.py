@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from ptxbench.core.errors import InputError
-from ptxbench.meter.capture import MeterCapture, make_capture
+from ptxbench.meter.capture import MeterCapture, make_capture, require_forward
 from ptxbench.meter.readers.columns import Channel, Rail, find_rails, half_rails, time_column
 from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.stamps import numbers_to_ns, texts_to_ns
@@ -45,8 +45,11 @@ def table_to_capture(path: Path, table: TextTable, mapping: Mapping, origin: str
     """
     times = read_times(path, table, mapping)
     rails, notes = _rails(path, table, mapping)
-    power_w = np.sum([rail_power_w(path, table, rail) for rail in rails], axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        powers_w = [rail_power_w(path, table, rail) for rail in rails]
+        power_w = np.sum(powers_w, axis=0)
     power_w[~times.readable] = np.nan
+    require_forward(path, [(rail.name, one_w) for rail, one_w in zip(rails, powers_w, strict=True)])
     return make_capture(
         path,
         times.time_ns,
@@ -74,12 +77,22 @@ def read_times(path: Path, table: TextTable, mapping: Mapping) -> Times:
         unit_s = found[1].factor
     column = table.frame[name]
     if pd.api.types.is_numeric_dtype(column):
-        values = column.to_numpy()
-        return Times(numbers_to_ns(values, unit_s), np.isfinite(values))
+        return _numbered(column.to_numpy(), unit_s)
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
     if np.isfinite(numbers).mean() > 0.5:
-        return Times(numbers_to_ns(numbers, unit_s), np.isfinite(numbers))
+        return _numbered(numbers, unit_s)
     return _dated(path, table, column, mapping)
+
+
+def _numbered(values: npt.NDArray[np.float64] | Int64s, unit_s: float | None) -> Times:
+    time_ns, readable, wraps = numbers_to_ns(values, unit_s)
+    return Times(time_ns, readable, wrap_notes(wraps))
+
+
+def wrap_notes(wraps: int) -> tuple[str, ...]:
+    """Return what to say of wraps of the clock's counter that were undone."""
+    times = "once" if wraps == 1 else f"{wraps} times"
+    return (f"the clock's counter wraps {times}; it is unwrapped",) if wraps else ()
 
 
 def rail_power_w(path: Path, table: TextTable, rail: Rail) -> Float64s:
@@ -106,15 +119,15 @@ def rail_power_w(path: Path, table: TextTable, rail: Rail) -> Float64s:
 
 
 def _dated(path: Path, table: TextTable, column: pd.Series[str], mapping: Mapping) -> Times:
-    time_ns, readable, assumed = texts_to_ns(path, column, mapping.zone)
-    notes = ("the times name no zone and are taken for UTC",) if assumed else ()
+    time_ns, readable, notes = texts_to_ns(path, column, mapping.zone)
     fraction = next(
         (name for name in table.frame if str(name).strip().lower() in {"millisecond", "milliseconds"}), None
     )
     if fraction is not None:
         # Yokogawa's stores keep the milliseconds of a stamp in a column of their own.
-        extra_ms = pd.to_numeric(table.frame[fraction], errors="coerce").fillna(0).to_numpy(dtype=np.int64)
-        time_ns = time_ns + 1_000_000 * extra_ms
+        extra_ms = pd.to_numeric(table.frame[fraction], errors="coerce").to_numpy(dtype=np.float64)
+        readable = readable & (extra_ms >= 0) & (extra_ms < 1_000)
+        time_ns = time_ns + 1_000_000 * np.where(readable, extra_ms, 0).astype(np.int64)
     return Times(time_ns, readable, notes)
 
 

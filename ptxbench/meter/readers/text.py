@@ -6,6 +6,7 @@ import gzip
 import io
 import re
 import zlib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,15 +15,20 @@ import pandas as pd
 from ptxbench.core.errors import InputError
 from ptxbench.meter.readers.units import unit_of
 
+# An hour at 5 kHz with three rails; more does not fit into the memory of a small machine as a table.
+MAX_BYTES = 1 << 29
 _SNIFFED_LINES = 400
 _ENOUGH_ROWS = 3
+# Rows at the end of the sniffed lines that show what a row of the table looks like.
+_SHOWN_ROWS = 20
+_MAX_LINE = 20_000
+_MAX_COLUMNS = 1_000
 # Tried in this order: a comma may be a decimal sign beside the two before it.
 _SEPARATORS = ("\t", ";", ",", " ")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 _STAMP = re.compile(r"[\d./:T+ -]*\d[:/-]\d[\d./:,T+ -]*(Z|UTC|AM|PM)?", re.IGNORECASE)
 _UNIT_TAIL = re.compile(r"\s*(k|m|u|µ)?(W|V|A|Hz|s|%|MHz|MiB|C)", re.IGNORECASE)
 _ABSENT = {"", "nan", "n/a", "[n/a]", "[not supported]", "[unknown error]"}
-_MARKER = re.compile(r"[A-Za-z]")
 
 
 @dataclass(frozen=True)
@@ -66,13 +72,20 @@ def read_bytes(path: Path) -> bytes:
     """Return the contents of a file, unpacked where it is gzip.
 
     Raises:
-        InputError: The file cannot be read, or its gzip stream is damaged.
+        InputError: The file cannot be read, its gzip stream is damaged, or it is larger than `MAX_BYTES`.
     """
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    except (OSError, EOFError, zlib.error) as error:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            # No more than the limit is ever unpacked, however small the file is.
+            data = (gzip.GzipFile(fileobj=file) if packed else file).read(MAX_BYTES + 1)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
+    if len(data) > MAX_BYTES:
+        verb = "unpacks to" if packed else "holds"
+        raise InputError(f"{path} {verb} more than {MAX_BYTES >> 20} MiB; cut it to the time of the kernels")
+    return data
 
 
 def read_text_table(
@@ -92,13 +105,20 @@ def read_text_table(
     Raises:
         InputError: There is no table in it.
     """
-    text = _decode(data)
+    text = decode(data)
     lines = text.split("\n", _SNIFFED_LINES)[:_SNIFFED_LINES]
+    if max(map(len, lines)) > _MAX_LINE:
+        raise InputError(f"{path} has lines of more than {_MAX_LINE} characters: it is no meter's table")
     layout = _find_layout(lines, separator, decimal)
     if layout is None:
         raise InputError(f"{path} holds no table of numbers; is it the right file?")
+    if layout.width > _MAX_COLUMNS:
+        raise InputError(f"{path} has {layout.width} columns; a meter's table has at most {_MAX_COLUMNS}")
     header = _header(lines, layout)
-    frame, torn = _rows(text, layout, header)
+    try:
+        frame, torn = _rows(text, layout, header)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{path} cannot be read as a table: {printable(str(error))}") from error
     return TextTable(
         frame,
         header.units,
@@ -120,7 +140,13 @@ def split_line(line: str, separator: str) -> list[str]:
     return cells[:-1] if len(cells) > 1 and not cells[-1] and separator != " " else cells
 
 
-def _decode(data: bytes) -> str:
+def printable(text: str) -> str:
+    """Return a text of a file fit for a terminal: whatever is not printable becomes a replacement sign."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text.strip())
+
+
+def decode(data: bytes) -> str:
+    """Return the text of a file in UTF-8, UTF-16 with its mark, or else Latin-1."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", errors="replace")
     try:
@@ -139,16 +165,44 @@ def _is_value(cell: str) -> bool:
 
 
 def _find_layout(lines: list[str], separator: str | None, decimal: str | None) -> _Layout | None:
-    """Return the first separator that gives rows of one width, all of them values."""
+    """Return the first separator that gives rows of one width, all of them values.
+
+    The table's first rows must look like its last ones: the settings that an oscilloscope writes above
+    the table, a name and a number for each channel, are as wide as its rows.
+    """
     for candidate in (separator,) if separator else _SEPARATORS:
         rows = [split_line(line, candidate) for line in lines]
-        start = next((i for i in range(len(rows)) if _is_table(rows[i : i + _ENOUGH_ROWS])), None)
+        kinds = [_kinds(row) for row in rows]
+        written = [kind for kind in kinds if any(kind)]
+        (usual, _), *_ = Counter(written[-_SHOWN_ROWS:]).most_common(1) or [((), 0)]
+        like = [_alike(kind, usual) for kind in kinds]
+        start = next(
+            (
+                i
+                for i in range(len(rows))
+                if all(like[i : i + _ENOUGH_ROWS]) and _is_table(rows[i : i + _ENOUGH_ROWS])
+            ),
+            None,
+        )
         if start is None:
             continue
         cells = [cell for row in rows[start:] for cell in row]
         found = "," if candidate != "," and _has_decimal_comma(cells) else "."
         return _Layout(candidate, decimal or found, start, len(rows[start]))
     return None
+
+
+def _kinds(row: list[str]) -> tuple[str, ...]:
+    """Return what each cell is: "value", "name", or "" where it is absent."""
+    return tuple(
+        "" if cell.lower() in _ABSENT else "value" if _is_value(cell) else "name"
+        for cell in row[: _MAX_COLUMNS + 1]
+    )
+
+
+def _alike(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
+    """Return whether two rows hold the same kinds of cells, where both hold one."""
+    return len(left) == len(right) and all(a == b or not a or not b for a, b in zip(left, right, strict=True))
 
 
 def _is_table(rows: list[list[str]]) -> bool:
@@ -202,7 +256,7 @@ def _unique(names: list[str]) -> list[str]:
     seen: dict[str, int] = {}
     result = []
     for position, name in enumerate(names):
-        name = name or f"column{position + 1}"
+        name = printable(name) or f"column{position + 1}"
         seen[name] = seen.get(name, 0) + 1
         result.append(name if seen[name] == 1 else f"{name}.{seen[name]}")
     return result
@@ -228,7 +282,7 @@ def _rows(text: str, layout: _Layout, header: _Header) -> tuple[pd.DataFrame, in
         skip_blank_lines=True,
     )
     lines = sum(1 for line in text[start:].split("\n") if line.strip())
-    return frame[header.names], lines - len(frame)
+    return frame[header.names], max(0, lines - len(frame))
 
 
 def _has_trailing(line: str, layout: _Layout) -> bool:
