@@ -37,7 +37,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/table.stamp: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cuda,toolchain]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cuda,plot]'
 	touch $@
 
 $(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python

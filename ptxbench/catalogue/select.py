@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from ptxbench.catalogue.load import find_instruction, load_catalogue
@@ -83,6 +84,23 @@ def matching_instructions(
     if target is not None:
         conditions.append(lambda row: row.exists_on(target))
     return tuple(row for row in rows if all(condition(row) for condition in conditions))
+
+
+def nothing_fits(text: str) -> str:
+    """Return the message for conditions that no row fits, with names like `text` where there are any.
+
+    Args:
+        text: Part of a name, or a glob of all of it; "" where only other conditions were given.
+    """
+    names = [row.name for row in load_catalogue()]
+    if not text:
+        return "no instruction fits all of these conditions; leave one out"
+    pattern = text if _is_glob(text) else f"*{text}*"
+    if any(fnmatchcase(name, pattern) for name in names):
+        return f"no instruction named {text!r} fits the other conditions; leave one out"
+    near = get_close_matches(text, names, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else "see 'ptxbench list'"
+    return f"no instruction fits {text!r}; {hint}"
 
 
 def _is_glob(text: str) -> bool:

@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import gpu_option, json_option
+from ptxbench.cli.options import gpu_option, json_option, out_option
 from ptxbench.cli.output import print_json
 
 
 @click.command(name="burst")
 @gpu_option
-@click.option("--out", type=click.Path(path_type=Path), help="New folder (default: one below results/).")
+@out_option
 @json_option
 def command(spec: str | None, out: Path | None, as_json: bool) -> None:
     """Play a load that goes on and off in a code, for the clocks of an external meter.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import OPT_LEVELS, json_option
+from ptxbench.cli.options import json_option, opt_level_option, table_option
 from ptxbench.cli.output import print_encoded, print_table
+from ptxbench.cli.parameters import LoopCount, Number, one_of_each
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_info import GpuInfo
@@ -18,61 +18,38 @@ if TYPE_CHECKING:
 _FILLS_SHOWN = 8
 
 
-def _trips(
-    _context: click.Context, _option: click.Parameter, values: tuple[str, ...]
-) -> dict[int | str, float]:
-    """Return the trip count by loop of options such as 0=128."""
-    trips: dict[int | str, float] = {}
-    for value in values:
-        loop, _, count = value.partition("=")
-        if loop in trips:
-            raise click.BadParameter(f"loop {loop} has two trip counts; give one")
-        try:
-            trips[loop] = float(count)
-        except ValueError:
-            trips[loop] = math.nan
-        if not trips[loop] >= 0:
-            raise click.BadParameter(
-                f"{value!r} must be LOOP=N with N not negative, such as 0=128 or 0x1a0=128"
-            )
-    return trips
-
-
 @click.command(name="estimate")
 @click.argument("kernel")
-@click.option(
-    "--table", "run", required=True, type=click.Path(path_type=Path), help="Run folder of this GPU."
-)
+@table_option(required=True)
 @click.option("--entry", help="Entry name, where the file has several.")
-@click.option("--grid", type=click.IntRange(min=1), help="Blocks (for PTX and cubin).")
+@click.option("--grid", type=click.IntRange(1, 2**31 - 1), help="Blocks (for PTX and cubin).")
 @click.option("--block", type=click.IntRange(min=1, max=1024), help="Threads a block (for PTX and cubin).")
 @click.option(
     "--trips",
     multiple=True,
+    type=LoopCount(),
     metavar="LOOP=N",
-    callback=_trips,
+    callback=one_of_each,
     help="Passes of a loop, by number or address.",
 )
-@click.option("--opt-level", type=click.Choice(OPT_LEVELS), default="O3", help="Level to assemble PTX at.")
+@opt_level_option("O3")
 @click.option("--ncu", type=click.Path(path_type=Path), help="Executed counts from `ncu --csv --page raw`.")
-@click.option("--time-s", type=click.FloatRange(min=0, min_open=True), help="Time of one launch.")
+@click.option("--time-s", type=Number(0, 1e6, above=True), help="Time of one launch.")
 @click.option(
     "--steady", is_flag=True, help="The time is that of a steady state, under the power cap if any."
 )
-@click.option(
-    "--clock-mhz", type=click.FloatRange(min=0, min_open=True), help="SM clock that the time is at."
-)
-@click.option("--activity", type=click.FloatRange(0, 1), help="Operands: 0 zeros, 1 random (default).")
-@click.option("--temperature-c", type=float, help="GPU temperature (default: the run's).")
+@click.option("--clock-mhz", type=Number(1, 10_000), help="SM clock that the time is at.")
+@click.option("--activity", type=Number(0, 1), help="Operands: 0 zeros, 1 random (default).")
+@click.option("--temperature-c", type=Number(-100, 200), help="GPU temperature (default: the run's).")
 @json_option
 def command(
     kernel: str,
-    run: Path,
+    table: Path,
     entry: str | None,
     grid: int | None,
     block: int | None,
     trips: dict[int | str, float],
-    opt_level: str,
+    level: str,
     ncu: Path | None,
     time_s: float | None,
     steady: bool,
@@ -94,16 +71,16 @@ def command(
         raise click.UsageError(
             "give the launch's shape with --grid BLOCKS --block THREADS, or counts with --ncu."
         )
-    table = load_table(run)
+    measured = load_table(table)
     result = estimate_kernel(
         kernel if ncu is not None else Path(kernel),
-        table=table,
+        table=measured,
         ncu=ncu,
         entry=entry,
         grid=grid,
         block=block,
         trips=trips,
-        opt_level=opt_level,
+        opt_level=level,
         time_s=time_s,
         steady=steady,
         clock_mhz=clock_mhz,
@@ -111,9 +88,9 @@ def command(
         temperature_c=temperature_c,
     )
     if as_json:
-        print_encoded(result, {"gpu": table.gpu.name, "kind": table.gpu.kind})
+        print_encoded(result, {"gpu": measured.gpu.name, "kind": measured.gpu.kind})
     else:
-        _print(result, table.gpu)
+        _print(result, measured.gpu)
 
 
 def _print(result: KernelEstimate, gpu: GpuInfo) -> None:

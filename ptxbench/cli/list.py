@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import OPT_LEVELS, json_option, target_choice
+from ptxbench.cli.options import OPT_LEVELS, category_option, json_option, target_option
 from ptxbench.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ _SASS_COLUMNS = 40
 
 @click.command(name="list")
 @click.argument("name", default="")
-@click.option("--category", default="", help="Only this category.")
+@category_option
 @click.option("--type", "ptx_type", default="", help="Only this register type, such as f32.")
-@click.option("--target", type=target_choice, help="Only what this target has.")
+@target_option(None)
 @click.option("--sass", "opcode", default="", help="Only what becomes this SASS opcode at either level.")
 @json_option
 def command(name: str, category: str, ptx_type: str, target: str | None, opcode: str, as_json: bool) -> None:
@@ -28,10 +28,13 @@ def command(name: str, category: str, ptx_type: str, target: str | None, opcode:
 
     NAME is part of a name, or a pattern of a whole one, such as 'fma.*'.
     """
-    from ptxbench.catalogue.select import matching_instructions
+    from ptxbench.catalogue.select import matching_instructions, nothing_fits
+    from ptxbench.core.errors import InputError
     from ptxbench.core.target import find_target
 
     rows = matching_instructions(name, category, ptx_type, opcode, find_target(target) if target else None)
+    if not rows:
+        raise InputError(nothing_fits(name))
     if as_json:
         print_json({"instructions": [asdict(row) for row in rows]})
         return
@@ -39,8 +42,6 @@ def command(name: str, category: str, ptx_type: str, target: str | None, opcode:
         ("instruction", "category", "type", "for each", *(f"SASS at {level}" for level in OPT_LEVELS)),
         [_cells(row) for row in rows],
     )
-    if not rows:
-        click.echo("ptxbench: no instruction fits", err=True)
 
 
 def _cells(row: Instruction) -> tuple[str, ...]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -38,6 +42,14 @@ class _ReaderGoneError(Exception):
     """Whoever read our output has closed it, as `head` does; click would call that a failure."""
 
 
+@contextmanager
+def _noticing_readers() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderGoneError from error
+
+
 class _LazyGroup(click.Group):
     """Subcommands that are imported when they are called."""
 
@@ -58,12 +70,17 @@ class _LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(_SUBCOMMANDS.items()))
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the command line; this prints the help."""
+        with _noticing_readers():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand."""
-        try:
+        with _noticing_readers():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise _ReaderGoneError from error
 
 
 @click.group(
@@ -76,8 +93,9 @@ class _LazyGroup(click.Group):
 def group(context: click.Context) -> None:
     """Measure what every PTX instruction costs in energy on an NVIDIA GPU.
 
-    Exit codes: 0 done; 1 done, but some rows are not valid; 2 bad usage or input; 3 no GPU, driver
-    or permission.
+    Exit codes: 0 done; 1 done, but some rows are not valid or a limit was passed; 2 bad usage or
+    input; 3 no GPU, driver or permission; 130 stopped by Ctrl-C; 141 the reader of a pipe ended
+    (as `head` does).
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -97,6 +115,7 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         The exit code.
     """
+    _open_missing_streams()
     try:
         code = group.main(list(arguments), prog_name="ptxbench", standalone_mode=False)
         sys.stdout.flush()
@@ -111,8 +130,37 @@ def run(arguments: Sequence[str]) -> int:
     except (_ReaderGoneError, BrokenPipeError):
         return _drop_output()
     except OSError as error:
-        return _fail(str(error), 2)
+        return _fail_on_file(error)
     return _as_code(code)
+
+
+def _open_missing_streams() -> None:
+    """Send output nowhere where the shell closed it (`>&-`), lest a file takes its place."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_WRONLY)
+            if null != descriptor:
+                os.dup2(null, descriptor)
+            setattr(sys, name, open(descriptor, "w", closefd=False, encoding="utf-8"))  # noqa: SIM115
+
+
+def _fail_on_file(error: OSError) -> int:
+    """Say which file an error of the system is about; one without a name is about the output."""
+    cause = error.strerror or str(error)
+    if error.filename is not None:
+        return _fail(f"cannot use {os.fsdecode(error.filename)}: {cause}", 2)
+    if error.errno == errno.ENOENT and _working_folder_is_gone():
+        return _fail("the working directory was deleted; change to a folder that exists", 2)
+    _send_output_nowhere()
+    return _fail(f"cannot write the standard output: {cause}", 2)
+
+
+def _working_folder_is_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _as_code(value: object) -> int:
@@ -133,6 +181,12 @@ def _fail(text: str, code: int, label: str = "error: ") -> int:
 
 
 def _drop_output() -> int:
-    """Send what is still buffered nowhere, so that the interpreter does not complain at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _send_output_nowhere()
     return _READER_GONE
+
+
+def _send_output_nowhere() -> None:
+    """Drop what is still buffered, so that the interpreter does not complain at its end."""
+    # A caller in the same process, such as a test, may have put something else in the place of the file.
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

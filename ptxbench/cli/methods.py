@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import gpu_option, json_option, plot_option, sensor_option
+from ptxbench.cli.options import gpu_option, json_option, out_option, plot_option, sensor_option
 from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.cli.progress import progress_bar
 
@@ -27,7 +27,7 @@ _COARSE_PCT = 10
 
 @click.command(name="methods")
 @gpu_option
-@click.option("--out", type=click.Path(path_type=Path), help="New folder (default: one below results/).")
+@out_option
 @sensor_option
 @plot_option("the error of every method against the kernel's duration")
 @json_option
@@ -41,14 +41,10 @@ def command(
     five minutes. Give --sensor, as what is documented of a sensor is not enough to correct for it. With
     --gpu replay:FOLDER the figures are worked out again from what such a FOLDER holds.
     """
-    if plot is not None:
-        from ptxbench.report.figure import require_picture
-        from ptxbench.report.methods_plot import plot_methods
-
-        # Before minutes of measuring, not after.
-        require_picture(plot)
     found, path = _found(spec, out, sensor_path)
     if plot is not None:
+        from ptxbench.report.methods_plot import plot_methods
+
         plot_methods(found, plot)
     if as_json:
         print_encoded(found, {"folder": str(path)})

@@ -1,4 +1,4 @@
-"""What several commands' options share."""
+"""Options that several commands share: one name, one type and one meaning each."""
 
 from __future__ import annotations
 
@@ -8,25 +8,112 @@ from typing import Any
 
 import click
 
+from ptxbench.cli.parameters import Number, PictureFile
 from ptxbench.core.target import TARGETS
 
-# As in ptxbench.devices.base.OptLevel, which would load numpy.
+# As in ptxbench.core.condition.OptLevel, which would load numpy.
 OPT_LEVELS = ("O0", "O3")
 DEFAULT_TARGET = "sm_90a"
 
-target_choice = click.Choice([target.name for target in TARGETS])
+Decorator = Callable[[Any], Any]
+
+_PATH = click.Path(path_type=Path)
+_TARGET = click.Choice([target.name for target in TARGETS])
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 gpu_option = click.option(
-    "--gpu", "spec", metavar="GPU", help="Index, UUID, simulated[:PROFILE] or replay:RUN."
+    "--gpu",
+    "spec",
+    metavar="GPU",
+    help="The GPU: index, UUID, simulated[:PROFILE] or replay:FOLDER (default: the first one).",
 )
+out_option = click.option(
+    "--out",
+    type=_PATH,
+    help="Folder to write, new or empty (default: a new one below results/, or runs/ if not a real GPU).",
+)
+resume_option = click.option("--resume", is_flag=True, help="Continue the run in the folder --out.")
 sensor_option = click.option(
     "--sensor",
     "sensor_path",
-    type=click.Path(path_type=Path),
-    help="Folder or file of `ptxbench sensor`: what it found is used in place of what is documented.",
+    type=_PATH,
+    help="Folder or file of `ptxbench sensor`: use what it measured instead of what is documented.",
+)
+category_option = click.option(
+    "--category", default="", help="Take only the instructions of this category of the catalogue."
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the random operands and order."
 )
 
 
-def plot_option(what: str) -> Callable[[Any], Any]:
+def plot_option(what: str) -> Decorator:
     """Return the option --plot, which draws `what`."""
-    return click.option("--plot", type=click.Path(path_type=Path), help=f"Draw {what} (.png, .svg, .pdf).")
+    return click.option(
+        "--plot", type=PictureFile(), help=f"Draw a picture into this file (.png, .svg, .pdf): {what}."
+    )
+
+
+def opt_level_option(default: str | None) -> Decorator:
+    """Return the option --opt-level.
+
+    Args:
+        default: The one level that is taken, or None where the option may be repeated.
+    """
+    stem = "Optimization level of the assembler"
+    if default is None:
+        help_text = f"{stem} (may be repeated; default: both)."
+        return click.option(
+            "--opt-level", "levels", multiple=True, type=click.Choice(OPT_LEVELS), help=help_text
+        )
+    return click.option(
+        "--opt-level",
+        "level",
+        type=click.Choice(OPT_LEVELS),
+        default=default,
+        help=f"{stem} (default: {default}).",
+    )
+
+
+def target_option(default: str | None, *, multiple: bool = False) -> Decorator:
+    """Return the option --target.
+
+    Args:
+        default: The target that is taken, None for no condition.
+        multiple: Whether it may be repeated.
+    """
+    remark = f"default: {default}" if default else "default: any"
+    return click.option(
+        "--target",
+        "targets" if multiple else "target",
+        multiple=multiple,
+        type=_TARGET,
+        default=(default,) if multiple else default,
+        help=f"Compile target ({'may be repeated; ' if multiple else ''}{remark}).",
+    )
+
+
+def table_option(*, required: bool) -> Decorator:
+    """Return the option --table, the run that an estimate takes its energies from."""
+    return click.option(
+        "--table",
+        type=_PATH,
+        required=required,
+        help="Folder of a run on this GPU: estimate energy from its table.",
+    )
+
+
+def window_option(default_s: float | None) -> Decorator:
+    """Return the option --window.
+
+    Args:
+        default_s: Seconds, or None where the sensor decides.
+    """
+    return click.option(
+        "--window",
+        "window_s",
+        type=Number(0.01, 60),
+        default=default_s,
+        help="Seconds for which a kernel runs while its power is read"
+        f" (default: {'as the sensor needs' if default_s is None else f'{default_s:g}'}).",
+    )

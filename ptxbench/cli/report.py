@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from ptxbench.cli.options import json_option
+from ptxbench.cli.options import json_option, plot_option
 
 
 @click.command(name="report")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the dynamic energies (.png, .svg, .pdf).")
+@plot_option("the dynamic energies")
 @click.option("--all-rows", is_flag=True, help="Show the rows that the run did not reach, too.")
 @json_option
 def command(run: Path, markdown: bool, plot: Path | None, all_rows: bool, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import gpu_option, json_option, plot_option
+from ptxbench.cli.options import gpu_option, json_option, out_option, plot_option
 from ptxbench.cli.output import print_encoded, print_table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _FIGURES = ("refresh ms", "averaging ms", "lag ms", "quantum", "noise W", "call 
 
 @click.command(name="sensor")
 @gpu_option
-@click.option("--out", type=click.Path(path_type=Path), help="New folder (default: one below results/).")
+@out_option
 @plot_option("each source's answer to the load")
 @json_option
 def command(spec: str | None, out: Path | None, plot: Path | None, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import DEFAULT_TARGET, OPT_LEVELS, json_option, target_choice
+from ptxbench.cli.options import DEFAULT_TARGET, json_option, opt_level_option, target_option
 from ptxbench.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -22,22 +22,8 @@ _PARTS = ("ptx", "sass", "verdict", "operands")
 
 @click.command(name="show")
 @click.argument("name")
-@click.option(
-    "--opt-level",
-    "level",
-    type=click.Choice(OPT_LEVELS),
-    default="O3",
-    show_default=True,
-    help="Assembler level.",
-)
-@click.option(
-    "--target",
-    "target_name",
-    type=target_choice,
-    default=DEFAULT_TARGET,
-    show_default=True,
-    help="Assembler target.",
-)
+@opt_level_option("O3")
+@target_option(DEFAULT_TARGET)
 @click.option(
     "--form",
     "form_name",
@@ -48,7 +34,7 @@ _PARTS = ("ptx", "sass", "verdict", "operands")
 )
 @click.option("--part", type=click.Choice(_PARTS), help="Print this alone, such as the PTX for a file.")
 @json_option
-def command(name: str, level: str, target_name: str, form_name: str, part: str | None, as_json: bool) -> None:
+def command(name: str, level: str, target: str, form_name: str, part: str | None, as_json: bool) -> None:
     """Print an instruction's PTX, the SASS of its loop, the gate's verdict and what changes of its operands.
 
     Needs no GPU.
@@ -64,20 +50,20 @@ def command(name: str, level: str, target_name: str, form_name: str, part: str |
 
     module = build_module(
         find_instruction(name),
-        find_target(target_name),
+        find_target(target),
         OptLevel(level),
         Form(form_name),
-        lambda ptx, opt_level: assemble_ptx(ptx, target_name, opt_level),
+        lambda ptx, opt_level: assemble_ptx(ptx, target, opt_level),
     )
     # What one part takes is not worked out for another.
     parts: dict[str, Callable[[], str]] = {
         "ptx": lambda: module.ptx,
         "sass": lambda: target_loop_text(module.listing),
         "verdict": lambda: verdict_text(module),
-        "operands": lambda: _operands_text(_toggles(module, target_name)),
+        "operands": lambda: _operands_text(_toggles(module, target)),
     }
     if as_json:
-        print_json(_document(module, target_name, parts["sass"](), _toggles(module, target_name)))
+        print_json(_document(module, target, parts["sass"](), _toggles(module, target)))
     elif part:
         click.echo(parts[part]().rstrip())
     else:

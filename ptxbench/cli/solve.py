@@ -19,23 +19,18 @@ _SHOWN = 3
 
 @click.command(name="solve")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Keep the solution as JSON in this file.")
 @json_option
-def command(run: Path, out: Path | None, as_json: bool) -> None:
+def command(run: Path, as_json: bool) -> None:
     """Solve for the energy of each SASS opcode, jointly from every kernel of a run folder.
 
     Beside each stand its standard error and whether the kernels determine it. Rows of table.csv whose direct
     difference disagrees with the joint answer beyond both errors are listed.
     """
     from ptxbench.model.solve import solve_run
-    from ptxbench.storage import codec
-    from ptxbench.storage.atomic import write_text
     from ptxbench.storage.run_folder import RunFolder
 
     with RunFolder.open(run) as folder:
         solution, info = solve_run(folder), folder.manifest.gpu
-    if out is not None:
-        write_text(out, codec.to_text(solution))
     if as_json:
         print_encoded(solution, {"gpu": info.name, "kind": info.kind})
         return

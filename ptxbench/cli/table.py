@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import sensor_option
+from ptxbench.cli.options import (
+    category_option,
+    gpu_option,
+    json_option,
+    opt_level_option,
+    out_option,
+    resume_option,
+    seed_option,
+    sensor_option,
+    window_option,
+)
+from ptxbench.cli.parameters import Number
 from ptxbench.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -20,7 +31,6 @@ if TYPE_CHECKING:
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.schema import TableRow
 
-_LEVELS = ("O0", "O3")
 _PROTOCOLS = ("arafa", "dynamic")
 _PATTERNS = ("random", "zeros")
 _LINEARITY = ("all", "sample", "none")
@@ -30,20 +40,12 @@ _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
 @click.command(name="table")
 @click.argument("instructions", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--all", "whole_catalogue", is_flag=True, help="Measure the whole catalogue.")
-@click.option("--category", help="Only the instructions of this category of the catalogue.")
-@click.option("--gpu", "spec", metavar="GPU", help="Index, UUID, simulated[:PROFILE] or replay:RUN.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Run folder (default: a new one below results/)."
-)
-@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@category_option
+@gpu_option
+@out_option
+@resume_option
 @click.option("--allow-other-board", is_flag=True, help="Let another board of the same model resume a run.")
-@click.option(
-    "--opt-level",
-    "levels",
-    multiple=True,
-    type=click.Choice(_LEVELS),
-    help="Assembler level (default: both).",
-)
+@opt_level_option(None)
 @click.option(
     "--protocol", "protocols", multiple=True, type=click.Choice(_PROTOCOLS), help="Protocol (default: both)."
 )
@@ -58,15 +60,13 @@ _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
 @click.option("--source", type=click.Choice(_SOURCES), help="Power source (default: the GPU's best).")
 @click.option(
     "--precision",
-    type=click.FloatRange(1e-5, 1.0),
+    type=Number(1e-5, 1.0),
     help="Stop a row when its 95% half-width is under this fraction (default: 0.005).",
 )
 @click.option("--min-repeats", type=click.IntRange(2, 1000), help="Repeats in any case (default: 3).")
 @click.option("--max-repeats", type=click.IntRange(2, 1000), help="Repeats at most (default: 6).")
-@click.option(
-    "--window", "window_s", type=click.FloatRange(0.01, 60), help="Kernel duration in s (default: by sensor)."
-)
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the operands (default: fresh).")
+@window_option(None)
+@seed_option
 @click.option(
     "--check-linearity",
     "linearity",
@@ -75,7 +75,7 @@ _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
 )
 @click.option(
     "--budget-minutes",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(0, 1e6, above=True),
     help="Measure for so many minutes at most, what matters most first; --resume does the rest.",
 )
 @click.option(
@@ -83,11 +83,11 @@ _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
     is_flag=True,
     help="Measure in a process of its own; where a kernel breaks it, go on without that kernel.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
+@json_option
 def command(
     instructions: tuple[str, ...],
     whole_catalogue: bool,
-    category: str | None,
+    category: str,
     spec: str | None,
     out: Path | None,
     resume: bool,
@@ -128,7 +128,7 @@ def command(
     if resume and sensor_path is not None:
         raise click.UsageError("--resume goes on with the sensors of the run; leave --sensor out")
     asked = RunOptions(
-        instructions=chosen_names(("*",) if whole_catalogue else instructions, category or ""),
+        instructions=chosen_names(("*",) if whole_catalogue else instructions, category),
         opt_levels=tuple(OptLevel(level) for level in levels),
         protocols=protocols,
         patterns=patterns,

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import gpu_option, json_option, plot_option
+from ptxbench.cli.options import (
+    gpu_option,
+    json_option,
+    out_option,
+    plot_option,
+    resume_option,
+    seed_option,
+    table_option,
+    window_option,
+)
 from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.parameters import Number
 from ptxbench.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -48,16 +58,16 @@ def command() -> None:
 )
 @click.option(
     "--alpha",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     help="Make alpha t + (1 - alpha) e small in its place; t and e relative to the first variant.",
 )
 @click.option(
-    "--power-limit-w", type=click.FloatRange(1, 10_000), help="For power-limited: the most power that counts."
+    "--power-limit-w", type=Number(1, 10_000), help="For power-limited: the most power that counts."
 )
-@click.option("--table", type=click.Path(path_type=Path), help="Run by which energy is estimated.")
+@table_option(required=False)
 @click.option(
     "--strategy",
-    help="estimate, random, or a strategy of Kernel Tuner such as genetic_algorithm "
+    help="Search by estimate, random, or a strategy of Kernel Tuner such as genetic_algorithm "
     "(default: estimate with --table or for time, else random).",
 )
 @click.option(
@@ -77,23 +87,16 @@ def command() -> None:
     show_default=True,
     help="Measure power of each variant, or only time it briefly.",
 )
-@click.option(
-    "--window",
-    "window_s",
-    type=click.FloatRange(0.05, 60),
-    default=0.4,
-    show_default=True,
-    help="Seconds of launches over which power is read.",
-)
+@window_option(0.4)
 @click.option(
     "--prune",
-    type=click.FloatRange(1, 1000),
+    type=Number(1, 1000),
     help="Measure no power of variants whose estimate is over so many times the best.",
 )
 @click.option("--space", type=click.Path(path_type=Path), help="TOML file of the search space.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed.")
-@click.option("--out", type=click.Path(path_type=Path), help="New folder (default: one below results/).")
-@click.option("--resume", type=click.Path(path_type=Path), help="Folder to go on with.")
+@seed_option
+@out_option
+@resume_option
 @plot_option("the front of time and energy (default: pareto.svg in the folder)")
 @json_option
 def gemm(
@@ -113,16 +116,16 @@ def gemm(
     window_s: float,
     prune: float | None,
     space: Path | None,
-    seed: int,
+    seed: int | None,
     out: Path | None,
-    resume: Path | None,
+    resume: bool,
     plot: Path | None,
     as_json: bool,
 ) -> int:
     """Tune C = A B: try variants of a tiled kernel, and show the best and the front of time and energy.
 
     Every variant's results are checked against numpy before it is timed. Each trial is on the disk before
-    the next begins; a search that was stopped goes on with --resume FOLDER. The exit code is 1 where no
+    the next begins; --resume continues a search that was stopped. The exit code is 1 where no
     variant counts.
     """
     from ptxbench.tune.bench import BenchOptions
@@ -130,8 +133,8 @@ def gemm(
     from ptxbench.tune.tuning import Tuning, tune
     from ptxbench.tune.variant import DType, Problem
 
-    if out is not None and resume is not None:
-        raise click.UsageError("--out and --resume exclude each other.", click.get_current_context())
+    if resume and out is None:
+        raise click.UsageError("--resume needs --out, the folder of the search to continue.")
     goal = Goal(
         Objective.WEIGHTED if alpha is not None else Objective(objective),
         math.nan if power_limit_w is None else power_limit_w,
@@ -140,7 +143,7 @@ def gemm(
     tuning = Tuning(
         problem=Problem(DType(dtype), m, n, k),
         goal=goal,
-        asked=BenchOptions(power=measure == "energy", window_s=window_s, seed=seed),
+        asked=BenchOptions(power=measure == "energy", window_s=window_s, seed=seed or 0),
         strategy=strategy or "",
         budget=budget,
         candidates=candidates,
@@ -151,7 +154,7 @@ def gemm(
     gpu = open_chosen_gpu(spec)
     try:
         with progress_bar() as show:
-            tuned = tune(gpu, tuning, out, resume, show)
+            tuned = tune(gpu, tuning, None if resume else out, out if resume else None, show)
     finally:
         gpu.close()
     _draw(tuned, plot)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import DEFAULT_TARGET, OPT_LEVELS, json_option, target_choice
+from ptxbench.cli.options import DEFAULT_TARGET, OPT_LEVELS, json_option, opt_level_option, target_option
 from ptxbench.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -19,23 +19,8 @@ if TYPE_CHECKING:
 
 @click.command(name="verify")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    type=target_choice,
-    default=(DEFAULT_TARGET,),
-    show_default=True,
-    help="Assembler target; may be repeated.",
-)
-@click.option(
-    "--opt-level",
-    "levels",
-    multiple=True,
-    type=click.Choice(OPT_LEVELS),
-    default=OPT_LEVELS,
-    help="Assembler level (default: both).",
-)
+@target_option(DEFAULT_TARGET, multiple=True)
+@opt_level_option(None)
 @click.option("--jobs", type=click.IntRange(1, 256), help="Tools that run at once (default: one a CPU).")
 @click.option("--no-cache", is_flag=True, help="Judge everything anew, and keep no verdict.")
 @json_option
@@ -54,7 +39,7 @@ def command(
     'fma.*', every row is printed, else the count of each class and what is refused. The exit code is 1
     where a row is refused that the catalogue does not itself give up.
     """
-    rows = _verify(names, targets, levels, jobs, no_cache)
+    rows = _verify(names, targets, levels or OPT_LEVELS, jobs, no_cache)
     if as_json:
         print_json({"rows": [asdict(row) for row in rows]})
     else:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
-from ptxbench.core.toolchain import run_tool, tool_version
+from ptxbench.core.toolchain import run_tool, tool_folder, tool_version
 
 
 def assemble_ptx(ptx: str, target: str, opt_level: OptLevel) -> Cubin:
@@ -22,9 +19,9 @@ def assemble_ptx(ptx: str, target: str, opt_level: OptLevel) -> Cubin:
         ToolError: ptxas is missing.
         RefusedModuleError: ptxas refused the module.
     """
-    with tempfile.TemporaryDirectory(prefix="ptxbench-") as folder:
-        Path(folder, "module.ptx").write_text(ptx)
+    with tool_folder() as folder:
+        (folder / "module.ptx").write_text(ptx)
         arguments = [f"-arch={target}", f"-O{opt_level.number}", "module.ptx", "-o", "module.cubin"]
         run_tool("ptxas", arguments, folder)
-        image = Path(folder, "module.cubin").read_bytes()
+        image = (folder / "module.cubin").read_bytes()
     return Cubin(image, target, opt_level, f"ptxas {tool_version('ptxas')}")

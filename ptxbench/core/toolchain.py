@@ -6,6 +6,9 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
@@ -13,8 +16,9 @@ from pathlib import Path
 from ptxbench.core.errors import RefusedModuleError, ToolError
 
 _WHEELS = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
-# Signals that end a tool for no fault of what it was given (SIGKILL: the kernel ran out of memory).
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+# Signals that end a tool for no fault of what it was given; SIGKILL: no memory was left, SIGXFSZ: a limit on
+# file sizes.
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGXFSZ)
 
 
 @cache
@@ -38,9 +42,26 @@ def tool_path(tool: str) -> Path:
     if on_path is None:
         raise ToolError(
             f"{tool} not found: neither the wheel {wheel} nor a CUDA toolkit on PATH has it; "
-            "run 'pip install ptxbench[toolchain]'"
+            "run 'pip install \"nvidia-cuda-nvcc>=13.0,<13.1\" nvidia-cuda-nvdisasm'"
         )
     return Path(on_path)
+
+
+@contextmanager
+def tool_folder() -> Iterator[Path]:
+    """Make a temporary folder for what a tool reads and writes.
+
+    Raises:
+        ToolError: It, or a file in it, cannot be written or read.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="ptxbench-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise ToolError(
+            f"cannot write a temporary file in {tempfile.gettempdir()}: {error.strerror or error}; "
+            "make room there, or name another folder by TMPDIR"
+        ) from error
 
 
 @cache
@@ -51,7 +72,7 @@ def tool_version(tool: str) -> str:
     return match.group(1) if match else "unknown"
 
 
-def run_tool(tool: str, arguments: list[str], folder: str | None = None) -> str:
+def run_tool(tool: str, arguments: list[str], folder: Path | None = None) -> str:
     """Run a tool and return its standard output.
 
     Args:

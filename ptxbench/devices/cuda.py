@@ -32,7 +32,7 @@ try:
     from cuda.bindings import driver
 except ImportError as missing:
     raise GpuError(
-        "the Python package cuda-bindings is missing, so no kernel can run: install ptxbench[cuda]"
+        "the Python package cuda-bindings is missing, so no kernel can run: run 'pip install cuda-bindings'"
     ) from missing
 
 # Dynamic shared memory over this must be asked for.

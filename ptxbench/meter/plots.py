@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,9 @@ def draw(result: Validation, folder: Path) -> tuple[Path, ...]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise InputError('plots need matplotlib; install "ptxbench[plot]"') from error
+        raise InputError(
+            f"plots need matplotlib; run '{sys.executable} -m pip install matplotlib'"
+        ) from error
     pages = {"signals": Figure(figsize=(10, 5), layout="constrained")}
     _signals(result, pages["signals"])
     for method in dict.fromkeys(one.method for source in result.sources for one in source.energies):

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.storage.atomic import require_file, write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_DOTS_PER_INCH = 130
+PICTURES = (".png", ".svg", ".pdf")
+# An extra of ptxbench could not be named: from a checkout, pip would look for another ptxbench on PyPI.
+MATPLOTLIB_CURE = f"run '{sys.executable} -m pip install matplotlib'"
 
 
 def new_figure(width_in: float, height_in: float) -> Figure:
@@ -21,7 +29,7 @@ def new_figure(width_in: float, height_in: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise InputError("plots need matplotlib; run 'pip install ptxbench[plot]'") from error
+        raise InputError(f"plots need matplotlib; {MATPLOTLIB_CURE}") from error
     return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
@@ -31,8 +39,9 @@ def require_picture(path: Path) -> None:
     Raises:
         InputError: matplotlib is not installed, or the format is not known.
     """
-    known = new_figure(1, 1).canvas.get_supported_filetypes()
-    if path.suffix.removeprefix(".").lower() not in known:
+    new_figure(1, 1)
+    require_file(path)
+    if path.suffix.lower() not in PICTURES:
         raise InputError(f"{path} cannot be written as a picture: name it .png, .svg or .pdf")
 
 
@@ -48,7 +57,7 @@ def save(figure: Figure, path: Path) -> None:
     Raises:
         InputError: The file cannot be written, or the format is not known.
     """
-    try:
-        figure.savefig(path, dpi=130)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be written as a picture: {error}") from error
+    require_picture(path)
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix.lower().removeprefix("."), dpi=_DOTS_PER_INCH)
+    write_bytes(path, picture.getvalue())

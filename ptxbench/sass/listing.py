@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 from ptxbench.core.errors import RefusedModuleError
-from ptxbench.core.toolchain import run_tool
+from ptxbench.core.toolchain import run_tool, tool_folder
 from ptxbench.sass.program import SassInstruction, SassKernel
 
 _SECTION = re.compile(r"^\.text\.(\S+):$")
@@ -26,8 +24,8 @@ def disassemble(image: bytes) -> str:
         ToolError: nvdisasm is missing.
         RefusedModuleError: nvdisasm refused the image.
     """
-    with tempfile.TemporaryDirectory(prefix="ptxbench-") as folder:
-        Path(folder, "module.cubin").write_bytes(image)
+    with tool_folder() as folder:
+        (folder / "module.cubin").write_bytes(image)
         return run_tool("nvdisasm", ["-c", "module.cubin"], folder)
 
 

@@ -20,7 +20,7 @@ try:
     import pynvml
 except ImportError as missing:
     raise GpuError(
-        "the Python package nvidia-ml-py is missing, so no GPU can be read: install ptxbench[cuda]"
+        "the Python package nvidia-ml-py is missing, so no GPU can be read: run 'pip install nvidia-ml-py'"
     ) from missing
 
 _UNKNOWN = "unknown"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from ptxbench.core.errors import InputError
 from ptxbench.storage.file_errors import writing
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Its temporary name is fixed, so that what a killed process leaves is overwritten by the next one.
 
     Raises:
-        InputError: The folder cannot be written or the disk is full.
+        InputError: `path` is a folder or a device, the folder cannot be written, or the disk is full.
     """
+    require_file(path)
     temporary = path.with_name(f".{path.name}.tmp")
     with writing(path):
         try:
@@ -33,6 +35,23 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             temporary.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+def require_file(path: Path) -> None:
+    """Make sure that `path` is a regular file or does not exist, and that its folder does.
+
+    A rename would put a file in the place of a device, and a library may add an ending to a folder's name.
+
+    Raises:
+        InputError: It is a folder, a device or a pipe, or its folder is missing.
+    """
+    with writing(path):
+        if path.is_dir():
+            raise InputError(f"cannot write {path}: it is a folder; name a file")
+        if path.exists() and not path.is_file():
+            raise InputError(f"cannot write {path}: it is a device or a pipe; name a regular file")
+        if not path.parent.exists():
+            raise InputError(f"cannot write {path}: the folder {path.parent} does not exist; make it first")
 
 
 @contextmanager

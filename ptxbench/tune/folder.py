@@ -121,7 +121,7 @@ class TuningFolder:
         Raises:
             InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
         """
-        make_place(path, manifest.gpu.kind, f"choose a new folder, or go on with --resume {path}")
+        make_place(path, manifest.gpu.kind, "choose a new folder, or continue this one with --resume")
         write_text(path / _MANIFEST, codec.to_text(manifest))
         folder = cls(path, manifest, ())
         folder._journal = Journal(path / _TRIALS, create=True)

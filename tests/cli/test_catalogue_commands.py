@@ -57,9 +57,23 @@ def test_list_filters_and_says_when_nothing_is_left(capsys, catalogue):
         for row in document(capsys, ["list", "fma.*", "--type", "f64", "--target", "sm_80"])["instructions"]
     ]
     assert names == ["fma.rn.f64"]
-    assert run(["list", "nothing-like-this"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nope"], "no instruction fits 'nope'; "),
+        (["fma.rn.f23"], "no instruction fits 'fma.rn.f23'; did you mean fma.rn.f"),
+        (["fma", "--target", "sm_75", "--sass", "DADD", "--json"], "'fma' fits the other conditions"),
+        (["--sass", "NOPE"], "fits all of these conditions"),
+    ],
+)
+def test_a_list_of_nothing_is_exit_code_2_and_one_line(capsys, arguments, words):
+    assert run(["list", *arguments]) == 2
     captured = capsys.readouterr()
-    assert captured.err == "ptxbench: no instruction fits\n"
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert words in captured.err
 
 
 def test_show_prints_the_ptx_the_loop_and_the_verdict(capsys):
@@ -171,9 +185,7 @@ def test_a_missing_tool_is_one_line_with_the_cure(capsys, monkeypatch, tmp_path)
             assert run(arguments) == 2
             captured = capsys.readouterr()
             assert captured.out == ""
-            assert re.fullmatch(
-                r"ptxbench: error: ptxas not found: .*pip install ptxbench\[toolchain\]'\n", captured.err
-            )
+            assert re.fullmatch(r"ptxbench: error: ptxas not found: .*nvidia-cuda-nvdisasm'\n", captured.err)
     finally:
         toolchain.tool_path.cache_clear()
 

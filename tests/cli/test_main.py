@@ -108,7 +108,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(capsys, arguments, complaint):
         (
             PermissionError(13, "Permission denied", "/x"),
             2,
-            "ptxbench: error: [Errno 13] Permission denied: '/x'\n",
+            "ptxbench: error: cannot use /x: Permission denied\n",
         ),
     ],
 )
@@ -156,4 +156,50 @@ def test_a_full_disk_behind_the_output_is_one_line():
             check=False,
         )
     assert done.returncode == 2
-    assert done.stderr == "ptxbench: error: [Errno 28] No space left on device\n"
+    assert done.stderr == "ptxbench: error: cannot write the standard output: No space left on device\n"
+
+
+def shell(script, **options):
+    """Run a shell line in which $P is the command line."""
+    start = f"{sys.executable} -c 'from ptxbench.cli.main import main; main()'"
+    return subprocess.run(
+        ["/bin/bash", "-c", f"set -o pipefail; {script.replace('$P', start)}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("arguments", ["--help", "list", "list --json", "table --help", "gpus"])
+def test_a_closed_output_is_no_traceback(arguments):
+    assert (shell(f"$P {arguments} >&-").returncode, shell(f"$P {arguments} 2>&- >&-").returncode) == (0, 0)
+    assert "Traceback" not in shell(f"$P {arguments} >&-").stderr
+
+
+@pytest.mark.parametrize("arguments", ["--help", "table --help"])
+def test_a_reader_that_ended_is_the_code_of_sigpipe_for_help_too(arguments):
+    done = shell(f"(sleep 0.01; $P {arguments}) | true")
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_deleted_working_directory_is_named(tmp_path):
+    place = tmp_path / "gone"
+    place.mkdir()
+    done = shell(f"cd {place} && rmdir {place} && $P table --gpu simulated --out run")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("ptxbench: error: ")
+    assert "run" in done.stderr or "working directory was deleted" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_limit_on_file_size_names_the_file(tmp_path):
+    done = shell(f"ulimit -f 1; $P list > {tmp_path / 'all.txt'}")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "ptxbench: error: cannot write the standard output: File too large\n",
+    )
+    done = shell(f"ulimit -f 8; $P table --gpu simulated --out {tmp_path / 'run'}")
+    assert done.returncode == 2
+    assert re.search(r"error: (cannot write .*/|ptxas was stopped by SIGXFSZ)", done.stderr)
+    assert done.stderr.count("error: ") == 1

@@ -20,7 +20,7 @@ def test_shows_the_best_the_front_and_where_they_are(tmp_path, capsys):
     assert "front of time and energy" in shown
     assert "unchecked" in shown
     assert (tmp_path / "t" / "pareto.svg").read_text().startswith("<?xml")
-    assert gemm(*SMALL, "--budget", "2", "--resume", tmp_path / "t", "--json") == 0
+    assert gemm(*SMALL, "--budget", "2", "--out", tmp_path / "t", "--resume", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["tried"] == 2
     assert document["gpu"]["kind"] == "simulated"
@@ -38,15 +38,14 @@ def test_shows_the_best_the_front_and_where_they_are(tmp_path, capsys):
         (["--objective", "power-limited"], "--power-limit-w"),
         (["--measure", "time"], "--measure time gives no energy"),
         (["--table", "nowhere"], "nowhere"),
-        (["--resume", "nowhere"], "nowhere"),
+        (["--resume"], "name the folder of a run"),
         (["--space", "nowhere.toml"], "nowhere.toml"),
         (["--alpha", "2"], "--alpha"),
         (["--gpu", "replay:nowhere"], "nowhere"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, capsys, arguments, words):
-    out = [] if "--resume" in arguments else ["--out", tmp_path / "t"]
-    assert gemm(*SMALL, *out, *arguments) == 2
+    assert gemm(*SMALL, "--out", tmp_path / "t", *arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1

@@ -35,7 +35,7 @@ def test_json_is_one_document():
 
 
 def test_text_names_clocks_sensors_methods_and_limits(tmp_path):
-    output = invoke(*FILES, "--plot", tmp_path / "plots").output
+    output = invoke(*FILES, "--plots", tmp_path / "plots").output
     for words in (
         "clocks: offset 1.2",
         "halves differ by 0.26 ms",
@@ -51,8 +51,8 @@ def test_text_names_clocks_sensors_methods_and_limits(tmp_path):
 
 def test_plots_without_matplotlib_say_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"ptxbench\[plot\]"):
-        invoke(*FILES, "--plot", tmp_path)
+    with pytest.raises(InputError, match=r"pip install matplotlib"):
+        invoke(*FILES, "--plots", tmp_path)
 
 
 def test_mapping_is_used(tmp_path):

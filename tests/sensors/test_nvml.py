@@ -345,4 +345,4 @@ except GpuError as error:
 """
     lines = run_python(code).splitlines()
     assert len(lines) == 1
-    assert "ptxbench[cuda]" in lines[0]
+    assert "pip install nvidia-ml-py" in lines[0]

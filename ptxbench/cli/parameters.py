@@ -1,0 +1,107 @@
+"""Types of parameters: what a command line may hold, checked before anything is computed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import click
+
+_Context = click.Context | None
+_Parameter = click.Parameter | None
+
+
+class Number(click.FloatRange):
+    """A finite number within bounds; click's own range lets NaN pass.
+
+    Args:
+        low: Least value.
+        high: Greatest value.
+        above: Whether the value must be greater than `low`.
+    """
+
+    name = "number"
+
+    def __init__(self, low: float, high: float, *, above: bool = False) -> None:
+        super().__init__(low, high, min_open=above)
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> float:
+        """Return the number."""
+        try:
+            number = float(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return float(super().convert(number, param, ctx))
+
+
+class Fraction(Number):
+    """A fraction between 0 and 1, such as 0.02 or 2%."""
+
+    name = "fraction"
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> float:
+        """Return the fraction."""
+        text = str(value)
+        if not text.endswith("%"):
+            return super().convert(value, param, ctx)
+        try:
+            return super().convert(float(text.removesuffix("%")) / 100, param, ctx)
+        except ValueError:
+            return self.fail(f"{value!r} is not a number.", param, ctx)
+
+
+class LoopCount(click.ParamType[tuple[str, float]]):
+    """The passes of one loop, such as 0=128 or 0x1a0=128."""
+
+    name = "LOOP=N"
+    _count = Number(0, 1e18)
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
+        """Return the loop and its number of passes."""
+        if isinstance(value, tuple):
+            return value
+        loop, _, count = str(value).partition("=")
+        try:
+            return loop.strip().lower(), self._count.convert(count, param, ctx)
+        except click.BadParameter as error:
+            self.fail(
+                f"{value!r} must be LOOP=N with N not negative, such as 0=128 or 0x1a0=128"
+                f" ({error.message.rstrip('.')}).",
+                param,
+                ctx,
+            )
+
+
+def one_of_each(
+    context: click.Context, option: click.Parameter, values: tuple[tuple[str, float], ...]
+) -> dict[int | str, float]:
+    """Return the values by name.
+
+    Raises:
+        click.BadParameter: A name is given twice.
+    """
+    found: dict[int | str, float] = {}
+    for name, value in values:
+        if name in found:
+            raise click.BadParameter(f"{name}= is given twice; give it once.", context, option)
+        found[name] = value
+    return found
+
+
+class PictureFile(click.ParamType[Path]):
+    """A file that a picture can be written to; refused before anything is measured for it."""
+
+    name = "file"
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> Path:  # noqa: ARG002
+        """Return the path."""
+        from ptxbench.report.figure import require_picture
+
+        path = Path(str(value))
+        require_picture(path)
+        return path

@@ -1,0 +1,149 @@
+"""Every option of every command: one meaning each, and no number that is none."""
+
+import math
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from ptxbench.cli.main import group, run
+from ptxbench.cli.parameters import Number
+from ptxbench.core.errors import InputError
+from ptxbench.storage.atomic import write_text
+
+
+def commands(command=group, words=()):
+    """Return every command that is no group, by its words."""
+    if not isinstance(command, click.Group):
+        return {words: command}
+    context = click.Context(command)
+    names = command.list_commands(context)
+    found = {}
+    for name in names:
+        found |= commands(command.get_command(context, name), (*words, name))
+    return found
+
+
+ALL = commands()
+OPTIONS = [
+    (words, option)
+    for words, command in ALL.items()
+    for option in command.params
+    if isinstance(option, click.Option)
+]
+NUMBERS = [
+    (words, option.opts[0])
+    for words, option in OPTIONS
+    if isinstance(option.type, Number | click.types.FloatParamType)
+]
+
+
+def stem(option):
+    """What an option does, without its default and what only one command says of it."""
+    return re.split(r" \(|: |[,;]|\.$", option.help)[0]
+
+
+@pytest.mark.parametrize("name", sorted({option.opts[0] for _, option in OPTIONS}))
+def test_an_option_means_one_thing_in_every_command(name):
+    same = [option for _, option in OPTIONS if option.opts[0] == name]
+    assert len({(repr(option.type.to_info_dict()), option.is_flag) for option in same}) == 1
+    assert len({stem(option) for option in same}) == 1, [option.help for option in same]
+
+
+def test_every_command_that_prints_data_has_json():
+    assert set(ALL) == {words for words, option in OPTIONS if option.opts[0] == "--json"}
+
+
+@pytest.mark.parametrize(("words", "option"), OPTIONS, ids=lambda value: str(getattr(value, "opts", value)))
+def test_every_option_has_a_help_that_is_a_sentence(words, option):
+    assert re.fullmatch(r"[A-Z].*\.", option.help, re.DOTALL)
+
+
+def test_the_walk_meets_the_numbers():
+    assert {option for _, option in NUMBERS} >= {
+        *("--window", "--budget-minutes", "--precision", "--prune", "--alpha"),
+        *("--temperature-c", "--activity", "--clock-mhz", "--time-s", "--power-limit-w"),
+    }
+
+
+@pytest.mark.parametrize(("words", "option"), NUMBERS)
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400", "", "1e300", "-1e9"])
+def test_a_number_that_is_none_or_out_of_bounds_is_one_line(capsys, words, option, value):
+    assert run([*words, f"{option}={value}"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert f"Invalid value for '{option}'" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--trips", "0=nan"], "not a finite number"),
+        (["--trips", "0=inf"], "not a finite number"),
+        (["--trips", "0=-1"], "not negative"),
+        (["--trips", "0"], "must be LOOP=N"),
+        (["--trips", "0=1", "--trips", "0=2"], "0= is given twice"),
+        (["--temperature-c", "-1e9"], "-100<=x<=200"),
+        (["--grid", "1e300"], "'--grid'"),
+    ],
+)
+def test_bad_numbers_of_an_estimate_are_one_line(capsys, arguments, words):
+    assert run(["estimate", "kernel.ptx", "--table", "nowhere", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert words in captured.err
+
+
+def test_a_fraction_is_also_written_in_percent():
+    from ptxbench.cli.parameters import Fraction
+
+    assert Fraction().convert("2%", None, None) == 0.02
+    assert Fraction().convert("0.02", None, None) == 0.02
+    for text in ("nan%", "inf%", "-1%", "%", "101%"):
+        with pytest.raises(click.BadParameter):
+            Fraction().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    "words", [words for words, option in OPTIONS if option.opts[0] == "--plot"], ids=" ".join
+)
+@pytest.mark.parametrize("target", ["/dev/full", "folder", "folder.png", "none/x.png", "full.png", "x.xyz"])
+def test_a_picture_goes_to_a_regular_file_only(tmp_path, monkeypatch, capsys, words, target):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("folder.png").mkdir()
+    Path("full.png").symlink_to("/dev/full")
+    before = sorted(tmp_path.rglob("*"))
+    # What the command reads is not there: the picture is refused before.
+    needed = ["nowhere" for parameter in ALL[words].params if isinstance(parameter, click.Argument)]
+    assert run([*words, *needed, "--plot", target]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert target in captured.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("target", [Path("/dev/full"), Path("/dev"), Path("/"), Path("/nowhere/x")])
+def test_no_file_takes_the_place_of_a_device_or_a_folder(target):
+    with pytest.raises(InputError, match=re.escape(str(target))):
+        write_text(target, "text")
+
+
+def test_numbers_know_their_bounds():
+    assert math.isclose(Number(0, 1).convert("0.5", None, None), 0.5)
+    with pytest.raises(click.BadParameter):
+        Number(0, 1, above=True).convert("0", None, None)
+
+
+def test_a_search_space_that_is_no_text_is_one_line(tmp_path, capsys):
+    space = tmp_path / "space.toml"
+    space.write_bytes(bytes(range(256)))
+    assert (
+        run(["tune", "gemm", "--gpu", "simulated", "--space", str(space), "--out", str(tmp_path / "t")]) == 2
+    )
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "space.toml" in captured.err
