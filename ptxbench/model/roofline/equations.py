@@ -1,0 +1,193 @@
+"""Time, energy and power of an algorithm on a machine: Eqs. 1 to 8 of Choi and Vuduc (2012).
+
+An algorithm is W flops and Q bytes; its intensity I = W / Q is in flop per byte. Times of flops and
+bytes overlap, energies add up, and constant power is paid for as long as the algorithm runs. All
+functions take and return plain floats in the units of their names.
+
+Two slips of the paper are put right here. Its tables give the energy balance in "flops per Joule"; a
+ratio of J/byte to J/flop is in flop per byte. Section 4.2 calls the fitted memory energy one "per
+single-precision word"; table 4, which is used here, gives it per byte.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ptxbench.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What an algorithm does.
+
+    Attributes:
+        flops: W, useful floating-point operations; a fused multiply-add is two.
+        bytes_moved: Q, bytes between the slow and the fast memory.
+
+    Raises:
+        InputError: One of the two is not a positive, finite number.
+    """
+
+    flops: float
+    bytes_moved: float
+
+    def __post_init__(self) -> None:
+        _require_positive("flops", self.flops)
+        _require_positive("bytes_moved", self.bytes_moved)
+
+    @property
+    def intensity(self) -> float:
+        """I = W / Q, flop per byte."""
+        return self.flops / self.bytes_moved
+
+
+@dataclass(frozen=True)
+class RooflineMachine:
+    """What a machine takes for a flop, a byte and a second.
+
+    Attributes:
+        flop_s: tau_flop, time of one flop at full throughput, s.
+        byte_s: tau_mem, time of one byte at full bandwidth, s.
+        flop_j: eps_flop, energy of one flop, J.
+        byte_j: eps_mem, energy of one byte, J.
+        constant_w: pi_0, power that is paid whatever runs, W.
+        cap_w: Power limit, W; infinite where there is none. It is no part of the 2012 paper, see `time_s`.
+
+    Raises:
+        InputError: A time or energy is not positive and finite, the constant power is negative, or the
+            limit leaves no power for work.
+    """
+
+    flop_s: float
+    byte_s: float
+    flop_j: float
+    byte_j: float
+    constant_w: float = 0.0
+    cap_w: float = math.inf
+
+    def __post_init__(self) -> None:
+        for name in ("flop_s", "byte_s", "flop_j", "byte_j"):
+            _require_positive(name, getattr(self, name))
+        if not (math.isfinite(self.constant_w) and self.constant_w >= 0):
+            raise InputError(f"constant_w is {self.constant_w}; it must be a finite number, 0 or more")
+        if not self.cap_w > self.constant_w:
+            raise InputError(
+                f"cap_w is {self.cap_w} W and the constant power {self.constant_w} W: "
+                "a limit must lie above the constant power"
+            )
+
+    @property
+    def time_balance(self) -> float:
+        """B_tau = tau_mem / tau_flop, flop per byte: below it an algorithm is bound by memory in time."""
+        return self.byte_s / self.flop_s
+
+    @property
+    def energy_balance(self) -> float:
+        """B_eps = eps_mem / eps_flop, flop per byte: flops and bytes cost the same, constant power aside."""
+        return self.byte_j / self.flop_j
+
+    @property
+    def constant_flop_j(self) -> float:
+        """eps_0 = pi_0 tau_flop: constant energy in the time of one flop, J."""
+        return self.constant_w * self.flop_s
+
+    @property
+    def full_flop_j(self) -> float:
+        """eps_flop + eps_0: least energy of one flop, J."""
+        return self.flop_j + self.constant_flop_j
+
+    @property
+    def flop_efficiency(self) -> float:
+        """eta_flop = eps_flop / (eps_flop + eps_0), between 0 and 1."""
+        return self.flop_j / self.full_flop_j
+
+    @property
+    def balance_gap(self) -> float:
+        """B_eps / B_tau (section 2.4): above 1 energy-efficiency is the harder goal."""
+        return self.energy_balance / self.time_balance
+
+    @property
+    def half_efficiency_intensity(self) -> float:
+        """The intensity at which bytes and waiting cost as much as flops: I = B-hat_eps(I), flop per byte.
+
+        There the arch line is at one half of its best. It solves Eq. 6 for its fixed point.
+        """
+        eta, b_eps, b_tau = self.flop_efficiency, self.energy_balance, self.time_balance
+        if eta * b_eps >= b_tau:
+            return eta * b_eps
+        return (eta * b_eps + (1 - eta) * b_tau) / (2 - eta)
+
+    @property
+    def races_to_halt(self) -> bool:
+        """Whether time-efficiency implies energy-efficiency: the half-efficiency point is not above B_tau.
+
+        Then an algorithm that is bound by compute in time is within a factor of two of the best
+        energy-efficiency (section 5.2), and running fast and then turning off is a sound strategy.
+        """
+        return self.half_efficiency_intensity <= self.time_balance
+
+    def effective_energy_balance(self, intensity: float) -> float:
+        """Return B-hat_eps(I) of Eq. 6, flop per byte."""
+        eta = self.flop_efficiency
+        return eta * self.energy_balance + (1 - eta) * max(0.0, self.time_balance - intensity)
+
+    def time_s(self, algorithm: Algorithm) -> float:
+        """Return the time of an algorithm, s: Eqs. 1 and 3.
+
+        Under a power limit the work that is left above the constant power takes its time, too: the third
+        term of the maximum, after Choi et al., "Algorithmic time, energy, and power on candidate HPC
+        compute building blocks" (IPDPS 2014).
+        """
+        work_j = algorithm.flops * self.flop_j + algorithm.bytes_moved * self.byte_j
+        return max(
+            algorithm.flops * self.flop_s,
+            algorithm.bytes_moved * self.byte_s,
+            work_j / (self.cap_w - self.constant_w),
+        )
+
+    def energy_j(self, algorithm: Algorithm) -> float:
+        """Return the energy of an algorithm, J: Eqs. 2 and 4."""
+        work_j = algorithm.flops * self.flop_j + algorithm.bytes_moved * self.byte_j
+        return work_j + self.constant_w * self.time_s(algorithm)
+
+    def uncapped_energy_j(self, algorithm: Algorithm) -> float:
+        """Return the energy of an algorithm by Eq. 5, J, which knows no power limit."""
+        intensity = algorithm.intensity
+        return algorithm.flops * self.full_flop_j * (1 + self.effective_energy_balance(intensity) / intensity)
+
+    def power_w(self, intensity: float) -> float:
+        """Return the mean power at an intensity, W: Eq. 7, or the limit where that is lower."""
+        _require_positive("intensity", intensity)
+        flop_w = self.flop_j / self.flop_s
+        shape = min(intensity, self.time_balance) / self.time_balance
+        shape += self.effective_energy_balance(intensity) / max(intensity, self.time_balance)
+        return min(self.cap_w, flop_w / self.flop_efficiency * shape)
+
+    def power_bounds_w(self) -> tuple[float, float]:
+        """Return the power of bytes alone and the highest power without constant power, W: Eq. 8.
+
+        Eq. 8 takes the constant power as zero; add `constant_w` for what the board draws.
+        """
+        flop_w = self.flop_j / self.flop_s
+        return flop_w * self.balance_gap, flop_w * (1 + self.balance_gap)
+
+    def speed(self, intensity: float) -> float:
+        """Return the roofline: speed as a fraction of the highest, W tau_flop / T (section 2.3)."""
+        algorithm = Algorithm(intensity, 1.0)
+        return algorithm.flops * self.flop_s / self.time_s(algorithm)
+
+    def efficiency(self, intensity: float) -> float:
+        """Return the arch line: energy-efficiency as a fraction of the highest (section 2.3)."""
+        algorithm = Algorithm(intensity, 1.0)
+        return algorithm.flops * self.full_flop_j / self.energy_j(algorithm)
+
+    def flops_per_j(self, intensity: float) -> float:
+        """Return flops per joule at an intensity; the same figure is flop/s per watt."""
+        algorithm = Algorithm(intensity, 1.0)
+        return algorithm.flops / self.energy_j(algorithm)
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name} is {value}; it must be a positive, finite number")

@@ -1,0 +1,153 @@
+"""The equations of Choi and Vuduc (2012) give the figures that the paper prints."""
+
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ptxbench.core.errors import InputError
+from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+from ptxbench.model.roofline.tradeoff import Case, TradeOff
+
+# Table 2: a Fermi GPU, constant power left out.
+KECKLER = RooflineMachine(1 / 515e9, 1 / 144e9, 25e-12, 360e-12)
+# Tables 3 and 4: peaks as claimed, energies as fitted; double precision, then single.
+GTX580_DOUBLE = RooflineMachine(1 / 197.63e9, 1 / 192.4e9, 212e-12, 513e-12, 122)
+GTX580_SINGLE = RooflineMachine(1 / 1581.06e9, 1 / 192.4e9, 99.7e-12, 513e-12, 122)
+I7_DOUBLE = RooflineMachine(1 / 53.28e9, 1 / 25.6e9, 670e-12, 795e-12, 122)
+I7_SINGLE = RooflineMachine(1 / 106.56e9, 1 / 25.6e9, 371e-12, 795e-12, 122)
+PUBLISHED = (GTX580_DOUBLE, GTX580_SINGLE, I7_DOUBLE, I7_SINGLE)
+
+factors = st.floats(1, 50)
+intensities = st.floats(0.01, 500)
+machines = st.builds(
+    RooflineMachine,
+    st.floats(1e-15, 1e-9),
+    st.floats(1e-14, 1e-8),
+    st.floats(1e-13, 1e-9),
+    st.floats(1e-12, 1e-8),
+    st.floats(0, 500),
+)
+
+
+def test_table_2_gives_its_balance_points_and_the_limits_of_figure_2b():
+    assert KECKLER.time_balance == pytest.approx(3.6, abs=0.05)
+    assert KECKLER.energy_balance == pytest.approx(14.4, abs=0.05)
+    assert KECKLER.balance_gap == pytest.approx(4.0, abs=0.05)
+    low_w, high_w = KECKLER.power_bounds_w()
+    flop_w = KECKLER.flop_j / KECKLER.flop_s
+    assert (low_w / flop_w, high_w / flop_w) == pytest.approx((4.0, 5.0), abs=0.05)
+
+
+def test_section_6_2_bounds_the_extra_flops_of_a_compute_bound_baseline_by_about_five():
+    assert TradeOff(KECKLER, KECKLER.time_balance, 1, math.inf).most_flops == pytest.approx(5, abs=0.1)
+
+
+def test_figure_7_demands_387_w_of_the_gtx_580_where_its_limit_is_244():
+    # The peaks of table 3 and the rounded energies of table 4 give 379 W.
+    assert GTX580_SINGLE.power_w(GTX580_SINGLE.time_balance) == pytest.approx(387, rel=0.025)
+    capped = RooflineMachine(1 / 1581.06e9, 1 / 192.4e9, 99.7e-12, 513e-12, 122, cap_w=244)
+    assert capped.power_w(capped.time_balance) == 244
+
+
+@pytest.mark.parametrize("machine", PUBLISHED)
+def test_section_5_2_time_efficiency_implies_energy_efficiency_on_all_platforms(machine):
+    assert machine.races_to_halt
+    assert machine.efficiency(machine.time_balance) >= 0.5
+
+
+def test_without_constant_power_the_gap_of_the_gtx_580_reverses_and_that_of_the_cpu_does_not():
+    def without(machine):
+        return RooflineMachine(machine.flop_s, machine.byte_s, machine.flop_j, machine.byte_j)
+
+    assert not without(GTX580_DOUBLE).races_to_halt
+    assert without(I7_DOUBLE).races_to_halt
+
+
+@pytest.mark.parametrize(("machine", "percent"), [(GTX580_DOUBLE, 25.6), (GTX580_SINGLE, 56.4)])
+def test_share_of_flops_in_a_kernel_without_bytes(machine, percent):
+    # Section 5.5: the compute-only microbenchmark spent 55% of its energy on flops on the GTX 580.
+    assert 100 * machine.flop_efficiency == pytest.approx(percent, abs=0.1)
+
+
+@given(machines, intensities)
+def test_eqs_4_and_5_are_one_and_power_is_energy_over_time(machine, intensity):
+    algorithm = Algorithm(1e12 * intensity, 1e12)
+    energy_j = machine.energy_j(algorithm)
+    assert machine.uncapped_energy_j(algorithm) == pytest.approx(energy_j)
+    assert machine.power_w(intensity) == pytest.approx(energy_j / machine.time_s(algorithm))
+
+
+@given(machines)
+def test_the_arch_line_is_at_one_half_at_the_half_efficiency_intensity(machine):
+    intensity = machine.half_efficiency_intensity
+    assert machine.effective_energy_balance(intensity) == pytest.approx(intensity)
+    assert machine.efficiency(intensity) == pytest.approx(0.5)
+
+
+@given(machines, intensities, st.floats(1.01, 3))
+def test_no_algorithm_draws_more_than_the_limit(machine, intensity, headroom):
+    cap_w = (machine.constant_w + 1) * headroom
+    capped = RooflineMachine(
+        machine.flop_s, machine.byte_s, machine.flop_j, machine.byte_j, machine.constant_w, cap_w
+    )
+    algorithm = Algorithm(intensity, 1.0)
+    power_w = capped.energy_j(algorithm) / capped.time_s(algorithm)
+    assert power_w <= cap_w * (1 + 1e-9)
+    assert capped.power_w(intensity) == pytest.approx(power_w)
+    assert capped.time_s(algorithm) >= machine.time_s(algorithm)
+
+
+@given(machines, intensities, factors, factors)
+def test_tradeoffs_are_ratios_of_times_and_energies_and_keep_within_their_bounds(machine, intensity, f, m):
+    trade = TradeOff(machine, intensity, f, m)
+    old, new = Algorithm(intensity, 1.0), Algorithm(f * intensity, 1 / m)
+    assert trade.speedup == pytest.approx(machine.time_s(old) / machine.time_s(new))
+    assert trade.greenup == pytest.approx(machine.energy_j(old) / machine.energy_j(new))
+    low, high = trade.greenup_bounds
+    assert low * (1 - 1e-9) <= trade.greenup <= high * (1 + 1e-9)
+
+
+@given(machines, intensities, factors, factors)
+def test_energy_is_saved_exactly_where_f_is_under_its_limit(machine, intensity, f, m):
+    trade = TradeOff(machine, intensity, f, m)
+    assume(abs(trade.greenup - 1) > 1e-6)
+    assert (trade.greenup > 1) == (trade.f < trade.most_flops)
+    assert trade.most_flops <= trade.most_flops_without_bytes
+
+
+def test_the_printed_upper_bound_of_appendix_a_5_is_exceeded():
+    machine = RooflineMachine(1e-12, 1e-11, 1e-11, 1e-11, constant_w=90)
+    trade = TradeOff(machine, 1.0, 1.0, 9.9)
+    assert trade.case is Case.BOTH_MEMORY
+    eta, waiting = machine.flop_efficiency, 0.1 * 1 + 0.9 * (10 - 1)
+    assert eta == pytest.approx(0.1)
+    assert trade.greenup > (1 + waiting) / (1 + waiting / 10)
+    assert trade.greenup < trade.greenup_bounds[1]
+
+
+def test_the_cases_of_section_6_3():
+    balance = KECKLER.time_balance
+    assert TradeOff(KECKLER, balance / 8, 1.5, 2).case is Case.BOTH_MEMORY
+    assert TradeOff(KECKLER, balance / 2, 2, 4).case is Case.MEMORY_TO_COMPUTE
+    assert TradeOff(KECKLER, 2 * balance, 2, 4).case is Case.BOTH_COMPUTE
+
+
+@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf])
+def test_what_is_no_quantity_is_refused_by_name(bad):
+    with pytest.raises(InputError, match="flops is"):
+        Algorithm(bad, 1)
+    with pytest.raises(InputError, match="byte_j is"):
+        RooflineMachine(1e-12, 1e-12, 1e-12, bad)
+
+
+@pytest.mark.parametrize(("f", "m", "named"), [(0.5, 2, "f is"), (math.nan, 2, "f is"), (2, 0.5, "m is")])
+def test_a_tradeoff_needs_factors_of_one_or_more(f, m, named):
+    with pytest.raises(InputError, match=named):
+        TradeOff(KECKLER, 1.0, f, m)
+
+
+def test_a_limit_below_the_constant_power_is_refused():
+    with pytest.raises(InputError, match="above the constant power"):
+        RooflineMachine(1e-12, 1e-12, 1e-12, 1e-12, 100, 90)
