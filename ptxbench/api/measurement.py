@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ptxbench.core.condition import ARAFA
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import Protocol, TableRow, TrialRecord
+from ptxbench.storage.schema import TableRow, TrialRecord
 
 _PJ_PER_NJ = 1e3
 
@@ -37,7 +38,7 @@ class Measurement:
         By the `dynamic` protocol: what one `unit` (thread, warp, warpgroup) adds to the power of a busy chip.
         By `arafa`: Eq. 1 of Arafa et al. (2020) with MTSM, mostly the board's power times the latency.
         """
-        if self.row.protocol is Protocol.ARAFA:
+        if self.row.protocol == ARAFA:
             return _PJ_PER_NJ * self.row.mtsm_nj
         return self.row.dynamic_pj
 

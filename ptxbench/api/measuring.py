@@ -11,14 +11,12 @@ from ptxbench.api.gpu import Gpu, open_gpu
 from ptxbench.api.measurement import Measurement
 from ptxbench.api.table import Table
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.codegen.operands import Pattern
 from ptxbench.core.bounds import one_of, within
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel, Pattern
 from ptxbench.core.errors import InputError
 from ptxbench.experiment import run
-from ptxbench.experiment.run_options import Asked
+from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run
-from ptxbench.storage.schema import Protocol
 
 Words = str | Iterable[str]
 
@@ -105,17 +103,17 @@ def measure_table(
         raise InputError("instructions must name at least one instruction")
     for name in names:
         find_instruction(name)
-    asked = Asked(
+    options = RunOptions(
         instructions=names,
         opt_levels=tuple(one_of("opt_level", level, OptLevel) for level in _listed(opt_levels)),
-        protocols=tuple(one_of("protocol", protocol, Protocol) for protocol in _listed(protocols)),
+        protocols=tuple(one_of("protocol", protocol, (DYNAMIC, ARAFA)) for protocol in _listed(protocols)),
         patterns=tuple(one_of("operands", pattern, Pattern) for pattern in _listed(operands)),
         precision=within("precision", precision, 1e-5, 1.0),
     )
     with ExitStack() as stack:
         opened = gpu if isinstance(gpu, Gpu) else stack.enter_context(open_gpu(gpu))
         place = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "run"
-        folder = stack.enter_context(start_run(opened._device, asked, place))
+        folder = stack.enter_context(start_run(opened._device, options, place))
         rows = run.measure_table(opened._device, folder)
         return Table(rows, folder.manifest, tuple(folder.records()))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from enum import StrEnum
+from collections.abc import Iterable
 from numbers import Real
 from typing import TypeVar
 
 from ptxbench.core.errors import InputError
 
-Choice = TypeVar("Choice", bound=StrEnum)
+Choice = TypeVar("Choice", bound=str)
 
 
 def within(name: str, value: float, low: float, high: float) -> float:
@@ -43,13 +43,14 @@ def whole_within(name: str, value: int, low: int, high: int) -> int:
     return int(value)
 
 
-def one_of(name: str, value: str, choices: type[Choice]) -> Choice:
-    """Return the member of an enumeration that a word names.
+def one_of(name: str, value: str, choices: Iterable[Choice]) -> Choice:
+    """Return the one of some words, such as the members of an enumeration, that equals `value`.
 
     Raises:
-        InputError: None is called so.
+        InputError: None does.
     """
-    try:
-        return choices(value)
-    except ValueError:
-        raise InputError(f"{name} must be one of {', '.join(choices)}, not {value!r}") from None
+    known = tuple(choices)
+    for choice in known:
+        if choice == value:
+            return choice
+    raise InputError(f"{name} must be one of {', '.join(known)}, not {value!r}")

@@ -8,12 +8,11 @@ from fakes import run as fake
 from ptxbench.api.table import Table, load_table
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import Protocol
 
 
 @pytest.fixture
 def table():
-    plain = replace(fake.row(), protocol=Protocol.DYNAMIC, status=Status.OK, operands="random", reason="")
+    plain = replace(fake.row(), protocol="dynamic", status=Status.OK, operands="random", reason="")
     rows = (
         replace(plain, instruction="add.f32", opt_level="O3", dynamic_pj=10.0, dynamic_ci95_pj=0.1),
         replace(plain, instruction="add.f32", opt_level="O0", dynamic_pj=11.0, dynamic_ci95_pj=0.2),
