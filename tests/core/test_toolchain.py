@@ -44,7 +44,7 @@ def test_a_missing_tool_names_the_wheel_and_the_cure(monkeypatch, tmp_path, tool
     monkeypatch.setattr(toolchain, "files", lambda _wheel: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        ToolError, match=rf"^{tool} not found: .*nvidia-cuda-.*pip install ptxbench\[toolchain\]'$"
+        ToolError, match=rf"^{tool} not found: .*nvidia-cuda-.*'pip install .*nvidia-cuda-nvdisasm'"
     ):
         toolchain.tool_path(tool)
 
