@@ -19,6 +19,7 @@ from ptxbench.analysis.subject import empty_row
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.experiment.plan import plan_tasks
+from ptxbench.model.solve_run import store_solved
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
 
@@ -38,6 +39,7 @@ def main() -> int:
         # The run ended when its last process did, not now.
         ended = folder.manifest.sessions[-1].end or datetime.now(UTC)
         folder.finish(rows, ended, run_cost(folder.records()))
+        store_solved(folder)
     left = sum(row.status is Status.NOT_REACHED for row in rows)
     print(f"{path}: {len(rows) - left} rows, {left} more were not reached")
     return 0

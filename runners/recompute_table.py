@@ -20,6 +20,7 @@ from ptxbench.devices.replay import ReplayGpu
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run
+from ptxbench.model.solve_run import store_solved
 from ptxbench.storage.commit import git_commit
 from ptxbench.storage.manifest import Recomputed
 from ptxbench.storage.rewrite import rewrite_results
@@ -47,6 +48,8 @@ def recompute(path: Path, by: Recomputed) -> None:
         with start_run(gpu, RunOptions(), Path(place, "run")) as again:
             rows = measure_table(gpu, again)
             rewrite_results(recorded, again.records(), rows, by, again.manifest.level_error)
+    with RunFolder.open(path) as rewritten:
+        store_solved(rewritten)
     changed = sum(before.get(row_key(row)) != row.status for row in rows)
     print(f"{path}: {len(rows)} rows, {changed} of them with another status than before")
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from kernel_sitting import DeviceLostError, Sitting, require_same_cases, take_up
 
 from ptxbench.core.errors import PtxbenchError
-from ptxbench.model.opcode_energies import prices_of
+from ptxbench.model.solved import read_solved
 from ptxbench.model.terms import FILE, write_terms
 from ptxbench.model.validate import judge, launches_by_case
 from ptxbench.model.validation_file import (
@@ -37,7 +37,6 @@ from ptxbench.model.validation_file import (
     read_session,
 )
 from ptxbench.model.validation_table import mean_absolute_error_pct, write_judged
-from ptxbench.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from kernel_cases import Case
@@ -79,8 +78,8 @@ def main() -> int:
 
 
 def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
-    with RunFolder.open(table) as folder:
-        found = judge(out, prices_of(folder))
+    solved = read_solved(table)
+    found = judge(out, solved.prices)
     write_judged(csv, found.kernels)
     write_terms(model, found.terms)
     terms = found.terms

@@ -19,18 +19,32 @@ _SHOWN = 3
 
 @click.command(name="solve")
 @click.argument("run", type=click.Path(path_type=Path))
+@click.option("--store", is_flag=True, help="Solve the run's trials anew and keep the result in its folder.")
 @json_option
-def command(run: Path, as_json: bool) -> None:
+def command(run: Path, store: bool, as_json: bool) -> None:
     """Solve for the energy of each SASS opcode, jointly from every kernel of a run folder.
 
     Beside each stand its standard error and whether the kernels determine it. Rows of table.csv whose direct
-    difference disagrees with the joint answer beyond both errors are listed.
+    difference disagrees with the joint answer beyond both errors are listed. A run that keeps its solution
+    (solved.json) is read; --store solves it anew, which takes a minute for a whole table.
     """
-    from ptxbench.model.solve import solve_run
+    from ptxbench.core.errors import InputError
+    from ptxbench.model.solved import read_solved
     from ptxbench.storage.run_folder import RunFolder
 
     with RunFolder.open(run) as folder:
-        solution, info = solve_run(folder), folder.manifest.gpu
+        if store:
+            from ptxbench.model.solve_run import store_solved
+
+            solved = store_solved(folder)
+        else:
+            solved = read_solved(run)
+        solution, info = solved.solution(folder.rows()), folder.manifest.gpu
+    if not solution.fits:
+        raise InputError(
+            f"{run} holds no valid trial of the dynamic protocol, so there is nothing to solve;"
+            " measure with `ptxbench table --protocol dynamic`"
+        )
     if as_json:
         print_encoded(solution, {"gpu": info.name, "kind": info.kind})
         return

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ptxbench.analysis.dynamic_energy import dynamic_row, last_attempt, overhead_trials
-from ptxbench.analysis.loop_energy import loop_energy, scatter_of, shared_by
+from ptxbench.analysis.loop_energy import Common, loop_energy, scatter_of, shared_by
 from ptxbench.analysis.subject import Subject, empty_row
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.status import Status
@@ -24,12 +24,19 @@ class Solved:
 
     Attributes:
         rows: By the name of their unit.
-        level_error: Standard error of the supply's mean level, at which all dynamic energies of the run are,
-            as a fraction: a factor that its rows share, and that their own intervals leave out.
+        common: What its units share.
     """
 
     rows: Mapping[str, TableRow]
-    level_error: float
+    common: Common
+
+    @property
+    def level_error(self) -> float:
+        """Standard error of the supply's mean level, at which all dynamic energies of the run are.
+
+        As a fraction: a factor that its rows share, and that their own intervals leave out.
+        """
+        return self.common.supply.level_error
 
 
 class Ledger:
@@ -39,12 +46,14 @@ class Ledger:
         units: Units that can be measured, by name.
         unfinished: Names of units whose measuring has begun and not ended.
         level_error: As in `Solved`, once rows were worked out; NaN before.
+        common: As in `Solved`, once rows were worked out; None before.
     """
 
     def __init__(self) -> None:
         self.units: dict[str, Subject] = {}
         self.unfinished: set[str] = set()
         self.level_error = math.nan
+        self.common: Common | None = None
         self._refused: dict[str, TableRow] = {}
 
     def take(self, prepared: Sequence[Prepared]) -> list[tuple[Task, LoadedUnit]]:
@@ -78,7 +87,7 @@ class Ledger:
         begun = {r.unit for r in records if r.repeat >= 0} | set(failures)
         units = [unit for unit in self.units.values() if unit.name in begun]
         solved = solve_rows(units, records, sm_count)
-        self.level_error = solved.level_error
+        self.level_error, self.common = solved.level_error, solved.common
         return tuple(self._row(task, solved.rows, failures, ended) for task in tasks)
 
     def _row(
@@ -128,4 +137,4 @@ def solve_rows(units: Sequence[Subject], records: Sequence[TrialRecord], sm_coun
         else arafa_row(unit, trials.get(unit.name, ()))
         for unit in units
     }
-    return Solved(rows, shared.supply.level_error)
+    return Solved(rows, shared)

@@ -22,6 +22,7 @@ from ptxbench.experiment.plan import plan_batches, plan_tasks
 from ptxbench.experiment.prepare import Preparer
 from ptxbench.experiment.trial import Bench
 from ptxbench.experiment.trial_record import judged
+from ptxbench.model.solve_run import store_solved
 from ptxbench.storage.schema import TableRow, TrialRecord
 from ptxbench.storage.table import row_key
 
@@ -79,6 +80,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         for task, row in zip(tasks, solved, strict=True)
     )
     folder.finish(rows, datetime.now(UTC), run_cost(folder.records()), ledger.level_error)
+    store_solved(folder, ledger.common)
     return rows
 
 

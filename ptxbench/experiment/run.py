@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from ptxbench.analysis.loop_energy import Common
 from ptxbench.analysis.operating_point import STATIC_UNIT
 from ptxbench.analysis.run_cost import run_cost
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
@@ -27,6 +28,7 @@ from ptxbench.experiment.run_state import RunState
 from ptxbench.experiment.sensor_choice import choose_sensor
 from ptxbench.experiment.trial import Bench, Work
 from ptxbench.experiment.trial_record import TrialPlan
+from ptxbench.model.solve_run import store_solved
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
@@ -107,6 +109,7 @@ def measure_table(
     now = datetime.now(UTC)
     if measuring.complete:
         folder.finish(rows, now, run_cost(folder.records()), measuring.level_error)
+        store_solved(folder, measuring.common)
     else:
         folder.write_rows(rows)
         folder.end_session(now)
@@ -171,6 +174,11 @@ class _Measuring:
     def level_error(self) -> float:
         """What the rows share of the supply, as in `Solved`."""
         return self._ledger.level_error
+
+    @property
+    def common(self) -> Common | None:
+        """What the units of the run share, as in `Solved`."""
+        return self._ledger.common
 
     def rows(self, ended: str = "the time given was spent before") -> tuple[TableRow, ...]:
         """Return the rows of all tasks, in the order asked for.

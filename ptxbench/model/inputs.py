@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
-from ptxbench.analysis.static_power import fit_static
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
@@ -16,34 +16,62 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.control_flow import executions
 from ptxbench.model.estimate import Machine
 from ptxbench.model.ncu import read_launches, work_of
-from ptxbench.model.opcode_energies import prices_of
+from ptxbench.model.solved import ClockExponent, Solved, read_solved
 from ptxbench.model.terms import Terms, read_terms
-from ptxbench.model.throttling import ClockExponent, clock_exponent
-from ptxbench.model.throughput import issue_cycles, modelled_time_s
+from ptxbench.model.throughput import modelled_time_s
 from ptxbench.model.work import KernelWork
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.program import SassKernel
 from ptxbench.storage.file_errors import reading
-from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.manifest import read_run_manifest
 
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _HEADER_FLAGS = re.compile(r"EF_CUDA_SM(\d+)")
 _ELF = b"\x7fELF"
 
 
-@dataclass(frozen=True)
 class Table:
-    """A run, read.
+    """What an estimate needs of a run; what is solved from its trials is read when it is asked for.
+
+    Args:
+        path: The run folder.
 
     Attributes:
         gpu: The board.
-        machine: Prices, fitted terms, static power, limit.
-        cycles: Issue interval of opcodes, SM cycles a warp instruction.
+
+    Raises:
+        InputError: The folder holds no run.
     """
 
-    gpu: GpuInfo
-    machine: Machine
-    cycles: Mapping[str, float]
+    def __init__(self, path: Path) -> None:
+        self.gpu: GpuInfo = read_run_manifest(path).gpu
+        self._path = path
+
+    @cached_property
+    def machine(self) -> Machine:
+        """Prices, fitted terms, static power, limit.
+
+        Raises:
+            InputError: The run has no valid dynamic trial on random operands, or cannot be read.
+        """
+        solved = self._solved
+        terms = read_terms(self._path)
+        if solved.clock is not None:
+            terms = _with_clock(terms, solved.clock)
+        return Machine(solved.prices, terms, solved.static, self.gpu.power_limit_w)
+
+    @property
+    def cycles(self) -> Mapping[str, float]:
+        """Issue interval of opcodes, SM cycles a warp instruction.
+
+        Raises:
+            InputError: The run cannot be read.
+        """
+        return self._solved.cycles
+
+    @cached_property
+    def _solved(self) -> Solved:
+        return read_solved(self._path)
 
 
 @dataclass(frozen=True)
@@ -60,20 +88,12 @@ class Shape:
 
 
 def read_table(path: Path) -> Table:
-    """Read what an estimate needs of a run folder.
+    """Read what an estimate needs of a run folder; see `Table`.
 
     Raises:
-        InputError: It holds no run, or no valid dynamic trial on random operands.
+        InputError: The folder holds no run.
     """
-    with RunFolder.open(path) as folder:
-        gpu = folder.manifest.gpu
-        records = folder.records()
-        terms = read_terms(path)
-        exponent = clock_exponent(records)
-        if exponent is not None:
-            terms = _with_clock(terms, exponent)
-        machine = Machine(prices_of(folder), terms, fit_static(records), gpu.power_limit_w)
-        return Table(gpu, machine, issue_cycles(folder.rows()))
+    return Table(path)
 
 
 def _with_clock(terms: Terms, exponent: ClockExponent) -> Terms:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.analysis.loop_energy import Common, pass_energy_pj, pass_pj_per_w, shared_by
+from ptxbench.analysis.loop_energy import Common, pass_energy_pj, pass_pj_per_w
 from ptxbench.analysis.operating_point import same_operating_point
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import DYNAMIC
@@ -50,18 +50,21 @@ class PassEnergy:
     trials: int
 
 
-def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
+def pass_energies(folder: RunFolder, common: Common) -> tuple[PassEnergy, ...]:
     """Return every kernel of a run's dynamic trials, by the energy of one pass of its loop.
 
     E = (P - P_static(T)) t / (passes x threads), as in the dynamic protocol (docs/method.md, section 5).
     Trials that do not count (throttled, stale, at another operating point) and kernels whose loop cannot be
     found, or calls a routine, are left out.
 
+    Args:
+        folder: The run.
+        common: What the units of the run share (`shared_by`).
+
     Raises:
         InputError: The run's kernels cannot be read.
     """
     records = folder.records()
-    shared = shared_by(records)
     loops = _loop_counts(folder)
     groups: dict[tuple[object, ...], list[TrialRecord]] = defaultdict(list)
     for record in records:
@@ -77,9 +80,9 @@ def pass_energies(folder: RunFolder) -> tuple[PassEnergy, ...]:
     passes = []
     for trials in groups.values():
         counts = loops[trials[0].cubin_sha256, trials[0].kernel] + _moved_bytes(trials[0])
-        kept = same_operating_point(trials, shared.supply.unsure).kept
+        kept = same_operating_point(trials, common.supply.unsure).kept
         counted = [trial for trial, keep in zip(trials, kept, strict=True) if keep]
-        passes.append(_pass_energy(counted, shared, counts))
+        passes.append(_pass_energy(counted, common, counts))
     return tuple(passes)
 
 

@@ -11,7 +11,6 @@ from functools import cached_property
 import numpy as np
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.observations import PassEnergy, pass_energies, patterns_of
 from ptxbench.model.opcodes import (
     ONCE_A_WARP,
     ONCE_A_WARP_SHARE,
@@ -20,11 +19,9 @@ from ptxbench.model.opcodes import (
     opcode_class,
     width_bytes,
 )
-from ptxbench.model.solve import solve_with_prior
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.work import Level
 from ptxbench.model.zeros import ZerosRatios, shipped_ratios
-from ptxbench.storage.run_folder import RunFolder
 
 RANDOM, ZEROS = "random", "zeros"
 # Where a run has too few opcodes to see how far a stand-in is off, it is taken to be off by this.
@@ -106,6 +103,7 @@ class Prices:
         self.random = dict(random)
         self.zeros = dict(zeros)
         self._measured = measured or self
+        self._zeros_ratios: dict[str, float] = {}
         self._sure: list[str] = (
             measured._sure
             if measured
@@ -191,7 +189,9 @@ class Prices:
     def _zeros_pj(self, opcode: str) -> float:
         if opcode in self.zeros:
             return self.zeros[opcode].energy_pj
-        return self.random[opcode].energy_pj * self._zeros_ratio(opcode)
+        if opcode not in self._zeros_ratios:
+            self._zeros_ratios[opcode] = self._zeros_ratio(opcode)
+        return self.random[opcode].energy_pj * self._zeros_ratios[opcode]
 
     def _zeros_ratio(self, opcode: str) -> float:
         """Return energy on zeros over energy on random operands: by this run, else by the shipped rows."""
@@ -236,29 +236,6 @@ def _at_no_byte(loads: Mapping[str, Known]) -> Known | None:
     base_pj = float(inverse[0] @ (weights * [one.energy_pj for one in loads.values()]))
     error_pj = min(float(np.linalg.norm(inverse[0])), cheapest.energy_pj / math.sqrt(12))
     return Known(min(max(base_pj, 0.0), cheapest.energy_pj), error_pj)
-
-
-def prices_of(folder: RunFolder) -> Prices:
-    """Return what a run's opcodes cost, by its joint solve.
-
-    Raises:
-        InputError: The run has no valid dynamic trial on random operands, or cannot be read.
-    """
-    return prices_from(pass_energies(folder))
-
-
-def prices_from(passes: Sequence[PassEnergy]) -> Prices:
-    """Return what the opcodes of some kernels cost.
-
-    Raises:
-        InputError: None of the kernels ran on random operands.
-    """
-    known: dict[str, dict[str, Known]] = {RANDOM: {}, ZEROS: {}}
-    for pattern in patterns_of(passes):
-        if pattern in known:
-            solved = solve_with_prior([one for one in passes if one.pattern == pattern])
-            known[pattern] = {opcode: Known(energy, error) for opcode, energy, error in solved}
-    return Prices(known[RANDOM], known[ZEROS])
 
 
 def _candidates(opcode: str, others: Sequence[str]) -> Iterable[tuple[Rule, list[str]]]:

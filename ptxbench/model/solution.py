@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
+from ptxbench.catalogue.model import Unit
 from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.storage.schema import TableRow
 
 # Neighbours change what an opcode costs (operand reuse, banks): the model itself is not better than this.
 MODEL_ERROR = 0.01
@@ -83,6 +86,26 @@ class Comparison:
     direct_error_pj: float
     joint_pj: float
     joint_error_pj: float
+
+    @classmethod
+    def of_row(cls, row: TableRow, joint_pj: float, joint_error_pj: float) -> Self:
+        """Set what the joint solve says beside a row of the dynamic protocol.
+
+        Args:
+            row: The row.
+            joint_pj: What the opcodes of one copy cost a thread.
+            joint_error_pj: Standard error of it.
+        """
+        threads = Unit(row.unit).threads
+        return cls(
+            instruction=row.instruction,
+            opt_level=row.opt_level,
+            pattern=row.operands,
+            direct_pj=row.dynamic_pj / threads,
+            direct_error_pj=row.dynamic_ci95_pj / COVERAGE_FACTOR / threads,
+            joint_pj=joint_pj,
+            joint_error_pj=joint_error_pj,
+        )
 
     @property
     def disagree(self) -> bool:

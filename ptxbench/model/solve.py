@@ -14,15 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.catalogue.model import Unit
-from ptxbench.core.condition import DYNAMIC
-from ptxbench.core.errors import InputError
-from ptxbench.core.estimate import COVERAGE_FACTOR
-from ptxbench.core.status import Status
-from ptxbench.model.observations import PassEnergy, moved_bytes, pass_energies, patterns_of
+from ptxbench.model.observations import PassEnergy, moved_bytes, patterns_of
 from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, opcode_class
 from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
-from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
 
 # Entries of a null vector under this are rounding.
@@ -45,22 +39,6 @@ class _System:
     @property
     def matrix(self) -> Floats:
         return self.counts * self.weights[:, None]
-
-
-def solve_run(folder: RunFolder) -> JointSolution:
-    """Solve a run folder; see `solve`.
-
-    Raises:
-        InputError: The run has no valid dynamic trial, or its kernels cannot be read.
-    """
-    passes = pass_energies(folder)
-    if not passes:
-        raise InputError(
-            f"{folder.path} holds no valid trial of the dynamic protocol, so there is nothing to solve;"
-            " measure with `ptxbench table --protocol dynamic`"
-        )
-    rows = [r for r in folder.rows() if r.protocol == DYNAMIC and r.status is Status.OK]
-    return solve(passes, rows)
 
 
 def solve(passes: Sequence[PassEnergy], rows: Sequence[TableRow] = ()) -> JointSolution:
@@ -209,18 +187,8 @@ def _compare(
         vector = np.zeros(len(values))
         for opcode, n in added.items():
             vector[index[opcode]] = n
-        threads = Unit(row.unit).threads
-        compared.append(
-            Comparison(
-                instruction=row.instruction,
-                opt_level=row.opt_level,
-                pattern=row.operands,
-                direct_pj=row.dynamic_pj / threads,
-                direct_error_pj=row.dynamic_ci95_pj / COVERAGE_FACTOR / threads,
-                joint_pj=float(vector @ values),
-                joint_error_pj=math.sqrt(max(float(vector @ covariance @ vector), 0.0)),
-            )
-        )
+        joint_error_pj = math.sqrt(max(float(vector @ covariance @ vector), 0.0))
+        compared.append(Comparison.of_row(row, float(vector @ values), joint_error_pj))
     return compared
 
 
@@ -230,8 +198,8 @@ def row_counts(row: TableRow) -> dict[str, float]:
     return {opcode: float(count or 1) for opcode, _, count in words}
 
 
-def solve_with_prior(passes: Sequence[PassEnergy]) -> list[tuple[str, float, float]]:
-    """Return (opcode, pJ, standard error) for every opcode of some kernels, determined or not.
+def solve_with_prior(passes: Sequence[PassEnergy], solution: JointSolution) -> dict[str, tuple[float, float]]:
+    """Return energy and standard error, pJ, of every opcode of some kernels, determined or not.
 
     For use in an estimate, where an opcode that cannot be told from others must still cost something. Each
     is drawn to the median of its class among the well determined ones, with a standard error of that whole
@@ -240,10 +208,12 @@ def solve_with_prior(passes: Sequence[PassEnergy]) -> list[tuple[str, float, flo
 
     Args:
         passes: Kernels of one pattern.
+        solution: Their solution (`solve`), perhaps with that of other patterns.
     """
-    solution = solve(passes)
-    sure = [o for o in solution.opcodes if o.identifiable and o.error_pj < _SURE * o.energy_pj]
-    overall_pj = float(np.median([o.energy_pj for o in sure or solution.opcodes]))
+    pattern = passes[0].pattern
+    opcodes = [o for o in solution.opcodes if o.pattern == pattern]
+    sure = [o for o in opcodes if o.identifiable and o.error_pj < _SURE * o.energy_pj]
+    overall_pj = float(np.median([o.energy_pj for o in sure or opcodes]))
     system = _system(passes)
     priors_pj = np.array([_prior_pj(opcode, sure, overall_pj) for opcode in system.opcodes])
     priors_pj = np.maximum(priors_pj, np.finfo(float).tiny)
@@ -251,10 +221,11 @@ def solve_with_prior(passes: Sequence[PassEnergy]) -> list[tuple[str, float, flo
     values = solve_bounded(
         matrix, np.concatenate([system.energies * system.weights, np.ones(len(priors_pj))])
     )
-    chi2 = max(solution.fits[0].reduced_chi2, 1.0) if math.isfinite(solution.fits[0].reduced_chi2) else 1.0
+    (reduced_chi2,) = (fit.reduced_chi2 for fit in solution.fits if fit.pattern == pattern)
+    chi2 = max(reduced_chi2, 1.0) if math.isfinite(reduced_chi2) else 1.0
     covariance = np.linalg.inv(system.matrix.T @ system.matrix / chi2 + np.diag(1 / priors_pj**2))
     errors = np.sqrt(np.diag(covariance))
-    return [(o, float(v), float(e)) for o, v, e in zip(system.opcodes, values, errors, strict=True)]
+    return {o: (float(v), float(e)) for o, v, e in zip(system.opcodes, values, errors, strict=True)}
 
 
 def _prior_pj(opcode: str, sure: Sequence[OpcodeEnergy], overall_pj: float) -> float:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.analysis.loop_energy import pass_energy_pj, shared_by
+from ptxbench.analysis.loop_energy import Common, pass_energy_pj
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
+from ptxbench.model.solved import ClockExponent
 from ptxbench.storage.schema import Role, TrialRecord
 
 # Trials closer than this to the full clock say nothing of what a lower one does.
@@ -23,33 +23,16 @@ _SLOWED = 0.98
 _MIN_TRIALS = 3
 
 
-@dataclass(frozen=True)
-class ClockExponent:
-    """How dynamic energy goes with the clock.
-
-    Attributes:
-        gamma: Exponent.
-        error: Standard error.
-        trials: How many slowed trials it rests on.
-        lowest_ratio: Lowest clock among them, over the clock at which the same kernel ran freely.
-    """
-
-    gamma: float
-    error: float
-    trials: int
-    lowest_ratio: float
-
-
-def clock_exponent(records: Sequence[TrialRecord]) -> ClockExponent | None:
+def clock_exponent(records: Sequence[TrialRecord], common: Common) -> ClockExponent | None:
     """Return gamma by least squares through the origin of log energy against log clock.
 
     Args:
         records: All trials of a run.
+        common: What the units of the run share (`shared_by`).
 
     Returns:
         None where fewer than three trials were slowed by at least 2% while the same kernel also ran freely.
     """
-    common = shared_by(records)
     groups: dict[tuple[str, ...], list[TrialRecord]] = defaultdict(list)
     for record in records:
         known = math.isfinite(record.steady_power_w) and math.isfinite(record.sm_clock_mhz)

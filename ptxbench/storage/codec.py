@@ -73,6 +73,23 @@ def to_text(value: object) -> str:
     return json.dumps(encode(value), indent=2, ensure_ascii=False) + "\n"
 
 
+def to_lines(value: object) -> str:
+    """Return the JSON file of a dataclass, each item of its lists on a line of its own."""
+    plain = cast(dict[str, object], encode(value))
+    parts = []
+    for key, item in plain.items():
+        if isinstance(item, list) and item:
+            body = ",\n".join(f"  {_one_line(each)}" for each in item)
+            parts.append(f" {json.dumps(key)}: [\n{body}\n ]")
+        else:
+            parts.append(f" {json.dumps(key)}: {_one_line(item)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _one_line(plain: object) -> str:
+    return json.dumps(plain, ensure_ascii=False)
+
+
 def read_json(path: Path) -> object:
     """Return the plain values of one JSON file.
 

@@ -17,7 +17,10 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
+from ptxbench.storage.file_errors import reading
 from ptxbench.storage.schema import SCHEMA_VERSION
+
+MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -231,6 +234,18 @@ def read_manifest(path: Path) -> Manifest:
         if not getattr(manifest, key):
             raise place.at(key).error("must not be empty")
     return manifest
+
+
+def read_run_manifest(run: Path) -> Manifest:
+    """Read the manifest of a run folder.
+
+    Raises:
+        InputError: The folder holds no run, or its manifest does not fit.
+    """
+    with reading(run):
+        if not (run / MANIFEST).exists():
+            raise InputError(f"{run} holds no run (no {MANIFEST}); name the folder of a run")
+    return read_manifest(run / MANIFEST)
 
 
 def require_same(manifest: Manifest, path: Path, gpu: GpuInfo, arguments: RunArguments) -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from ptxbench.core.errors import InputError
 from ptxbench.storage.finished_run import RECORDS
-from ptxbench.storage.manifest import Recomputed, write_manifest
+from ptxbench.storage.manifest import MANIFEST, Recomputed, write_manifest
 from ptxbench.storage.records import write_records
-from ptxbench.storage.run_folder import MANIFEST, TABLE, RunFolder
+from ptxbench.storage.run_folder import TABLE, RunFolder
 from ptxbench.storage.schema import TableRow, TrialRecord
 from ptxbench.storage.table import write_table
 

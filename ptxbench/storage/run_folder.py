@@ -12,17 +12,18 @@ from typing import Self
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.sensors.trace import Trace
-from ptxbench.storage.file_errors import reading, writing
+from ptxbench.storage.file_errors import writing
 from ptxbench.storage.finished_run import FinalRun
 from ptxbench.storage.held_trials import HeldTrials
 from ptxbench.storage.kernels import KernelFiles, KernelStore
 from ptxbench.storage.location import require_place
 from ptxbench.storage.manifest import (
+    MANIFEST,
     Manifest,
     RunArguments,
     RunCost,
     Session,
-    read_manifest,
+    read_run_manifest,
     require_same,
     write_manifest,
 )
@@ -30,7 +31,6 @@ from ptxbench.storage.partial import PartialRun
 from ptxbench.storage.schema import TableRow, TrialRecord
 from ptxbench.storage.table import read_table, write_table
 
-MANIFEST = "manifest.json"
 TABLE = "table.csv"
 
 
@@ -81,7 +81,7 @@ class RunFolder:
         Raises:
             InputError: The folder holds no run, or a file of it does not fit.
         """
-        folder = cls(path, _read_manifest(path))
+        folder = cls(path, read_run_manifest(path))
         folder._load()
         return folder
 
@@ -121,7 +121,7 @@ class RunFolder:
             InputError: The folder holds no run, another process writes it, or the run was measured
                 under other conditions.
         """
-        manifest = _read_manifest(path)
+        manifest = read_run_manifest(path)
         require_place(path, manifest.kind)
         require_same(manifest, path, gpu, arguments)
         is_known = gpu.uuid_hash in {board.uuid_hash for board in manifest.gpus}
@@ -299,10 +299,3 @@ class RunFolder:
     def _set_manifest(self, manifest: Manifest) -> None:
         write_manifest(self.path / MANIFEST, manifest)
         self.manifest = manifest
-
-
-def _read_manifest(path: Path) -> Manifest:
-    with reading(path):
-        if not (path / MANIFEST).exists():
-            raise InputError(f"{path} holds no run (no {MANIFEST}); name the folder of a run")
-    return read_manifest(path / MANIFEST)

@@ -13,7 +13,6 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
 from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Bench, BenchOptions
-from ptxbench.tune.estimate import EnergyModel
 from ptxbench.tune.folder import TuningFolder, TuningManifest
 from ptxbench.tune.model_energy import open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
@@ -103,12 +102,12 @@ def tune(
         raise InputError(
             f"{gpu.info.name} is a recorded run, which tunes nothing: name a real or simulated GPU"
         )
-    model = open_model(tuning.table, gpu.info, tuning.asked.pattern) if tuning.table else None
     for_time = tuning.goal.objective is Objective.TIME
-    strategy = tuning.strategy or (BY_ESTIMATE if model or for_time else AT_RANDOM)
-    _require_sense(tuning, strategy, model)
+    strategy = tuning.strategy or (BY_ESTIMATE if tuning.table or for_time else AT_RANDOM)
+    _require_sense(tuning, strategy)
     axes = load_axes(tuning.problem.dtype, tuning.space)
     space = search_space(tuning.problem, gpu.info.target, axes)
+    model = open_model(tuning.table, gpu.info, tuning.asked.pattern) if tuning.table else None
     manifest = TuningManifest.new(gpu, tuning.problem, tuning.asked, _model_name(tuning))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
@@ -129,20 +128,20 @@ def tune(
     return Tuned(path, folder.manifest, trials, best, front, len(space.variants))
 
 
-def _require_sense(tuning: Tuning, strategy: str, model: EnergyModel | None) -> None:
+def _require_sense(tuning: Tuning, strategy: str) -> None:
     """Refuse what cannot be done.
 
     Raises:
         InputError: The settings do not go together.
     """
     for_time = tuning.goal.objective is Objective.TIME
-    if strategy == BY_ESTIMATE and model is None and not for_time:
+    if strategy == BY_ESTIMATE and tuning.table is None and not for_time:
         raise InputError("--strategy estimate needs a table to estimate by; give --table RUN")
-    if not math.isnan(tuning.prune) and model is None:
+    if not math.isnan(tuning.prune) and tuning.table is None:
         raise InputError("--prune needs a table to estimate by; give --table RUN")
     if strategy not in (BY_ESTIMATE, AT_RANDOM):
         require_strategy(strategy)
-    if not for_time and not tuning.asked.power and model is None:
+    if not for_time and not tuning.asked.power and tuning.table is None:
         raise InputError(
             f"--measure time gives no energy for --objective {tuning.goal.objective}; give --table RUN"
         )

@@ -18,7 +18,8 @@ from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
 from ptxbench.model.observations import PassEnergy
-from ptxbench.model.solve import solve, solve_run
+from ptxbench.model.solve import solve
+from ptxbench.model.solved import read_solved
 from ptxbench.storage.run_folder import RunFolder
 
 TRUTH = {
@@ -134,7 +135,7 @@ def run(tmp_path_factory):
 
 def test_a_simulated_run_gives_the_hidden_energies_back(run):
     with RunFolder.open(run) as folder:
-        found = energies(solve_run(folder))
+        found = energies(read_solved(run).solution(folder.rows()))
     for opcode in ("FFMA", "FADD", "IMAD"):
         assert found[opcode].energy_pj == pytest.approx(opcode_energy_pj(opcode, "random"), rel=0.01)
 
@@ -155,5 +156,5 @@ def test_a_run_without_dynamic_trials_is_refused_in_one_line(tmp_path):
     gpu = SimulatedGpu(poll_interval_s=0.05)
     with start_run(gpu, what, tmp_path / "run") as folder:
         measure_table(gpu, folder)
-        with pytest.raises(InputError, match="no valid trial of the dynamic protocol"):
-            solve_run(folder)
+    with pytest.raises(InputError, match="no valid trial of the dynamic protocol"):
+        CliRunner().invoke(command, [str(tmp_path / "run")], catch_exceptions=False)

@@ -1,0 +1,101 @@
+"""Works the solved quantities of a run out from its trials, and keeps them beside its table."""
+
+from __future__ import annotations
+
+import math
+
+from ptxbench.analysis.loop_energy import Common, shared_by
+from ptxbench.analysis.static_power import fit_static
+from ptxbench.core.condition import DYNAMIC
+from ptxbench.core.status import Status
+from ptxbench.model.observations import pass_energies, patterns_of
+from ptxbench.model.opcode_energies import RANDOM, ZEROS
+from ptxbench.model.solution import JointSolution
+from ptxbench.model.solve import solve, solve_with_prior
+from ptxbench.model.solved import (
+    SOLVER_VERSION,
+    IssueInterval,
+    JointRow,
+    Solved,
+    SolvedOpcode,
+    inputs_of,
+    write_solved,
+)
+from ptxbench.model.throttling import clock_exponent
+from ptxbench.model.throughput import issue_cycles
+from ptxbench.storage.run_folder import RunFolder
+
+
+def store_solved(folder: RunFolder, common: Common | None = None) -> Solved:
+    """Solve a finished run and write its solved.json.
+
+    Args:
+        folder: The run.
+        common: As for `solve_run`.
+
+    Raises:
+        InputError: The run's trials or kernels cannot be read, or the file cannot be written.
+    """
+    solved = solve_run(folder, common)
+    write_solved(folder.path, solved)
+    return solved
+
+
+def solve_run(folder: RunFolder, common: Common | None = None) -> Solved:
+    """Work the solved quantities of a run out from its trials.
+
+    Args:
+        folder: A run with its trials and kernels.
+        common: What the units of the run share, where it is known already (`shared_by`).
+
+    Raises:
+        InputError: The run's trials or kernels cannot be read.
+    """
+    records, rows = folder.records(), folder.rows()
+    if common is None:
+        common = shared_by(records)
+    passes = pass_energies(folder, common)
+    dynamic: dict[tuple[str, str, str], int] = {
+        (row.instruction, row.opt_level, row.operands): index
+        for index, row in enumerate(rows)
+        if row.protocol == DYNAMIC and row.status is Status.OK
+    }
+    solution = solve(passes, [rows[index] for index in dynamic.values()])
+    drawn = {
+        pattern: solve_with_prior([one for one in passes if one.pattern == pattern], solution)
+        for pattern in patterns_of(passes)
+        if pattern in (RANDOM, ZEROS)
+    }
+    static = fit_static(records)
+    return Solved(
+        solver_version=SOLVER_VERSION,
+        made_from=inputs_of(folder.path),
+        static_power=None if math.isnan(static.power_w) else static,
+        clock=clock_exponent(records, common),
+        intervals=tuple(IssueInterval(opcode, cycles) for opcode, cycles in issue_cycles(rows).items()),
+        fits=solution.fits,
+        opcodes=_opcodes(solution, drawn),
+        rows=tuple(
+            JointRow(dynamic[one.instruction, one.opt_level, one.pattern], one.joint_pj, one.joint_error_pj)
+            for one in solution.compared
+        ),
+    )
+
+
+def _opcodes(
+    solution: JointSolution, drawn: dict[str, dict[str, tuple[float, float]]]
+) -> tuple[SolvedOpcode, ...]:
+    """Return every opcode with both of its energies."""
+    unknown = math.nan, math.nan
+    return tuple(
+        SolvedOpcode(
+            one.opcode,
+            one.pattern,
+            one.energy_pj,
+            one.error_pj,
+            one.together_with,
+            one.kernels,
+            *drawn.get(one.pattern, {}).get(one.opcode, unknown),
+        )
+        for one in solution.opcodes
+    )
