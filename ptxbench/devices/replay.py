@@ -35,9 +35,13 @@ class ReplayGpu:
 
     Args:
         folder: The run, finished or not; closed with this GPU.
+
+    Raises:
+        InputError: The run's readings or kernels are not in its folder.
     """
 
     def __init__(self, folder: RunFolder) -> None:
+        folder.require_whole()
         self._folder = folder
         records = folder.records()
         self._state = _before(records[0]) if records else _UNKNOWN

@@ -51,6 +51,7 @@ def solve_run(folder: RunFolder, common: Common | None = None) -> Solved:
     Raises:
         InputError: The run's trials or kernels cannot be read.
     """
+    folder.kernels.require_kept()
     records, rows = folder.records(), folder.rows()
     if common is None:
         common = shared_by(records)

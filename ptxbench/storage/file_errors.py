@@ -37,6 +37,26 @@ def reading(path: Path, cure: str = "name the folder of a run") -> Iterator[None
         raise InputError(f"cannot read {path}: {_cause(error)}; {cure}") from error
 
 
+def require_kept(path: Path, what: str) -> None:
+    """Refuse to go on without a file that a run may have left in the archive.
+
+    Args:
+        path: The file, directly in the run's folder or in its kernels/.
+        what: What it holds: "readings" or "kernels".
+
+    Raises:
+        InputError: It is not there.
+    """
+    with reading(path):
+        if path.exists():
+            return
+    run = path.parent.parent if path.parent.name == "kernels" else path.parent
+    raise InputError(
+        f"{run} is kept without its {what} (no {path.relative_to(run)}); they are in the archive of results/:"
+        f" `python runners/archive_readings.py restore {run}` puts them back (of another run: copy it again)"
+    )
+
+
 @contextmanager
 def reading_parquet(path: Path) -> Iterator[None]:
     """Turn an error of pyarrow in the block into an InputError about reading `path`."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from ptxbench.sensors.trace import Series
-from ptxbench.storage import traces
 from ptxbench.storage.atomic import replacing
-from ptxbench.storage.records import read_records, write_records
+from ptxbench.storage.file_errors import require_kept
 from ptxbench.storage.schema import TrialRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ptxbench.storage.traces import TraceFile
 
 RECORDS = "records.parquet"
 _TRACES = "traces.parquet"
@@ -27,12 +30,21 @@ class FinalRun:
     def __init__(self, run: Path) -> None:
         self._records = run / RECORDS
         self._traces = run / _TRACES
-        self._trace_file: traces.TraceFile | None = None
+        self._trace_file: TraceFile | None = None
 
     @property
     def exists(self) -> bool:
         """Whether its files were written."""
         return self._records.exists()
+
+    def require_kept(self) -> None:
+        """Refuse to go on without them.
+
+        Raises:
+            InputError: One is not in the folder.
+        """
+        for path in (self._records, self._traces):
+            require_kept(path, "readings")
 
     def write(self, records: Iterable[TrialRecord], tables: Iterable[pa.Table]) -> None:
         """Write the files, each atomically.
@@ -44,6 +56,9 @@ class FinalRun:
         Raises:
             InputError: A file cannot be written, or the readings of a trial are missing.
         """
+        from ptxbench.storage import traces
+        from ptxbench.storage.records import write_records
+
         with replacing(self._traces) as file:
             traces.write(file, tables)
         write_records(self._records, records)
@@ -52,8 +67,11 @@ class FinalRun:
         """Return the trials.
 
         Raises:
-            InputError: The file cannot be read or does not fit.
+            InputError: The file is not there, cannot be read or does not fit.
         """
+        from ptxbench.storage.records import read_records
+
+        require_kept(self._records, "readings")
         return read_records(self._records)
 
     def series(self, trial_id: str) -> tuple[Series, ...]:
@@ -63,7 +81,10 @@ class FinalRun:
             InputError: The file is missing or damaged.
         """
         if self._trace_file is None:
-            self._trace_file = traces.TraceFile(self._traces)
+            from ptxbench.storage.traces import TraceFile
+
+            require_kept(self._traces, "readings")
+            self._trace_file = TraceFile(self._traces)
         return self._trace_file.series(trial_id)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import InputError
 from ptxbench.storage import atomic, codec
 from ptxbench.storage.codec import Place
-from ptxbench.storage.file_errors import reading, writing
+from ptxbench.storage.file_errors import reading, require_kept, writing
 
 _NAME_DIGITS = 16
 
@@ -90,6 +90,14 @@ class KernelStore:
         if self.entries is not before:
             atomic.write_text(self._index, codec.to_text(self.entries))
 
+    def require_kept(self) -> None:
+        """Refuse to go on without the kernels.
+
+        Raises:
+            InputError: They are not in the folder.
+        """
+        require_kept(self._index, "kernels")
+
     def find(self, ptx: str, opt_level: OptLevel) -> KernelEntry | None:
         """Return the entry of this very PTX text at this level, or None."""
         return self._by_ptx.get((sha256(ptx), opt_level))
@@ -101,6 +109,7 @@ class KernelStore:
             InputError: Its file is missing or damaged.
         """
         path = self._path(entry.cubin_sha256, "cubin.gz")
+        require_kept(path, "kernels")
         with reading(path, cure="copy the run again"):
             data = path.read_bytes()
         try:
@@ -156,6 +165,8 @@ class KernelStore:
         with reading(path, cure="copy the run again"):
             if plain.exists():
                 return plain.read_bytes().decode()
+        require_kept(path, "kernels")
+        with reading(path, cure="copy the run again"):
             return gzip.decompress(path.read_bytes()).decode()
 
     def _require_same_code(self, new: KernelEntry) -> None:

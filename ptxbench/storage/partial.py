@@ -6,17 +6,19 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from ptxbench.core.errors import InputError
 from ptxbench.sensors.trace import Series, Trace
-from ptxbench.storage import codec, journal, traces
+from ptxbench.storage import codec, journal
 from ptxbench.storage.atomic import durable, sync_folder
 from ptxbench.storage.codec import Place, decode
 from ptxbench.storage.file_errors import reading, writing
 from ptxbench.storage.journal import Journal
 from ptxbench.storage.schema import TrialRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class PartialRun:
@@ -62,6 +64,8 @@ class PartialRun:
             InputError: The disk is full; the run is then as it was.
             ValueError: The run is open for reading only.
         """
+        from ptxbench.storage import traces
+
         writer = self.require_writer()
         with durable(self._trace_path(record.trial_id)) as file:
             traces.write(file, [traces.to_table(record.trial_id, trace.series)])
@@ -115,6 +119,8 @@ class PartialRun:
         Raises:
             InputError: Their file is missing or damaged.
         """
+        from ptxbench.storage import traces
+
         path = self._trace_path(trial_id)
         return traces.to_series(traces.read(path), path)
 
@@ -124,6 +130,8 @@ class PartialRun:
         Raises:
             InputError: A file is missing or damaged.
         """
+        from ptxbench.storage import traces
+
         return (traces.read(self._trace_path(trial_id)) for trial_id in trial_ids)
 
     def retire(self) -> None:

@@ -52,7 +52,8 @@ class RunFolder:
         self.kernels = KernelStore(path / "kernels")
         self._partial = PartialRun(path)
         self._final = FinalRun(path)
-        self._trials = HeldTrials(path)
+        # Read when a trial is asked for: what only needs the table does not wait for thousands of them.
+        self._read_trials: HeldTrials | None = None
 
     @classmethod
     def create(cls, path: Path, manifest: Manifest) -> Self:
@@ -72,18 +73,17 @@ class RunFolder:
         write_manifest(path / MANIFEST, manifest)
         folder = cls(path, manifest)
         folder._partial.open(create=True)
+        folder._read_trials = HeldTrials(path)
         return folder
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Read a run, finished or not; a run that is being written is read as it stands now.
+        """Read a run, finished or not; a run that is being written is read as it stands when it is asked for.
 
         Raises:
-            InputError: The folder holds no run, or a file of it does not fit.
+            InputError: The folder holds no run, or its manifest does not fit.
         """
-        folder = cls(path, read_run_manifest(path))
-        folder._load()
-        return folder
+        return cls(path, read_run_manifest(path))
 
     @classmethod
     def take_over(cls, path: Path) -> Self:
@@ -133,7 +133,6 @@ class RunFolder:
         folder = cls(path, manifest)
         if folder.finished:
             folder._partial.sweep()
-            folder._load()
             return folder
         boards = manifest.gpus if is_known else (*manifest.gpus, gpu)
         folder._go_on(replace(manifest, gpus=boards, sessions=(*manifest.sessions, session)))
@@ -141,8 +140,8 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is complete."""
-        return self._final.exists and not self._partial.exists
+        """Whether the run is complete; of one in results/ perhaps only the table is kept."""
+        return (self._final.exists or (self.path / TABLE).exists()) and not self._partial.exists
 
     @property
     def done(self) -> frozenset[str]:
@@ -154,7 +153,11 @@ class RunFolder:
         return len(self._trials)
 
     def records(self) -> list[TrialRecord]:
-        """Return the trials in the order in which they were kept."""
+        """Return the trials in the order in which they were kept.
+
+        Raises:
+            InputError: They are not in the folder, or do not fit.
+        """
         return self._trials.records()
 
     def record(self, trial_id: str) -> TrialRecord | None:
@@ -172,6 +175,16 @@ class RunFolder:
             raise InputError(f"{self.path} holds no trial {trial_id}")
         form = self._final if self.finished else self._partial
         return Trace(record.record_begin_ns, record.record_end_ns, form.series(trial_id))
+
+    def require_whole(self) -> None:
+        """Refuse a finished run of which the readings or the kernels are not in the folder.
+
+        Raises:
+            InputError: They are not.
+        """
+        if self.finished:
+            self._final.require_kept()
+            self.kernels.require_kept()
 
     def rows(self) -> tuple[TableRow, ...]:
         """Return the rows of the table so far.
@@ -284,17 +297,25 @@ class RunFolder:
         # Only a run that was killed between its first two writes has no partial/ yet.
         self._partial.open(create=not self._partial.exists)
         try:
-            self._load()
+            self._read_trials = self._load()
             self._set_manifest(manifest)
         except BaseException:
             self.close()
             raise
 
-    def _load(self) -> None:
+    @property
+    def _trials(self) -> HeldTrials:
+        if self._read_trials is None:
+            self._read_trials = self._load()
+        return self._read_trials
+
+    def _load(self) -> HeldTrials:
+        trials = HeldTrials(self.path)
         if self.finished:
-            self._trials.load(self._final.records())
+            trials.load(self._final.records())
         elif self._partial.exists:
-            self._trials.load(self._partial.records())
+            trials.load(self._partial.records())
+        return trials
 
     def _set_manifest(self, manifest: Manifest) -> None:
         write_manifest(self.path / MANIFEST, manifest)

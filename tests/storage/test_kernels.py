@@ -120,7 +120,7 @@ def test_missing_files_and_strict_index(store, folder):
     for path in folder.glob("[0-9a-f]*.*"):
         path.unlink()
     for read in (store.cubin, store.ptx, store.sass):
-        with pytest.raises(InputError, match=r"cannot read .*; copy the run again"):
+        with pytest.raises(InputError, match=r"without its kernels .* copy it again"):
             read(entry)
     index = folder / "index.json"
     plain = json.loads(index.read_text())

@@ -275,7 +275,7 @@ def test_trial_twice_in_the_file_is_an_error(new, path):
     journal = path / "partial" / "records.jsonl"
     journal.write_bytes(journal.read_bytes() * 2)
     with pytest.raises(InputError, match="twice"):
-        RunFolder.open(path)
+        RunFolder.open(path).records()
     new.close()
     with pytest.raises(InputError, match="twice"):
         resume(path)

@@ -59,6 +59,20 @@ def test_a_table_of_another_gpu_is_refused(table: Path) -> None:
         open_model(table, SimulatedGpu(A100).info)
 
 
+def test_a_table_of_another_gpu_is_refused_before_anything_is_solved(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("solved")
+
+    # Solving a whole table takes a minute, which this one does not keep.
+    (tmp_path / "manifest.json").write_bytes((table / "manifest.json").read_bytes())
+    monkeypatch.setattr("ptxbench.model.solve_run.solve_run", refuse)
+    with pytest.raises(InputError, match="this GPU is NVIDIA A100"):
+        tune(SimulatedGpu(A100), Tuning(SMALL, Goal(Objective.ENERGY), table=tmp_path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_bank_conflicts_cost_what_the_fitted_byte_of_shared_memory_costs() -> None:
     terms = replace(UNFITTED, bytes_pj=(ByteEnergy(Level.SHARED, 5.0, 1.0, 0.0),))
     machine = Machine(Prices({"FFMA": Known(10.0, 0.1)}, {}), terms, StaticPower(40, 100, 0, 0, 0), 700.0)
