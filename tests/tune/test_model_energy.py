@@ -25,7 +25,9 @@ from ptxbench.tune.estimate import OpcodeCount, work_by_tiles
 from ptxbench.tune.evaluate import quality
 from ptxbench.tune.kernel import build_kernel
 from ptxbench.tune.model_energy import ModelEnergy, open_model
+from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.space import search_space
+from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.variant import DType, Problem
 
 # Rows whose SASS the kernels of f32 are mostly made of.
