@@ -12,9 +12,10 @@ from ptxbench.core.clock import HostClock
 from ptxbench.energy.steady import fresh, steady_power_w
 from ptxbench.model.validation_file import KernelTrial
 from ptxbench.sensors.base import SourceName
-from ptxbench.sensors.known_sensors import PREFERENCE, sensor_for
+from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.sensors.nvml import NvmlDevice, available_sources
 from ptxbench.sensors.sampler import Sampler, SamplerThread
+from ptxbench.sensors.sources import source_of
 from ptxbench.sensors.trace import KernelWindow, Trace
 
 _POLL_S = 0.01
@@ -35,7 +36,7 @@ class KernelMeter:
     def __init__(self, device: NvmlDevice, target: str, warm_s: float, window_s: float) -> None:
         self._device = device
         self._clock = HostClock()
-        sources = sorted(available_sources(device), key=lambda s: PREFERENCE.index(s.name))
+        sources = sorted(available_sources(device), key=lambda s: source_of(s.name).rank)
         self._recorded = [*sources, device.source(SourceName.TEMPERATURE)]
         self._sensors = {s.name: sensor_for(s.name, target) for s in sources}
         self.source = sources[0].name

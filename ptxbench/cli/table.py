@@ -24,6 +24,7 @@ from ptxbench.cli.options import (
 )
 from ptxbench.cli.parameters import Number
 from ptxbench.cli.progress import progress_bar
+from ptxbench.sensors.base import POWER_SOURCES
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_info import GpuInfo
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 _PROTOCOLS = ("arafa", "dynamic")
 _PATTERNS = ("random", "zeros")
 _LINEARITY = ("all", "sample", "none")
-_SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
 
 
 @click.command(name="table")
@@ -57,7 +57,11 @@ _SOURCES = ("usage", "instant", "average", "memory", "samples", "counter")
     help="Operand pattern (default: random).",
 )
 @sensor_option
-@click.option("--source", type=click.Choice(_SOURCES), help="Power source (default: the GPU's best).")
+@click.option(
+    "--source",
+    type=click.Choice([source.value for source in POWER_SOURCES]),
+    help="Power source (default: the GPU's best).",
+)
 @click.option(
     "--precision",
     type=Number(1e-5, 1.0),

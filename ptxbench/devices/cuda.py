@@ -23,9 +23,10 @@ from ptxbench.devices.sequence import only_run, play
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
-from ptxbench.sensors.known_sensors import PREFERENCE, sensor_for
+from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.sensors.nvml import NvmlDevice, available_sources
 from ptxbench.sensors.sampler import Sampler, SamplerThread
+from ptxbench.sensors.sources import source_of
 from ptxbench.sensors.trace import KernelWindow, Trace
 
 try:
@@ -103,7 +104,7 @@ class CudaGpu:
         self._info = self._read_info()
         assembler = f"driver JIT {self._info.driver} (CUDA {self._info.cuda})"
         self._jit = Jit(_call, driver, self._info.target, assembler)
-        self._sources = sorted(available_sources(self._nvml), key=lambda s: PREFERENCE.index(s.name))
+        self._sources = sorted(available_sources(self._nvml), key=lambda s: source_of(s.name).rank)
         if not self._sources:
             raise GpuError(
                 f"GPU {which} ({self._nvml.name}): no power source of NVML answers; nothing to measure"

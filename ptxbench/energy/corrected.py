@@ -34,7 +34,6 @@ from ptxbench.energy.methods import counter_j
 from ptxbench.energy.reading import EnergyReading, no_energy
 from ptxbench.energy.sensor_response import share_before, share_within
 from ptxbench.energy.steady import nothing_read, stepped_back
-from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 
@@ -74,7 +73,7 @@ def corrected_j(series: Series, window: KernelWindow, sensor: SensorDescription)
         return no_energy(Status.SENSOR_STALE, nothing_read(series))
     if reason := stepped_back(good):
         return no_energy(Status.SENSOR_STALE, reason)
-    if series.source is SourceName.COUNTER:
+    if series.counts_energy:
         return _corrected_counter(good, window, sensor)
     length_s = window.elapsed_s
     if length_s + sensor.averaging_s < sensor.refresh_s:

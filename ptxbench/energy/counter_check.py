@@ -34,7 +34,7 @@ def counter_disagreement(
         sensor: The source.
     """
     series = trace.of(SourceName.COUNTER)
-    if sensor.source is SourceName.COUNTER or series is None or power.status is not Status.OK:
+    if sensor.counts_energy or series is None or power.status is not Status.OK:
         return ""
     counted = power_between_edges(series, window.start_ns + _LAG_NS, window.end_ns, _QUANTUM_J, _JITTER_S)
     if counted.status is not Status.OK:

@@ -17,7 +17,6 @@ import numpy as np
 from ptxbench.core.status import Status
 from ptxbench.energy.reading import EnergyReading, no_energy
 from ptxbench.energy.steady import nothing_read, power_between_edges, stepped_back, taken_between
-from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import KernelWindow, Series
 
 SMA_PERIOD_S = 0.015
@@ -125,7 +124,7 @@ def counter_j(series: Series, window: KernelWindow, quantum_j: float = 1e-3) -> 
         a step came; WINDOW_TOO_SHORT where fewer than two steps lie in the window, SENSOR_STALE where
         no reading succeeded, NOT_SUPPORTED for another source.
     """
-    if series.source is not SourceName.COUNTER:
+    if not series.counts_energy:
         reason = f"{series.source} gives watts, not the joules of an energy counter"
         return no_energy(Status.NOT_SUPPORTED, reason)
     power = power_between_edges(series, window.start_ns, window.end_ns, quantum_j)
@@ -136,7 +135,7 @@ def counter_j(series: Series, window: KernelWindow, quantum_j: float = 1e-3) -> 
 
 
 def _unusable(series: Series) -> EnergyReading | None:
-    if series.source is SourceName.COUNTER:
+    if series.counts_energy:
         reason = "the energy counter gives joules; use the counter method"
         return no_energy(Status.NOT_SUPPORTED, reason)
     reason = stepped_back(series)

@@ -31,8 +31,9 @@ from ptxbench.energy.corrected import corrected_j
 from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.energy.reading import EnergyReading
 from ptxbench.energy.sensor_response import share_within
-from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.base import SourceName, Unit
 from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.sources import source_of
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 
 _PHASES = 12
@@ -92,7 +93,7 @@ class Prediction:
 
 def methods_for(source: SourceName) -> dict[str, Method]:
     """Return the methods that a source allows, by name."""
-    if source is SourceName.COUNTER:
+    if source_of(source).unit is Unit.JOULE:
         return {
             "counter": lambda series, window, sensor: counter_j(series, window, sensor.quantum),
             "corrected": corrected_j,
@@ -137,7 +138,7 @@ def readings(sensor: SensorDescription, load: LoadShape, poll_s: float, phase: f
     last = math.ceil((load.length_s + load.after_s) / refresh_s) + 1
     made_s = np.asarray(refresh_s * (np.arange(first, last) + phase), dtype=np.float64)
     value = _value(sensor, load, made_s - sensor.lag_s)
-    if sensor.source is SourceName.SAMPLES:
+    if source_of(sensor.source).is_stamped:
         kept = (made_s >= -load.before_s) & (made_s <= load.length_s + load.after_s)
         return _series(sensor.source, made_s[kept], value[kept], is_stamped=True)
     call_s = np.arange(-load.before_s, load.length_s + load.after_s, poll_s, dtype=np.float64)
@@ -147,7 +148,7 @@ def readings(sensor: SensorDescription, load: LoadShape, poll_s: float, phase: f
 def _value(sensor: SensorDescription, load: LoadShape, newest_s: Float64s) -> Float64s:
     """Return what values say whose newest instant is given: W, or J for the counter."""
     stretches = zip(load.start_s, load.end_s, load.power_w - load.idle_w, strict=True)
-    if sensor.source is SourceName.COUNTER:
+    if sensor.counts_energy:
         drawn_j = load.idle_w * (newest_s - newest_s[0])
         for start_s, end_s, excess_w in stretches:
             drawn_j = drawn_j + excess_w * np.clip(newest_s - start_s, 0.0, end_s - start_s)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from ptxbench.core.status import Status
 from ptxbench.energy.excursion import behind_excursion
-from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Series
 
@@ -99,7 +98,7 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
         readings, SENSOR_STALE where the source gave none, still repeats a value from
         before the kernel, or went backwards.
     """
-    if series.source is SourceName.COUNTER:
+    if series.counts_energy:
         return _counter_power_w(series, window, sensor)
     if reason := stepped_back(series):
         return _no_power(Status.SENSOR_STALE, reason)
@@ -268,7 +267,7 @@ def stepped_back(series: Series) -> str:
     back_ns = np.diff(good.stamp_ns[good.stamp_ns >= 0])
     if (back_ns < 0).any():
         return f"the time stamps of {series.source} jumped back by {-back_ns.min() / _NS_PER_S:.3g} s"
-    if series.source is not SourceName.COUNTER:
+    if not series.counts_energy:
         return ""
     fell = np.flatnonzero(np.diff(good.value) < 0)
     if not len(fell):

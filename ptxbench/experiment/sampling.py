@@ -12,8 +12,8 @@ from ptxbench.devices.base import Gpu, Launch
 from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.method_errors import compare
 from ptxbench.experiment.sampling_cases import ALL_SHARES, Case, Reference
-from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.sources import source_of
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.methods_file import LoadKind, MethodsFile, write_methods_file
 from ptxbench.storage.recording import RecordingFolder, RecordingManifest
@@ -97,7 +97,7 @@ def measure_methods(
         ReplayError: The GPU is a replayed run.
         ToolError: The assembler or the disassembler is missing.
     """
-    known = tuple(s for s in tuple(sensors) or gpu.sensors if s.source is not SourceName.MEMORY)
+    known = tuple(s for s in tuple(sensors) or gpu.sensors if source_of(s.source).whole_board)
     manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, known, 0.0)
     load = prepare_load(gpu)
     folder = RecordingFolder.create(

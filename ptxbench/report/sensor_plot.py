@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.report.figure import new_figure, save, title
-from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.characterize.load_signal import load_signal
 from ptxbench.sensors.characterize.probe import SourceProbe
 from ptxbench.sensors.characterize.response import respond
@@ -78,7 +77,7 @@ def _fresh(series: Series, origin_ns: int) -> tuple[Float64s, Float64s]:
     value = good.value
     if changed is not None:
         time_s, value = time_s[changed], value[changed]
-    if series.source is SourceName.COUNTER:
+    if series.counts_energy:
         return time_s[1:], np.diff(value) / np.diff(time_s)
     return time_s, value
 

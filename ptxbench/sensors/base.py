@@ -1,17 +1,35 @@
-"""One way of reading the GPU's power or energy, as a protocol."""
+"""What a power source is, and one reading of it."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, Protocol
+
+_UNKNOWN_CODE = 999
+
+
+def further_sources(
+    named: Mapping[str, object], folder: Path = Path(__file__).parent / "sources"
+) -> Iterable[tuple[str, str]]:
+    """Return the sources of the folder that no code has to name, as members of `SourceName`.
+
+    Args:
+        named: The members that are there already.
+        folder: A file a source.
+    """
+    found = (module.name for module in iter_modules([str(folder)]))
+    return [(name.upper(), name) for name in found if name.upper() not in named]
 
 
 class SourceName(StrEnum):
-    """The NVML readings that ptxbench records.
+    """The NVML readings that ptxbench records: the files of `ptxbench/sensors/sources`.
 
-    `COUNTER` is in joules and `TEMPERATURE` in degrees Celsius; the others are in watts. The
-    temperature is no power source, but static power follows it, so it is recorded beside them.
+    Those that other code names stand here; any other file of the folder is a member as well.
     """
 
     USAGE = "usage"
@@ -21,9 +39,18 @@ class SourceName(StrEnum):
     SAMPLES = "samples"
     COUNTER = "counter"
     TEMPERATURE = "temperature"
+    vars().update(further_sources(vars()))
 
 
 POWER_SOURCES = tuple(name for name in SourceName if name is not SourceName.TEMPERATURE)
+
+
+class Unit(StrEnum):
+    """What a source's values are in."""
+
+    WATT = "W"
+    JOULE = "J"
+    CELSIUS = "C"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +58,7 @@ class Reading:
     """One value as the source gave it.
 
     Attributes:
-        value: In the unit of its source (`SourceName`); NaN where the read failed.
+        value: In the unit of its source; NaN where the read failed.
         stamp_epoch_ns: The driver's own time stamp (UTC, ns), or -1 where it gives none.
         code: The nvmlReturn code; 0 is success.
     """
@@ -41,8 +68,17 @@ class Reading:
     code: int = 0
 
 
-class PowerSource(Protocol):
-    """A reader of one source on one GPU."""
+def failed_reading(code: int = 0) -> tuple[Reading, ...]:
+    """Return what a read that failed gives.
+
+    Args:
+        code: nvmlReturn; 0: NVML gave none, or a value of a type that is not known.
+    """
+    return (Reading(math.nan, code=code or _UNKNOWN_CODE),)
+
+
+class Reader(Protocol):
+    """Reads one source of one GPU."""
 
     @property
     def name(self) -> SourceName:
@@ -58,3 +94,38 @@ class PowerSource(Protocol):
             source never raises, so that one bad read does not end a measurement.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is documented of a source on one kind of GPU.
+
+    Attributes:
+        averaging_s: Length of the running mean that one value is (0: a point).
+        refresh_s: Time between two new values. Hardly a document gives it; 100 ms is the slowest seen, so
+            that a reading is never taken for settled too early.
+    """
+
+    averaging_s: float
+    refresh_s: float = 0.1
+
+
+@dataclass(frozen=True)
+class PowerSource:
+    """One way of reading a GPU, without a GPU.
+
+    Attributes:
+        unit: What its values are in. One in joules counts energy up, the others tell the moment.
+        rank: Its place where the best for the power of a steady kernel comes first.
+        documented: What is documented of it, given the compute capability times ten.
+        reader: Opens it, given pynvml (or what stands in for it) and an nvmlDevice_t.
+        whole_board: Whether it is of the whole board's power, not of a part of it.
+        is_stamped: Whether the driver stamps its readings.
+    """
+
+    unit: Unit
+    rank: int
+    documented: Callable[[int], Figures]
+    reader: Callable[[Any, Any], Reader]
+    whole_board: bool = True
+    is_stamped: bool = False

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.base import SourceName, Unit
+from ptxbench.sensors.sources import source_of
 
 # What may be left of a step of power when a low-pass counts as settled.
 _LEFT_OF_STEP = 1e-3
@@ -48,6 +49,11 @@ class SensorDescription:
     shape: Shape = field(default=Shape.BOXCAR, metadata={"optional": True})
     regulation_s: float = field(default=0.0, metadata={"optional": True})
     excursion: float = field(default=0.0, metadata={"optional": True})
+
+    @property
+    def counts_energy(self) -> bool:
+        """Whether the source counts energy up, J, and does not give power."""
+        return source_of(self.source).unit is Unit.JOULE
 
     @property
     def memory_s(self) -> float:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxbench.core.errors import GpuError
-from ptxbench.sensors.base import POWER_SOURCES, PowerSource, SourceName
+from ptxbench.sensors.base import POWER_SOURCES, Reader, SourceName
 from ptxbench.sensors.kernel_run import Telemetry
-from ptxbench.sensors.nvml_sources import MILLI, make_source
+from ptxbench.sensors.sources import source_of
 
 try:
     import pynvml
@@ -23,6 +23,7 @@ except ImportError as missing:
         "the Python package nvidia-ml-py is missing, so no GPU can be read: run 'pip install nvidia-ml-py'"
     ) from missing
 
+_MILLI = 1000
 _UNKNOWN = "unknown"
 _LOOK = "compare with `nvidia-smi`"
 # What to do, by nvmlReturn_t.
@@ -144,7 +145,7 @@ class NvmlDevice:
     @property
     def power_limit_w(self) -> float:
         """Enforced power limit, NaN where NVML does not tell."""
-        return float(self._optional(math.nan, "nvmlDeviceGetEnforcedPowerLimit")) / MILLI
+        return float(self._optional(math.nan, "nvmlDeviceGetEnforcedPowerLimit")) / _MILLI
 
     @property
     def max_sm_clock_mhz(self) -> float:
@@ -200,9 +201,9 @@ class NvmlDevice:
             other_processes=self.other_processes(),
         )
 
-    def source(self, name: SourceName) -> PowerSource:
+    def source(self, name: SourceName) -> Reader:
         """Return the reader of `name`; whether it answers shows when it is read."""
-        return make_source(name, self._nvml, self._handle)
+        return source_of(name).reader(self._nvml, self._handle)
 
     def _temperature_c(self) -> float:
         sensor = self._nvml.NVML_TEMPERATURE_GPU
@@ -257,7 +258,7 @@ class NvmlDevice:
             return default
 
 
-def available_sources(device: NvmlDevice) -> tuple[PowerSource, ...]:
+def available_sources(device: NvmlDevice) -> tuple[Reader, ...]:
     """Return the power sources that answer on this GPU and driver, in the order of `SourceName`.
 
     Each is read once, and again where the failure may pass. The driver's buffer is emptied by that, so
@@ -267,7 +268,7 @@ def available_sources(device: NvmlDevice) -> tuple[PowerSource, ...]:
     return tuple(source for source in sources if _answers(source))
 
 
-def _answers(source: PowerSource) -> bool:
+def _answers(source: Reader) -> bool:
     """Tell whether a source can be read; one failed read must not lose it for the run."""
     for _ in range(_OPENING_READS):
         codes = {reading.code for reading in source.read()} - {0}

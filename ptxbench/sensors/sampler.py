@@ -11,14 +11,14 @@ import numpy as np
 
 from ptxbench.core.clock import Clock
 from ptxbench.core.errors import SensorError
-from ptxbench.sensors.base import PowerSource, Reading
+from ptxbench.sensors.base import Reader, Reading
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
 
 
 class _Log:
     """Readings of one source; flat arrays, because a flat-out recording holds millions."""
 
-    def __init__(self, source: PowerSource) -> None:
+    def __init__(self, source: Reader) -> None:
         self.source = source
         self.begin_ns = array("q")
         self.end_ns = array("q")
@@ -61,7 +61,7 @@ class Sampler:
 
     def __init__(
         self,
-        sources: Sequence[PowerSource],
+        sources: Sequence[Reader],
         clock: Clock,
         interval_s: float,
         throttle_poll: Callable[[], int] | None = None,

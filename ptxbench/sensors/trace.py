@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.base import SourceName, Unit
+from ptxbench.sensors.sources import source_of
 
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
@@ -21,7 +22,7 @@ class Series:
         source: Which source.
         begin_ns: Host time just before each call, shape (n,).
         end_ns: Host time just after each call, shape (n,).
-        value: In the unit of the source (`SourceName`), NaN where the call failed, shape (n,).
+        value: In the unit of the source, NaN where the call failed, shape (n,).
         stamp_ns: The driver's own stamp moved to host time, -1 where there is none, shape (n,).
         code: nvmlReturn of each call, shape (n,).
     """
@@ -35,6 +36,11 @@ class Series:
 
     def __len__(self) -> int:
         return len(self.value)
+
+    @property
+    def counts_energy(self) -> bool:
+        """Whether its values are energy that is counted up, J, and not power."""
+        return source_of(self.source).unit is Unit.JOULE
 
     @property
     def time_ns(self) -> Int64s:

@@ -11,8 +11,8 @@ from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Bytes, Gpu, Launch
 from ptxbench.energy.steady import PowerReading, steady_power_w
-from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.kernel_run import KernelRun
+from ptxbench.sensors.sources import source_of
 from ptxbench.tune.check import Checker, Correct
 from ptxbench.tune.estimate import EnergyModel, modelled_time_s, work_of
 from ptxbench.tune.kernel import Kernel, Refused, operand_matrices
@@ -76,7 +76,7 @@ class Bench:
         self._checker = Checker(asked.seed)
         self._inputs: tuple[Bytes, Bytes] | None = None
         self._temperature = (-math.inf, math.nan)
-        self._sensor = next(s for s in gpu.sensors if s.source is not SourceName.MEMORY)
+        self._sensor = next(s for s in gpu.sensors if source_of(s.source).whole_board)
 
     def foretell(self, built: Kernel | Refused, build_wall_s: float = math.nan) -> Trial:
         """Return what is known of a variant that has not run: its work, modelled time and energy."""

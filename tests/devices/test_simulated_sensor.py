@@ -13,7 +13,7 @@ from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import SensorSpec
 from ptxbench.devices.simulated.profiles import H200, PROFILES
 from ptxbench.devices.simulated.sensor import describe, open_source
-from ptxbench.sensors.base import PowerSource, Reading, SourceName
+from ptxbench.sensors.base import Reader, Reading, SourceName
 
 _START_NS = 100_000_000_000
 _EPOCH_NS = 1_700_000_000_000_000_000
@@ -27,7 +27,7 @@ class _Bench:
     def __init__(self, spec: SensorSpec, seed: int = 0) -> None:
         self.clock = VirtualClock(_START_NS, _EPOCH_NS)
         self.physics = Physics(H200, _START_NS)
-        self.source: PowerSource = open_source(spec, self.physics, self.clock, seed)
+        self.source: Reader = open_source(spec, self.physics, self.clock, seed)
         phases = [Phase(0.33 * _HZ, 0.33 * 400), Phase(0.2 * _HZ, 0.2 * 60), Phase(1.0 * _HZ, 300.0)]
         self.physics.run(_START_NS + 500_000_000, phases)
 

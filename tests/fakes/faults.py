@@ -11,7 +11,7 @@ from ptxbench.core.errors import GpuError
 from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import H200
-from ptxbench.sensors.base import PowerSource, Reading, SourceName
+from ptxbench.sensors.base import Reader, Reading, SourceName
 from ptxbench.sensors.kernel_run import KernelRun
 
 LOST = 15
@@ -38,7 +38,7 @@ Fault = Callable[[Moment, tuple[Reading, ...]], tuple[Reading, ...]]
 class _Faulty:
     """A source with a fault between it and its reader."""
 
-    def __init__(self, source: PowerSource, gpu: FaultyGpu) -> None:
+    def __init__(self, source: Reader, gpu: FaultyGpu) -> None:
         self._source = source
         self._gpu = gpu
         self.name = source.name

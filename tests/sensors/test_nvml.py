@@ -328,7 +328,7 @@ def run_python(code: str) -> str:
 
 
 def test_the_sensors_package_does_not_import_pynvml():
-    modules = "sampler, known_sensors, nvml_sources, description, base, trace"
+    modules = "sampler, known_sensors, sources, description, base, trace"
     code = f"import sys; from ptxbench.sensors import {modules}; print('pynvml' in sys.modules)"
     assert run_python(code).strip() == "False"
 

@@ -6,8 +6,9 @@ from ptxbench.core.clock import Clock
 from ptxbench.devices.simulated.chance import hashed_integer, hashed_unit, tick_normal
 from ptxbench.devices.simulated.physics import Physics
 from ptxbench.devices.simulated.profile import SensorSpec
-from ptxbench.sensors.base import PowerSource, Reading, SourceName
+from ptxbench.sensors.base import Reader, Reading, SourceName, Unit
 from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.sources import source_of
 
 _BUFFERED_READINGS = 119
 
@@ -19,7 +20,7 @@ def describe(spec: SensorSpec) -> SensorDescription:
     )
 
 
-def open_source(spec: SensorSpec, physics: Physics, clock: Clock, seed: int) -> PowerSource:
+def open_source(spec: SensorSpec, physics: Physics, clock: Clock, seed: int) -> Reader:
     """Return the source that a spec describes.
 
     Args:
@@ -28,7 +29,7 @@ def open_source(spec: SensorSpec, physics: Physics, clock: Clock, seed: int) -> 
         clock: What the readings' time stamps are taken from.
         seed: Sets the noise, and where between two readings the clock stands at its start.
     """
-    kind = BufferedSource if spec.source is SourceName.SAMPLES else TickedSource
+    kind = BufferedSource if source_of(spec.source).is_stamped else TickedSource
     return kind(spec, physics, clock, seed)
 
 
@@ -87,7 +88,7 @@ class TickedSource:
     def _value(self, tick: int) -> float:
         spec = self._spec
         newest_ns = self._time_ns(tick) - self._lag_ns
-        if spec.source is SourceName.COUNTER:
+        if source_of(spec.source).unit is Unit.JOULE:
             true, noise = self._physics.energy_j(newest_ns), 0.0
         else:
             true = self._physics.mean_power_w(newest_ns - self._averaging_ns, newest_ns)

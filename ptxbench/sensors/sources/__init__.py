@@ -1,0 +1,25 @@
+"""The power sources: one file each, found by being in this folder.
+
+A file defines `SOURCE`, a `PowerSource`: its unit, its reader, and what is documented of it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from ptxbench.sensors.base import PowerSource, SourceName
+
+
+@cache
+def source_of(name: SourceName) -> PowerSource:
+    """Return what is known of a source."""
+    source = import_module(f"{__name__}.{name}").SOURCE
+    assert isinstance(source, PowerSource)  # noqa: S101
+    return source
+
+
+@cache
+def best_first() -> tuple[SourceName, ...]:
+    """Return the sources, best for the power of a steady kernel first; the temperature is last."""
+    return tuple(sorted(SourceName, key=lambda name: source_of(name).rank))
