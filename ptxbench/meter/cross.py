@@ -1,4 +1,4 @@
-"""Fit gain and offset on one half of a capture and predict the energy of the other."""
+"""Fit the sensor to one half of a capture and predict the energy of the other (cross-validation)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxbench.core.estimate import Estimate
-from ptxbench.sensors.characterize.sensor_fit import MIN_READINGS, SensorFit, solve_gain
+from ptxbench.sensors.characterize.sensor_fit import MIN_READINGS, SensorFit, refit
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s
 
-_HALVES = ("first", "second")
+HALVES = ("first", "second")
 # A half whose power hardly changes cannot tell a gain from an offset.
 _MIN_SWING = 0.1
 
@@ -22,29 +22,40 @@ class CrossCheck:
     """One half predicted from the other.
 
     Attributes:
-        fitted_on: Half that gain and offset come from: "first" or "second".
-        gain: That gain.
-        offset_w: That offset.
+        fitted_on: Half that the fit comes from: "first" or "second".
+        fit: The source with gain, offset, lag and width of that half; its fresh values are those of the
+            whole capture.
         energy_pct: Error of the predicted energy of all that was recorded in the other half.
         windows_pct: The same for the kernels' windows alone.
     """
 
     fitted_on: str
-    gain: float
-    offset_w: float
+    fit: SensorFit
     energy_pct: float
     windows_pct: float
+
+    @property
+    def gain(self) -> Estimate:
+        """Gain by that half."""
+        return self.fit.gain
+
+    @property
+    def offset_w(self) -> Estimate:
+        """Offset by that half."""
+        return self.fit.offset_w
 
 
 @dataclass(frozen=True)
 class Halves:
-    """A capture cut in the middle of the time from the first window to the last.
+    """A capture cut in two, between two windows where it has two.
 
     Attributes:
+        cut_s: Where.
         spans_s: Starts and ends of what was recorded in each half, shape (k, 2) each.
         windows_s: Starts and ends of the windows in each half, shape (k, 2) each.
     """
 
+    cut_s: float
     spans_s: tuple[Float64s, Float64s]
     windows_s: tuple[Float64s, Float64s]
 
@@ -52,7 +63,9 @@ class Halves:
 def split_in_halves(
     signal: PowerSignal, fit: SensorFit, windows_s: Float64s, recordings_s: Float64s
 ) -> Halves:
-    """Cut what meter and sensor both saw in two; a window across the cut is cut too.
+    """Cut what meter and sensor both saw in two, as near to the middle of the windows as a gap allows.
+
+    A single window is cut in its middle.
 
     Args:
         signal: The meter's power, aligned host time.
@@ -61,12 +74,15 @@ def split_in_halves(
         recordings_s: Start and end of each recording, shape (m, 2).
     """
     cut_s = float(windows_s[0, 0] + windows_s[-1, 1]) / 2
+    gaps_s = (windows_s[:-1, 1] + windows_s[1:, 0]) / 2
+    if len(gaps_s):
+        cut_s = float(gaps_s[np.argmin(np.abs(gaps_s - cut_s))])
     begin_s = max(float(signal.time_s[0]), float(fit.made_s[0]) - fit.delay_s)
     end_s = min(float(signal.time_s[-1]), float(fit.made_s[-1]) - fit.delay_s)
     limits = ((begin_s, cut_s), (cut_s, end_s))
     spans = [_clip(recordings_s, *limit) for limit in limits]
     windows = [_clip(windows_s, *limit) for limit in limits]
-    return Halves((spans[0], spans[1]), (windows[0], windows[1]))
+    return Halves(cut_s, (spans[0], spans[1]), (windows[0], windows[1]))
 
 
 def cross_validate(signal: PowerSignal, fit: SensorFit, halves: Halves) -> tuple[CrossCheck, ...]:
@@ -74,7 +90,7 @@ def cross_validate(signal: PowerSignal, fit: SensorFit, halves: Halves) -> tuple
 
     Args:
         signal: The meter's power, aligned host time.
-        fit: The sensor; its shape, lag and width are kept, gain and offset fitted anew.
+        fit: The sensor; its shape and refresh are kept, and all else is fitted anew.
         halves: The two halves.
 
     Returns:
@@ -83,18 +99,17 @@ def cross_validate(signal: PowerSignal, fit: SensorFit, halves: Halves) -> tuple
     response_w = fit.response_w(signal)
     spoken_of_s = fit.made_s - fit.delay_s
     checks = []
-    for number, name in enumerate(_HALVES):
+    for number, name in enumerate(HALVES):
         inside = _within(spoken_of_s, halves.spans_s[number])
         swing = np.ptp(response_w[inside]) if inside.any() else 0.0
         other_s, other_windows_s = halves.spans_s[1 - number], halves.windows_s[1 - number]
         if inside.sum() < MIN_READINGS or swing < _MIN_SWING * np.ptp(response_w) or not len(other_windows_s):
             continue
-        gain, offset_w = solve_gain(response_w[inside], fit.value_w[inside])
-        predicted = corrected_signal(
-            replace(fit, gain=Estimate(gain, np.nan), offset_w=Estimate(offset_w, np.nan))
-        )
+        half = refit(signal, fit, inside)
+        applied = replace(fit, gain=half.gain, offset_w=half.offset_w, lag_s=half.lag_s, width_s=half.width_s)
+        predicted = corrected_signal(applied)
         errors = [_error_pct(signal, predicted, spans_s) for spans_s in (other_s, other_windows_s)]
-        checks.append(CrossCheck(name, gain, offset_w, *errors))
+        checks.append(CrossCheck(name, applied, *errors))
     return tuple(checks)
 
 

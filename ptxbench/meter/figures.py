@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
+from ptxbench.energy.corrected import corrected_j
 from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.energy.reading import EnergyReading
 from ptxbench.meter.alignment import ClockAlignment
-from ptxbench.meter.cross import corrected_signal
+from ptxbench.meter.cross import HALVES, CrossCheck, Halves, corrected_signal
 from ptxbench.meter.host import Trial
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.characterize.sensor_fit import SensorFit
+from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.signal import PowerSignal
-from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
+from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series, Trace
 
-Method = Callable[[Series, KernelWindow], EnergyReading]
-_OF_POWER: dict[str, Method] = {"sma": sma_j, "papi": papi_j, "mtsm": mtsm_j}
-_OF_COUNTER: dict[str, Method] = {"counter": counter_j}
+_COUNTER_QUANTUM_J = 1e-3
 # The sensor's fresh values joined by straight lines and integrated from edge to edge.
 INTEGRAL = "integral"
+
+
+class FittedOn(StrEnum):
+    """What the correction of a window was fitted to."""
+
+    OTHER_HALF = "other half"
+    SAME_WINDOWS = "same windows"
 
 
 @dataclass(frozen=True)
@@ -29,16 +38,18 @@ class WindowEnergies:
     """Energies of all windows by one method on one source; NaN where it gave none.
 
     Attributes:
-        method: "sma", "papi", "mtsm", "counter" or "integral".
+        method: "sma", "papi", "mtsm", "corrected" (MTSM corrected), "counter" or "integral".
         source: Source.
         energy_j: As the readings are, shape (n,).
         corrected_j: With gain, offset and lag undone, shape (n,).
+        fitted_on: What gain, offset and lag were fitted to.
     """
 
     method: str
     source: SourceName
     energy_j: Float64s
     corrected_j: Float64s
+    fitted_on: FittedOn
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,7 @@ class MethodFigures:
         rmse_corrected_j: The second after correction.
         windows: Windows that the uncorrected errors rest on.
         windows_corrected: Windows that the corrected errors rest on.
+        fitted_on: What the correction was fitted to.
     """
 
     method: str
@@ -64,35 +76,45 @@ class MethodFigures:
     rmse_corrected_j: float
     windows: int
     windows_corrected: int
+    fitted_on: FittedOn
 
 
 def window_energies(
-    trials: Sequence[Trial], fit: SensorFit, alignment: ClockAlignment
+    trials: Sequence[Trial],
+    fit: SensorFit,
+    halves: Halves,
+    checks: Sequence[CrossCheck],
+    alignment: ClockAlignment,
 ) -> tuple[WindowEnergies, ...]:
     """Return the energy of each window by every method that one source allows.
+
+    Each window is corrected by the fit to the half of the capture that it is not in. Where a half
+    cannot be fitted, or there is one window only, all are corrected by the fit to the whole capture.
 
     Args:
         trials: Kernel runs.
         fit: The source's fit.
+        halves: Where the capture is cut.
+        checks: The fits to either half.
         alignment: Of the meter's clock; it says which host time the fit's seconds are.
     """
-    is_counter = fit.source is SourceName.COUNTER
-    methods = _OF_COUNTER if is_counter else _OF_POWER
-    corrected = [_corrected(trial, fit, alignment) for trial in trials]
-    result = []
-    for name, method in methods.items():
-        plain_j = [_energy_j(method, trial.trace.of(fit.source), trial.window) for trial in trials]
-        corrected_j = [
-            _energy_j(method, series, t.window) for series, t in zip(corrected, trials, strict=True)
-        ]
-        result.append(WindowEnergies(name, fit.source, np.array(plain_j), np.array(corrected_j)))
     spans_s = window_spans_s([trial.window for trial in trials], alignment)
-    plain_signal = PowerSignal(fit.made_s, fit.value_w)
-    result.append(
-        WindowEnergies(
-            INTEGRAL, fit.source, *(_integral_j(s, spans_s) for s in (plain_signal, corrected_signal(fit)))
-        )
-    )
+    fits = {check.fitted_on: check.fit for check in checks}
+    crossed = len(fits) == len(HALVES) and len(trials) > 1
+    in_first = spans_s[:, 1] <= halves.cut_s
+    used = [fits[HALVES[int(first)]] if crossed else fit for first in in_first.tolist()]
+    fitted_on = FittedOn.OTHER_HALF if crossed else FittedOn.SAME_WINDOWS
+    views = [_View(trial, one, alignment) for trial, one in zip(trials, used, strict=True)]
+    methods = _OF_COUNTER if fit.source is SourceName.COUNTER else _OF_POWER
+    result = [
+        WindowEnergies(name, fit.source, *_by_method(method, views), fitted_on)
+        for name, method in methods.items()
+    ]
+    plain_j = _integral_j(PowerSignal(fit.made_s, fit.value_w), spans_s)
+    integrals_j = [
+        _integral_j(corrected_signal(one), span[None])[0] for one, span in zip(used, spans_s, strict=True)
+    ]
+    result.append(WindowEnergies(INTEGRAL, fit.source, plain_j, np.array(integrals_j), fitted_on))
     return tuple(result)
 
 
@@ -115,6 +137,7 @@ def figures(
         corrected[1],
         plain[2],
         corrected[2],
+        energies.fitted_on,
     )
 
 
@@ -132,17 +155,101 @@ def _errors(energy_j: Float64s, meter_j: Float64s) -> tuple[float, float, int]:
     return mape_pct, float(np.sqrt(np.mean(error_j**2))), int(known.sum())
 
 
-def _energy_j(method: Method, series: Series | None, window: KernelWindow) -> float:
+@dataclass(frozen=True)
+class _View:
+    """One window with the readings of one source, as they are and with its calibration undone.
+
+    Attributes:
+        trial: The window and its recordings.
+        fit: The source, by the part of the capture that calibrates this window.
+        alignment: Which host time the fit's seconds are.
+    """
+
+    trial: Trial
+    fit: SensorFit
+    alignment: ClockAlignment
+
+    def plain(self, recording: Trace) -> Series | None:
+        """Return the readings of a recording."""
+        return recording.of(self.fit.source)
+
+    def corrected(self, recording: Trace) -> Series | None:
+        """Return a recording with gain, offset and lag undone: fresh values at the moments they speak of."""
+        if self.fit.source is SourceName.COUNTER:
+            return _corrected_counter(self.plain(recording), self.fit)
+        spoken_of_s = self.fit.made_s - self.fit.delay_s
+        time_ns = self.alignment.reference_ns + np.round(spoken_of_s * 1e9).astype(np.int64)
+        inside = (time_ns >= recording.begin_ns) & (time_ns <= recording.end_ns)
+        return _series(self.fit.source, time_ns[inside], self.fit.corrected_w()[inside])
+
+    def scaled(self) -> Series | None:
+        """Return the readings around the window with gain and offset undone, and the lag left in."""
+        series = self.plain(self.trial.trace)
+        if series is None or self.fit.source is SourceName.COUNTER:
+            return self.corrected(self.trial.trace)
+        return replace(series, value=(series.value - self.fit.offset_w.value) / self.fit.gain.value)
+
+    def description(self, *, lag_s: float) -> SensorDescription:
+        """Return what the source is like by its fit; the power between two steps of a counter is no mean."""
+        is_counter = self.fit.source is SourceName.COUNTER
+        averaging_s, quantum = (0.0, _COUNTER_QUANTUM_J) if is_counter else (self.fit.span_s, 0.0)
+        return SensorDescription(
+            self.fit.source, self.fit.refresh_s, averaging_s, lag_s, quantum, "measured", self.fit.shape
+        )
+
+
+Method = Callable[[_View], tuple[float, float]]
+
+
+def _by_method(method: Method, views: Sequence[_View]) -> tuple[Float64s, Float64s]:
+    pairs = np.array([method(view) for view in views], dtype=np.float64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _around(method: Callable[[Series, KernelWindow], EnergyReading]) -> Method:
+    """Return a method that looks at the readings around the window."""
+    return lambda view: _both(method, view, view.trial.trace)
+
+
+def _sma(view: _View) -> tuple[float, float]:
+    """Apply SMA as published: it knows no window and reads through the whole recording."""
+    return _both(sma_j, view, view.trial.recording)
+
+
+def _both(
+    method: Callable[[Series, KernelWindow], EnergyReading], view: _View, recording: Trace
+) -> tuple[float, float]:
+    plain, corrected = view.plain(recording), view.corrected(recording)
+    return _energy_j(method, plain, view.trial.window), _energy_j(method, corrected, view.trial.window)
+
+
+def _mtsm_corrected(view: _View) -> tuple[float, float]:
+    """Apply MTSM corrected, which takes averaging, lag and edges out by itself, without and with gain."""
+    lag_s = view.fit.lag_s.value
+    # The times of a corrected counter are moved by its lag already.
+    left_s = 0.0 if view.fit.source is SourceName.COUNTER else lag_s
+    pairs = ((view.plain(view.trial.trace), lag_s), (view.scaled(), left_s))
+    first, second = (
+        _energy_j(partial(corrected_j, sensor=view.description(lag_s=lag)), series, view.trial.window)
+        for series, lag in pairs
+    )
+    return first, second
+
+
+# The names are those of `ptxbench methods`.
+_OF_POWER: dict[str, Method] = {
+    "sma": _sma,
+    "papi": _around(papi_j),
+    "mtsm": _around(mtsm_j),
+    "corrected": _mtsm_corrected,
+}
+_OF_COUNTER: dict[str, Method] = {"counter": _around(counter_j), "corrected": _mtsm_corrected}
+
+
+def _energy_j(
+    method: Callable[[Series, KernelWindow], EnergyReading], series: Series | None, window: KernelWindow
+) -> float:
     return method(series, window).energy_j if series is not None and len(series) else float("nan")
-
-
-def _corrected(trial: Trial, fit: SensorFit, alignment: ClockAlignment) -> Series | None:
-    """Return a recording with gain, offset and lag undone: fresh values at the moments they speak of."""
-    if fit.source is SourceName.COUNTER:
-        return _corrected_counter(trial.trace.of(fit.source), fit)
-    time_ns = alignment.reference_ns + np.round((fit.made_s - fit.delay_s) * 1e9).astype(np.int64)
-    inside = (time_ns >= trial.trace.begin_ns) & (time_ns <= trial.trace.end_ns)
-    return _series(fit.source, time_ns[inside], fit.corrected_w()[inside])
 
 
 def _corrected_counter(series: Series | None, fit: SensorFit) -> Series | None:

@@ -35,12 +35,14 @@ class Trial:
     Attributes:
         window: When it ran, host time.
         label: Instruction or kernel, empty where unknown.
-        trace: Its recording.
+        trace: The readings around it.
+        recording: The whole recording that they are of.
     """
 
     window: KernelWindow
     label: str
     trace: Trace
+    recording: Trace
 
 
 @dataclass(frozen=True)
@@ -120,13 +122,15 @@ def log_from_run(path: Path, bursts: Sequence[Path] = ()) -> HostLog:
     """
     with RunFolder.open(path) as run:
         records = [r for r in sorted(run.records(), key=lambda r: r.start_ns) if r.end_ns > r.start_ns]
+        traces = [_power_only(run.trace(r.trial_id)) for r in records]
         trials = tuple(
             Trial(
                 KernelWindow(r.start_ns, r.end_ns, r.elapsed_s, r.cycles, r.globaltimer_ns),
                 f"{r.instruction} {r.opt_level} {r.role}",
-                _power_only(run.trace(r.trial_id)),
+                trace,
+                trace,
             )
-            for r in records
+            for r, trace in zip(records, traces, strict=True)
         )
         manifest = run.manifest
     kind = manifest.kind
@@ -204,8 +208,9 @@ def _cut(
         last_ns = windows[-1].window.end_ns + (windows[-1].window.start_ns - between[-1])
     starts = [max(begin_ns, first_ns), *between]
     ends = [*between, min(end_ns, last_ns) if between else end_ns]
+    whole = Trace(begin_ns, end_ns, series)
     return tuple(
-        Trial(one.window, one.label, Trace(start, end, tuple(_between(s, start, end) for s in series)))
+        Trial(one.window, one.label, Trace(start, end, tuple(_between(s, start, end) for s in series)), whole)
         for one, start, end in zip(windows, starts, ends, strict=True)
     )
 
@@ -218,4 +223,7 @@ def _counter_power(time_ns: Int64s, energy_j: Float64s) -> tuple[Int64s, Float64
     """Return the mean power between the steps of an energy counter, at the later step."""
     steps = np.flatnonzero(np.diff(energy_j) > 0) + 1
     at_ns, at_j = time_ns[steps], energy_j[steps]
-    return at_ns[1:], np.diff(at_j) / (np.diff(at_ns) / 1e9)
+    power_w = np.diff(at_j) / (np.diff(at_ns) / 1e9)
+    # A counter that began anew in between gives no power there.
+    forward = power_w > 0
+    return at_ns[1:][forward], power_w[forward]

@@ -10,6 +10,8 @@ import numpy as np
 from ptxbench.core.errors import InputError
 from ptxbench.meter.figures import window_spans_s
 from ptxbench.meter.validation import Validation
+from ptxbench.sensors.signal import PowerSignal
+from ptxbench.sensors.trace import Float64s
 
 _POINTS = 4000
 _SHOWN_WINDOWS = 3
@@ -59,7 +61,7 @@ def _signals(result: Validation, page: object) -> None:
     start_s, end_s = float(shown_s[0, 0]) - margin_s, float(shown_s[-1, 1]) + margin_s
     period_s = (end_s - start_s) / _POINTS
     time_s = start_s + period_s * (np.arange(_POINTS) + 0.5)
-    axes.plot(time_s, result.signal.resample(start_s, period_s, _POINTS), color="0.6", lw=0.8, label="meter")
+    axes.plot(time_s, meter_w(result.signal, start_s, period_s), color="0.6", lw=0.8, label="meter")
     for window in shown_s:
         axes.axvspan(*window, color="0.93", zorder=0)
     for number, source in enumerate(result.sources):
@@ -75,6 +77,19 @@ def _signals(result: Validation, page: object) -> None:
         xlim=(start_s, end_s), xlabel="time (s)", ylabel="power (W)", title=_title(result, "meter and sensor")
     )
     axes.legend(fontsize="small")
+
+
+def meter_w(signal: PowerSignal, start_s: float, period_s: float) -> Float64s:
+    """Return the meter's mean power in each of the drawn periods, NaN where it did not log.
+
+    Args:
+        signal: The meter's power, aligned host time.
+        start_s: Begin of the first period.
+        period_s: Length of each.
+    """
+    begin_s = start_s + period_s * np.arange(_POINTS)
+    logged = (begin_s >= signal.time_s[0]) & (begin_s + period_s <= signal.time_s[-1])
+    return np.where(logged, signal.resample(start_s, period_s, _POINTS), np.nan)
 
 
 def _errors(result: Validation, method: str, page: object) -> None:

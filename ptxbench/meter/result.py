@@ -6,7 +6,7 @@ from typing import Any
 
 from ptxbench.core.estimate import Estimate, finite
 from ptxbench.meter.alignment import Basis
-from ptxbench.meter.figures import MethodFigures
+from ptxbench.meter.figures import FittedOn, MethodFigures
 from ptxbench.meter.validation import SourceFigures, Validation
 
 # Below this a sensor's view of part of the time is no matter.
@@ -72,8 +72,8 @@ def sensor_json(source: SourceFigures, basis: Basis) -> dict[str, Any]:
         "cross_validation": [
             {
                 "fitted_on": check.fitted_on,
-                "gain": check.gain,
-                "offset_w": check.offset_w,
+                "gain": check.gain.value,
+                "offset_w": check.offset_w.value,
                 "energy_error_pct": check.energy_pct,
                 "windows_error_pct": check.windows_pct,
             }
@@ -83,10 +83,25 @@ def sensor_json(source: SourceFigures, basis: Basis) -> dict[str, Any]:
 
 
 def statements(result: Validation) -> tuple[str, ...]:
-    """Return what each sensor cannot see, a sentence a source, with its bound."""
-    return tuple(
-        _statement(source) for source in result.sources if source.bound.window_pct > _WORTH_SAYING_PCT
+    """Return what the corrections were fitted to, and what each sensor cannot see, with its bound."""
+    return (
+        _correction(result),
+        *(_statement(source) for source in result.sources if source.bound.window_pct > _WORTH_SAYING_PCT),
     )
+
+
+def _correction(result: Validation) -> str:
+    same = [source.fit.source.value for source in result.sources if _is_same(source)]
+    if not same:
+        return "each window is corrected by a fit to the half of the capture that it is not in"
+    return (
+        f"the correction of {', '.join(same)} was fitted to the windows that it is scored on, as there is "
+        "one window only or a half that cannot be fitted: its errors are of the fit, not of a prediction"
+    )
+
+
+def _is_same(source: SourceFigures) -> bool:
+    return any(one.fitted_on is FittedOn.SAME_WINDOWS for one in source.energies)
 
 
 def _statement(source: SourceFigures) -> str:
@@ -129,4 +144,5 @@ def _method_json(one: MethodFigures) -> dict[str, Any]:
         "rmse_corrected_j": finite(one.rmse_corrected_j),
         "windows": one.windows,
         "windows_corrected": one.windows_corrected,
+        "correction_fitted_on": one.fitted_on.value,
     }

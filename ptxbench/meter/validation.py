@@ -142,11 +142,12 @@ def _source(
     alignment: ClockAlignment,
 ) -> SourceFigures:
     parts = split_in_halves(signal, fit, windows_s, recordings_s)
+    checks = cross_validate(signal, fit, parts)
     return SourceFigures(
         fit,
         view_bound(signal, fit, windows_s, [half for half in parts.spans_s if len(half)]),
-        cross_validate(signal, fit, parts),
-        window_energies(trials, fit, alignment),
+        checks,
+        window_energies(trials, fit, parts, checks, alignment),
     )
 
 

@@ -121,8 +121,9 @@ class Session:
         series = self.series()
         begin_ns, end_ns = int(series.time_ns[0]), int(series.time_ns[-1])
         edges_ns = self.epoch_ns + np.round(1e9 * self.windows_s()).astype(np.int64)
+        whole = Trace(begin_ns, end_ns, (series,))
         trials = tuple(
-            Trial(KernelWindow(a, b, (b - a) / 1e9), f"kernel{i % 3}", Trace(begin_ns, end_ns, (series,)))
+            Trial(KernelWindow(a, b, (b - a) / 1e9), f"kernel{i % 3}", whole, whole)
             for i, (a, b) in enumerate(edges_ns.tolist())
         )
         return HostLog(trials, (), (series,), ((begin_ns, end_ns),), GpuKind.REAL)

@@ -89,7 +89,7 @@ def test_rigol_current_as_volts_of_a_clamp_by_a_mapping(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "units", ["Sequence,Volt,Volt", "Sequence,Volt,Volt,0,0", "Sequence,Volt,Volt,0,nan"]
+    "units", ["Sequence", "Sequence,Volt,Volt", "Sequence,Volt,Volt,0,0", "Sequence,Volt,Volt,0,nan"]
 )
 def test_rigol_without_an_increment_is_refused(tmp_path, units):
     path = write(tmp_path / "r.csv", "X,CH1,CH2,Start,Increment,", units, *(f"{i},1,2" for i in range(30)))

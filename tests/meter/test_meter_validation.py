@@ -9,7 +9,7 @@ from simulated_session import Hidden, Session, write_run
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.meter.coarse import Placement, sharpen
-from ptxbench.meter.figures import WindowEnergies, figures
+from ptxbench.meter.figures import FittedOn, WindowEnergies, figures
 from ptxbench.meter.host import HostLog, log_from_csv, log_from_run
 from ptxbench.meter.readers import read_meter
 from ptxbench.meter.result import as_json, statements
@@ -78,7 +78,11 @@ def test_correction_removes_what_gain_offset_and_lag_do():
 
 def test_mape_and_rmse_are_what_they_say():
     energies = WindowEnergies(
-        "mtsm", SourceName.USAGE, np.array([90.0, 240.0, np.nan]), np.array([100.0, 198.0, 50.0])
+        "mtsm",
+        SourceName.USAGE,
+        np.array([90.0, 240.0, np.nan]),
+        np.array([100.0, 198.0, 50.0]),
+        FittedOn.OTHER_HALF,
     )
     one = figures(energies, np.array([100.0, 200.0, 50.0]))
     assert one.mape_pct == pytest.approx(15.0)
@@ -106,7 +110,7 @@ def test_json_holds_what_is_promised_and_is_valid():
         assert data[key]["uncertainty"] > 0
     for one in data["methods"]:
         assert {"method", "source", "mape_pct", "rmse_j", "mape_corrected_pct", "windows"} <= one.keys()
-    assert {one["method"] for one in data["methods"]} == {"sma", "papi", "mtsm", "integral"}
+    assert {one["method"] for one in data["methods"]} == {"sma", "papi", "mtsm", "corrected", "integral"}
     assert abs(data["alignment"]["halves"]["difference_ms"]) < 2
 
 

@@ -50,7 +50,7 @@ def read_rigol(path: Path, text: str) -> TextTable:
     """
     first, second, *_ = [split_line(line, ",") for line in text.split("\n", 2)]
     count = len(first) - 2
-    start_s, step_s = (_number(cell) for cell in (*second, "", "")[count : count + 2])
+    start_s, step_s = (_number(cell) for cell in (second + [""] * len(first))[count : count + 2])
     if not (np.isfinite(start_s) and 0 < step_s < np.inf):
         raise InputError(f"{path}: the second line gives no start and increment of the time, in s")
     names = [printable(name) or f"column{i + 1}" for i, name in enumerate(first[:count])]

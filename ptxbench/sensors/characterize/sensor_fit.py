@@ -138,6 +138,24 @@ def fit_held(source: SourceName, signal: PowerSignal, ways: Sequence[Held]) -> S
     return _with_uncertainty(source, signal, best)
 
 
+def refit(signal: PowerSignal, fit: SensorFit, keep: npt.NDArray[np.bool_]) -> SensorFit:
+    """Fit a source anew to a part of its fresh values, in the shape and from the lag and width of `fit`.
+
+    Args:
+        signal: The meter's power, aligned host time.
+        fit: A fit to all fresh values.
+        keep: Which of them to take, shape (n,); `MIN_READINGS` or more.
+
+    Returns:
+        The fit to the part: gain, offset, lag and width, its fresh values those of the part.
+    """
+    part = Held(fit.made_s[keep], fit.made_s[keep], fit.value_w[keep], fit.refresh_s)
+    lag_s, width_s = _refine(signal, part, fit.shape, fit.lag_s.value, fit.width_s.value)
+    lag_s = _polish(signal, part, fit.shape, lag_s, width_s)
+    rms_w = _rms_w(signal, part, fit.shape, lag_s, width_s)
+    return _with_uncertainty(fit.source, signal, _Trial(fit.shape, part, lag_s, width_s, rms_w))
+
+
 def solve_gain(response_w: Float64s, value_w: Float64s) -> tuple[float, float]:
     """Return gain and offset of value = gain x response + offset by least squares."""
     design = np.stack([response_w, np.ones_like(response_w)], axis=1)
