@@ -39,7 +39,8 @@ def command(
     For even, ramped and bursty power every method (SMA, PAPI-style, MTSM, MTSM corrected, counter) on
     every source is set against what the same source says of the same kernel when it lasts. It takes about
     five minutes. Give --sensor, as what is documented of a sensor is not enough to correct for it. With
-    --gpu replay:FOLDER the figures are worked out again from what such a FOLDER holds.
+    --gpu replay:FOLDER the figures are computed again from a recorded FOLDER, which stays as it is; --out
+    keeps the result in a copy.
     """
     found, path = _found(spec, out, sensor_path)
     if plot is not None:
@@ -59,7 +60,8 @@ def _found(spec: str | None, out: Path | None, sensor_path: Path | None) -> tupl
 
     if spec is not None and spec.startswith("replay:"):
         folder = RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE)
-        return again(folder, sensor_path), folder.path
+        found, folder = again(folder, sensor_path, out)
+        return found, folder.path
     gpu = open_chosen_gpu(spec)
     try:
         sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()

@@ -31,14 +31,14 @@ def command(spec: str | None, out: Path | None, plot: Path | None, as_json: bool
 
     For every source: refresh period, averaging window, lag, quantum, cost of a call, and how many reads
     repeat an old value, beside what is documented. `ptxbench table --sensor FOLDER` uses the result.
-    With --gpu replay:FOLDER the figures are worked out again from what such a FOLDER holds.
+    With --gpu replay:FOLDER the figures are computed again from a recorded FOLDER, which stays as it is;
+    --out keeps the result in a copy.
     """
-    from ptxbench.experiment.sensor_study import PURPOSE, RECORDING, describe, sense
+    from ptxbench.experiment.sensor_study import PURPOSE, RECORDING, describe_again, sense
     from ptxbench.storage.recording import RecordingFolder
 
     if spec is not None and spec.startswith("replay:"):
-        folder = RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE)
-        found = describe(folder)
+        found, folder = describe_again(RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE), out)
     else:
         gpu = open_chosen_gpu(spec)
         try:

@@ -12,6 +12,7 @@ import click
 
 from ptxbench.cli.options import DEFAULT_TARGET, OPT_LEVELS, json_option, opt_level_option, target_option
 from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from ptxbench.sass.verify import VerifiedRow
@@ -55,25 +56,20 @@ def _verify(
     names: Sequence[str], targets: Sequence[str], levels: Sequence[str], jobs: int | None, no_cache: bool
 ) -> tuple[VerifiedRow, ...]:
     """Verify with a progress bar, where somebody watches."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from ptxbench.catalogue.select import named_instructions
     from ptxbench.core.condition import OptLevel
     from ptxbench.core.target import find_target
     from ptxbench.sass.verdict_cache import VerdictCache, default_cache_folder
     from ptxbench.sass.verify import verify_instructions
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("judging")
+    with progress_bar() as show:
         return verify_instructions(
             named_instructions(names),
             [find_target(name) for name in dict.fromkeys(targets)],
             [OptLevel(level) for level in dict.fromkeys(levels)],
             cache=None if no_cache else VerdictCache(default_cache_folder()),
             jobs=jobs,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=lambda done, total: show(done, total, "kernels checked"),
         )
 
 

@@ -120,23 +120,31 @@ def measure_methods(
     return document, folder.path
 
 
-def again(folder: RecordingFolder, sensor_path: Path | None) -> MethodsFile:
-    """Work the comparison out again from a folder.
+def again(
+    folder: RecordingFolder, sensor_path: Path | None, out: Path | None = None
+) -> tuple[MethodsFile, RecordingFolder]:
+    """Work the comparison out again from a recorded folder, which is left as it is.
 
     Args:
         folder: What `measure_methods` has recorded, be it a part.
-        sensor_path: Other descriptions of its sensors; what comes of them is not written into the folder.
+        sensor_path: Other descriptions of its sensors.
+        out: New folder for a copy of the recordings with the new comparison; None: nothing is written.
+
+    Returns:
+        The comparison, and the folder that it is about.
 
     Raises:
         GpuError: No source followed the load.
-        InputError: The descriptions are of another GPU, or a file cannot be read or written.
+        InputError: The descriptions are of another GPU, a file cannot be read, or the new folder written.
     """
     manifest = folder.manifest
     sensors = sensors_of(sensor_path, manifest.gpu, manifest.sensors) if sensor_path else ()
     document = compare(folder, sensors)
-    if not sensors:
-        write_methods_file(folder.path, document)
-    return document
+    if out is None:
+        return document, folder
+    copy = folder.copy(out)
+    write_methods_file(out, document)
+    return document, copy
 
 
 def phase_s(repeat: int, repeats: int) -> float:

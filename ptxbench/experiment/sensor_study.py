@@ -95,7 +95,31 @@ def sense(gpu: Gpu, path: Path | None = None) -> tuple[SensorFile, Path]:
     folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
     record_square_wave(gpu, folder, load, square_wave())
     folder.write()
-    return describe(folder), folder.path
+    document = describe(folder)
+    write_sensor_file(folder.path, document)
+    return document, folder.path
+
+
+def describe_again(folder: RecordingFolder, out: Path | None) -> tuple[SensorFile, RecordingFolder]:
+    """Work the description out again from a recorded folder, which is left as it is.
+
+    Args:
+        folder: What `sense` has recorded.
+        out: New folder for a copy of the recording with the new description; None: nothing is written.
+
+    Returns:
+        The description, and the folder that it is about.
+
+    Raises:
+        GpuError: No power source followed the load.
+        InputError: The new folder cannot be written.
+    """
+    document = describe(folder)
+    if out is None:
+        return document, folder
+    copy = folder.copy(out)
+    write_sensor_file(out, document)
+    return document, copy
 
 
 def throttling_notes(recording: Recording) -> tuple[str, ...]:
@@ -110,11 +134,10 @@ def throttling_notes(recording: Recording) -> tuple[str, ...]:
 
 
 def describe(folder: RecordingFolder) -> SensorFile:
-    """Work the description out from what a folder holds, and keep it beside it: pure arithmetic.
+    """Work the description out from what a folder holds: pure arithmetic.
 
     Raises:
         GpuError: No power source followed the load.
-        InputError: The file cannot be written.
     """
     manifest = folder.manifest
     (recording,) = folder.recordings
@@ -122,8 +145,6 @@ def describe(folder: RecordingFolder) -> SensorFile:
     sources = probe(trace, recording.windows, manifest.sensors, manifest.waited_s)
     if all(math.isnan(source.needed_s) for source in sources):
         raise GpuError(f"no power source of {manifest.gpu.name} followed the load; see {folder.path}")
-    document = SensorFile(
+    return SensorFile(
         SENSOR_VERSION, manifest.gpu, sources, manifest.sensors, RULE, throttling_notes(recording)
     )
-    write_sensor_file(folder.path, document)
-    return document

@@ -6,6 +6,7 @@ Beside `manifest.json` (tool, GPU, host, sensors) and `recordings.json` (the win
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Self, TypeVar
 
 from ptxbench.core.clock import Clock
 from ptxbench.core.errors import InputError
-from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import SequenceRun
@@ -22,7 +23,7 @@ from ptxbench.storage import codec, traces
 from ptxbench.storage.atomic import replacing, write_text
 from ptxbench.storage.codec import Place
 from ptxbench.storage.commit import git_commit
-from ptxbench.storage.file_errors import reading
+from ptxbench.storage.file_errors import reading, writing
 from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.location import make_place
 from ptxbench.storage.manifest import Host
@@ -155,6 +156,17 @@ class RecordingFolder:
             folder._traces[one.name] = Trace(one.begin_ns, one.end_ns, stored.series(one.name))
         stored.close()
         return folder
+
+    def copy(self, path: Path) -> Self:
+        """Return a copy of the folder in a new or empty one, for what is worked out again from it.
+
+        Raises:
+            InputError: The new folder holds something, cannot be written, or lies below results/.
+        """
+        make_place(path, GpuKind.REPLAYED)
+        with writing(path):
+            shutil.copytree(self.path, path, dirs_exist_ok=True)
+        return type(self).open(path, self.manifest.purpose)
 
     @property
     def recordings(self) -> tuple[Recording, ...]:

@@ -190,10 +190,15 @@ class RunFolder:
         """Return the rows of the table so far.
 
         Raises:
-            InputError: table.csv does not fit.
+            InputError: table.csv does not fit, or a finished run has none or no row in it.
         """
         path = self.path / TABLE
-        return read_table(path) if path.exists() else ()
+        if not self.finished and not path.exists():
+            return ()
+        rows = read_table(path)
+        if self.finished and not rows:
+            raise InputError(f"{path} has no row, but the run is finished; copy the run again")
+        return rows
 
     def append(self, record: TrialRecord, trace: Trace) -> None:
         """Keep one trial; it is on the disk when this returns.

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,7 +95,7 @@ def test_levels_and_recommendation(compared):
 def test_result_is_kept_and_can_be_worked_out_again(compared):
     found, path = compared
     assert repr(read_methods_file(path)) == repr(found)
-    assert repr(again(RecordingFolder.open(path, PURPOSE), None)) == repr(found)
+    assert repr(again(RecordingFolder.open(path, PURPOSE), None)[0]) == repr(found)
 
 
 def test_sources_of_unlike_gain_are_compared_each_with_itself_and_flagged(tmp_path):
@@ -135,7 +136,7 @@ def test_what_was_recorded_is_kept_where_the_gpu_fails(tmp_path):
         measure_methods(gpu, tmp_path / "methods", runs={0.03: 2})
     folder = RecordingFolder.open(tmp_path / "methods", PURPOSE)
     assert len(folder.recordings) == 5
-    assert {p.runs for p in again(folder, None).points} == {1}
+    assert {p.runs for p in again(folder, None)[0].points} == {1}
 
 
 def test_ctrl_c_keeps_what_was_recorded_and_says_how_to_see_it(tmp_path, monkeypatch, capsys):
@@ -267,11 +268,31 @@ def test_command_prints_tables_and_draws(compared, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def contents(path):
+    return {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def test_a_folder_given_to_read_is_never_written(compared, tmp_path):
+    found, path = compared
+    other, out = tmp_path / "recorded", tmp_path / "out"
+    shutil.copytree(path, other)
+    (other / "methods.json").write_text("what somebody keeps here")
+    before = contents(other)
+    replay = ["methods", "--gpu", f"replay:{other}"]
+    assert main.run(replay) == 0
+    assert main.run([*replay, "--out", str(out)]) == 0
+    assert contents(other) == before
+    assert repr(read_methods_file(out)) == repr(found)
+    assert repr(again(RecordingFolder.open(out, PURPOSE), None)[0]) == repr(found)
+    assert main.run([*replay, "--out", str(other)]) == 2
+    assert contents(other) == before
+
+
 def test_other_sensors_change_what_is_predicted_and_not_the_folder(compared, monkeypatch):
     found, path = compared
     faster = [replace(sensor, averaging_s=sensor.averaging_s / 2) for sensor in found.sensors]
     monkeypatch.setattr("ptxbench.experiment.sampling.sensors_of", lambda *_: faster)
-    other = again(RecordingFolder.open(path, PURPOSE), Path("sensor.json"))
+    other, _ = again(RecordingFolder.open(path, PURPOSE), Path("sensor.json"))
     (old,), (new,) = (
         points(of, kind=LoadKind.CONSTANT, source="usage", method="mtsm", asked_s=1.0)
         for of in (found, other)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from functools import cache
 
@@ -213,6 +214,25 @@ def test_command_prints_measured_beside_documented(quick, tmp_path):
     assert "documented" in lines[3]
     assert any(line.startswith("default source: usage") for line in lines)
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def contents(path):
+    return {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def test_a_folder_given_to_read_is_never_written(quick, tmp_path):
+    found, path = quick
+    other, out = tmp_path / "recorded", tmp_path / "out"
+    shutil.copytree(path, other)
+    (other / "sensor.json").write_text("what somebody keeps here")
+    before = contents(other)
+    replay = ["sensor", "--gpu", f"replay:{other}"]
+    assert run(replay) == 0
+    assert run([*replay, "--out", str(out)]) == 0
+    assert contents(other) == before
+    assert read_sensor_file(out) == found
+    assert run([*replay, "--out", str(other)]) == 2
+    assert contents(other) == before
 
 
 def test_command_prints_json_without_nan(quick):

@@ -310,3 +310,16 @@ def test_no_trial_or_a_torn_note_in_hand_blames_nothing(new, path):
     new.close()
     assert RunFolder.blame_trial_in_hand(path) == ""
     assert_holds(RunFolder.open(path), 0)
+
+
+@pytest.mark.parametrize("left", ["", "header"])
+def test_a_finished_run_without_rows_is_refused(tmp_path, left):
+    with RunFolder.create(tmp_path / "run", fake.manifest()) as made:
+        made.finish([fake.row()], fake.END)
+    table = tmp_path / "run" / "table.csv"
+    header = table.read_text().splitlines()[0]
+    table.unlink()
+    if left:
+        table.write_text(header + "\n")
+    with RunFolder.open(tmp_path / "run") as folder, pytest.raises(InputError, match=r"table\.csv"):
+        folder.rows()
