@@ -1,0 +1,246 @@
+"""From measured kernels to what a flop, a byte and a second cost: Eqs. 9 to 12 of Choi and Vuduc (2012).
+
+Eq. 9 regresses energy per flop on bytes per flop, time per flop and the kind of flop. Here every kind of
+flop and every memory level has its own energy, which is Eq. 9 with Eq. 10 in one regression:
+
+    E = sum_k eps_k W_k + sum_l eps_l Q_l + pi_0 T
+
+The paper divides by W. Here each equation is divided by its measured energy, so that a kernel counts by
+its relative error: energy per flop spans three orders of magnitude over the intensities of one run.
+Errors are the heteroscedasticity-consistent HC3 of MacKinnon and White (1985), with Student's t.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import Estimate
+from ptxbench.model.roofline.equations import RooflineMachine
+
+Float = npt.NDArray[np.float64]
+
+# So many points more than unknowns, or the errors mean nothing.
+_SPARE_POINTS = 3
+# Beyond this two columns are one for the arithmetic of doubles and readings of a sensor.
+_WORST_CONDITION = 1e5
+_DRAWS = 2000
+
+
+@dataclass(frozen=True)
+class RooflinePoint:
+    """One measured kernel.
+
+    Attributes:
+        name: Its name, for messages.
+        kind: Kind of its flops, such as "f32".
+        flops: Flops of one launch; a fused multiply-add is two.
+        bytes_moved: Bytes of one launch by memory level, such as (("dram", 1e9),).
+        time_s: Time of one launch, s.
+        energy_j: Energy of one launch, J, static power included.
+        at_full_clock: Whether the SM clock stayed at that of the other points. Energies of a kernel that
+            the power limit slowed down belong to another, lower voltage.
+    """
+
+    name: str
+    kind: str
+    flops: float
+    bytes_moved: tuple[tuple[str, float], ...]
+    time_s: float
+    energy_j: float
+    at_full_clock: bool = True
+
+    def bytes_of(self, level: str) -> float:
+        """Return the bytes that it moves at one memory level."""
+        return sum(count for name, count in self.bytes_moved if name == level)
+
+
+@dataclass(frozen=True)
+class RooflineFit:
+    """Fitted energies.
+
+    Attributes:
+        names: What each coefficient is: kinds of flop, then memory levels, then "constant".
+        values: Coefficients, J per flop, J per byte and W, shape (n,).
+        covariance: Their covariance, shape (n, n).
+        degrees_of_freedom: Points less coefficients.
+        points: How many points the fit used.
+        left_out: Names of the points that did not run at the full clock.
+        residual: Median of the relative residuals, as a fraction.
+        condition: Condition number of the regression, columns scaled to one.
+    """
+
+    names: tuple[str, ...]
+    values: Float
+    covariance: Float
+    degrees_of_freedom: int
+    points: int
+    left_out: tuple[str, ...]
+    residual: float
+    condition: float
+
+    def coefficient(self, name: str) -> Estimate:
+        """Return one coefficient with its 95% interval, J per flop, J per byte or W.
+
+        Raises:
+            InputError: The fit has none of this name.
+        """
+        from scipy.stats import t
+
+        at = self._place(name)
+        width = float(t.ppf(0.975, self.degrees_of_freedom)) * math.sqrt(self.covariance[at, at])
+        return Estimate(float(self.values[at]), width)
+
+    def machine(
+        self, kind: str, level: str, flop_s: float, byte_s: float, cap_w: float = math.inf
+    ) -> RooflineMachine:
+        """Return the machine of the equations for one kind of flop and one memory level.
+
+        Args:
+            kind: Kind of flop.
+            level: Memory level.
+            flop_s: Time of a flop at full throughput, s.
+            byte_s: Time of a byte at full bandwidth, s.
+            cap_w: Power limit, W.
+
+        Raises:
+            InputError: The fit lacks the kind or the level, or one of its energies is not positive.
+        """
+        flop_j, byte_j, constant_w = self.values[[self._place(n) for n in (kind, level, "constant")]]
+        return RooflineMachine(flop_s, byte_s, float(flop_j), float(byte_j), float(constant_w), cap_w)
+
+    def machines(
+        self, kind: str, level: str, flop_s: float, byte_s: float, cap_w: float = math.inf, seed: int = 0
+    ) -> list[RooflineMachine]:
+        """Return machines drawn from the fit's errors, so that any quantity gets an interval.
+
+        Draws with an energy that is not positive are no machine and are left out.
+
+        Args:
+            kind: Kind of flop.
+            level: Memory level.
+            flop_s: Time of a flop at full throughput, s.
+            byte_s: Time of a byte at full bandwidth, s.
+            cap_w: Power limit, W.
+            seed: Seed of the draws.
+        """
+        places = [self._place(n) for n in (kind, level, "constant")]
+        draws = np.random.default_rng(seed).multivariate_normal(
+            self.values[places], self.covariance[np.ix_(places, places)], _DRAWS
+        )
+        good = draws[(draws[:, 0] > 0) & (draws[:, 1] > 0) & (draws[:, 2] >= 0) & (draws[:, 2] < cap_w)]
+        return [
+            RooflineMachine(flop_s, byte_s, float(flop_j), float(byte_j), float(constant_w), cap_w)
+            for flop_j, byte_j, constant_w in good
+        ]
+
+    def _place(self, name: str) -> int:
+        if name not in self.names:
+            raise InputError(f"the fit has no {name!r}, only {', '.join(self.names)}")
+        return self.names.index(name)
+
+
+def fit_roofline(points: Sequence[RooflinePoint]) -> RooflineFit:
+    """Fit the energies of flops and bytes, and the constant power, to measured kernels.
+
+    Args:
+        points: The kernels; those that did not run at the full clock are left out.
+
+    Raises:
+        InputError: Too few points, a point that is no number, or points that cannot tell two
+            coefficients apart.
+    """
+    used = [point for point in points if point.at_full_clock]
+    left_out = tuple(point.name for point in points if not point.at_full_clock)
+    for point in used:
+        _require_numbers(point)
+    kinds = tuple(dict.fromkeys(point.kind for point in used))
+    levels = tuple(dict.fromkeys(level for point in used for level, count in point.bytes_moved if count > 0))
+    names = (*kinds, *levels, "constant")
+    if len(used) < len(names) + _SPARE_POINTS:
+        slowed = f"; {len(left_out)} more were slowed down by the power limit" if left_out else ""
+        raise InputError(
+            f"{len(used)} points are too few for {len(names)} energies ({', '.join(names)}){slowed}: "
+            f"measure at least {len(names) + _SPARE_POINTS} at the full clock"
+        )
+    energy = np.array([point.energy_j for point in used])
+    columns = [[point.flops * (point.kind == kind) for point in used] for kind in kinds]
+    columns += [[point.bytes_of(level) for point in used] for level in levels]
+    columns.append([point.time_s for point in used])
+    design = np.array(columns, dtype=float).T / energy[:, None]
+    return _solve(design, names, len(used), left_out)
+
+
+def _solve(design: Float, names: tuple[str, ...], points: int, left_out: tuple[str, ...]) -> RooflineFit:
+    """Solve design @ coefficients = 1 by least squares, with HC3 errors."""
+    scale = np.linalg.norm(design, axis=0)
+    scaled = design / scale
+    condition = float(np.linalg.cond(scaled))
+    if not condition < _WORST_CONDITION:
+        raise InputError(
+            f"the points cannot tell {', '.join(names)} apart (condition {condition:.2g}): add intensities "
+            "on both sides of the balance, or kernels on fewer SMs"
+        )
+    inverse = np.linalg.inv(scaled.T @ scaled)
+    values = inverse @ scaled.sum(axis=0)
+    residuals = 1.0 - scaled @ values
+    leverage = np.einsum("ij,jk,ik->i", scaled, inverse, scaled)
+    weights = (residuals / np.maximum(1.0 - leverage, 1e-9)) ** 2
+    covariance = inverse @ (scaled.T * weights) @ scaled @ inverse
+    return RooflineFit(
+        names=names,
+        values=values / scale,
+        covariance=covariance / np.outer(scale, scale),
+        degrees_of_freedom=points - len(names),
+        points=points,
+        left_out=left_out,
+        residual=float(np.median(np.abs(residuals))),
+        condition=condition,
+    )
+
+
+def cache_byte_j(
+    point: RooflinePoint, machine: RooflineMachine, level: str, known: Sequence[tuple[str, float]] = ()
+) -> float:
+    """Return the energy of one byte from a cache as Eqs. 11 and 12 have it, J.
+
+    What is left of one kernel's energy without its flops, its DRAM bytes, constant power and the bytes of
+    levels that are known already, over the bytes of the level asked for.
+
+    Args:
+        point: A kernel that works from that cache.
+        machine: Fitted energies of flops and DRAM bytes, and the constant power.
+        level: The level asked for.
+        known: Levels and their J per byte: none for L2 (Eq. 11), L2 for L1 (Eq. 12).
+
+    Raises:
+        InputError: The kernel moves no bytes at this level.
+    """
+    moved = point.bytes_of(level)
+    if not moved > 0:
+        raise InputError(f"{point.name} moves no bytes at {level}; take a kernel that does")
+    rest = point.energy_j - point.flops * machine.flop_j - point.bytes_of("dram") * machine.byte_j
+    rest -= machine.constant_w * point.time_s
+    rest -= sum(point.bytes_of(name) * byte_j for name, byte_j in known)
+    return rest / moved
+
+
+def interval_of(values: Sequence[float]) -> tuple[float, float]:
+    """Return the central 95% of some draws."""
+    low, high = np.quantile(np.asarray(values, dtype=float), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _require_numbers(point: RooflinePoint) -> None:
+    for name in ("flops", "time_s", "energy_j"):
+        value = getattr(point, name)
+        if not (math.isfinite(value) and value > 0):
+            raise InputError(f"{name} of {point.name} is {value}; it must be a positive, finite number")
+    for level, count in point.bytes_moved:
+        if not (math.isfinite(count) and count >= 0):
+            raise InputError(f"bytes at {level} of {point.name} are {count}; they must be finite, 0 or more")

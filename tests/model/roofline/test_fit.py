@@ -1,0 +1,119 @@
+"""The regression finds hidden energies, its intervals hold, and it refuses what cannot be fitted."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxbench.core.errors import InputError
+from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+from ptxbench.model.roofline.fit import RooflinePoint, cache_byte_j, fit_roofline, interval_of
+
+INTENSITIES = [2 ** (n / 2) for n in range(-6, 19)]
+F32 = RooflineMachine(1 / 60e12, 1 / 4e12, 7.2e-12, 130e-12, 131)
+F64 = replace(F32, flop_s=1 / 30e12, flop_j=20e-12)
+
+
+def points(scatter=0.0, seed=0, machines=(("f32", F32), ("f64", F64))):
+    rng = np.random.default_rng(seed)
+    made = []
+    for kind, machine in machines:
+        for intensity in INTENSITIES:
+            algorithm = Algorithm(1e12 * intensity, 1e12)
+            energy_j = machine.energy_j(algorithm) * (1 + scatter * rng.normal())
+            moved = (("dram", algorithm.bytes_moved),)
+            time_s = machine.time_s(algorithm)
+            made.append(
+                RooflinePoint(f"{kind}-{intensity:.3g}", kind, algorithm.flops, moved, time_s, energy_j)
+            )
+    return made
+
+
+def test_exact_points_give_the_hidden_energies():
+    fit = fit_roofline(points())
+    found = {name: fit.coefficient(name).value for name in fit.names}
+    assert found == pytest.approx({"f32": 7.2e-12, "f64": 20e-12, "dram": 130e-12, "constant": 131}, rel=1e-6)
+    assert fit.residual < 1e-9
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    held = []
+    for seed in range(300):
+        fit = fit_roofline(points(0.01, seed))
+        for name, truth in (("f32", 7.2e-12), ("f64", 20e-12), ("dram", 130e-12), ("constant", 131)):
+            found = fit.coefficient(name)
+            held.append(abs(found.value - truth) <= found.uncertainty)
+    assert 0.925 <= np.mean(held) <= 0.975
+
+
+def test_the_interval_is_carried_through_to_what_follows_from_the_fit():
+    held = []
+    for seed in range(100):
+        fit = fit_roofline(points(0.01, seed))
+        draws = fit.machines("f32", "dram", F32.flop_s, F32.byte_s)
+        low, high = interval_of([machine.half_efficiency_intensity for machine in draws])
+        held.append(low <= F32.half_efficiency_intensity <= high)
+    assert 0.88 <= np.mean(held) <= 1
+
+
+def test_a_kernel_that_was_slowed_down_is_left_out_and_named():
+    made = points()
+    slow = replace(made[3], energy_j=made[3].energy_j * 0.7, at_full_clock=False)
+    fit = fit_roofline([*made[:3], slow, *made[4:]])
+    assert fit.left_out == (slow.name,)
+    assert fit.coefficient("f32").value == pytest.approx(7.2e-12, rel=1e-6)
+
+
+def test_cache_energies_by_eqs_11_and_12_are_those_of_the_joint_fit():
+    extra = []
+    for level, byte_j, rate in (("l2", 40e-12, 8e12), ("l1", 12e-12, 20e12)):
+        for intensity in (0.25, 1, 4):
+            moved = 1e12
+            time_s = max(intensity * moved * F32.flop_s, moved / rate)
+            energy_j = intensity * moved * F32.flop_j + moved * byte_j + F32.constant_w * time_s
+            also = (("l2", 0.1 * moved),) if level == "l1" else ()
+            energy_j += sum(count for _, count in also) * 40e-12
+            extra.append(
+                RooflinePoint(
+                    f"{level}-{intensity}",
+                    "f32",
+                    intensity * moved,
+                    ((level, moved), *also),
+                    time_s,
+                    energy_j,
+                )
+            )
+    fit = fit_roofline([*points(), *extra])
+    machine = fit.machine("f32", "dram", F32.flop_s, F32.byte_s)
+    l2_j = cache_byte_j(extra[0], machine, "l2")
+    l1_j = cache_byte_j(extra[3], machine, "l1", [("l2", l2_j)])
+    assert (l2_j, l1_j) == pytest.approx((40e-12, 12e-12), rel=1e-6)
+    assert fit.coefficient("l2").value == pytest.approx(l2_j, rel=1e-6)
+    assert fit.coefficient("l1").value == pytest.approx(l1_j, rel=1e-6)
+    with pytest.raises(InputError, match="moves no bytes at l1"):
+        cache_byte_j(extra[0], machine, "l1")
+
+
+def test_too_few_points_are_refused_and_those_slowed_down_are_named_as_the_cause():
+    made = [replace(point, at_full_clock=n < 5) for n, point in enumerate(points())]
+    with pytest.raises(InputError, match=r"5 points are too few .* 45 more were slowed down"):
+        fit_roofline(made)
+
+
+def test_points_on_one_side_of_the_balance_cannot_tell_bytes_from_time():
+    bound_by_memory = [p for p in points(machines=(("f32", F32),)) if p.flops / 1e12 < 2]
+    with pytest.raises(InputError, match="cannot tell f32, dram, constant apart"):
+        fit_roofline(bound_by_memory)
+
+
+@pytest.mark.parametrize("bad", [math.nan, 0.0, -1.0, math.inf])
+def test_a_point_that_is_no_number_is_named(bad):
+    made = points()
+    with pytest.raises(InputError, match=r"energy_j of f32-0.125 is"):
+        fit_roofline([replace(made[0], energy_j=bad), *made[1:]])
+
+
+def test_a_kind_that_was_not_fitted_is_refused():
+    with pytest.raises(InputError, match="no 'f16', only f32, f64, dram, constant"):
+        fit_roofline(points()).coefficient("f16")
