@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 import click
+import pytest
 from fakes.script import load_script
 
 from ptxbench.cli.main import group
@@ -24,16 +25,38 @@ def test_the_table_in_the_readme_is_that_of_the_committed_runs():
 
 def test_every_file_that_the_documents_link_to_is_there():
     pages = ["README.md", "CONTRIBUTING.md", "results/nvidia-h200/README.md"]
-    for document in [*(ROOT / page for page in pages), *(ROOT / "docs").glob("*.md")]:
+    for document in [
+        *(ROOT / page for page in pages),
+        *(ROOT / "docs").rglob("*.md"),
+        *ROOT.glob("studies/*/*.md"),
+    ]:
         for part in document.read_text().split("](")[1:]:
             target = part.partition(")")[0].partition("#")[0]
             if target and "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
+def commands_of(page):
+    """Return what follows `ptxbench` in each command that a page shows."""
+    lines = page.read_text().replace("\\\n", " ").splitlines()
+    shown = [line.strip() for line in lines if line.startswith("    ")]
+    return [shlex.split(line, comments=True)[1:] for line in shown if line.startswith("ptxbench ")]
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
+def test_every_command_of_the_pages_takes_these_options(page):
+    context = click.Context(group)
+    for name, *arguments in commands_of(page):
+        if "..." in arguments:
+            continue
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            command = command.get_command(context, arguments.pop(0))
+        command.make_context(name, list(arguments))
+
+
 def test_every_command_of_the_readme_is_one_and_reads_what_is_there_or_what_one_before_it_made():
-    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
-    commands = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("    ptxbench ")]
+    commands = commands_of(ROOT / "README.md")
     made, context = set(), click.Context(group)
     for name, *arguments in commands:
         command = group.get_command(context, name)

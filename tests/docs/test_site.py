@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import ptxbench
 from ptxbench.core.status import Status
 
 ROOT = Path(__file__).parents[2]
@@ -61,3 +62,9 @@ def test_the_citation_names_this_version():
     assert citation["cff-version"] == "1.2.0"
     assert citation["title"].startswith("ptxbench: ")
     assert f"version = {{{citation['version']}}}" in (ROOT / "docs/howto/cite.md").read_text()
+
+
+def test_the_reference_has_every_public_name(site):
+    text = (site / "reference" / "api.html").read_text()
+    missing = [name for name in ptxbench.__all__ if name != "__version__" and f'.{name}"' not in text]
+    assert missing == []
