@@ -25,7 +25,8 @@ from ptxbench.experiment.run import Progress, measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import sensors_for
 from ptxbench.experiment.session import resume_run, start_run
-from ptxbench.report.text import cost_sentence, print_tables
+from ptxbench.report.text import cost_sentence, tables_text
+from ptxbench.report.text_table import output_width
 from ptxbench.storage.schema import TrialRecord
 
 
@@ -106,7 +107,7 @@ def _measure(arguments: argparse.Namespace) -> int:
             )
     finally:
         gpu.close()
-    print_tables(rows, gpu.info)
+    print(tables_text(rows, gpu.info, output_width()))
     if folder.manifest.cost is not None:
         print(f"\n{cost_sentence(folder.manifest.cost)}")
     return int(any(row.status != "ok" for row in rows))

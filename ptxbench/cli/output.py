@@ -1,17 +1,13 @@
-"""How commands print: tables for people, aligned text for pipes, JSON for programs."""
+"""How commands print: tables for people and pipes, JSON for programs."""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
-
-# On a narrow terminal the longer columns are folded, so that names stay whole.
-_NAME_WIDTH = 20
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -28,46 +24,31 @@ def print_encoded(document: object, beside: dict[str, Any]) -> None:
     print_json({**beside, **plain})
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
-    """Print a table: drawn to fit a terminal, or in plain columns as wide as they need where there is none.
+def print_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numbers: Sequence[str] = (),
+    optional: Sequence[str] = (),
+) -> None:
+    """Print a table: wrapped to fit a terminal, or in columns as wide as they need where there is none.
 
     Args:
         headings: One a column.
         rows: Cells, one a column.
-        numbers: Headings of the columns that are aligned to the right.
+        numbers: Headings of the columns of numbers: aligned to the right, never cut.
+        optional: Headings of the columns that a narrow terminal leaves out, in this order.
     """
-    if sys.stdout.isatty():
-        _print_drawn(headings, rows, numbers)
-    else:
-        _print_plain(headings, rows, numbers)
+    from ptxbench.report.text_table import Column, Kind, output_width, render_table
 
-
-def _print_drawn(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table()
-    for column, heading in enumerate(headings):
-        short = all(len(row[column]) <= _NAME_WIDTH for row in rows)
-        table.add_column(
-            heading, justify="right" if heading in numbers else "left", overflow="fold", no_wrap=short
+    columns = [
+        Column(
+            heading,
+            Kind.NUMBER if heading in numbers else Kind.TEXT,
+            optional.index(heading) + 1 if heading in optional else 0,
         )
-    for row in rows:
-        # Text, so that brackets are not read as markup.
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
-
-
-def _print_plain(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:
-    lines = [headings, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    for line in lines:
-        cells = (
-            cell.rjust(width) if heading in numbers else cell.ljust(width)
-            for heading, cell, width in zip(headings, line, widths, strict=True)
-        )
-        click.echo("  ".join(cells).rstrip())
+        for heading in headings
+    ]
+    click.echo(render_table(columns, rows, output_width()))
 
 
 def _without_nan(value: Any) -> Any:

@@ -93,6 +93,27 @@ def one_of_each(
     return found
 
 
+class FormatName(click.ParamType[str]):
+    """One of the formats of a report; they are looked for only when one is named or the help is printed."""
+
+    name = "format"
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> str:
+        """Return the name."""
+        from ptxbench.report.formats import format_names
+
+        names = format_names()
+        if value not in names:
+            self.fail(f"{value!r} is not one of {', '.join(names)}.", param, ctx)
+        return str(value)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
+        """Return the names for the help."""
+        from ptxbench.report.formats import format_names
+
+        return f"[{'|'.join(format_names())}]"
+
+
 class PictureFile(click.ParamType[Path]):
     """A file that a picture can be written to; refused before anything is measured for it."""
 

@@ -1,4 +1,4 @@
-"""`ptxbench report`: a run's table as text, Markdown, JSON or a picture."""
+"""`ptxbench report`: the tables of runs in one of several formats, or as a picture."""
 
 from __future__ import annotations
 
@@ -7,49 +7,39 @@ from pathlib import Path
 import click
 
 from ptxbench.cli.options import json_option, plot_option
+from ptxbench.cli.parameters import FormatName
 
 
 @click.command(name="report")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--markdown", is_flag=True, help="Print Markdown.")
+@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
+@click.option("--format", "form", type=FormatName(), help="Print this format (default: text).")
 @plot_option("the dynamic energies")
-@click.option("--all-rows", is_flag=True, help="Show the rows that the run did not reach, too.")
+@click.option("--all-rows", is_flag=True, help="Show the rows, too, that the run did not reach.")
 @json_option
-def command(run: Path, markdown: bool, plot: Path | None, all_rows: bool, as_json: bool) -> None:
-    """Print the table of a run folder, or draw it.
+def command(
+    runs: tuple[Path, ...], form: str | None, plot: Path | None, all_rows: bool, as_json: bool
+) -> None:
+    """Print the tables of run folders, or draw one.
 
-    Rows that a run did not reach (--budget-minutes) are counted in one line; --json has them all.
+    Formats for people (text, markdown, latex) leave out rows that a run did not reach (--budget-minutes) and
+    say how many; formats for programs (json, csv) have every row. latex prints several runs side by side.
+    --json is short for --format json. With --plot alone, nothing is printed.
     """
-    from ptxbench.core.condition import ARAFA, DYNAMIC
-    from ptxbench.report.summary import summary_table
-    from ptxbench.report.text import (
-        markdown_rates,
-        markdown_table,
-        not_reached_sentence,
-        print_rates,
-        print_tables,
-        reached,
-        rows_as_json,
-    )
+    from ptxbench.report.formats import DEFAULT, RunReport, render_report
+    from ptxbench.report.text_table import output_width
     from ptxbench.storage.run_folder import RunFolder
 
-    with RunFolder.open(run) as folder:
-        rows, info = folder.rows(), folder.manifest.gpu
+    if as_json and form not in (None, "json"):
+        raise click.UsageError(f"--json and --format {form} exclude each other.")
+    if plot is not None and len(runs) > 1:
+        raise click.UsageError("--plot draws one run; name one.")
+    reports = []
+    for run in runs:
+        with RunFolder.open(run) as folder:
+            reports.append(RunReport(str(run), folder.manifest.gpu, folder.rows(), all_rows))
     if plot is not None:
         from ptxbench.report.plot import plot_energies
 
-        plot_energies(rows, info, plot)
-    if as_json:
-        click.echo(rows_as_json(rows, info))
-        return
-    shown = rows if all_rows else reached(rows)
-    if markdown:
-        click.echo(summary_table(shown))
-        for protocol in (ARAFA, DYNAMIC):
-            click.echo(markdown_table(shown, protocol))
-        click.echo(markdown_rates(shown))
-    elif plot is None:
-        print_tables(shown, info)
-        print_rates(shown, info)
-    if (markdown or plot is None) and len(shown) < len(rows):
-        click.echo(not_reached_sentence(len(rows) - len(shown)))
+        plot_energies(reports[0].rows, reports[0].gpu, plot)
+    if as_json or form or plot is None:
+        click.echo(render_report("json" if as_json else form or DEFAULT, reports, output_width()))

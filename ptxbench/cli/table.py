@@ -199,12 +199,14 @@ def _go_on(folder: RunFolder, spec: str | None) -> str:
 
 
 def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as_json: bool) -> None:
-    from ptxbench.report.text import cost_sentence, level_sentence, print_tables, rows_as_json
+    from ptxbench.report.formats import RunReport, render_report
+    from ptxbench.report.text import cost_sentence, level_sentence, tables_text
+    from ptxbench.report.text_table import output_width
 
     if as_json:
-        click.echo(rows_as_json(rows, info))
+        click.echo(render_report("json", [RunReport(str(folder.path), info, rows)], None))
         return
-    print_tables(rows, info)
+    click.echo(tables_text(rows, info, output_width()))
     if folder.manifest.level_error:
         click.echo(f"\n{level_sentence(folder.manifest.level_error)}")
     if folder.manifest.cost is not None:

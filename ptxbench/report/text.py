@@ -2,66 +2,52 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from ptxbench.core.condition import ARAFA, DYNAMIC
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
-from ptxbench.core.status import Status
 from ptxbench.report.rates import rates
+from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.manifest import RunCost
 from ptxbench.storage.schema import TableRow
 
 _SASS_WIDTH = 34
-_ANY_WIDTH = 10_000
-_HEADINGS = {
-    DYNAMIC: (
-        "instruction",
-        "level",
-        "operands",
-        "SASS",
-        "pJ",
-        "95% CI",
-        "SM cycles",
-        "W",
-        "status",
-    ),
+
+
+def _number_column(heading: str, drop: int = 0) -> Column:
+    return Column(heading, Kind.NUMBER, drop)
+
+
+_WHAT = (Column("instruction"), Column("opt"), Column("operands"), Column("SASS", drop=4))
+_STATUS = Column("status", Kind.STATUS)
+_COLUMNS = {
     ARAFA: (
-        "instruction",
-        "level",
-        "operands",
-        "SASS",
-        "MTSM nJ",
-        "PAPI nJ",
-        "cycles",
-        "W",
-        "status",
+        *_WHAT,
+        _number_column("MTSM nJ"),
+        _number_column("PAPI nJ", drop=3),
+        _number_column("cycles", drop=2),
+        _number_column("W", drop=1),
+        _STATUS,
+    ),
+    DYNAMIC: (
+        *_WHAT,
+        _number_column("pJ"),
+        _number_column("95% CI"),
+        _number_column("SM cycles", drop=2),
+        _number_column("W", drop=1),
+        _STATUS,
     ),
 }
-_RATE_HEADINGS = ("instruction", "level", "operands", "pJ", "pJ/B", "pJ/bit", "pJ/flop")
+HEADINGS = {protocol: tuple(column.heading for column in columns) for protocol, columns in _COLUMNS.items()}
+_RATE_COLUMNS = (*_WHAT[:3], *map(_number_column, ("pJ", "pJ/B", "pJ/bit", "pJ/flop")))
+_RATE_HEADINGS = tuple(column.heading for column in _RATE_COLUMNS)
 _RATE_TITLE = "dynamic energy per byte moved and per floating-point operation"
 _TITLES = {
     ARAFA: "arafa: Eq. 1 with one thread; mostly the board's power times the latency",
     DYNAMIC: "dynamic: energy that one instruction adds (whole chip, static power subtracted)",
 }
-
-
-def rich_table(rows: Sequence[TableRow], protocol: str, info: GpuInfo) -> Table:
-    """Return the rows of one protocol as a table for the terminal.
-
-    Args:
-        rows: Rows of any protocol; the others are passed over.
-        protocol: Which one.
-        info: Where the numbers come from; anything but a real GPU is said in the title.
-    """
-    cells = [_cells(row) for row in rows if row.protocol == protocol]
-    return _rich(_HEADINGS[protocol], _TITLES[protocol] + _origin(info), cells)
 
 
 def cost_sentence(cost: RunCost) -> str:
@@ -86,42 +72,36 @@ def level_sentence(level_error: float) -> str:
     )
 
 
-def reached(rows: Sequence[TableRow]) -> list[TableRow]:
-    """Return the rows that the run came to before its time was spent, valid or not."""
-    return [row for row in rows if row.status is not Status.NOT_REACHED]
-
-
-def not_reached_sentence(count: int) -> str:
-    """Return the line that stands for rows left out of a table because the run did not reach them."""
-    rows = "1 row" if count == 1 else f"{count} rows"
-    return f"{rows} not reached in the time that the run was given, not shown (--all-rows shows them)"
-
-
-def print_tables(rows: Sequence[TableRow], info: GpuInfo) -> None:
-    """Print one table a protocol, as wide as it must be.
+def tables_text(rows: Sequence[TableRow], info: GpuInfo, width: int | None) -> str:
+    """Return one table a protocol, each below its title.
 
     Args:
         rows: The run's rows.
         info: The GPU, whose kind is said in the titles.
+        width: Columns of the terminal, None where there is none.
     """
-    for protocol in _TITLES:
-        if any(row.protocol == protocol for row in rows):
-            _print_whole(rich_table(rows, protocol, info))
+    tables = [
+        f"{_TITLES[protocol]}{_origin(info)}\n{render_table(columns, cells, width)}"
+        for protocol, columns in _COLUMNS.items()
+        if (cells := [_cells(row) for row in rows if row.protocol == protocol])
+    ]
+    return "\n\n".join(tables)
 
 
-def print_rates(rows: Sequence[TableRow], info: GpuInfo) -> None:
-    """Print energies per byte and flop, where a row has any.
+def rates_text(rows: Sequence[TableRow], info: GpuInfo, width: int | None) -> str:
+    """Return energies per byte and flop as a table, "" where no row has any.
 
     Args:
         rows: The run's rows.
         info: The GPU, whose kind is said in the title.
+        width: Columns of the terminal, None where there is none.
     """
-    if any(rate.known for rate in rates(rows)):
-        _print_whole(_rich(_RATE_HEADINGS, _RATE_TITLE + _origin(info), rate_cells(rows)))
+    cells = rate_cells(rows)
+    return f"{_RATE_TITLE}{_origin(info)}\n{render_table(_RATE_COLUMNS, cells, width)}" if cells else ""
 
 
-def rows_as_json(rows: Sequence[TableRow], info: GpuInfo) -> str:
-    """Return the rows, their energies per byte and flop, and the GPU as JSON; a missing number is null."""
+def rows_document(rows: Sequence[TableRow], info: GpuInfo) -> dict[str, object]:
+    """Return the rows, their energies per byte and flop, and the GPU for JSON; a missing number is None."""
     known = [
         {"instruction": row.instruction, "opt_level": row.opt_level, "operands": row.operands} | asdict(rate)
         for row, rate in zip(rows, rates(rows), strict=True)
@@ -131,12 +111,13 @@ def rows_as_json(rows: Sequence[TableRow], info: GpuInfo) -> str:
         [{k: None if v != v else v for k, v in line.items()} for line in lines]
         for lines in (map(asdict, rows), known)
     )
-    return json.dumps({"gpu": info.name, "kind": info.kind, "rows": plain, "rates": per}, indent=1)
+    return {"gpu": info.name, "kind": info.kind, "rows": plain, "rates": per}
 
 
 def markdown_table(rows: Sequence[TableRow], protocol: str) -> str:
-    """Return the rows of one protocol as a Markdown table."""
-    return _markdown(_HEADINGS[protocol], [_cells(row) for row in rows if row.protocol == protocol])
+    """Return the rows of one protocol as a Markdown table, "" where there are none."""
+    cells = [_cells(row) for row in rows if row.protocol == protocol]
+    return _markdown(HEADINGS[protocol], cells) if cells else ""
 
 
 def markdown_rates(rows: Sequence[TableRow]) -> str:
@@ -162,27 +143,6 @@ def number(value: float, digits: int = 4) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}g}"
 
 
-def _rich(headings: Sequence[str], title: str, cells: Sequence[Sequence[str]]) -> Table:
-    table = Table(title=Text(title), title_justify="left")
-    for heading in headings:
-        table.add_column(
-            heading, justify="right" if _is_number(heading) else "left", no_wrap=heading != "status"
-        )
-    for line in cells:
-        # Text, so that brackets in a reason are not read as markup.
-        table.add_row(*map(Text, line))
-    return table
-
-
-def _print_whole(table: Table) -> None:
-    """Print a table; a file has no width, so that its cells are kept whole."""
-    console = Console()
-    if not console.is_terminal:
-        wide = console.options.update(max_width=_ANY_WIDTH)
-        console = Console(width=console.measure(table, options=wide).maximum)
-    console.print(table)
-
-
 def _markdown(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     lines = [
         "| " + " | ".join(headings) + " |",
@@ -206,7 +166,7 @@ def _markdown_cell(text: str) -> str:
 
 
 def _is_number(heading: str) -> bool:
-    return heading not in ("instruction", "level", "operands", "SASS", "status")
+    return heading not in ("instruction", "opt", "operands", "SASS", "status")
 
 
 def _cells(row: TableRow) -> tuple[str, ...]:

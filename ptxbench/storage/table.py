@@ -33,8 +33,19 @@ def write_table(path: Path, rows: Sequence[TableRow]) -> None:
         InputError: The file cannot be written.
     """
     _require_unique(rows)
-    lines = [COLUMNS, *([_cell(getattr(row, name)) for name in COLUMNS] for row in rows)]
-    write_text(path, "".join(",".join(map(_quoted, cells)) + "\n" for cells in lines))
+    write_text(path, "".join(line + "\n" for line in csv_lines((), [((), row) for row in rows])))
+
+
+def csv_lines(headings: tuple[str, ...], rows: Sequence[tuple[tuple[str, ...], TableRow]]) -> list[str]:
+    """Return the lines of a table, its headings first.
+
+    Args:
+        headings: Headings of columns before those of the rows.
+        rows: Cells of those columns, and the row.
+    """
+    lines = [(*headings, *COLUMNS)]
+    lines += [(*before, *(_cell(getattr(row, name)) for name in COLUMNS)) for before, row in rows]
+    return [",".join(map(_quoted, cells)) for cells in lines]
 
 
 def read_table(path: Path) -> tuple[TableRow, ...]:

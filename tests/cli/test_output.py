@@ -1,21 +1,30 @@
 import json
-import sys
 
 import pytest
 
 from ptxbench.cli.output import print_json, print_table
 
 
+def printed(capsys, monkeypatch, width, *arguments, **options):
+    monkeypatch.setattr("ptxbench.report.text_table.output_width", lambda: width)
+    print_table(*arguments, **options)
+    return capsys.readouterr().out
+
+
 def test_a_terminal_gets_a_table_that_keeps_every_character(capsys, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "40")
     reason = "[bold]" + "abcdefghij" * 9
-    print_table(("name", "reason"), [("x", reason)])
-    text = capsys.readouterr().out
-    assert (
-        "".join(line.split("│")[2].strip() for line in text.splitlines() if "│ x" in line or "│   " in line)
-        == reason
+    text = printed(capsys, monkeypatch, 40, ("name", "reason"), [("x", reason)])
+    assert max(map(len, text.splitlines())) <= 40
+    assert "".join(line[6:] for line in text.splitlines()[2:]) == reason
+
+
+def test_a_narrow_terminal_leaves_out_what_is_optional_and_says_so(capsys, monkeypatch):
+    headings = ("name", "long heading", "n")
+    text = printed(
+        capsys, monkeypatch, 20, headings, [("x" * 30, "y" * 12, "1234567")], ("n",), headings[1:2]
     )
+    assert "1234567" in text
+    assert text.splitlines()[-1] == "not shown at 20 columns: long heading"
 
 
 def test_a_pipe_gets_columns_as_wide_as_they_need(capsys, monkeypatch):

@@ -1,0 +1,67 @@
+"""Formats of `ptxbench report --format`: each module of this package is one, called by its name.
+
+A format is a module with `render(reports, width) -> str`: the text of one or several runs, for a terminal of
+so many columns (None: no terminal). A new one needs this one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.status import Status
+from ptxbench.storage.schema import TableRow
+
+DEFAULT = "text"
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """One run that is shown.
+
+    Attributes:
+        path: Its folder.
+        gpu: Its GPU.
+        rows: All of its rows.
+        all_rows: Whether formats for people show the rows, too, that the run did not reach.
+    """
+
+    path: str
+    gpu: GpuInfo
+    rows: tuple[TableRow, ...]
+    all_rows: bool = False
+
+    @property
+    def shown(self) -> tuple[TableRow, ...]:
+        """The rows for people; formats for programs take `rows`."""
+        if self.all_rows:
+            return self.rows
+        return tuple(row for row in self.rows if row.status is not Status.NOT_REACHED)
+
+    @property
+    def footer(self) -> str:
+        """A line on the rows that are not shown, "" where all are."""
+        count = len(self.rows) - len(self.shown)
+        rows = "1 row" if count == 1 else f"{count} rows"
+        return f"{rows} not reached in the time that the run had; --all-rows shows them, too" if count else ""
+
+
+def format_names() -> tuple[str, ...]:
+    """Return the names of all formats."""
+    return tuple(sorted(module.name for module in iter_modules(__path__)))
+
+
+def render_report(name: str, reports: Sequence[RunReport], width: int | None) -> str:
+    """Return runs in one format.
+
+    Args:
+        name: The format.
+        reports: The runs.
+        width: Columns of the terminal, None where there is none.
+    """
+    text = import_module(f"{__name__}.{name}").render(reports, width)
+    assert isinstance(text, str)  # noqa: S101
+    return text
