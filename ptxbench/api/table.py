@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxbench.api.measurement import Measurement
-from ptxbench.api.shipped import find_table
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.storage.manifest import Manifest
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow, TrialRecord
+from ptxbench.storage.shipped import find_table
 
 if TYPE_CHECKING:
     import pandas as pd

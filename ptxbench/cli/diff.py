@@ -30,8 +30,9 @@ def command(run_a: Path, run_b: Path, as_json: bool) -> None:
     """
     from ptxbench.report.diff import diff_runs
     from ptxbench.storage.run_folder import RunFolder
+    from ptxbench.storage.shipped import find_table
 
-    with RunFolder.open(run_a) as a, RunFolder.open(run_b) as b:
+    with RunFolder.open(find_table(run_a)) as a, RunFolder.open(find_table(run_b)) as b:
         found = diff_runs(a, b)
     if as_json:
         print_encoded(found, {})

@@ -99,7 +99,7 @@ def table_option(*, required: bool) -> Decorator:
         "--table",
         type=_PATH,
         required=required,
-        help="Folder of a run on this GPU: estimate energy from its table.",
+        help="Table to estimate energy by: folder of a run on this GPU, or h200, which comes with ptxbench.",
     )
 
 

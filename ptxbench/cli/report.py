@@ -19,7 +19,7 @@ from ptxbench.cli.parameters import FormatName
 def command(
     runs: tuple[Path, ...], form: str | None, plot: Path | None, all_rows: bool, as_json: bool
 ) -> None:
-    """Print the tables of run folders, or draw one.
+    """Print the tables of run folders, or of a table that comes with ptxbench (h200), or draw one.
 
     Formats for people (text, markdown, latex) leave out rows that a run did not reach (--budget-minutes) and
     say how many; formats for programs (json, csv) have every row. latex prints several runs side by side.
@@ -28,6 +28,7 @@ def command(
     from ptxbench.report.formats import DEFAULT, RunReport, render_report
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.run_folder import RunFolder
+    from ptxbench.storage.shipped import find_table
 
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} exclude each other.")
@@ -35,7 +36,7 @@ def command(
         raise click.UsageError("--plot draws one run; name one.")
     reports = []
     for run in runs:
-        with RunFolder.open(run) as folder:
+        with RunFolder.open(find_table(run)) as folder:
             reports.append(RunReport(str(run), folder.manifest.gpu, folder.rows(), all_rows))
     if plot is not None:
         from ptxbench.report.plot import plot_energies

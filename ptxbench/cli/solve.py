@@ -31,14 +31,15 @@ def command(run: Path, store: bool, as_json: bool) -> None:
     from ptxbench.core.errors import InputError
     from ptxbench.model.solved import read_solved
     from ptxbench.storage.run_folder import RunFolder
+    from ptxbench.storage.shipped import find_table
 
-    with RunFolder.open(run) as folder:
+    with RunFolder.open(find_table(run)) as folder:
         if store:
             from ptxbench.model.solve_run import store_solved
 
             solved = store_solved(folder)
         else:
-            solved = read_solved(run)
+            solved = read_solved(folder.path)
         solution, info = solved.solution(folder.rows()), folder.manifest.gpu
     if not solution.fits:
         raise InputError(

@@ -128,6 +128,7 @@ def gemm(
     the next begins; --resume continues a search that was stopped. The exit code is 1 where no
     variant counts.
     """
+    from ptxbench.storage.shipped import find_table
     from ptxbench.tune.bench import BenchOptions
     from ptxbench.tune.objective import Goal, Objective
     from ptxbench.tune.tuning import Tuning, tune
@@ -147,7 +148,7 @@ def gemm(
         strategy=strategy or "",
         budget=budget,
         candidates=candidates,
-        table=table,
+        table=find_table(table) if table else None,
         space=space,
         prune=math.nan if prune is None else prune,
     )

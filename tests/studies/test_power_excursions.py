@@ -59,7 +59,7 @@ def test_there_is_nothing_to_draw_where_no_kernel_is_hot(power_excursions, tmp_p
 
 def test_a_committed_run_is_counted_and_drawn(power_excursions, tmp_path, monkeypatch, capsys):
     picture = tmp_path / "excursions.png"
-    run = RESULTS / "table-021e-repeat"
+    run = RESULTS / "table-6eda-repeat"
     monkeypatch.setattr(sys, "argv", ["power_excursions.py", str(run), "--plot", str(picture)])
     assert power_excursions.main() == 0
     assert "the rise comes 0.1" in capsys.readouterr().out

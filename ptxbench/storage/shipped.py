@@ -1,0 +1,29 @@
+"""Tables by name: those that come with ptxbench, beside the folders of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ptxbench.core.errors import InputError
+
+_TABLES = Path(__file__).parents[1] / "tables"
+# Each is a run of results/ without its readings and kernels; tests/storage/test_shipped.py holds them equal.
+SHIPPED = {"h200": _TABLES / "nvidia-h200"}
+
+
+def find_table(table: str | Path) -> Path:
+    """Return the folder of a table.
+
+    Args:
+        table: The folder of a run, or the name of a table that comes with ptxbench, such as "h200".
+
+    Raises:
+        InputError: It is neither.
+    """
+    place = SHIPPED.get(str(table), Path(table))
+    if not place.is_dir():
+        raise InputError(
+            f"{table} holds no run, and no table that comes with ptxbench has this name"
+            f" (those are {', '.join(SHIPPED)}); name the folder of a run"
+        )
+    return place

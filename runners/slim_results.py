@@ -1,0 +1,103 @@
+"""Take the kernels or the readings of most runs out of results/, and note where they are. Needs no GPU.
+
+    python runners/slim_results.py kernels
+    python runners/slim_results.py readings
+
+A clone keeps of every run its table, manifest and solved quantities, and all of the runs in
+`result_files.KEPT_WHOLE`. What is taken out stays in the history of this repository: results/ARCHIVE.csv says
+at which commit, with a hash, and `runners/archive_readings.py` puts it back. The files must be committed as
+they are. Commit the removal by itself. Exit codes: 0 done, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from result_files import ARCHIVE, KEPT_WHOLE, ROOT, Archived, Kind, kind_of, listed_hash, read_archive, to_csv
+
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.storage.atomic import write_text
+
+
+def main() -> int:
+    """Take out what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kind", type=Kind, choices=list(Kind), help="what is taken out")
+    kind = parser.parse_args().kind
+    found = slim(ROOT, kind)
+    files, size = sum(one.files for one in found), sum(one.bytes for one in found)
+    print(f"{files} files of {len(found)} runs, {size / 1e6:.1f} MB, are in the archive; commit the removal")
+    return 0
+
+
+def slim(root: Path, kind: Kind) -> list[Archived]:
+    """Remove one kind of files of every run that is not kept whole.
+
+    Args:
+        root: Root of the repository.
+        kind: Which files.
+
+    Returns:
+        What was removed, one entry a run.
+
+    Raises:
+        InputError: A file is not committed as it is, or a run has no solved.json to go on with.
+    """
+    runs: dict[str, list[str]] = defaultdict(list)
+    for path in git(root, "ls-files", "-z", "results").split("\0"):
+        of = kind_of(path)
+        if of is not None and of[1] is kind and of[0] not in KEPT_WHOLE:
+            runs[of[0]].append(path)
+    changed = git(root, "status", "--porcelain", "results")
+    if changed:
+        raise InputError(f"results/ is not as committed ({changed.splitlines()[0].strip()}); commit it first")
+    for run in runs:
+        if not (root / run / "solved.json").exists():
+            raise InputError(f"{run} has no solved.json; write it by `ptxbench solve {run} --store`")
+    commit = git(root, "rev-parse", "HEAD").strip()
+    found = [_entry(root, run, kind, commit, paths) for run, paths in sorted(runs.items())]
+    ledger = root / ARCHIVE.relative_to(ROOT)
+    write_text(ledger, to_csv([*read_archive(ledger), *found]))
+    for run, paths in runs.items():
+        for path in paths:
+            (root / path).unlink()
+        if kind is Kind.KERNELS:
+            (root / run / "kernels").rmdir()
+    return found
+
+
+def _entry(root: Path, run: str, kind: Kind, commit: str, paths: list[str]) -> Archived:
+    contents = [(path, (root / path).read_bytes()) for path in paths]
+    size = sum(len(data) for _, data in contents)
+    return Archived(run, kind, commit, len(paths), size, listed_hash(contents))
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Return what git prints.
+
+    Raises:
+        InputError: git is missing or refuses.
+    """
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments],  # noqa: S607
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        text = getattr(error, "stderr", "") or str(error)
+        raise InputError(f"git {arguments[0]}: {' '.join(text.split())}") from error
+    return done.stdout
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"slim_results: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,121 @@
+"""Readings and kernels are taken out of results/, and come back from the history of the repository."""
+
+import hashlib
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from fakes.script import load_script
+
+from ptxbench.core.errors import InputError
+
+RUN = "results/gpu/table-1"
+KEPT = "results/nvidia-h200/table-6eda"
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "runners"))
+    return load_script("runners/slim_results.py"), load_script("runners/archive_readings.py")
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository with two runs, one of which is kept whole."""
+    root = tmp_path / "repository"
+    for run in (RUN, KEPT):
+        (root / run / "kernels").mkdir(parents=True)
+        for name in ("table.csv", "solved.json", "records.parquet", "traces.parquet"):
+            (root / run / name).write_text(f"{run} {name}")
+        for name in ("index.json", "a.ptx.gz", "b.sass.gz"):
+            (root / run / "kernels" / name).write_bytes(f"{run}\n{name}\0".encode())
+    git(root.parent, "init", "-q", str(root))
+    commit(root)
+    return root
+
+
+def git(root, *arguments):
+    settings = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    command = ["git", "-C", str(root), *settings, *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def commit(root):
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "runs")
+
+
+def files(root):
+    return {p.relative_to(root): p.read_bytes() for p in (root / "results").rglob("*") if p.is_file()}
+
+
+def test_both_stages_leave_the_table_and_come_back_to_the_byte(scripts, repository):
+    slim, archive = scripts
+    before = files(repository)
+    slim.slim(repository, slim.Kind.KERNELS)
+    commit(repository)
+    slim.slim(repository, slim.Kind.READINGS)
+    commit(repository)
+    kept = {p.name for p in (repository / RUN).rglob("*")}
+    assert kept == {"table.csv", "solved.json"}
+    assert (repository / KEPT / "kernels" / "a.ptx.gz").exists()
+    entries = archive.read_archive(repository / "results" / "ARCHIVE.csv")
+    assert [(one.run, one.kind, one.files) for one in entries] == [(RUN, "kernels", 3), (RUN, "readings", 2)]
+    for one in entries:
+        archive.restore(repository, one)
+    after = files(repository)
+    assert {path: data for path, data in after.items() if path.name != "ARCHIVE.csv"} == before
+
+
+def test_the_ledger_says_commit_size_and_hash_of_the_files_as_they_were(scripts, repository):
+    slim, _ = scripts
+    head = slim.git(repository, "rev-parse", "HEAD").strip()
+    (one,) = slim.slim(repository, slim.Kind.READINGS)
+    lines = []
+    for name in ("records.parquet", "traces.parquet"):
+        path = f"{RUN}/{name}"
+        data = slim.git(repository, "show", f"{head}:{path}").encode()
+        lines.append(f"{hashlib.sha256(data).hexdigest()}  {path}\n")
+    assert one.sha256 == hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
+    assert one.commit == head
+    text = (repository / "results" / "ARCHIVE.csv").read_text()
+    assert text.splitlines()[0] == "run,kind,commit,files,bytes,sha256"
+    assert text.splitlines()[1] == f"{RUN},readings,{head},2,{one.bytes},{one.sha256}"
+
+
+def test_the_packed_archive_is_the_same_at_each_call(scripts, repository, tmp_path):
+    slim, archive = scripts
+    before = files(repository)
+    slim.slim(repository, slim.Kind.KERNELS)
+    first = archive.pack(repository, tmp_path / "one.tar.gz")
+    assert archive.pack(repository, tmp_path / "two.tar.gz") == first
+    assert (tmp_path / "one.tar.gz.sha256").read_text() == f"{first}  one.tar.gz\n"
+    with tarfile.open(tmp_path / "one.tar.gz") as tar:
+        held = {Path(one.name): tar.extractfile(one).read() for one in tar}
+    assert held == {
+        p: data for p, data in before.items() if p.is_relative_to(RUN) and p.parent.name == "kernels"
+    }
+
+
+def test_what_is_not_committed_or_not_solved_is_not_taken_out(scripts, repository):
+    slim, _ = scripts
+    (repository / RUN / "table.csv").write_text("other")
+    with pytest.raises(InputError, match=r"not as committed \(M results/gpu/table-1/table.csv\)"):
+        slim.slim(repository, slim.Kind.KERNELS)
+    (repository / RUN / "solved.json").unlink()
+    commit(repository)
+    with pytest.raises(InputError, match=r"has no solved.json; write it by `ptxbench solve .* --store`"):
+        slim.slim(repository, slim.Kind.KERNELS)
+    assert (repository / RUN / "kernels" / "a.ptx.gz").exists()
+
+
+def test_files_that_are_not_those_of_the_ledger_are_refused(scripts, repository):
+    slim, archive = scripts
+    (one,) = slim.slim(repository, slim.Kind.KERNELS)
+    wrong = archive.Archived(one.run, one.kind, one.commit, one.files, one.bytes, "0" * 64)
+    with pytest.raises(InputError, match=r"are not those that ARCHIVE.csv notes"):
+        archive.restore(repository, wrong)
+    gone = archive.Archived(one.run, one.kind, "0" * 40, one.files, one.bytes, one.sha256)
+    with pytest.raises(InputError, match="git fetch --unshallow"):
+        archive.restore(repository, gone)
