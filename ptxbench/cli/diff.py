@@ -1,53 +1,94 @@
-"""`ptxbench diff`: two runs set beside each other."""
+"""`ptxbench diff`: runs set beside each other."""
 
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import json_option
-from ptxbench.cli.output import print_encoded, print_table
+from ptxbench.cli.options import all_rows_option, json_option
+from ptxbench.cli.output import print_encoded, print_json, print_table
+from ptxbench.cli.parameters import Fraction
 
 if TYPE_CHECKING:
-    from ptxbench.report.diff import Agreement, RowDiff, RunSide
+    from ptxbench.report.diff import Agreement, RowDiff, RunDiff, RunSide
 
-_HEADINGS = ("instruction", "level", "protocol", "operands", "A", "B", "unit", "B/A", "remark")
-_NUMBERS = ("A", "B", "B/A")
+_WHAT = ("instruction", "opt", "protocol", "operands")
+_NUMBERS = ("A", "B", "B/A", "change")
+_OPTIONAL = ("protocol", "unit", "B/A", "operands")
 
 
 @click.command(name="diff")
 @click.argument("run_a", type=click.Path(path_type=Path))
-@click.argument("run_b", type=click.Path(path_type=Path))
+@click.argument(
+    "others", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN_B [RUN_C]..."
+)
+@click.option(
+    "--fail-over",
+    "limit",
+    type=Fraction(),
+    metavar="FRACTION",
+    help="Exit with 1 if a number differs by more than this, such as 2%, and by more than both intervals.",
+)
+@all_rows_option
 @json_option
-def command(run_a: Path, run_b: Path, as_json: bool) -> None:
-    """Compare the tables of two runs row by row, RUN_B over RUN_A.
+def command(
+    run_a: Path, others: tuple[Path, ...], limit: float | None, all_rows: bool, as_json: bool
+) -> None:
+    """Compare the tables of runs: each RUN_B over RUN_A.
 
-    Rows that differ by more than both 95% intervals are marked; the summary says how far the runs are
-    apart, and how much of that one common factor explains.
+    The scale factor between two runs comes first. Then come the rows that differ beyond both 95% intervals
+    beside that factor, the largest first, and the rows that became other SASS.
     """
-    from ptxbench.report.diff import diff_runs
+    from ptxbench.report.diff import diff_runs, over_limit
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.shipped import find_table
 
-    with RunFolder.open(find_table(run_a)) as a, RunFolder.open(find_table(run_b)) as b:
-        found = diff_runs(a, b)
+    found = []
+    with RunFolder.open(find_table(run_a)) as a:
+        for path in others:
+            with RunFolder.open(find_table(path)) as b:
+                found.append(diff_runs(a, b))
     if as_json:
-        print_encoded(found, {})
-        return
+        _print_json(found)
+    else:
+        for number, one in enumerate(found):
+            click.echo("\n" * (2 * (number > 0)), nl=False)
+            _print(one, all_rows)
+    over = [] if limit is None else [row for one in found for row in over_limit(one, limit)]
+    if over:
+        rows = "1 row differs" if len(over) == 1 else f"{len(over)} rows differ"
+        click.echo(f"ptxbench: {rows} by more than {limit:.3g} and by more than both intervals", err=True)
+        sys.exit(1)
+
+
+def _print_json(found: Sequence[RunDiff]) -> None:
+    from ptxbench.storage.codec import encode
+
+    if len(found) == 1:
+        print_encoded(found[0], {})
+    else:
+        print_json({"diffs": [encode(one) for one in found]})
+
+
+def _print(found: RunDiff, all_rows: bool) -> None:
     for letter, side in (("A", found.a), ("B", found.b)):
         click.echo(f"{letter}: {side.path}, {_boards(side)}")
-    click.echo("one board\n" if found.same_board else "NOT one and the same board\n")
-    shared = [row for row in found.rows if row.a_status and row.b_status]
-    print_table(_HEADINGS, [_cells(row) for row in shared], _NUMBERS)
-    only_a = sum(row.b_status is None for row in found.rows)
-    only_b = sum(row.a_status is None for row in found.rows)
-    if only_a or only_b:
-        click.echo(f"\n{only_a} more rows are in A alone, {only_b} in B alone")
+    click.echo("one board" if found.same_board else "NOT one and the same board")
     for one in found.agreements:
         click.echo("\n" + "\n".join(_sentences(one)))
+    _print_movers(found)
+    _print_sass(found)
+    if all_rows:
+        click.echo("\nall rows that both runs hold")
+        rows = [row for row in found.rows if row.a_status and row.b_status]
+        print_table((*_WHAT, "A", "B", "unit", "B/A", "remark"), [_cells(row) for row in rows], _NUMBERS)
+    for line in _not_compared(found.rows):
+        click.echo(line)
 
 
 def _boards(side: RunSide) -> str:
@@ -55,6 +96,77 @@ def _boards(side: RunSide) -> str:
     kind = side.gpus[0].kind
     remark = "" if kind == "real" else f" ({kind.upper()}, no measurement)"
     return f"{boards}{remark}, driver {side.gpus[0].driver}, source {side.source}"
+
+
+def _sentences(one: Agreement) -> list[str]:
+    rows = f"{one.rows} row{'s' if one.rows > 1 else ''}"
+    if math.isnan(one.factor):
+        lines = [f"{one.protocol}: {rows}, too few for a scale factor"]
+    else:
+        lines = [f"{one.protocol}: scale factor B/A {one.factor:.4f} ({rows})"]
+        if not math.isnan(one.explained):
+            lines[0] += f"; it explains {max(one.explained, 0.0):.0%} of the spread"
+    judged = f", {one.beyond} of {one.judged} beyond both 95% intervals" if one.judged else ""
+    lines.append(f"  |B/A - 1|: median {one.median:.2%}, 95th percentile {one.p95:.2%}{judged}")
+    if not math.isnan(one.factor):
+        left = f", {one.beyond_left} of {one.judged} beyond both" if one.judged else ""
+        lines.append(
+            f"  beside the factor: median {one.median_left:.2%}, 95th percentile {one.p95_left:.2%}{left}"
+        )
+    lines.append("  5% would be beyond by chance" if one.judged else "  its rows have no intervals")
+    return lines
+
+
+def _print_movers(found: RunDiff) -> None:
+    from ptxbench.report.diff import movers
+
+    moved = movers(found)
+    if not moved:
+        click.echo("\nno row differs beyond both intervals beside the factor")
+        return
+    click.echo("\nrows that differ beyond both intervals beside the factor, largest first")
+    rows = [(*_cells(mover.row)[:-1], f"{mover.change:+.2%}") for mover in moved]
+    print_table((*_WHAT, "A", "B", "unit", "B/A", "change"), rows, _NUMBERS, _OPTIONAL)
+
+
+def _print_sass(found: RunDiff) -> None:
+    other = {
+        (row.instruction, row.opt_level, row.a_sass, row.b_sass): None
+        for row in found.rows
+        if row.same_sass is False
+    }
+    if other:
+        click.echo("\nother SASS")
+        print_table(("instruction", "opt", "SASS in A", "SASS in B"), list(other))
+
+
+def _not_compared(rows: Sequence[RowDiff]) -> list[str]:
+    """Return a line for each kind of rows that are not compared, with their number."""
+    from ptxbench.core.status import Status
+
+    missing = (None, Status.NOT_REACHED)
+    neither = sum(row.a_status in missing and row.b_status in missing for row in rows)
+    only_a = sum(row.a_status not in missing and row.b_status in missing for row in rows)
+    only_b = sum(row.a_status in missing and row.b_status not in missing for row in rows)
+    both = [row for row in rows if row.a_status not in missing and row.b_status not in missing]
+    lines = [""]
+    if neither:
+        lines.append(f"{_rows(neither)} reached by neither run")
+    if only_a or only_b:
+        lines.append(f"{_rows(only_a)} reached by A alone, {only_b} by B alone")
+    for letter, changed in (
+        ("A", [row.b_status for row in both if row.a_status == Status.OK != row.b_status]),
+        ("B", [row.a_status for row in both if row.b_status == Status.OK != row.a_status]),
+    ):
+        if changed:
+            other = "B" if letter == "A" else "A"
+            kinds = ", ".join(f"{changed.count(kind)} {kind}" for kind in dict.fromkeys(changed))
+            lines.append(f"{_rows(len(changed))} valid in {letter} alone; in {other}: {kinds}")
+    return lines if len(lines) > 1 else []
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 def _cells(row: RowDiff) -> tuple[str, ...]:
@@ -77,21 +189,3 @@ def _remark(row: RowDiff) -> str:
         if status != "ok":
             remarks.append(f"{letter}: {status}")
     return ", ".join(remarks)
-
-
-def _sentences(one: Agreement) -> list[str]:
-    judged = f"{one.beyond} of {one.judged} differ beyond both 95% intervals (5% would by chance)"
-    count = f"{one.rows} row{'s' if one.rows > 1 else ''} compared"
-    lines = [
-        f"{one.protocol}: {count}; {judged if one.judged else 'no intervals are known'}",
-        f"  |B/A - 1|: median {one.median:.2%}, 95th percentile {one.p95:.2%}",
-    ]
-    if not math.isnan(one.factor):
-        lines.append(
-            f"  one factor of {one.factor:.4f} leaves: median {one.median_left:.2%},"
-            f" 95th percentile {one.p95_left:.2%}"
-            + (f", {one.beyond_left} of {one.judged} beyond both intervals" if one.judged else "")
-        )
-    if not math.isnan(one.explained):
-        lines.append(f"  it explains {max(one.explained, 0.0):.0%} of the spread")
-    return lines

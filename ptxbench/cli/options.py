@@ -39,6 +39,7 @@ sensor_option = click.option(
     type=_PATH,
     help="Folder or file of `ptxbench sensor`: use what it measured instead of what is documented.",
 )
+all_rows_option = click.option("--all-rows", is_flag=True, help="Print every row.")
 category_option = click.option(
     "--category", default="", help="Take only the instructions of this category of the catalogue."
 )

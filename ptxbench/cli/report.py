@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ptxbench.cli.options import json_option, plot_option
+from ptxbench.cli.options import all_rows_option, json_option, plot_option
 from ptxbench.cli.parameters import FormatName
 
 
@@ -14,7 +14,7 @@ from ptxbench.cli.parameters import FormatName
 @click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
 @click.option("--format", "form", type=FormatName(), help="Print this format (default: text).")
 @plot_option("the dynamic energies")
-@click.option("--all-rows", is_flag=True, help="Show the rows, too, that the run did not reach.")
+@all_rows_option
 @json_option
 def command(
     runs: tuple[Path, ...], form: str | None, plot: Path | None, all_rows: bool, as_json: bool

@@ -67,6 +67,8 @@ class RowDiff:
         same_sass: Whether the instruction became the same machine code; None where a run does not tell.
         a_status: Validity in the first run, None where it does not hold the row.
         b_status: Validity in the second run.
+        a_sass: Machine code of one copy in the first run, "" where it does not tell.
+        b_sass: Machine code of one copy in the second run.
     """
 
     instruction: str
@@ -82,11 +84,23 @@ class RowDiff:
     same_sass: bool | None
     a_status: Status | None
     b_status: Status | None
+    a_sass: str
+    b_sass: str
 
     @property
     def compared(self) -> bool:
         """Whether both runs have a number."""
         return math.isfinite(self.ratio)
+
+    def change(self, factor: float) -> float:
+        """Return by what fraction the second number differs from the first times `factor`."""
+        return self.ratio / factor - 1
+
+    def moved(self, factor: float) -> bool | None:
+        """Return whether that is more than both rows' own intervals; None where an interval is not known."""
+        if self.beyond is None:
+            return None
+        return abs(self.change(factor)) > math.hypot(self.a_ci95 / self.a, self.b_ci95 / self.b)
 
 
 @dataclass(frozen=True)
@@ -137,6 +151,51 @@ class RunDiff:
     same_board: bool
     rows: tuple[RowDiff, ...]
     agreements: tuple[Agreement, ...]
+
+
+@dataclass(frozen=True)
+class Mover:
+    """A row that differs beyond both intervals once the factor between the runs is taken out.
+
+    Attributes:
+        row: The row.
+        change: By what fraction it differs beside the factor.
+    """
+
+    row: RowDiff
+    change: float
+
+
+def movers(found: RunDiff) -> tuple[Mover, ...]:
+    """Return the rows that differ beyond both intervals beside the factor of their protocol, largest first.
+
+    Without a factor (fewer than three rows) a row moves where it differs beyond both intervals and what the
+    rows of each run share.
+    """
+    factors = {one.protocol: one.factor for one in found.agreements}
+    moved = []
+    for row in found.rows:
+        factor = factors.get(row.protocol, math.nan)
+        if not row.compared:
+            continue
+        if math.isnan(factor):
+            if row.beyond:
+                moved.append(Mover(row, row.change(1.0)))
+        elif row.moved(factor):
+            moved.append(Mover(row, row.change(factor)))
+    return tuple(sorted(moved, key=lambda mover: -abs(math.log1p(mover.change))))
+
+
+def over_limit(found: RunDiff, limit: float) -> tuple[RowDiff, ...]:
+    """Return the rows whose numbers differ by more than `limit`, and by more than both intervals if known.
+
+    Args:
+        found: Two runs compared.
+        limit: Fraction of the first run's number.
+    """
+    return tuple(
+        row for row in found.rows if row.compared and row.beyond is not False and abs(row.ratio - 1) > limit
+    )
 
 
 def diff_runs(a: RunFolder, b: RunFolder) -> RunDiff:
@@ -200,9 +259,7 @@ def agreement(protocol: str, rows: Sequence[RowDiff]) -> Agreement:
         return Agreement(*counts, *off, nan, nan, nan, 0, nan)
     # The median of logarithms, so that swapping the runs inverts the factor also for an even number of rows.
     factor = math.exp(float(np.median(np.log(ratio))))
-    beyond_left = sum(
-        abs(row.ratio / factor - 1) > math.hypot(row.a_ci95 / row.a, row.b_ci95 / row.b) for row in judged
-    )
+    beyond_left = sum(row.moved(factor) is True for row in judged)
     return Agreement(*counts, *off, factor, *_off_by(ratio / factor), beyond_left, _explained(ratio, factor))
 
 
@@ -237,6 +294,8 @@ def _row_diff(a: TableRow | None, b: TableRow | None, shared: float) -> RowDiff:
         same_sass=a.sass == b.sass if a and b and a.sass and b.sass else None,
         a_status=a.status if a else None,
         b_status=b.status if b else None,
+        a_sass=a.sass if a else "",
+        b_sass=b.sass if b else "",
     )
 
 

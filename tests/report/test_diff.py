@@ -128,12 +128,19 @@ def test_the_command_prints_rows_boards_and_the_summary(tmp_path, capsys):
     assert "NOT one and the same board" in text
     assert "0123456789ab" in text
     assert "ba9876543210" in text
-    (line,) = (line for line in text.splitlines() if line.startswith("row0"))
+    lines = text.splitlines()
+    assert lines[4] == "dynamic: scale factor B/A 1.0400 (3 rows); it explains 100% of the spread"
+    assert "median 4.00%, 95th percentile 4.00%, 3 of 3 beyond both 95% intervals" in lines[5]
+    assert "beside the factor: median 0.00%, 95th percentile 0.00%, 0 of 3 beyond both" in lines[6]
+    assert "no row differs beyond both intervals beside the factor" in text
+    assert [line.split() for line in lines if line.startswith("row")] == [
+        ["row0", "O3", "IADD3*0.5", "IMAD.IADD*0.5", "FFMA"]
+    ]
+    assert lines[-1] == "1 row reached by A alone, 0 by B alone"
+    assert run(["diff", *map(str, paths), "--all-rows"]) == 0
+    text = capsys.readouterr().out
+    line = [line for line in text.splitlines() if line.startswith("row0")][-1]
     assert line.split()[4:] == ["10", "10.4", "pJ", "1.0400", "beyond", "both", "intervals,", "other", "SASS"]
-    assert "1 more rows are in A alone, 0 in B alone" in text
-    assert "3 of 3 differ beyond both 95% intervals" in text
-    assert "one factor of 1.0400 leaves: median 0.00%" in text
-    assert "it explains 100% of the spread" in text
 
 
 def test_the_command_gives_json_with_every_row(tmp_path, capsys):
@@ -175,3 +182,50 @@ def test_the_manifest_says_what_the_rows_share(tmp_path):
     with RunFolder.open(paths[0]) as one, RunFolder.open(paths[1]) as other:
         assert one.manifest.level_error == 0.012
         assert [row.beyond for row in diff_runs(one, other).rows] == [False]
+
+
+def test_movers_come_largest_first_beside_the_factor(tmp_path, capsys):
+    a = rows([10.0] * 7, 0.01)
+    b = rows([10.4, 10.4, 10.4, 10.4, 10.5, 9.0, 10.4], 0.01)
+    late = [
+        replace(fake.row(f"late{n}"), status=Status.NOT_REACHED, dynamic_pj=math.nan) for n in range(2476)
+    ]
+    paths = [folder(tmp_path / name, table) for name, table in (("a", [*a, *late]), ("b", [*b, *late]))]
+    assert run(["diff", *map(str, paths)]) == 0
+    text = capsys.readouterr().out
+    moved = [line.split() for line in text.splitlines() if line.startswith("row")]
+    assert [(line[0], line[-1]) for line in moved[1:]] == [("row5", "-13.46%"), ("row4", "+0.96%")]
+    assert text.index("scale factor") < text.index("row5")
+    assert text.splitlines()[-1] == "2476 rows reached by neither run"
+    assert len(text.splitlines()) < 20
+
+
+@pytest.mark.parametrize(("limit", "code"), [("3%", 1), ("0.03", 1), ("5%", 0), ("0.05", 0)])
+def test_a_difference_over_the_limit_is_exit_code_1(tmp_path, capsys, limit, code):
+    paths = folder(tmp_path / "a", rows([10.0, 20.0])), folder(tmp_path / "b", rows([10.0, 20.8]))
+    assert run(["diff", *map(str, paths), "--fail-over", limit]) == code
+    assert ("1 row differs by more than" in capsys.readouterr().err) is bool(code)
+
+
+def test_a_difference_within_the_intervals_is_not_over_the_limit(tmp_path):
+    paths = folder(tmp_path / "a", rows([10.0], 0.5)), folder(tmp_path / "b", rows([10.4], 0.5))
+    assert run(["diff", *map(str, paths), "--fail-over", "1%"]) == 0
+
+
+def test_several_runs_are_each_compared_with_the_first(tmp_path, capsys):
+    paths = [
+        folder(tmp_path / name, rows([v * f for v in (10.0, 20.0, 30.0)]))
+        for name, f in (("a", 1), ("b", 1.1), ("c", 0.9))
+    ]
+    assert run(["diff", *map(str, paths)]) == 0
+    text = capsys.readouterr().out
+    assert text.index("factor B/A 1.1000") < text.index("factor B/A 0.9000")
+    assert run(["diff", *map(str, paths), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["diffs"]) == 2
+
+
+def test_rows_valid_in_one_run_alone_are_counted_by_reason(tmp_path, capsys):
+    bad = replace(rows([10.0])[0], status=Status.THROTTLED, reason="cap", dynamic_pj=math.nan)
+    a, b = [*rows([10.0]), fake.row("x")], [bad, fake.row("x")]
+    assert run(["diff", str(folder(tmp_path / "a", a)), str(folder(tmp_path / "b", b))]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "1 row valid in A alone; in B: 1 throttled"
