@@ -1,0 +1,90 @@
+"""The ridge point of a hidden voltage curve is found within a clock step, or said not to be there."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ptxbench.core.errors import InputError
+from ptxbench.model.ridge import PowerCurve, PowerSample, fit_ridge
+
+STEP_MHZ = 15
+CLOCKS = np.arange(345, 1981, 8 * STEP_MHZ)
+
+
+def hidden(ridge_mhz, beta=1 / 1500):
+    return PowerCurve(80, 0.12, ridge_mhz, beta)
+
+
+def samples(curve, scatter=0.0, seed=0, clocks=CLOCKS):
+    rng = np.random.default_rng(seed)
+    return [PowerSample(float(c), curve.power_w(float(c)) * (1 + scatter * rng.normal())) for c in clocks]
+
+
+@pytest.mark.parametrize("ridge_mhz", [600, 800, 1000, 1200, 1400])
+@pytest.mark.parametrize("scatter", [0.0, 0.001])
+def test_the_hidden_ridge_is_found_within_one_clock_step(ridge_mhz, scatter):
+    curve = hidden(ridge_mhz)
+    found = fit_ridge(samples(curve, scatter))
+    assert found.found
+    assert found.ridge_mhz.value == pytest.approx(ridge_mhz, abs=STEP_MHZ)
+    assert abs(found.ridge_mhz.value - ridge_mhz) <= found.ridge_mhz.uncertainty
+    truth_mhz = curve.best_clock_mhz(345, 1980)
+    assert found.best_clock_mhz.value == pytest.approx(truth_mhz, abs=STEP_MHZ)
+    assert found.search_mhz[0] <= truth_mhz <= found.search_mhz[1]
+
+
+def test_intervals_hold_the_hidden_ridge():
+    held = []
+    for seed in range(20):
+        found = fit_ridge(samples(hidden(1000), 0.004, seed))
+        held.append(abs(found.ridge_mhz.value - 1000) <= found.ridge_mhz.uncertainty)
+    assert np.mean(held) >= 0.88
+
+
+def test_a_constant_voltage_has_no_ridge_and_the_highest_clock_is_best():
+    found = fit_ridge(samples(hidden(5000), 0.002))
+    assert not found.found
+    assert "no ridge within [345, 1905] MHz: power is a straight line" in found.verdict
+    assert math.isnan(found.ridge_mhz.value)
+    assert found.best_clock_mhz.value == found.range_mhz[1]
+
+
+def test_a_voltage_that_rises_everywhere_is_told_from_a_ridge():
+    found = fit_ridge(samples(hidden(100), 0.001))
+    assert not found.found
+    assert "rises over the whole range" in found.verdict
+
+
+def test_samples_at_the_power_limit_are_left_out():
+    curve = PowerCurve(80, 0.12, 1000, 1 / 1500, cap_w=300)
+    found = fit_ridge(samples(curve, clocks=np.arange(345, 1981, 60)), cap_w=300)
+    assert found.near_cap > 0
+    assert found.ridge_mhz.value == pytest.approx(1000, abs=STEP_MHZ)
+    assert found.curve.power_w(1980) == 300
+
+
+def test_energy_never_falls_below_the_ridge():
+    curve = hidden(1000)
+    energies = [curve.relative_energy(clock) for clock in (400, 600, 800, 1000)]
+    assert energies == sorted(energies, reverse=True)
+    assert curve.best_clock_mhz(345, 1980) >= 1000
+
+
+def test_eq_3_is_continuous_at_the_ridge():
+    curve = hidden(1000)
+    assert curve.voltage(999.999) == pytest.approx(curve.voltage(1000.001), abs=1e-5)
+    assert curve.voltage(1000) == 1
+
+
+def test_too_few_clocks_are_refused_with_their_number():
+    with pytest.raises(InputError, match="3 clocks below the power limit are too few"):
+        fit_ridge(samples(hidden(1000), clocks=[400, 900, 1500]))
+    with pytest.raises(InputError, match=r"\(14 more lie at the power limit\)"):
+        fit_ridge(samples(PowerCurve(80, 0.12, 1000, 0, 50)), cap_w=50)
+
+
+@pytest.mark.parametrize("bad", [math.nan, -1.0, 0.0, math.inf])
+def test_a_sample_that_is_no_number_is_named(bad):
+    with pytest.raises(InputError, match="power_w of sample 2 is"):
+        fit_ridge([PowerSample(400, 100), PowerSample(500, bad)])
