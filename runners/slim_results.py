@@ -55,9 +55,12 @@ def slim(root: Path, kind: Kind) -> list[Archived]:
     changed = git(root, "status", "--porcelain", "results")
     if changed:
         raise InputError(f"results/ is not as committed ({changed.splitlines()[0].strip()}); commit it first")
-    for run in runs:
+    for run in sorted(runs):
         if not (root / run / "solved.json").exists():
-            raise InputError(f"{run} has no solved.json; write it by `ptxbench solve {run} --store`")
+            cure = f"{run} has no solved.json; write it by `ptxbench solve {run} --store`"
+            if kind is Kind.READINGS:
+                raise InputError(cure)
+            print(f"slim_results: {cure} once its kernels are back", file=sys.stderr)
     commit = git(root, "rev-parse", "HEAD").strip()
     found = [_entry(root, run, kind, commit, paths) for run, paths in sorted(runs.items())]
     ledger = root / ARCHIVE.relative_to(ROOT)

@@ -98,7 +98,7 @@ def test_the_packed_archive_is_the_same_at_each_call(scripts, repository, tmp_pa
     }
 
 
-def test_what_is_not_committed_or_not_solved_is_not_taken_out(scripts, repository):
+def test_what_is_not_committed_or_not_solved_is_not_taken_out(scripts, repository, capsys):
     slim, _ = scripts
     (repository / RUN / "table.csv").write_text("other")
     with pytest.raises(InputError, match=r"not as committed \(M results/gpu/table-1/table.csv\)"):
@@ -106,8 +106,10 @@ def test_what_is_not_committed_or_not_solved_is_not_taken_out(scripts, repositor
     (repository / RUN / "solved.json").unlink()
     commit(repository)
     with pytest.raises(InputError, match=r"has no solved.json; write it by `ptxbench solve .* --store`"):
-        slim.slim(repository, slim.Kind.KERNELS)
-    assert (repository / RUN / "kernels" / "a.ptx.gz").exists()
+        slim.slim(repository, slim.Kind.READINGS)
+    assert (repository / RUN / "traces.parquet").exists()
+    slim.slim(repository, slim.Kind.KERNELS)
+    assert f"{RUN} has no solved.json" in capsys.readouterr().err
 
 
 def test_files_that_are_not_those_of_the_ledger_are_refused(scripts, repository):
