@@ -114,6 +114,20 @@ class FormatName(click.ParamType[str]):
         return f"[{'|'.join(format_names())}]"
 
 
+class Size(click.ParamType[tuple[float, float]]):
+    """Width and height in inches, such as 8x11."""
+
+    name = "WxH"
+    _length = Number(3, 100)
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[float, float]:
+        """Return width and height."""
+        if isinstance(value, tuple):
+            return value
+        width, _, height = str(value).lower().partition("x")
+        return self._length.convert(width, param, ctx), self._length.convert(height, param, ctx)
+
+
 class PictureFile(click.ParamType[Path]):
     """A file that a picture can be written to; refused before anything is measured for it."""
 

@@ -7,23 +7,36 @@ from pathlib import Path
 import click
 
 from ptxbench.cli.options import all_rows_option, json_option, plot_option
-from ptxbench.cli.parameters import FormatName
+from ptxbench.cli.parameters import FormatName, Size
 
 
 @click.command(name="report")
 @click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
 @click.option("--format", "form", type=FormatName(), help="Print this format (default: text).")
 @plot_option("the dynamic energies")
+@click.option(
+    "--rows", type=click.IntRange(1, 1000), help="Draw so many rows in a column of the picture (default: 60)."
+)
+@click.option(
+    "--size", type=Size(), help="Width and height of a page of the picture in inches, such as 8x11."
+)
 @all_rows_option
 @json_option
 def command(
-    runs: tuple[Path, ...], form: str | None, plot: Path | None, all_rows: bool, as_json: bool
+    runs: tuple[Path, ...],
+    form: str | None,
+    plot: Path | None,
+    rows: int | None,
+    size: tuple[float, float] | None,
+    all_rows: bool,
+    as_json: bool,
 ) -> None:
     """Print the tables of run folders, or of a table that comes with ptxbench (h200), or draw one.
 
     Formats for people (text, markdown, latex) leave out rows that a run did not reach (--budget-minutes) and
     say how many; formats for programs (json, csv) have every row. latex prints several runs side by side.
-    --json is short for --format json. With --plot alone, nothing is printed.
+    --json is short for --format json. With --plot alone, no table is printed; a picture of
+    many rows has columns and pages (NAME-2.png, or pages of one PDF).
     """
     from ptxbench.report.formats import DEFAULT, RunReport, render_report
     from ptxbench.report.text_table import output_width
@@ -39,8 +52,10 @@ def command(
         with RunFolder.open(find_table(run)) as folder:
             reports.append(RunReport(str(run), folder.manifest.gpu, folder.rows(), all_rows))
     if plot is not None:
-        from ptxbench.report.plot import plot_energies
+        from ptxbench.report.plot import PageSize, plot_energies
 
-        plot_energies(reports[0].rows, reports[0].gpu, plot)
+        page = PageSize(*size) if size else None
+        for path in plot_energies(reports[0].rows, reports[0].gpu, plot, rows, page):
+            click.echo(f"ptxbench: wrote {path}", err=True)
     if as_json or form or plot is None:
         click.echo(render_report("json" if as_json else form or DEFAULT, reports, output_width()))

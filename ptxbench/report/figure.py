@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,31 @@ def title(info: GpuInfo) -> str:
     """Return what a picture's numbers are of."""
     origin = info.name if info.kind is GpuKind.REAL else f"{info.name}: {info.kind.upper()}, no measurement"
     return f"{origin}, driver {info.driver}"
+
+
+def save_pages(figures: Sequence[Figure], path: Path) -> tuple[Path, ...]:
+    """Write pages: into one PDF, or else `name.png`, `name-2.png` and so on.
+
+    Returns:
+        The files.
+
+    Raises:
+        InputError: A file cannot be written, or the format is not known.
+    """
+    if path.suffix.lower() != ".pdf" or len(figures) == 1:
+        paths = [path, *(path.with_stem(f"{path.stem}-{n}") for n in range(2, len(figures) + 1))]
+        for figure, one in zip(figures, paths, strict=True):
+            save(figure, one)
+        return tuple(paths)
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    require_picture(path)
+    document = io.BytesIO()
+    with PdfPages(document) as pages:
+        for figure in figures:
+            pages.savefig(figure)
+    write_bytes(path, document.getvalue())
+    return (path,)
 
 
 def save(figure: Figure, path: Path) -> None:
