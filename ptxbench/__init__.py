@@ -17,20 +17,26 @@ if TYPE_CHECKING:
     from ptxbench.api.kernel import estimate_kernel
     from ptxbench.api.measurement import Measurement
     from ptxbench.api.measuring import measure, measure_table
+    from ptxbench.api.monitor import EnergyMonitor
     from ptxbench.api.table import Table, load_run, load_table
+    from ptxbench.api.window_energy import GpuEnergy, GpuLostError, WindowEnergy
     from ptxbench.core.errors import GpuError, InputError, PtxbenchError
     from ptxbench.model.estimate import KernelEstimate
 
     __version__: str
 
 _HOMES = {
+    "EnergyMonitor": "api.monitor",
     "Gpu": "api.gpu",
+    "GpuEnergy": "api.window_energy",
     "GpuError": "core.errors",
+    "GpuLostError": "api.window_energy",
     "InputError": "core.errors",
     "KernelEstimate": "model.estimate",
     "Measurement": "api.measurement",
     "PtxbenchError": "core.errors",
     "Table": "api.table",
+    "WindowEnergy": "api.window_energy",
     "estimate_kernel": "api.kernel",
     "load_run": "api.table",
     "load_table": "api.table",
@@ -40,13 +46,17 @@ _HOMES = {
 }
 
 __all__ = [
+    "EnergyMonitor",
     "Gpu",
+    "GpuEnergy",
     "GpuError",
+    "GpuLostError",
     "InputError",
     "KernelEstimate",
     "Measurement",
     "PtxbenchError",
     "Table",
+    "WindowEnergy",
     "__version__",
     "estimate_kernel",
     "load_run",

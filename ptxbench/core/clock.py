@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
 
@@ -39,19 +41,26 @@ class HostClock:
         return time.time_ns()
 
 
-class VirtualClock:
-    """A clock that moves only by `sleep_s`, and calls one ticker on the way.
+@dataclass
+class _Ticker:
+    """A call that is due again and again."""
 
-    The simulated GPU runs the very sampler of a real run from this ticker, so that
+    call: Callable[[], None]
+    wait_s: Callable[[], float]
+    next_ns: int
+
+
+class VirtualClock:
+    """A clock that moves only by `sleep_s`, and calls tickers on the way.
+
+    The simulated GPU runs the very sampler of a real run from a ticker, so that
     a minute of measuring takes a moment.
     """
 
     def __init__(self, start_ns: int = 1_000_000_000, epoch_offset_ns: int = 0) -> None:
         self._now_ns = start_ns
         self._epoch_offset_ns = epoch_offset_ns
-        self._ticker: Callable[[], None] | None = None
-        self._wait_s: Callable[[], float] = float
-        self._next_tick_ns = 0
+        self._tickers: list[_Ticker] = []
 
     def now_ns(self) -> int:
         """Return virtual time in ns."""
@@ -64,18 +73,19 @@ class VirtualClock:
     def sleep_s(self, duration_s: float) -> None:
         """Move time on, with the ticks that fall into it."""
         end_ns = self._now_ns + round(duration_s * 1e9)
-        while self._ticker is not None and self._next_tick_ns <= end_ns:
-            self._now_ns = max(self._now_ns, self._next_tick_ns)
-            self._next_tick_ns += max(1, round(self._wait_s() * 1e9))
-            self._ticker()
+        while self._tickers:
+            due = min(self._tickers, key=attrgetter("next_ns"))
+            if due.next_ns > end_ns:
+                break
+            self._now_ns = max(self._now_ns, due.next_ns)
+            due.next_ns += max(1, round(due.wait_s() * 1e9))
+            due.call()
         self._now_ns = max(self._now_ns, end_ns)
 
     def start_ticker(self, ticker: Callable[[], None], wait_s: Callable[[], float]) -> None:
         """Call `ticker` now, and again after each `wait_s` until `stop_ticker`."""
-        self._ticker = ticker
-        self._wait_s = wait_s
-        self._next_tick_ns = self._now_ns
+        self._tickers.append(_Ticker(ticker, wait_s, self._now_ns))
 
-    def stop_ticker(self) -> None:
-        """Stop calling the ticker."""
-        self._ticker = None
+    def stop_ticker(self, ticker: Callable[[], None]) -> None:
+        """Stop calling a ticker."""
+        self._tickers = [one for one in self._tickers if one.call != ticker]

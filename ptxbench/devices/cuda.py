@@ -293,3 +293,32 @@ class CudaGpu:
             vbios=nvml.vbios,
             clocks_locked=nvml.clocks_locked,
         )
+
+
+def synchronize_contexts() -> None:
+    """Wait until the work that this process gave to CUDA is done; no context is made.
+
+    Raises:
+        GpuError: A kernel of the process failed.
+    """
+    for ordinal in range(_result("cuDeviceGetCount") or 0):
+        state = _result("cuDevicePrimaryCtxGetState", ordinal)
+        if state is not None and state[1]:
+            context = _call("cuDevicePrimaryCtxRetain", ordinal)
+            _call("cuCtxPushCurrent", context)
+            try:
+                _call("cuCtxSynchronize")
+            finally:
+                _call("cuCtxPopCurrent")
+                _call("cuDevicePrimaryCtxRelease", ordinal)
+    # A context that is not the primary one of its GPU.
+    if int(_result("cuCtxGetCurrent") or 0):
+        _call("cuCtxSynchronize")
+
+
+def _result(function: str, *arguments: Any) -> Any:
+    """Return what a query of the driver says, None where it fails: CUDA may not be initialized yet."""
+    try:
+        return _call(function, *arguments)
+    except GpuError:
+        return None

@@ -173,11 +173,24 @@ def _phase_sd(length_s: float, sensor: SensorDescription) -> float:
     """Return the relative scatter of a sum over a kernel's values that comes from the refresh's phase."""
     if sensor.refresh_s <= 0:
         return 0.0
+    sums = phase_sums(length_s, sensor)
+    return float(sums.std() / sums.mean())
+
+
+def phase_sums(length_s: float, sensor: SensorDescription) -> Float64s:
+    """Return how many values' worth of a window a sensor sees, for phases of its refresh, shape (phases,).
+
+    Their mean is the window's length over the refresh.
+
+    Args:
+        length_s: Length of the window.
+        sensor: The source, which refreshes.
+    """
     reach_s = length_s + sensor.memory_s
     number = np.arange(int(reach_s / sensor.refresh_s) + 2)
     phase_s = sensor.refresh_s * (np.arange(_PHASES) + 0.5) / _PHASES
-    sums = share_within(phase_s[:, None] + sensor.refresh_s * number, 0.0, length_s, sensor).sum(axis=1)
-    return float(sums.std() / sums.mean())
+    shares = share_within(phase_s[:, None] + sensor.refresh_s * number, 0.0, length_s, sensor)
+    return np.asarray(shares.sum(axis=1), dtype=np.float64)
 
 
 def _corrected_counter(good: Series, window: KernelWindow, sensor: SensorDescription) -> EnergyReading:

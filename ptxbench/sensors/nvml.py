@@ -153,6 +153,18 @@ class NvmlDevice:
         return float(self._optional(math.nan, "nvmlDeviceGetMaxClockInfo", self._nvml.NVML_CLOCK_SM))
 
     @property
+    def target(self) -> str:
+        """SASS target by its compute capability, such as "sm_90"."""
+        major, minor = self._must("nvmlDeviceGetCudaComputeCapability")
+        return f"sm_{major}{minor}"
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether the GPU is split into MIG instances, which have no power reading of their own."""
+        mode = self._optional(None, "nvmlDeviceGetMigMode")
+        return mode is not None and bool(mode[0])
+
+    @property
     def clocks_locked(self) -> bool | None:
         """Whether application clocks differ from their default; None where NVML does not tell.
 

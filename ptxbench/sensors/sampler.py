@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -16,10 +17,16 @@ from ptxbench.sensors.trace import KernelWindow, Series, Trace
 
 
 class _Log:
-    """Readings of one source; flat arrays, because a flat-out recording holds millions."""
+    """Readings of one source; flat arrays, because a flat-out recording holds millions.
 
-    def __init__(self, source: Reader) -> None:
+    Args:
+        source: The source.
+        is_compact: Keep only the first and the last of several readings of one value.
+    """
+
+    def __init__(self, source: Reader, *, is_compact: bool) -> None:
         self.source = source
+        self._is_compact = is_compact
         self.begin_ns = array("q")
         self.end_ns = array("q")
         self.value = array("d")
@@ -28,11 +35,25 @@ class _Log:
 
     def add(self, begin_ns: int, end_ns: int, readings: tuple[Reading, ...]) -> None:
         for reading in readings:
+            if self._is_compact and self._repeats(reading):
+                self.begin_ns[-1], self.end_ns[-1] = begin_ns, end_ns
+                continue
             self.begin_ns.append(begin_ns)
             self.end_ns.append(end_ns)
             self.value.append(reading.value)
             self.stamp_epoch_ns.append(reading.stamp_epoch_ns)
             self.code.append(reading.code)
+
+    def forget(self, before_ns: int) -> None:
+        """Drop the readings whose calls ended before a moment."""
+        count = bisect_left(self.end_ns, before_ns)
+        for column in (self.begin_ns, self.end_ns, self.value, self.stamp_epoch_ns, self.code):
+            del column[:count]
+
+    def _repeats(self, reading: Reading) -> bool:
+        """Tell whether a reading without a stamp says what the last two said."""
+        same = self.value[-2:] == array("d", [reading.value, reading.value])
+        return same and reading.stamp_epoch_ns < 0 and reading.code == self.code[-1] == 0
 
     def series(self, epoch_offset_ns: int) -> Series:
         stamp = np.array(self.stamp_epoch_ns, dtype=np.int64)
@@ -57,6 +78,7 @@ class Sampler:
         interval_s: Mean time between two polls for whoever drives `poll` (`wait_s`); 0: flat out.
         throttle_poll: Read at every poll, a bit mask of clocks event reasons.
         exactly_s: Time between two polls, kept, instead of that mean.
+        is_compact: Keep of several readings of one value the first and the last, for recordings of hours.
     """
 
     def __init__(
@@ -67,14 +89,16 @@ class Sampler:
         throttle_poll: Callable[[], int] | None = None,
         *,
         exactly_s: float | None = None,
+        is_compact: bool = False,
     ) -> None:
+        self._lock = threading.Lock()
         self._interval_s = interval_s
         self._exactly_s = exactly_s
         self._clock = clock
         self._throttle_poll = throttle_poll
         self._throttle_ns = array("q")
         self._throttle_mask = array("Q")
-        self._logs = [_Log(source) for source in sources]
+        self._logs = [_Log(source, is_compact=is_compact) for source in sources]
         self._begin_ns = clock.now_ns()
         self._chance = random.Random(self._begin_ns)  # noqa: S311
         epoch_ns = clock.epoch_ns()
@@ -97,7 +121,8 @@ class Sampler:
         for log in self._logs:
             begin_ns = now_ns()
             readings = log.source.read()
-            log.add(begin_ns, now_ns(), readings)
+            with self._lock:
+                log.add(begin_ns, now_ns(), readings)
         if self._throttle_poll is not None:
             mask = self._throttle_poll()
             self._throttle_ns.append(now_ns())
@@ -110,17 +135,24 @@ class Sampler:
         inside = (at_ns >= window.start_ns) & (at_ns <= window.end_ns)
         return int(np.bitwise_or.reduce(mask[inside]))
 
+    def forget(self, before_ns: int) -> None:
+        """Drop the readings that were made before a moment of the host's clock."""
+        with self._lock:
+            for log in self._logs:
+                log.forget(before_ns)
+
     def finish(self) -> Trace:
-        """Return all that was read so far.
+        """Return all that was read so far; any thread may ask.
 
         Driver stamps are moved from UTC to the host's monotonic time by the offset
         between the two clocks when the recording began.
         """
-        return Trace(
-            begin_ns=self._begin_ns,
-            end_ns=self._clock.now_ns(),
-            series=tuple(log.series(self._epoch_offset_ns) for log in self._logs),
-        )
+        with self._lock:
+            return Trace(
+                begin_ns=self._begin_ns,
+                end_ns=self._clock.now_ns(),
+                series=tuple(log.series(self._epoch_offset_ns) for log in self._logs),
+            )
 
 
 class SamplerThread:

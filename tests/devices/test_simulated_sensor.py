@@ -33,11 +33,13 @@ class _Bench:
 
     def poll(self, duration_s: float, interval_s: float) -> list[tuple[int, tuple[Reading, ...]]]:
         polls = []
-        self.clock.start_ticker(
-            lambda: polls.append((self.clock.now_ns(), self.source.read())), lambda: interval_s
-        )
+
+        def poll():
+            polls.append((self.clock.now_ns(), self.source.read()))
+
+        self.clock.start_ticker(poll, lambda: interval_s)
         self.clock.sleep_s(duration_s)
-        self.clock.stop_ticker()
+        self.clock.stop_ticker(poll)
         return polls
 
     def changes(self, duration_s: float, interval_s: float) -> list[tuple[int, float]]:

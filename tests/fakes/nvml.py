@@ -37,6 +37,7 @@ class FakeDevice:
     application_mhz: tuple[int, int] = (1980, 3201)
     errors: dict[str, int] = field(default_factory=dict)
     lost: bool = False
+    is_partitioned: bool = False
 
 
 class FakeNvml:
@@ -125,6 +126,8 @@ class FakeNvml:
             "nvmlDeviceGetIndex": lambda d: self.devices.index(d),
             "nvmlDeviceGetName": lambda d: d.name,
             "nvmlDeviceGetUUID": lambda d: d.uuid,
+            "nvmlDeviceGetCudaComputeCapability": lambda d: (9, 0),
+            "nvmlDeviceGetMigMode": lambda d: (int(d.is_partitioned), 0),
             "nvmlDeviceGetVbiosVersion": lambda d: "96.00",
             "nvmlDeviceGetEnforcedPowerLimit": lambda d: 700_000,
             "nvmlDeviceGetMaxClockInfo": lambda d, kind: {1: 1980}[kind],

@@ -262,3 +262,37 @@ def test_stop_after_a_poll_that_hangs_is_an_error():
     with pytest.raises(SensorError, match="did not return"):
         thread.stop()
     release.set()
+
+
+def test_a_compact_recording_keeps_the_first_and_the_last_reading_of_a_value():
+    clock = VirtualClock()
+    source = CallSource(lambda: (Reading(float(clock.now_ns() // 100_000_000)),))
+    sampler = Sampler([source], clock, 0.005, exactly_s=0.005, is_compact=True)
+    clock.start_ticker(sampler.poll, sampler.wait_s)
+    clock.sleep_s(0.5)
+    series = sampler.finish().of(source.name)
+    assert len(series) <= 12
+    changes = np.flatnonzero(np.diff(series.value))
+    # A change is still known to lie between two polls.
+    assert ((series.begin_ns[changes + 1] - series.end_ns[changes]) == 5_000_000).all()
+    sampler.forget(clock.now_ns() - 200_000_000)
+    assert sampler.finish().of(source.name).end_ns[0] >= clock.now_ns() - 200_000_000
+
+
+def test_two_recordings_share_a_virtual_clock():
+    clock = VirtualClock()
+    ticks = []
+
+    def first():
+        ticks.append("first")
+
+    def second():
+        ticks.append("second")
+
+    clock.start_ticker(first, lambda: 0.1)
+    clock.start_ticker(second, lambda: 0.2)
+    clock.sleep_s(0.35)
+    assert (ticks.count("first"), ticks.count("second")) == (4, 2)
+    clock.stop_ticker(first)
+    clock.sleep_s(0.4)
+    assert (ticks.count("first"), ticks.count("second")) == (4, 4)

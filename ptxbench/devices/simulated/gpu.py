@@ -26,6 +26,7 @@ from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
 from ptxbench.sass.program import SassKernel
 from ptxbench.sass.resources import kernel_resources
+from ptxbench.sensors.base import Reader
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
 from ptxbench.sensors.sampler import Sampler
@@ -60,10 +61,7 @@ class SimulatedGpu:
         self._poll_interval_s = poll_interval_s
         self._clock = VirtualClock(_START_NS, _EPOCH_OFFSET_NS)
         self._physics = Physics(profile, _START_NS, seed)
-        self._sources = [
-            *(open_source(s, self._physics, self._clock, seed) for s in profile.sensors),
-            TemperatureSource(self._physics, self._clock),
-        ]
+        self._sources = [*self.open_sources(), TemperatureSource(self._physics, self._clock)]
 
     @property
     def info(self) -> GpuInfo:
@@ -94,6 +92,10 @@ class SimulatedGpu:
     def sensors(self) -> tuple[SensorDescription, ...]:
         """The profile's power sources, best for steady power first."""
         return tuple(describe(spec) for spec in self._profile.sensors)
+
+    def open_sources(self) -> tuple[Reader, ...]:
+        """Return readers of its own power sources, best for steady power first, for a recording beside it."""
+        return tuple(open_source(s, self._physics, self._clock, self._seed) for s in self._profile.sensors)
 
     def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
         """Assemble with ptxas for the chip that is simulated.
@@ -139,7 +141,7 @@ class SimulatedGpu:
             after = self.telemetry()
             clock.sleep_s(launches[-1].after_s)
         finally:
-            clock.stop_ticker()
+            clock.stop_ticker(sampler.poll)
         return SequenceRun(
             windows,
             sampler.finish(),

@@ -1,0 +1,255 @@
+"""The energy of any part of a program that runs on GPUs."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import RLock
+from types import TracebackType
+from typing import Self
+
+from ptxbench.api.board import Board, Recording, Spec, open_boards
+from ptxbench.api.window_energy import GpuLostError, WindowEnergy
+from ptxbench.core.errors import GpuError, InputError
+from ptxbench.sensors.trace import KernelWindow
+
+_NS_PER_S = 1e9
+
+
+class Window:
+    """A part of a program between two moments.
+
+    Attributes:
+        name: Its name.
+    """
+
+    def __init__(self, name: str, start_ns: int, monitor: EnergyMonitor) -> None:
+        self.name = name
+        self._start_ns = start_ns
+        self._end_ns: int | None = None
+        self._monitor = monitor
+        self._found: WindowEnergy | None = None
+
+    def result(self) -> WindowEnergy:
+        """Return what the GPUs drew, once the window is over.
+
+        The first call waits until the sensors have seen the end of the window, which takes a quarter of a
+        second on most GPUs; a call that comes later than that waits for nothing.
+
+        Raises:
+            GpuLostError: A GPU stopped answering; what is known is in `measured`.
+            InputError: The window is still open.
+        """
+        return self._monitor._result(self)
+
+
+class EnergyMonitor:
+    """Measures the energy of windows of a program: of PyTorch, CuPy or anything else that runs on GPUs.
+
+        import torch, ptxbench
+
+        x = torch.randn(8192, 8192, device="cuda")
+        with ptxbench.EnergyMonitor() as monitor:
+            for _ in range(10):
+                with monitor.window("step") as step:
+                    for _ in range(20):
+                        x @ x
+            monitor.begin_window("last")
+            x @ x
+            print(monitor.end_window("last"))
+        for found in monitor.measured:
+            print(found.name, found.energy_j, found.interval_j)
+
+    A thread reads each GPU's power sensor every 5 ms. The energy is that of the whole board from the begin of
+    the window to its end, idle power included, with the sensor's averaging, lag and refresh taken out
+    (`ptxbench.energy.window`). Windows may overlap, lie within each other, and be called alike.
+
+    Args:
+        gpus: GPUs to measure: indices as PyTorch and CuPy count them (CUDA_VISIBLE_DEVICES is honoured),
+            UUIDs, or a GPU from `open_gpu`; one or several. None: every GPU that this process may use.
+        sync: Called at the begin and the end of each window to wait for the GPU's work. None: the CUDA
+            contexts of this process are waited for, as torch.cuda.synchronize() does; none is made.
+
+    Raises:
+        GpuError: There is no such GPU, no driver, a GPU in MIG mode, or one that does not tell its power.
+        InputError: `gpus` is empty, names a GPU twice, or is no GPU.
+    """
+
+    def __init__(
+        self, gpus: Spec | Sequence[Spec | Board] | None = None, *, sync: Callable[[], object] | None = None
+    ) -> None:
+        boards = open_boards(gpus)
+        self._clock = boards[0].clock
+        if any(type(board.clock) is not type(self._clock) for board in boards) or (
+            len({id(board.clock) for board in boards}) > 1 and not boards[0].is_device
+        ):
+            raise InputError("a simulated GPU can only be monitored alone: it has a clock of its own")
+        self._sync = sync if sync is not None else _own_sync(boards)
+        self._lock = RLock()
+        self._open: dict[str, Window] = {}
+        self._ended: list[Window] = []
+        self._measured: list[WindowEnergy] = []
+        self._marks_ns: list[int] = []
+        self._recordings = [Recording(board) for board in boards]
+        self._context_s = max(recording.context_s for recording in self._recordings)
+        self._close = weakref.finalize(self, _stop, self._recordings)
+        needed = weakref.WeakMethod(self._sweep)
+        try:
+            for recording in self._recordings:
+                recording.start(lambda: method() if (method := needed()) is not None else 0)
+            # What was drawn before the first window must have been seen.
+            self._clock.sleep_s(self._context_s)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def measured(self) -> tuple[WindowEnergy, ...]:
+        """Every window that is over, in the order in which they ended; a GPU that was lost is NaN."""
+        for window in tuple(self._ended):
+            with suppress(GpuLostError):
+                self._result(window)
+        return tuple(self._measured)
+
+    def begin_window(self, name: str) -> None:
+        """Begin a window.
+
+        Raises:
+            InputError: A window of this name is open, or the monitor is closed.
+        """
+        self._begin(name)
+
+    def end_window(self, name: str) -> WindowEnergy:
+        """End a window and return what it took; `Window.result` says how long that waits.
+
+        Raises:
+            GpuLostError: A GPU stopped answering; what is known is in `measured`.
+            InputError: No window of this name is open.
+        """
+        return self._end(name).result()
+
+    @contextmanager
+    def window(self, name: str) -> Iterator[Window]:
+        """Open a window for a `with` block; it ends with the block, and waits for nothing.
+
+        with monitor.window("step") as step:
+            train()
+        print(step.result().energy_j)
+        """
+        window = self._begin(name)
+        try:
+            yield window
+        finally:
+            if self._open.get(name) is window:
+                self._end(name)
+
+    def close(self) -> None:
+        """End the recording; windows that are over can still be asked."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._close.alive:
+            # So that the windows that are over can be asked when the recording has ended.
+            _ = self.measured
+        self.close()
+
+    def _begin(self, name: str) -> Window:
+        if not self._close.alive:
+            raise InputError("the monitor is closed; make a new one")
+        self._sync()
+        with self._lock:
+            if name in self._open:
+                raise InputError(f"window {name!r} is open already; end it first, or choose another name")
+            self._open[name] = Window(name, self._mark(), self)
+            self._settle()
+            return self._open[name]
+
+    def _end(self, name: str) -> Window:
+        if name not in self._open:
+            raise InputError(f"no window {name!r} is open; begin it first")
+        try:
+            self._sync()
+        finally:
+            with self._lock:
+                window = self._open.pop(name)
+                window._end_ns = self._mark()
+                self._ended.append(window)
+        return window
+
+    def _mark(self) -> int:
+        """Return the time, and note that the load may change now."""
+        now_ns = self._clock.now_ns()
+        self._marks_ns.append(now_ns)
+        return now_ns
+
+    def _settle(self) -> None:
+        """Work out the windows that are long enough past, so that their readings can be forgotten."""
+        now_ns = self._clock.now_ns()
+        for window in tuple(self._ended):
+            if window._end_ns is not None and now_ns >= window._end_ns + self._context_s * _NS_PER_S:
+                with suppress(GpuLostError):
+                    self._result(window)
+        needed_ns = self._needed_from_ns()
+        self._marks_ns = [at_ns for at_ns in self._marks_ns if at_ns >= needed_ns]
+
+    def _result(self, window: Window) -> WindowEnergy:
+        if window._end_ns is None:
+            raise InputError(f"window {window.name!r} is still open; end it first")
+        if window._found is None and self._close.alive:
+            ready_ns = window._end_ns + round(self._context_s * _NS_PER_S)
+            self._clock.sleep_s(max(ready_ns - self._clock.now_ns(), 0) / _NS_PER_S)
+        with self._lock:
+            if window._found is None:
+                window._found = self._work_out(window, window._end_ns)
+                self._ended.remove(window)
+                self._measured.append(window._found)
+        lost = [gpu for gpu in window._found.gpus if "stopped answering" in gpu.reason]
+        if lost:
+            raise GpuLostError(f"window {window.name!r}: {lost[0].gpu}: {lost[0].reason}", window._found)
+        return window._found
+
+    def _work_out(self, window: Window, end_ns: int) -> WindowEnergy:
+        time_s = (end_ns - window._start_ns) / _NS_PER_S
+        span = KernelWindow(window._start_ns, end_ns, time_s)
+        method = "; ".join(dict.fromkeys(recording.method for recording in self._recordings))
+        gpus = tuple(recording.energy(span, self._marks_ns) for recording in self._recordings)
+        return WindowEnergy(window.name, time_s, gpus, method)
+
+    def _sweep(self) -> int:
+        """Work out what is long enough past, and return from when on readings are needed."""
+        # The recording must not wait for a thread that works out another window.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._lock.release()
+        return self._needed_from_ns()
+
+    def _needed_from_ns(self) -> int:
+        windows = [*self._open.copy().values(), *self._ended.copy()]
+        first_ns = min([self._clock.now_ns(), *(window._start_ns for window in windows)])
+        return first_ns - round(2 * self._context_s * _NS_PER_S)
+
+
+def _stop(recordings: Sequence[Recording]) -> None:
+    for recording in recordings:
+        recording.stop()
+
+
+def _own_sync(boards: Sequence[Board]) -> Callable[[], object]:
+    """Return what waits for the work of this process, where it has CUDA at all."""
+    if not any(board.is_device for board in boards):
+        return lambda: None
+    try:
+        from ptxbench.devices.cuda import synchronize_contexts
+    except GpuError as error:
+        raise GpuError(
+            f"{error}; or give EnergyMonitor a function to wait for the GPU by, as sync="
+        ) from error
+    return synchronize_contexts

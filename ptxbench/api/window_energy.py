@@ -1,0 +1,100 @@
+"""The energy of a window of a program, of each GPU and of all together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ptxbench.core.errors import GpuError
+from ptxbench.core.status import Status
+
+
+@dataclass(frozen=True)
+class GpuEnergy:
+    """What one GPU drew in a window.
+
+    Attributes:
+        gpu: Name and index.
+        energy_j: Energy of the whole board, J; NaN where it is not known.
+        interval_j: Low and high end of its 95% interval, J.
+        source: NVML reading that it comes from, such as "samples".
+        status: "ok"; "window_too_short" where the interval is only what the GPU can have drawn at all;
+            another code where nothing is known.
+        reason: Why the status is not "ok".
+        notes: What else to know, a sentence each.
+    """
+
+    gpu: str
+    energy_j: float
+    interval_j: tuple[float, float]
+    source: str
+    status: Status = Status.OK
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WindowEnergy:
+    """What the GPUs of a monitor drew in a window.
+
+    Attributes:
+        name: Name of the window.
+        time_s: Its length, s.
+        gpus: What each GPU drew.
+        method: How the energy was found.
+    """
+
+    name: str
+    time_s: float
+    gpus: tuple[GpuEnergy, ...]
+    method: str
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of all GPUs, J; NaN where that of one is not known."""
+        return sum(gpu.energy_j for gpu in self.gpus)
+
+    @property
+    def interval_j(self) -> tuple[float, float]:
+        """Low and high end of the 95% interval of `energy_j`, J.
+
+        It holds what the sensors scatter, miss and smear, not their gain, which only an external meter tells.
+        """
+        below_j, above_j = (
+            math.hypot(*(gpu.energy_j - gpu.interval_j[end] for gpu in self.gpus)) for end in (0, 1)
+        )
+        return self.energy_j - below_j, self.energy_j + above_j
+
+    @property
+    def mean_power_w(self) -> float:
+        """Mean power of all GPUs together, W."""
+        return self.energy_j / self.time_s if self.time_s > 0 else math.nan
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the sensor of every GPU could resolve the window."""
+        return all(gpu.status is Status.OK for gpu in self.gpus)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before the energy is used, a sentence each."""
+        sentences = [(gpu, text) for gpu in self.gpus for text in (gpu.reason, *gpu.notes) if text]
+        return tuple(f"{gpu.gpu}: {text}" for gpu, text in sentences)
+
+    def __str__(self) -> str:
+        low_j, high_j = self.interval_j
+        text = f"{self.name}: {self.energy_j:.4g} J (95%: {low_j:.4g} to {high_j:.4g})"
+        text += f" in {self.time_s:.4g} s, {self.mean_power_w:.4g} W"
+        return text if self.is_resolved else f"{text}; {self.notes[0]}"
+
+
+class GpuLostError(GpuError):
+    """A GPU stopped answering within a window.
+
+    Attributes:
+        measured: What the window is known to have taken; the energy of the lost GPU is NaN.
+    """
+
+    def __init__(self, message: str, measured: WindowEnergy) -> None:
+        super().__init__(message)
+        self.measured = measured
