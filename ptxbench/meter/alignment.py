@@ -13,7 +13,7 @@ from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.meter.capture import MeterCapture, is_epoch
 from ptxbench.meter.coarse import Placement, edge_radii_s, place_signal, place_windows, sharpen
 from ptxbench.meter.edges import find_steps
-from ptxbench.meter.line import Line, fit_line
+from ptxbench.meter.line import ClockStep, Line, find_clock_step, fit_line
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 
@@ -44,6 +44,7 @@ class ClockAlignment:
         rivals: Other offsets at which the pattern matches about as well.
         edges: How many edges of windows the fit rests on.
         basis: What was aligned; by signals the sensor's lag is part of the offset.
+        step: A step of one of the clocks that the line does not describe, None where none shows.
     """
 
     reference_ns: int
@@ -55,6 +56,7 @@ class ClockAlignment:
     rivals: int
     edges: int
     basis: Basis
+    step: ClockStep | None = None
 
     def to_host_s(self, meter_ns: Int64s) -> Float64s:
         """Return meter times as seconds of host time after the reference."""
@@ -159,6 +161,7 @@ def fit_edges(
         placement.rivals,
         line.edges,
         Basis.WINDOWS,
+        find_clock_step(away_s[steps.found], late_s, is_start, signal.period_s),
     )
 
 

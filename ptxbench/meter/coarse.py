@@ -25,6 +25,10 @@ _MIN_EDGE_SAMPLES = 6
 _MAX_EDGE_SHARE = 0.45
 # Steps at another offset that are this large beside the largest: noise and unlike kernels may do that.
 _LIKE_CONTRAST = 0.8
+# A few windows lie elsewhere only where the steps here are this small beside those there.
+_SAME_CONTRAST = 0.5
+# Edges that are looked at together: some tens of MB.
+_MAX_AT_ONCE = 500_000
 
 
 @dataclass(frozen=True)
@@ -109,27 +113,48 @@ def sharpen(capture: MeterCapture, windows: Sequence[KernelWindow], placement: P
     before its last block ends, serve as well. Kernels at even distances step nearly as much one distance
     farther: of moves that are about as good the smallest is taken, and the others counted as rivals.
     """
-    origin_ns = windows[0].start_ns
-    meter = PowerSignal((capture.time_ns - (origin_ns + placement.offset_ns)) / 1e9, capture.power_w)
-    edges_s = np.array([[w.start_ns - origin_ns, w.end_ns - origin_ns] for w in windows]).ravel() / 1e9
-    # Where one kernel follows the other at once, the meter sees one edge.
-    edges_s = edges_s[np.diff(edges_s, prepend=-np.inf) > 2 * capture.period_s]
     step_s = max(placement.resolution_s, capture.period_s / 2)
-    moves_s = np.arange(-placement.reach_s, placement.reach_s + step_s, step_s)
-    sides_s = edge_radii_s(edges_s, capture.period_s)
-    contrasts = np.array([_contrast(meter, edges_s + move_s, sides_s) for move_s in moves_s])
+    moves_s, contrasts = _contrasts(capture, windows, placement, step_s)
     good = np.flatnonzero(contrasts >= _LIKE_CONTRAST * contrasts.max())
     peaks = np.split(good, np.flatnonzero(np.diff(moves_s[good]) > _EDGE_RADIUS_S) + 1)
     nearest = min(peaks, key=lambda peak: float(np.abs(moves_s[peak]).min()))
     best_s = float(moves_s[nearest[int(np.argmax(contrasts[nearest]))]])
     return Placement(
-        origin_ns,
+        windows[0].start_ns,
         placement.offset_ns + round(best_s * 1e9),
         placement.correlation,
         placement.rivals + len(peaks) - 1,
         placement.resolution_s,
         step_s,
     )
+
+
+def locate(capture: MeterCapture, windows: Sequence[KernelWindow], placement: Placement) -> int:
+    """Return the offset at which the power steps most at the edges of a few windows, ns.
+
+    It is that of `placement` unless the steps are much clearer elsewhere within its reach.
+    """
+    step_s = max(placement.resolution_s, capture.period_s / 2)
+    moves_s, contrasts = _contrasts(capture, windows, placement, step_s)
+    here = np.abs(moves_s) <= _EDGE_RADIUS_S / 2
+    if contrasts[here].max() >= _SAME_CONTRAST * contrasts.max():
+        return placement.offset_ns + round(1e9 * float(moves_s[here][np.argmax(contrasts[here])]))
+    return placement.offset_ns + round(1e9 * float(moves_s[np.argmax(contrasts)]))
+
+
+def _contrasts(
+    capture: MeterCapture, windows: Sequence[KernelWindow], placement: Placement, step_s: float
+) -> tuple[Float64s, Float64s]:
+    """Return moves of a placement within its reach, and how much the power steps at the edges at each."""
+    origin_ns = windows[0].start_ns
+    meter = PowerSignal((capture.time_ns - (origin_ns + placement.offset_ns)) / 1e9, capture.power_w)
+    edges_s = np.array([[w.start_ns - origin_ns, w.end_ns - origin_ns] for w in windows]).ravel() / 1e9
+    # Where one kernel follows the other at once, the meter sees one edge.
+    edges_s = edges_s[np.diff(edges_s, prepend=-np.inf) > 2 * capture.period_s]
+    moves_s = np.arange(-placement.reach_s, placement.reach_s + step_s, step_s)
+    sides_s = edge_radii_s(edges_s, capture.period_s)
+    parts = np.array_split(moves_s, 1 + len(moves_s) * len(edges_s) // _MAX_AT_ONCE)
+    return moves_s, np.concatenate([_contrast(meter, edges_s + part[:, None], sides_s) for part in parts])
 
 
 def edge_radii_s(edges_s: Float64s, period_s: float) -> Float64s:
@@ -139,12 +164,11 @@ def edge_radii_s(edges_s: Float64s, period_s: float) -> Float64s:
     return np.minimum(max(_EDGE_RADIUS_S, _MIN_EDGE_SAMPLES * period_s), _MAX_EDGE_SHARE * nearest_s)
 
 
-def _contrast(meter: PowerSignal, edges_s: Float64s, sides_s: Float64s) -> float:
-    """Return the sum of the squared steps of power at the edges that the capture shows."""
+def _contrast(meter: PowerSignal, edges_s: Float64s, sides_s: Float64s) -> Float64s:
+    """Return the sums of the squared steps of power at the edges, shape (m, n), that the capture shows."""
     seen = (edges_s - sides_s >= meter.time_s[0]) & (edges_s + sides_s <= meter.time_s[-1])
-    edges_s, sides_s = edges_s[seen], sides_s[seen]
     step_w = meter.mean_w(edges_s, edges_s + sides_s) - meter.mean_w(edges_s - sides_s, edges_s)
-    return float(np.sum(step_w**2))
+    return np.asarray(np.sum(np.where(seen, step_w, 0.0) ** 2, axis=1))
 
 
 def _place(

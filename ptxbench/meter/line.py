@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares, linprog
 
-from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.sensors.trace import Float64s
 
 # With fewer edges a start that is seen late and an end that is seen early would pass for drift.
@@ -18,6 +18,11 @@ _ROBUST_SCALE_S = 0.5e-3
 # From the median absolute deviation to the standard deviation of a normal distribution.
 _MAD_TO_SIGMA = 1 / 0.6745
 _ROUNDING = 1.001
+# A step of the clock: edges on either side of it, half-widths of its interval, and least size.
+_MIN_EDGES_FOR_STEP = 4
+_CLEAR_STEP = 3.0
+_LEAST_STEP_S = 1e-3
+_MAX_SPLITS = 400
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,59 @@ def fit_line(time_s: Float64s, late_s: Float64s, is_start: npt.NDArray[np.bool_]
     if exact is not None:
         return Line(*exact, count)
     return _robust(design, time_s, late_s, is_start, period_s)
+
+
+@dataclass(frozen=True)
+class ClockStep:
+    """A step of a clock that a straight line does not describe.
+
+    Attributes:
+        after_s: How long after the first edge it came.
+        size_s: By how much, with its 95% interval.
+    """
+
+    after_s: float
+    size_s: Estimate
+
+
+def find_clock_step(
+    time_s: Float64s, late_s: Float64s, is_start: npt.NDArray[np.bool_], period_s: float
+) -> ClockStep | None:
+    """Find one step in the lateness of edges: late = offset + drift x time + step after some edge.
+
+    Starts and ends may be late by unlike times. The step that leaves the least sum of squares is taken.
+
+    Args:
+        time_s: When each edge should be, increasing, shape (n,).
+        late_s: How much later it was seen, shape (n,).
+        is_start: Whether it is the start of a kernel, shape (n,).
+        period_s: Time between two of the meter's samples.
+
+    Returns:
+        The step; None where there is none that stands clear of the edges' scatter.
+    """
+    count = len(late_s)
+    if count < 2 * _MIN_EDGES_FOR_STEP:
+        return None
+    columns = [np.ones(count), time_s, is_start.astype(np.float64)]
+    basis, _ = np.linalg.qr(np.stack(columns[: 3 if 0 < is_start.sum() < count else 2], axis=1))
+    splits = np.unique(
+        np.linspace(_MIN_EDGES_FOR_STEP, count - _MIN_EDGES_FOR_STEP, min(count, _MAX_SPLITS)).astype(int)
+    )
+    after = (np.arange(count)[:, None] >= splits).astype(np.float64)
+    after -= basis @ (basis.T @ after)
+    left_s = late_s - basis @ (basis.T @ late_s)
+    power = np.maximum((after**2).sum(axis=0), 1e-9)
+    sizes_s = left_s @ after / power
+    best = int(np.argmax(sizes_s**2 * power))
+    rest_s = left_s - sizes_s[best] * after[:, best]
+    degrees = max(1, count - basis.shape[1] - 1)
+    noise_s = max(float(np.sqrt(np.sum(rest_s**2) / degrees)), period_s / np.sqrt(12))
+    half_s = COVERAGE_FACTOR * noise_s / float(np.sqrt(power[best]))
+    size_s = float(sizes_s[best])
+    if abs(size_s) < max(_CLEAR_STEP * half_s, _LEAST_STEP_S, 2 * period_s):
+        return None
+    return ClockStep(float(time_s[splits[best]] - time_s[0]), Estimate(size_s, half_s))
 
 
 def _within_samples(

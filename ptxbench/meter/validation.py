@@ -16,6 +16,16 @@ from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.cross import CrossCheck, cross_validate, split_in_halves
 from ptxbench.meter.figures import MethodFigures, WindowEnergies, figures, window_energies, window_spans_s
 from ptxbench.meter.host import HostLog, Trial
+from ptxbench.meter.plausibility import (
+    alignment_notes,
+    frozen_meter,
+    frozen_share,
+    gain_notes,
+    require_lag,
+    require_one_clock,
+    require_one_time,
+    spike_notes,
+)
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.characterize.sensor_fit import SensorFit, fit_all
 from ptxbench.sensors.signal import PowerSignal
@@ -26,8 +36,14 @@ MIN_EXPLAINED = 0.5
 _USUAL_GAIN = (0.7, 1.4)
 # Outside of this it is another GPU, or another quantity.
 _POSSIBLE_GAIN = (0.5, 2.0)
+# More of a log that hung spoils the fit.
+_MAX_FROZEN = 0.05
+_MAX_FROZEN_WINDOWS = 0.25
 # A gap in the meter's log that is longer than this share of a window spoils its energy.
 _MAX_GAP_SHARE = 0.02
+
+
+Readings = tuple[SourceName, Float64s, Float64s]
 
 
 @dataclass(frozen=True)
@@ -103,12 +119,14 @@ def validate(capture: MeterCapture, log: HostLog) -> Validation:
         raise InputError(
             f"the meter shows the same {capture.power_w[0]:g} W all the time: nothing to align by"
         )
-    sources = [one.source for one in log.series if one.source is not SourceName.MEMORY]
+    sources: list[SourceName] = [one.source for one in log.series if one.source is not SourceName.MEMORY]
     if all(not np.ptp(log.readings(source)[1]) > 0 for source in sources if len(log.readings(source)[1])):
         raise InputError("the GPU's readings are the same all the time: nothing to compare")
     alignment = align_by_bursts(capture, log.marks, log.begin_ns) if log.marks else None
     if alignment is None:
         alignment = align(capture, log.windows, log.series, log.begin_ns)
+    require_one_clock(capture, log.windows, alignment)
+    require_one_time(capture, log.series, alignment)
     signal = PowerSignal(alignment.to_host_s(capture.time_ns), capture.power_w)
     trials, notes = _covered(signal, log.trials, alignment)
     readings = [
@@ -116,21 +134,51 @@ def validate(capture: MeterCapture, log: HostLog) -> Validation:
         for source in sources
         for times, values in [log.readings(source)]
     ]
+    readings, frozen_notes = _live(signal, readings)
     fits = fit_all(signal, readings)
     _require_fit(signal, fits, readings)
+    lag_notes = require_lag(fits[0], alignment)
+    parts = halves(capture, log.windows, alignment) if alignment.basis is Basis.WINDOWS else None
     spans_s = window_spans_s([trial.window for trial in trials], alignment)
     recordings_s = alignment.host_s(np.array(log.recordings, dtype=np.int64))
+    figured = tuple(_source(signal, fit, trials, spans_s, recordings_s, alignment) for fit in fits)
+    doubts = (
+        *spike_notes(capture),
+        *frozen_notes,
+        *lag_notes,
+        *alignment_notes(capture, alignment, parts),
+        *(note for source in figured for note in gain_notes(source.fit, source.cross)),
+    )
     return Validation(
         capture,
         alignment,
-        halves(capture, log.windows, alignment) if alignment.basis is Basis.WINDOWS else None,
+        parts,
         signal,
         trials,
         signal.energy_j(spans_s[:, 0], spans_s[:, 1]),
-        tuple(_source(signal, fit, trials, spans_s, recordings_s, alignment) for fit in fits),
+        figured,
         log.kind,
-        (*capture.notes, *log.notes, *notes, *_remarks(alignment, fits)),
+        (*capture.notes, *log.notes, *notes, *_remarks(alignment, fits), *doubts),
     )
+
+
+def _live(signal: PowerSignal, readings: Sequence[Readings]) -> tuple[list[Readings], tuple[str, ...]]:
+    """Leave out the sources whose log hung, and say so.
+
+    Raises:
+        InputError: None is left.
+    """
+    shares = [frozen_share(signal, time_s, value_w) for _, time_s, value_w in readings]
+    frozen = [share > _MAX_FROZEN for share in shares]
+    sentences = tuple(
+        f"{source} gave one value for {100 * share:.0f}% of the log while the meter saw the load change"
+        for (source, _, _), share, is_frozen in zip(readings, shares, frozen, strict=True)
+        if is_frozen
+    )
+    live = [one for one, is_frozen in zip(readings, frozen, strict=True) if not is_frozen]
+    if sentences and not live:
+        raise InputError(f"{sentences[0]}: the log was frozen")
+    return live, tuple(f"{sentence}: it is left out" for sentence in sentences)
 
 
 def _source(
@@ -164,6 +212,14 @@ def _covered(
     whole = np.array(
         [_longest_gap_s(signal, *span) <= _MAX_GAP_SHARE * (span[1] - span[0]) for span in spans_s]
     )
+    frozen = frozen_meter(signal, spans_s)
+    if (frozen & inside).sum() > _MAX_FROZEN_WINDOWS * inside.sum():
+        raise InputError(
+            f"the meter shows one value through the edges of {int((frozen & inside).sum())} of "
+            f"{int(inside.sum())} windows: its log was frozen"
+        )
+    inside_whole = inside & whole
+    whole &= ~frozen
     if not (inside & whole).any():
         raise InputError(
             "the meter logged too slowly, or with gaps, for every window: fewer than 50 rows in each"
@@ -171,8 +227,14 @@ def _covered(
     notes = []
     if not inside.all():
         notes.append(f"the meter does not cover {int((~inside).sum())} of {len(trials)} windows")
-    if (inside & ~whole).any():
-        notes.append(f"the meter's log has a gap in {int((inside & ~whole).sum())} of {len(trials)} windows")
+    if (inside & ~inside_whole).any():
+        gaps = int((inside & ~inside_whole).sum())
+        notes.append(f"the meter's log has a gap in {gaps} of {len(trials)} windows")
+    if (inside_whole & frozen).any():
+        notes.append(
+            f"the meter shows one value through the edges of {int((inside_whole & frozen).sum())} windows, "
+            "which are left out"
+        )
     return tuple(t for t, use in zip(trials, inside & whole, strict=True) if use), tuple(notes)
 
 
@@ -184,7 +246,7 @@ def _longest_gap_s(signal: PowerSignal, start_s: float, end_s: float) -> float:
 def _require_fit(
     signal: PowerSignal,
     fits: Sequence[SensorFit],
-    readings: Sequence[tuple[SourceName, Float64s, Float64s]],
+    readings: Sequence[Readings],
 ) -> None:
     if not fits:
         times_s = np.concatenate([time_s for _, time_s, _ in readings])
