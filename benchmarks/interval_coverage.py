@@ -37,7 +37,7 @@ from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import PROFILES
 from ptxbench.devices.simulated.truth import instruction_energy_pj
-from ptxbench.experiment.plan import Linearity
+from ptxbench.experiment.linearity import Linearity
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run

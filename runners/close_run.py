@@ -15,10 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ptxbench.analysis.run_cost import run_cost
-from ptxbench.analysis.subject import empty_row
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.status import Status
-from ptxbench.experiment.plan import plan_tasks
+from ptxbench.experiment.plan import plan_subjects
 from ptxbench.model.solve_run import store_solved
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
@@ -49,8 +48,7 @@ def _unwritten(folder: RunFolder) -> tuple[TableRow, ...]:
     """Return the rows of a run whose process was killed before it wrote any."""
     reason = "the process was killed before it wrote a table"
     return tuple(
-        empty_row(task.instruction, task.opt_level, task.protocol, task.pattern, Status.NOT_REACHED, reason)
-        for task in plan_tasks(folder.manifest.arguments)
+        subject.row(Status.NOT_REACHED, reason) for subject in plan_subjects(folder.manifest.arguments)
     )
 
 

@@ -25,7 +25,6 @@ from ptxbench.storage.commit import git_commit
 from ptxbench.storage.manifest import Recomputed
 from ptxbench.storage.rewrite import rewrite_results
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.table import row_key
 
 
 def main() -> int:
@@ -43,14 +42,14 @@ def main() -> int:
 def recompute(path: Path, by: Recomputed) -> None:
     """Recompute one run, and say how many rows changed their status."""
     with tempfile.TemporaryDirectory() as place, RunFolder.open(path) as recorded:
-        before = {row_key(row): row.status for row in recorded.rows()}
+        before = {row.key: row.status for row in recorded.rows()}
         gpu = ReplayGpu(recorded)
         with start_run(gpu, RunOptions(), Path(place, "run")) as again:
             rows = measure_table(gpu, again)
             rewrite_results(recorded, again.records(), rows, by, again.manifest.level_error)
     with RunFolder.open(path) as rewritten:
         store_solved(rewritten)
-    changed = sum(before.get(row_key(row)) != row.status for row in rows)
+    changed = sum(before.get(row.key) != row.status for row in rows)
     print(f"{path}: {len(rows)} rows, {changed} of them with another status than before")
 
 

@@ -16,13 +16,14 @@ from pathlib import Path
 from time import monotonic
 
 from ptxbench.catalogue.select import chosen_names
-from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel, Pattern
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.devices.select import open_gpu
 from ptxbench.experiment.isolation import run_surviving
-from ptxbench.experiment.plan import Linearity
-from ptxbench.experiment.run import Progress, measure_table
+from ptxbench.experiment.linearity import Linearity
+from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
+from ptxbench.experiment.run_state import Progress
 from ptxbench.experiment.sensor_choice import sensors_for
 from ptxbench.experiment.session import resume_run, start_run
 from ptxbench.report.text import cost_sentence, tables_text
@@ -81,7 +82,7 @@ def _measure(arguments: argparse.Namespace) -> int:
         instructions=chosen_names(arguments.instructions, arguments.category),
         opt_levels=tuple(OptLevel(level) for level in arguments.opt_level),
         protocols=tuple(arguments.protocol),
-        patterns=tuple(arguments.operands),
+        patterns=tuple(Pattern(name) for name in arguments.operands),
         precision=arguments.precision,
         min_repeats=arguments.min_repeats,
         max_repeats=arguments.max_repeats,

@@ -5,20 +5,27 @@ overhead loop E_O; an instruction adds e = (E_T - E_O) / (N x threads). Static p
 before the difference, so that a target that merely takes longer than its overhead loop is not
 charged for time. The form is Eq. 1 of Arafa et al. (2020) applied to dynamic energy.
 
-E_O is measured once for all units that share the overhead loop, so that its error is one and the same
-for every round of a unit, as that of static power and of a thermometer in whole degrees is: all are added
+E_O is measured once for all rows that share the overhead loop, so that its error is one and the same
+for every round of a row, as that of static power and of a thermometer in whole degrees is: all are added
 to the rounds' own by Welch and Satterthwaite (`statistics.combined`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxbench.analysis.loop_energy import Common, LoopEnergy, loop_energy, pass_pj_per_w
+from ptxbench.analysis.loop_energy import (
+    Common,
+    LoopEnergy,
+    loop_energy,
+    pass_pj_per_w,
+    scatter_of,
+    shared_by,
+)
 from ptxbench.analysis.operating_point import STATIC_UNIT, kernel_of
 from ptxbench.analysis.overhead import Alike
 from ptxbench.analysis.row_notes import (
@@ -30,8 +37,10 @@ from ptxbench.analysis.row_notes import (
     sources_note,
     step_note,
 )
+from ptxbench.analysis.solved_rows import SolvedRows, Trials, by_subject
 from ptxbench.analysis.statistics import UNKNOWN, Estimate, Uncertainty, combined
 from ptxbench.analysis.subject import Subject, most_common_fault, nan_mean
+from ptxbench.core.condition import OptLevel
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
@@ -44,12 +53,10 @@ _OTHER_CLOCK = 0.2
 _OTHER_VALUES = 0.03
 _PICO = 1e12
 
-Trials = Mapping[str, Sequence[TrialRecord]]
-
 
 @dataclass(frozen=True)
 class DynamicResult:
-    """What the valid trials of one unit say, a thread.
+    """What the valid trials of one subject say, a thread.
 
     Attributes:
         energy_pj: Dynamic energy of one instruction from N copies; its interval is that of the rounds.
@@ -57,7 +64,7 @@ class DynamicResult:
         overhead_pj: What the overhead loop's own rounds leave open, and a clock other than the target's.
         static_pj: What P_static leaves open, the same for every round: its fit, and whole degrees of T.
         supply_pj: What the levels of the supply leave open at which the loops and the sleeping kernel were,
-            beside the mean level of the run: what that leaves open all rows of a run share (`Solved`).
+            beside the mean level of the run: what that leaves open all rows of a run share (`SolvedRows`).
         too_few: Kernels (target, overhead loop) of which not clearly more trials count than are left out.
         faults: Status and reason of every trial that does not count, by trial id.
     """
@@ -80,22 +87,23 @@ class DynamicResult:
         """Half-width of the 95% interval: rounds, overhead loop, static power and supply together."""
         return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj, self.supply_pj)).ci95
 
-    def lacks(self, fraction: float, *, more_follows: bool = False) -> frozenset[Role]:
-        """Return which kernels (target, overhead loop) need more trials for the row to be precise.
+    def lacks(self, is_met: Callable[[float, float], bool], *, more_follows: bool = False) -> frozenset[Role]:
+        """Return which kernels (target, overhead loop) need more trials for the row to be done.
 
-        Precise is a row whose interval is known and at most `fraction` of the energy, and rests on enough.
-        Of a wider interval it is the kernel that leaves more open; besides, each that rests on too few.
+        A row is done when its interval is known, the stopping criterion is met, and enough trials count.
+        Otherwise the kernel that contributes more to the interval needs trials, and so does each of which
+        too few trials count.
 
         Args:
-            fraction: Precision asked for.
-            more_follows: Judge what rounds and overhead loop leave open only. What static power and levels
-                leave open all rows share, and it shrinks as others are measured: more rounds of one row
+            is_met: The stopping criterion: of the energy, pJ, and the half-width of its 95% interval, pJ.
+            more_follows: Consider only what rounds and overhead loop contribute. All rows share what static
+                power and drift contribute, and it shrinks as others are measured: more rounds of one row
                 would be in vain.
         """
         ci95_pj = self.ci95_pj
         if more_follows:
             ci95_pj = combined((self.energy_pj.uncertainty, self.overhead_pj)).ci95
-        if self.energy_pj.n >= 2 and ci95_pj <= fraction * abs(self.energy_pj.mean):
+        if self.energy_pj.n >= 2 and is_met(self.energy_pj.mean, ci95_pj):
             return self.too_few
         by_overhead = self.overhead_ci95_pj > self.energy_pj.ci95
         return self.too_few | {Role.OVERHEAD if by_overhead else Role.TARGET}
@@ -112,17 +120,17 @@ class DynamicResult:
         )
 
 
-def solve_dynamic(unit: Subject, trials: Trials, common: Common) -> DynamicResult:
-    """Return the energy of one unit.
+def solve_dynamic(subject: Subject, trials: Trials, common: Common) -> DynamicResult:
+    """Return the energy of one subject.
 
     Args:
-        unit: What was measured.
+        subject: What was measured.
         trials: Trials of the run by the name of what they measure.
-        common: What the units share.
+        common: What the rows of the run share.
     """
-    own = last_attempt(trials.get(unit.name, ()))
-    single, faults = _difference(unit, own, (Role.TARGET, Role.OVERHEAD), trials, common)
-    double, _ = _difference(unit, own, (Role.TARGET_2N, Role.OVERHEAD_2N), trials, common)
+    own = last_attempt(trials.get(subject.name, ()))
+    single, faults = _difference(subject, own, (Role.TARGET, Role.OVERHEAD), trials, common)
+    double, _ = _difference(subject, own, (Role.TARGET_2N, Role.OVERHEAD_2N), trials, common)
     return DynamicResult(
         single.rounds_pj,
         double.rounds_pj,
@@ -134,36 +142,36 @@ def solve_dynamic(unit: Subject, trials: Trials, common: Common) -> DynamicResul
     )
 
 
-def dynamic_row(unit: Subject, trials: Trials, common: Common, sm_count: int) -> TableRow:
-    """Return the table's row of one unit.
+def dynamic_row(subject: Subject, trials: Trials, common: Common, sm_count: int) -> TableRow:
+    """Return the table's row of one subject.
 
     Args:
-        unit: What was measured.
+        subject: What was measured.
         trials: Trials of the run by the name of what they measure.
-        common: What the units share.
+        common: What the rows of the run share.
         sm_count: Streaming multiprocessors of the GPU.
     """
-    result = solve_dynamic(unit, trials, common).of_threads(unit.instruction.unit.threads)
+    result = solve_dynamic(subject, trials, common).of_threads(subject.instruction.unit.threads)
     if result.energy_pj.n < 2:
-        return unit.row(*most_common_fault(result.faults))
+        return subject.row(*most_common_fault(result.faults))
     if math.isnan(common.static.error_w):
-        return unit.row(Status.BELOW_RESOLUTION, "fewer than two sleeping kernels gave the static power")
-    own = last_attempt(trials[unit.name])
+        return subject.row(Status.BELOW_RESOLUTION, "fewer than two sleeping kernels gave the static power")
+    own = last_attempt(trials[subject.name])
     target = loop_energy([r for r in own if r.role is Role.TARGET], common)
-    overhead = loop_energy(overhead_trials(unit, own[0], Role.OVERHEAD, trials), common)
+    overhead = loop_energy(overhead_trials(subject, own[0], Role.OVERHEAD, trials), common)
     first = target.trials[0]
     threads = first.grid * first.block
     notes = (
         linearity_note(result.energy_pj, result.energy_2n_pj),
         step_note(target, common.supply),
         clock_note(target, overhead),
-        fewer_sms_note(trials[unit.name], sm_count),
+        fewer_sms_note(trials[subject.name], sm_count),
         left_out_note(result.faults),
         set_aside_note(target.set_aside, len(target.trials)),
         sources_note(target.trials),
     )
     row = replace(
-        unit.row(Status.OK, "; ".join(filter(None, notes))),
+        subject.row(Status.OK, "; ".join(filter(None, notes))),
         threads=threads,
         count=first.iterations * first.copies,
         dynamic_pj=result.energy_pj.mean,
@@ -184,6 +192,32 @@ def dynamic_row(unit: Subject, trials: Trials, common: Common, sm_count: int) ->
     return row
 
 
+def dynamic_rows(subjects: Sequence[Subject], records: Sequence[TrialRecord], sm_count: int) -> SolvedRows:
+    """Return the rows of all subjects of a run that the dynamic protocol measured.
+
+    Args:
+        subjects: What was measured.
+        records: Trials of the run.
+        sm_count: Streaming multiprocessors of the GPU.
+    """
+    trials = by_subject(records)
+    shared = shared_by(records)
+    common = {}
+    for opt_level in OptLevel:
+        loops: dict[str, Sequence[TrialRecord]] = {}
+        for subject in subjects:
+            if subject.condition.opt_level is not opt_level or not trials.get(subject.name):
+                continue
+            own = last_attempt(trials[subject.name])
+            loops[subject.name] = [r for r in own if r.role is Role.TARGET]
+            overhead = overhead_trials(subject, own[0], Role.OVERHEAD, trials)
+            loops[overhead[0].subject if overhead else ""] = overhead
+        scatter = scatter_of(loop_energy(of_loop, shared) for of_loop in loops.values())
+        common[opt_level] = replace(shared, scatter=scatter)
+    rows = {s.name: dynamic_row(s, trials, common[s.condition.opt_level], sm_count) for s in subjects}
+    return SolvedRows(rows, shared)
+
+
 def _pass_cycles(loop: LoopEnergy, sm_count: int) -> float:
     """Return the SM cycles that a pass of one block takes, NaN where the clock is not known.
 
@@ -196,14 +230,16 @@ def _pass_cycles(loop: LoopEnergy, sm_count: int) -> float:
 
 
 def last_attempt(records: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Return the trials of a unit's last attempt: the one on fewer SMs stands for those that throttled."""
+    """Return the trials of a subject's last attempt: the one on fewer SMs stands for those that throttled."""
     last_grid = min((r.grid for r in records), default=0)
     return [r for r in records if r.grid == last_grid]
 
 
-def overhead_trials(unit: Subject, trial: TrialRecord, role: Role, trials: Trials) -> Sequence[TrialRecord]:
-    """Return the trials of the overhead loop that belongs to a unit's trial."""
-    names = unit.overhead_names(role, trial.grid, trial.block)
+def overhead_trials(
+    subject: Subject, trial: TrialRecord, role: Role, trials: Trials
+) -> Sequence[TrialRecord]:
+    """Return the trials of the overhead loop that belongs to a subject's trial."""
+    names = subject.overhead_names(role, trial.grid, trial.block)
     return next((trials[name] for name in names if name in trials), ())
 
 
@@ -219,12 +255,12 @@ class _Difference:
 
 
 def _difference(
-    unit: Subject, own: Sequence[TrialRecord], roles: tuple[Role, Role], trials: Trials, common: Common
+    subject: Subject, own: Sequence[TrialRecord], roles: tuple[Role, Role], trials: Trials, common: Common
 ) -> tuple[_Difference, dict[str, tuple[Status, str]]]:
     """Return (E_T - E_O) / N, and the trials that do not count, one overhead for all rounds."""
     of_role = [r for r in own if r.role is roles[0]]
     target = loop_energy(of_role, common)
-    beside = overhead_trials(unit, of_role[0], roles[1], trials) if of_role else ()
+    beside = overhead_trials(subject, of_role[0], roles[1], trials) if of_role else ()
     overhead = loop_energy(beside, common)
     faults = target.faults | overhead.faults
     other_clock = clock_note(target, overhead)
@@ -245,7 +281,7 @@ def _difference(
         static = combined((fit, *readings)).times(pj_per_w_s)
         level = _level_pj(target, overhead, common).times(1 / copies)
         clock = Uncertainty(_clock_error_pj(target, overhead) if other_clock else 0.0)
-        beside_pj = combined((base.uncertainty, clock, _other_values(unit, base, beside[0]))).times(
+        beside_pj = combined((base.uncertainty, clock, _other_values(subject, base, beside[0]))).times(
             1 / copies
         )
         loops = zip(roles, (target, overhead), strict=True)
@@ -255,11 +291,13 @@ def _difference(
     return _Difference(nothing, UNKNOWN, UNKNOWN, UNKNOWN, frozenset(roles)), faults
 
 
-def _other_values(unit: Subject, base: Estimate, overhead: TrialRecord) -> Uncertainty:
+def _other_values(subject: Subject, base: Estimate, overhead: TrialRecord) -> Uncertainty:
     """Return what an overhead loop that was measured on the values of another kind of row leaves open."""
     # Names are hashes of the loop's whole text: none is made in vain.
-    own_names = unit.overhead_names(overhead.role, overhead.grid, overhead.block, (Alike.BITS, Alike.TYPES))
-    is_own = overhead.instruction == unit.instruction.name or overhead.unit in own_names
+    own_names = subject.overhead_names(
+        overhead.role, overhead.grid, overhead.block, (Alike.BITS, Alike.TYPES)
+    )
+    is_own = overhead.instruction == subject.instruction.name or overhead.subject in own_names
     return Uncertainty(0.0 if is_own else _OTHER_VALUES * abs(base.mean))
 
 

@@ -50,7 +50,7 @@ def kernel_of(record: TrialRecord) -> str:
     """Return what trials of one kernel in one launch shape on one board share; there is one that sleeps."""
     if record.role is Role.STATIC:
         return STATIC_UNIT
-    return f"{record.gpu}/{record.unit}/{record.role}/{record.grid}x{record.block}"
+    return f"{record.gpu}/{record.subject}/{record.role}/{record.grid}x{record.block}"
 
 
 def full_clock_mhz(records: Iterable[TrialRecord]) -> float:

@@ -31,10 +31,10 @@ def run_cost(records: Iterable[TrialRecord]) -> RunCost | None:
             continue
         kernel_s = record.elapsed_s if record.elapsed_s == record.elapsed_s else 0.0
         spent = kernel_s, (record.record_end_ns - record.record_begin_ns) / 1e9
-        if record.unit.partition("/")[0] in _SHARED:
+        if record.subject.partition("/")[0] in _SHARED:
             shared.append(spent)
         else:
-            own.setdefault(record.unit, []).append(spent)
+            own.setdefault(record.subject, []).append(spent)
     if not own:
         return None
     rows = np.array([np.sum(spent, axis=0) for spent in own.values()])

@@ -76,10 +76,6 @@ class Estimate:
         """Return the estimate of `factor` times the quantity."""
         return Estimate(self.mean * factor, self.uncertainty.times(factor), self.n)
 
-    def precise(self, fraction: float) -> bool:
-        """Return whether the half-width is known and at most `fraction` of the mean."""
-        return self.n >= 2 and self.ci95 <= fraction * abs(self.mean)
-
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Return the mean of independent values and Student's 95% interval of it.

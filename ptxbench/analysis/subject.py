@@ -1,4 +1,4 @@
-"""One unit of measuring: an instruction at one level, by one protocol, on one operand pattern."""
+"""The subject of a row: an instruction under one condition; and what its trials say of themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ptxbench.analysis.overhead import Alike, overhead_unit, with_plain_companions
 from ptxbench.catalogue.model import Instruction
-from ptxbench.core.condition import OptLevel, Pattern
+from ptxbench.core.condition import Condition
 from ptxbench.core.status import Status
 from ptxbench.sass.loop_check import Judgement
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
@@ -21,28 +21,28 @@ CLOCK_TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class Subject:
-    """What one row of the table is about; light, for a run holds thousands.
+    """What one row of the table is about; light, because a run holds thousands.
 
     Attributes:
         instruction: Catalogue row.
-        opt_level: Assembler level.
-        judgement: What the gate found.
-        protocol: Measuring protocol.
-        pattern: Operand pattern.
+        condition: Under which condition it is measured.
+        judgement: What the loop check found, None before its kernels are built.
         loops: Loops of its overhead kernels as text (`overhead_loops`), by role.
     """
 
     instruction: Instruction
-    opt_level: OptLevel
-    judgement: Judgement
-    protocol: str
-    pattern: Pattern
+    condition: Condition
+    judgement: Judgement | None = None
     loops: tuple[tuple[Role, str], ...] = ()
 
     @property
     def name(self) -> str:
-        """Identity of the unit within a run."""
-        return unit_name(self.instruction.name, self.opt_level, self.protocol, self.pattern)
+        """Identity of the subject within a run: the beginning of its trials' ids."""
+        return f"{self.instruction.name}/{self.condition.key}"
+
+    def __str__(self) -> str:
+        """Return the subject for a reader, such as "fma.rn.f32 -O3 dynamic random"."""
+        return f"{self.instruction.name} {self.condition}"
 
     def overhead_name(self, role: Role, grid: int, block: int, alike: Alike = Alike.BITS) -> str:
         """Return under which name an overhead kernel is measured, perhaps for many units.
@@ -74,28 +74,47 @@ class Subject:
         # Names are hashes of the loop's whole text: none is made twice.
         for row in (self.instruction, *([plain] if plain != self.instruction else [])):
             for one in alike:
-                yield overhead_unit(row, loops[found], found, self.pattern, f"{grid}x{block}", one)
+                yield overhead_unit(row, loops[found], found, self.condition.pattern, f"{grid}x{block}", one)
 
     def row(self, status: Status, reason: str) -> TableRow:
-        """Return the unit's row, yet without a number."""
-        return empty_row(
-            self.instruction,
-            self.opt_level,
-            self.protocol,
-            self.pattern,
-            status,
-            reason,
-            self.judgement,
+        """Return the subject's row without any number.
+
+        Args:
+            status: Validity.
+            reason: One sentence, or "".
+        """
+        nan = math.nan
+        judgement = self.judgement
+        return TableRow(
+            instruction=self.instruction.name,
+            category=self.instruction.category,
+            opt_level=self.condition.opt_level,
+            protocol=self.condition.protocol,
+            operands=self.condition.pattern,
+            sass=judgement.sass_text if judgement else "",
+            sass_per_ptx=judgement.sass_per_ptx if judgement else nan,
+            count=0,
+            threads=0,
+            sma_nj=nan,
+            papi_nj=nan,
+            mtsm_nj=nan,
+            counter_nj=nan,
+            dynamic_pj=nan,
+            dynamic_ci95_pj=nan,
+            cycles=nan,
+            power_w=nan,
+            static_w=nan,
+            clock_mhz=nan,
+            temperature_c=nan,
+            repeats=0,
+            status=status,
+            reason=reason,
+            unit=self.instruction.unit,
         )
 
 
-def unit_name(instruction: str, opt_level: OptLevel, protocol: str, pattern: str) -> str:
-    """Return the identity of a unit: the beginning of its trials' ids."""
-    return f"{instruction}/{opt_level}/{protocol}/{pattern}"
-
-
 def by_round(records: Sequence[TrialRecord]) -> dict[int, dict[Role, TrialRecord]]:
-    """Return a unit's trials by repeat and role, calibration left out."""
+    """Return a subject's trials by repeat and role, calibration left out."""
     rounds: dict[int, dict[Role, TrialRecord]] = {}
     for record in records:
         if record.repeat >= 0:
@@ -104,9 +123,9 @@ def by_round(records: Sequence[TrialRecord]) -> dict[int, dict[Role, TrialRecord
 
 
 def trial_faults(records: Sequence[TrialRecord]) -> dict[str, tuple[Status, str]]:
-    """Return status and reason of every trial of a unit that does not count, by trial id.
+    """Return status and reason of every trial of a subject that does not count, by trial id.
 
-    A trial's own status comes first; then a clock that differs from the unit's median. The short trials
+    A trial's own status comes first; then a clock that differs from the subject's median. The short trials
     that find the loop count are passed over.
     """
     rounds = [r for r in records if r.repeat >= 0]
@@ -123,55 +142,6 @@ def trial_faults(records: Sequence[TrialRecord]) -> dict[str, tuple[Status, str]
             )
             faults[record.trial_id] = (Status.CLOCK_DRIFT, reason)
     return faults
-
-
-def empty_row(
-    instruction: Instruction,
-    opt_level: OptLevel,
-    protocol: str,
-    pattern: str,
-    status: Status,
-    reason: str,
-    judgement: Judgement | None = None,
-) -> TableRow:
-    """Return a row that has no number, with its status and reason.
-
-    Args:
-        instruction: Catalogue row.
-        opt_level: Assembler level.
-        protocol: Measuring protocol.
-        pattern: Operand pattern.
-        status: Validity.
-        reason: One sentence, or "".
-        judgement: What the gate found, where the instruction got that far.
-    """
-    nan = math.nan
-    return TableRow(
-        instruction=instruction.name,
-        category=instruction.category,
-        opt_level=opt_level,
-        protocol=protocol,
-        operands=pattern,
-        sass=judgement.sass_text if judgement else "",
-        sass_per_ptx=judgement.sass_per_ptx if judgement else nan,
-        count=0,
-        threads=0,
-        sma_nj=nan,
-        papi_nj=nan,
-        mtsm_nj=nan,
-        counter_nj=nan,
-        dynamic_pj=nan,
-        dynamic_ci95_pj=nan,
-        cycles=nan,
-        power_w=nan,
-        static_w=nan,
-        clock_mhz=nan,
-        temperature_c=nan,
-        repeats=0,
-        status=status,
-        reason=reason,
-        unit=instruction.unit,
-    )
 
 
 def most_common_fault(faults: dict[str, tuple[Status, str]]) -> tuple[Status, str]:

@@ -83,12 +83,7 @@ class Measurement:
         Raises:
             InputError: The table was read without its trials, or they cannot be read.
         """
-        return tuple(trial for trial in self._trials() if trial.unit == self._unit)
-
-    @property
-    def _unit(self) -> str:
-        row = self.row
-        return f"{row.instruction}/{row.opt_level}/{row.protocol}/{row.operands}"
+        return tuple(trial for trial in self._trials() if trial.subject == self.row.subject)
 
     def __str__(self) -> str:
         what = f"{self.row.instruction} -{self.row.opt_level} {self.row.protocol} {self.row.operands}"

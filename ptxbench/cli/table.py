@@ -116,8 +116,8 @@ def command(
     Every trial is kept as it is made; a run that was stopped goes on with --resume.
     """
     from ptxbench.catalogue.select import chosen_names
-    from ptxbench.core.condition import OptLevel
-    from ptxbench.experiment.plan import Linearity
+    from ptxbench.core.condition import OptLevel, Pattern
+    from ptxbench.experiment.linearity import Linearity
     from ptxbench.experiment.run_options import RunOptions
     from ptxbench.experiment.sensor_choice import sensors_for
     from ptxbench.experiment.session import resume_run, start_run
@@ -135,7 +135,7 @@ def command(
         instructions=chosen_names(("*",) if whole_catalogue else instructions, category),
         opt_levels=tuple(OptLevel(level) for level in levels),
         protocols=protocols,
-        patterns=patterns,
+        patterns=tuple(Pattern(pattern) for pattern in patterns),
         precision=precision,
         min_repeats=min_repeats,
         max_repeats=max_repeats,

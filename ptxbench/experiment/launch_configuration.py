@@ -1,4 +1,4 @@
-"""A unit as a member of a batch: in which launch shape it is measured, and how often it was begun before."""
+"""In which grid and block a subject is launched, and on how many SMs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu
-from ptxbench.experiment.loaded_unit import LoadedUnit
+from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.trial_record import POWER_CAP, THROTTLE_REASONS
 from ptxbench.storage.schema import Role, TrialRecord
 
@@ -19,7 +19,7 @@ BLOCK = 1024
 # Blocks a SM, one after the other (or two by two): warps collide in ways that differ by SM, and with one
 # block each some SMs would end long before the others. As it is, the next block goes to whichever is free.
 WAVES = 48
-# Where the GPU throttles, the unit is begun again on so many of its SMs.
+# Where the GPU throttles, the subject is begun again on so many of its SMs.
 SHARES = (1.0, 0.75, 0.5, 0.25)
 # A kernel that the power limit slows draws that limit. Its reason stays for a kernel or two behind it, which
 # draw less than this share of it: popc or ex2 behind an mma on an H200.
@@ -28,22 +28,22 @@ _AT_LIMIT = 0.8
 
 @dataclass(frozen=True)
 class LaunchConfiguration:
-    """A unit of a batch.
+    """A subject with the grid and block that its kernels are launched in.
 
     Attributes:
-        loaded: What is measured.
+        prepared: What is measured.
         check_linearity: Whether N copies are checked against 2N.
-        attempt: How often it was begun before, on more SMs.
+        attempt: How often the subject was begun before, on more SMs.
     """
 
-    loaded: LoadedUnit
+    prepared: Prepared
     check_linearity: bool
     attempt: int = 0
 
     @property
-    def unit(self) -> Subject:
-        """The unit."""
-        return self.loaded.unit
+    def subject(self) -> Subject:
+        """What is measured."""
+        return self.prepared.subject
 
     def block(self, gpu: Gpu) -> int:
         """Return the threads of a block: its family's, or so many as the registers allow.
@@ -52,9 +52,9 @@ class LaunchConfiguration:
             LaunchError: The kernels need more registers than even one warp can have.
         """
         roles = (Role.TARGET, Role.TARGET_2N) if self.check_linearity else (Role.TARGET,)
-        own = self.unit.instruction.block
+        own = self.subject.instruction.block
         block = own or BLOCK
-        while not all(gpu.blocks_per_sm(self.loaded.cubin, role, block) for role in roles):
+        while not all(gpu.blocks_per_sm(self.prepared.cubin, role, block) for role in roles):
             # A family that needs its block cannot do with less.
             if own or block <= WARP:
                 raise LaunchError(f"a target kernel needs more registers than {block} threads can have")
@@ -66,7 +66,7 @@ class LaunchConfiguration:
 
         A family with a block of its own works on memory that is sized for one block an SM.
         """
-        if self.attempt == 0 and not self.unit.instruction.block:
+        if self.attempt == 0 and not self.subject.instruction.block:
             return WAVES * sm_count
         return max(1, round(SHARES[self.attempt] * sm_count))
 

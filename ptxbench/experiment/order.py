@@ -16,6 +16,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# Subjects of one batch: enough that the rounds of one subject lie seconds apart and that the warm-up of a
+# round costs little, few enough that a batch ends within a minute.
+BATCH_SIZE = 40
+
 # So many neighbours stay together, or fewer where that would leave fewer runs than this.
 _NEIGHBOURS = 6
 _RUNS = 4

@@ -1,6 +1,6 @@
 """Modules made ready on the CPU while the GPU measures.
 
-Rendering, the JIT, nvdisasm and the gate of one batch run in a pool of threads while the batch before
+Rendering, the JIT, nvdisasm and the loop check of one batch run in a pool of threads while the batch before
 it is measured. That does not disturb the measuring: JIT and nvdisasm, which take most of the time,
 run without Python's lock; a `samples` reading bears the driver's own time stamp, so that a late poll
 loses nothing; the window of a kernel is bounded from both sides (see `CudaGpu`); and while a pool is
@@ -15,22 +15,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 
-from ptxbench.analysis.overhead import overhead_loops
-from ptxbench.analysis.subject import Subject, empty_row
+from ptxbench.analysis.subject import Subject
 from ptxbench.codegen.operands import operand_bytes
 from ptxbench.codegen.render import render_sleep
-from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
+from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import NotMeasurableError, RefusedModuleError
 from ptxbench.core.status import Status
 from ptxbench.core.target import find_target
 from ptxbench.devices.base import Gpu
-from ptxbench.experiment.arafa import arafa_refusal
-from ptxbench.experiment.loaded_unit import LoadedUnit
-from ptxbench.experiment.plan import Task
-from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.experiment.prepared import Prepared
+from ptxbench.experiment.protocols import find_protocol
+from ptxbench.sass.listing import disassemble
 from ptxbench.sass.module import Module, build_module
 from ptxbench.storage.kernels import KernelFiles
 from ptxbench.storage.run_folder import RunFolder
@@ -40,31 +38,12 @@ _MOST_THREADS = 16
 _SWITCH_INTERVAL_S = 0.00025
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """One task, ready to be measured or refused.
-
-    Attributes:
-        task: What was asked for.
-        loaded: Its unit, or None where it cannot be measured.
-        row: Its row in that case.
-    """
-
-    task: Task
-    loaded: LoadedUnit | None
-    row: TableRow | None
-
-
-@dataclass(frozen=True)
-class _Built:
-    """What a worker hands over."""
-
-    prepared: Prepared
-    module: Module | None
+# A subject that is ready to be measured, or the row of one that cannot be.
+Outcome = Prepared | TableRow
 
 
 class Preparer:
-    """Makes batches of tasks ready ahead of the measuring; a context manager.
+    """Makes batches of subjects ready ahead of the measuring; a context manager.
 
     Args:
         gpu: Whose assembler is used.
@@ -87,13 +66,13 @@ class Preparer:
         self._workers.shutdown(cancel_futures=True)
         self._keeper.shutdown(cancel_futures=True)
 
-    def begin(self, tasks: Sequence[Task]) -> Future[list[Prepared]]:
+    def begin(self, subjects: Sequence[Subject]) -> Future[list[Outcome]]:
         """Begin to make a batch ready.
 
         Its result raises ToolError where a tool is missing or was stopped, GpuError where the GPU does not
         answer, and InputError where the folder cannot be written.
         """
-        built = [self._workers.submit(self._build, task) for task in tasks]
+        built = [self._workers.submit(self._build, subject) for subject in subjects]
         return self._keeper.submit(self._keep, built)
 
     def begin_sleep(self) -> Future[Cubin]:
@@ -106,38 +85,33 @@ class Preparer:
         self._folder.add_kernels([KernelFiles("static", ptx, disassemble(cubin.image), cubin)])
         return cubin
 
-    def _keep(self, futures: Sequence[Future[_Built]]) -> list[Prepared]:
+    def _keep(self, futures: Sequence[Future[tuple[Outcome, Module | None]]]) -> list[Outcome]:
         built = [future.result() for future in futures]
         self._folder.add_kernels(
             KernelFiles(f"{m.instruction.name}/{m.form}", m.ptx, m.listing, m.cubin)
-            for b in built
-            if (m := b.module) is not None
+            for _, m in built
+            if m is not None
         )
-        return [b.prepared for b in built]
+        return [outcome for outcome, _ in built]
 
-    def _build(self, task: Task) -> _Built:
-        """Build one module, and what else it takes to run it."""
-        row, level = task.instruction, task.opt_level
-
-        def refused(status: Status, reason: str, module: Module | None = None) -> _Built:
-            judgement = module.judgement if module else None
-            empty = empty_row(row, level, task.protocol, task.pattern, status, reason, judgement)
-            return _Built(Prepared(task, None, empty), module)
-
+    def _build(self, subject: Subject) -> tuple[Outcome, Module | None]:
+        """Return a subject with what it takes to run it, or its row; and its module where there is one."""
+        row, condition = subject.instruction, subject.condition
+        protocol = find_protocol(condition.protocol)
         module = None
-        reason = arafa_refusal(row) if task.protocol == ARAFA else ""
+        reason = protocol.refusal(row)
         if reason:
-            return refused(Status.NOT_SUPPORTED, reason)
+            return subject.row(Status.NOT_SUPPORTED, reason), None
         try:
-            module = build_module(row, self._target, level, task.form, self._assemble)
+            module = build_module(row, self._target, condition.opt_level, condition.form, self._assemble)
+            subject = replace(subject, judgement=module.judgement)
             if not module.judgement.passed:
-                return refused(Status.GATE_FAILED, module.judgement.reason, module)
-            operands = operand_bytes(row, task.pattern, self._folder.manifest.order_seed)
+                return subject.row(Status.GATE_FAILED, module.judgement.reason), module
+            operands = operand_bytes(row, condition.pattern, self._folder.manifest.order_seed)
         except (NotMeasurableError, RefusedModuleError) as error:
-            return refused(Status.NOT_SUPPORTED, str(error), module)
-        loops = overhead_loops(row, parse_listing(module.listing)) if task.protocol == DYNAMIC else {}
-        unit = Subject(row, level, module.judgement, task.protocol, task.pattern, tuple(loops.items()))
-        return _Built(Prepared(task, LoadedUnit(unit, module.cubin, operands), None), module)
+            return subject.row(Status.NOT_SUPPORTED, str(error)), module
+        loops = protocol.overhead_loops(row, module.listing)
+        return Prepared(replace(subject, loops=tuple(loops.items())), module.cubin, operands), module
 
     def _assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
         held = self._folder.kernels.find(ptx, opt_level)

@@ -1,4 +1,4 @@
-"""What a user asked a run for, and what the rest then becomes."""
+"""The options of a run, and the arguments that follow from them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.starters import STARTERS
-from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel, Pattern
+from ptxbench.core.condition import Conditions, OptLevel, Pattern
 from ptxbench.core.errors import InputError
 from ptxbench.devices.base import Gpu
-from ptxbench.experiment.plan import Linearity
+from ptxbench.experiment.criteria import criterion_for
+from ptxbench.experiment.linearity import Linearity
+from ptxbench.experiment.protocols import PROTOCOLS, find_protocol
 from ptxbench.experiment.sensor_choice import choose_sensor, default_window_s, short_window_s
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
@@ -22,28 +24,23 @@ MIN_REPEATS = 3
 MAX_REPEATS = 6
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """A user's words; None or empty is "not said".
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Conditions):
+    """What a caller sets; an option that is None or empty is not set.
 
     Attributes:
         instructions: Catalogue names.
-        opt_levels: Assembler levels.
-        protocols: Measuring protocols.
-        patterns: Operand patterns.
         precision: 95% half-width to stop at, as a fraction of the energy.
         min_repeats: Repeats in any case.
         max_repeats: Repeats at most.
-        window_s: Kernel duration, of both protocols.
+        window_s: Kernel duration, of every protocol.
         source: Power source.
         seed: Seed of the operands.
-        linearity: For which units N copies are checked against 2N.
+        linearity: For which rows N copies are checked against 2N.
+        stop_on: Name of the stopping criterion.
     """
 
     instructions: tuple[str, ...] = ()
-    opt_levels: tuple[OptLevel, ...] = ()
-    protocols: tuple[str, ...] = ()
-    patterns: tuple[str, ...] = ()
     precision: float | None = None
     min_repeats: int | None = None
     max_repeats: int | None = None
@@ -51,28 +48,34 @@ class RunOptions:
     source: SourceName | None = None
     seed: int | None = None
     linearity: Linearity | None = None
+    stop_on: str | None = None
 
     def over(self, recorded: RunArguments) -> RunArguments:
-        """Return a recorded run's arguments with what was said put over them.
+        """Return a run's arguments with the options that are set in their place.
 
-        What is said twice counts once; of the two bounds of the repeats one that was not said gives way.
+        A value that is given twice counts once; of the bounds of the repeats, one that is not set gives way.
 
         Raises:
-            InputError: An instruction is unknown, or the bounds of the repeats are the wrong way round.
+            InputError: An instruction, a protocol or a stopping criterion is unknown, or the bounds of the
+                repeats are the wrong way round.
         """
         for name in self.instructions:
             find_instruction(name)
-        said: dict[str, Any] = {}
+        for name in self.protocols:
+            find_protocol(name)
+        given: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             if value not in (None, ()):
-                said[field.name] = tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
+                given[field.name] = tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
         if self.window_s is not None:
-            said["dynamic_window_s"] = None
-        return self._in_order(replace(recorded, **said))
+            given["dynamic_window_s"] = None
+        arguments = self._in_order(replace(recorded, **given))
+        criterion_for(arguments)
+        return arguments
 
     def complete(self, gpu: Gpu, sensors: Sequence[SensorDescription] = ()) -> RunArguments:
-        """Return the arguments of a new run, with defaults for what was not said.
+        """Return the arguments of a new run, with defaults for options that are not set.
 
         Args:
             gpu: Where it will be measured.
@@ -85,7 +88,7 @@ class RunOptions:
         defaults = RunArguments(
             instructions=STARTERS,
             opt_levels=tuple(OptLevel),
-            protocols=(ARAFA, DYNAMIC),
+            protocols=tuple(PROTOCOLS),
             patterns=(Pattern.RANDOM,),
             precision=PRECISION,
             min_repeats=MIN_REPEATS,

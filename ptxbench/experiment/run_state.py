@@ -1,71 +1,89 @@
-"""What a run knows while it measures: every trial so far, and what follows from all of them."""
+"""A run that is being measured: what all protocols share of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from ptxbench.analysis.loop_energy import Common, LoopEnergy, scatter_of, shared_by
-from ptxbench.analysis.variance import Scatter
-from ptxbench.core.condition import OptLevel
-from ptxbench.experiment.trial import Bench, Work
-from ptxbench.storage.schema import TrialRecord
+from ptxbench.experiment.criteria import criterion_for
+from ptxbench.experiment.trial import Bench
 
-# While a run goes on the supply is looked at over so many trials: about those of the batch in hand.
-_RECENT = 300
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        done: Rows finished.
+        total: Rows in all.
+        unit: What is being measured.
+        left_s: Time that the rest will take at the rate so far, NaN before anything is done.
+    """
+
+    done: int
+    total: int
+    unit: str
+    left_s: float = math.nan
+
+    @property
+    def text(self) -> str:
+        """What is being measured and how much time is left, for a reader."""
+        if not self.left_s > 0:
+            return self.unit
+        return f"{self.unit}; about {self.left_s / 60:.1f} min left"
 
 
 class RunState:
-    """The trials of a run in the order in which the plan came to them.
-
-    What a resumed run holds of later units is not in it before the plan gets there, so that a resumed run
-    decides as the run that was not stopped did.
+    """A run that is being measured.
 
     Args:
         bench: Where trials run.
+        total: Rows that the run measures.
+        on_progress: Called with how far the run is.
+        budget_s: Time that the run may take, by the GPU's clock.
 
     Attributes:
         bench: Where trials run.
-        trials: Trials so far, by the name of what they measure.
-        overheads: Calibrated overhead kernels, by name.
-        failures: Why a unit or an overhead kernel could not be launched, by name.
-        references: Kernels of each level that all batches run, once its first batch has found them.
+        arguments: What the run measures and how.
+        criterion: When a row has been measured often enough.
+        failures: Why a subject could not be launched, by name.
+        unfinished: Names of subjects whose measuring has begun and not ended.
+        done: Rows that are finished.
+        complete: Whether the budget was enough so far.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(
+        self, bench: Bench, total: int, on_progress: Callable[[Progress], None], budget_s: float
+    ) -> None:
         self.bench = bench
-        self.trials: dict[str, list[TrialRecord]] = {}
-        self.overheads: dict[str, Work] = {}
+        self.arguments = bench.folder.manifest.arguments
+        self.criterion = criterion_for(self.arguments)
         self.failures: dict[str, str] = {}
-        self.references: dict[OptLevel, tuple[Work, ...]] = {}
-        self._order: list[TrialRecord] = []
-        self._known: tuple[int, Common] | None = None
-        self._scatter: dict[OptLevel, list[Scatter]] = {level: [] for level in OptLevel}
+        self.unfinished: set[str] = set()
+        self.done = 0
+        self.complete = True
+        self._total = total
+        self._on_progress = on_progress
+        self._budget_s = budget_s
+        self._begin_ns = bench.gpu.clock.now_ns()
 
-    def trial(self, work: Work, repeat: int, warm_for: str) -> TrialRecord:
-        """Run one trial, or take the one that is held (`Bench.trial`)."""
-        record = self.bench.trial(work, repeat, warm_for)
-        self.trials.setdefault(work.plan.unit, []).append(record)
-        if repeat >= 0:
-            self._order.append(record)
-        return record
+    def is_spent(self, trials: int = 0) -> bool:
+        """Return whether the budget is spent, or would be after so many more trials; remember it."""
+        measured = self.bench.measured
+        if self._spent_s() * (1 + (trials / measured if measured else 0)) > self._budget_s:
+            self.complete = False
+        return not self.complete
 
-    def common(self, level: OptLevel, current: Sequence[LoopEnergy] = ()) -> Common:
-        """Return what the units of a level share, by all trials so far.
+    def report(self, what: str) -> None:
+        """Tell the caller what is being measured now, and about how long the rest will take."""
+        left = self._total - self.done
+        left_s = self._spent_s() / self.done * left if self.done else math.nan
+        self._on_progress(Progress(self.done, self._total, what, left_s))
 
-        Args:
-            level: Assembler level.
-            current: Loops in hand, which are not kept yet.
-        """
-        return replace(self.shared(), scatter=scatter_of(current, self._scatter[level]))
+    def report_end(self) -> None:
+        """Tell the caller that every row is finished."""
+        self._on_progress(Progress(self._total, self._total, "", 0.0))
 
-    def shared(self) -> Common:
-        """Return what all units share, but for the scatter of a level's loops."""
-        trials = len(self._order)
-        if self._known is None or self._known[0] != trials:
-            self._known = (trials, shared_by(self._order, recent=_RECENT))
-        return self._known[1]
-
-    def keep_scatter(self, level: OptLevel, loops: Sequence[LoopEnergy]) -> None:
-        """Keep what loops that are done say of a loop's scatter."""
-        self._scatter[level] += [found for loop in loops if (found := loop.scatter) is not None]
+    def _spent_s(self) -> float:
+        return (self.bench.gpu.clock.now_ns() - self._begin_ns) / 1e9

@@ -20,15 +20,15 @@ from ptxbench.storage.run_folder import RunFolder
 
 
 def start_run(
-    gpu: Gpu, asked: RunOptions, path: Path | None, sensors: Sequence[SensorDescription] = ()
+    gpu: Gpu, options: RunOptions, path: Path | None, sensors: Sequence[SensorDescription] = ()
 ) -> RunFolder:
     """Create the folder of a new run.
 
-    A replay is asked for what the recorded run was asked for, where nothing else is said.
+    A replay has the arguments of the recorded run where the options do not set others.
 
     Args:
         gpu: Where it will be measured.
-        asked: What is asked for.
+        options: Options of the run.
         path: Folder, or None for the default below results/ (or runs/ where nothing is measured).
         sensors: What was measured about the power sources, best for steady power first; none: as the GPU
             describes them.
@@ -37,7 +37,7 @@ def start_run(
         InputError: The folder cannot be made, or what is asked for is unknown.
     """
     recorded = gpu.manifest if isinstance(gpu, ReplayGpu) else None
-    arguments = asked.over(recorded.arguments) if recorded else asked.complete(gpu, sensors)
+    arguments = options.over(recorded.arguments) if recorded else options.complete(gpu, sensors)
     session = _new_session(gpu)
     place = path or default_run_path(gpu.info, session.start)
     if arguments.seed is not None:
@@ -57,12 +57,12 @@ def start_run(
     return RunFolder.create(place, manifest)
 
 
-def resume_run(gpu: Gpu, asked: RunOptions, path: Path, *, allow_other_board: bool) -> RunFolder:
+def resume_run(gpu: Gpu, options: RunOptions, path: Path, *, allow_other_board: bool) -> RunFolder:
     """Open a run that was stopped.
 
     Args:
         gpu: Where the rest will be measured.
-        asked: What is asked for; what is not said is as the run was begun with.
+        options: Options; those that are not set stay as the run began.
         path: Folder of the run.
         allow_other_board: Whether another board of the same model may go on.
 
@@ -70,7 +70,7 @@ def resume_run(gpu: Gpu, asked: RunOptions, path: Path, *, allow_other_board: bo
         InputError: The folder holds no run, or one of another GPU, driver or set of arguments.
     """
     with RunFolder.open(path) as recorded:
-        arguments = asked.over(recorded.manifest.arguments)
+        arguments = options.over(recorded.manifest.arguments)
     return RunFolder.resume(path, gpu.info, arguments, _new_session(gpu), allow_other_board=allow_other_board)
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
-from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import LaunchError
 from ptxbench.devices.base import Gpu, Launch
-from ptxbench.experiment.trial_record import TrialPlan, make_failure, make_record
+from ptxbench.experiment.kernel import MAX_ITERATIONS, Kernel
+from ptxbench.experiment.trial_record import make_failure, make_record
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Trace
 from ptxbench.storage.run_folder import RunFolder
@@ -25,53 +22,6 @@ _FIRST_ITERATIONS = 40
 _GUESS_S = 0.005
 _LEAST_GUESS_S = 0.003
 _MAX_GUESSES = 6
-_MAX_ITERATIONS = 2**32 - 1
-
-
-@dataclass(frozen=True)
-class Work:
-    """One kernel and how to launch it.
-
-    Attributes:
-        plan: What the trial is.
-        cubin: Module that holds the kernel.
-        grid: Blocks.
-        block: Threads a block.
-        operands: Input buffer, uint8, shape (bytes,).
-        scratch_bytes: Memory that the instruction itself works on.
-        iterations: Loop count; until it is calibrated a first guess, or 0.
-    """
-
-    plan: TrialPlan
-    cubin: Cubin
-    grid: int
-    block: int
-    operands: npt.NDArray[np.uint8]
-    scratch_bytes: int
-    iterations: int = 0
-
-    @property
-    def threads(self) -> int:
-        """Threads of the launch."""
-        return self.grid * self.block
-
-    def lasting(self, window_s: float, per_pass_s: float) -> Work:
-        """Return the work with the loop count that fills `window_s` where a pass takes `per_pass_s`."""
-        return replace(self, iterations=max(1, min(round(window_s / per_pass_s), _MAX_ITERATIONS)))
-
-    def launch(self, repeat: int) -> Launch:
-        """Return the launch of one repeat."""
-        return Launch(
-            trial_id=self.plan.trial_id(repeat),
-            cubin=self.cubin,
-            kernel=self.plan.role,
-            grid=self.grid,
-            block=self.block,
-            iterations=self.iterations,
-            operands=(self.operands,),
-            pattern=self.plan.pattern,
-            scratch_bytes=self.scratch_bytes,
-        )
 
 
 class Bench:
@@ -101,13 +51,13 @@ class Bench:
         self._on_trial = on_trial
         self._warm: str | None = None
 
-    def trial(self, work: Work, repeat: int, warm_for: str = "") -> TrialRecord:
+    def trial(self, kernel: Kernel, repeat: int, warm_for: str = "") -> TrialRecord:
         """Return one trial's record: the run's own where it holds it, else run it and keep it.
 
         A kernel that could not run gives a record with status launch_failed.
 
         Args:
-            work: What to run.
+            kernel: What to run.
             repeat: Number of the repeat.
             warm_for: What the GPU is warmed up once for; "": the work's unit.
 
@@ -115,36 +65,34 @@ class Bench:
             GpuError: The GPU stopped answering.
             InputError: The trial cannot be written.
         """
-        held = self.folder.record(work.plan.trial_id(repeat))
+        held = self.folder.record(kernel.trial_id(repeat))
         if held is not None:
             return held
-        launch = work.launch(repeat)
+        launch = kernel.launch(repeat)
         order = len(self.folder)
         board = self.gpu.info.uuid_hash
 
         def failure(reason: str) -> tuple[TrialRecord, Trace]:
             at_ns = self.gpu.clock.now_ns()
-            return make_failure(work.plan, repeat, order, board, launch, at_ns, reason)
+            return make_failure(kernel, repeat, order, board, at_ns, reason)
 
         self.folder.take_in_hand(failure("the process ended while this kernel ran")[0])
         if repeat >= 0:
-            self._warm_up(launch, warm_for or work.plan.unit)
+            self._warm_up(launch, warm_for or kernel.subject)
         try:
             run = self.gpu.run(launch)
         except LaunchError as error:
             record, trace = failure(str(error))
         else:
-            record = make_record(
-                work.plan, repeat, order, board, launch, run, self.sensor, self.gpu.info.sm_count
-            )
+            record = make_record(kernel, repeat, order, board, run, self.sensor, self.gpu.info.sm_count)
             trace = run.trace
         self.folder.append(record, trace)
         self.measured += repeat >= 0
         self._on_trial(record)
         return record
 
-    def calibrated(self, work: Work, window_s: float, first: int = 0) -> Work:
-        """Return the work with the loop count that fills `window_s`.
+    def calibrated(self, kernel: Kernel, window_s: float, first: int = 0) -> Kernel:
+        """Return the kernel with the loop count that fills `window_s`.
 
         Short trials find the time of one pass of the loop; they are numbered downwards from
         `-first - 1`, where `first` is the number of the repeat to come.
@@ -152,16 +100,16 @@ class Bench:
         Raises:
             LaunchError: The kernel did not run.
         """
-        work = replace(work, iterations=work.iterations or _FIRST_ITERATIONS)
+        kernel = replace(kernel, iterations=kernel.iterations or _FIRST_ITERATIONS)
         for guess in range(1, _MAX_GUESSES + 1):
-            record = self.trial(work, -first - guess)
+            record = self.trial(kernel, -first - guess)
             if record.elapsed_s != record.elapsed_s or record.elapsed_s <= 0:
                 raise LaunchError(record.reason or "the kernel took no time")
             per_pass_s = record.elapsed_s / record.iterations
             if guess > 1 and record.elapsed_s >= _LEAST_GUESS_S:
                 break
-            work = replace(work, iterations=min(int(_GUESS_S / per_pass_s) + 1, _MAX_ITERATIONS))
-        return work.lasting(window_s, per_pass_s)
+            kernel = replace(kernel, iterations=min(int(_GUESS_S / per_pass_s) + 1, MAX_ITERATIONS))
+        return kernel.lasting(window_s, per_pass_s)
 
     def _warm_up(self, launch: Launch, warm_for: str) -> None:
         """Run a kernel unrecorded before the first trial of its unit or round that really runs.

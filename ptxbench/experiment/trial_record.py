@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from ptxbench.core.condition import OptLevel
 from ptxbench.core.status import Status
-from ptxbench.devices.base import Launch
 from ptxbench.energy.counter_check import counter_disagreement
 from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.energy.reading import EnergyReading
 from ptxbench.energy.steady import power_change, settled_after_s, steady_power_w
+from ptxbench.experiment.kernel import Kernel
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
-from ptxbench.storage.schema import Role, TrialRecord
+from ptxbench.storage.schema import TrialRecord
 
 # nvmlClocksEventReasons that mean "slower than the load asks for", with their names in nvml.h.
 POWER_CAP = 0x4
@@ -35,44 +34,16 @@ _LAST_BLOCKS = 3
 _EVEN = 0.025
 
 
-@dataclass(frozen=True)
-class TrialPlan:
-    """What one trial runs, less its loop count and repeat number.
-
-    Attributes:
-        instruction: Catalogue name, or "static".
-        opt_level: Assembler level.
-        protocol: Measuring protocol.
-        pattern: Operand pattern.
-        role: Which kernel.
-        copies: Copies of the instruction in the loop body.
-        unit: Name of what is measured, before the role in the trial's id.
-    """
-
-    instruction: str
-    opt_level: OptLevel
-    protocol: str
-    pattern: str
-    role: Role
-    copies: int
-    unit: str
-
-    def trial_id(self, repeat: int) -> str:
-        """Return the identity of one repeat of this trial."""
-        return f"{self.unit}/{self.role}/{repeat}"
-
-
 def describe_throttling(reasons: int) -> str:
     """Return the names of the reasons in a bit mask that slow the GPU down, "" where there is none."""
     return ", ".join(name for bit, name in THROTTLE_REASONS.items() if reasons & bit)
 
 
 def make_record(
-    plan: TrialPlan,
+    kernel: Kernel,
     repeat: int,
     order: int,
-    gpu: str,
-    launch: Launch,
+    board: str,
     run: KernelRun,
     sensor: SensorDescription,
     sm_count: int,
@@ -80,20 +51,19 @@ def make_record(
     """Return the record of a trial that ran.
 
     Args:
-        plan: What was run.
+        kernel: What ran.
         repeat: Repeat number.
         order: Position of the trial in the run.
-        gpu: Hash of the board's UUID.
-        launch: How it was launched.
+        board: Hash of the board's UUID.
         run: What the GPU gave.
         sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
         sm_count: Streaming multiprocessors of the GPU.
     """
-    failure, _ = make_failure(plan, repeat, order, gpu, launch, run.trace.begin_ns, "")
-    return judged(failure, run, sensor, sm_count)
+    failure, _ = make_failure(kernel, repeat, order, board, run.trace.begin_ns, "")
+    return validated(failure, run, sensor, sm_count)
 
 
-def judged(record: TrialRecord, run: KernelRun, sensor: SensorDescription, sm_count: int) -> TrialRecord:
+def validated(record: TrialRecord, run: KernelRun, sensor: SensorDescription, sm_count: int) -> TrialRecord:
     """Return a trial's record with all that follows from what the GPU gave.
 
     Args:
@@ -102,7 +72,7 @@ def judged(record: TrialRecord, run: KernelRun, sensor: SensorDescription, sm_co
         sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
         sm_count: Streaming multiprocessors of the GPU.
     """
-    status, reason = _judge_run(run)
+    status, reason = _validate_run(run)
     busy = _while_all_are_busy(record, run.window, sm_count)
     power_w = math.nan
     series = run.trace.of(sensor.source)
@@ -114,7 +84,7 @@ def judged(record: TrialRecord, run: KernelRun, sensor: SensorDescription, sm_co
         if status is Status.OK:
             status, reason = steady.status, steady.reason
         if status is Status.OK:
-            status, reason = _judge_evenness(series, busy, sensor)
+            status, reason = _validate_evenness(series, busy, sensor)
         if status is Status.OK:
             reason = counter_disagreement(steady, run.trace, busy, sensor)
     clock_mhz = run.window.clock_mhz
@@ -145,35 +115,34 @@ def judged(record: TrialRecord, run: KernelRun, sensor: SensorDescription, sm_co
 
 
 def make_failure(
-    plan: TrialPlan, repeat: int, order: int, gpu: str, launch: Launch, at_ns: int, reason: str
+    kernel: Kernel, repeat: int, order: int, board: str, at_ns: int, reason: str
 ) -> tuple[TrialRecord, Trace]:
     """Return the record and the empty trace of a trial whose kernel did not run.
 
     Args:
-        plan: What was to run.
+        kernel: What was to run.
         repeat: Repeat number.
         order: Position of the trial in the run.
-        gpu: Hash of the board's UUID.
-        launch: How it was launched.
+        board: Hash of the board's UUID.
         at_ns: Host time of the failure.
         reason: What went wrong.
     """
     record = TrialRecord(
-        trial_id=plan.trial_id(repeat),
+        trial_id=kernel.trial_id(repeat),
         order=order,
-        instruction=plan.instruction,
-        opt_level=plan.opt_level,
-        protocol=plan.protocol,
-        pattern=plan.pattern,
-        role=plan.role,
+        instruction=kernel.instruction,
+        opt_level=kernel.condition.opt_level,
+        protocol=kernel.condition.protocol,
+        pattern=kernel.condition.pattern,
+        role=kernel.role,
         repeat=repeat,
-        gpu=gpu,
-        cubin_sha256=launch.cubin.sha256,
-        kernel=launch.kernel,
-        grid=launch.grid,
-        block=launch.block,
-        iterations=launch.iterations,
-        copies=plan.copies,
+        gpu=board,
+        cubin_sha256=kernel.cubin.sha256,
+        kernel=kernel.role,
+        grid=kernel.grid,
+        block=kernel.block,
+        iterations=kernel.iterations,
+        copies=kernel.copies,
         start_ns=at_ns,
         end_ns=at_ns,
         elapsed_s=math.nan,
@@ -233,8 +202,8 @@ def _settled_temperature_c(run: KernelRun, window: KernelWindow, sensor: SensorD
     return (run.before.temperature_c + run.after.temperature_c) / 2
 
 
-def _judge_evenness(series: Series, window: KernelWindow, sensor: SensorDescription) -> tuple[Status, str]:
-    """Judge whether the power was even, so that its settled part stands for the whole kernel."""
+def _validate_evenness(series: Series, window: KernelWindow, sensor: SensorDescription) -> tuple[Status, str]:
+    """Check that the power was even, so that its settled part stands for the whole kernel."""
     if sensor.source is SourceName.COUNTER:
         return Status.OK, ""
     change = power_change(series, window, sensor)
@@ -244,8 +213,8 @@ def _judge_evenness(series: Series, window: KernelWindow, sensor: SensorDescript
     return Status.UNEVEN_POWER, reason
 
 
-def _judge_run(run: KernelRun) -> tuple[Status, str]:
-    """Judge what does not depend on the power source."""
+def _validate_run(run: KernelRun) -> tuple[Status, str]:
+    """Check what does not depend on the power source."""
     throttling = describe_throttling(run.throttle_reasons)
     if throttling:
         return Status.THROTTLED, f"the GPU slowed down during the kernel ({throttling})"

@@ -16,7 +16,6 @@ from ptxbench.core.status import Status
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
-from ptxbench.storage.table import row_key
 
 # Which number of a row is compared, and its unit.
 NUMBERS = {ARAFA: ("mtsm_nj", "nJ"), DYNAMIC: ("dynamic_pj", "pJ")}
@@ -233,7 +232,7 @@ def diff_rows(
         b_level_error: The same of the second run.
     """
     shared = 1.96 * math.hypot(a_level_error, b_level_error)
-    first, second = ({row_key(row): row for row in rows} for rows in (a, b))
+    first, second = ({row.key: row for row in rows} for rows in (a, b))
     return tuple(
         _row_diff(first.get(key), second.get(key), shared) for key in dict.fromkeys((*first, *second))
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import Conditions
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.version import VERSION
@@ -23,38 +23,34 @@ from ptxbench.storage.schema import SCHEMA_VERSION
 MANIFEST = "manifest.json"
 
 
-@dataclass(frozen=True)
-class RunArguments:
-    """What the runner was asked for; a resumed run is asked for the same.
+@dataclass(frozen=True, kw_only=True)
+class RunArguments(Conditions):
+    """What a run measures and how; a resumed run has the same arguments.
 
     Attributes:
         instructions: Catalogue names, in the table's order.
-        opt_levels: Assembler levels.
-        protocols: Measuring protocols.
-        patterns: Operand patterns.
-        precision: Asked 95% confidence half-width, as a fraction of the energy.
-        min_repeats: Repeats that are run in any case.
-        max_repeats: Repeats after which a row is given up as it is.
-        window_s: Kernel duration aimed at, s.
-        source: Power source asked for, None to choose it by the sensor descriptions.
-        seed: Seed asked for, None for a fresh one (`Manifest.order_seed`).
-        dynamic_window_s: Kernel duration aimed at by the dynamic protocol, s; None: `window_s`.
-        linearity: For which units N copies are checked against 2N: "all", "sample" or "none".
+        precision: 95% confidence half-width to stop at, as a fraction of the energy.
+        min_repeats: Repeats that every row gets in any case.
+        max_repeats: Repeats that a row gets at most.
+        window_s: Target duration of a kernel, s.
+        source: Power source that was named, None to choose it by the sensor descriptions.
+        seed: Seed that was named, None for a fresh one (`Manifest.order_seed`).
+        dynamic_window_s: Target duration of a kernel of the dynamic protocol, s; None: `window_s`.
+        linearity: For which rows N copies are checked against 2N: "all", "sample" or "none".
+        stop_on: Name of the stopping criterion.
     """
 
     instructions: tuple[str, ...]
-    opt_levels: tuple[OptLevel, ...]
-    protocols: tuple[str, ...]
-    patterns: tuple[str, ...]
     precision: float
     min_repeats: int
     max_repeats: int
     window_s: float
     source: SourceName | None
     seed: int | None
-    # Runs that were kept before these were known do not say them.
+    # Manifests written before these fields existed lack them.
     dynamic_window_s: float | None = field(default=None, metadata={"optional": True})
     linearity: str = field(default="all", metadata={"optional": True})
+    stop_on: str = field(default="precision", metadata={"optional": True})
 
 
 @dataclass(frozen=True)

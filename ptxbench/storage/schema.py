@@ -104,7 +104,7 @@ class TrialRecord:
     reason: str
 
     @property
-    def unit(self) -> str:
+    def subject(self) -> str:
         """Name of what is measured: the trial's id without role and repeat."""
         return self.trial_id.rsplit("/", 2)[0]
 
@@ -166,3 +166,13 @@ class TableRow:
     status: Status
     reason: str
     unit: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What the row is about; a table holds each once."""
+        return self.instruction, self.opt_level, self.protocol, self.operands
+
+    @property
+    def subject(self) -> str:
+        """Name of what the row is about: the beginning of its trials' ids."""
+        return "/".join(self.key)

@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
@@ -18,11 +17,6 @@ from ptxbench.storage.schema import TableRow
 
 COLUMNS = tuple(codec.type_hints(TableRow))
 FLOAT_DIGITS = 6
-
-
-def row_key(row: TableRow) -> tuple[str, OptLevel, str, str]:
-    """Return what a row is about; a table holds each once."""
-    return row.instruction, row.opt_level, row.protocol, row.operands
 
 
 def write_table(path: Path, rows: Sequence[TableRow]) -> None:
@@ -104,7 +98,7 @@ def _plain(hint: type, cell: str) -> object:
 def _require_unique(rows: Sequence[TableRow]) -> None:
     seen = set()
     for row in rows:
-        key = row_key(row)
+        key = row.key
         if key in seen:
             raise ValueError(f"row {' '.join(key)} stands twice")
         seen.add(key)

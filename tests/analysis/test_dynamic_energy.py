@@ -2,7 +2,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from fakes.measuring import BLOCK, COPIES, SMS, STATIC_W, THREADS, hot_trial, trial, unit
+from fakes.measuring import BLOCK, COPIES, SMS, STATIC_W, THREADS, hot_trial, subject, trial
 from scipy import stats
 
 from ptxbench.analysis.drift import NO_STEPS, Supply
@@ -13,6 +13,7 @@ from ptxbench.analysis.static_power import StaticPower, fit_static
 from ptxbench.analysis.variance import NO_PRIOR, ScatterPrior
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.status import Status
+from ptxbench.experiment.criteria.precision import Precision
 from ptxbench.storage.schema import Role
 
 ENERGY_PJ, COMPANION_PJ, RESIDUE_PJ = 12.0, 16.0, 300.0
@@ -40,7 +41,11 @@ def rounds(*energies_pj, **more):
     return [r for repeat, energy_pj in enumerate(energies_pj) for r in one_round(repeat, energy_pj, **more)]
 
 
-UNIT = replace(unit(), loops=((Role.OVERHEAD, "loop"), (Role.OVERHEAD_2N, "loop with more companions")))
+SUBJECT = replace(subject(), loops=((Role.OVERHEAD, "loop"), (Role.OVERHEAD_2N, "loop with more companions")))
+
+
+def within(fraction):
+    return Precision(fraction, least=2, most=9).is_met
 
 
 def trials_of(records, unit):
@@ -53,18 +58,22 @@ def trials_of(records, unit):
     return trials
 
 
-def unit_for(records):
+def subject_for(records):
     """Only where there are companions has 2N an overhead kernel of its own."""
-    return UNIT if any(r.role is Role.OVERHEAD_2N for r in records) else replace(UNIT, loops=UNIT.loops[:1])
+    return (
+        SUBJECT
+        if any(r.role is Role.OVERHEAD_2N for r in records)
+        else replace(SUBJECT, loops=SUBJECT.loops[:1])
+    )
 
 
 def solved(records, static=STATIC, scatter=NO_PRIOR):
-    unit = unit_for(records)
+    unit = subject_for(records)
     return solve_dynamic(unit, trials_of(records, unit), Common(static, scatter))
 
 
 def row_of(records, static=STATIC):
-    unit = unit_for(records)
+    unit = subject_for(records)
     return dynamic_row(unit, trials_of(records, unit), Common(static), SMS)
 
 
@@ -108,7 +117,7 @@ def test_the_interval_has_the_rounds_and_the_error_of_static_power():
 def test_a_loop_whose_clock_dipped_in_every_trial_may_be_a_step_of_the_supply_off(role):
     """An xor.b32 whose three trials agreed to 0.05% and dipped alike came out 2.5% low on an H200."""
     records = rounds(12.0, 12.0, 12.0)
-    unit = unit_for(records)
+    unit = subject_for(records)
     dipped = frozenset(r.trial_id for r in records if r.role is role)
 
     def result_of(ids, supply=NO_STEPS):
@@ -132,7 +141,7 @@ def test_a_loop_whose_clock_dipped_in_every_trial_may_be_a_step_of_the_supply_of
 def test_where_as_many_trials_are_set_aside_as_count_the_wrong_ones_may_count(role):
     """Between two runs on H200s one such kernel in six was off by more than half a percent."""
     records = rounds(*[12.0] * 6)
-    unit = unit_for(records)
+    unit = subject_for(records)
     of_role = [r for r in records if r.role is role]
 
     def doubt(aside, misfits=0):
@@ -148,7 +157,7 @@ def test_where_as_many_trials_are_set_aside_as_count_the_wrong_ones_may_count(ro
     assert wrong_pj == pytest.approx(0.004 * pass_pj / COPIES)
     # Of five, three are a majority of one: measured on, but not taken for wrong.
     records = rounds(*[12.0] * 5)
-    unit, of_role = unit_for(records), [r for r in records if r.role is role]
+    unit, of_role = subject_for(records), [r for r in records if r.role is role]
     assert doubt(2, misfits=2) == (0, True)
     # Of whom nobody knows the level, he is no vote against the others.
     assert doubt(2, misfits=1) == doubt(2) == (0, False)
@@ -156,7 +165,7 @@ def test_where_as_many_trials_are_set_aside_as_count_the_wrong_ones_may_count(ro
 
 def test_a_round_whose_level_is_known_less_well_counts_less():
     records = rounds(11.9, 12.1)
-    unit, noise = unit_for(records), 0.0008
+    unit, noise = subject_for(records), 0.0008
     vague = next(r for r in records if r.role is Role.TARGET)
     # All power is fed: a level as uncertain as the noise of a trial halves what the trial counts for.
     supply = Supply(trial_error={vague.trial_id: noise}, noise=noise)
@@ -175,10 +184,10 @@ def test_what_all_rows_share_counts_in_the_precision_of_a_last_batch_only():
     records = rounds(12.0, 12.01, 11.99)
     own, whole = solved(records), solved(records, replace(STATIC, error_w=2.0))
     fraction = 1.01 * own.ci95_pj / 12.0
-    assert not own.lacks(fraction)
-    assert not whole.lacks(fraction, more_follows=True)
-    assert whole.lacks(fraction) == {Role.TARGET}
-    assert whole.lacks(0.98 * fraction, more_follows=True) == {Role.TARGET}
+    assert not own.lacks(within(fraction))
+    assert not whole.lacks(within(fraction), more_follows=True)
+    assert whole.lacks(within(fraction)) == {Role.TARGET}
+    assert whole.lacks(within(0.98 * fraction), more_follows=True) == {Role.TARGET}
 
 
 def test_rounds_that_read_one_degree_share_what_it_hides():
@@ -207,24 +216,24 @@ def test_the_error_of_the_shared_overhead_loop_is_in_the_interval_once():
     assert result.overhead_ci95_pj == pytest.approx(4.303 * 16 / math.sqrt(3) / COPIES, rel=1e-3)
     assert result.energy_pj.ci95 == pytest.approx(0.0, abs=1e-9)
     assert result.ci95_pj == pytest.approx(result.overhead_ci95_pj)
-    assert result.lacks(0.01) == {Role.OVERHEAD}
-    assert not result.lacks(0.06)
+    assert result.lacks(within(0.01)) == {Role.OVERHEAD}
+    assert not result.lacks(within(0.06))
 
 
 @pytest.mark.parametrize("role", [Role.TARGET, Role.OVERHEAD])
 def test_a_row_of_which_half_the_trials_are_set_aside_is_not_precise(role):
     records = rounds(12.0, 12.0, 12.0, 12.0)
     of_role = [r.trial_id for r in records if r.role is role]
-    unit = unit_for(records)
+    unit = subject_for(records)
 
     def result(set_aside):
         common = Common(STATIC, supply=Supply(unsure=frozenset(set_aside)))
         return solve_dynamic(unit, trials_of(records, unit), common)
 
-    assert not result(of_role[:1]).lacks(0.01)
-    assert result(of_role[:2]).lacks(0.01) == {role}
+    assert not result(of_role[:1]).lacks(within(0.01))
+    assert result(of_role[:2]).lacks(within(0.01)) == {role}
     # Too few would be left, so that all are kept, the unsure ones too.
-    assert result(of_role[:3]).lacks(0.01) == {role}
+    assert result(of_role[:3]).lacks(within(0.01)) == {role}
 
 
 def test_rounds_of_other_units_narrow_or_widen_the_interval_of_a_few():
@@ -380,7 +389,7 @@ def test_cycles_are_an_sms_time_however_many_blocks_share_it():
     plain = rounds(12.0, 12.0)
     waves = [replace(r, grid=48 * SMS, elapsed_s=48 * r.elapsed_s) for r in plain]
     row, same = (
-        dynamic_row(unit_for(r), trials_of(r, unit_for(r)), Common(STATIC), SMS)
+        dynamic_row(subject_for(r), trials_of(r, subject_for(r)), Common(STATIC), SMS)
         for r in ([replace(t, cycles=round(1.98e9 * t.elapsed_s)) for t in plain], waves)
     )
     assert row.cycles > 0
@@ -390,7 +399,7 @@ def test_cycles_are_an_sms_time_however_many_blocks_share_it():
 def test_an_overhead_loop_on_other_values_leaves_more_open():
     """Where a run of before shared a loop of another kind of row, 3% of its energy are open."""
     records = rounds(12.0, 12.01, 11.99)
-    at = unit_for(records)
+    at = subject_for(records)
     own = trials_of(records, at)
     name = at.overhead_name(Role.OVERHEAD, SMS, BLOCK)
 

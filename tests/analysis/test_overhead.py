@@ -5,7 +5,7 @@ import pytest
 from ptxbench.analysis.overhead import Alike, overhead_unit, with_plain_companions
 from ptxbench.analysis.subject import Subject
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
+from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
 from ptxbench.sass.loop_check import Judgement, Verdict
 from ptxbench.storage.schema import Role
 
@@ -18,7 +18,7 @@ def unit(instruction):
     judgement = Judgement(Verdict.EXACT, (), (), "")
     loops = ((Role.OVERHEAD, READS),)
     row = find_instruction(instruction)
-    return Subject(row, OptLevel.O3, judgement, DYNAMIC, Pattern.RANDOM, loops)
+    return Subject(row, Condition(OptLevel.O3, DYNAMIC, Pattern.RANDOM), judgement, loops)
 
 
 def name(instruction, loop, alike=Alike.BITS):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ptxbench.analysis.statistics import Estimate, Uncertainty, combined, error_of_series, estimate
+from ptxbench.analysis.statistics import Uncertainty, combined, error_of_series, estimate
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30).filter(lambda v: np.std(v) > 1e-6))
@@ -30,17 +30,6 @@ def test_too_few_values_have_no_interval():
     assert (estimate([]).n, estimate([3.0]).n) == (0, 1)
     assert estimate([3.0]).mean == 3.0
     assert all(math.isnan(x) for x in (estimate([]).mean, estimate([]).ci95, estimate([3.0]).ci95))
-    assert not estimate([]).precise(1.0)
-    assert not estimate([3.0]).precise(1.0)
-
-
-def test_precision_is_a_fraction_of_the_size_of_the_mean():
-    def around(mean, ci95):
-        return Estimate(mean, Uncertainty(ci95 / 1.959964), 3)
-
-    assert around(-10.0, 0.0499).precise(0.005)
-    assert not around(-10.0, 0.0501).precise(0.005)
-    assert not around(0.0, 0.01).precise(0.5)
 
 
 @pytest.mark.parametrize("sizes", [(1.0, 1.0), (1.0, 0.3), (0.1, 1.0)])

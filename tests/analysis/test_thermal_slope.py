@@ -68,11 +68,11 @@ def test_a_kernel_that_came_at_other_temperatures_has_one_energy():
     records = a_run(noise=1e-7)
     for kernel in (0, 19):
         energies = [
-            pass_energy_pj(r, Common(found(records))) for r in records if r.unit == f"kernel {kernel}"
+            pass_energy_pj(r, Common(found(records))) for r in records if r.subject == f"kernel {kernel}"
         ]
         assert np.ptp(energies) < 1e-5 * np.mean(energies)
     left_in = Common(fit_static(records))
-    energies = [pass_energy_pj(r, left_in) for r in records if r.unit == "kernel 0"]
+    energies = [pass_energy_pj(r, left_in) for r in records if r.subject == "kernel 0"]
     assert np.ptp(energies) > 5e-3 * np.mean(energies)
 
 

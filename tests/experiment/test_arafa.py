@@ -2,11 +2,11 @@ import math
 from dataclasses import replace
 
 import pytest
-from fakes.measuring import trial, unit
+from fakes.measuring import subject, trial
 
 from ptxbench.core.condition import ARAFA
 from ptxbench.core.status import Status
-from ptxbench.experiment.arafa import arafa_row, solve_arafa
+from ptxbench.experiment.protocols.arafa import arafa_row, solve_arafa
 from ptxbench.storage.schema import Role
 
 ENERGY_J = 40e-9
@@ -41,7 +41,7 @@ def rounds(*energies_j):
 
 
 def row_of(records):
-    return arafa_row(unit(protocol=ARAFA), records)
+    return arafa_row(subject(protocol=ARAFA), records)
 
 
 def test_equation_1_scales_the_overhead_by_the_loop_counts():

@@ -2,36 +2,44 @@ from collections import Counter
 
 import pytest
 
+from ptxbench.analysis.subject import Subject
 from ptxbench.catalogue.common import common_rows
 from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.starters import STARTERS
-from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
-from ptxbench.experiment.plan import BATCH_UNITS, Task, plan_batches
+from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
+from ptxbench.experiment.order import BATCH_SIZE
+from ptxbench.experiment.plan import plan_batches
 
 
 @pytest.fixture(scope="module")
-def tasks():
-    return [Task(row, level, DYNAMIC, Pattern.RANDOM) for row in load_catalogue() for level in OptLevel]
+def subjects():
+    return [
+        Subject(row, Condition(level, DYNAMIC, Pattern.RANDOM))
+        for row in load_catalogue()
+        for level in OptLevel
+    ]
 
 
-def test_every_task_is_in_one_batch_of_one_level(tasks):
-    batches = plan_batches(tasks, 3)
-    assert Counter(task.unit for batch in batches for task in batch) == Counter(task.unit for task in tasks)
+def test_every_subject_is_in_one_batch_of_one_level(subjects):
+    batches = plan_batches(subjects, 3)
+    assert Counter(subject.name for batch in batches for subject in batch) == Counter(
+        subject.name for subject in subjects
+    )
     for batch in batches:
-        assert 0 < len(batch) <= BATCH_UNITS
-        assert len({task.opt_level for task in batch}) == 1
+        assert 0 < len(batch) <= BATCH_SIZE
+        assert len({subject.condition.opt_level for subject in batch}) == 1
 
 
-def test_a_run_that_ends_early_has_got_equally_far_at_both_levels(tasks):
-    batches = plan_batches(tasks, 3)
+def test_a_run_that_ends_early_has_got_equally_far_at_both_levels(subjects):
+    batches = plan_batches(subjects, 3)
     for end in range(1, len(batches)):
-        reached = Counter(task.opt_level for batch in batches[:end] for task in batch)
-        assert abs(reached[OptLevel.O0] - reached[OptLevel.O3]) <= BATCH_UNITS
+        reached = Counter(subject.condition.opt_level for batch in batches[:end] for subject in batch)
+        assert abs(reached[OptLevel.O0] - reached[OptLevel.O3]) <= BATCH_SIZE
 
 
-def test_what_matters_most_comes_first(tasks):
-    names = list(dict.fromkeys(t.instruction.name for batch in plan_batches(tasks, 3) for t in batch))
-    paper = {task.instruction.name for task in tasks if task.instruction.paper}
+def test_what_matters_most_comes_first(subjects):
+    names = list(dict.fromkeys(t.instruction.name for batch in plan_batches(subjects, 3) for t in batch))
+    paper = {subject.instruction.name for subject in subjects if subject.instruction.paper}
     begin = paper | set(STARTERS)
     first = begin | common_rows()
     assert set(names[: len(STARTERS)]) == set(STARTERS)
@@ -39,14 +47,14 @@ def test_what_matters_most_comes_first(tasks):
     assert set(names[: len(first)]) == first
 
 
-def test_kinds_take_turns_so_that_none_waits_for_the_end(tasks):
-    names = list(dict.fromkeys(t.instruction.name for batch in plan_batches(tasks, 3) for t in batch))
-    category = {task.instruction.name: task.instruction.category for task in tasks}
+def test_kinds_take_turns_so_that_none_waits_for_the_end(subjects):
+    names = list(dict.fromkeys(t.instruction.name for batch in plan_batches(subjects, 3) for t in batch))
+    category = {subject.instruction.name: subject.instruction.category for subject in subjects}
     half = Counter(category[name] for name in names[: len(names) // 2])
     assert set(half) == set(category.values())
 
 
-def test_the_seed_draws_the_order_and_nothing_else_does(tasks):
-    again = plan_batches(list(tasks), 3)
-    assert plan_batches(tasks, 3) == again
-    assert plan_batches(tasks, 4) != again
+def test_the_seed_draws_the_order_and_nothing_else_does(subjects):
+    again = plan_batches(list(subjects), 3)
+    assert plan_batches(subjects, 3) == again
+    assert plan_batches(subjects, 4) != again

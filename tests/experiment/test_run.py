@@ -15,9 +15,10 @@ from ptxbench.devices.replay import ReplayGpu
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profiles import H200
 from ptxbench.experiment.launch_configuration import WAVES
-from ptxbench.experiment.plan import Linearity
-from ptxbench.experiment.run import Progress, measure_table
+from ptxbench.experiment.linearity import Linearity
+from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
+from ptxbench.experiment.run_state import Progress
 from ptxbench.experiment.session import resume_run, start_run
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import Role
@@ -143,7 +144,7 @@ def test_each_round_is_warmed_by_the_kernel_that_it_begins_with(tmp_path):
 
 
 def test_two_kernels_of_each_level_run_in_all_later_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr("ptxbench.experiment.plan.BATCH_UNITS", 2)
+    monkeypatch.setattr("ptxbench.experiment.plan.BATCH_SIZE", 2)
     names = ("fma.rn.f32", "add.f32", "mul.f32", "mad.lo.u32", "xor.b32", "add.u32")
     what = asked(*names, opt_levels=tuple(OptLevel), max_repeats=2, min_repeats=2, linearity=Linearity.NONE)
     gpu = WatchedGpu()
@@ -151,7 +152,7 @@ def test_two_kernels_of_each_level_run_in_all_later_batches(tmp_path, monkeypatc
     with RunFolder.open(tmp_path / "run") as folder:
         targets = [r for r in folder.records() if r.role is Role.TARGET and r.repeat >= 0]
         assert all(row.status is Status.OK for row in folder.rows())
-    counts = Counter(r.unit for r in targets)
+    counts = Counter(r.subject for r in targets)
     often = {unit for unit, n in counts.items() if n > 2}
     assert Counter(unit.split("/")[1] for unit in often) == {"O0": 2, "O3": 2}
     # Three batches a level: the first one's two rounds, and those of every batch behind it.
@@ -184,7 +185,7 @@ def test_repeats_end_when_the_row_is_precise_enough(tmp_path):
 
 def test_what_all_rows_share_holds_the_last_batch_of_a_level_only(tmp_path, monkeypatch):
     """More rounds of one row do not narrow it; batches to come do."""
-    monkeypatch.setattr("ptxbench.experiment.plan.BATCH_UNITS", 1)
+    monkeypatch.setattr("ptxbench.experiment.plan.BATCH_SIZE", 1)
     monkeypatch.setattr("ptxbench.analysis.static_power.StaticPower.error_at", lambda *_: 10.0)
     names = ("fma.rn.f32", "xor.b32", "popc.b32")
     what = asked(*names, precision=0.02, min_repeats=2, max_repeats=4, linearity=Linearity.NONE)

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from fakes.measuring import SMS, WatchedGpu, asked, loaded, opened_bench
+from fakes.measuring import SMS, WatchedGpu, asked, opened_bench, prepared
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
@@ -24,8 +24,8 @@ def bench(gpu, tmp_path):
         yield bench
 
 
-def work(role=Role.TARGET, iterations=1_000_000):
-    return replace(loaded().work(role, SMS, 1024), iterations=iterations)
+def kernel(role=Role.TARGET, iterations=1_000_000):
+    return replace(prepared().kernel(role, SMS, 1024), iterations=iterations)
 
 
 def test_a_trial_is_kept_with_its_trace_before_it_is_told(gpu, tmp_path):
@@ -36,7 +36,7 @@ def test_a_trial_is_kept_with_its_trace_before_it_is_told(gpu, tmp_path):
             seen.append((record.trial_id, reader.record(record.trial_id)))
 
     with start_run(gpu, asked("fma.rn.f32"), tmp_path / "run") as folder:
-        record = Bench(gpu, folder, choose_sensor(gpu, None), on_trial).trial(work(), 0)
+        record = Bench(gpu, folder, choose_sensor(gpu, None), on_trial).trial(kernel(), 0)
         trace = folder.trace(record.trial_id)
     assert seen == [("fma.rn.f32/O3/dynamic/random/target/0", record)]
     assert record.status is Status.OK
@@ -46,27 +46,27 @@ def test_a_trial_is_kept_with_its_trace_before_it_is_told(gpu, tmp_path):
 
 def test_a_held_trial_is_not_run_again(bench, gpu):
     told = []
-    first = bench.trial(work(), 0)
+    first = bench.trial(kernel(), 0)
     again = Bench(gpu, bench.folder, bench.sensor, told.append)
-    assert again.trial(work(iterations=5), 0) == first
+    assert again.trial(kernel(iterations=5), 0) == first
     assert gpu.trials == [first.trial_id]
     assert told == []
 
 
-def test_a_unit_is_warmed_up_once_and_only_before_a_trial_that_runs(bench, gpu):
-    bench.calibrated(work(iterations=0), 0.5)
+def test_a_subject_is_warmed_up_once_and_only_before_a_trial_that_runs(bench, gpu):
+    bench.calibrated(kernel(iterations=0), 0.5)
     assert gpu.warm_ups == []  # the short trials need none
-    bench.trial(work(), 0)
-    bench.trial(work(Role.OVERHEAD), 0)
-    bench.trial(work(), 1)
+    bench.trial(kernel(), 0)
+    bench.trial(kernel(Role.OVERHEAD), 0)
+    bench.trial(kernel(), 1)
     assert gpu.warm_ups == ["fma.rn.f32/O3/dynamic/random/warm-up"]
     assert gpu.launched[-4].trial_id == gpu.warm_ups[0]
     assert gpu.launched[-4].iterations == gpu.launched[-3].iterations
 
     resumed = Bench(gpu, bench.folder, bench.sensor)
-    resumed.trial(work(), 0)
+    resumed.trial(kernel(), 0)
     assert len(gpu.warm_ups) == 1  # held: nothing to warm for
-    resumed.trial(work(), 2)
+    resumed.trial(kernel(), 2)
     assert len(gpu.warm_ups) == 2
     assert bench.folder.record(gpu.warm_ups[0]) is None
 
@@ -74,7 +74,7 @@ def test_a_unit_is_warmed_up_once_and_only_before_a_trial_that_runs(bench, gpu):
 @pytest.mark.parametrize("role", [Role.TARGET, Role.OVERHEAD])
 @pytest.mark.parametrize("window_s", [0.02, 1.5])
 def test_calibration_fills_the_window(bench, role, window_s):
-    found = bench.calibrated(work(role, 0), window_s)
+    found = bench.calibrated(kernel(role, 0), window_s)
     assert bench.trial(found, 0).elapsed_s == pytest.approx(window_s, rel=0.02)
     assert all(record.repeat < 0 for record in bench.folder.records()[:-1])
 
@@ -92,49 +92,49 @@ class SlowFirstGpu(WatchedGpu):
 def test_what_a_launch_takes_beside_its_loop_does_not_shorten_the_window(tmp_path):
     bench, folder = opened_bench(SlowFirstGpu(), tmp_path / "run")
     with folder:
-        found = bench.calibrated(work(iterations=0), 0.34)
+        found = bench.calibrated(kernel(iterations=0), 0.34)
         assert bench.trial(found, 0).elapsed_s == pytest.approx(0.34, rel=0.03)
 
 
 def test_calibration_of_a_later_attempt_does_not_take_the_first_ones_trials(bench, gpu):
-    half = replace(work(iterations=0), grid=1)
-    first = bench.calibrated(work(iterations=0), 0.5)
+    half = replace(kernel(iterations=0), grid=1)
+    first = bench.calibrated(kernel(iterations=0), 0.5)
     runs = len(gpu.trials)
     second = bench.calibrated(half, 0.5, first=1000)
     assert len(gpu.trials) > runs
     assert {r.repeat for r in bench.folder.records() if r.grid == 1} <= set(range(-1006, -1000))
     assert bench.trial(replace(second, grid=1), 1000).grid == 1
-    assert first.iterations == bench.calibrated(work(iterations=0), 0.5).iterations
+    assert first.iterations == bench.calibrated(kernel(iterations=0), 0.5).iterations
 
 
 def test_calibration_ends_the_same_way_from_held_trials(bench, gpu):
-    found = bench.calibrated(work(iterations=0), 0.5)
+    found = bench.calibrated(kernel(iterations=0), 0.5)
     runs = list(gpu.launched)
-    assert bench.calibrated(work(iterations=0), 0.5).iterations == found.iterations
+    assert bench.calibrated(kernel(iterations=0), 0.5).iterations == found.iterations
     assert gpu.launched == runs
 
 
 def test_a_kernel_that_cannot_run_is_a_trial_with_a_reason(bench, gpu):
     gpu.fails = lambda launch: launch.kernel == "overhead"
-    record = bench.trial(work(Role.OVERHEAD), 0)
+    record = bench.trial(kernel(Role.OVERHEAD), 0)
     assert record.status is Status.LAUNCH_FAILED
     assert "ILLEGAL_ADDRESS" in record.reason
     assert bench.folder.record(record.trial_id) == record
-    assert bench.trial(work(), 0).status is Status.OK
+    assert bench.trial(kernel(), 0).status is Status.OK
 
 
 def test_calibration_of_a_kernel_that_cannot_run_gives_up_at_once(bench, gpu):
     gpu.fails = lambda _: True
     with pytest.raises(LaunchError, match="ILLEGAL_ADDRESS"):
-        bench.calibrated(work(iterations=0), 0.5)
+        bench.calibrated(kernel(iterations=0), 0.5)
     assert len(gpu.launched) == 1
 
 
 def test_a_resumed_bench_goes_on_counting(gpu, tmp_path):
     bench, folder = opened_bench(gpu, tmp_path / "run")
     with folder:
-        bench.trial(work(), 0)
+        bench.trial(kernel(), 0)
     with resume_run(gpu, asked(), tmp_path / "run", allow_other_board=False) as folder:
         bench = Bench(gpu, folder, choose_sensor(gpu, None))
-        assert bench.trial(work(), 0).order == 0
-        assert bench.trial(work(), 1).order == 1
+        assert bench.trial(kernel(), 0).order == 0
+        assert bench.trial(kernel(), 1).order == 1

@@ -6,10 +6,10 @@ import pytest
 from fakes import power
 from fakes import run as fake
 
-from ptxbench.core.condition import DYNAMIC, OptLevel
+from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
 from ptxbench.core.status import Status
-from ptxbench.devices.base import Launch
-from ptxbench.experiment.trial_record import TrialPlan, describe_throttling, make_failure, make_record
+from ptxbench.experiment.kernel import Kernel
+from ptxbench.experiment.trial_record import describe_throttling, make_failure, make_record
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.kernel_run import KernelRun, Telemetry
 from ptxbench.sensors.trace import Trace
@@ -19,10 +19,19 @@ from ptxbench.storage.schema import Role
 SENSOR = power.sensor(refresh_s=0.1, averaging_s=0.1)
 WINDOW = replace(power.window(1.0, 3.0), cycles=3_960_000_000, globaltimer_ns=2_000_000_000)
 STATE = Telemetry(40.0, 1755.0, 3201.0, 0, 0)
-PLAN = TrialPlan(
-    "fma.rn.f32", OptLevel.O3, DYNAMIC, "random", Role.TARGET_2N, 128, "fma.rn.f32/O3/dynamic/random"
+KERNEL = Kernel(
+    subject="fma.rn.f32/O3/dynamic/random",
+    instruction="fma.rn.f32",
+    condition=Condition(OptLevel.O3, DYNAMIC, Pattern.RANDOM),
+    role=Role.TARGET_2N,
+    copies=128,
+    cubin=fake.CUBIN,
+    grid=132,
+    block=1024,
+    operands=np.zeros(8, np.uint8),
+    scratch_bytes=0,
+    iterations=777,
 )
-LAUNCH = Launch("", fake.CUBIN, "target_2n", 132, 1024, 777, (np.zeros(8, np.uint8),), "random")
 
 
 def kernel_run(**change):
@@ -48,7 +57,7 @@ def kernel_run(**change):
 
 
 def recorded(run=None, sensor=SENSOR):
-    return make_record(PLAN, 3, 17, "0123456789ab", LAUNCH, run or kernel_run(), sensor, 132)
+    return make_record(KERNEL, 3, 17, "0123456789ab", run or kernel_run(), sensor, 132)
 
 
 def test_a_record_says_what_ran_when_and_with_what_power():
@@ -183,7 +192,7 @@ def test_noise_is_no_change_of_power_and_a_sag_at_the_end_is_one(watts, status):
 
 
 def test_a_failure_has_no_number_but_its_reason():
-    record, trace = make_failure(PLAN, 3, 17, "0123456789ab", LAUNCH, 5_000, "CUDA_ERROR_ILLEGAL_ADDRESS")
+    record, trace = make_failure(KERNEL, 3, 17, "0123456789ab", 5_000, "CUDA_ERROR_ILLEGAL_ADDRESS")
     assert (record.status, record.reason) == (Status.LAUNCH_FAILED, "CUDA_ERROR_ILLEGAL_ADDRESS")
     assert record.trial_id == recorded().trial_id
     assert (trace.begin_ns, trace.end_ns, trace.series) == (
@@ -223,8 +232,8 @@ def test_power_is_not_read_while_sms_run_out_of_blocks():
         (usage, *others) = run.trace.series
         ending = (usage.end_ns > 2.8e9) & (usage.end_ns < 3e9)
         trace = replace(run.trace, series=(replace(usage, value=usage.value - 40.0 * ending), *others))
-        launch = replace(LAUNCH, grid=grid)
-        return make_record(PLAN, 3, 17, "", launch, replace(run, trace=trace), SENSOR, 132)
+        kernel = replace(KERNEL, grid=grid)
+        return make_record(kernel, 3, 17, "", replace(run, trace=trace), SENSOR, 132)
 
     # Of 30 blocks an SM the last three take a tenth of the 2 s; one block has no such end.
     assert low_at_the_end(30 * 132).steady_power_w == pytest.approx(500, abs=0.1)

@@ -12,14 +12,14 @@ from fakes.modules import built
 from ptxbench.analysis.overhead import overhead_loops
 from ptxbench.analysis.subject import Subject
 from ptxbench.codegen.operands import operand_bytes
-from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
+from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import H200
-from ptxbench.experiment.loaded_unit import LoadedUnit
+from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import choose_sensor
@@ -35,20 +35,21 @@ THREADS = SMS * BLOCK
 STATIC_W = 120.0
 
 
-def loaded(name: str = "fma.rn.f32", protocol: str = DYNAMIC) -> LoadedUnit:
+def prepared(name: str = "fma.rn.f32", protocol: str = DYNAMIC) -> Prepared:
     module = built(name)
     row, level = module.instruction, module.opt_level
     loops = overhead_loops(row, parse_listing(module.listing))
-    unit = Subject(row, level, module.judgement, protocol, Pattern.RANDOM, tuple(loops.items()))
-    return LoadedUnit(unit, module.cubin, operand_bytes(row, Pattern.RANDOM, 1))
+    condition = Condition(level, protocol, Pattern.RANDOM)
+    subject = Subject(row, condition, module.judgement, tuple(loops.items()))
+    return Prepared(subject, module.cubin, operand_bytes(row, Pattern.RANDOM, 1))
 
 
-def unit(name: str = "fma.rn.f32", protocol: str = DYNAMIC) -> Subject:
-    return loaded(name, protocol).unit
+def subject(name: str = "fma.rn.f32", protocol: str = DYNAMIC) -> Subject:
+    return prepared(name, protocol).subject
 
 
 def trial(role: Role, repeat: int = 0, **change: object) -> TrialRecord:
-    """A valid trial of `unit()`, 1 s long."""
+    """A valid trial of `subject()`, 1 s long."""
     double = role in (Role.TARGET_2N, Role.OVERHEAD_2N)
     plain = replace(
         fake.record(0),

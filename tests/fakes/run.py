@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel, Pattern
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.status import Status
@@ -47,7 +47,7 @@ ARGUMENTS = RunArguments(
     instructions=("add.f32", "fma.rn.f32"),
     opt_levels=(OptLevel.O0, OptLevel.O3),
     protocols=(ARAFA, DYNAMIC),
-    patterns=("random",),
+    patterns=(Pattern.RANDOM,),
     precision=0.005,
     min_repeats=3,
     max_repeats=20,

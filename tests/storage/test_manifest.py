@@ -97,6 +97,7 @@ OPTIONAL = {
     "cost",
     "recomputed",
     "level_error",
+    "stop_on",
 }
 
 

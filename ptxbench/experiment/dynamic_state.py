@@ -1,0 +1,73 @@
+"""What the dynamic protocol knows of a run: every trial so far, and what follows from all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ptxbench.analysis.loop_energy import Common, LoopEnergy, scatter_of, shared_by
+from ptxbench.analysis.variance import Scatter
+from ptxbench.core.condition import OptLevel
+from ptxbench.experiment.kernel import Kernel
+from ptxbench.experiment.trial import Bench
+from ptxbench.storage.schema import TrialRecord
+
+# While a run goes on, its drift is fitted to so many of the last trials: about those of the present batch.
+_RECENT = 300
+
+
+class DynamicState:
+    """The trials of the dynamic protocol in the order in which the plan came to them.
+
+    What a resumed run holds of later units is not in it before the plan gets there, so that a resumed run
+    decides as a run that was never stopped does.
+
+    Args:
+        bench: Where trials run.
+        failures: The run's failures, to which this adds.
+
+    Attributes:
+        bench: Where trials run.
+        trials: Trials so far, by the name of what they measure.
+        overheads: Calibrated overhead kernels, by name.
+        failures: Why a subject or an overhead kernel could not be launched, by name; the run's own.
+        references: Kernels that all batches run, by optimization level, once its first batch has chosen them.
+    """
+
+    def __init__(self, bench: Bench, failures: dict[str, str]) -> None:
+        self.bench = bench
+        self.trials: dict[str, list[TrialRecord]] = {}
+        self.overheads: dict[str, Kernel] = {}
+        self.failures = failures
+        self.references: dict[OptLevel, tuple[Kernel, ...]] = {}
+        self._order: list[TrialRecord] = []
+        self._known: tuple[int, Common] | None = None
+        self._scatter: dict[OptLevel, list[Scatter]] = {level: [] for level in OptLevel}
+
+    def trial(self, kernel: Kernel, repeat: int, warm_for: str) -> TrialRecord:
+        """Run one trial, or take the one that the run holds (`Bench.trial`)."""
+        record = self.bench.trial(kernel, repeat, warm_for)
+        self.trials.setdefault(kernel.subject, []).append(record)
+        if repeat >= 0:
+            self._order.append(record)
+        return record
+
+    def common(self, level: OptLevel, current: Sequence[LoopEnergy] = ()) -> Common:
+        """Return what the rows of an optimization level share, by all trials so far.
+
+        Args:
+            level: Optimization level.
+            current: Loops of the present batch, which are not kept yet.
+        """
+        return replace(self.shared(), scatter=scatter_of(current, self._scatter[level]))
+
+    def shared(self) -> Common:
+        """Return what all rows share, except the scatter of the loops of an optimization level."""
+        trials = len(self._order)
+        if self._known is None or self._known[0] != trials:
+            self._known = (trials, shared_by(self._order, recent=_RECENT))
+        return self._known[1]
+
+    def keep_scatter(self, level: OptLevel, loops: Sequence[LoopEnergy]) -> None:
+        """Keep the scatter of loops that are done."""
+        self._scatter[level] += [found for loop in loops if (found := loop.scatter) is not None]

@@ -1,0 +1,177 @@
+"""The protocol of Arafa et al. (2020), as published: one block, one thread, a dependent chain.
+
+Eq. 1: E_instruction = (E_total - E_overhead) / number of instructions. The paper gives both kernels
+the same loop count; here the overhead kernel runs longer, so that its window is no shorter than the
+sensor can see, and its energy is scaled by the two loop counts. With one thread on a large GPU the
+result is the board's power times the instruction's latency, for the most part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from ptxbench.analysis.row_notes import left_out_note, sources_note
+from ptxbench.analysis.solved_rows import SolvedRows, by_subject
+from ptxbench.analysis.statistics import Estimate, estimate
+from ptxbench.analysis.subject import (
+    Subject,
+    by_round,
+    cycles_per_instruction,
+    most_common_fault,
+    nan_mean,
+    trial_faults,
+    valid_pair,
+)
+from ptxbench.catalogue.model import Instruction
+from ptxbench.core.condition import ARAFA, Form, OptLevel
+from ptxbench.core.errors import LaunchError
+from ptxbench.core.status import Status
+from ptxbench.experiment.prepared import Prepared
+from ptxbench.experiment.protocols.base import Measurement, Protocol, SleepCubin
+from ptxbench.experiment.run_state import RunState
+from ptxbench.storage.schema import Role, TableRow, TrialRecord
+
+METHODS = ("sma_j", "papi_j", "mtsm_j", "counter_j")
+_NANO = 1e9
+_ROLES = (Role.TARGET, Role.OVERHEAD)
+
+
+class Arafa(Protocol):
+    """The protocol as an object of the registry."""
+
+    name: ClassVar[str] = ARAFA
+
+    def form(self, instruction: Instruction, opt_level: OptLevel) -> Form:
+        """Return the latency form: one dependent chain."""
+        del instruction, opt_level
+        return Form.LATENCY
+
+    def refusal(self, instruction: Instruction) -> str:
+        """Return why one block of one execution cannot measure an instruction, or ""."""
+        threads = instruction.unit.threads
+        if instruction.block in (None, threads):
+            return ""
+        needed = f"{instruction.name} needs blocks of {instruction.block} threads"
+        return f"{needed}, and this protocol has {threads}"
+
+    def begin(self, state: RunState, sleep: SleepCubin) -> Measurement:
+        """Begin to measure; the sleeping kernel is not needed."""
+        del sleep
+        return _ArafaMeasurement(state)
+
+    def solve(self, subjects: Sequence[Subject], records: Sequence[TrialRecord], sm_count: int) -> SolvedRows:
+        """Return the rows of subjects, each from its own trials alone."""
+        del sm_count
+        trials = by_subject(records)
+        return SolvedRows({s.name: arafa_row(s, trials.get(s.name, ())) for s in subjects})
+
+
+class _ArafaMeasurement(Measurement):
+    """The subjects of a run, one after the other."""
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+
+    def measure(self, batch: Sequence[Prepared], *, more_follow: bool, is_last: bool) -> None:
+        """Measure one subject after the other."""
+        del more_follow, is_last
+        for prepared in batch:
+            subject = prepared.subject
+            self._state.report(
+                f"{subject.instruction.name} -{subject.condition.opt_level} {subject.condition.protocol}"
+            )
+            if self._state.is_spent():
+                return
+            try:
+                self._measure_one(prepared)
+            except LaunchError as error:
+                self._state.failures[subject.name] = str(error)
+            self._state.done += 1
+
+    def _measure_one(self, prepared: Prepared) -> None:
+        """Run rounds of target and overhead kernel until the MTSM energy is known well enough.
+
+        Raises:
+            LaunchError: A kernel did not run.
+            GpuError: The GPU stopped answering.
+        """
+        bench, criterion = self._state.bench, self._state.criterion
+        # One thread, or as many as it takes to execute the instruction at all.
+        threads = prepared.subject.instruction.unit.threads
+        window_s = self._state.arguments.window_s
+        kernels = [bench.calibrated(prepared.kernel(role, 1, threads), window_s) for role in _ROLES]
+        records: list[TrialRecord] = []
+        least, most = criterion.bounds()
+        for repeat in range(most):
+            order = kernels if repeat % 2 == 0 else kernels[::-1]
+            records += [bench.trial(kernel, repeat) for kernel in order]
+            if repeat + 1 < least:
+                continue
+            found = solve_arafa(records, "mtsm_j")
+            if found.n >= 2 and criterion.is_met(found.mean, found.ci95):
+                break
+
+
+def solve_arafa(records: Sequence[TrialRecord], method: str) -> Estimate:
+    """Return Eq. 1 by one method over the valid rounds of a subject, J an instruction.
+
+    Args:
+        records: The subject's trials.
+        method: Column of the method's energy: one of `METHODS`.
+    """
+    faults = trial_faults(records)
+    energies_j = []
+    for trials in by_round(records).values():
+        pair = valid_pair(trials, Role.TARGET, (Role.OVERHEAD,), faults)
+        if pair:
+            energies_j.append(_equation_1_j(*pair, method))
+    return estimate([e for e in energies_j if math.isfinite(e)])
+
+
+def arafa_row(subject: Subject, records: Sequence[TrialRecord]) -> TableRow:
+    """Return the table's row of one subject.
+
+    Args:
+        subject: What was measured.
+        records: Its trials.
+    """
+    estimates = {method: solve_arafa(records, method) for method in METHODS}
+    targets = [r for r in records if r.role is Role.TARGET and r.repeat >= 0]
+    overheads = [r for r in records if r.role is Role.OVERHEAD and r.repeat >= 0]
+    mtsm = estimates["mtsm_j"]
+    faults = trial_faults(records)
+    if mtsm.n < 2 and (faults or estimates["counter_j"].n < 2):
+        return subject.row(*most_common_fault(faults))
+    notes = left_out_note(faults), sources_note([r for r in targets if r.trial_id not in faults])
+    row = replace(
+        subject.row(Status.OK, "; ".join(filter(None, notes))),
+        threads=targets[0].block,
+        count=targets[0].iterations * targets[0].copies,
+        sma_nj=estimates["sma_j"].mean * _NANO,
+        papi_nj=estimates["papi_j"].mean * _NANO,
+        mtsm_nj=mtsm.mean * _NANO,
+        counter_nj=estimates["counter_j"].mean * _NANO,
+        cycles=cycles_per_instruction(targets[0], overheads[0]),
+        power_w=nan_mean([r.steady_power_w for r in targets]),
+        clock_mhz=nan_mean([r.sm_clock_mhz for r in targets]),
+        temperature_c=nan_mean([r.temperature_c for r in targets]),
+        repeats=mtsm.n,
+    )
+    if mtsm.n < 2:
+        reason = "MTSM averages readings in watts, and the power source is the energy counter"
+        return replace(row, status=Status.NOT_SUPPORTED, reason=reason)
+    if abs(mtsm.mean) <= mtsm.ci95:
+        bound_nj = (abs(mtsm.mean) + mtsm.ci95) * _NANO
+        reason = f"not distinguishable from zero by MTSM; under {bound_nj:.3g} nJ"
+        return replace(row, mtsm_nj=math.nan, status=Status.BELOW_RESOLUTION, reason=reason)
+    return row
+
+
+def _equation_1_j(target: TrialRecord, overhead: TrialRecord, method: str) -> float:
+    """Return Eq. 1 for one round, J."""
+    total_j: float = getattr(target, method)
+    overhead_j: float = getattr(overhead, method) * target.iterations / overhead.iterations
+    return (total_j - overhead_j) / (target.iterations * target.copies)
