@@ -21,7 +21,7 @@ _SASS_COLUMNS = 40
 @category_option
 @click.option("--type", "ptx_type", default="", help="Only this register type, such as f32.")
 @target_option(None)
-@click.option("--sass", "opcode", default="", help="Only what becomes this SASS opcode at either level.")
+@click.option("--sass", "opcode", default="", help="Only what becomes this SASS opcode at -O0 or -O3.")
 @json_option
 def command(name: str, category: str, ptx_type: str, target: str | None, opcode: str, as_json: bool) -> None:
     """List the instructions that can be measured, and the SASS that each becomes.

@@ -20,7 +20,7 @@ from ptxbench.core.errors import PtxbenchError
 _SUBCOMMANDS = {
     "gpus": "List the GPUs of this machine and the simulated ones.",
     "list": "List the instructions that can be measured.",
-    "show": "Print an instruction's PTX, its SASS and the gate's verdict.",
+    "show": "Print an instruction's PTX, its SASS and the loop check.",
     "verify": "Judge the whole catalogue without a GPU.",
     "sensor": "Find out what the GPU's power readings are like.",
     "table": "Measure the energy of instructions.",

@@ -1,4 +1,4 @@
-"""`ptxbench show`: one instruction's PTX, its SASS loop, the gate's verdict, and how its operands change."""
+"""`ptxbench show`: one instruction's PTX, its SASS loop, the verdict of the loop check, and its operands."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _PARTS = ("ptx", "sass", "verdict", "operands")
 @click.option("--part", type=click.Choice(_PARTS), help="Print this alone, such as the PTX for a file.")
 @json_option
 def command(name: str, level: str, target: str, form_name: str, part: str | None, as_json: bool) -> None:
-    """Print an instruction's PTX, the SASS of its loop, the gate's verdict and what changes of its operands.
+    """Print an instruction's PTX, the SASS of its loop, the loop check's verdict and how its operands change.
 
     Needs no GPU.
 
-    The exit code is 1 where the gate refuses it.
+    The exit code is 1 if the loop check refuses it.
     """
     from ptxbench.catalogue.load import find_instruction
     from ptxbench.codegen.assemble import assemble_ptx

@@ -78,7 +78,7 @@ def command() -> None:
     type=click.IntRange(1, 100_000),
     default=256,
     show_default=True,
-    help="Variants to foretell, for the strategy estimate.",
+    help="Variants to predict, for the strategy estimate.",
 )
 @click.option(
     "--measure",
