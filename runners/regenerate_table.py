@@ -16,11 +16,12 @@ from pathlib import Path
 from time import monotonic
 
 from ptxbench.catalogue.select import chosen_names
-from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel, Pattern
+from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.devices.select import open_gpu
 from ptxbench.experiment.isolation import run_surviving
 from ptxbench.experiment.linearity import Linearity
+from ptxbench.experiment.protocols import protocol_names
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.run_state import Progress
@@ -59,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--category", default="", help="only the instructions of this category")
     parser.add_argument("--opt-level", action="append", default=[], choices=list(OptLevel))
-    parser.add_argument("--protocol", action="append", default=[], choices=(ARAFA, DYNAMIC))
+    parser.add_argument("--protocol", action="append", default=[], choices=protocol_names())
     parser.add_argument("--operands", action="append", default=[], choices=["random", "zeros"])
     parser.add_argument("--sensor", type=Path, help="what `ptxbench sensor` found, for a new run")
     parser.add_argument("--precision", type=float, help="stop a row at this 95%% half-width, as a fraction")

@@ -12,9 +12,10 @@ from ptxbench.api.measurement import Measurement
 from ptxbench.api.table import Table
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.bounds import one_of, within
-from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel, Pattern
+from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.errors import InputError
 from ptxbench.experiment import run
+from ptxbench.experiment.protocols import protocol_names
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run
 
@@ -106,7 +107,7 @@ def measure_table(
     options = RunOptions(
         instructions=names,
         opt_levels=tuple(one_of("opt_level", level, OptLevel) for level in _listed(opt_levels)),
-        protocols=tuple(one_of("protocol", protocol, (DYNAMIC, ARAFA)) for protocol in _listed(protocols)),
+        protocols=tuple(one_of("protocol", protocol, protocol_names()) for protocol in _listed(protocols)),
         patterns=tuple(one_of("operands", pattern, Pattern) for pattern in _listed(operands)),
         precision=within("precision", precision, 1e-5, 1.0),
     )

@@ -24,6 +24,8 @@ from ptxbench.cli.options import (
 )
 from ptxbench.cli.parameters import Number
 from ptxbench.cli.progress import progress_bar
+from ptxbench.experiment.criteria import criterion_names
+from ptxbench.experiment.protocols import protocol_names
 from ptxbench.sensors.base import POWER_SOURCES
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.schema import TableRow
 
-_PROTOCOLS = ("arafa", "dynamic")
 _PATTERNS = ("random", "zeros")
 _LINEARITY = ("all", "sample", "none")
 
@@ -47,7 +48,11 @@ _LINEARITY = ("all", "sample", "none")
 @click.option("--allow-other-board", is_flag=True, help="Let another board of the same model resume a run.")
 @opt_level_option(None)
 @click.option(
-    "--protocol", "protocols", multiple=True, type=click.Choice(_PROTOCOLS), help="Protocol (default: both)."
+    "--protocol",
+    "protocols",
+    multiple=True,
+    type=click.Choice(protocol_names()),
+    help="Protocol (default: all).",
 )
 @click.option(
     "--operands",
@@ -66,6 +71,11 @@ _LINEARITY = ("all", "sample", "none")
     "--precision",
     type=Number(1e-5, 1.0),
     help="Stop a row when its 95% half-width is under this fraction (default: 0.005).",
+)
+@click.option(
+    "--stop-on",
+    type=click.Choice(criterion_names()),
+    help="When a row is done: at its precision (default), or after --max-repeats in any case.",
 )
 @click.option("--min-repeats", type=click.IntRange(2, 1000), help="Repeats in any case (default: 3).")
 @click.option("--max-repeats", type=click.IntRange(2, 1000), help="Repeats at most (default: 6).")
@@ -102,6 +112,7 @@ def command(
     sensor_path: Path | None,
     source: str | None,
     precision: float | None,
+    stop_on: str | None,
     min_repeats: int | None,
     max_repeats: int | None,
     window_s: float | None,
@@ -137,6 +148,7 @@ def command(
         protocols=protocols,
         patterns=tuple(Pattern(pattern) for pattern in patterns),
         precision=precision,
+        stop_on=stop_on,
         min_repeats=min_repeats,
         max_repeats=max_repeats,
         window_s=window_s,

@@ -17,7 +17,7 @@ from ptxbench.analysis.subject import nan_mean
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
-from ptxbench.experiment.criteria.base import StoppingCriterion
+from ptxbench.experiment.criterion import StoppingCriterion
 from ptxbench.experiment.dynamic_state import DynamicState
 from ptxbench.experiment.kernel import Kernel
 from ptxbench.experiment.launch_configuration import SHARES, LaunchConfiguration, throttled_itself

@@ -11,7 +11,7 @@ from ptxbench.analysis.subject import Subject
 from ptxbench.core.status import Status
 from ptxbench.experiment.prepare import Outcome
 from ptxbench.experiment.prepared import Prepared
-from ptxbench.experiment.protocols import PROTOCOLS
+from ptxbench.experiment.protocols import find_protocol
 from ptxbench.storage.schema import TableRow, TrialRecord
 
 
@@ -96,10 +96,9 @@ def solve_rows(subjects: Sequence[Subject], records: Sequence[TrialRecord], sm_c
     """
     rows: dict[str, TableRow] = {}
     common = None
-    for protocol in PROTOCOLS.values():
-        own = [subject for subject in subjects if subject.condition.protocol == protocol.name]
-        if own:
-            solved = protocol.solve(own, records, sm_count)
-            rows.update(solved.rows)
-            common = common or solved.common
+    for name in sorted({subject.condition.protocol for subject in subjects}):
+        own = [subject for subject in subjects if subject.condition.protocol == name]
+        solved = find_protocol(name).solve(own, records, sm_count)
+        rows.update(solved.rows)
+        common = common or solved.common
     return SolvedRows(rows, common)

@@ -15,8 +15,8 @@ from ptxbench.devices.replay import ReplayGpu
 from ptxbench.experiment.ledger import Ledger
 from ptxbench.experiment.plan import plan_batches, plan_subjects
 from ptxbench.experiment.prepare import Outcome, Preparer, quick_switching
+from ptxbench.experiment.protocol import Measurement
 from ptxbench.experiment.protocols import find_protocol
-from ptxbench.experiment.protocols.base import Measurement
 from ptxbench.experiment.recompute import measure_again
 from ptxbench.experiment.run_state import Progress, RunState
 from ptxbench.experiment.sensor_choice import choose_sensor

@@ -13,7 +13,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.devices.base import Gpu
 from ptxbench.experiment.criteria import criterion_for
 from ptxbench.experiment.linearity import Linearity
-from ptxbench.experiment.protocols import PROTOCOLS, find_protocol
+from ptxbench.experiment.protocols import find_protocol, protocol_names
 from ptxbench.experiment.sensor_choice import choose_sensor, default_window_s, short_window_s
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
@@ -88,7 +88,7 @@ class RunOptions(Conditions):
         defaults = RunArguments(
             instructions=STARTERS,
             opt_levels=tuple(OptLevel),
-            protocols=tuple(PROTOCOLS),
+            protocols=protocol_names(),
             patterns=(Pattern.RANDOM,),
             precision=PRECISION,
             min_repeats=MIN_REPEATS,

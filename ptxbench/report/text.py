@@ -22,7 +22,7 @@ def _number_column(heading: str, drop: int = 0) -> Column:
 
 _WHAT = (Column("instruction"), Column("opt"), Column("operands"), Column("SASS", drop=4))
 _STATUS = Column("status", Kind.STATUS)
-_COLUMNS = {
+_COLUMNS: dict[str, tuple[Column, ...]] = {
     ARAFA: (
         *_WHAT,
         _number_column("MTSM nJ"),
@@ -80,11 +80,15 @@ def tables_text(rows: Sequence[TableRow], info: GpuInfo, width: int | None) -> s
         info: The GPU, whose kind is said in the titles.
         width: Columns of the terminal, None where there is none.
     """
-    tables = [
-        f"{_TITLES[protocol]}{_origin(info)}\n{render_table(columns, cells, width)}"
-        for protocol, columns in _COLUMNS.items()
-        if (cells := [_cells(row) for row in rows if row.protocol == protocol])
-    ]
+    tables = []
+    for protocol in sorted({row.protocol for row in rows}):
+        own = [row for row in rows if row.protocol == protocol]
+        if protocol in _COLUMNS:
+            columns, cells = _COLUMNS[protocol], [_cells(row) for row in own]
+        else:
+            columns, cells = _filled(own)
+        title = f"{_TITLES.get(protocol, protocol)}{_origin(info)}"
+        tables.append(f"{title}\n{render_table(columns, cells, width)}")
     return "\n\n".join(tables)
 
 
@@ -116,8 +120,13 @@ def rows_document(rows: Sequence[TableRow], info: GpuInfo) -> dict[str, object]:
 
 def markdown_table(rows: Sequence[TableRow], protocol: str) -> str:
     """Return the rows of one protocol as a Markdown table, "" where there are none."""
-    cells = [_cells(row) for row in rows if row.protocol == protocol]
-    return _markdown(HEADINGS[protocol], cells) if cells else ""
+    own = [row for row in rows if row.protocol == protocol]
+    if not own:
+        return ""
+    if protocol in HEADINGS:
+        return _markdown(HEADINGS[protocol], [_cells(row) for row in own])
+    columns, cells = _filled(own)
+    return _markdown(tuple(column.heading for column in columns), cells)
 
 
 def markdown_rates(rows: Sequence[TableRow]) -> str:
@@ -167,6 +176,17 @@ def _markdown_cell(text: str) -> str:
 
 def _is_number(heading: str) -> bool:
     return heading not in ("instruction", "opt", "operands", "SASS", "status")
+
+
+def _filled(rows: Sequence[TableRow]) -> tuple[tuple[Column, ...], list[tuple[str, ...]]]:
+    """Return columns and cells of a protocol without a layout of its own: every number that a row has."""
+    names = [name for name, value in asdict(rows[0]).items() if isinstance(value, float)]
+    names = [name for name in names if any(getattr(row, name) == getattr(row, name) for row in rows)]
+    cells = [
+        (*_cells(row)[: len(_WHAT)], *(number(getattr(row, name)) for name in names), _cells(row)[-1])
+        for row in rows
+    ]
+    return (*_WHAT, *map(_number_column, names), _STATUS), cells
 
 
 def _cells(row: TableRow) -> tuple[str, ...]:

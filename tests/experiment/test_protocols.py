@@ -1,25 +1,28 @@
-from typing import ClassVar
+import sys
 
 import pytest
 from fakes import run as fake
 from fakes.measuring import WatchedGpu, asked, measured
 
-from ptxbench.analysis.solved_rows import SolvedRows
-from ptxbench.core.condition import Form
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.experiment import protocols
-from ptxbench.experiment.protocols.base import Measurement, Protocol
 from ptxbench.experiment.run_options import RunOptions
+from ptxbench.report.text import tables_text
 from ptxbench.storage.run_folder import RunFolder
+
+# One launch of the target kernel on every SM; its row is the power that it draws.
+ONCE = """
+from dataclasses import replace
+
+from ptxbench.analysis.solved_rows import SolvedRows, by_subject
+from ptxbench.core.condition import Form
+from ptxbench.core.status import Status
+from ptxbench.experiment.protocol import Measurement, Protocol
 from ptxbench.storage.schema import Role
 
 
 class Once(Protocol, Measurement):
-    """One launch of the target kernel on every SM."""
-
-    name: ClassVar[str] = "once"
-
     def form(self, instruction, opt_level):
         return Form.LATENCY
 
@@ -29,24 +32,37 @@ class Once(Protocol, Measurement):
 
     def measure(self, batch, *, more_follow, is_last):
         for prepared in batch:
-            self.state.bench.trial(
-                self.state.bench.calibrated(prepared.kernel(Role.TARGET, 132, 256), 0.5), 0
-            )
+            kernel = prepared.kernel(Role.TARGET, 132, 256)
+            self.state.bench.trial(self.state.bench.calibrated(kernel, 0.5), 0)
 
     def solve(self, subjects, records, sm_count):
-        return SolvedRows(
-            {s.name: s.row(Status.OK, f"{len(records)} trials, {sm_count} SMs") for s in subjects}
-        )
+        last = {name: trials[-1] for name, trials in by_subject(records).items()}
+        rows = {s.name: s.row(Status.OK, "") for s in subjects}
+        return SolvedRows({n: replace(row, power_w=last[n].steady_power_w) for n, row in rows.items()})
 
 
-def test_a_new_protocol_is_one_object_of_the_registry(tmp_path, monkeypatch):
-    monkeypatch.setitem(protocols.PROTOCOLS, "once", Once())
-    (row,) = measured(WatchedGpu(), tmp_path / "run", asked("fma.rn.f32", protocols=("once",)))
+PROTOCOL = Once()
+"""
+
+
+def test_a_new_protocol_is_one_file(tmp_path, monkeypatch):
+    folder = tmp_path / "protocols"
+    folder.mkdir()
+    (folder / "once.py").write_text(ONCE)
+    monkeypatch.setattr(protocols, "__path__", [*protocols.__path__, str(folder)])
+    gpu = WatchedGpu()
+    try:
+        (row,) = measured(gpu, tmp_path / "run", asked("fma.rn.f32", protocols=("once",)))
+    finally:
+        sys.modules.pop("ptxbench.experiment.protocols.once", None)
     assert (row.protocol, row.status) == ("once", Status.OK)
-    assert row.reason.endswith("132 SMs")
-    with RunFolder.open(tmp_path / "run") as folder:
-        assert folder.rows() == (row,)
-        assert folder.records()[-1].trial_id == "fma.rn.f32/O3/once/random/target/0"
+    assert row.power_w > 100
+    with RunFolder.open(tmp_path / "run") as run:
+        assert run.records()[-1].trial_id == "fma.rn.f32/O3/once/random/target/0"
+        assert [(r.protocol, r.subject) for r in run.rows()] == [("once", "fma.rn.f32/O3/once/random")]
+    shown = tables_text([row], gpu.info, None)
+    assert shown.startswith("once (SIMULATED)")
+    assert "power_w" in shown
 
 
 def test_an_unknown_protocol_is_refused_before_anything_runs():

@@ -1,17 +1,24 @@
-"""Stopping criteria: when a row has been measured often enough.
+"""The stopping criteria: one file each, found by being in this folder.
 
-To add one, write a file here with a class of three methods and list it in `CRITERIA`.
+A file defines `CRITERION`, a `ptxbench.experiment.criterion.StoppingCriterion`; its name is the file's.
 """
 
 from __future__ import annotations
 
-from ptxbench.core.errors import InputError
-from ptxbench.experiment.criteria.base import StoppingCriterion
-from ptxbench.experiment.criteria.precision import Precision
-from ptxbench.experiment.criteria.repeats import FixedRepeats
-from ptxbench.storage.manifest import RunArguments
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
-CRITERIA: dict[str, type[StoppingCriterion]] = {kind.name: kind for kind in (Precision, FixedRepeats)}
+from ptxbench.core.errors import InputError
+
+if TYPE_CHECKING:
+    from ptxbench.experiment.criterion import StoppingCriterion
+    from ptxbench.storage.manifest import RunArguments
+
+
+def criterion_names() -> tuple[str, ...]:
+    """Return the names of all stopping criteria; nothing is imported."""
+    return tuple(sorted(module.name for module in iter_modules(__path__)))
 
 
 def criterion_for(arguments: RunArguments) -> StoppingCriterion:
@@ -20,7 +27,12 @@ def criterion_for(arguments: RunArguments) -> StoppingCriterion:
     Raises:
         InputError: There is none of that name.
     """
-    if arguments.stop_on not in CRITERIA:
-        known = ", ".join(CRITERIA)
+    from ptxbench.experiment.criterion import StoppingCriterion
+
+    names = criterion_names()
+    if arguments.stop_on not in names:
+        known = ", ".join(names)
         raise InputError(f"unknown stopping criterion {arguments.stop_on!r}; known: {known}")
-    return CRITERIA[arguments.stop_on].from_arguments(arguments)
+    criterion = import_module(f"{__name__}.{arguments.stop_on}").CRITERION.from_arguments(arguments)
+    assert isinstance(criterion, StoppingCriterion)  # noqa: S101
+    return criterion

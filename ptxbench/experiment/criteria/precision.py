@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
-from ptxbench.experiment.criteria.base import StoppingCriterion
+from ptxbench.experiment.criterion import StoppingCriterion
 from ptxbench.storage.manifest import RunArguments
 
 
@@ -22,7 +22,6 @@ class Precision(StoppingCriterion):
     fraction: float
     least: int
     most: int
-    name: ClassVar[str] = "precision"
 
     @classmethod
     def from_arguments(cls, arguments: RunArguments) -> Self:
@@ -36,3 +35,6 @@ class Precision(StoppingCriterion):
     def is_met(self, mean: float, ci95: float) -> bool:
         """Return whether the interval is narrow enough."""
         return ci95 <= self.fraction * abs(mean)
+
+
+CRITERION = Precision

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
-from ptxbench.experiment.criteria.base import StoppingCriterion
+from ptxbench.experiment.criterion import StoppingCriterion
 from ptxbench.storage.manifest import RunArguments
 
 
@@ -18,7 +18,6 @@ class FixedRepeats(StoppingCriterion):
     """
 
     repeats: int
-    name: ClassVar[str] = "repeats"
 
     @classmethod
     def from_arguments(cls, arguments: RunArguments) -> Self:
@@ -33,3 +32,6 @@ class FixedRepeats(StoppingCriterion):
         """Return True: no row gets more."""
         del mean, ci95
         return True
+
+
+CRITERION = FixedRepeats

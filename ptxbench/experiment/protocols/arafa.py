@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 from ptxbench.analysis.row_notes import left_out_note, sources_note
 from ptxbench.analysis.solved_rows import SolvedRows, by_subject
@@ -26,11 +25,11 @@ from ptxbench.analysis.subject import (
     valid_pair,
 )
 from ptxbench.catalogue.model import Instruction
-from ptxbench.core.condition import ARAFA, Form, OptLevel
+from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
 from ptxbench.experiment.prepared import Prepared
-from ptxbench.experiment.protocols.base import Measurement, Protocol, SleepCubin
+from ptxbench.experiment.protocol import Measurement, Protocol, SleepCubin
 from ptxbench.experiment.run_state import RunState
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
@@ -40,9 +39,7 @@ _ROLES = (Role.TARGET, Role.OVERHEAD)
 
 
 class Arafa(Protocol):
-    """The protocol as an object of the registry."""
-
-    name: ClassVar[str] = ARAFA
+    """The protocol of Arafa et al. (2020)."""
 
     def form(self, instruction: Instruction, opt_level: OptLevel) -> Form:
         """Return the latency form: one dependent chain."""
@@ -175,3 +172,6 @@ def _equation_1_j(target: TrialRecord, overhead: TrialRecord, method: str) -> fl
     total_j: float = getattr(target, method)
     overhead_j: float = getattr(overhead, method) * target.iterations / overhead.iterations
     return (total_j - overhead_j) / (target.iterations * target.copies)
+
+
+PROTOCOL = Arafa()

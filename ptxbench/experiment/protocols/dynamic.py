@@ -6,7 +6,6 @@ What it computes from the trials is in `analysis.dynamic_energy`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from ptxbench.experiment.launch_configuration import BLOCK, LaunchConfiguration
 from ptxbench.experiment.linearity import checked_for_linearity
 from ptxbench.experiment.order import BATCH_SIZE
 from ptxbench.experiment.prepared import Prepared
-from ptxbench.experiment.protocols.base import Measurement, Protocol, SleepCubin
+from ptxbench.experiment.protocol import Measurement, Protocol, SleepCubin
 from ptxbench.experiment.run_state import RunState
 from ptxbench.sass.listing import parse_listing
 from ptxbench.storage.schema import Role, TrialRecord
@@ -36,9 +35,7 @@ _RETRIED = BATCH_SIZE // 2
 
 
 class Dynamic(Protocol):
-    """The protocol as an object of the registry."""
-
-    name: ClassVar[str] = DYNAMIC
+    """The dynamic protocol."""
 
     def form(self, instruction: Instruction, opt_level: OptLevel) -> Form:
         """Return the throughput form where an instruction has one: the whole chip is at work."""
@@ -159,3 +156,6 @@ class _DynamicMeasurement(Measurement):
             )
             self._sleep = bench.calibrated(kernel, arguments.dynamic_window_s or arguments.window_s)
         return self._sleep
+
+
+PROTOCOL = Dynamic()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from ptxbench.analysis.solved_rows import SolvedRows
 from ptxbench.analysis.subject import Subject
@@ -38,13 +37,7 @@ class Measurement(ABC):
 
 
 class Protocol(ABC):
-    """How instructions are measured, from the form of their kernels to the row of the table.
-
-    Attributes:
-        name: As the command line, the manifest and the table name it.
-    """
-
-    name: ClassVar[str]
+    """How instructions are measured, from the form of their kernels to the row of the table."""
 
     @abstractmethod
     def form(self, instruction: Instruction, opt_level: OptLevel) -> Form:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Self
+from typing import Self
 
 from ptxbench.storage.manifest import RunArguments
 
@@ -11,13 +11,8 @@ from ptxbench.storage.manifest import RunArguments
 class StoppingCriterion(ABC):
     """Decides when a row has been measured often enough.
 
-    Rows are looked at after each repeat, and once more when a run is resumed: a criterion keeps no state.
-
-    Attributes:
-        name: By which a run's arguments name it (`stop_on`).
+    Rows are looked at after each repeat, and again when a run is resumed: a criterion keeps no state.
     """
-
-    name: ClassVar[str]
 
     @classmethod
     @abstractmethod
