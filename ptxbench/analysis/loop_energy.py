@@ -138,7 +138,7 @@ class LoopEnergy:
     @property
     def scatter(self) -> Scatter | None:
         """How much its trials scatter, None where there is one, or where others do not scatter so."""
-        if len(self.energy_pj) < 2 or self.mixed:
+        if len(self.energy_pj) < 2 or self.mixed or self.total_pj == 0:
             return None
         _, variance = weighted(self.energy_pj, self.weights)
         return Scatter(variance / self.total_pj**2, len(self.energy_pj) - 1, self.power_w)

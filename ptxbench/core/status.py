@@ -13,6 +13,7 @@ class Status(StrEnum):
     THROTTLED = "throttled"
     CLOCK_DRIFT = "clock_drift"
     SENSOR_STALE = "sensor_stale"
+    SENSOR_IMPLAUSIBLE = "sensor_implausible"
     WINDOW_TOO_SHORT = "window_too_short"
     UNEVEN_POWER = "uneven_power"
     FOREIGN_PROCESS = "foreign_process"

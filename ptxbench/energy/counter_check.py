@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ptxbench.core.status import Status
 from ptxbench.energy.reading import EnergyReading, disagreements
 from ptxbench.energy.steady import PowerReading, power_between_edges
@@ -16,6 +18,9 @@ _LAG_NS = 10_000_000
 # A real counter's steps do not come exactly when its energy says. Over 937 trials on H200s 17% differed from
 # `samples` by more than errors without this, with 3 to 6 ms less than 2%.
 _JITTER_S = 0.004
+# Two sources of one GPU that differ by more, and by more than so many standard errors, are not both right.
+_CONTRADICTION = 0.15
+_ERRORS = 4.0
 
 
 def counter_disagreement(
@@ -33,11 +38,8 @@ def counter_disagreement(
         window: The kernel's window.
         sensor: The source.
     """
-    series = trace.of(SourceName.COUNTER)
-    if sensor.counts_energy or series is None or power.status is not Status.OK:
-        return ""
-    counted = power_between_edges(series, window.start_ns + _LAG_NS, window.end_ns, _QUANTUM_J, _JITTER_S)
-    if counted.status is not Status.OK:
+    counted = _counted(power, trace, window, sensor)
+    if counted is None:
         return ""
     found = {str(sensor.source): power, "the counter": counted}
     energies = {
@@ -47,3 +49,37 @@ def counter_disagreement(
         for name, one in found.items()
     }
     return "; ".join(disagreements(energies))
+
+
+def counter_contradiction(
+    power: PowerReading, trace: Trace, window: KernelWindow, sensor: SensorDescription
+) -> str:
+    """Return a sentence where the counter and a source cannot both be right, so that neither is believed.
+
+    Args:
+        power: The source's power over the settled part of the window.
+        trace: The recording.
+        window: The kernel's window.
+        sensor: The source.
+    """
+    counted = _counted(power, trace, window, sensor)
+    if counted is None:
+        return ""
+    allowed_w = max(
+        _CONTRADICTION * max(power.power_w, counted.power_w),
+        _ERRORS * math.hypot(power.standard_error_w, counted.standard_error_w),
+    )
+    if not abs(power.power_w - counted.power_w) > allowed_w:
+        return ""
+    return f"{sensor.source} gives {power.power_w:.4g} W and the energy counter {counted.power_w:.4g} W"
+
+
+def _counted(
+    power: PowerReading, trace: Trace, window: KernelWindow, sensor: SensorDescription
+) -> PowerReading | None:
+    """Return the counter's power between its edges in the window; None where there is nothing to compare."""
+    series = trace.of(SourceName.COUNTER)
+    if sensor.counts_energy or series is None or power.status is not Status.OK:
+        return None
+    counted = power_between_edges(series, window.start_ns + _LAG_NS, window.end_ns, _QUANTUM_J, _JITTER_S)
+    return counted if counted.status is Status.OK else None

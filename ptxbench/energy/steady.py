@@ -236,8 +236,19 @@ def _settled_ns(window: KernelWindow, sensor: SensorDescription) -> int:
     return window.start_ns + round(settled_after_s(window, sensor) * _NS_PER_S)
 
 
+def settled_mask(series: Series, window: KernelWindow, sensor: SensorDescription) -> Bools:
+    """Tell which readings lie in the settled part of a kernel, shape (n,).
+
+    Args:
+        series: Readings of one source, shape (n,).
+        window: The kernel's window.
+        sensor: What that source is like.
+    """
+    return taken_between(series, _settled_ns(window, sensor), window.end_ns)
+
+
 def _settled(good: Series, window: KernelWindow, sensor: SensorDescription) -> Series:
-    return good.select(taken_between(good, _settled_ns(window, sensor), window.end_ns))
+    return good.select(settled_mask(good, window, sensor))
 
 
 def _held_from_before_s(good: Series, window: KernelWindow, settled_ns: int) -> float:

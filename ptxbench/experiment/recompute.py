@@ -63,7 +63,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         again = replace(record, order=len(folder))
         # Of the short trials that find the loop count no readings are kept.
         if record.status is not Status.LAUNCH_FAILED and record.repeat >= 0:
-            again = validated(again, run, bench.sensor, gpu.info.sm_count)
+            again = validated(again, run, bench.sensor, gpu.info.sm_count, gpu.info.power_limit_w)
         folder.append(again, run.trace)
     solved = ledger.rows(
         subjects,

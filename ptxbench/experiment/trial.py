@@ -84,7 +84,10 @@ class Bench:
         except LaunchError as error:
             record, trace = failure(str(error))
         else:
-            record = make_record(kernel, repeat, order, board, run, self.sensor, self.gpu.info.sm_count)
+            info = self.gpu.info
+            record = make_record(
+                kernel, repeat, order, board, run, self.sensor, info.sm_count, info.power_limit_w
+            )
             trace = run.trace
         self.folder.append(record, trace)
         self.measured += repeat >= 0

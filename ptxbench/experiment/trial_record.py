@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ptxbench.core.status import Status
-from ptxbench.energy.counter_check import counter_disagreement
+from ptxbench.energy.counter_check import counter_contradiction, counter_disagreement
 from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
+from ptxbench.energy.plausible import Believed, believed, impossible_power
 from ptxbench.energy.reading import EnergyReading
-from ptxbench.energy.steady import power_change, settled_after_s, steady_power_w
+from ptxbench.energy.steady import PowerReading, power_change, settled_after_s, steady_power_w
 from ptxbench.experiment.kernel import Kernel
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
@@ -47,6 +48,7 @@ def make_record(
     run: KernelRun,
     sensor: SensorDescription,
     sm_count: int,
+    power_limit_w: float = math.nan,
 ) -> TrialRecord:
     """Return the record of a trial that ran.
 
@@ -58,12 +60,19 @@ def make_record(
         run: What the GPU gave.
         sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
         sm_count: Streaming multiprocessors of the GPU.
+        power_limit_w: Its power limit, NaN where it is not known.
     """
     failure, _ = make_failure(kernel, repeat, order, board, run.trace.begin_ns, "")
-    return validated(failure, run, sensor, sm_count)
+    return validated(failure, run, sensor, sm_count, power_limit_w)
 
 
-def validated(record: TrialRecord, run: KernelRun, sensor: SensorDescription, sm_count: int) -> TrialRecord:
+def validated(
+    record: TrialRecord,
+    run: KernelRun,
+    sensor: SensorDescription,
+    sm_count: int,
+    power_limit_w: float = math.nan,
+) -> TrialRecord:
     """Return a trial's record with all that follows from what the GPU gave.
 
     Args:
@@ -71,6 +80,7 @@ def validated(record: TrialRecord, run: KernelRun, sensor: SensorDescription, sm
         run: What the GPU gave.
         sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
         sm_count: Streaming multiprocessors of the GPU.
+        power_limit_w: Its power limit, NaN where it is not known.
     """
     status, reason = _validate_run(run)
     busy = _while_all_are_busy(record, run.window, sm_count)
@@ -79,14 +89,12 @@ def validated(record: TrialRecord, run: KernelRun, sensor: SensorDescription, sm
     if series is None:
         status, reason = Status.NOT_SUPPORTED, f"the recording holds no {sensor.source}"
     else:
-        steady = steady_power_w(series, busy, sensor)
+        source = believed(series, busy, sensor, power_limit_w)
+        run = replace(run, trace=run.trace.with_series(source.series))
+        steady = steady_power_w(source.series, busy, sensor)
         power_w = steady.power_w
         if status is Status.OK:
-            status, reason = steady.status, steady.reason
-        if status is Status.OK:
-            status, reason = _validate_evenness(series, busy, sensor)
-        if status is Status.OK:
-            reason = counter_disagreement(steady, run.trace, busy, sensor)
+            status, reason = _validate_power(source, steady, run.trace, busy, sensor, power_limit_w)
     clock_mhz = run.window.clock_mhz
     return replace(
         record,
@@ -202,9 +210,36 @@ def _settled_temperature_c(run: KernelRun, window: KernelWindow, sensor: SensorD
     return (run.before.temperature_c + run.after.temperature_c) / 2
 
 
+def _validate_power(
+    source: Believed,
+    steady: PowerReading,
+    trace: Trace,
+    busy: KernelWindow,
+    sensor: SensorDescription,
+    power_limit_w: float,
+) -> tuple[Status, str]:
+    """Check the readings that the steady power is from: whether they are there, can be true and are even."""
+    if steady.status is not Status.OK and not source.objection:
+        return steady.status, steady.reason
+    objection = (
+        source.objection
+        or impossible_power(steady, sensor.source, power_limit_w)
+        or counter_contradiction(steady, trace, busy, sensor)
+    )
+    if objection:
+        return Status.SENSOR_IMPLAUSIBLE, objection
+    status, reason = _validate_evenness(source.series, busy, sensor)
+    if status is not Status.OK:
+        return status, reason
+    if source.doubt:
+        return Status.SENSOR_IMPLAUSIBLE, source.doubt
+    notes = (source.note, counter_disagreement(steady, trace, busy, sensor))
+    return Status.OK, "; ".join(filter(None, notes))
+
+
 def _validate_evenness(series: Series, window: KernelWindow, sensor: SensorDescription) -> tuple[Status, str]:
     """Check that the power was even, so that its settled part stands for the whole kernel."""
-    if sensor.source is SourceName.COUNTER:
+    if sensor.counts_energy:
         return Status.OK, ""
     change = power_change(series, window, sensor)
     if abs(change) <= _EVEN:

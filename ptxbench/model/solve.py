@@ -22,6 +22,8 @@ from ptxbench.storage.schema import TableRow
 # Entries of a null vector under this are rounding.
 _ZERO = 1e-6
 # An opcode whose error is under this part of its energy is well determined.
+# A prior or an error of nothing, whose square can still be divided by.
+_LEAST_PJ = 1e-6
 _SURE = 0.25
 
 Floats = npt.NDArray[np.float64]
@@ -93,12 +95,12 @@ def _system(passes: Sequence[PassEnergy]) -> _System:
             counts[i, index[opcode]] = n
     energies = np.array([one.energy_pj for one in passes])
     errors = np.array([math.hypot(one.error_pj, MODEL_ERROR * one.energy_pj) for one in passes])
-    return _System(opcodes, counts, energies, 1 / np.maximum(errors, np.finfo(float).tiny))
+    return _System(opcodes, counts, energies, 1 / np.maximum(errors, _LEAST_PJ))
 
 
 def _fit(pattern: str, passes: Sequence[PassEnergy], system: _System, values: Floats) -> PatternFit:
     residuals = system.counts @ values - system.energies
-    relative = np.abs(residuals / system.energies)
+    relative = np.abs(residuals) / np.maximum(np.abs(system.energies), _LEAST_PJ)
     scaled = system.matrix / np.linalg.norm(system.matrix, axis=0)
     singular = np.linalg.svd(np.linalg.qr(scaled, mode="r"), compute_uv=False)
     rank = int(np.sum(singular > _rank_tolerance(scaled, singular)))
@@ -216,7 +218,7 @@ def solve_with_prior(passes: Sequence[PassEnergy], solution: JointSolution) -> d
     overall_pj = float(np.median([o.energy_pj for o in sure or opcodes]))
     system = _system(passes)
     priors_pj = np.array([_prior_pj(opcode, sure, overall_pj) for opcode in system.opcodes])
-    priors_pj = np.maximum(priors_pj, np.finfo(float).tiny)
+    priors_pj = np.maximum(priors_pj, _LEAST_PJ)
     matrix = np.vstack([system.matrix, np.diag(1 / priors_pj)])
     values = solve_bounded(
         matrix, np.concatenate([system.energies * system.weights, np.ones(len(priors_pj))])

@@ -81,6 +81,11 @@ class Trace:
         """Return the readings of `source`, or None where it was not recorded."""
         return next((s for s in self.series if s.source == source), None)
 
+    def with_series(self, series: Series) -> Trace:
+        """Return the recording with other readings of one of its sources."""
+        kept = tuple(series if s.source == series.source else s for s in self.series)
+        return replace(self, series=kept)
+
 
 @dataclass(frozen=True)
 class KernelWindow:

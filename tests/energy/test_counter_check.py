@@ -73,7 +73,7 @@ def with_counter(gain):
     return replace(H200, sensors=sensors)
 
 
-@pytest.mark.parametrize(("gain", "remarked"), [(1.0, False), (1.3, True)])
+@pytest.mark.parametrize(("gain", "remarked"), [(1.0, False), (1.12, True)])
 def test_a_table_row_says_that_its_sources_disagree(tmp_path, gain, remarked):
     # Long enough for steps of the counter in every trial.
     what = asked("fma.rn.f32", min_repeats=4, max_repeats=4, window_s=0.6)
@@ -83,3 +83,10 @@ def test_a_table_row_says_that_its_sources_disagree(tmp_path, gain, remarked):
     assert ("the counter" in row.reason) is remarked
     with RunFolder.open(tmp_path / "run") as run:
         assert any("the counter" in r.reason for r in run.records()) is remarked
+
+
+def test_a_counter_that_contradicts_its_source_leaves_no_number(tmp_path):
+    what = asked("fma.rn.f32", min_repeats=2, max_repeats=2, window_s=0.6)
+    (row,) = measured(SimulatedGpu(with_counter(1.3)), tmp_path / "run", what)
+    assert row.status is Status.SENSOR_IMPLAUSIBLE
+    assert "W and the energy counter" in row.reason
