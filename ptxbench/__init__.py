@@ -5,8 +5,8 @@
     with ptxbench.open_gpu("simulated") as gpu:
         print(ptxbench.measure(gpu, "fma.rn.f32"))
 
-The names in `__all__` are the public interface (docs/api.md). They are imported when they are first used:
-`import ptxbench` loads neither numpy nor pandas, CUDA or NVML.
+The names in `__all__` are the public interface (docs/reference/api.md). They are imported when they are first
+used: `import ptxbench` loads neither numpy nor pandas, CUDA or NVML.
 """
 
 from importlib import import_module
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ptxbench.api.kernel import estimate_kernel
     from ptxbench.api.measurement import Measurement
     from ptxbench.api.measuring import measure, measure_table
-    from ptxbench.api.monitor import EnergyMonitor
+    from ptxbench.api.monitor import EnergyMonitor, Window
     from ptxbench.api.table import Table, load_run, load_table
     from ptxbench.api.window_energy import GpuEnergy, GpuLostError, WindowEnergy
     from ptxbench.core.errors import GpuError, InputError, PtxbenchError
@@ -36,6 +36,7 @@ _HOMES = {
     "Measurement": "api.measurement",
     "PtxbenchError": "core.errors",
     "Table": "api.table",
+    "Window": "api.monitor",
     "WindowEnergy": "api.window_energy",
     "estimate_kernel": "api.kernel",
     "load_run": "api.table",
@@ -56,6 +57,7 @@ __all__ = [
     "Measurement",
     "PtxbenchError",
     "Table",
+    "Window",
     "WindowEnergy",
     "__version__",
     "estimate_kernel",

@@ -1,1 +1,1 @@
-"""What `import ptxbench` offers; docs/api.md explains it."""
+"""What `import ptxbench` offers; docs/reference/api.md explains it."""
