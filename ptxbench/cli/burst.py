@@ -16,11 +16,11 @@ from ptxbench.cli.output import print_json
 @out_option
 @json_option
 def command(spec: str | None, out: Path | None, as_json: bool) -> None:
-    """Play a load that goes on and off in a code, for the clocks of an external meter.
+    """Switch a load on and off in a code, so that an external meter's clock can be found.
 
-    Play one before a run and one after it while the meter logs. `ptxbench validate --run RUN --burst FOLDER
-    --burst FOLDER` then finds the meter's clock by a pattern that fits in one place only, and its drift by
-    the time between the two. It takes about six seconds.
+    Run it before and after a measurement while the meter logs; each takes about six seconds. Then
+    `ptxbench validate --run RUN --burst FOLDER --burst FOLDER` finds the meter's clock by the code, which
+    fits in one place only, and the drift of the clock by the time between the two.
     """
     from ptxbench.experiment.play_burst import record_burst
 

@@ -21,25 +21,33 @@ _FILLS_SHOWN = 8
 @click.command(name="estimate")
 @click.argument("kernel")
 @table_option(required=True)
-@click.option("--entry", help="Entry name, where the file has several.")
-@click.option("--grid", type=click.IntRange(1, 2**31 - 1), help="Blocks (for PTX and cubin).")
-@click.option("--block", type=click.IntRange(min=1, max=1024), help="Threads a block (for PTX and cubin).")
+@click.option("--entry", help="Name of the entry, if the file has several.")
+@click.option("--grid", type=click.IntRange(1, 2**31 - 1), help="Blocks of the launch (for PTX and cubin).")
+@click.option("--block", type=click.IntRange(min=1, max=1024), help="Threads per block (for PTX and cubin).")
 @click.option(
     "--trips",
     multiple=True,
     type=LoopCount(),
     metavar="LOOP=N",
     callback=one_of_each,
-    help="Passes of a loop, by number or address.",
+    help="Passes of a loop, named by its number or address (may be repeated).",
 )
 @opt_level_option("O3")
-@click.option("--ncu", type=click.Path(path_type=Path), help="Executed counts from `ncu --csv --page raw`.")
-@click.option("--time-s", type=Number(0, 1e6, above=True), help="Time of one launch.")
 @click.option(
-    "--steady", is_flag=True, help="The time is that of a steady state, under the power cap if any."
+    "--ncu", type=click.Path(path_type=Path), help="CSV of `ncu --csv --page raw` with the executed counts."
 )
-@click.option("--clock-mhz", type=Number(1, 10_000), help="SM clock that the time is at.")
-@click.option("--activity", type=Number(0, 1), help="Operands: 0 zeros, 1 random (default).")
+@click.option("--time-s", type=Number(0, 1e6, above=True), help="Time of one launch in seconds.")
+@click.option(
+    "--steady",
+    is_flag=True,
+    help="Take --time-s as the time in a steady state, with the power cap in effect if there is one.",
+)
+@click.option("--clock-mhz", type=Number(1, 10_000), help="SM clock during the launch.")
+@click.option(
+    "--activity",
+    type=Number(0, 1),
+    help="Activity of the operands, from 0 (zeros) to 1 (random, the default).",
+)
 @click.option("--temperature-c", type=Number(-100, 200), help="GPU temperature (default: the run's).")
 @json_option
 def command(
@@ -58,11 +66,11 @@ def command(
     temperature_c: float | None,
     as_json: bool,
 ) -> None:
-    """Estimate the energy of KERNEL: a PTX or cubin file, or with --ncu (part of) a kernel's name.
+    """Estimate the energy of KERNEL: a PTX or cubin file or, with --ncu, a kernel's name or part of it.
 
-    From a file the executed instructions are counted by its control-flow graph, with the trip counts that
-    the code shows or that --trips gives (`--trips 0=128`); bytes beyond L1 are then not known. From ncu's
-    CSV they are what was executed. Without --time-s (or gpu__time_duration in the CSV) the time is modelled.
+    From a file, the executed instructions are counted along its control-flow graph, with the trip counts
+    in the code or those of --trips (`--trips 0=128`); the traffic beyond L1 is then unknown. A CSV of ncu
+    has the executed counts. Without --time-s (or gpu__time_duration in the CSV) the time is modelled.
     """
     from ptxbench.api.kernel import estimate_kernel
     from ptxbench.api.table import load_table

@@ -22,7 +22,7 @@ _NUMBERS = ("SMs", "limit W", "clock MHz")
 def command(as_json: bool) -> None:
     """List the GPUs of this machine, and the simulated ones.
 
-    The first column is what --gpu takes.
+    The option --gpu takes the names in the first column.
     """
     from ptxbench.core.errors import GpuError
     from ptxbench.devices.select import list_gpus
@@ -41,6 +41,7 @@ def command(as_json: bool) -> None:
         ("gpu", "name", "target", "SMs", "limit W", "clock MHz", "driver", "board"),
         [_cells(spec, info) for spec, info in listed],
         _NUMBERS,
+        ("board", "driver", "target", "clock MHz"),
     )
     if missing:
         click.echo(f"ptxbench: no real GPU: {missing}", err=True)

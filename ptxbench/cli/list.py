@@ -19,14 +19,16 @@ _SASS_COLUMNS = 40
 @click.command(name="list")
 @click.argument("name", default="")
 @category_option
-@click.option("--type", "ptx_type", default="", help="Only this register type, such as f32.")
+@click.option("--type", "ptx_type", default="", help="List only this register type, such as f32.")
 @target_option(None)
-@click.option("--sass", "opcode", default="", help="Only what becomes this SASS opcode at -O0 or -O3.")
+@click.option(
+    "--sass", "opcode", default="", help="List only instructions that become this SASS opcode at -O0 or -O3."
+)
 @json_option
 def command(name: str, category: str, ptx_type: str, target: str | None, opcode: str, as_json: bool) -> None:
-    """List the instructions that can be measured, and the SASS that each becomes.
+    """List the instructions that ptxbench can measure, and the SASS that each becomes.
 
-    NAME is part of a name, or a pattern of a whole one, such as 'fma.*'.
+    NAME is a part of a name, or a pattern for the whole name, such as 'fma.*'.
     """
     from ptxbench.catalogue.select import matching_instructions, nothing_fits
     from ptxbench.core.errors import InputError
@@ -39,8 +41,9 @@ def command(name: str, category: str, ptx_type: str, target: str | None, opcode:
         print_json({"instructions": [asdict(row) for row in rows]})
         return
     print_table(
-        ("instruction", "category", "type", "for each", *(f"SASS at {level}" for level in OPT_LEVELS)),
+        ("instruction", "category", "type", "for each", *(f"SASS at -{level}" for level in OPT_LEVELS)),
         [_cells(row) for row in rows],
+        optional=("category", "for each", "type"),
     )
 
 

@@ -20,17 +20,17 @@ from ptxbench.core.errors import PtxbenchError
 _SUBCOMMANDS = {
     "gpus": "List the GPUs of this machine and the simulated ones.",
     "list": "List the instructions that can be measured.",
-    "show": "Print an instruction's PTX, its SASS and the loop check.",
-    "verify": "Judge the whole catalogue without a GPU.",
-    "sensor": "Find out what the GPU's power readings are like.",
+    "show": "Print an instruction's PTX, its SASS and the verdict of the loop check.",
+    "verify": "Check the loops of the whole catalogue, without a GPU.",
+    "sensor": "Measure how the GPU's power sensors behave.",
     "table": "Measure the energy of instructions.",
     "methods": "Compare the ways of reading power on kernels of many lengths.",
     "tune": "Find the variant of a kernel that takes the least energy or time.",
     "estimate": "Estimate the energy of a kernel from a measured table.",
-    "report": "Print or draw the table of a run.",
-    "diff": "Compare the tables of two runs.",
-    "solve": "Energy of each SASS opcode, from all kernels of a run at once.",
-    "burst": "Play a coded load that an external meter's clock is found by.",
+    "report": "Print or draw the tables of runs.",
+    "diff": "Compare the tables of two or more runs.",
+    "solve": "Solve for the energy of each SASS opcode, from all kernels of a run at once.",
+    "burst": "Run a coded load, which gives the clock of an external meter.",
     "validate": "Check recorded power readings against an external meter.",
 }
 
@@ -39,7 +39,7 @@ _READER_GONE = 141
 
 
 class _ReaderGoneError(Exception):
-    """Whoever read our output has closed it, as `head` does; click would call that a failure."""
+    """The reader of our output has closed it, as `head` does; click would call that a failure."""
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line.
 
     Args:
-        arguments: What stands behind "ptxbench".
+        arguments: The words after "ptxbench".
 
     Returns:
         The exit code.

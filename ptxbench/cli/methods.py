@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _MEANING = "bias in % ± spread over runs (bias predicted from the sensor's description)"
 # From here on a tenth of a percent says nothing.
 _COARSE_PCT = 10
+# Of a cell such as "-12.3 ±0.1 (-12.0)", and of the method and source before it.
+_CELL_WIDTH = 21
+_WAY_WIDTH = 20
 
 
 @click.command(name="methods")
@@ -34,13 +37,13 @@ _COARSE_PCT = 10
 def command(
     spec: str | None, out: Path | None, sensor_path: Path | None, plot: Path | None, as_json: bool
 ) -> None:
-    """Compare the ways of reading power on kernels of 10 ms to 10 s.
+    """Compare the methods of reading power on kernels of 10 ms to 10 s.
 
-    For even, ramped and bursty power every method (SMA, PAPI-style, MTSM, MTSM corrected, counter) on
-    every source is set against what the same source says of the same kernel when it lasts. It takes about
-    five minutes. Give --sensor, as what is documented of a sensor is not enough to correct for it. With
-    --gpu replay:FOLDER the figures are computed again from a recorded FOLDER, which stays as it is; --out
-    keeps the result in a copy.
+    For constant, ramped and bursty power, this compares every method (SMA, PAPI-style, MTSM, MTSM
+    corrected, counter) on every source with a long run of the same kernel on the same source. It takes
+    about five minutes. Give --sensor, because the documented figures are not enough to correct for a
+    sensor. --gpu replay:FOLDER computes the figures again from a recorded FOLDER, which stays as it is;
+    --out keeps the result in a copy.
     """
     found, path = _found(spec, out, sensor_path)
     if plot is not None:
@@ -119,11 +122,21 @@ def _print_load(points: Sequence[MethodPoint]) -> None:
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for point in points:
         rows.setdefault((point.method, point.source), {})[f"{point.asked_s:g} s"] = _cell(point)
-    print_table(
-        ("method", "source", *columns),
-        [(*way, *(cells.get(column, "") for column in columns)) for way, cells in rows.items()],
-        columns,
-    )
+    for shown in _fitting(columns):
+        print_table(
+            ("method", "source", *shown),
+            [(*way, *(cells.get(column, "") for column in shown)) for way, cells in rows.items()],
+            shown,
+        )
+
+
+def _fitting(columns: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the columns of each of several tables below each other, as many as a terminal is wide."""
+    from ptxbench.report.text_table import output_width
+
+    width = output_width()
+    each = len(columns) if width is None else max(1, (width - _WAY_WIDTH) // _CELL_WIDTH)
+    return [columns[i : i + each] for i in range(0, len(columns), each)]
 
 
 def _cell(point: MethodPoint) -> str:

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar where somebody watches, else a line every 30 s."""
+"""Progress on standard error: a bar on a terminal, else a line every 30 s."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Show = Callable[[int, int, str], None]
 
 @contextmanager
 def progress_bar() -> Iterator[Show]:
-    """Show progress; the block calls what it gets with how much is done, the total, and what is in hand."""
+    """Show progress; the block calls what it gets with how much is done, the total, and the current item."""
     if not sys.stderr.isatty():
         with progress_lines() as show:
             yield show

@@ -20,19 +20,22 @@ if TYPE_CHECKING:
 
 _FIGURES = ("refresh ms", "averaging ms", "lag ms", "quantum", "noise W", "call us", "stale %", "needs s")
 
+# What a narrow terminal leaves out, in this order; --json has all of it.
+_OPTIONAL = ("call us", "stale %", "noise W", "quantum", "lag ms", "needs s")
+
 
 @click.command(name="sensor")
 @gpu_option
 @out_option
-@plot_option("each source's answer to the load")
+@plot_option("the response of each source to the load")
 @json_option
 def command(spec: str | None, out: Path | None, plot: Path | None, as_json: bool) -> None:
-    """Find out what the GPU's power readings are like, with a square-wave load of some 40 s.
+    """Measure how the GPU's power sensors behave, with a square-wave load of about 40 s.
 
-    For every source: refresh period, averaging window, lag, quantum, cost of a call, and how many reads
-    repeat an old value, beside what is documented. `ptxbench table --sensor FOLDER` uses the result.
-    With --gpu replay:FOLDER the figures are computed again from a recorded FOLDER, which stays as it is;
-    --out keeps the result in a copy.
+    For every source this gives the refresh period, averaging window, lag, quantum, cost of a call, and the
+    share of reads that repeat an old value, beside the documented figures. `ptxbench table --sensor FOLDER`
+    uses the result. --gpu replay:FOLDER computes the figures again from a recorded FOLDER, which stays as
+    it is; --out keeps the result in a copy.
     """
     from ptxbench.experiment.sensor_study import PURPOSE, RECORDING, describe_again, sense
     from ptxbench.storage.recording import RecordingFolder
@@ -65,7 +68,7 @@ def _print(found: SensorFile, path: Path) -> None:
     for source in found.sources:
         rows.append(_measured(source))
         rows.append(_documented(documented[source.sensor.source]))
-    print_table(("source", "", *_FIGURES), rows, _FIGURES)
+    print_table(("source", "", *_FIGURES), rows, _FIGURES, _OPTIONAL)
     for source in found.sources:
         for text in _remarks(source):
             click.echo(f"{source.sensor.source}: {text}")

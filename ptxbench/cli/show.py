@@ -1,4 +1,4 @@
-"""`ptxbench show`: one instruction's PTX, its SASS loop, the verdict of the loop check, and its operands."""
+"""`ptxbench show`: an instruction's PTX, its SASS loop, the verdict of the loop check, and its operands."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ _PARTS = ("ptx", "sass", "verdict", "operands")
     type=click.Choice(("latency", "throughput")),
     default="latency",
     show_default=True,
-    help="One chain, or several side by side.",
+    help="Use one chain of copies (latency) or several chains side by side (throughput).",
 )
-@click.option("--part", type=click.Choice(_PARTS), help="Print this alone, such as the PTX for a file.")
+@click.option("--part", type=click.Choice(_PARTS), help="Print only this part.")
 @json_option
 def command(name: str, level: str, target: str, form_name: str, part: str | None, as_json: bool) -> None:
-    """Print an instruction's PTX, the SASS of its loop, the loop check's verdict and how its operands change.
+    """Print an instruction's PTX, its SASS loop, the verdict of the loop check, and how operands change.
 
-    Needs no GPU.
-
-    The exit code is 1 if the loop check refuses it.
+    This needs no GPU. The exit code is 1 if the loop check refuses the instruction.
     """
     from ptxbench.catalogue.load import find_instruction
     from ptxbench.codegen.assemble import assemble_ptx

@@ -19,14 +19,14 @@ _SHOWN = 3
 
 @click.command(name="solve")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--store", is_flag=True, help="Solve the run's trials anew and keep the result in its folder.")
+@click.option("--store", is_flag=True, help="Solve the run's trials again and keep the result in its folder.")
 @json_option
 def command(run: Path, store: bool, as_json: bool) -> None:
     """Solve for the energy of each SASS opcode, jointly from every kernel of a run folder.
 
-    Beside each stand its standard error and whether the kernels determine it. Rows of table.csv whose direct
+    Each has its standard error, and says whether the kernels determine it. Rows of table.csv whose direct
     difference disagrees with the joint answer beyond both errors are listed. A run that keeps its solution
-    (solved.json) is read; --store solves it anew, which takes a minute for a whole table.
+    (solved.json) is read; --store solves it again, which takes a minute for a whole table.
     """
     from ptxbench.core.errors import InputError
     from ptxbench.model.solved import read_solved

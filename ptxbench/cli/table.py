@@ -45,7 +45,9 @@ _LINEARITY = ("all", "sample", "none")
 @gpu_option
 @out_option
 @resume_option
-@click.option("--allow-other-board", is_flag=True, help="Let another board of the same model resume a run.")
+@click.option(
+    "--allow-other-board", is_flag=True, help="Let another board of the same model continue the run."
+)
 @opt_level_option(None)
 @click.option(
     "--protocol",
@@ -70,32 +72,37 @@ _LINEARITY = ("all", "sample", "none")
 @click.option(
     "--precision",
     type=Number(1e-5, 1.0),
-    help="Stop a row when its 95% half-width is under this fraction (default: 0.005).",
+    help="End a row when the half-width of its 95% interval is below this fraction (default: 0.005).",
+)
+@click.option(
+    "--min-repeats", type=click.IntRange(2, 1000), help="Repeat each row at least so often (default: 3)."
+)
+@click.option(
+    "--max-repeats", type=click.IntRange(2, 1000), help="Repeat each row at most so often (default: 6)."
 )
 @click.option(
     "--stop-on",
     type=click.Choice(criterion_names()),
-    help="When a row is done: at its precision (default), or after --max-repeats in any case.",
+    help="End a row at its precision (default), or always after --max-repeats.",
 )
-@click.option("--min-repeats", type=click.IntRange(2, 1000), help="Repeats in any case (default: 3).")
-@click.option("--max-repeats", type=click.IntRange(2, 1000), help="Repeats at most (default: 6).")
 @window_option(None)
 @seed_option
 @click.option(
     "--check-linearity",
     "linearity",
     type=click.Choice(_LINEARITY),
-    help="Check N copies against 2N: for all rows, a sample (one a template and level; default) or none.",
+    help="Compare N copies with 2N: for all rows, a sample (one for each template and optimization level; "
+    "default) or none.",
 )
 @click.option(
     "--budget-minutes",
     type=Number(0, 1e6, above=True),
-    help="Measure for so many minutes at most, what matters most first; --resume does the rest.",
+    help="Measure for so many minutes at most, the most important rows first; --resume measures the rest.",
 )
 @click.option(
     "--survive",
     is_flag=True,
-    help="Measure in a process of its own; where a kernel breaks it, go on without that kernel.",
+    help="Measure in a separate process; if a kernel breaks it, continue without that kernel.",
 )
 @json_option
 def command(
@@ -122,9 +129,9 @@ def command(
     survive: bool,
     as_json: bool,
 ) -> None:
-    """Measure the energy of instructions, by name or glob ('*.f16x2') (default: twelve of the commonest).
+    """Measure the energy of instructions, by name or pattern ('*.f16x2'; default: twelve common ones).
 
-    Every trial is kept as it is made; a run that was stopped goes on with --resume.
+    Each trial is saved before the next begins; --resume continues a run that was stopped.
     """
     from ptxbench.catalogue.select import chosen_names
     from ptxbench.core.condition import OptLevel, Pattern
@@ -139,9 +146,9 @@ def command(
             raise click.UsageError("--survive needs --out, the folder of the run")
         sys.exit(_survive(out, resume, budget_minutes))
     if resume and out is None:
-        raise click.UsageError("--resume needs --out, the folder of the run to go on with")
+        raise click.UsageError("--resume needs --out, the folder of the run to continue.")
     if resume and sensor_path is not None:
-        raise click.UsageError("--resume goes on with the sensors of the run; leave --sensor out")
+        raise click.UsageError("--resume uses the sensors of the run; leave out --sensor.")
     asked = RunOptions(
         instructions=chosen_names(("*",) if whole_catalogue else instructions, category),
         opt_levels=tuple(OptLevel(level) for level in levels),
@@ -207,7 +214,7 @@ def _measure(gpu: Gpu, folder: RunFolder, spec: str | None, budget_s: float) -> 
 
 def _go_on(folder: RunFolder, spec: str | None) -> str:
     again = ["ptxbench", "table", "--resume", "--out", str(folder.path), *(["--gpu", spec] if spec else [])]
-    return f"Go on with: {shlex.join(again)}"
+    return f"Continue with: {shlex.join(again)}"
 
 
 def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as_json: bool) -> None:

@@ -54,15 +54,17 @@ def command() -> None:
     type=click.Choice(_OBJECTIVES),
     default="energy",
     show_default=True,
-    help="What is made small.",
+    help="Minimize this.",
 )
 @click.option(
     "--alpha",
     type=Number(0, 1),
-    help="Make alpha t + (1 - alpha) e small in its place; t and e relative to the first variant.",
+    help="Minimize alpha t + (1 - alpha) e instead; time t and energy e are relative to the first variant.",
 )
 @click.option(
-    "--power-limit-w", type=Number(1, 10_000), help="For power-limited: the most power that counts."
+    "--power-limit-w",
+    type=Number(1, 10_000),
+    help="Leave out variants above this power (for --objective power-limited).",
 )
 @table_option(required=False)
 @click.option(
@@ -71,33 +73,33 @@ def command() -> None:
     "(default: estimate with --table or for time, else random).",
 )
 @click.option(
-    "--budget", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Variants to try."
+    "--budget", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Try so many variants."
 )
 @click.option(
     "--candidates",
     type=click.IntRange(1, 100_000),
     default=256,
     show_default=True,
-    help="Variants to predict, for the strategy estimate.",
+    help="Estimate so many variants before the first is tried (for --strategy estimate).",
 )
 @click.option(
     "--measure",
     type=click.Choice(("energy", "time")),
     default="energy",
     show_default=True,
-    help="Measure power of each variant, or only time it briefly.",
+    help="Measure the energy of each variant, or only its time.",
 )
 @window_option(0.4)
 @click.option(
     "--prune",
     type=Number(1, 1000),
-    help="Measure no power of variants whose estimate is over so many times the best.",
+    help="Only time a variant whose estimate is more than so many times the best.",
 )
 @click.option("--space", type=click.Path(path_type=Path), help="TOML file of the search space.")
 @seed_option
 @out_option
 @resume_option
-@plot_option("the front of time and energy (default: pareto.svg in the folder)")
+@plot_option("the Pareto front of time and energy (default: pareto.svg in the folder)")
 @json_option
 def gemm(
     spec: str | None,
@@ -124,9 +126,8 @@ def gemm(
 ) -> int:
     """Tune C = A B: try variants of a tiled kernel, and show the best and the front of time and energy.
 
-    Every variant's results are checked against numpy before it is timed. Each trial is on the disk before
-    the next begins; --resume continues a search that was stopped. The exit code is 1 where no
-    variant counts.
+    Every variant's results are checked against numpy before it is timed. Each trial is saved before the
+    next begins; --resume continues a search that was stopped. The exit code is 1 if no variant is valid.
     """
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.bench import BenchOptions
@@ -211,12 +212,12 @@ def _print(tuned: Tuned) -> None:
     info, problem = tuned.manifest.gpu, tuned.manifest.problem
     click.echo(f"{info.title}: C = A B, {problem.m} x {problem.n} x {problem.k}, {problem.dtype}")
     failed = [t for t in tuned.trials if not t.ok]
-    click.echo(f"{tuned.searched} variants; {len(tuned.trials)} tried, of which {len(failed)} do not count")
+    click.echo(f"{tuned.searched} variants; {len(tuned.trials)} tried, of which {len(failed)} are not valid")
     for trial in failed[:3]:
         click.echo(f"  {trial.variant.name}: {trial.status}: {trial.reason}")
     click.echo("\nbest first")
     _print_trials(tuned.best[:_SHOWN], tuned)
-    click.echo("\nfront of time and energy")
+    click.echo("\nPareto front of time and energy")
     _print_trials(tuned.front, tuned)
     click.echo(f"\nfolder: {tuned.path}")
 
@@ -235,7 +236,7 @@ def _print_trials(trials: tuple[Trial, ...], tuned: Tuned) -> None:
         )
         for t in trials
     ]
-    print_table(_HEADINGS, rows, _HEADINGS[1:-1])
+    print_table(_HEADINGS, rows, _HEADINGS[1:-1], ("GFLOP/s", "estimated J", "power W"))
 
 
 def _number(value: float, form: str) -> str:

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @target_option(DEFAULT_TARGET, multiple=True)
 @opt_level_option(None)
-@click.option("--jobs", type=click.IntRange(1, 256), help="Tools that run at once (default: one a CPU).")
-@click.option("--no-cache", is_flag=True, help="Judge everything anew, and keep no verdict.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 256), help="Run so many assemblers at once (default: one per CPU)."
+)
+@click.option("--no-cache", is_flag=True, help="Check everything again, and keep no verdict.")
 @json_option
 def command(
     names: tuple[str, ...],
@@ -33,12 +35,12 @@ def command(
     no_cache: bool,
     as_json: bool,
 ) -> None:
-    """Assemble instructions (default: every one) and judge their SASS, without a GPU.
+    """Assemble instructions (default: all) and check the SASS of their loops, without a GPU.
 
     A row is exact (one SASS instruction), mixture (one, of several kinds), expands (several), calls (a
-    routine), absent (the target does not have it) or refused. With NAMEs, which may be patterns such as
-    'fma.*', every row is printed, else the count of each class and what is refused. The exit code is 1
-    where a row is refused that the catalogue does not itself give up.
+    routine), absent (the target does not have it) or refused. Without NAMEs the command prints how many rows
+    each class has, and the refused rows. With NAMEs, which may be patterns such as 'fma.*', it prints every
+    row. The exit code is 1 if the check refuses a row that the catalogue expects to pass.
     """
     rows = _verify(names, targets, levels or OPT_LEVELS, jobs, no_cache)
     if as_json:
@@ -75,7 +77,7 @@ def _verify(
 
 def _print_rows(rows: Sequence[VerifiedRow]) -> None:
     print_table(
-        ("instruction", "target", "level", "form", "verdict", "SASS for one"),
+        ("instruction", "target", "opt", "form", "verdict", "SASS for one"),
         [(*_place(row), row.verdict, row.sass or "-") for row in rows],
     )
     click.echo()
@@ -88,12 +90,13 @@ def _print_counts(rows: Sequence[VerifiedRow]) -> None:
     for row in rows:
         counts.setdefault((row.target, row.opt_level), Counter())[row.verdict] += 1
     print_table(
-        ("target", "level", *Verdict, "rows"),
+        ("target", "opt", *Verdict, "rows"),
         [
             (*place, *(str(count[verdict]) for verdict in Verdict), str(count.total()))
             for place, count in counts.items()
         ],
         (*Verdict, "rows"),
+        ("absent",),
     )
 
 
@@ -102,7 +105,7 @@ def _print_refused(rows: Sequence[VerifiedRow]) -> None:
     if refused:
         click.echo("\nrefused:")
         print_table(
-            ("instruction", "target", "level", "form", "reason"),
+            ("instruction", "target", "opt", "form", "reason"),
             [(*_place(row), row.reason) for row in refused],
         )
 

@@ -53,7 +53,7 @@ _TITLES = {
 def cost_sentence(cost: RunCost) -> str:
     """Return what a row of the dynamic protocol cost, for the end of a run."""
     return (
-        f"GPU time a dynamic row, median of {cost.rows}: {cost.kernel_s:.2f} s in kernels, "
+        f"GPU time of a dynamic row, median of {cost.rows}: {cost.kernel_s:.2f} s in kernels, "
         f"{cost.wall_s:.2f} s recorded; all rows: {cost.total_kernel_s / 60:.1f} and "
         f"{cost.total_wall_s / 60:.1f} min"
     )
@@ -67,8 +67,8 @@ def level_sentence(level_error: float) -> str:
     """
     half_width = 1.96 * level_error
     return (
-        "beside their own intervals all dynamic energies share one factor, known to "
-        f"± {half_width:.2%} (95%): the mean level of the supply in this run"
+        "scale uncertainty: all dynamic energies share one factor beside their own intervals, known to "
+        f"± {half_width:.2%} (95%)"
     )
 
 

@@ -147,3 +147,29 @@ def test_a_search_space_that_is_no_text_is_one_line(tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1
     assert "space.toml" in captured.err
+
+
+# A word of these is no English that a stranger reads, or means something else there.
+_DIALECT = r"\b(gate|sitting|asked|goes on|go on|foretell|whoever|anew|in its place|level at|either level)\b"
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_help_is_plain_english_in_80_columns(words, capsys):
+    assert run([*words, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert re.findall(_DIALECT, text, re.IGNORECASE) == []
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_list_of_commands_says_what_each_command_says(capsys):
+    assert run(["--help"]) == 0
+    assert re.findall(_DIALECT, capsys.readouterr().out, re.IGNORECASE) == []
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("words", [["gpus"], ["list", "fma"], ["verify", "fma.rn.f32"]], ids=" ".join)
+def test_tables_fit_the_terminal(words, width, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("ptxbench.report.text_table.output_width", lambda: width)
+    assert run(words) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= width

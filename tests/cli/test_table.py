@@ -377,8 +377,8 @@ def test_ctrl_c_keeps_what_is_measured_and_says_how_to_go_on(tmp_path, capsys):
     assert stopped.returncode == 130
     assert "Traceback" not in stopped.stderr
     assert stopped.stdout == ""
-    hint = next(line for line in stopped.stderr.splitlines() if "Go on with: " in line)
-    words = shlex.split(hint.partition("Go on with: ")[2])
+    hint = next(line for line in stopped.stderr.splitlines() if "Continue with: " in line)
+    words = shlex.split(hint.partition("Continue with: ")[2])
     assert words[0] == "ptxbench"
     held = trial_ids(path)
     assert len(held) == 8
