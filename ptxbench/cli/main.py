@@ -20,7 +20,7 @@ from ptxbench.core.errors import PtxbenchError
 _SUBCOMMANDS = {
     "gpus": "List the GPUs of this machine and the simulated ones.",
     "list": "List the instructions that can be measured.",
-    "show": "Print an instruction's PTX, its SASS and the verdict of the loop check.",
+    "show": "Print an instruction's PTX, its SASS and the loop check.",
     "verify": "Check the loops of the whole catalogue, without a GPU.",
     "sensor": "Measure how the GPU's power sensors behave.",
     "table": "Measure the energy of instructions.",
@@ -29,7 +29,7 @@ _SUBCOMMANDS = {
     "estimate": "Estimate the energy of a kernel from a measured table.",
     "report": "Print or draw the tables of runs.",
     "diff": "Compare the tables of two or more runs.",
-    "solve": "Solve for the energy of each SASS opcode, from all kernels of a run at once.",
+    "solve": "Solve for the energy of each SASS opcode of a run.",
     "burst": "Run a coded load, which gives the clock of an external meter.",
     "validate": "Check recorded power readings against an external meter.",
 }
