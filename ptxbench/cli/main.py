@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -103,6 +104,7 @@ def group(context: click.Context) -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    _buffer_output()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -132,6 +134,15 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _fail_on_file(error)
     return _as_code(code)
+
+
+def _buffer_output() -> None:
+    """Buffer an unbuffered output (PYTHONUNBUFFERED), where Python loses the end of a short write."""
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.FileIO):
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw), encoding=sys.stdout.encoding, write_through=True
+        )
 
 
 def _open_missing_streams() -> None:

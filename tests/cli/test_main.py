@@ -194,11 +194,12 @@ def test_a_deleted_working_directory_is_named(tmp_path):
 
 
 def test_a_limit_on_file_size_names_the_file(tmp_path):
-    done = shell(f"ulimit -f 1; $P list > {tmp_path / 'all.txt'}")
-    assert (done.returncode, done.stderr) == (
-        2,
-        "ptxbench: error: cannot write the standard output: File too large\n",
-    )
+    for unbuffered in ("", "1"):
+        done = shell(f"ulimit -f 1; PYTHONUNBUFFERED={unbuffered} $P list > {tmp_path / 'all.txt'}")
+        assert (done.returncode, done.stderr) == (
+            2,
+            "ptxbench: error: cannot write the standard output: File too large\n",
+        )
     done = shell(f"ulimit -f 8; $P table --gpu simulated --out {tmp_path / 'run'}")
     assert done.returncode == 2
     assert re.search(r"error: (cannot write .*/|ptxas was stopped by SIGXFSZ)", done.stderr)
