@@ -233,6 +233,8 @@ def read_solved(run: Path) -> Solved:
     from ptxbench.storage.run_folder import RunFolder
 
     with RunFolder.open(run) as folder:
+        folder.kernels.require_kept()
+        folder.records()
         logging.getLogger(__name__).warning(
             "ptxbench: %s %s: its trials are solved now; keep the result by `ptxbench solve %s --store`",
             run,

@@ -82,5 +82,5 @@ def test_what_needs_the_rest_says_how_to_get_it(kept, tmp_path, capsys, argument
 def test_without_solved_quantities_it_says_so_too(kept, capsys):
     (kept / "solved.json").unlink()
     assert run(["solve", str(kept)]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert "is kept without its " in lines[-1]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "is kept without its " in line
