@@ -3,3 +3,6 @@
 WARP = 32
 # Four warps that run one wgmma together.
 WARPGROUP = 4 * WARP
+# Warp instructions that one SM issues in a cycle: each of its four schedulers issues one (CUDA C++
+# Programming Guide, compute capabilities 7.x to 12.x, "Architecture").
+ISSUED_PER_CYCLE = 4

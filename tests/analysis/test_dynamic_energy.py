@@ -426,3 +426,12 @@ def test_an_overhead_loop_on_other_values_leaves_more_open():
             held, by_another_row(held.overhead_name(Role.OVERHEAD, SMS, BLOCK, alike)), Common(STATIC)
         )
         assert shared.overhead_pj == same.overhead_pj
+
+
+@pytest.mark.parametrize(("target_cycles", "cycles"), [(68, 0.25), (19, 0.25), (1044, 0.5)])
+def test_a_copy_takes_no_less_than_its_issue(target_cycles, cycles):
+    # 64 copies of one FFMA and 32 warps: 512 cycles beyond the 20 of the overhead loop are the limit.
+    records = of_role(rounds(11.99, 12.0, 12.01), Role.TARGET, cycles=1_000_000 * target_cycles)
+    row = row_of(of_role(records, Role.OVERHEAD, cycles=4_000_000 * 20))
+    assert row.sass_per_ptx == 1
+    assert row.cycles == pytest.approx(cycles)
