@@ -25,7 +25,7 @@ import numpy as np
 from ptxbench.analysis.clock_dips import Dips
 from ptxbench.analysis.drift_fit import Fit, Looks, fit_levels, stretches
 from ptxbench.analysis.hmm import Bools, Floats
-from ptxbench.analysis.level_covariance import Ties, tie
+from ptxbench.analysis.level_covariance import LevelCovariance, level_covariance
 from ptxbench.analysis.operating_point import kernel_of, limited_trials
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.analysis.statistics import error_of_series
@@ -46,7 +46,7 @@ _FEWEST = 20
 
 
 @dataclass(frozen=True)
-class Supply:
+class Drift:
     """What the supply's steps did to the power of each trial.
 
     Attributes:
@@ -56,9 +56,9 @@ class Supply:
         unsure: Ids of trials whose level is not known, or whose power is of none.
         misfits: Those of them whose power is of none; if they are right, others of the kernel are not.
         level_error: Standard error of the run's mean level, at which all energies are.
-        ties: How well the levels of kernels are known against it, by what `kernel_of` returns.
+        covariance: How well the levels of kernels are known against it, by what `kernel_of` returns.
         noise: Scatter of one trial that is left, as a fraction of its power; NaN where no steps were found.
-        static: Static power with the steps still in it, whose sittings may differ.
+        static: Static power with the steps still in it, whose sessions may differ.
         off_by_dip: How many more of the trials in which the clock dipped are off than of others, as a share,
             by level; a level that is not there: nobody knows, it may be all.
     """
@@ -69,7 +69,7 @@ class Supply:
     unsure: frozenset[str] = frozenset()
     misfits: frozenset[str] = frozenset()
     level_error: float = 0.0
-    ties: Ties | None = None
+    covariance: LevelCovariance | None = None
     noise: float = math.nan
     static: StaticPower | None = None
     off_by_dip: Mapping[OptLevel, float] = field(default_factory=dict)
@@ -100,20 +100,20 @@ class Supply:
         Args:
             weights: What ln of each kernel's fed power counts for, by what `kernel_of` returns.
         """
-        return self.ties.hidden_error(weights) if self.ties else 0.0
+        return self.covariance.hidden_error(weights) if self.covariance else 0.0
 
 
-NO_STEPS = Supply()
+NO_STEPS = Drift()
 
 
-def find_supply(
+def find_drift(
     records: Iterable[TrialRecord],
     static: StaticPower,
     dipped: Collection[str],
-    near: Supply | None = None,
+    near: Drift | None = None,
     *,
     thorough: bool = False,
-) -> Supply:
+) -> Drift:
     """Find the steps of the supply in the trials of a run.
 
     Args:
@@ -150,22 +150,22 @@ def find_supply(
     telling = others[looks.counts & ~unsure]
     if not len(telling):
         return unknown
-    return Supply(
+    return Drift(
         unfed_w=unfed_w,
         level=_by_id(trials, others - telling.mean()),
         trial_error=_by_id(trials, found.levels.others_error),
         unsure=_ids(trials, unsure),
         misfits=_ids(trials, wrong),
         level_error=error_of_series(telling),
-        ties=_ties(trials, looks, found, unsure),
+        covariance=_covariance(trials, looks, found, unsure),
         noise=found.noise,
         static=static,
         off_by_dip=found.dips.excess,
     )
 
 
-def _known_level(supply: Supply, record: TrialRecord) -> float:
-    return math.nan if record.trial_id in supply.unsure else supply.level.get(record.trial_id, math.nan)
+def _known_level(drift: Drift, record: TrialRecord) -> float:
+    return math.nan if record.trial_id in drift.unsure else drift.level.get(record.trial_id, math.nan)
 
 
 def _ids(trials: Sequence[TrialRecord], chosen: Bools) -> frozenset[str]:
@@ -199,12 +199,12 @@ def _looks(
     )
 
 
-def _ties(trials: Sequence[TrialRecord], looks: Looks, fit: Fit, unsure: Bools) -> Ties:
-    """Return how the kernels that were at known levels are tied."""
+def _covariance(trials: Sequence[TrialRecord], looks: Looks, fit: Fit, unsure: Bools) -> LevelCovariance:
+    """Return the covariance of the levels of the kernels whose levels are known."""
     sure = np.flatnonzero(~unsure)
     mean = fit.levels.mean[sure]
     apart = np.diff(np.cumsum(looks.apart)[sure], prepend=0).astype(bool)
-    return tie(
+    return level_covariance(
         [kernel_of(trials[int(n)]) for n in sure],
         stretches(mean, apart),
         looks.counts[sure],

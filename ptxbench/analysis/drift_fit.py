@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ptxbench.analysis.clock_dips import Dips
 from ptxbench.analysis.hmm import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
-from ptxbench.analysis.level_covariance import tied_powers
+from ptxbench.analysis.level_covariance import powers_by_levels
 
 # Noise of one trial, as a fraction of its power: the likeliest of these.
 _NOISES = (0.0005, 0.0008, 0.0012, 0.002, 0.0035, 0.006, 0.01)
@@ -179,21 +179,21 @@ def _by_stretches(looks: Looks, fit: Fit) -> Floats:
 
     A batch of kernels that came at no other time fits at any level: only those few tell that all batches run.
     """
-    return _tied(looks, fit, looks.apart)
+    return _powers_across(looks, fit, looks.apart)
 
 
 def _by_pieces(looks: Looks, fit: Fit) -> Floats:
     """Return the same where stretches are cut in pieces: two batches may be wrongly on one stretch."""
     cut = looks.apart.copy()
     cut[::_PIECE] = True
-    return _tied(looks, fit, cut)
+    return _powers_across(looks, fit, cut)
 
 
-def _tied(looks: Looks, fit: Fit, apart: Bools) -> Floats:
+def _powers_across(looks: Looks, fit: Fit, apart: Bools) -> Floats:
     tells, mean = looks.counts, fit.levels.mean
     stretch = stretches(mean, apart)
     level = np.bincount(stretch, tells * mean) / np.maximum(np.bincount(stretch, tells), 1.0)
-    return tied_powers(
+    return powers_by_levels(
         looks.log_power[tells],
         (fit.noise * looks.scale)[tells],
         looks.kernel[tells],

@@ -167,7 +167,7 @@ def dynamic_row(subject: Subject, trials: Trials, common: Common, sm_count: int)
     threads = first.grid * first.block
     notes = (
         linearity_note(result.energy_pj, result.energy_2n_pj),
-        step_note(target, common.supply),
+        step_note(target, common.drift),
         clock_note(target, overhead),
         fewer_sms_note(trials[subject.name], sm_count),
         left_out_note(result.faults),
@@ -323,7 +323,7 @@ def _other_values(subject: Subject, base: Estimate, overhead: TrialRecord) -> Un
 
 def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: Common) -> Uncertainty:
     """Return what the levels of the supply leave open of E_T - E_O; what the three powers share cancels."""
-    static_w = common.static.power_w - common.supply.unfed_w
+    static_w = common.static.power_w - common.drift.unfed_w
     longer_pj_per_w = pass_pj_per_w(target.trials[0]) - pass_pj_per_w(overhead.trials[0])
     weights = {
         kernel_of(target.trials[0]): target.fed_pj,
@@ -331,7 +331,7 @@ def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: Common) -> Uncer
         STATIC_UNIT: -static_w * longer_pj_per_w,
     }
     doubts = [Uncertainty(one.doubt * one.fed_pj) for one in (target, overhead)]
-    return combined((Uncertainty(common.supply.error(weights)), *doubts))
+    return combined((Uncertainty(common.drift.error(weights)), *doubts))
 
 
 def _clock_error_pj(target: LoopEnergy, overhead: LoopEnergy) -> float:

@@ -1,4 +1,4 @@
-"""How the powers of kernels are tied together where all stand on levels that are not known either.
+"""How well the powers of kernels can be compared where the drift levels of their trials are not known either.
 
 Two kernels that were always at the same level are compared as well as the noise lets them; one that was
 always at levels of its own is off by these, and its own trials do not show it. With levels c that hold for
@@ -26,7 +26,7 @@ _PASSES = 12
 
 
 @dataclass(frozen=True)
-class Ties:
+class LevelCovariance:
     """At which levels the kernels of a run were, and how well these are known.
 
     Attributes:
@@ -74,8 +74,10 @@ class Ties:
         return math.sqrt(max(self.error(weights) ** 2 - shown, 0.0))
 
 
-def tie(names: Sequence[str], stretch: Ints, tells: Bools, noise: float, spread: float) -> Ties:
-    """Return how kernels are tied by the stretches that their trials lie in.
+def level_covariance(
+    names: Sequence[str], stretch: Ints, tells: Bools, noise: float, spread: float
+) -> LevelCovariance:
+    """Return the covariance of the levels of the stretches that the kernels' trials lie in.
 
     Args:
         names: Kernel of each trial, shape (n,).
@@ -94,7 +96,7 @@ def tie(names: Sequence[str], stretch: Ints, tells: Bools, noise: float, spread:
     covariance = np.asarray(np.linalg.inv(_told(telling / noise**2) + np.eye(counts.shape[1]) / spread**2))
     # The sample variance of a kernel's trials is raised by this times their number.
     apart = shares @ np.diag(covariance) - np.einsum("ks,st,kt->k", shares, covariance, shares)
-    return Ties(
+    return LevelCovariance(
         {str(name): number for number, name in enumerate(unique)},
         shares - telling.sum(0) / telling.sum(),
         covariance,
@@ -103,7 +105,7 @@ def tie(names: Sequence[str], stretch: Ints, tells: Bools, noise: float, spread:
     )
 
 
-def tied_powers(
+def powers_by_levels(
     log_power: Floats, errors: Floats, kernel: Ints, stretch: Ints, own: Floats, level: Floats, spread: float
 ) -> Floats:
     """Return ln of the own power of each kernel, where whole stretches may move.

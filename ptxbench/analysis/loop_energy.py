@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ptxbench.analysis.drift import NO_STEPS, Supply, find_supply
+from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
 from ptxbench.analysis.drift_fit import STEP
 from ptxbench.analysis.operating_point import dipped_trials, same_operating_point
 from ptxbench.analysis.static_power import StaticPower, fit_static
@@ -28,7 +28,7 @@ _STEP_ERROR = STEP / math.sqrt(3)
 # Where trials of a kernel disagree the fewer are left out, and may be right. Between two runs of a board
 # (4 H200s, studies/h200/power.md) 1 kernel in 6 differs by more than 0.5% where no more count than are left
 # out, as much as this error makes; 1 in 19 where one more counts, 1 in 47 where two or more do.
-_OUTVOTED_ERROR = 0.004
+_MINORITY_ERROR = 0.004
 _CLEAR_MAJORITY = 2
 # A kernel that dips in every trial is measured on, to find one without, where this much speaks for all off.
 _HIDDEN = 0.3
@@ -36,23 +36,23 @@ _HIDDEN = 0.3
 
 @dataclass(frozen=True)
 class Common:
-    """What the units of a run share.
+    """What the rows of a run share.
 
     Attributes:
         static: Static power, at the mean level of the supply.
         scatter: What other kernels say of a kernel's scatter, as a fraction of its power.
-        supply: What the steps of the supply did to each trial.
+        drift: What the steps of the supply did to each trial.
         dipped: Ids of trials within which the clock dipped.
     """
 
     static: StaticPower
     scatter: ScatterPrior = NO_PRIOR
-    supply: Supply = NO_STEPS
+    drift: Drift = NO_STEPS
     dipped: frozenset[str] = frozenset()
 
 
 def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
-    """Return what the units of a run share, but for the scatter of a level's loops.
+    """Return what the rows of a run share, except the scatter of the loops of an optimization level.
 
     Args:
         records: All trials of the run.
@@ -60,19 +60,19 @@ def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
     """
     counted = [r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC]
     dipped = dipped_trials(counted)
-    static, supply = fit_static(counted), NO_STEPS
+    static, drift = fit_static(counted), NO_STEPS
     # The levels are told by powers at one temperature, and what a degree makes by powers at one level.
     for turn in range(_TURNS):
-        near = supply if supply.level and not recent else None
-        supply = find_supply(counted[-recent:], static, dipped, near, thorough=not recent and turn == 0)
+        near = drift if drift.level and not recent else None
+        drift = find_drift(counted[-recent:], static, dipped, near, thorough=not recent and turn == 0)
         # A step is half a watt of the sleeping kernel's power: so all its trials are taken.
-        sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in supply.unsure]
-        sleeping = fit_static(sure, supply.power_w)
+        sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in drift.unsure]
+        sleeping = fit_static(sure, drift.power_w)
         before = static
-        static = busy_static(sleeping, sure, supply.power_w, by_levels=bool(supply.level))
+        static = busy_static(sleeping, sure, drift.power_w, by_levels=bool(drift.level))
         if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:
             break
-    return Common(static, supply=supply, dipped=dipped)
+    return Common(static, drift=drift, dipped=dipped)
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ class LoopEnergy:
     @property
     def doubt(self) -> float:
         """Standard error of what the supply feeds where the wrong trials may count, as a fraction."""
-        outvoted = 0.0 if self.mixed or len(self.trials) > self.set_aside else _OUTVOTED_ERROR
-        return max(_STEP_ERROR * math.sqrt(self.hidden), outvoted)
+        minority = 0.0 if self.mixed or len(self.trials) > self.set_aside else _MINORITY_ERROR
+        return max(_STEP_ERROR * math.sqrt(self.hidden), minority)
 
     @property
     def scatter(self) -> Scatter | None:
@@ -167,23 +167,23 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
     """
     faults = trial_faults(records)
     valid = [r for r in records if r.repeat >= 0 and r.trial_id not in faults]
-    selected = same_operating_point(valid, common.supply.unsure)
+    selected = same_operating_point(valid, common.drift.unsure)
     trials = tuple(r for r, keep in zip(valid, selected.kept, strict=True) if keep)
     aside = [r for r, keep in zip(valid, selected.kept, strict=True) if not keep]
     return LoopEnergy(
         tuple(pass_energy_pj(r, common) for r in trials),
         # Where some count that should not, what the others say of their level is not true.
-        tuple(1.0 if selected.mixed else common.supply.weight(r) for r in trials),
+        tuple(1.0 if selected.mixed else common.drift.weight(r) for r in trials),
         nan_mean([r.steady_power_w * pass_pj_per_w(r) for r in trials]),
         nan_mean([r.elapsed_s / r.iterations for r in trials]),
         nan_mean([r.cycles / r.iterations for r in trials if r.cycles >= 0]),
         trials,
         faults,
         len(aside),
-        sum(r.trial_id in common.supply.misfits for r in aside),
+        sum(r.trial_id in common.drift.misfits for r in aside),
         selected.mixed,
         _hidden(trials, common),
-        nan_mean([(r.steady_power_w - common.supply.unfed_at(r)) * pass_pj_per_w(r) for r in trials]),
+        nan_mean([(r.steady_power_w - common.drift.unfed_at(r)) * pass_pj_per_w(r) for r in trials]),
     )
 
 
@@ -191,7 +191,7 @@ def _hidden(trials: Sequence[TrialRecord], common: Common) -> float:
     """Return how probable it is that all trials of a kernel are off alike by the dips within them."""
     if not trials or any(r.trial_id not in common.dipped for r in trials):
         return 0.0
-    return common.supply.off_by_dip.get(trials[0].opt_level, 1.0)
+    return common.drift.off_by_dip.get(trials[0].opt_level, 1.0)
 
 
 def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> ScatterPrior:
@@ -207,7 +207,7 @@ def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> Sc
 def pass_energy_pj(record: TrialRecord, common: Common) -> float:
     """Return the dynamic energy of one pass of a trial's loop, (P - P_static(T)) t / passes, pJ a thread."""
     static_w = common.static.at(record.temperature_c, record.start_ns)
-    return (common.supply.power_w(record) - static_w) * pass_pj_per_w(record)
+    return (common.drift.power_w(record) - static_w) * pass_pj_per_w(record)
 
 
 def pass_pj_per_w(record: TrialRecord) -> float:

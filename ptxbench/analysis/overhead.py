@@ -47,7 +47,7 @@ def overhead_loops(instruction: Instruction, kernels: Mapping[str, SassKernel]) 
 
     Args:
         instruction: Catalogue row.
-        kernels: Its module's kernels, which passed the gate.
+        kernels: Its module's kernels, which passed the loop check.
 
     Raises:
         LoopError: A kernel has no loop.

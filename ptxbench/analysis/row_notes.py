@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ptxbench.analysis.drift import Supply
+from ptxbench.analysis.drift import Drift
 from ptxbench.analysis.loop_energy import LoopEnergy
 from ptxbench.analysis.statistics import Estimate
 from ptxbench.analysis.subject import CLOCK_TOLERANCE
@@ -18,7 +18,7 @@ from ptxbench.storage.schema import TrialRecord
 _SEVERAL = 2
 # N and 2N may differ by this much, or by what their intervals allow, before the row says so.
 _LINEARITY = 0.02
-# A power that changes by so much between two rounds at one clock, and stays, is said.
+# A power that changes by so much between two rounds at one clock, and stays, is reported.
 _STEP = 0.015
 
 
@@ -42,10 +42,10 @@ def set_aside_note(unsure: int, kept: int) -> str:
 
 
 def fewer_sms_note(records: Sequence[TrialRecord], sm_count: int) -> str:
-    """Return on how many SMs a unit was measured where the GPU throttled on more, else "".
+    """Return on how many SMs a subject was measured where the GPU throttled on more, else "".
 
     Args:
-        records: All trials of the unit, of every attempt.
+        records: All trials of the subject, of every attempt.
         sm_count: Streaming multiprocessors of the GPU.
     """
     grids = {r.grid for r in records}
@@ -58,16 +58,16 @@ def sources_note(trials: Sequence[TrialRecord]) -> str:
     """Return how two power sources disagree in most of a kernel's valid trials, else "".
 
     One trial in twenty disagrees by chance alone, so that a single one says nothing; a trial in which the
-    counter had too few steps was not asked.
+    counter had too few steps says nothing either way.
 
     Args:
         trials: Valid trials of one kernel.
     """
-    said = [r.reason for r in trials if r.reason]
-    asked = [r for r in trials if r.reason or math.isfinite(r.counter_j)]
-    if len(said) < _SEVERAL or 2 * len(said) <= len(asked):
+    disagreeing = [r.reason for r in trials if r.reason]
+    compared = [r for r in trials if r.reason or math.isfinite(r.counter_j)]
+    if len(disagreeing) < _SEVERAL or 2 * len(disagreeing) <= len(compared):
         return ""
-    return f"in {len(said)} of {len(asked)} trials: {said[0]}"
+    return f"in {len(disagreeing)} of {len(compared)} trials: {disagreeing[0]}"
 
 
 def linearity_note(single: Estimate, double: Estimate) -> str:
@@ -92,9 +92,9 @@ def clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:
     return f"the target ran at {target.clock_mhz:.0f} MHz, its overhead loop at {overhead.clock_mhz:.0f}"
 
 
-def step_note(target: LoopEnergy, supply: Supply) -> str:
+def step_note(target: LoopEnergy, drift: Drift) -> str:
     """Return a sentence where the power changed from one round to the next and stayed, else ""."""
-    power_w = np.array([supply.power_w(r) for r in sorted(target.trials, key=lambda r: r.start_ns)])
+    power_w = np.array([drift.power_w(r) for r in sorted(target.trials, key=lambda r: r.start_ns)])
     if len(power_w) < 4:
         return ""
     splits = range(2, len(power_w) - 1)

@@ -29,7 +29,7 @@ class SolvedRows:
 
         Their own intervals leave it out.
         """
-        return self.common.supply.level_error if self.common else 0.0
+        return self.common.drift.level_error if self.common else 0.0
 
 
 def by_subject(records: Iterable[TrialRecord]) -> Trials:

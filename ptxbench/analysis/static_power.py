@@ -1,7 +1,7 @@
 """Static power as a function of temperature, from a kernel that fills the chip and sleeps.
 
-Between two sittings of a run the power of a board may change by several watts for every kernel, the sleeping
-one too (studies/h200/power.md). Where its trials say so beyond chance, each sitting has a line of its own.
+Between two sessions of a run the power of a board may change by several watts for every kernel, the sleeping
+one too (studies/h200/power.md). Where its trials say so beyond chance, each session has a line of its own.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ Ints = npt.NDArray[np.intp]
 _MIN_SPREAD_C = 2.0
 # What is left open by a reading in whole degrees: evenly spread over one (JCGM 100:2008, F.2.2.1).
 _READING_SD_C = 1 / math.sqrt(12)
-# What lies so far apart in time is of two sittings, where each has so many sleeping trials.
+# What lies so far apart in time is of two sessions, where each has so many sleeping trials.
 _PAUSE_NS = 10_000_000_000
 _MIN_SLEEPING = 3
-# Sittings are unlike where chance would make them so less often than this.
+# SessionPowers are unlike where chance would make them so less often than this.
 _CHANCE = 1e-3
 
 
 @dataclass(frozen=True)
-class Sitting:
+class SessionPower:
     """Part of a run without a long pause.
 
     Attributes:
         begin_ns: When its first trial began.
         shift_w: Static power less that of the run at the same temperature.
-        error_w: Standard error of the sitting's static power at the run's mean temperature.
+        error_w: Standard error of the session's static power at the run's mean temperature.
     """
 
     begin_ns: int
@@ -59,7 +59,7 @@ class StaticPower:
         error_w: Standard error of `power_w`.
         slope_error_w_per_c: Standard error of the slope.
         degrees: Degrees of freedom that both errors are known with.
-        sittings: Where sittings are unlike, each of them in the order of time, else none.
+        sessions: Where sessions are unlike, each of them in the order of time, else none.
     """
 
     power_w: float
@@ -68,7 +68,7 @@ class StaticPower:
     error_w: float
     slope_error_w_per_c: float
     degrees: float = math.inf
-    sittings: tuple[Sitting, ...] = ()
+    sessions: tuple[SessionPower, ...] = ()
 
     def at(self, temperature_c: float, when_ns: int | None = None) -> float:
         """Return the static power at a temperature, W: at a time, or on the mean of the run."""
@@ -76,19 +76,19 @@ class StaticPower:
 
     def error_at(self, temperature_c: float, when_ns: int | None = None) -> float:
         """Return the standard error of `at`, W."""
-        sitting = self._sitting(when_ns)
-        error_w = sitting.error_w if sitting else self.error_w
+        session = self._session(when_ns)
+        error_w = session.error_w if session else self.error_w
         return math.hypot(error_w, self._beside(temperature_c, self.slope_error_w_per_c))
 
     def shift_w(self, when_ns: int | None) -> float:
-        """Return the static power of the sitting at a time less that of the run; 0 where none is unlike."""
-        sitting = self._sitting(when_ns)
-        return sitting.shift_w if sitting else 0.0
+        """Return the static power of the session at a time less that of the run; 0 where none is unlike."""
+        session = self._session(when_ns)
+        return session.shift_w if session else 0.0
 
-    def _sitting(self, when_ns: int | None) -> Sitting | None:
+    def _session(self, when_ns: int | None) -> SessionPower | None:
         if when_ns is None:
             return None
-        return next((one for one in reversed(self.sittings) if one.begin_ns <= when_ns), None)
+        return next((one for one in reversed(self.sessions) if one.begin_ns <= when_ns), None)
 
     def reading_error(self, temperature_c: Sequence[float]) -> Uncertainty:
         """Return what whole degrees make of the mean static power of some trials, W, beyond their scatter.
@@ -123,12 +123,12 @@ def fit_static(
     powers_w, temperatures_c = [power_w(r) for r in valid], [r.temperature_c for r in valid]
     line = static_line(powers_w, temperatures_c)
     begins_ns = _begins(ordered, [r.start_ns for r in valid])
-    sitting = np.searchsorted(begins_ns, [r.start_ns for r in valid], side="right") - 1
-    return _by_sitting(line, np.array(powers_w), np.array(temperatures_c), sitting, begins_ns)
+    session = np.searchsorted(begins_ns, [r.start_ns for r in valid], side="right") - 1
+    return _by_session(line, np.array(powers_w), np.array(temperatures_c), session, begins_ns)
 
 
 def _begins(ordered: Sequence[TrialRecord], sleeping_ns: Sequence[int]) -> list[int]:
-    """Return when sittings began; one with few sleeping trials belongs to the one before or behind it."""
+    """Return when sessions began; one with few sleeping trials belongs to the one before or behind it."""
     after_pause = [b.start_ns for a, b in pairwise(ordered) if b.start_ns - a.end_ns > _PAUSE_NS]
     begins_ns = [ordered[0].start_ns]
     for at_ns in after_pause:
@@ -139,10 +139,10 @@ def _begins(ordered: Sequence[TrialRecord], sleeping_ns: Sequence[int]) -> list[
     return begins_ns
 
 
-def _by_sitting(
-    line: StaticPower, power_w: Floats, temperature_c: Floats, sitting: Ints, begins_ns: Sequence[int]
+def _by_session(
+    line: StaticPower, power_w: Floats, temperature_c: Floats, session: Ints, begins_ns: Sequence[int]
 ) -> StaticPower:
-    """Return parallel lines, one a sitting, where these explain more than chance; else the one line.
+    """Return parallel lines, one a session, where these explain more than chance; else the one line.
 
     (Analysis of covariance; the test is that of the ratio of the mean squares, F.)
     """
@@ -152,9 +152,9 @@ def _by_sitting(
         return line
     from scipy.stats import f as ratio_of_mean_squares
 
-    members = np.bincount(sitting, minlength=count)
-    mean_w, mean_c = (np.bincount(sitting, values, count) / members for values in (power_w, temperature_c))
-    within_w, within_c = power_w - mean_w[sitting], temperature_c - mean_c[sitting]
+    members = np.bincount(session, minlength=count)
+    mean_w, mean_c = (np.bincount(session, values, count) / members for values in (power_w, temperature_c))
+    within_w, within_c = power_w - mean_w[session], temperature_c - mean_c[session]
     has_slope = line.slope_w_per_c != 0.0 and bool(np.ptp(within_c) >= _MIN_SPREAD_C)
     slope = float(within_c @ within_w / (within_c @ within_c)) if has_slope else 0.0
     left = float(np.sum((within_w - slope * within_c) ** 2))
@@ -178,7 +178,7 @@ def _by_sitting(
         error_w=math.sqrt(variance / n),
         slope_error_w_per_c=slope_error,
         degrees=degrees,
-        sittings=tuple(Sitting(at, float(shift), float(error)) for at, shift, error in shifts),
+        sessions=tuple(SessionPower(at, float(shift), float(error)) for at, shift, error in shifts),
     )
 
 

@@ -15,7 +15,7 @@ from ptxbench.core.status import Status
 from ptxbench.sass.loop_check import Judgement
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
-# Every SM clock further than this from the unit's median is another operating point.
+# An SM clock that differs by more than this fraction from the subject's median is another operating point.
 CLOCK_TOLERANCE = 0.01
 
 
@@ -45,7 +45,7 @@ class Subject:
         return f"{self.instruction.name} {self.condition}"
 
     def overhead_name(self, role: Role, grid: int, block: int, alike: Alike = Alike.BITS) -> str:
-        """Return under which name an overhead kernel is measured, perhaps for many units.
+        """Return under which name an overhead kernel is measured, perhaps for many subjects.
 
         Where the 2N kernel has no overhead kernel of its own, the one of N serves both.
 
@@ -60,7 +60,7 @@ class Subject:
     def overhead_names(
         self, role: Role, grid: int, block: int, alike: Iterable[Alike] = tuple(Alike)
     ) -> Iterator[str]:
-        """Yield today's name of an overhead kernel, then those that runs of before gave it.
+        """Yield the name of an overhead kernel, then the names that earlier runs gave it.
 
         Args:
             role: Which overhead kernel.

@@ -1,15 +1,14 @@
-"""How much rounds scatter, learnt from all units of a run, so that few rounds of one unit tell enough.
+"""How much rounds scatter, learnt from all kernels of a run, so that few rounds of one kernel tell enough.
 
 Three rounds give a variance with two degrees of freedom, and Student's interval of them is 4.3
-standard errors wide. But the scatter of one unit is not foreign to that of the others: the same
-board, sensor and clock make it. Variances of the units of one level are taken to be drawn from a
-scaled inverse chi-square distribution, whose scale and degrees of freedom are fitted to all of them;
-the variance of one unit is then the mean of its own and the common one, weighted by their degrees of
+standard errors wide. But the same board, sensor and clock make the scatter of every kernel. The variances
+of the kernels of one optimization level are taken to be drawn from a scaled inverse chi-square distribution, whose scale and degrees of freedom are fitted to all of them;
+the variance of one kernel is then the mean of its own and the common one, weighted by their degrees of
 freedom, and its t has both their degrees (Smyth, "Linear models and empirical Bayes methods",
-Stat. Appl. Genet. Mol. Biol. 3, 2004, section 4 and section 6.2). Where units differ much in their
+Stat. Appl. Genet. Mol. Biol. 3, 2004, section 4 and section 6.2). Where kernels differ much in their
 scatter, the fit gives the common variance little weight.
 
-The common variance follows power: its logarithm is a line in the logarithm of power, fitted to all units
+The common variance follows power: its logarithm is a line in the logarithm of power, fitted to all kernels
 (the trend of Law et al., "voom", Genome Biol. 15:R29, 2014, where it is a smooth curve). The slope is held
 to what can be: a sensor's noise is the same at every power, what changes the power itself is in proportion.
 """
@@ -24,8 +23,8 @@ import numpy as np
 
 from ptxbench.analysis.statistics import Estimate, Uncertainty, estimate, weighted
 
-# A distribution of variances cannot be told from fewer units.
-_MIN_UNITS = 8
+# A distribution of variances cannot be told from fewer kernels.
+_MIN_KERNELS = 8
 # Units that look alike to chance would have any number of degrees; so many are believed.
 _MAX_DEGREES = 30.0
 # A variance of zero has no logarithm: so small a fraction of the median counts as the least.
@@ -38,12 +37,12 @@ _SLOPES = (-2.0, 0.0)
 
 @dataclass(frozen=True)
 class Scatter:
-    """How much the values of one unit scatter.
+    """How much the values of one kernel scatter.
 
     Attributes:
         variance: Sample variance of a value of weight one, as a fraction of the power squared.
         degrees: Its degrees of freedom, at least 1.
-        power_w: The unit's power.
+        power_w: The kernel's power.
     """
 
     variance: float
@@ -53,12 +52,12 @@ class Scatter:
 
 @dataclass(frozen=True)
 class ScatterPrior:
-    """What other units say about the scatter of one.
+    """What the scatter of other kernels tells about one.
 
     Attributes:
         variance: Typical variance of one value at `power_w`, as a fraction of the power squared.
         degrees: Degrees of freedom that it counts for; 0: nothing is known.
-        power_w: Power in the middle of those units.
+        power_w: Power in the middle of those kernels.
         slope: The fraction goes with power to this.
     """
 
@@ -75,24 +74,24 @@ class ScatterPrior:
 NO_PRIOR = ScatterPrior(0.0, 0.0)
 
 
-def fit_prior(units: Sequence[Scatter]) -> ScatterPrior:
-    """Fit the distribution that the units' variances are drawn from (Smyth 2004, section 6.2).
+def fit_prior(kernels: Sequence[Scatter]) -> ScatterPrior:
+    """Fit the distribution that the kernels' variances are drawn from (Smyth 2004, section 6.2).
 
     Args:
-        units: The scatter of each.
+        kernels: The scatter of each.
 
     Returns:
-        `NO_PRIOR` where there are too few units, or none of them scatters.
+        `NO_PRIOR` where there are too few kernels, or none of them scatters.
     """
-    variances = np.array([unit.variance for unit in units])
-    if len(units) < _MIN_UNITS or not np.median(variances) > 0:
+    variances = np.array([kernel.variance for kernel in kernels])
+    if len(kernels) < _MIN_KERNELS or not np.median(variances) > 0:
         return NO_PRIOR
     from scipy.special import digamma, polygamma
 
-    half = np.array([unit.degrees for unit in units]) / 2
+    half = np.array([kernel.degrees for kernel in kernels]) / 2
     own = np.maximum(variances, _LEAST_VARIANCE * np.median(variances))
     e = np.log(own) - digamma(half) + np.log(half)
-    log_power = np.log([unit.power_w for unit in units])
+    log_power = np.log([kernel.power_w for kernel in kernels])
     middle = float(log_power.mean())
     away = log_power - middle
     slope = float(np.clip(away @ e / (away @ away), *_SLOPES)) if away.any() else 0.0
@@ -110,13 +109,13 @@ def moderated(
     scale: float = 1.0,
     weights: Sequence[float] | None = None,
 ) -> Estimate:
-    """Return the mean of independent values and its 95% interval, the scatter of other units heard.
+    """Return the mean of independent values and its 95% interval, with what other kernels tell of the scatter.
 
     Without a prior this is Student's interval. (Smyth 2004, section 4.)
 
     Args:
         values: Shape (n,); NaN is not allowed.
-        prior: What other units say; its variance is of values over `scale`.
+        prior: What other kernels say; its variance is of values over `scale`.
         power_w: Power that the values were taken at.
         scale: What that power is in the values' own unit.
         weights: How much each value counts, shape (n,); variances are of a value of weight one. None: alike.

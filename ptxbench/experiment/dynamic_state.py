@@ -19,8 +19,8 @@ _RECENT = 300
 class DynamicState:
     """The trials of the dynamic protocol in the order in which the plan came to them.
 
-    What a resumed run holds of later units is not in it before the plan gets there, so that a resumed run
-    decides as a run that was never stopped does.
+    A resumed run may hold trials of later subjects: they are not in it before the plan gets there, so that a
+    resumed run decides as a run that was never stopped does.
 
     Args:
         bench: Where trials run.

@@ -30,14 +30,14 @@ SEED = 5
 
 @dataclass(frozen=True)
 class Checked:
-    """What one row's module did on a GPU at one level and in one form.
+    """What one row's module did on a GPU at one optimization level and in one form.
 
     Attributes:
         instruction: Catalogue name.
         category: Its category.
-        opt_level: Assembler level.
+        opt_level: Optimization level.
         form: Latency or throughput form.
-        gate: The gate's verdict, or "" where nothing was assembled.
+        gate: Verdict of the loop check, or "" where nothing was assembled.
         launched: Whether target and overhead ended, small and on every SM.
         result: match, mismatch or unchecked, target and overhead together.
         detail: What failed, or why it is not checked.
@@ -61,12 +61,12 @@ class Checked:
 
 
 def check_row(gpu: Gpu, row: Instruction, level: OptLevel, form: Form) -> Checked:
-    """Assemble, judge and launch one module, small (compared with the reference) and on every SM.
+    """Assemble, check and launch one module, small (compared with the reference) and on every SM.
 
     Args:
         gpu: What runs it.
         row: Catalogue row; the GPU's target has it.
-        level: Assembler level.
+        level: Optimization level.
         form: Latency or throughput form.
 
     Raises:

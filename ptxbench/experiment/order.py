@@ -1,11 +1,11 @@
-"""In which order a round of a batch runs its kernels: from hot to cold, or by chance in runs of neighbours.
+"""In which order a round of a batch runs its kernels: from hot to cold, or in random order of short runs.
 
-The level of power that all kernels share at a time moves in steps, among other things with the temperature
-(studies/h200/power.md). In a sweep from the hottest kernel to the coldest neighbours are alike in warmth,
-so that a level lasts and shows; but what changes at the same kernel in every sweep would pass for its power.
-In an order of chance each is met at other levels. There it is runs of neighbours that chance moves: a kernel
-that draws 100 W more or less than the one before it meets a step two to ten times as often as one that draws
-the same.
+The power of all kernels drifts in steps, among other causes with the temperature (studies/h200/power.md). In
+a sweep from the hottest kernel to the coldest, neighbours have about the same temperature, so a drift level
+lasts and can be found. But a step at the same kernel in every sweep would be taken for the power of that
+kernel. In random order each kernel meets different levels. Short runs of neighbours are shuffled, not single
+kernels: a kernel that draws 100 W more or less than the one before it meets a step two to ten times as often
+as one that draws the same.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _RUNS = 4
 
 
 def runs_by_chance(ordered: Sequence[T], chance: random.Random) -> list[T]:
-    """Return the same items in an order of chance, in which runs of neighbours stay together.
+    """Return the same items in random order, in which short runs of neighbours stay together.
 
-    Where the first run ends is by chance, too, so that no two neighbours are in one run every time.
+    The end of the first run is random too, so that no two neighbours are in the same run every time.
 
     Args:
-        ordered: Items in an order of theirs.
-        chance: What draws.
+        ordered: Items, neighbours beside each other.
+        chance: Source of random numbers.
     """
     length = max(1, min(_NEIGHBOURS, len(ordered) // _RUNS))
     first = chance.randint(1, length)

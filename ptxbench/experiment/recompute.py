@@ -82,7 +82,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
 
 
 def _as_recorded(row: TableRow, recorded: TableRow | None) -> TableRow:
-    """Return what the run itself said of a row without a number that it refused or did not reach."""
+    """Return the recorded row where the run refused or did not reach the subject, else the row."""
     if recorded is not None and recorded.status in (Status.NOT_SUPPORTED, Status.NOT_REACHED):
         return recorded
     return row

@@ -36,11 +36,11 @@ def measure_table(
     on_trial: Callable[[TrialRecord], None] = lambda _: None,
     budget_s: float = math.inf,
 ) -> tuple[TableRow, ...]:
-    """Measure what the folder's manifest asks for, and finish the folder.
+    """Measure what the folder's manifest lists, and finish the folder.
 
     Every trial is on the disk before the next begins; a folder that holds trials already is gone on with.
     Where the budget ends first, the folder is left as it is, to be gone on with; rows that were not
-    reached say so. A replayed run decides nothing anew: all its trials are judged again.
+    reached say so. A replayed run repeats no decision: all its trials are validated again.
 
     Args:
         gpu: Where kernels run.
@@ -50,7 +50,7 @@ def measure_table(
         budget_s: No round is begun that would end later, by the GPU's clock and the time a trial took so far.
 
     Returns:
-        The table's rows, in the order asked for.
+        The rows, in the table's order.
 
     Raises:
         GpuError: The GPU stopped answering; what was measured is kept.
@@ -132,7 +132,7 @@ class _Measuring:
 
     @property
     def common(self) -> Common | None:
-        """What the units of the run share, as in `SolvedRows`."""
+        """What the rows of the run share, as in `SolvedRows`."""
         return self._ledger.common
 
     def rows(self, ended: str = "the time given was spent before") -> tuple[TableRow, ...]:

@@ -17,7 +17,7 @@ class Progress:
     Attributes:
         done: Rows finished.
         total: Rows in all.
-        unit: What is being measured.
+        unit: Subject or round that is being measured.
         left_s: Time that the rest will take at the rate so far, NaN before anything is done.
     """
 

@@ -30,11 +30,11 @@ def choose_sensor(
 
     Args:
         gpu: The GPU; its `sensors` are best for steady power first.
-        source: The one asked for, or None for the best.
+        source: The source to use, or None for the best.
         sensors: What `ptxbench sensor` found about them, best first; none: as the GPU describes them.
 
     Raises:
-        InputError: The GPU does not answer the source asked for.
+        InputError: The GPU does not answer that source.
     """
     known = tuple(sensors) or gpu.sensors
     if source is None:

@@ -34,7 +34,7 @@ def start_run(
             describes them.
 
     Raises:
-        InputError: The folder cannot be made, or what is asked for is unknown.
+        InputError: The folder cannot be made, or an option is unknown.
     """
     recorded = gpu.manifest if isinstance(gpu, ReplayGpu) else None
     arguments = options.over(recorded.arguments) if recorded else options.complete(gpu, sensors)

@@ -59,7 +59,7 @@ class Bench:
         Args:
             kernel: What to run.
             repeat: Number of the repeat.
-            warm_for: What the GPU is warmed up once for; "": the work's unit.
+            warm_for: What the GPU is warmed up once for; "": the kernel's subject.
 
         Raises:
             GpuError: The GPU stopped answering.
@@ -115,9 +115,9 @@ class Bench:
         return kernel.lasting(window_s, per_pass_s)
 
     def _warm_up(self, launch: Launch, warm_for: str) -> None:
-        """Run a kernel unrecorded before the first trial of its unit or round that really runs.
+        """Run a kernel unrecorded before the first trial of its subject or round that really runs.
 
-        What is resumed is warmed again.
+        A resumed run warms up again.
         """
         if self._warm == warm_for:
             return

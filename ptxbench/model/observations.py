@@ -80,7 +80,7 @@ def pass_energies(folder: RunFolder, common: Common) -> tuple[PassEnergy, ...]:
     passes = []
     for trials in groups.values():
         counts = loops[trials[0].cubin_sha256, trials[0].kernel] + _moved_bytes(trials[0])
-        kept = same_operating_point(trials, common.supply.unsure).kept
+        kept = same_operating_point(trials, common.drift.unsure).kept
         counted = [trial for trial, keep in zip(trials, kept, strict=True) if keep]
         passes.append(_pass_energy(counted, common, counts))
     return tuple(passes)

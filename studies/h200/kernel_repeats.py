@@ -110,7 +110,7 @@ def powers_of(run: Path) -> dict[Key, KernelPower]:
     with RunFolder.open(run) as folder:
         records = folder.records()
     common = shared_by(records)
-    aside, misfits = common.supply.unsure, common.supply.misfits
+    aside, misfits = common.drift.unsure, common.drift.misfits
     kernels: dict[Key, list[TrialRecord]] = defaultdict(list)
     for r in records:
         counts = r.repeat >= 0 and r.status is Status.OK and r.protocol == DYNAMIC
@@ -119,7 +119,7 @@ def powers_of(run: Path) -> dict[Key, KernelPower]:
     found = {}
     for key, valid in kernels.items():
         trials = [r for r in valid if r.trial_id not in aside]
-        power_w = np.array([common.supply.power_w(r) - _warmer_w(common.static, r) for r in trials])
+        power_w = np.array([common.drift.power_w(r) - _warmer_w(common.static, r) for r in trials])
         if len(trials) > 1 and np.isfinite(power_w).all():
             name = f"{trials[0].instruction} -{trials[0].opt_level} {trials[0].role}"
             mean_w = float(power_w.mean())

@@ -110,9 +110,9 @@ def valid(records: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 def describe(trials: Sequence[TrialRecord], common: Common) -> list[str]:
     """Return sentences on the scatter and on the levels."""
-    supply, dipped = common.supply, common.dipped
+    drift, dipped = common.drift, common.dipped
     measured_w = leakage_free(common, lambda r: r.steady_power_w)
-    told_w = leakage_free(common, supply.power_w)
+    told_w = leakage_free(common, drift.power_w)
     lines = []
     for level in OptLevel:
         mine = [r for r in trials if r.opt_level is level]
@@ -120,29 +120,29 @@ def describe(trials: Sequence[TrialRecord], common: Common) -> list[str]:
             continue
         n = sum(r.trial_id in dipped for r in mine)
         off = (
-            f" (of these {supply.off_by_dip[level]:.0%} more are off than of others)"
-            if n and level in supply.off_by_dip
+            f" (of these {drift.off_by_dip[level]:.0%} more are off than of others)"
+            if n and level in drift.off_by_dip
             else ""
         )
-        unsure = sum(r.trial_id in supply.unsure for r in mine)
+        unsure = sum(r.trial_id in drift.unsure for r in mine)
         lines.append(
             f"-{level}: {len(mine)} trials, in {n / len(mine):.0%} of which the clock dipped{off}; scatter of"
             f" a kernel's power {scatter_pct(mine, measured_w, ()):.2f}% as measured,"
-            f" {scatter_pct(mine, told_w, supply.unsure):.2f}% at one level of the supply, without the"
+            f" {scatter_pct(mine, told_w, drift.unsure):.2f}% at one level of the supply, without the"
             f" {unsure / len(mine):.0%} at none that is sure"
         )
-    if supply.ties is None:
+    if drift.covariance is None:
         return [*lines, "no steps of the supply: the trials are explained as well without"]
     found = stretches(trials, common)
-    errors = _PERCENT * np.array([supply.error({kernel: 1.0}) for kernel in {kernel_of(r) for r in trials}])
+    errors = _PERCENT * np.array([drift.error({kernel: 1.0}) for kernel in {kernel_of(r) for r in trials}])
     steps = _PERCENT * np.abs(found.steps)
     lines.append(
         f"levels: {len(found.lengths)} stretches, of {np.median(found.lengths):.0f} trials at the median and"
         f" {max(found.lengths)} at most; from one to the next {np.median(steps):.2f}% of what the supply"
-        f" feeds (all but {supply.unfed_w:.0f} W); scatter {_PERCENT * supply.ties.spread:.2f}%"
+        f" feeds (all but {drift.unfed_w:.0f} W); scatter {_PERCENT * drift.covariance.spread:.2f}%"
     )
     lines.append(
-        f"left open: {_PERCENT * supply.level_error:.2f}% of the run's mean level; of a kernel's"
+        f"left open: {_PERCENT * drift.level_error:.2f}% of the run's mean level; of a kernel's"
         f" {np.median(errors):.2f}% at the median, {np.percentile(errors, 95):.2f}% at the 95th percentile"
     )
     warm = warmth(trials, common)
@@ -186,13 +186,13 @@ def scatter_pct(
 
 def at_sure_level(trials: Sequence[TrialRecord], common: Common) -> list[TrialRecord]:
     """Return the trials of which the level is sure."""
-    supply = common.supply
-    return [r for r in trials if r.trial_id in supply.level and r.trial_id not in supply.unsure]
+    drift = common.drift
+    return [r for r in trials if r.trial_id in drift.level and r.trial_id not in drift.unsure]
 
 
 def stretches(trials: Sequence[TrialRecord], common: Common) -> Stretches:
     """Return how long levels lasted, by the trials at a level that is sure."""
-    sure = [common.supply.level[r.trial_id] for r in at_sure_level(trials, common)]
+    sure = [common.drift.level[r.trial_id] for r in at_sure_level(trials, common)]
     cuts = [n for n, (a, b) in enumerate(pairwise(sure), 1) if abs(b - a) > STRETCH]
     ends = [0, *cuts, len(sure)]
     means = [float(np.mean(sure[a:b])) for a, b in pairwise(ends)]
@@ -202,7 +202,7 @@ def stretches(trials: Sequence[TrialRecord], common: Common) -> Stretches:
 def warmth(trials: Sequence[TrialRecord], common: Common) -> Warmth:
     """Return how the level goes with the temperature, by the trials at a level that is sure."""
     sure = [r for r in at_sure_level(trials, common) if math.isfinite(r.temperature_c)]
-    level = np.array([common.supply.level[r.trial_id] for r in sure])
+    level = np.array([common.drift.level[r.trial_id] for r in sure])
     temperature_c = np.array([r.temperature_c for r in sure])
     warm = temperature_c > np.median(temperature_c)
     at_once = np.diff([r.start_ns for r in sure]) < _AT_ONCE_S * 1e9
@@ -222,8 +222,8 @@ def draw(trials: Sequence[TrialRecord], common: Common, info: GpuInfo, path: Pat
         InputError: matplotlib is not installed, or the file cannot be written.
     """
     measured_w = leakage_free(common, lambda r: r.steady_power_w)
-    told_w = leakage_free(common, common.supply.power_w)
-    aside = common.supply.unsure
+    told_w = leakage_free(common, common.drift.power_w)
+    aside = common.drift.unsure
     own: dict[str, list[float]] = defaultdict(list)
     for r in trials:
         if r.trial_id not in aside:
@@ -231,7 +231,7 @@ def draw(trials: Sequence[TrialRecord], common: Common, info: GpuInfo, path: Pat
     shown = [r for r in trials if own[kernel_of(r)]]
     time_s = np.array([r.start_ns - shown[0].start_ns for r in shown]) / 1e9
     look = np.array([_PERCENT * (measured_w(r) / np.mean(own[kernel_of(r)]) - 1) for r in shown])
-    level = np.array([_PERCENT * (r.steady_power_w / common.supply.power_w(r) - 1) for r in shown])
+    level = np.array([_PERCENT * (r.steady_power_w / common.drift.power_w(r) - 1) for r in shown])
     sure = np.array([r.trial_id not in aside for r in shown])
     figure = new_figure(9, 6.4)
     axes, by_temperature = figure.subplots(2)

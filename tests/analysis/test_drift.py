@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from fakes.measuring import trial
 
-from ptxbench.analysis.drift import NO_STEPS, Supply, find_supply
+from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
 from ptxbench.analysis.loop_energy import pass_energy_pj, shared_by
-from ptxbench.analysis.static_power import Sitting, StaticPower
+from ptxbench.analysis.static_power import SessionPower, StaticPower
 from ptxbench.core.condition import ARAFA, OptLevel
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role
@@ -60,17 +60,17 @@ def steps(seed=5, trials=KERNELS * ROUNDS):
     return np.array(levels)
 
 
-def scatter(records, supply):
+def scatter(records, drift):
     """Return the mean scatter of the kernels' powers, as a fraction, before and after, of what is sure."""
     before, after = [], []
     for kernel in range(KERNELS):
         mine = [r for r in records if r.trial_id.startswith(f"kernel{kernel}/")]
-        mine = [r for r in mine if r.trial_id not in supply.unsure]
+        mine = [r for r in mine if r.trial_id not in drift.unsure]
         if len(mine) < 2:
             continue
         leak_w = np.array([0.35 * (r.temperature_c - 45.0) for r in mine])
         raw_w = np.array([r.steady_power_w for r in mine]) - leak_w
-        told_w = np.array([supply.power_w(r) for r in mine]) - leak_w
+        told_w = np.array([drift.power_w(r) for r in mine]) - leak_w
         before.append(raw_w.std(ddof=1) / raw_w.mean())
         after.append(told_w.std(ddof=1) / told_w.mean())
     return float(np.mean(before)), float(np.mean(after))
@@ -79,15 +79,15 @@ def scatter(records, supply):
 def test_steps_are_taken_out_and_the_noise_is_left():
     levels = steps()
     records = run_of(levels)
-    supply = find_supply(records, STATIC, frozenset())
-    before, after = scatter(records, supply)
+    drift = find_drift(records, STATIC, frozenset())
+    before, after = scatter(records, drift)
     assert before > 0.004
     # 0.07% of noise; the level itself is told by the other trials, which have noise, too.
     assert 0.0005 < after < 0.0013
-    assert 0.0004 <= supply.noise <= 0.0013
-    sure = [n for n, r in enumerate(records) if r.trial_id not in supply.unsure]
+    assert 0.0004 <= drift.noise <= 0.0013
+    sure = [n for n, r in enumerate(records) if r.trial_id not in drift.unsure]
     assert len(sure) > 0.7 * len(records)
-    found = np.array([supply.level[records[n].trial_id] for n in sure])
+    found = np.array([drift.level[records[n].trial_id] for n in sure])
     # They are known but for one constant: the mean of all is called zero.
     off = found - levels[sure]
     assert np.abs(off - np.median(off)).max() < 0.004
@@ -96,11 +96,11 @@ def test_steps_are_taken_out_and_the_noise_is_left():
 
 def test_the_mean_of_the_run_stays_where_it_was():
     records = run_of(steps())
-    supply = find_supply(records, STATIC, frozenset())
-    sure = [r for r in records if r.trial_id not in supply.unsure]
-    shift = np.mean([supply.power_w(r) / r.steady_power_w - 1 for r in sure])
+    drift = find_drift(records, STATIC, frozenset())
+    sure = [r for r in records if r.trial_id not in drift.unsure]
+    shift = np.mean([drift.power_w(r) / r.steady_power_w - 1 for r in sure])
     assert abs(shift) < 3e-4
-    assert 1e-4 < supply.level_error < 5e-3
+    assert 1e-4 < drift.level_error < 5e-3
 
 
 @pytest.mark.parametrize("wander", [0.5, 0.0])
@@ -118,8 +118,8 @@ def test_batches_that_ran_at_levels_apart_come_to_one_by_the_few_kernels_that_bo
     levels[: len(order) // 2] -= 0.02
     records = run_of(levels, seed=seed, kernels=kernels, order=order)
 
-    supply = find_supply(records, STATIC, frozenset())
-    sure = np.array([r.trial_id not in supply.unsure for r in records])
+    drift = find_drift(records, STATIC, frozenset())
+    sure = np.array([r.trial_id not in drift.unsure for r in records])
     in_first, in_second = (sure & np.isin(order, batch) for batch in (first, second))
 
     def apart(powers_w):
@@ -129,19 +129,19 @@ def test_batches_that_ran_at_levels_apart_come_to_one_by_the_few_kernels_that_bo
         return off[in_first].mean() - off[in_second].mean()
 
     assert apart([r.steady_power_w for r in records]) < -0.012
-    assert abs(apart([supply.power_w(r) for r in records])) < 0.0025
+    assert abs(apart([drift.power_w(r) for r in records])) < 0.0025
 
 
 def test_noise_without_steps_is_left_alone():
     for noise in (0.0007, 0.003, 0.01):
-        assert find_supply(run_of(np.zeros(KERNELS * ROUNDS), noise), STATIC, frozenset()) is NO_STEPS
+        assert find_drift(run_of(np.zeros(KERNELS * ROUNDS), noise), STATIC, frozenset()) is NO_STEPS
 
 
 def test_a_trial_that_saw_two_levels_is_set_aside_and_leads_nobody_astray():
     records = run_of(steps())
     astray = replace(records[53], steady_power_w=records[53].steady_power_w * 1.008)
     with_it = [*records[:53], astray, *records[54:]]
-    clean, found = (find_supply(rs, STATIC, frozenset()) for rs in (records, with_it))
+    clean, found = (find_drift(rs, STATIC, frozenset()) for rs in (records, with_it))
     assert astray.trial_id in found.unsure
     assert astray.trial_id in found.misfits
     others = [r.trial_id for r in records if r.trial_id not in clean.unsure | found.unsure]
@@ -156,7 +156,7 @@ def test_a_trial_with_none_near_it_is_at_an_unknown_level_but_fits_one():
         return replace(record, start_ns=record.start_ns + ns, end_ns=record.end_ns + ns)
 
     alone, behind = later(records[53], pause_ns), [later(r, 2 * pause_ns) for r in records[54:]]
-    found = find_supply([*records[:53], alone, *behind], STATIC, frozenset())
+    found = find_drift([*records[:53], alone, *behind], STATIC, frozenset())
     assert alone.trial_id in found.unsure - found.misfits
     assert found.weight(alone) < 0.05 < 0.4 < np.median([found.weight(r) for r in records[:50]]) < 1.0
 
@@ -175,49 +175,49 @@ def dipping(records, off, seed=7):
 
 def test_trials_whose_clock_dips_count_on_a_board_where_they_draw_what_they_should():
     records, dipped = dipping(run_of(steps(trials=200)), off=0.0)
-    supply = find_supply(records, STATIC, dipped)
-    assert supply.off_by_dip[OptLevel.O3] < 0.1
+    drift = find_drift(records, STATIC, dipped)
+    assert drift.off_by_dip[OptLevel.O3] < 0.1
     others = {r.trial_id for r in records} - dipped
-    assert len(supply.unsure & dipped) / len(dipped) < 0.05 + len(supply.unsure & others) / len(others)
+    assert len(drift.unsure & dipped) / len(dipped) < 0.05 + len(drift.unsure & others) / len(others)
 
 
 def test_on_a_board_where_dips_are_changes_of_the_level_they_do_not():
     records, dipped = dipping(run_of(steps(trials=200)), off=0.8)
-    supply = find_supply(records, STATIC, dipped)
-    assert 0.55 < supply.off_by_dip[OptLevel.O3] < 0.95
-    assert len(supply.unsure & dipped) / len(dipped) > 0.7
+    drift = find_drift(records, STATIC, dipped)
+    assert 0.55 < drift.off_by_dip[OptLevel.O3] < 0.95
+    assert len(drift.unsure & dipped) / len(dipped) > 0.7
     # No trial at -O0 told how it is there.
-    assert 0.2 < supply.off_by_dip[OptLevel.O0] < 0.5
+    assert 0.2 < drift.off_by_dip[OptLevel.O0] < 0.5
 
 
 def test_where_there_are_no_steps_dips_are_none():
     records, dipped = dipping(run_of(np.zeros(200)), off=0.0)
-    supply = find_supply(records, STATIC, dipped)
-    assert (supply.unsure, supply.off_by_dip[OptLevel.O3]) == (frozenset(), 0.0)
+    drift = find_drift(records, STATIC, dipped)
+    assert (drift.unsure, drift.off_by_dip[OptLevel.O3]) == (frozenset(), 0.0)
 
 
 def test_of_a_few_trials_those_with_a_dip_are_not_sure():
     records = run_of(steps(trials=6), kernels=3)
     name = records[2].trial_id
-    supply = find_supply(records, STATIC, {name})
-    assert supply.unsure == supply.misfits == {name}
-    assert not supply.level
+    drift = find_drift(records, STATIC, {name})
+    assert drift.unsure == drift.misfits == {name}
+    assert not drift.level
 
 
 def test_where_no_level_is_sure_trials_with_a_dip_are_not_either(monkeypatch):
     records, dipped = dipping(run_of(steps(trials=200)), off=0.8)
     monkeypatch.setattr("ptxbench.analysis.drift._UNSURE", -1.0)
-    supply = find_supply(records, STATIC, dipped)
-    assert supply.unsure == dipped
-    assert not supply.level
+    drift = find_drift(records, STATIC, dipped)
+    assert drift.unsure == dipped
+    assert not drift.level
 
 
 def test_at_the_power_limit_nothing_is_corrected():
     limited = run_of([0.0] * ROUNDS, kernels=1, sm_clock_mhz=1700.0, block=512)
     limited = [replace(r, trial_id=f"limited/{r.trial_id}") for r in limited]
-    supply = find_supply([*run_of(steps()), *limited], STATIC, frozenset())
-    assert supply is not NO_STEPS
-    assert [supply.power_w(r) for r in limited] == [r.steady_power_w for r in limited]
+    drift = find_drift([*run_of(steps()), *limited], STATIC, frozenset())
+    assert drift is not NO_STEPS
+    assert [drift.power_w(r) for r in limited] == [r.steady_power_w for r in limited]
 
 
 @pytest.mark.parametrize(
@@ -233,16 +233,16 @@ def test_at_the_power_limit_nothing_is_corrected():
 def test_what_is_not_valid_or_known_does_no_harm(change):
     records = run_of(steps())
     odd = [replace(r, trial_id=f"odd/{r.trial_id}", **change) for r in records[:7]]
-    supply = find_supply([*records, *odd], STATIC, frozenset())
-    assert supply is not NO_STEPS
-    assert all(math.isfinite(level) for level in supply.level.values())
+    drift = find_drift([*records, *odd], STATIC, frozenset())
+    assert drift is not NO_STEPS
+    assert all(math.isfinite(level) for level in drift.level.values())
 
 
 def test_a_run_of_few_trials_or_without_static_power_has_no_steps():
-    assert find_supply([], STATIC, frozenset()) is NO_STEPS
-    assert find_supply(run_of(steps(trials=6), kernels=3), STATIC, frozenset()) is NO_STEPS
+    assert find_drift([], STATIC, frozenset()) is NO_STEPS
+    assert find_drift(run_of(steps(trials=6), kernels=3), STATIC, frozenset()) is NO_STEPS
     nothing = StaticPower(math.nan, math.nan, math.nan, math.nan, math.nan)
-    assert find_supply(run_of(steps()), nothing, frozenset()) is NO_STEPS
+    assert find_drift(run_of(steps()), nothing, frozenset()) is NO_STEPS
 
 
 def warm_levels(temperature_c, seed):
@@ -265,10 +265,10 @@ def run_of_warm_levels(seed, kernels=40):
     return run_of(levels, seed=seed, kernels=kernels, order=order), levels
 
 
-def share_off(records, levels, supply):
+def share_off(records, levels, drift):
     """Return the share of the sure trials whose level is off by a third of a step or more."""
-    sure = np.array([r.trial_id not in supply.unsure for r in records])
-    off = (np.array([supply.level[r.trial_id] for r in records]) - levels)[sure]
+    sure = np.array([r.trial_id not in drift.unsure for r in records])
+    off = (np.array([drift.level[r.trial_id] for r in records]) - levels)[sure]
     return float(np.mean(np.abs(off - np.median(off)) > 0.004))
 
 
@@ -276,16 +276,16 @@ def share_off(records, levels, supply):
 def test_hot_kernels_that_are_always_at_the_upper_level_come_out_at_the_power_of_the_mean_level(seed):
     """Hot kernels that draw more, and a level that is the same for all, explain nearly as much."""
     records, levels = run_of_warm_levels(seed)
-    supply = find_supply(records, STATIC, frozenset(), thorough=True)
-    assert share_off(records, levels, supply) < 0.01
+    drift = find_drift(records, STATIC, frozenset(), thorough=True)
+    assert share_off(records, levels, drift) < 0.01
 
 
 def test_a_fit_near_to_one_that_was_found_before_is_found_again():
     records, levels = run_of_warm_levels(8)
     warmer = replace(STATIC, slope_w_per_c=STATIC.slope_w_per_c + 0.05)
-    before = find_supply(records, warmer, frozenset(), thorough=True)
-    assert share_off(records, levels, find_supply(records, STATIC, frozenset())) > 0.1
-    assert share_off(records, levels, find_supply(records, STATIC, frozenset(), before)) < 0.01
+    before = find_drift(records, warmer, frozenset(), thorough=True)
+    assert share_off(records, levels, find_drift(records, STATIC, frozenset())) > 0.1
+    assert share_off(records, levels, find_drift(records, STATIC, frozenset(), before)) < 0.01
 
 
 def sleeping_between(targets, levels):
@@ -313,13 +313,13 @@ def test_static_power_is_that_at_the_mean_level():
     assert common.static.at(45.0) == pytest.approx(120.0, abs=0.5)
 
 
-def test_static_power_that_drops_between_two_sittings_is_no_step_of_the_supply():
+def test_static_power_that_drops_between_two_sessions_is_no_step_of_the_supply():
     levels = steps()
     targets = run_of(levels)
     records = [*targets, *sleeping_between(targets, levels)]
     pause_at_ns = targets[len(targets) // 2].start_ns
 
-    def in_two_sittings(drop_w):
+    def in_two_sessions(drop_w):
         return [
             replace(
                 r,
@@ -332,25 +332,25 @@ def test_static_power_that_drops_between_two_sittings_is_no_step_of_the_supply()
             for r in records
         ]
 
-    same, lower = in_two_sittings(0.0), in_two_sittings(7.0)
+    same, lower = in_two_sessions(0.0), in_two_sessions(7.0)
     one, other = shared_by(same), shared_by(lower)
     begins = (lower[0].start_ns, lower[-1].start_ns)
     # The levels are still in it, and let it be told no better.
-    assert np.subtract(*map(other.supply.static.shift_w, begins)) == pytest.approx(7.0, abs=1.0)
+    assert np.subtract(*map(other.drift.static.shift_w, begins)) == pytest.approx(7.0, abs=1.0)
     sure = [
-        n for n in range(len(targets)) if targets[n].trial_id not in one.supply.unsure | other.supply.unsure
+        n for n in range(len(targets)) if targets[n].trial_id not in one.drift.unsure | other.drift.unsure
     ]
     assert len(sure) > 0.7 * len(targets)
     ratio = [pass_energy_pj(lower[n], other) / pass_energy_pj(same[n], one) for n in sure]
     assert ratio == pytest.approx(np.ones(len(sure)), abs=0.002)
 
 
-def test_a_level_changes_no_more_of_a_power_than_what_the_supply_feeds_in_that_sitting():
-    static = replace(STATIC, sittings=(Sitting(0, 3.0, 0.1), Sitting(10**12, -37.0, 0.1)))
+def test_a_level_changes_no_more_of_a_power_than_what_the_supply_feeds_in_that_session():
+    static = replace(STATIC, sessions=(SessionPower(0, 3.0, 0.1), SessionPower(10**12, -37.0, 0.1)))
     early, late = (
         trial(Role.TARGET, n, start_ns=n * 10**12, steady_power_w=UNFED_W + shift_w + 300.0 * math.exp(0.02))
         for n, shift_w in enumerate((3.0, -37.0))
     )
-    supply = Supply(UNFED_W, {early.trial_id: 0.02, late.trial_id: 0.02}, static=static)
-    assert supply.power_w(early) == pytest.approx(UNFED_W + 3.0 + 300.0)
-    assert supply.power_w(late) == pytest.approx(UNFED_W - 37.0 + 300.0)
+    drift = Drift(UNFED_W, {early.trial_id: 0.02, late.trial_id: 0.02}, static=static)
+    assert drift.power_w(early) == pytest.approx(UNFED_W + 3.0 + 300.0)
+    assert drift.power_w(late) == pytest.approx(UNFED_W - 37.0 + 300.0)

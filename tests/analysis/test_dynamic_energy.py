@@ -5,7 +5,7 @@ import pytest
 from fakes.measuring import BLOCK, COPIES, SMS, STATIC_W, THREADS, hot_trial, subject, trial
 from scipy import stats
 
-from ptxbench.analysis.drift import NO_STEPS, Supply
+from ptxbench.analysis.drift import NO_STEPS, Drift
 from ptxbench.analysis.dynamic_energy import dynamic_row, solve_dynamic
 from ptxbench.analysis.loop_energy import Common
 from ptxbench.analysis.overhead import Alike
@@ -120,8 +120,8 @@ def test_a_loop_whose_clock_dipped_in_every_trial_may_be_a_step_of_the_supply_of
     unit = subject_for(records)
     dipped = frozenset(r.trial_id for r in records if r.role is role)
 
-    def result_of(ids, supply=NO_STEPS):
-        return solve_dynamic(unit, trials_of(records, unit), Common(STATIC, supply=supply, dipped=ids))
+    def result_of(ids, drift=NO_STEPS):
+        return solve_dynamic(unit, trials_of(records, unit), Common(STATIC, drift=drift, dipped=ids))
 
     result = result_of(dipped)
     loop = next(r for r in records if r.role is role)
@@ -132,7 +132,7 @@ def test_a_loop_whose_clock_dipped_in_every_trial_may_be_a_step_of_the_supply_of
     assert result_of(frozenset(sorted(dipped)[:1])).supply_pj.standard_error == 0
     # On a board whose dips do no harm such a loop is as good as any other.
     for share, wanted in ((0.25, 0.5), (0.0, 0.0)):
-        known = result_of(dipped, Supply(off_by_dip={OptLevel.O3: share}))
+        known = result_of(dipped, Drift(off_by_dip={OptLevel.O3: share}))
         assert known.supply_pj.standard_error == pytest.approx(wanted * result.supply_pj.standard_error)
         assert known.too_few == frozenset()
 
@@ -146,7 +146,7 @@ def test_where_as_many_trials_are_set_aside_as_count_the_wrong_ones_may_count(ro
 
     def doubt(aside, misfits=0):
         unsure, wrong = (frozenset(r.trial_id for r in of_role[:n]) for n in (aside, misfits))
-        common = Common(STATIC, supply=Supply(unsure=unsure, misfits=wrong))
+        common = Common(STATIC, drift=Drift(unsure=unsure, misfits=wrong))
         found = solve_dynamic(unit, trials_of(records, unit), common)
         return found.supply_pj.standard_error, role in found.too_few
 
@@ -168,15 +168,15 @@ def test_a_round_whose_level_is_known_less_well_counts_less():
     unit, noise = subject_for(records), 0.0008
     vague = next(r for r in records if r.role is Role.TARGET)
     # All power is fed: a level as uncertain as the noise of a trial halves what the trial counts for.
-    supply = Supply(trial_error={vague.trial_id: noise}, noise=noise)
-    result = solve_dynamic(unit, trials_of(records, unit), Common(STATIC, supply=supply))
+    drift = Drift(trial_error={vague.trial_id: noise}, noise=noise)
+    result = solve_dynamic(unit, trials_of(records, unit), Common(STATIC, drift=drift))
     assert result.energy_pj.mean == pytest.approx((0.5 * 11.9 + 12.1) / 1.5)
     # Away by 2/3 and 1/3 of 0.2 pJ, over a degree of freedom and the weights' sum.
     variance = (0.5 * (0.4 / 3) ** 2 + (0.2 / 3) ** 2) / 1.5
     assert result.energy_pj.ci95 == pytest.approx(12.706 * math.sqrt(variance), rel=1e-4)
     # Where a trial counts that should not, all do alike.
     both = frozenset(r.trial_id for r in records if r.role is Role.TARGET)
-    mixed = Common(STATIC, supply=replace(supply, unsure=both))
+    mixed = Common(STATIC, drift=replace(drift, unsure=both))
     assert solve_dynamic(unit, trials_of(records, unit), mixed).energy_pj.mean == pytest.approx(12.0)
 
 
@@ -227,7 +227,7 @@ def test_a_row_of_which_half_the_trials_are_set_aside_is_not_precise(role):
     unit = subject_for(records)
 
     def result(set_aside):
-        common = Common(STATIC, supply=Supply(unsure=frozenset(set_aside)))
+        common = Common(STATIC, drift=Drift(unsure=frozenset(set_aside)))
         return solve_dynamic(unit, trials_of(records, unit), common)
 
     assert not result(of_role[:1]).lacks(within(0.01))

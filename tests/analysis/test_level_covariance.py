@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptxbench.analysis.level_covariance import tie, tied_powers
+from ptxbench.analysis.level_covariance import level_covariance, powers_by_levels
 
 NOISE, SPREAD = 0.001, 0.01
 
@@ -12,7 +12,7 @@ def tied(*visits):
     """Kernels "0", "1"... each given by the stretches that it was in."""
     names = [str(k) for k, stretches in enumerate(visits) for _ in stretches]
     stretch = np.array([s for stretches in visits for s in stretches])
-    return tie(names, stretch, np.ones(len(names), dtype=bool), NOISE, SPREAD)
+    return level_covariance(names, stretch, np.ones(len(names), dtype=bool), NOISE, SPREAD)
 
 
 def errors(*visits):
@@ -33,8 +33,8 @@ def test_of_a_kernel_that_is_not_known_only_the_spread_is():
 
 def test_a_trial_that_does_not_tell_ties_nothing():
     names, stretch = ["a", "a", "b", "b", "c", "c"], np.array([0, 0, 1, 1, 0, 1])
-    all_tell = tie(names, stretch, np.ones(6, dtype=bool), NOISE, SPREAD)
-    silent = tie(names, stretch, np.array([True] * 4 + [False] * 2), NOISE, SPREAD)
+    all_tell = level_covariance(names, stretch, np.ones(6, dtype=bool), NOISE, SPREAD)
+    silent = level_covariance(names, stretch, np.array([True] * 4 + [False] * 2), NOISE, SPREAD)
     apart = {"a": 1.0, "b": -1.0}
     assert silent.error(apart) > 5 * all_tell.error(apart)
 
@@ -60,7 +60,9 @@ def test_the_errors_are_those_of_many_made_up_runs():
     random = np.random.default_rng(4)
     kernel = np.repeat(np.arange(6), 4)
     stretch = np.unique(random.integers(0, 5, len(kernel)), return_inverse=True)[1]
-    ties = tie([str(k) for k in kernel], stretch, np.ones(len(kernel), dtype=bool), NOISE, SPREAD)
+    ties = level_covariance(
+        [str(k) for k in kernel], stretch, np.ones(len(kernel), dtype=bool), NOISE, SPREAD
+    )
     told = [ties.error({str(k): 1.0}) for k in range(6)]
     counts = np.zeros((6, stretch.max() + 1))
     np.add.at(counts, (kernel, stretch), 1.0)
@@ -93,7 +95,7 @@ def test_scatter_and_hidden_error_make_the_error_of_many_made_up_runs():
     kernel = np.repeat(np.arange(8), 3)
     stretch = np.unique(random.integers(0, 6, len(kernel)), return_inverse=True)[1]
     tells = np.ones(len(kernel), dtype=bool)
-    ties = tie([str(k) for k in kernel], stretch, tells, NOISE, SPREAD)
+    ties = level_covariance([str(k) for k in kernel], stretch, tells, NOISE, SPREAD)
     hidden = np.array([ties.hidden_error({str(k): 1.0}) for k in range(8)])
     spread = np.linalg.cholesky(ties.covariance)
     share = np.bincount(stretch) / len(stretch)
@@ -137,7 +139,7 @@ def powers(log_power, kernel, stretch, guess=None):
     """Found from a first guess: if no other, what each kernel drew on the mean, as if no batch were off."""
     guess = np.bincount(kernel, log_power) / np.bincount(kernel) if guess is None else guess
     errors = np.full(len(kernel), NOISE)
-    return tied_powers(log_power, errors, kernel, stretch, guess, np.zeros(2), GAP / 2)
+    return powers_by_levels(log_power, errors, kernel, stretch, guess, np.zeros(2), GAP / 2)
 
 
 def between_batches(log_own):

@@ -94,11 +94,11 @@ PAUSE_S = 300.0
 DROP_W = 7.0
 
 
-def asleep_in(sittings, pause_s=PAUSE_S):
-    """Sleeping trials of a second each, by sitting, given as temperatures with powers."""
+def asleep_in(sessions, pause_s=PAUSE_S):
+    """Sleeping trials of a second each, by session, given as temperatures with powers."""
     records, now_s = [], 1000.0
-    for sitting in sittings:
-        for temperature_c, power_w in sitting:
+    for session in sessions:
+        for temperature_c, power_w in session:
             times = {"start_ns": round(now_s * 1e9), "end_ns": round((now_s + 1) * 1e9)}
             records.append(asleep(temperature_c, power_w, trial_id=f"static/{len(records)}", **times))
             now_s += 1.0
@@ -110,15 +110,15 @@ def line_w(temperature_c, drop_w=0.0):
     return 120.0 + 0.35 * (temperature_c - 45.0) - drop_w
 
 
-def sitting_of(n, drop_w=0.0):
+def session_of(n, drop_w=0.0):
     return [(t, line_w(t, drop_w)) for t in np.linspace(40.0, 52.0, n)]
 
 
-def test_a_sitting_after_a_pause_at_another_static_power_has_a_line_of_its_own():
-    records = asleep_in([sitting_of(6), sitting_of(3, DROP_W)])
+def test_a_session_after_a_pause_at_another_static_power_has_a_line_of_its_own():
+    records = asleep_in([session_of(6), session_of(3, DROP_W)])
     fit = fit_static(reversed(records))
     before, behind = records[0].start_ns, records[-1].start_ns
-    assert len(fit.sittings) == 2
+    assert len(fit.sessions) == 2
     for t in (35.0, 60.0):
         assert fit.at(t, before) == pytest.approx(line_w(t))
         assert fit.at(t, behind) == pytest.approx(line_w(t, DROP_W))
@@ -129,8 +129,8 @@ def test_a_sitting_after_a_pause_at_another_static_power_has_a_line_of_its_own()
     assert fit.shift_w(None) == 0.0
 
 
-def test_a_sitting_begins_with_its_first_trial_which_need_not_sleep():
-    records = asleep_in([sitting_of(4), sitting_of(4, DROP_W)])
+def test_a_session_begins_with_its_first_trial_which_need_not_sleep():
+    records = asleep_in([session_of(4), session_of(4, DROP_W)])
     begin_ns = records[4].start_ns - 20_000_000_000
     early = trial(Role.TARGET, start_ns=begin_ns, end_ns=begin_ns + 1)
     fit = fit_static([*records, early])
@@ -138,9 +138,9 @@ def test_a_sitting_begins_with_its_first_trial_which_need_not_sleep():
     assert fit.at(45.0, begin_ns - 1) == pytest.approx(line_w(45.0))
 
 
-def test_the_error_of_each_sitting_is_that_of_its_own_trials():
+def test_the_error_of_each_session_is_that_of_its_own_trials():
     rng = np.random.default_rng(2)
-    clean = asleep_in([sitting_of(12), sitting_of(4, 20.0)])
+    clean = asleep_in([session_of(12), session_of(4, 20.0)])
     fits = [
         fit_static([replace(r, steady_power_w=r.steady_power_w + rng.normal(0, 1.0)) for r in clean])
         for _ in range(300)
@@ -153,53 +153,53 @@ def test_the_error_of_each_sitting_is_that_of_its_own_trials():
     assert errors[1] > 1.5 * errors[0]
 
 
-def test_sittings_that_differ_by_chance_share_a_line():
+def test_sessions_that_differ_by_chance_share_a_line():
     rng = np.random.default_rng(3)
-    clean = asleep_in([sitting_of(6), sitting_of(6), sitting_of(6)])
+    clean = asleep_in([session_of(6), session_of(6), session_of(6)])
     fits = [
         fit_static([replace(r, steady_power_w=r.steady_power_w + rng.normal(0, 1.0)) for r in clean])
         for _ in range(400)
     ]
-    assert sum(len(fit.sittings) > 0 for fit in fits) <= 4
+    assert sum(len(fit.sessions) > 0 for fit in fits) <= 4
 
 
 @pytest.mark.parametrize(
     ("trials", "lines"),
     [((5, 2), [7]), ((2, 5), [7]), ((5, 2, 5), [5, 7]), ((5, 5, 2), [5, 7]), ((3, 3), [3, 3])],
 )
-def test_a_sitting_with_fewer_than_three_sleeping_trials_joins_another(trials, lines):
+def test_a_session_with_fewer_than_three_sleeping_trials_joins_another(trials, lines):
     drops_w = np.repeat([0.0, DROP_W], [1, len(trials) - 1])
-    records = asleep_in([sitting_of(n, drop_w) for n, drop_w in zip(trials, drops_w, strict=True)])
+    records = asleep_in([session_of(n, drop_w) for n, drop_w in zip(trials, drops_w, strict=True)])
     fit = fit_static(records)
     shifts = [round(fit.shift_w(r.start_ns), 6) for r in records]
     assert [shifts.count(shift) for shift in dict.fromkeys(shifts)] == lines
 
 
-def test_what_changes_without_a_pause_begins_no_sitting():
-    fit = fit_static(asleep_in([sitting_of(5), sitting_of(5, DROP_W)], pause_s=5.0))
-    assert fit.sittings == ()
+def test_what_changes_without_a_pause_begins_no_session():
+    fit = fit_static(asleep_in([session_of(5), session_of(5, DROP_W)], pause_s=5.0))
+    assert fit.sessions == ()
     assert fit.error_at(46.0) > 0.5
 
 
 @settings(max_examples=50)
 @given(
     slope=st.floats(0.1, 1.0),
-    sittings=st.lists(
+    sessions=st.lists(
         st.tuples(st.floats(-30.0, 30.0), st.lists(st.integers(35, 70), min_size=3, max_size=6)),
         min_size=2,
         max_size=4,
     ),
 )
-def test_parallel_lines_without_noise_give_every_trial_back(slope, sittings):
-    told = [[(float(t), 120.0 + slope * t + shift) for t in (30, *spread)] for shift, spread in sittings]
+def test_parallel_lines_without_noise_give_every_trial_back(slope, sessions):
+    told = [[(float(t), 120.0 + slope * t + shift) for t in (30, *spread)] for shift, spread in sessions]
     records = asleep_in(told)
     fit = fit_static(records)
     for r in records:
         assert fit.at(r.temperature_c, r.start_ns) == pytest.approx(r.steady_power_w, abs=1e-6)
 
 
-def test_a_kernel_costs_the_same_in_a_sitting_whose_every_power_is_lower():
-    sleeping = asleep_in([sitting_of(4), sitting_of(4, DROP_W)])
+def test_a_kernel_costs_the_same_in_a_session_whose_every_power_is_lower():
+    sleeping = asleep_in([session_of(4), session_of(4, DROP_W)])
     targets = []
     for n, (slept, drop_w) in enumerate(zip(sleeping, np.repeat([0.0, DROP_W], 4), strict=True)):
         # Each round ends with the sleep.

@@ -9,7 +9,7 @@ import pytest
 from fakes.measuring import trial
 from fakes.script import load_script
 
-from ptxbench.analysis.drift import Supply
+from ptxbench.analysis.drift import Drift
 from ptxbench.analysis.loop_energy import Common
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.condition import OptLevel
@@ -50,8 +50,8 @@ def test_leakage_at_another_temperature_is_no_scatter(supply_levels):
 def test_a_stretch_lasts_as_long_as_the_level(supply_levels):
     levels = [0.01, 0.0101, 0.0099, -0.005, -0.005, 0.0]
     rounds = [round_of(n, 400.0) for n in range(6)]
-    supply = Supply(60.0, {r.trial_id: at for r, at in zip(rounds, levels, strict=True)})
-    found = supply_levels.stretches(rounds, Common(STATIC, supply=supply))
+    drift = Drift(60.0, {r.trial_id: at for r, at in zip(rounds, levels, strict=True)})
+    found = supply_levels.stretches(rounds, Common(STATIC, drift=drift))
     assert found.lengths == (3, 2, 1)
     assert found.steps == pytest.approx((-0.015, 0.005))
 
@@ -62,13 +62,13 @@ def test_steps_are_told_with_their_temperatures(supply_levels):
     looks = [(0, -0.006, 44.0), (1, 0.006, 50.0), (2, 0.005, 48.0), (3, -0.006, 46.0), (9, 0.006, 51.0)]
     rounds = [round_of(s * second, 400.0, temperature_c=c) for s, _, c in looks]
     unsure, strange = round_of(second // 2, 400.0, temperature_c=30.0), round_of(4 * second, 400.0)
-    supply = Supply(
+    drift = Drift(
         60.0,
         {r.trial_id: at for r, (_, at, _) in zip(rounds, looks, strict=True)} | {unsure.trial_id: 0.02},
         unsure=frozenset({unsure.trial_id}),
     )
     trials = sorted([*rounds, unsure, strange], key=lambda r: r.start_ns)
-    found = supply_levels.warmth(trials, Common(STATIC, supply=supply))
+    found = supply_levels.warmth(trials, Common(STATIC, drift=drift))
     assert found.up_c == (50.0,)
     assert found.down_c == (46.0,)
     assert found.warmer == pytest.approx(0.006 - (-0.006 + 0.005 - 0.006) / 3)
