@@ -1,4 +1,4 @@
-"""Regenerate the instruction-energy table of a GPU: the worked example of the public API.
+"""Regenerate the instruction-energy table of a GPU.
 
     python runners/regenerate_table.py '*' --gpu 0 --protocol dynamic --out results/nvidia-h200/full
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ptxbench.api.measurement import Measurement
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.status import Status
 from ptxbench.storage.manifest import Manifest
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow, TrialRecord
@@ -124,10 +125,13 @@ class Table:
         return f"<Table {self.gpu.title}: {len(self)} rows, {valid} valid>"
 
     def _repr_html_(self) -> str:
-        """Return the table for a notebook; every text is escaped."""
+        """Return the rows that the run reached for a notebook; every text is escaped."""
         head = "".join(f"<th>{name}</th>" for name in _HEADINGS)
-        body = "".join(f"<tr>{_cells(one)}</tr>" for one in self._rows)
-        return f"<table><caption>{escape(self.gpu.title)}</caption><tr>{head}</tr>{body}</table>"
+        reached = [one for one in self._rows if one.status is not Status.NOT_REACHED]
+        body = "".join(f"<tr>{_cells(one)}</tr>" for one in reached)
+        missing = len(self) - len(reached)
+        caption = escape(self.gpu.title) + (f"; not reached and not shown: {missing}" if missing else "")
+        return f"<table><caption>{caption}</caption><tr>{head}</tr>{body}</table>"
 
     def _missing(self, instruction: str, condition: str) -> str:
         there = [one for one in self._rows if one.instruction == instruction]

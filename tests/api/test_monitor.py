@@ -2,10 +2,12 @@
 
 import math
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from fakes.loads import LoadedGpu, TimedDevice, board
+from fakes.loads import LoadedGpu, TimedDevice
+from fakes.loads import board as nvml_board
 from fakes.nvml import FakeDevice, FakeNvml
 
 import ptxbench
@@ -14,6 +16,7 @@ from ptxbench.api.window_energy import GpuLostError
 from ptxbench.core.clock import HostClock, VirtualClock
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.known_sensors import sensor_for
 
 SAMPLES, COUNTER, INSTANT, USAGE = (
     SourceName.SAMPLES,
@@ -23,12 +26,18 @@ SAMPLES, COUNTER, INSTANT, USAGE = (
 )
 
 
-def windows(sources, length_s, gap_s, count=40, seeds=(1, 2, 3)):
-    """Return the results of many windows of square loads on one monitor a seed, each with the true energy."""
+def windows(sources, length_s, gap_s, count=40, seeds=(1, 2, 3), documented=False):
+    """Return the results of many windows of square loads on one monitor a seed, each with the true energy.
+
+    Where `documented`, the monitor knows of the sensors what it would of a GPU that nobody characterized.
+    """
     found = []
     for seed in seeds:
         made = LoadedGpu(*sources, seed=seed)
-        with ptxbench.EnergyMonitor(made.gpu) as monitor:
+        (board,) = open_boards(made.gpu)
+        if documented:
+            board = replace(board, sensors=tuple(sensor_for(s.name, "sm_90") for s in board.sources))
+        with ptxbench.EnergyMonitor([board]) as monitor:
             truths = []
             for _ in range(count):
                 before_j = made.energy_j()
@@ -61,6 +70,14 @@ def test_the_true_energy_of_square_loads_is_within_the_interval(sources, length_
     assert np.median(widths) < half_width
     errors = [one.energy_j / true_j - 1 for one, true_j in found]
     assert abs(np.median(errors)) < half_width
+
+
+@pytest.mark.parametrize(("length_s", "gap_s"), [(5.0, 2.0), (1.0, 0.0), (0.3, 0.3), (0.1, 0.02)])
+@pytest.mark.parametrize("sources", [(SAMPLES, COUNTER), (COUNTER,), (INSTANT,), (USAGE,)])
+def test_documents_that_are_wrong_about_the_sensor_make_no_false_interval(sources, length_s, gap_s):
+    found = windows(sources, length_s, gap_s, count=20, documented=True)
+    inside = [one.interval_j[0] <= true_j <= one.interval_j[1] for one, true_j in found]
+    assert np.mean(inside) >= 0.9
 
 
 def test_windows_overlap_nest_and_end_in_any_order():
@@ -135,7 +152,7 @@ def test_several_gpus_add_up_and_each_is_told():
     clock = VirtualClock(10**12)
     devices = [TimedDevice(clock, watt, uuid=f"GPU-{watt}") for watt in (300.0, 200.0)]
     library = FakeNvml(*devices)
-    with ptxbench.EnergyMonitor([board(one, library) for one in devices]) as monitor:
+    with ptxbench.EnergyMonitor([nvml_board(one, library) for one in devices]) as monitor:
         monitor.begin_window("both")
         clock.sleep_s(2.0)
         both = monitor.end_window("both")
@@ -149,7 +166,7 @@ def test_a_gpu_that_is_lost_is_one_clear_error_and_what_was_measured_is_kept():
     clock = VirtualClock(10**12)
     devices = [TimedDevice(clock, 300.0, uuid="GPU-a"), TimedDevice(clock, 200.0, uuid="GPU-b")]
     library = FakeNvml(*devices)
-    with ptxbench.EnergyMonitor([board(one, library) for one in devices]) as monitor:
+    with ptxbench.EnergyMonitor([nvml_board(one, library) for one in devices]) as monitor:
         with monitor.window("before"):
             clock.sleep_s(2.0)
         devices[1].lost_at_s = devices[1].now_s + 1.0
@@ -174,10 +191,8 @@ def test_the_work_of_the_gpu_is_waited_for_at_both_ends():
 
 def test_the_thread_ends_with_its_monitor_also_by_an_exception():
     device = FakeDevice()
-    spec = board(TimedDevice(VirtualClock(10**12)), FakeNvml(device))
-    real = type(spec)(
-        spec.name, HostClock(), spec.sources, spec.sensors, 700.0, lambda: None, is_device=False
-    )
+    spec = nvml_board(TimedDevice(VirtualClock(10**12)), FakeNvml(device))
+    real = replace(spec, clock=HostClock())
 
     def threads():
         return [t for t in threading.enumerate() if t.name == "ptxbench-sampler"]

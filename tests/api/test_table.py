@@ -62,6 +62,14 @@ def test_its_html_shows_numbers_and_escapes_texts(table):
     assert "3 rows, 2 valid" in repr(table)
 
 
+def test_rows_that_the_run_did_not_reach_are_counted_and_not_shown(table):
+    rows = [one.row for one in table]
+    missing = replace(rows[0], instruction="never", status=Status.NOT_REACHED)
+    html = Table((*rows, missing), table.manifest)._repr_html_()
+    assert "never" not in html
+    assert "not shown: 1" in html
+
+
 def test_the_table_that_comes_with_ptxbench_is_found_by_name():
     table = load_table("h200")
     assert table.gpu.name == "NVIDIA H200"
