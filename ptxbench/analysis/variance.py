@@ -2,11 +2,12 @@
 
 Three rounds give a variance with two degrees of freedom, and Student's interval of them is 4.3
 standard errors wide. But the same board, sensor and clock make the scatter of every kernel. The variances
-of the kernels of one optimization level are taken to be drawn from a scaled inverse chi-square distribution, whose scale and degrees of freedom are fitted to all of them;
-the variance of one kernel is then the mean of its own and the common one, weighted by their degrees of
-freedom, and its t has both their degrees (Smyth, "Linear models and empirical Bayes methods",
-Stat. Appl. Genet. Mol. Biol. 3, 2004, section 4 and section 6.2). Where kernels differ much in their
-scatter, the fit gives the common variance little weight.
+of the kernels of one optimization level are taken to be drawn from a scaled inverse chi-square
+distribution, whose scale and degrees of freedom are fitted to all of them. The variance of one kernel is
+then the mean of its own and the common one, weighted by their degrees of freedom, and its t has both their
+degrees (Smyth, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3, 2004, section
+4 and section 6.2). Where kernels differ much in their scatter, the fit gives the common variance little
+weight.
 
 The common variance follows power: its logarithm is a line in the logarithm of power, fitted to all kernels
 (the trend of Law et al., "voom", Genome Biol. 15:R29, 2014, where it is a smooth curve). The slope is held
@@ -109,7 +110,7 @@ def moderated(
     scale: float = 1.0,
     weights: Sequence[float] | None = None,
 ) -> Estimate:
-    """Return the mean of independent values and its 95% interval, with what other kernels tell of the scatter.
+    """Return the mean of independent values and its 95% interval, helped by the scatter of other kernels.
 
     Without a prior this is Student's interval. (Smyth 2004, section 4.)
 
