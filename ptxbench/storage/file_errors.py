@@ -71,4 +71,6 @@ def reading_parquet(path: Path) -> Iterator[None]:
 
 def _cause(error: OSError) -> str:
     """Return the system's own words on one line."""
+    if error.errno == errno.EEXIST:
+        return "it is a file, not a folder"
     return error.strerror or " ".join(str(error).split())

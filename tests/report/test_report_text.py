@@ -198,3 +198,9 @@ def test_latex_sets_gpus_side_by_side_by_category():
     assert r"\multicolumn{5}{l}{\textbf{Floating-Point Instructions}}" in text
     assert r"\texttt{fma.rn.f32\_a} & 12.4 $\pm$ 0.012 & 12.4 $\pm$ 0.012 & 12.4 $\pm$ 0.012 & -- \\" in text
     assert text.count("{") == text.count("}")
+
+
+def test_latex_shows_a_protocol_that_it_does_not_know():
+    row = replace(fake.row(), protocol="new_one")
+    assert r"\caption{new\_one}" in (text := render_report("latex", [report([row])], None))
+    assert "12.4 pJ" in text

@@ -312,6 +312,12 @@ def test_no_trial_or_a_torn_note_in_hand_blames_nothing(new, path):
     assert_holds(RunFolder.open(path), 0)
 
 
+def test_a_file_in_the_place_of_a_folder_is_named_so(tmp_path):
+    (tmp_path / "run").touch()
+    with pytest.raises(InputError, match="run: it is a file, not a folder; choose another folder"):
+        RunFolder.create(tmp_path / "run", fake.manifest())
+
+
 @pytest.mark.parametrize("left", ["", "header"])
 def test_a_finished_run_without_rows_is_refused(tmp_path, left):
     with RunFolder.create(tmp_path / "run", fake.manifest()) as made:

@@ -6,6 +6,7 @@ One table a protocol. Each run has two columns, as the GPUs of the paper: -O3 ("
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
@@ -33,8 +34,7 @@ def render(reports: Sequence[RunReport], width: int | None) -> str:  # noqa: ARG
     """Return the tables; the preamble needs the package booktabs."""
     tables = [
         _table(reports, protocol)
-        for protocol in _CAPTIONS
-        if any(row.protocol == protocol for report in reports for row in report.shown)
+        for protocol in sorted({row.protocol for report in reports for row in report.shown})
     ]
     notes = [f"% {report.path}: {report.footer}" for report in reports if report.footer]
     return "\n".join([*tables, *notes])
@@ -54,7 +54,7 @@ def _table(reports: Sequence[RunReport], protocol: str) -> str:
     lines = [
         *(f"% {report.path}" for report in reports),
         r"\begin{table}",
-        rf"\caption{{{_CAPTIONS[protocol]}}}",
+        rf"\caption{{{_CAPTIONS.get(protocol, _text(protocol))}}}",
         rf"\begin{{tabular}}{{l{'r' * columns}}}",
         r"\toprule",
         " & ".join(["", *(rf"\multicolumn{{2}}{{c}}{{{_text(report.gpu.title)}}}" for report in reports)])
@@ -79,6 +79,8 @@ def _cell(row: TableRow | None) -> str:
         return _text(str(row.status))
     if row.protocol == ARAFA:
         return number(row.mtsm_nj)
+    if row.protocol != DYNAMIC:
+        return f"{number(row.mtsm_nj)} nJ" if math.isnan(row.dynamic_pj) else f"{number(row.dynamic_pj)} pJ"
     return rf"{number(row.dynamic_pj)} $\pm$ {number(row.dynamic_ci95_pj, 2)}"
 
 
