@@ -128,6 +128,22 @@ class Size(click.ParamType[tuple[float, float]]):
         return self._length.convert(width, param, ctx), self._length.convert(height, param, ctx)
 
 
+class PictureFolder(click.ParamType[Path]):
+    """A folder that pictures can be written to, new or not; refused before anything is worked out for it."""
+
+    name = "folder"
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> Path:
+        """Return the path."""
+        from ptxbench.report.figure import new_figure
+
+        path = Path(str(value))
+        if path.exists() and not path.is_dir():
+            self.fail(f"{path} is not a folder; name a folder for the pictures.", param, ctx)
+        new_figure(1, 1)
+        return path
+
+
 class PictureFile(click.ParamType[Path]):
     """A file that a picture can be written to; refused before anything is measured for it."""
 

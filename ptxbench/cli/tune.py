@@ -43,7 +43,7 @@ def command() -> None:
     """Find the variant of a kernel that takes the least energy or time."""
 
 
-@command.command(name="gemm")
+@command.command(name="gemm", short_help="Tune the matrix product C = A B.")
 @gpu_option
 @click.option("--dtype", type=click.Choice(_DTYPES), default="f32", show_default=True, help="Element type.")
 @click.option("--m", type=_SIZE, default=4096, show_default=True, help="Rows of A and C.")

@@ -126,6 +126,14 @@ def test_a_picture_goes_to_a_regular_file_only(tmp_path, monkeypatch, capsys, wo
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("target", ["/dev/full", __file__])
+def test_pictures_go_to_a_folder_only(capsys, target):
+    assert run(["validate", "--meter", "nowhere.csv", "--plots", target]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert f"{target} is not a folder" in captured.err
+
+
 @pytest.mark.parametrize("target", [Path("/dev/full"), Path("/dev"), Path("/"), Path("/nowhere/x")])
 def test_no_file_takes_the_place_of_a_device_or_a_folder(target):
     with pytest.raises(InputError, match=re.escape(str(target))):
