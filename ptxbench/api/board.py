@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -152,7 +152,8 @@ class Recording:
         lost = self._lost(series, window)
         if found.status is Status.WINDOW_TOO_SHORT and len(series.good()) and not lost:
             return self._bounded(found, series, window)
-        return self._of(math.nan, (math.nan, math.nan), Status.SENSOR_STALE, lost or found.reason)
+        unknown = self._of(math.nan, (math.nan, math.nan), Status.SENSOR_STALE, lost or found.reason)
+        return replace(unknown, is_lost=bool(lost))
 
     def _sides(self, window: KernelWindow, changes_ns: Sequence[int]) -> int:
         """Return on how many sides of a window the load changes too near for the sensor."""

@@ -209,7 +209,7 @@ class EnergyMonitor:
                 window._found = self._work_out(window, window._end_ns)
                 self._ended.remove(window)
                 self._measured.append(window._found)
-        lost = [gpu for gpu in window._found.gpus if "stopped answering" in gpu.reason]
+        lost = [gpu for gpu in window._found.gpus if gpu.is_lost]
         if lost:
             raise GpuLostError(f"window {window.name!r}: {lost[0].gpu}: {lost[0].reason}", window._found)
         return window._found

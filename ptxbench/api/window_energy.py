@@ -22,6 +22,7 @@ class GpuEnergy:
             another code where nothing is known.
         reason: Why the status is not "ok".
         notes: What else to know, a sentence each.
+        is_lost: Whether the GPU stopped answering.
     """
 
     gpu: str
@@ -31,6 +32,7 @@ class GpuEnergy:
     status: Status = Status.OK
     reason: str = ""
     notes: tuple[str, ...] = ()
+    is_lost: bool = False
 
 
 @dataclass(frozen=True)
