@@ -23,7 +23,7 @@ def find_loop(kernel: SassKernel) -> Loop:
     Raises:
         LoopError: There is no back edge, or there are several.
     """
-    entry = _without_routines(kernel)
+    entry = entry_instructions(kernel)
     labels = dict(kernel.labels)
     edges = []
     for instruction in entry:
@@ -49,22 +49,23 @@ def _without_far_exit(
     """
     if len(body) < 2 or body[-1].predicate or body[-2].base != "CALL" or not body[-2].predicate:
         return body
-    exit_address = _label_address(body[-2], labels)
+    exit_address = label_address(body[-2], labels)
     if exit_address is None or exit_address <= body[-1].address:
         return body
     return (*body[:-2], body[-1])
 
 
-def _without_routines(kernel: SassKernel) -> tuple[SassInstruction, ...]:
-    """Drop the subroutines that follow the entry, such as a division's slow path."""
+def entry_instructions(kernel: SassKernel) -> tuple[SassInstruction, ...]:
+    """Return a kernel's instructions without the routines that follow the entry, such as a division's."""
     starts = [address for label, address in kernel.labels if label.startswith("$")]
     return tuple(i for i in kernel.instructions if not starts or i.address < min(starts))
 
 
 def _branch_target(instruction: SassInstruction, labels: dict[str, int]) -> int | None:
-    return _label_address(instruction, labels) if instruction.base in _BRANCHES else None
+    return label_address(instruction, labels) if instruction.base in _BRANCHES else None
 
 
-def _label_address(instruction: SassInstruction, labels: dict[str, int]) -> int | None:
+def label_address(instruction: SassInstruction, labels: dict[str, int]) -> int | None:
+    """Return the address that the instruction's label stands at, or None where it names none."""
     match = _TARGET.search(instruction.operands)
     return labels.get(match.group(1)) if match else None

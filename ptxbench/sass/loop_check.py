@@ -1,4 +1,9 @@
-"""The gate: judge whether a cubin's loops hold exactly what the catalogue claims; it fails closed."""
+"""The loop check: judge whether a cubin's loops hold exactly what the catalogue claims; it fails closed.
+
+It counts opcodes (here), and reads what counts do not show: whether every thread executes the loop as often
+as was asked (loop_counter.py, loop_path.py), and whether the copies are alike and are the operation that
+the row names (copy_check.py, operation.py).
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,12 @@ from ptxbench.catalogue.model import Expectation, Instruction, Unit
 from ptxbench.codegen.render import OVERHEAD, OVERHEAD_2N, TARGET, TARGET_2N
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.opcode_counts import counts_text
+from ptxbench.sass.copy_check import check_alike, check_results, shapes_beyond
 from ptxbench.sass.loop import LoopError, find_loop
-from ptxbench.sass.program import SassKernel
+from ptxbench.sass.loop_counter import check_passes
+from ptxbench.sass.loop_path import check_barrier, check_guards, check_path
+from ptxbench.sass.operation import check_operation, check_sources
+from ptxbench.sass.program import Loop, SassKernel
 
 # What a loop may hold besides the copies: its counter, compare, branch, anchor and held registers.
 RESIDUE = frozenset(
@@ -38,7 +47,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """The gate's answer for one instruction at one level.
+    """The loop check's answer for one instruction at one level.
 
     Attributes:
         verdict: Class of the row; REFUSED where anything is not as the catalogue says.
@@ -101,17 +110,24 @@ def judge(
 
 def _judge(instruction: Instruction, expected: Expectation, kernels: Mapping[str, SassKernel]) -> Judgement:
     """Judge the kernels by one expectation."""
+    if expected.refused:
+        return Judgement(Verdict.REFUSED, (), (), expected.refused)
     per_copy: Counter[str] = Counter()
     overhead: Counter[str] = Counter()
     declared = {option for opcodes, _ in expected.counts for option in opcodes.split("|")}
     try:
-        loops = {name: _loop_counts(kernels, name, declared) for name in _entry_names(instruction)}
+        bodies = {name: _loop(kernels, name, declared) for name in _entry_names(instruction)}
+        loops = {name: body.counts for name, body in bodies.items()}
         overhead = loops[OVERHEAD]
         per_copy = _difference(loops[TARGET], overhead)
         twice = _difference(loops[TARGET_2N], loops.get(OVERHEAD_2N, overhead))
         _check_content(per_copy, expected, instruction.copies, TARGET)
         _check_content(twice, expected, 2 * instruction.copies, TARGET_2N)
         _check_residue(instruction, loops)
+        for name, body in bodies.items():
+            if reason := _execution_fault(instruction, expected, kernels[name], body):
+                raise _RefusedError(f"{name} kernel: {reason}")
+        _check_copies(instruction, expected, bodies)
     except _RefusedError as refusal:
         return Judgement(
             Verdict.REFUSED, _shares(per_copy, instruction.copies), _sorted(overhead), str(refusal)
@@ -124,7 +140,7 @@ def _entry_names(instruction: Instruction) -> tuple[str, ...]:
     return (TARGET, OVERHEAD, TARGET_2N, *((OVERHEAD_2N,) if instruction.companions else ()))
 
 
-def _loop_counts(kernels: Mapping[str, SassKernel], name: str, declared: Collection[str]) -> Counter[str]:
+def _loop(kernels: Mapping[str, SassKernel], name: str, declared: Collection[str]) -> Loop:
     if name not in kernels:
         raise _RefusedError(f"the cubin has no kernel {name}")
     try:
@@ -136,7 +152,52 @@ def _loop_counts(kernels: Mapping[str, SassKernel], name: str, declared: Collect
         raise _RefusedError(
             f"{name} kernel: local memory in the loop ({', '.join(local)}): registers spilled"
         )
-    return loop.counts
+    return loop
+
+
+def _opcodes(expected: Expectation) -> frozenset[str]:
+    return frozenset(opcode for alternatives, _ in expected.counts for opcode in alternatives.split("|"))
+
+
+def _calls(expected: Expectation) -> bool:
+    return any(opcode.startswith("CALL") for opcode in _opcodes(expected))
+
+
+def _execution_fault(instruction: Instruction, expected: Expectation, kernel: SassKernel, loop: Loop) -> str:
+    """Return why not every thread executes all of the loop p_iterations times, or ""."""
+    body, copies = loop.instructions, _opcodes(expected)
+    single = sum(n for _, n in expected.counts) == 1
+    besides = {opcode for alternatives, _ in expected.once for opcode in alternatives.split("|")}
+    return (
+        check_path(kernel, body, fills_memory=instruction.family == "level")
+        or check_barrier(body)
+        or check_guards(body, copies, besides, guarded=bool(instruction.guard), single=single)
+        or check_passes(kernel, body, routine=_calls(expected))
+    )
+
+
+def _check_copies(instruction: Instruction, expected: Expectation, bodies: Mapping[str, Loop]) -> None:
+    """Check that the copies are alike, and what the row names. A routine's call is counted alone."""
+    if _calls(expected):
+        return
+    # The back edge is judged with the counter.
+    loops = {name: loop.instructions[:-1] for name, loop in bodies.items()}
+    once = shapes_beyond(loops[TARGET], loops[OVERHEAD])
+    twice = shapes_beyond(loops[TARGET_2N], loops.get(OVERHEAD_2N, loops[OVERHEAD]))
+    reason = check_alike(expected, once, twice)
+    if reason:
+        raise _RefusedError(f"{TARGET} kernel against {TARGET_2N}: {reason}")
+    single = sum(n for _, n in expected.counts) == 1
+    besides = sum(abs(n) for _, n in expected.once)
+    for name, shapes in ((TARGET, once), (TARGET_2N, twice)):
+        copies = {key: n for key, n in shapes.items() if key[0] in _opcodes(expected)}
+        reason = (
+            check_results(shapes)
+            or check_operation(instruction, expected.opt_level, shapes)
+            or (check_sources(instruction, copies, besides) if single else "")
+        )
+        if reason:
+            raise _RefusedError(f"{name} kernel: {reason}")
 
 
 def _difference(target: Counter[str], overhead: Counter[str]) -> Counter[str]:

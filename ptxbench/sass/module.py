@@ -28,7 +28,7 @@ class Module:
         ptx: What was assembled.
         cubin: What runs.
         listing: Its SASS.
-        judgement: The gate's verdict on that very cubin.
+        judgement: The loop check's verdict on that very cubin.
     """
 
     instruction: Instruction

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from ptxbench.sass.operand import Operand, parse_operands
+
 
 @dataclass(frozen=True)
 class SassInstruction:
@@ -26,6 +28,11 @@ class SassInstruction:
     def base(self) -> str:
         """The mnemonic without modifiers."""
         return self.opcode.partition(".")[0]
+
+    @property
+    def operand_list(self) -> tuple[Operand, ...]:
+        """The operands one by one, destinations first."""
+        return parse_operands(self.operands)
 
     def __str__(self) -> str:
         return f"{self.predicate + ' ' if self.predicate else ''}{self.opcode} {self.operands}".rstrip()

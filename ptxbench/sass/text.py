@@ -34,7 +34,7 @@ def target_loop_text(listing: str) -> str:
 
 
 def verdict_text(module: Module) -> str:
-    """Return the gate's verdict, what it counted, and what the catalogue says of it."""
+    """Return the loop check's verdict, what it counted, and what the catalogue says of it."""
     instruction, judgement = module.instruction, module.judgement
     what = f"{instruction.name} at {module.opt_level} for {module.cubin.target}: {judgement.verdict}"
     lines = [f"{what} ({judgement.reason})" if judgement.reason else what]

@@ -17,11 +17,25 @@ from ptxbench.codegen.render import template_texts
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import Target
 from ptxbench.core.toolchain import tool_version
-from ptxbench.sass import listing, loop, loop_check, program
+from ptxbench.sass import (
+    copy_check,
+    listing,
+    loop,
+    loop_check,
+    loop_counter,
+    loop_path,
+    operand,
+    operation,
+    program,
+    shape,
+)
 from ptxbench.sass.loop_check import Judgement, Verdict
 
 # The code that a verdict follows from: what makes a row's text, and what judges its SASS.
-_CODE = (model, types, render, registers, operands, values, loop_check, listing, loop, program)
+_CODE = (
+    *(model, types, render, registers, operands, values),
+    *(loop_check, loop_counter, loop_path, copy_check, operation, shape, operand, listing, loop, program),
+)
 
 
 def default_cache_folder() -> Path:

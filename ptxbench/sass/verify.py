@@ -33,7 +33,7 @@ class VerifiedRow:
         target: Assembler target.
         opt_level: Assembler level.
         form: Latency or throughput form.
-        verdict: The gate's class, or ABSENT.
+        verdict: The loop check's class, or ABSENT.
         sass: Opcodes and their counts for one copy, such as "HFMA2*0.5 HFMA2.MMA*0.5".
         sass_per_ptx: SASS instructions for one PTX instruction; None where no copy was counted.
         reason: Why it is refused or absent, else "".

@@ -1,4 +1,4 @@
-"""The gate must notice any single change to the loop of any kind of row."""
+"""The loop check must notice any single change to the loop of any kind of row."""
 
 from dataclasses import replace
 from functools import cache

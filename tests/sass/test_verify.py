@@ -133,7 +133,7 @@ def test_the_key_follows_all_that_a_verdict_follows_from(monkeypatch):
     for tool in ("ptxas", "nvdisasm"):
         monkeypatch.setattr(cache + "tool_version", lambda t, tool=tool: "99" if t == tool else "1")
         keys.add(key())
-    monkeypatch.setattr(cache + "_code_digest", lambda: "another gate")
+    monkeypatch.setattr(cache + "_code_digest", lambda: "another loop check")
     keys.add(key())
     monkeypatch.setattr(cache + "_family_digest", lambda family: "another template")
     keys.add(key())
