@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ptxbench.analysis.clock_dips import Dips
 from ptxbench.analysis.hmm import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
 from ptxbench.analysis.level_covariance import powers_by_levels
+from ptxbench.catalogue.architecture import architecture_of
 
 # Noise of one trial, as a fraction of its power: the likeliest of these.
 _NOISES = (0.0005, 0.0008, 0.0012, 0.002, 0.0035, 0.006, 0.01)
@@ -34,8 +35,9 @@ _PIECE = 10
 _STRIDE = 1.5
 # By how much the logarithm of the likelihood must gain before there are steps at all.
 _GAIN = 10.0
-# A step of the supply on H200s, as a fraction of what it feeds (studies/h200/power.md).
-STEP = 0.012
+# A step of the supply voltage, as a fraction of the power that it feeds. Hopper is the only generation that
+# was measured; the files of the others assume its figure.
+STEP = architecture_of("sm_90a").drift_step.value
 # Where a fit begins again: the kernels above these quantiles of temperature move by a step.
 _HOT = (0.35, 0.6, 0.85)
 

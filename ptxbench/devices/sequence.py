@@ -1,4 +1,4 @@
-"""Several launches in one recording: what every house of GPUs does alike."""
+"""Several launches in one recording: what real and simulated GPUs do alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power that leaves its level for a while within a kernel, and comes back.
+"""Power that leaves its steady value for a while within a kernel, and comes back.
 
 Above some 400 W an H200 may draw a percent less for about a tenth of a second, then a percent more, and then
 what it always does (studies/h200/power.md). What is behind that is the kernel's steady power.

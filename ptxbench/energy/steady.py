@@ -79,7 +79,7 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
 
     A reading taken at t covers, at the earliest, what was drawn at t - lag - refresh -
     averaging, so readings count from that long after the kernel's start until its end; later where the
-    GPU's regulation takes longer (`settled_after_s`), or where the power leaves its level for a while
+    GPU's regulation takes longer (`settled_after_s`), or where the power leaves its steady value
     (`behind_excursion`).
     For the counter: the energy between the first and the last step that lie there, over
     the time between them.

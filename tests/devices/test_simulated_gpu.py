@@ -132,7 +132,7 @@ def test_every_profile_runs_what_its_assembler_makes(profile: Profile, opt_level
     assert recorded == [*(sensor.source for sensor in gpu.sensors), SourceName.TEMPERATURE]
     assert all((series.code == 0).all() and len(series) > 5 for series in run.trace.series)
     # Steps of the supply voltage take up to a thousandth of the clock.
-    allowed = 1e-6 if profile.supply is None else 1e-3
+    allowed = 1e-6 if profile.voltage_steps is None else 1e-3
     assert run.window.clock_mhz == pytest.approx(profile.chip.clock_mhz, rel=allowed)
     assert run.throttle_reasons == 0
 

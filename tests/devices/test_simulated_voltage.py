@@ -11,7 +11,7 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.physics import Phase, Physics
-from ptxbench.devices.simulated.profile import Profile, SensorSpec, SupplySteps, WarmSteps
+from ptxbench.devices.simulated.profile import Profile, SensorSpec, ThermalVoltageSteps, TimedVoltageSteps
 from ptxbench.devices.simulated.profiles import H200, H200_STEPS, H200_WARM
 from ptxbench.sensors.base import SourceName
 
@@ -22,8 +22,8 @@ _STATIC_W = H200_STEPS.board.static_w
 _FED_STATIC_W = _STATIC_W / 2
 # Leakage that does not move leaves dynamic power as what is over the static.
 _PROFILE = replace(H200_STEPS, board=replace(H200_STEPS.board, static_slope_w_per_k=0.0))
-assert _PROFILE.supply is not None
-_STEPS: SupplySteps = _PROFILE.supply
+assert _PROFILE.voltage_steps is not None
+_STEPS: TimedVoltageSteps = _PROFILE.voltage_steps
 
 
 class _Bench:
@@ -148,7 +148,7 @@ def test_the_power_cap_holds_and_alone_is_reported() -> None:
 
 
 def test_a_kernel_that_a_jump_divides_has_a_mean_of_two_levels() -> None:
-    two = replace(_PROFILE, supply=replace(_STEPS, factors=(1.1, 0.9)))
+    two = replace(_PROFILE, voltage_steps=replace(_STEPS, factors=(1.1, 0.9)))
     bench = _Bench(two)
     factors, dips_mhz = [], []
     for _ in range(200):
@@ -171,7 +171,7 @@ def test_a_seed_sets_the_levels_and_when_they_jump() -> None:
 
 def test_a_dip_of_the_clock_takes_time_and_no_energy() -> None:
     dips = replace(_STEPS, factors=(1.0, 1.0), hold_s=0.1, change_mhz=200.0)
-    bench = _Bench(replace(_PROFILE, supply=dips))
+    bench = _Bench(replace(_PROFILE, voltage_steps=dips))
     power_w, dip_mhz = bench.run(400.0, 5.0)
     assert dip_mhz > 10
     assert power_w * (bench.now_ns - _START_NS) * 1e-9 == pytest.approx(400.0 * 5.0, rel=1e-5)
@@ -179,7 +179,7 @@ def test_a_dip_of_the_clock_takes_time_and_no_energy() -> None:
 
 def test_steps_of_no_size_leave_a_board_as_it_is() -> None:
     none = replace(_STEPS, factors=(1.0, 1.0), change_mhz=0.0)
-    stepping, plain = _Bench(replace(H200, supply=none)), _Bench(H200)
+    stepping, plain = _Bench(replace(H200, voltage_steps=none)), _Bench(H200)
     for dynamic_w in (180.0, 400.0, 0.0, 250.0):
         assert stepping.run(dynamic_w, 2.7) == pytest.approx(plain.run(dynamic_w, 2.7), rel=1e-6, abs=1e-3)
     assert stepping.now_ns == pytest.approx(plain.now_ns, abs=1000)
@@ -197,8 +197,8 @@ _WARM = replace(H200_WARM, board=replace(H200_WARM.board, static_slope_w_per_k=0
 
 
 def _warm(up_c: tuple[float, float], down_c: tuple[float, float]) -> Profile:
-    assert isinstance(_WARM.supply, WarmSteps)
-    return replace(_WARM, supply=replace(_WARM.supply, up_c=up_c, down_c=down_c))
+    assert isinstance(_WARM.voltage_steps, ThermalVoltageSteps)
+    return replace(_WARM, voltage_steps=replace(_WARM.voltage_steps, up_c=up_c, down_c=down_c))
 
 
 def _held(bench: _Bench, dynamic_w: float) -> tuple[float, float]:

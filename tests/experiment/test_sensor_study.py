@@ -59,7 +59,7 @@ def test_hidden_figures_are_found(profile, seed, tmp_path):
         else:
             # As well as it says itself; the age of what a value speaks of is found to 5% in any case.
             # But a board whose power moves under a steady load, by warmth or by steps, seems to lag.
-            if profile.supply is None:
+            if profile.voltage_steps is None:
                 assert abs(sensor.lag_s - spec.lag_s) < 1.5 * lags_s[spec.source].uncertainty
             assert sensor.delay_s == pytest.approx(spec.lag_s + averaging_s / 2, rel=0.05)
         assert sensor.quantum == pytest.approx(spec.quantum, rel=0.05)

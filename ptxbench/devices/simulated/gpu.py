@@ -53,7 +53,7 @@ class SimulatedGpu:
 
         Args:
             profile: What it is like.
-            seed: Sets the noise and the phase of its sensors, and the levels of its supply.
+            seed: Sets the noise and the phase of its sensors, and the steps of its voltage.
             poll_interval_s: Time between two polls of the sampler.
         """
         self._profile = profile

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ptxbench.devices.simulated.governor import ClockStep, Governor
 from ptxbench.devices.simulated.profile import Board, Profile
-from ptxbench.devices.simulated.voltage import Supply
+from ptxbench.devices.simulated.voltage import SteppedVoltage
 
 # How much of the static power the supply of the SMs feeds.
 _FED_STATIC = 0.5
@@ -26,7 +26,7 @@ class Phase:
 
     Attributes:
         cycles: SM clock cycles that it takes.
-        energy_j: Dynamic energy of the whole chip at the full clock, at factor 1 of its supply.
+        energy_j: Dynamic energy of the whole chip at the full clock, at voltage factor 1.
     """
 
     cycles: float
@@ -66,7 +66,7 @@ class Thermal:
 class _Segment:
     """A stretch of constant dynamic power that lasts until the next one.
 
-    Where the supply has steps, what it feeds of the static power more or less than at factor 1 is in it too.
+    Where the voltage has steps, it holds what they add to or take from the static power as well.
     """
 
     start_ns: int
@@ -86,13 +86,13 @@ class Physics:
         Args:
             profile: The GPU.
             start_ns: Now.
-            seed: Sets the levels of the supply, where the profile has steps.
+            seed: Sets the steps of the voltage, where the profile has any.
         """
         self._thermal = Thermal(profile.board)
         self._clock_mhz = profile.chip.clock_mhz
         self._governor = Governor(profile, self._peak_w)
-        steps, fed_w = profile.supply, _FED_STATIC * profile.board.static_w
-        self._supply = Supply(steps, self._governor, fed_w, start_ns, seed) if steps else None
+        steps, fed_w = profile.voltage_steps, _FED_STATIC * profile.board.static_w
+        self._voltage = SteppedVoltage(steps, self._governor, fed_w, start_ns, seed) if steps else None
         idle = _Segment(start_ns, self._thermal.settled_c(0.0), 0.0, 0.0, self._clock_mhz, capped=False)
         self._segments = [idle]
         self._starts_ns = [start_ns]
@@ -113,8 +113,8 @@ class Physics:
             at_ns = self._lay(at_ns, phase)
             ends_ns.append(at_ns)
         self._begin(at_ns, 0.0, self._clock_mhz, capped=False)
-        if self._supply:
-            self._supply.rest()
+        if self._voltage:
+            self._voltage.rest()
         return tuple(ends_ns)
 
     def _lay(self, start_ns: int, phase: Phase) -> int:
@@ -130,9 +130,9 @@ class Physics:
 
     def _next_step(self, at_ns: int, full_w: float, cycles: float) -> ClockStep:
         temperature_c = self.temperature_c(at_ns)
-        if self._supply is None:
+        if self._voltage is None:
             return self._governor.step(temperature_c, full_w, cycles)
-        return self._supply.step(at_ns, temperature_c, full_w, cycles)
+        return self._voltage.step(at_ns, temperature_c, full_w, cycles)
 
     def _begin(self, start_ns: int, dynamic_w: float, clock_mhz: float, capped: bool) -> None:
         temperature_c, energy_j = self.temperature_c(start_ns), self.energy_j(start_ns)

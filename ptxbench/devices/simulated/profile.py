@@ -95,18 +95,18 @@ class Board:
 
 
 @dataclass(frozen=True)
-class SupplySteps:
+class TimedVoltageSteps:
     """How the supply voltage of the SMs moves in steps, and the power that it feeds with it.
 
-    One level holds for all kernels at a time, whatever runs, and then jumps to another, each as likely. It
+    One voltage holds for all kernels, whatever runs, and then steps to another, each as likely. It
     multiplies the dynamic power and half of the static power of running kernels, the latter as of the
     temperature that it is given at; an idle board draws what it does at factor 1. The energies that are
     hidden in the profile are those at factor 1, so that the factors' mean should be 1.
 
     Attributes:
-        factors: What each level multiplies the fed power by.
-        hold_s: Mean of the time that a level holds, s, which is exponential.
-        change_s: How long the clock dips where the level changes within a kernel, s.
+        factors: What each voltage multiplies the fed power by.
+        hold_s: Mean of the time that a voltage holds, s, which is exponential.
+        change_s: How long the clock dips where the voltage steps within a kernel, s.
         change_mhz: By how much it does, MHz.
     """
 
@@ -117,18 +117,19 @@ class SupplySteps:
 
 
 @dataclass(frozen=True)
-class WarmSteps:
+class ThermalVoltageSteps:
     """Steps of the supply voltage that go with the temperature, with some degrees between up and down.
 
-    As `SupplySteps`, but of two levels: the upper one where the chip warms, the lower one where it has cooled
-    further. At what temperature the next change comes is drawn anew after each, from a normal distribution.
+    As `TimedVoltageSteps`, but between two voltages: the upper one where the chip warms, the lower one where
+    it has cooled further. The temperature of the next step is drawn anew after each, from a normal
+    distribution.
 
     Attributes:
-        factors: What the lower and the upper level multiply the fed power by.
-        up_c: Mean and standard deviation of the temperatures of changes to the upper level, degrees C.
+        factors: What the lower and the upper voltage multiply the fed power by.
+        up_c: Mean and standard deviation of the temperatures of steps to the upper voltage, degrees C.
         down_c: The same of changes to the lower one.
         look_s: How often the regulator looks at the temperature, s.
-        change_s: How long the clock dips where the level changes within a kernel, s.
+        change_s: How long the clock dips where the voltage steps within a kernel, s.
         change_mhz: By how much it does, MHz.
     """
 
@@ -150,7 +151,7 @@ class Profile:
         chip: SMs and clocks.
         board: Power and cooling.
         sensors: Power sources, best for steady power first.
-        supply: Steps of the supply voltage; without them it is always at factor 1.
+        voltage_steps: Steps of the supply voltage; without them it is always at factor 1.
     """
 
     name: str
@@ -158,4 +159,4 @@ class Profile:
     chip: Chip
     board: Board
     sensors: tuple[SensorSpec, ...]
-    supply: SupplySteps | WarmSteps | None = None
+    voltage_steps: TimedVoltageSteps | ThermalVoltageSteps | None = None

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptxbench.core.errors import InputError
-from ptxbench.devices.simulated.profile import Board, Chip, Profile, SensorSpec, SupplySteps, WarmSteps
+from ptxbench.devices.simulated.profile import (
+    Board,
+    Chip,
+    Profile,
+    SensorSpec,
+    ThermalVoltageSteps,
+    TimedVoltageSteps,
+)
 from ptxbench.sensors.base import SourceName
 
 # After a board with driver 580.159.04: what each source was seen to do under square-wave loads.
@@ -83,7 +90,9 @@ H200_STEPS = replace(
         thermal_resistance_k_per_w=0.042,
         time_constant_s=0.21,
     ),
-    supply=SupplySteps(factors=(1.015, 1.005, 0.995, 0.985), hold_s=3.5, change_s=0.010, change_mhz=45.0),
+    voltage_steps=TimedVoltageSteps(
+        factors=(1.015, 1.005, 0.995, 0.985), hold_s=3.5, change_s=0.010, change_mhz=45.0
+    ),
 )
 
 # As the steps of fourteen H200s (studies/h200/power.md): up some 4 degrees higher than down, by 1.5 to 3 more
@@ -92,7 +101,7 @@ H200_WARM = replace(
     H200_STEPS,
     name="h200-warm",
     title="NVIDIA H200 with steps of the supply voltage by temperature",
-    supply=WarmSteps(
+    voltage_steps=ThermalVoltageSteps(
         factors=(0.994, 1.006),
         up_c=(50.0, 2.7),
         down_c=(46.5, 1.5),

@@ -211,5 +211,5 @@ def sleeps(loop: Loop) -> bool:
 
 
 def _reaches_l2(opcode: str) -> bool:
-    """Tell whether a load passes by L1: the opcode is all that the simulation knows of the level."""
+    """Tell whether a load passes by L1: the opcode is all that the simulation knows of the memory level."""
     return opcode.startswith("LDG.") and "STRONG" in opcode

@@ -1,47 +1,47 @@
-"""The supply voltage of the SMs: at which of its levels a stretch of work runs."""
+"""The supply voltage of the SMs, which moves in steps: at which one a stretch of work runs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ptxbench.devices.simulated.governor import ClockStep, Governor
-from ptxbench.devices.simulated.profile import SupplySteps, WarmSteps
-from ptxbench.devices.simulated.voltage_levels import levels_of
+from ptxbench.devices.simulated.profile import ThermalVoltageSteps, TimedVoltageSteps
+from ptxbench.devices.simulated.voltage_in_time import voltage_of
 
 
-class Supply:
-    """Cuts work where the level of the supply voltage jumps, under the power cap.
+class SteppedVoltage:
+    """Cuts work where the supply voltage steps, under the power cap.
 
-    The levels are those of `levels.py`. Where one changes within a kernel the clock dips; between two
-    kernels nothing shows.
+    `voltage_in_time` says when it steps. Where it does so within a kernel the clock dips; between two kernels
+    nothing shows.
     """
 
     def __init__(
         self,
-        steps: SupplySteps | WarmSteps,
+        steps: TimedVoltageSteps | ThermalVoltageSteps,
         governor: Governor,
         fed_static_w: float,
         start_ns: int,
         seed: int,
     ) -> None:
-        """Make the supply of a board.
+        """Make the voltage of a board.
 
         Args:
-            steps: Its levels.
+            steps: Its steps.
             governor: Keeps the power cap.
-            fed_static_w: Static power that it feeds at factor 1.
-            start_ns: When the first level begins.
-            seed: Sets the levels and when they jump.
+            fed_static_w: Static power that the voltage feeds at factor 1.
+            start_ns: When the first voltage begins.
+            seed: Sets the steps and when they come.
         """
         self._steps = steps
-        self._levels = levels_of(steps, start_ns, seed)
+        self._voltage = voltage_of(steps, start_ns, seed)
         self._governor = governor
         self._fed_static_w = fed_static_w
-        self._level = 0
+        self._index = 0
         self._resting = True
 
     def rest(self) -> None:
-        """End a kernel: jumps are not seen until the next one."""
+        """End a kernel: steps are not seen until the next one."""
         self._resting = True
 
     def step(self, at_ns: int, temperature_c: float, full_w: float, cycles: float) -> ClockStep:
@@ -53,12 +53,12 @@ class Supply:
             full_w: Dynamic power of the work at the full clock and factor 1.
             cycles: What is left of it.
         """
-        before, self._level = self._level, self._levels.level(at_ns, temperature_c)
-        dips = self._level != before and not self._resting
+        before, self._index = self._index, self._voltage.factor_index(at_ns, temperature_c)
+        dips = self._index != before and not self._resting
         self._resting = False
-        # What jumps during a dip does so after it.
-        stretch_s = self._steps.change_s if dips else (self._levels.until_ns - at_ns) * 1e-9
-        factor = self._steps.factors[self._level]
+        # A step during a dip comes after it.
+        stretch_s = self._steps.change_s if dips else (self._voltage.until_ns - at_ns) * 1e-9
+        factor = self._steps.factors[self._index]
         supplied_w = factor * full_w + (factor - 1) * self._fed_static_w
         stretch_cycles = stretch_s * self._governor.full_mhz * 1e6
         step = self._governor.step(temperature_c, supplied_w, min(cycles, stretch_cycles))
