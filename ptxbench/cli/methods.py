@@ -90,7 +90,7 @@ def _measure(gpu: Gpu, out: Path | None, sensors: Sequence[SensorDescription]) -
             if last is not None:
                 again = shlex.join(["ptxbench", "methods", "--gpu", f"replay:{last.folder}"])
                 kept = f"stopped; {last.done} of {last.total} recordings are kept"
-                click.echo(f"ptxbench: {kept}. What they come to: {again}", err=True)
+                click.echo(f"ptxbench: {kept}. Compute the result so far with: {again}", err=True)
             raise
 
 

@@ -1,4 +1,4 @@
-"""How each power source answers a load that goes on: readings and the model that was fitted."""
+"""The response of each power source to a load that is switched on: readings and the fitted model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NS_PER_S = 1e9
 
 
 def plot_sensors(found: SensorFile, trace: Trace, windows: Sequence[KernelWindow], path: Path) -> None:
-    """Draw one panel a source: its values after the load went on, and what the model makes of it.
+    """Draw one panel a source: its values after the load was switched on, and the model.
 
     Args:
         found: The description.
@@ -55,7 +55,7 @@ def plot_sensors(found: SensorFile, trace: Trace, windows: Sequence[KernelWindow
         axes.axvline(0, color="0.8", lw=0.8, zorder=0)
         axes.set_ylabel(f"{sensor.source}, W")
     every_axes[0].set_title(title(found.gpu), loc="left")
-    every_axes[-1].set_xlabel("ms since the load went on (dots: fresh values; lines: fitted model)")
+    every_axes[-1].set_xlabel("ms since the load was switched on (dots: fresh values; lines: fitted model)")
     save(figure, path)
 
 

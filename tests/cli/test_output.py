@@ -1,8 +1,10 @@
 import json
+import sys
 
 import pytest
 
 from ptxbench.cli.output import print_json, print_table
+from ptxbench.report.text_table import output_width
 
 
 def printed(capsys, monkeypatch, width, *arguments, **options):
@@ -41,3 +43,11 @@ def test_a_pipe_gets_columns_as_wide_as_they_need(capsys, monkeypatch):
 def test_json_has_no_nan(capsys):
     print_json({"a": [float("nan"), 1.5, {"b": float("nan")}]})
     assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {"a": [None, 1.5, {"b": None}]}
+
+
+def test_the_width_is_that_of_the_terminal_and_none_of_a_pipe(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "61")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert output_width() == 61
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    assert output_width() is None

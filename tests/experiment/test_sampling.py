@@ -147,7 +147,7 @@ def test_ctrl_c_keeps_what_was_recorded_and_says_how_to_see_it(tmp_path, monkeyp
         assert main.run(["methods", "--gpu", "simulated", "--out", str(out)]) == 130
         said = capsys.readouterr().err
         assert f"{good} of 86 recordings are kept" in said
-        replay = said.split("come to: ptxbench ")[1].splitlines()[0].split()
+        replay = said.split("so far with: ptxbench ")[1].splitlines()[0].split()
         return main.run(replay), capsys.readouterr()
 
     code, printed = stopped_after(9)
