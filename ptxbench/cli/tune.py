@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,6 +131,7 @@ def gemm(
     Every variant's results are checked against numpy before it is timed. Each trial is saved before the
     next begins; --resume continues a search that was stopped. The exit code is 1 if no variant is valid.
     """
+    from ptxbench.storage.location import default_run_path
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.bench import BenchOptions
     from ptxbench.tune.objective import Goal, Objective
@@ -155,8 +158,15 @@ def gemm(
     )
     gpu = open_chosen_gpu(spec)
     try:
+        place = out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
         with progress_bar() as show:
-            tuned = tune(gpu, tuning, None if resume else out, out if resume else None, show)
+            try:
+                tuned = tune(gpu, tuning, None if resume else place, place if resume else None, show)
+            except KeyboardInterrupt:
+                if place.exists():
+                    again = shlex.join(["--resume", "--out", str(place)])
+                    click.echo(f"ptxbench: stopped; the trials are kept. Add to continue: {again}", err=True)
+                raise
     finally:
         gpu.close()
     _draw(tuned, plot)

@@ -63,3 +63,16 @@ def test_tuning_for_time_needs_no_table_and_no_power(tmp_path, capsys):
 def test_no_variant_under_the_power_limit_is_exit_code_1(tmp_path, capsys):
     arguments = ["--objective", "power-limited", "--power-limit-w", "10", "--budget", "1"]
     assert gemm(*SMALL, *arguments, "--out", tmp_path / "t") == 1
+
+
+def test_ctrl_c_says_how_to_continue(tmp_path, capsys, monkeypatch):
+    def stopped(_gpu, _tuning, out, _resume, _show):
+        out.mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ptxbench.tune.tuning.tune", stopped)
+    assert gemm(*SMALL, "--out", tmp_path / "my search") == 130
+    err = capsys.readouterr().err
+    kept, end = [line for line in err.splitlines() if line]
+    assert kept.endswith(f"the trials are kept. Add to continue: --resume --out '{tmp_path / 'my search'}'")
+    assert end == "ptxbench: interrupted"
