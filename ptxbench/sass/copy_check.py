@@ -70,7 +70,10 @@ def check_alike(
 
 def _moves(opcode: str, shape: str) -> bool:
     """Return whether an instruction moves a register or a constant: ptxas has several for that."""
-    return opcode.startswith(("MOV", "IMAD.MOV")) or (opcode.startswith("HFMA2") and shape == "R <")
+    if opcode.startswith(("MOV", "IMAD.MOV")):
+        return True
+    # IMAD.U32 R1, RZ, RZ, UR4 and HFMA2 R1, -RZ, RZ, 0, 0.
+    return shape in ("R <", "R < R", "R < UR") and opcode.startswith(("IMAD.U32", "HFMA2"))
 
 
 def check_results(shapes: Mapping[tuple[str, str], int]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from fakes.modules import kernels_of
+from fakes.modules import built, kernels_of
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Form
@@ -197,6 +197,13 @@ MUTATIONS = {
 def test_the_untouched_loops_pass(build):
     for row in ROWS:
         assert judged(row, build, kernels(row, build)).passed, row.name
+
+
+@pytest.mark.parametrize("name", ["redux.sync.add.u32", "mad.hi.s64", "clz.b64", "rem.u32"])
+@pytest.mark.parametrize("form", Form)
+def test_what_ptxas_arranges_otherwise_at_the_ends_of_a_pass_is_taken(name, form):
+    judgement = built(name, OptLevel.O3, form).judgement
+    assert judgement.passed, judgement.reason
 
 
 def _held(row, build):
