@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -47,6 +48,14 @@ class GpuInfo:
     cuda: str
     vbios: str
     clocks_locked: bool | None = None
+
+    def fault(self) -> str:
+        """Return what no GPU can be, for the reader of a file that says it; "" where all is well."""
+        if self.sm_count < 1 or self.max_threads_per_sm < 1:
+            return f"has {self.sm_count} SMs of {self.max_threads_per_sm} threads, which no GPU has"
+        if math.isinf(self.power_limit_w) or self.power_limit_w <= 0:
+            return f"has a power limit of {self.power_limit_w:g} W, which no GPU has"
+        return ""
 
     @property
     def title(self) -> str:

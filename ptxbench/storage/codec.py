@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import printable
 from ptxbench.storage.file_errors import reading
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ def decode(kind: type[T], plain: object, place: Place) -> T:
     """Return the dataclass `kind` that `encode` made `plain` from.
 
     Raises:
-        InputError: A key is missing or unknown, or a value's type does not fit.
+        InputError: A key is missing or unknown, or a value's type or range does not fit.
     """
     return cast(T, _decode(kind, plain, place))
 
@@ -111,6 +112,8 @@ def parse(data: bytes, place: Place) -> object:
         return json.loads(data)
     except ValueError as error:
         raise place.error(f"is not JSON ({error})") from error
+    except RecursionError as error:
+        raise place.error("is nested too deeply for a file of ptxbench") from error
 
 
 @lru_cache(maxsize=64)
@@ -156,8 +159,14 @@ def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
         if key in plain:
             value = plain[key]
             # A run has millions of plain numbers and texts: for those that fit no place is made.
-            values[key] = value if type(value) is hint else _decode(hint, value, place.at(key))
-    return kind(**values)
+            fits = type(value) is hint and (hint is not str or cast(str, value).isprintable())
+            values[key] = value if fits else _decode(hint, value, place.at(key))
+    made = kind(**values)
+    # A dataclass that knows what its values must be has a method that says what is wrong with them.
+    fault = made.fault() if hasattr(made, "fault") else ""
+    if fault:
+        raise place.error(fault)
+    return cast(object, made)
 
 
 def _decode_list(hint: Any, plain: object, place: Place) -> tuple[object, ...]:
@@ -190,6 +199,7 @@ def _decode_scalar(hint: type, plain: object, place: Place) -> object:
         if type(plain) in (int, float):
             return float(cast(float, plain))
     elif type(plain) is hint:  # exact: True is no whole number
-        return plain
+        # Reasons may have several lines.
+        return "\n".join(map(printable, plain.split("\n"))) if isinstance(plain, str) else plain
     words = {int: "a whole number", float: "a number or null", str: "text", bool: "true or false"}
     raise place.error(f"must be {words[hint]}, not {plain!r}")

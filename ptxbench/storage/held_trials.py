@@ -39,13 +39,22 @@ class HeldTrials:
         """Return one, or None where it is not held."""
         return self._records.get(trial_id)
 
-    def load(self, records: Iterable[TrialRecord]) -> None:
+    def load(self, records: Iterable[TrialRecord], boards: Collection[str]) -> None:
         """Take what was read from the disk.
 
+        Args:
+            records: The trials.
+            boards: Hashes of the boards that the manifest lists.
+
         Raises:
-            InputError: A trial is there twice.
+            InputError: A trial is there twice, or is of another board.
         """
         for record in records:
+            if record.gpu not in boards:
+                raise InputError(
+                    f"{self._run}: trial {record.trial_id} ran on board {record.gpu}, "
+                    "which the manifest does not list; copy the run again"
+                )
             if record.trial_id in self._records:
                 raise InputError(f"{self._run} holds trial {record.trial_id} twice; copy the run again")
             self.add(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from ptxbench.storage.codec import Place
 from ptxbench.storage.file_errors import reading, require_kept, writing
 
 _NAME_DIGITS = 16
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,13 @@ class KernelEntry:
     cubin_sha256: str
     target: str
     assembler: str
+
+    def fault(self) -> str:
+        """Return what is no hash, as files are named by it; "" where all is well."""
+        for digest in (self.ptx_sha256, self.cubin_sha256):
+            if _SHA256.fullmatch(digest) is None:
+                return f"names the hash {digest[:80]!r}, which is no SHA-256"
+        return ""
 
 
 @dataclass(frozen=True)

@@ -316,10 +316,11 @@ class RunFolder:
 
     def _load(self) -> HeldTrials:
         trials = HeldTrials(self.path)
+        boards = {gpu.uuid_hash for gpu in self.manifest.gpus}
         if self.finished:
-            trials.load(self._final.records())
+            trials.load(self._final.records(), boards)
         elif self._partial.exists:
-            trials.load(self._partial.records())
+            trials.load(self._partial.records(), boards)
         return trials
 
     def _set_manifest(self, manifest: Manifest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -103,6 +104,19 @@ class TrialRecord:
     status: Status
     reason: str
 
+    def fault(self) -> str:
+        """Return what a valid trial cannot hold, for the reader of a file; "" where all is well."""
+        if self.status is not Status.OK:
+            return ""
+        counts = {"grid": self.grid, "block": self.block, "iterations": self.iterations}
+        for name, count in counts.items():
+            if count < 1:
+                return f"is a valid trial with {name} {count}"
+        if not 0 < self.elapsed_s < math.inf or self.end_ns < self.start_ns:
+            return f"is a valid trial of {self.elapsed_s:g} s"
+        powers = (self.sma_j, self.papi_j, self.mtsm_j, self.counter_j, self.steady_power_w)
+        return "is a valid trial with an endless energy or power" if any(map(math.isinf, powers)) else ""
+
     @property
     def subject(self) -> str:
         """Name of what is measured: the trial's id without role and repeat."""
@@ -166,6 +180,29 @@ class TableRow:
     status: Status
     reason: str
     unit: str
+
+    def fault(self) -> str:
+        """Return what a valid row cannot hold, for the reader of a file; "" where all is well."""
+        if self.dynamic_ci95_pj < 0:
+            return f"has an interval of {self.dynamic_ci95_pj:g} pJ"
+        if min(self.count, self.threads, self.repeats) < 0:
+            return "has a negative count"
+        if self.status is not Status.OK:
+            return ""
+        energies = {
+            name: float(getattr(self, name))
+            for name in ("sma_nj", "papi_nj", "mtsm_nj", "counter_nj", "dynamic_pj")
+        }
+        if all(map(math.isnan, energies.values())):
+            return "is valid without an energy"
+        others = (self.dynamic_ci95_pj, self.power_w, self.static_w, self.clock_mhz, self.temperature_c)
+        if any(map(math.isinf, (*energies.values(), *others, self.cycles))):
+            return "is valid with an endless number"
+        if self.dynamic_pj < 0 or self.power_w < 0 or self.static_w < 0:
+            return "is valid with a negative energy or power"
+        if math.isfinite(self.dynamic_pj) and math.isnan(self.dynamic_ci95_pj):
+            return "is valid without an interval of its energy"
+        return ""
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -13,15 +13,14 @@ from ptxbench.core.status import Status
 from ptxbench.storage.schema import TableRow
 from ptxbench.storage.table import read_table, write_table
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",))) | st.text(',"\r\n\t ab\0', max_size=6)
-KINDS = {"str": TEXT, "int": st.integers(), "float": st.floats()}
+TEXT = st.text(st.characters(exclude_categories=("C", "Z"))) | st.text(',"\n ab', max_size=6)
+KINDS = {"str": TEXT, "int": st.integers(min_value=0), "float": st.floats(-1e300, 1e300) | st.just(math.nan)}
+POSITIVE = st.floats(0, 1e300) | st.just(math.nan)
 ENUMS = {"opt_level": OptLevel, "status": Status}
-ROW = st.builds(
-    TableRow,
-    **{
-        f.name: st.sampled_from(ENUMS[f.name]) if f.name in ENUMS else KINDS[f.type] for f in fields(TableRow)
-    },
-)
+VALUES = {
+    f.name: st.sampled_from(ENUMS[f.name]) if f.name in ENUMS else KINDS[f.type] for f in fields(TableRow)
+}
+ROW = st.builds(TableRow, **VALUES | {"dynamic_ci95_pj": POSITIVE}).filter(lambda row: not row.fault())
 
 
 def rounded(row):

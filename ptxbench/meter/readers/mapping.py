@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import printable
 from ptxbench.meter.readers.columns import Channel, Rail
-from ptxbench.meter.readers.text import printable
 from ptxbench.meter.readers.units import Quantity, unit_of
 
 # No volts, amperes or factor of theirs is larger; NaN is not smaller.

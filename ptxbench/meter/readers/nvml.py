@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import printable
 from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.stamps import numbers_to_ns
 from ptxbench.meter.readers.table import read_times
-from ptxbench.meter.readers.text import decode, printable, read_bytes, read_text_table
+from ptxbench.meter.readers.text import decode, read_bytes, read_text_table
 from ptxbench.meter.readers.units import Quantity, split_unit
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import printable
 from ptxbench.meter.capture import MeterCapture, make_capture, require_forward
 from ptxbench.meter.readers.stamps import numbers_to_ns
 from ptxbench.meter.readers.table import wrap_notes
-from ptxbench.meter.readers.text import printable
 from ptxbench.sensors.trace import Float64s
 
 _HEADER = re.compile(r"marker\s+time\s")

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import printable
 from ptxbench.meter.readers.columns import time_column
-from ptxbench.meter.readers.text import TextTable, printable, split_line
+from ptxbench.meter.readers.text import TextTable, split_line
 
 # Yokogawa DL/WVF ("HResolution", "SampleRate"), Tektronix and GW Instek ("Sample Interval",
 # "Sampling Period"), Rigol and Keysight ("Increment", "XInc"), R&S ("Resolution").
@@ -53,7 +54,7 @@ def read_rigol(path: Path, text: str) -> TextTable:
     start_s, step_s = (_number(cell) for cell in (second + [""] * len(first))[count : count + 2])
     if not (np.isfinite(start_s) and 0 < step_s < np.inf):
         raise InputError(f"{path}: the second line gives no start and increment of the time, in s")
-    names = [printable(name) or f"column{i + 1}" for i, name in enumerate(first[:count])]
+    names = [printable(name).strip() or f"column{i + 1}" for i, name in enumerate(first[:count])]
     try:
         frame = pd.read_csv(
             io.StringIO(text), skiprows=2, header=None, names=names, usecols=range(count), on_bad_lines="skip"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import printable
 from ptxbench.meter.readers.units import unit_of
 
 # An hour at 5 kHz with three rails; more does not fit into the memory of a small machine as a table.
@@ -140,11 +141,6 @@ def split_line(line: str, separator: str) -> list[str]:
     return cells[:-1] if len(cells) > 1 and not cells[-1] and separator != " " else cells
 
 
-def printable(text: str) -> str:
-    """Return a text of a file fit for a terminal: whatever is not printable becomes a replacement sign."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text.strip())
-
-
 def decode(data: bytes) -> str:
     """Return the text of a file in UTF-8, UTF-16 with its mark, or else Latin-1."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -256,7 +252,7 @@ def _unique(names: list[str]) -> list[str]:
     seen: dict[str, int] = {}
     result = []
     for position, name in enumerate(names):
-        name = printable(name) or f"column{position + 1}"
+        name = printable(name).strip() or f"column{position + 1}"
         seen[name] = seen.get(name, 0) + 1
         result.append(name if seen[name] == 1 else f"{name}.{seen[name]}")
     return result
