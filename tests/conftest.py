@@ -1,9 +1,37 @@
-"""Puts this folder on the import path, so that tests share `fakes`, and sets up hypothesis."""
+"""Puts this folder on the import path, so that tests share `fakes`, sets up hypothesis, and saves time.
 
+What ptxas and nvdisasm made of the same input before is read back, also by other workers of pytest-xdist, and
+nothing waits for the disk: no test pulls the plug.
+"""
+
+import os
+
+import pytest
+from fakes.tool_cache import ToolCache
 from hypothesis import settings
+
+from ptxbench.codegen import assemble
+from ptxbench.sass import listing
 
 # A busy machine makes one example slow, which says nothing about the code. The same commit is judged by the
 # same examples everywhere; `make fuzz` looks for others.
 settings.register_profile("ptxbench", deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None, max_examples=2000)
 settings.load_profile("ptxbench")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tools_are_cached(tmp_path_factory):
+    base = tmp_path_factory.getbasetemp()
+    cache = ToolCache((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tools")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assemble, "run_tool", cache.run_tool)
+        patch.setattr(listing, "run_tool", cache.run_tool)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import tempfile
@@ -120,5 +121,5 @@ def _family_digest(family: str) -> str:
 def _code_digest() -> str:
     digest = hashlib.sha256()
     for module in _CODE:
-        digest.update(Path(str(module.__file__)).read_bytes())
+        digest.update(inspect.getsource(module).encode())
     return digest.hexdigest()
