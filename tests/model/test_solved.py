@@ -141,3 +141,12 @@ def test_what_is_solved_of_a_kept_run_is_what_its_file_says():
         )
     assert found.static.power_w == pytest.approx(kept.static.power_w, rel=1e-9)
     assert found.clock.gamma == pytest.approx(kept.clock.gamma, rel=1e-6)
+
+
+def test_every_kept_file_is_read_by_this_solver(monkeypatch):
+    """Fails where a kept field has another name, or a table was written anew without its solution."""
+    no_solving(monkeypatch)
+    kept = sorted(RESULTS.glob("*/solved.json"))
+    assert len(kept) > 40
+    for path in kept:
+        assert read_solved(path.parent).solver_version == SOLVER_VERSION
