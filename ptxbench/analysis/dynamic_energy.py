@@ -32,6 +32,7 @@ from ptxbench.analysis.overhead import Alike
 from ptxbench.analysis.row_notes import (
     clock_note,
     fewer_sms_note,
+    is_linear,
     left_out_note,
     linearity_note,
     set_aside_note,
@@ -174,7 +175,10 @@ def dynamic_row(subject: Subject, trials: Trials, common: Common, sm_count: int)
         set_aside_note(target.set_aside, len(target.trials)),
         sources_note(target.trials),
     )
-    row = subject.row(Status.OK, "; ".join(filter(None, notes)))
+    reason = "; ".join(filter(None, notes))
+    if not is_linear(result.energy_pj, result.energy_2n_pj):
+        return subject.row(Status.NOT_LINEAR, reason)
+    row = subject.row(Status.OK, reason)
     added_cycles = (_pass_cycles(target, sm_count) - _pass_cycles(overhead, sm_count)) / first.copies
     row = replace(
         row,

@@ -18,6 +18,8 @@ from ptxbench.storage.schema import TrialRecord
 _SEVERAL = 2
 # N and 2N may differ by this much, or by what their intervals allow, before the row says so.
 _LINEARITY = 0.02
+# By more than this no reading of the row is its energy; on H200s valid rows reached 0.11.
+_NOT_LINEAR = 0.15
 # A power that changes by so much between two rounds at one clock, and stays, is reported.
 _STEP = 0.015
 
@@ -81,6 +83,17 @@ def linearity_note(single: Estimate, double: Estimate) -> str:
     if not gap_pj > max(_LINEARITY * abs(single.mean), math.hypot(single.ci95, double.ci95)):
         return ""
     return f"2N copies give {double.mean:.4g} pJ, {100 * (double.mean / single.mean - 1):+.1f}%"
+
+
+def is_linear(single: Estimate, double: Estimate) -> bool:
+    """Tell whether N and 2N copies agree well enough for either to be the energy of an instruction.
+
+    Args:
+        single: Energy of one instruction from N copies, pJ.
+        double: The same from 2N copies, pJ; NaN where they were not measured.
+    """
+    gap_pj = abs(double.mean - single.mean)
+    return not gap_pj > max(_NOT_LINEAR * abs(single.mean), math.hypot(single.ci95, double.ci95))
 
 
 def clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:

@@ -15,6 +15,7 @@ class Status(StrEnum):
     SENSOR_STALE = "sensor_stale"
     SENSOR_IMPLAUSIBLE = "sensor_implausible"
     WINDOW_TOO_SHORT = "window_too_short"
+    NOT_LINEAR = "not_linear"
     UNEVEN_POWER = "uneven_power"
     FOREIGN_PROCESS = "foreign_process"
     BELOW_RESOLUTION = "below_resolution"

@@ -435,3 +435,16 @@ def test_a_copy_takes_no_less_than_its_issue(target_cycles, cycles):
     row = row_of(of_role(records, Role.OVERHEAD, cycles=4_000_000 * 20))
     assert row.sass_per_ptx == 1
     assert row.cycles == pytest.approx(cycles)
+
+
+def test_2n_copies_that_contradict_n_leave_no_number():
+    off = [
+        hot_trial(Role.TARGET_2N, RESIDUE_PJ + 128 * 15.3, r.repeat, iterations=500_000)
+        if r.role is Role.TARGET_2N
+        else r
+        for r in rounds(12.0, 12.01)
+    ]
+    row = row_of(off)
+    assert row.status is Status.NOT_LINEAR
+    assert math.isnan(row.dynamic_pj)
+    assert "2N copies give 15.3 pJ, +27" in row.reason
