@@ -73,7 +73,7 @@ def _moves(opcode: str, shape: str) -> bool:
     if opcode.startswith(("MOV", "IMAD.MOV")):
         return True
     # IMAD.U32 R1, RZ, RZ, UR4 and HFMA2 R1, -RZ, RZ, 0, 0.
-    return shape in ("R <", "R < R", "R < UR") and opcode.startswith(("IMAD.U32", "HFMA2"))
+    return shape in ("R <", "R < UR") and opcode.startswith(("IMAD.U32", "HFMA2"))
 
 
 def check_results(shapes: Mapping[tuple[str, str], int]) -> str:

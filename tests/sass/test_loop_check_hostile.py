@@ -199,7 +199,9 @@ def test_the_untouched_loops_pass(build):
         assert judged(row, build, kernels(row, build)).passed, row.name
 
 
-@pytest.mark.parametrize("name", ["redux.sync.add.u32", "mad.hi.s64", "clz.b64", "rem.u32"])
+@pytest.mark.parametrize(
+    "name", ["redux.sync.add.u32", "mad.hi.s64", "clz.b64", "rem.u32", "cvt.rn.bf16.f32:pair"]
+)
 @pytest.mark.parametrize("form", Form)
 def test_what_ptxas_arranges_otherwise_at_the_ends_of_a_pass_is_taken(name, form):
     judgement = built(name, OptLevel.O3, form).judgement
