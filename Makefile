@@ -5,12 +5,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: table test fuzz lint docs verify-all clean
+.PHONY: table test coverage fuzz lint docs verify-all clean
 
 table: $(VENV)/table.stamp  ## measure the twelve starter instructions (simulated where there is no GPU)
 	$(BIN)/ptxbench table
 
-test: $(VENV)/dev.stamp  ## every test that needs no GPU, with coverage
+test: $(VENV)/dev.stamp  ## every test that needs no GPU
+	$(BIN)/python -m pytest -n auto
+
+coverage: $(VENV)/dev.stamp  ## the same tests, and which lines and branches they run
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
 
 fuzz: $(VENV)/dev.stamp  ## the same tests, each property tried by two thousand fresh examples
@@ -37,9 +40,9 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/table.stamp: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cuda,plot]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -e '.[cuda,plot]'
 	touch $@
 
 $(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -e '.[dev]'
 	touch $@

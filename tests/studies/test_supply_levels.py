@@ -94,9 +94,14 @@ def test_a_run_without_steps_says_so(supply_levels):
     # One that is quiet, one with many steps, of which dips of the clock tell; their tables take far longer.
     ["table-6eda-repeat", pytest.param("table-22cc-repeat", marks=pytest.mark.data)],
 )
-def test_the_documentation_says_what_the_committed_runs_say(supply_levels, monkeypatch, capsys, run):
-    monkeypatch.setattr(sys, "argv", ["supply_levels.py", str(ROOT / "results/nvidia-h200" / run)])
+def test_the_documentation_says_what_the_committed_runs_say(
+    supply_levels, tmp_path, monkeypatch, capsys, run
+):
+    picture = tmp_path / "levels.png"
+    arguments = [str(ROOT / "results/nvidia-h200" / run), "--plot", str(picture)]
+    monkeypatch.setattr(sys, "argv", ["supply_levels.py", *arguments])
     assert supply_levels.main() == 0
+    assert picture.stat().st_size > 10_000
     text = capsys.readouterr().out
     said = (ROOT / "studies" / "h200" / "power.md").read_text()
     figures = [
@@ -112,11 +117,3 @@ def test_the_documentation_says_what_the_committed_runs_say(supply_levels, monke
         r"is ([+-][\d.]+%) over the cooler; steps up: (.*); steps down: (.*) \(", text
     ).groups()
     assert f"| `{run}` | {warmer} | {up} | {down} |" in said
-
-
-def test_the_picture_is_drawn(supply_levels, tmp_path, monkeypatch):
-    picture = tmp_path / "levels.png"
-    run = ROOT / "results/nvidia-h200/table-6eda-repeat"
-    monkeypatch.setattr(sys, "argv", ["supply_levels.py", str(run), "--plot", str(picture)])
-    assert supply_levels.main() == 0
-    assert picture.stat().st_size > 10_000
