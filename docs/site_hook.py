@@ -15,7 +15,7 @@ DOCS = ROOT / "docs"
 # What the site holds beside docs/, by path in the repository.
 TAKEN = (
     *("CHANGELOG.md", "CONTRIBUTING.md", "hw_validation/README.md", "ptxbench/catalogue/data/README.md"),
-    *("results/nvidia-h200/README.md", "results/nvidia-h200/methods/methods.png"),
+    *("results/README.md", "results/nvidia-h200/README.md", "results/nvidia-h200/methods/methods.png"),
     *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("studies/**/*.md"))),
     *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("studies/**/*.png"))),
 )

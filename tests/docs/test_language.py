@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     *(ROOT / "docs").rglob("*.md"),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
-    *(ROOT / name for name in ("ptxbench/catalogue/data/README.md", "results/nvidia-h200/README.md")),
+    *(ROOT / name for name in ("ptxbench/catalogue/data/README.md", "hw_validation/README.md")),
+    *(ROOT / name for name in ("results/README.md", "results/nvidia-h200/README.md")),
 ]
 NOTEBOOKS = list((ROOT / "studies").rglob("*.md"))
 LONGEST_LINE = 100
