@@ -19,6 +19,7 @@ from ptxbench.core.errors import PtxbenchError
 
 # Help is printed from here, so that it loads no subcommand.
 _SUBCOMMANDS = {
+    "cost": "Look up what an instruction costs, without a GPU.",
     "gpus": "List the GPUs of this machine and the simulated ones.",
     "list": "List the instructions that can be measured.",
     "show": "Print an instruction's PTX, its SASS and the loop check.",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxbench.catalogue.load import load_catalogue
+from ptxbench.catalogue.load import load_named
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import TableRow
@@ -42,7 +42,7 @@ def rates(rows: Sequence[TableRow]) -> tuple[Rate, ...]:
     Args:
         rows: A run's rows.
     """
-    catalogue = {row.name: row for row in load_catalogue()}
+    catalogue = load_named(frozenset(row.instruction for row in rows))
     return tuple(
         _rate(row.dynamic_pj, catalogue[row.instruction].bytes, catalogue[row.instruction].flops)
         # A run may be older than the catalogue.

@@ -9,9 +9,9 @@ from ptxbench.core.errors import InputError
 from ptxbench.storage.finished_run import RECORDS
 from ptxbench.storage.manifest import MANIFEST, Recomputed, write_manifest
 from ptxbench.storage.records import write_records
-from ptxbench.storage.run_folder import TABLE, RunFolder
+from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow, TrialRecord
-from ptxbench.storage.table import write_table
+from ptxbench.storage.table import TABLE, write_table
 
 
 def rewrite_results(

@@ -29,9 +29,7 @@ from ptxbench.storage.manifest import (
 )
 from ptxbench.storage.partial import PartialRun
 from ptxbench.storage.schema import TableRow, TrialRecord
-from ptxbench.storage.table import read_table, write_table
-
-TABLE = "table.csv"
+from ptxbench.storage.table import TABLE, read_table, write_table
 
 
 class RunFolder:

@@ -11,6 +11,28 @@ _TABLES = Path(__file__).parents[1] / "tables"
 SHIPPED = {"h200": _TABLES / "nvidia-h200"}
 
 
+def shipped_names() -> tuple[str, ...]:
+    """Return the names of the tables that come with ptxbench."""
+    return tuple(SHIPPED)
+
+
+def find_shipped(gpu: str) -> Path:
+    """Return the folder of the table of a GPU model that comes with ptxbench.
+
+    Args:
+        gpu: Its name, such as "h200".
+
+    Raises:
+        InputError: None is of this GPU.
+    """
+    if gpu.lower() not in SHIPPED:
+        raise InputError(
+            f"no table of {gpu!r} comes with ptxbench (those are {', '.join(SHIPPED)}); "
+            "name the folder of a run with --table"
+        )
+    return SHIPPED[gpu.lower()]
+
+
 def find_table(table: str | Path) -> Path:
     """Return the folder of a table.
 

@@ -15,6 +15,7 @@ from ptxbench.storage.codec import Place
 from ptxbench.storage.file_errors import reading
 from ptxbench.storage.schema import TableRow
 
+TABLE = "table.csv"
 COLUMNS = tuple(codec.type_hints(TableRow))
 FLOAT_DIGITS = 6
 

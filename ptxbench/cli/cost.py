@@ -1,0 +1,76 @@
+"""`ptxbench cost`: what an instruction costs on every GPU that was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ptxbench.cli.options import all_rows_option, json_option
+from ptxbench.cli.output import print_json
+
+_FORMATS = ("text", "csv", "json")
+
+
+@click.command(name="cost")
+@click.argument("pattern")
+@click.option(
+    "--gpu",
+    "gpus",
+    multiple=True,
+    help="Look only into the table of this GPU that comes with ptxbench, such as h200 (may be repeated).",
+)
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Look into this run's folder (may be repeated; with --gpu, beside its table).",
+)
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="Print this format (default: text).")
+@all_rows_option
+@json_option
+def command(
+    pattern: str,
+    gpus: tuple[str, ...],
+    tables: tuple[Path, ...],
+    form: str | None,
+    all_rows: bool,
+    as_json: bool,
+) -> None:
+    """Print what an instruction costs: energy with its 95% interval, SASS, and where it was measured.
+
+    PATTERN is a name, such as fma.rn.f32, or a pattern of names, such as 'mma.*'. Without --gpu or --table
+    it looks into every table that comes with ptxbench. For a pattern of names the text leaves out rows that
+    no board has reached (--all-rows prints them); csv and json have every row.
+    """
+    from ptxbench.report.cost import (
+        costs_csv,
+        costs_document,
+        costs_text,
+        find_costs,
+        is_glob,
+        open_cost_table,
+        reached,
+    )
+    from ptxbench.report.text_table import output_width
+    from ptxbench.storage.shipped import find_shipped, find_table, shipped_names
+
+    if as_json and form not in (None, "json"):
+        raise click.UsageError(f"--json and --format {form} exclude each other.")
+    names = gpus or (() if tables else shipped_names())
+    opened = [
+        *(open_cost_table(name.lower(), find_shipped(name)) for name in names),
+        *(open_cost_table(str(table), find_table(table)) for table in tables),
+    ]
+    costs = find_costs(pattern, opened)
+    if as_json or form == "json":
+        print_json(costs_document(costs, opened))
+    elif form == "csv":
+        click.echo(costs_csv(costs))
+    else:
+        shown = costs if all_rows or not is_glob(pattern) else reached(costs) or costs
+        click.echo(costs_text(shown, opened, output_width()))
+        if len(shown) < len(costs):
+            click.echo(f"{len(costs) - len(shown)} more rows that no board has reached (--all-rows)")

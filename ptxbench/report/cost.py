@@ -1,0 +1,315 @@
+"""What instructions cost, looked up in tables: from the files alone, without numpy, pandas or a GPU."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ptxbench.catalogue.load import load_named
+from ptxbench.core.condition import ARAFA, DYNAMIC
+from ptxbench.core.errors import InputError
+from ptxbench.core.status import Status
+from ptxbench.report.rates import Rate, rates
+from ptxbench.report.text import number
+from ptxbench.report.text_table import Column, Kind, render_table
+from ptxbench.storage.board_spread import BoardSpread, RowSpread, read_board_spread
+from ptxbench.storage.manifest import Manifest, read_run_manifest
+from ptxbench.storage.schema import TableRow
+from ptxbench.storage.table import TABLE, read_table
+
+_GLOB = "*?["
+_PJ_PER_NJ = 1000.0
+_SASS_WIDTH = 34
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """A table to look things up in.
+
+    Attributes:
+        name: What the user calls it: a folder, or a name such as "h200".
+        manifest: What the run is.
+        rows: Its rows.
+        spread: How boards of this GPU differ, None where one board was measured.
+    """
+
+    name: str
+    manifest: Manifest
+    rows: tuple[TableRow, ...]
+    spread: BoardSpread | None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One row of one table, as it is printed and exported; NaN is a number that is not known.
+
+    Attributes:
+        table: Name of the table.
+        gpu: The GPU's name; says so where it is not a real one.
+        instruction: Catalogue name.
+        category: The PTX ISA's category.
+        type: PTX type, "" where today's catalogue does not have the instruction.
+        opt_level: Optimization level.
+        protocol: Measuring protocol.
+        operands: Operand pattern.
+        unit: What executes one instruction: thread, warp or warpgroup; the energy is per execution.
+        energy_pj: Energy of one execution, pJ: `dynamic_pj`, or Eq. 1 with MTSM under protocol `arafa`.
+        ci95_pj: Half-width of its 95% interval.
+        pj_per_flop: Energy of one floating-point operation, pJ.
+        pj_per_byte: Energy of one byte moved, pJ.
+        cycles: Cycles an instruction (see `TableRow`).
+        sass: What one copy became.
+        sass_per_ptx: SASS instructions for one copy.
+        boards: Boards that have an energy for it.
+        boards_pj: Their mean on the scale of this table's board, pJ.
+        boards_scatter: Standard deviation between them beside one factor for each board, as a fraction.
+        status: Validity.
+        reason: Why there is no number, or what is odd about it.
+    """
+
+    table: str
+    gpu: str
+    instruction: str
+    category: str
+    type: str
+    opt_level: str
+    protocol: str
+    operands: str
+    unit: str
+    energy_pj: float
+    ci95_pj: float
+    pj_per_flop: float
+    pj_per_byte: float
+    cycles: float
+    sass: str
+    sass_per_ptx: float
+    boards: int
+    boards_pj: float
+    boards_scatter: float
+    status: str
+    reason: str
+
+
+def open_cost_table(name: str, folder: Path) -> CostTable:
+    """Read a table.
+
+    Args:
+        name: What the user calls it.
+        folder: Its folder.
+
+    Raises:
+        InputError: The folder holds no run, or a file does not fit.
+    """
+    manifest = read_run_manifest(folder)
+    return CostTable(name, manifest, read_table(folder / TABLE), read_board_spread(folder))
+
+
+def find_costs(pattern: str, tables: Sequence[CostTable]) -> tuple[Cost, ...]:
+    """Return the rows of every table that a name or a glob stands for.
+
+    Args:
+        pattern: An instruction's name, or a glob such as "mma.*".
+        tables: Where to look.
+
+    Raises:
+        InputError: No table has such an instruction; the text offers the nearest names.
+    """
+    costs = [cost for table in tables for cost in _costs_of(pattern, table)]
+    if not costs:
+        raise InputError(_nothing_fits(pattern, {row.instruction for table in tables for row in table.rows}))
+    return tuple(costs)
+
+
+def is_glob(pattern: str) -> bool:
+    """Return whether a pattern stands for more than one name."""
+    return any(character in pattern for character in _GLOB)
+
+
+def reached(costs: Sequence[Cost]) -> tuple[Cost, ...]:
+    """Return the rows that the run of their table, or another board, came to."""
+    return tuple(cost for cost in costs if cost.status != Status.NOT_REACHED or cost.boards)
+
+
+def costs_text(costs: Sequence[Cost], tables: Sequence[CostTable], width: int | None) -> str:
+    """Return the rows as a table for people, and below it where each table was measured.
+
+    Args:
+        costs: The rows.
+        tables: The tables that they are from.
+        width: Columns of the terminal, None where there is none.
+    """
+    body = render_table(_columns(costs), [_cells(cost, costs) for cost in costs], width)
+    return "\n".join((body, "", *(line for table in tables for line in _origin_lines(table, costs))))
+
+
+def costs_document(costs: Sequence[Cost], tables: Sequence[CostTable]) -> dict[str, object]:
+    """Return the rows and where they were measured, for JSON."""
+    return {
+        "tables": [_origin(table) for table in tables],
+        "rows": [asdict(cost) for cost in costs],
+    }
+
+
+def costs_csv(costs: Iterable[Cost]) -> str:
+    """Return the rows as CSV; an unknown number is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([field.name for field in fields(Cost)])
+    writer.writerows(["" if cell != cell else cell for cell in asdict(cost).values()] for cost in costs)
+    return text.getvalue().rstrip("\n")
+
+
+def _costs_of(pattern: str, table: CostTable) -> list[Cost]:
+    rows = [row for row in table.rows if row.instruction == pattern]
+    if not rows and is_glob(pattern):
+        rows = [row for row in table.rows if fnmatchcase(row.instruction, pattern)]
+    spread = {row.key: row for row in table.spread.rows} if table.spread else {}
+    catalogue = load_named(frozenset(row.instruction for row in rows))
+    types = {name: instruction.type for name, instruction in catalogue.items()}
+    return [
+        _cost(row, table, rate, types.get(row.instruction, ""), spread.get(row.key))
+        for row, rate in zip(rows, rates(rows), strict=True)
+    ]
+
+
+def _cost(row: TableRow, table: CostTable, rate: Rate, ptx_type: str, spread: RowSpread | None) -> Cost:
+    energy_pj = row.mtsm_nj * _PJ_PER_NJ if row.protocol == ARAFA else row.dynamic_pj
+    own_boards = 1 if row.status is Status.OK else 0
+    return Cost(
+        table=table.name,
+        gpu=table.manifest.gpu.title,
+        instruction=row.instruction,
+        category=row.category,
+        type=ptx_type,
+        opt_level=row.opt_level,
+        protocol=row.protocol,
+        operands=row.operands,
+        unit=row.unit,
+        energy_pj=energy_pj if row.status is Status.OK else math.nan,
+        ci95_pj=row.dynamic_ci95_pj if row.status is Status.OK else math.nan,
+        pj_per_flop=rate.pj_per_flop,
+        pj_per_byte=rate.pj_per_byte,
+        cycles=row.cycles,
+        sass=row.sass or (spread.sass if spread else ""),
+        sass_per_ptx=row.sass_per_ptx,
+        boards=spread.boards if spread else own_boards,
+        boards_pj=spread.energy_pj if spread else math.nan,
+        boards_scatter=math.nan if spread is None or spread.scatter is None else spread.scatter,
+        status=row.status,
+        reason=row.reason,
+    )
+
+
+def _nothing_fits(pattern: str, names: set[str]) -> str:
+    near = get_close_matches(pattern.strip(_GLOB), sorted(names), n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else "see 'ptxbench list'"
+    return f"no instruction fits {pattern!r}; {hint}"
+
+
+_NUMBER = Kind.NUMBER
+_ALWAYS = (
+    Column("instruction"),
+    Column("opt"),
+    Column("operands", drop=4),
+    Column("pJ", _NUMBER),
+    Column("95% CI", _NUMBER),
+    Column("per", drop=6),
+)
+
+
+def _columns(costs: Sequence[Cost]) -> tuple[Column, ...]:
+    """Return the columns: a GPU where there are several, rates and boards where there are any."""
+    return (
+        *((Column("table"),) if _several(costs) else ()),
+        *((Column("protocol"),) if _protocols(costs) else ()),
+        *_ALWAYS,
+        *(Column(heading, _NUMBER, drop) for heading, drop, name in _OPTIONAL if _any(costs, name)),
+        Column("SASS", drop=5),
+        Column("status", Kind.STATUS),
+    )
+
+
+_OPTIONAL = (
+    ("pJ/flop", 7, "pj_per_flop"),
+    ("pJ/B", 8, "pj_per_byte"),
+    ("boards", 3, "boards_pj"),
+    ("mean pJ", 2, "boards_pj"),
+    ("scatter", 1, "boards_scatter"),
+)
+
+
+def _several(costs: Sequence[Cost]) -> bool:
+    return len({cost.table for cost in costs}) > 1
+
+
+def _protocols(costs: Sequence[Cost]) -> bool:
+    return any(cost.protocol != DYNAMIC for cost in costs)
+
+
+def _any(costs: Sequence[Cost], name: str) -> bool:
+    return any(not math.isnan(getattr(cost, name)) for cost in costs)
+
+
+def _cells(cost: Cost, costs: Sequence[Cost]) -> tuple[str, ...]:
+    optional = {
+        "pJ/flop": number(cost.pj_per_flop),
+        "pJ/B": number(cost.pj_per_byte),
+        "boards": str(cost.boards),
+        "mean pJ": number(cost.boards_pj),
+        "scatter": "-" if math.isnan(cost.boards_scatter) else f"{cost.boards_scatter:.2%}",
+    }
+    sass = cost.sass if len(cost.sass) <= _SASS_WIDTH else f"{len(cost.sass.split())} kinds"
+    return (
+        *((cost.table,) if _several(costs) else ()),
+        *((cost.protocol,) if _protocols(costs) else ()),
+        *(cost.instruction, cost.opt_level, cost.operands),
+        *(number(cost.energy_pj), number(cost.ci95_pj, 2), cost.unit),
+        *(optional[heading] for heading, _, name in _OPTIONAL if _any(costs, name)),
+        sass,
+        f"{cost.status}: {cost.reason}" if cost.reason else cost.status,
+    )
+
+
+def _origin(table: CostTable) -> dict[str, object]:
+    manifest, gpu = table.manifest, table.manifest.gpu
+    return {
+        "table": table.name,
+        "gpu": gpu.name,
+        "kind": gpu.kind,
+        "target": gpu.target,
+        "board": gpu.uuid_hash,
+        "driver": gpu.driver,
+        "run": table.spread.reference if table.spread else manifest.run_id,
+        "created": manifest.created.isoformat(),
+        "ptxbench_commit": manifest.commit,
+        "schema_version": manifest.schema_version,
+        "scale_ci95": None if manifest.level_error is None else 1.96 * manifest.level_error,
+        "boards": [asdict(board) for board in table.spread.boards] if table.spread else [],
+    }
+
+
+def _origin_lines(table: CostTable, costs: Sequence[Cost]) -> list[str]:
+    origin, manifest = _origin(table), table.manifest
+    if not any(cost.table == table.name for cost in costs):
+        return [f"{table.name}: no such instruction"]
+    lines = [
+        f"{table.name}: {manifest.gpu.title}, board {origin['board']}, driver {origin['driver']}, "
+        f"run {origin['run']} of {manifest.created:%Y-%m-%d}, protocol of commit "
+        f"{(manifest.commit or 'unknown')[:12]}"
+    ]
+    if manifest.level_error is not None:
+        share = 1.96 * manifest.level_error
+        lines.append(f"  all its dynamic energies share one factor, known to ± {share:.2%} (95%)")
+    if table.spread:
+        factors = [board.factor for board in table.spread.boards]
+        lines.append(
+            f"  {len(factors)} boards differ from it by one factor each, {min(factors):.3f} to "
+            f"{max(factors):.3f}; mean pJ and scatter leave it out"
+        )
+    return lines

@@ -1,0 +1,58 @@
+"""Write boards.json of the H200 table that comes with ptxbench: how its rows differ between boards.
+
+    python runners/build_atlas.py
+
+It reads the table.csv of every run `table-*` and `board-*` below results/nvidia-h200, one run for each board:
+all of them ran the same machine code by the same protocol. Exit codes are those of `ptxbench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ptxbench.analysis.board_spread import BoardRun, board_spread
+from ptxbench.core.errors import PtxbenchError
+from ptxbench.storage.board_spread import BoardSpread, write_board_spread
+from ptxbench.storage.manifest import read_run_manifest
+from ptxbench.storage.shipped import SHIPPED
+from ptxbench.storage.table import read_table
+
+RESULTS = Path(__file__).parents[1] / "results" / "nvidia-h200"
+REFERENCE = "table-6eda"
+# A second run on a board that has one already.
+_AGAIN = ("-repeat", "-after")
+
+
+def main() -> int:
+    """Write the file."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    write_board_spread(SHIPPED["h200"], spread_of(RESULTS))
+    return 0
+
+
+def spread_of(results: Path) -> BoardSpread:
+    """Return how boards differ.
+
+    Args:
+        results: Folder with the runs.
+
+    Raises:
+        InputError: A run cannot be read.
+    """
+    paths = sorted([*results.glob("table-*"), *results.glob("board-*")])
+    names = [path.name for path in paths if not path.name.endswith(_AGAIN) and path.name != REFERENCE]
+    runs = [
+        BoardRun(name, read_run_manifest(results / name), read_table(results / name / "table.csv"))
+        for name in (REFERENCE, *names)
+    ]
+    return board_spread(runs[0], runs[1:])
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"build_atlas: error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

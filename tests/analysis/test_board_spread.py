@@ -1,0 +1,68 @@
+"""Boards of one model differ by one factor each, and by what is left of each row."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from fakes import run as fake
+
+from ptxbench.analysis.board_spread import BoardRun, board_spread
+from ptxbench.core.errors import InputError
+from ptxbench.core.status import Status
+
+NAMES = ("add.f32", "fma.rn.f32", "add.u32", "xor.b32", "popc.b32")
+
+
+def row(name, energy_pj, **change):
+    return replace(fake.row(name), sass="FFMA", dynamic_pj=energy_pj, status=Status.OK, **change)
+
+
+def board(name, factor, *rows):
+    rows = rows or tuple(row(n, factor * (10 + i)) for i, n in enumerate(NAMES))
+    manifest = fake.manifest(replace(fake.GPU, uuid_hash=name))
+    return BoardRun(name, manifest, rows)
+
+
+def test_boards_that_differ_by_one_factor_have_no_scatter():
+    spread = board_spread(board("a", 1.0), [board("b", 1.04), board("c", 0.98)])
+    assert [(b.board, b.factor, b.rows) for b in spread.boards] == [
+        ("a", 1.0, 5),
+        ("b", 1.04, 5),
+        ("c", 0.98, 5),
+    ]
+    for found, energy in zip(spread.rows, range(10, 15), strict=True):
+        assert (found.boards, found.energy_pj) == (3, pytest.approx(energy, rel=1e-4))
+        assert found.scatter == pytest.approx(0, abs=1e-4)
+
+
+def test_a_row_that_one_board_changes_scatters_by_what_the_factor_leaves():
+    odd = [row(n, 1.1 * (10 + i) * (1.02 if i == 0 else 1)) for i, n in enumerate(NAMES)]
+    spread = board_spread(board("a", 1.0), [board("b", 1.0, *odd)])
+    assert spread.rows[0].scatter == pytest.approx(math.log(1.02) / math.sqrt(2), rel=1e-3)
+    assert spread.rows[1].scatter == pytest.approx(0, abs=1e-5)
+
+
+def test_a_row_that_the_reference_lacks_is_on_its_scale_and_one_board_has_no_scatter():
+    more = (*board("b", 2.0).rows, row("sub.f32", 30.0))
+    found = board_spread(board("a", 1.0), [board("b", 2.0, *more)]).rows[-1]
+    assert (found.instruction, found.boards, found.energy_pj, found.scatter) == ("sub.f32", 1, 15.0, None)
+
+
+def test_rows_of_other_machine_code_and_rows_without_a_number_do_not_count():
+    rows = list(board("b", 1.0).rows)
+    rows[0] = replace(rows[0], sass="OTHER", dynamic_pj=500.0)
+    rows[1] = replace(rows[1], status=Status.THROTTLED)
+    spread = board_spread(board("a", 1.0), [board("b", 1.0, *rows)])
+    assert {(r.instruction, r.sass): r.boards for r in spread.rows} == {
+        ("add.f32", "FFMA"): 1,
+        ("add.f32", "OTHER"): 1,
+        ("fma.rn.f32", "FFMA"): 1,
+        **{(name, "FFMA"): 2 for name in NAMES[2:]},
+    }
+
+
+def test_one_board_twice_and_too_few_common_rows_are_refused():
+    with pytest.raises(InputError, match="one run for each board"):
+        board_spread(board("a", 1.0), [board("b", 1.0), board("b", 1.0)])
+    with pytest.raises(InputError, match="b has 1 rows in common"):
+        board_spread(board("a", 1.0), [board("b", 1.0, row("add.f32", 10.0))])

@@ -1,0 +1,125 @@
+"""cost: what an instruction costs, looked up in a moment."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from fakes import run as fake
+
+from ptxbench.cli.main import run
+from ptxbench.core.condition import ARAFA
+from ptxbench.core.gpu_info import GpuKind
+from ptxbench.core.status import Status
+from ptxbench.storage.run_folder import RunFolder
+
+
+def printed(capsys, *arguments, code=0):
+    assert run(["cost", *arguments]) == code
+    return capsys.readouterr().out
+
+
+def refused(capsys, *arguments):
+    assert run(["cost", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+def document(capsys, *arguments):
+    return json.loads(printed(capsys, *arguments, "--json"))
+
+
+def folder(path, *rows, gpu=fake.GPU):
+    with RunFolder.create(path, fake.manifest(gpu)) as made:
+        made.finish(rows, fake.END)
+    return str(path)
+
+
+def test_a_name_prints_both_optimization_levels_and_where_they_were_measured(capsys):
+    lines = printed(capsys, "fma.rn.f32").splitlines()
+    assert [line.split()[:2] for line in lines[1:3]] == [["fma.rn.f32", "O0"], ["fma.rn.f32", "O3"]]
+    for part in ("14.41", "0.017", "thread", "7.204", "FFMA", "ok"):
+        assert part in lines[2].split()
+    whence = "\n".join(lines[3:])
+    for part in ("NVIDIA H200", "6eda50547c2a", "580.159.04", "table-6eda", "2026-11-22", "9900406ea874"):
+        assert part in whence
+
+
+def test_json_and_csv_have_the_same_rows_as_numbers(capsys):
+    found = document(capsys, "fma.rn.f32")
+    assert found["tables"][0]["driver"] == "580.159.04"
+    assert len(found["tables"][0]["boards"]) == 18
+    (fast,) = (row for row in found["rows"] if row["opt_level"] == "O3")
+    assert (fast["type"], fast["unit"], fast["boards"], fast["pj_per_byte"]) == ("f32", "thread", 18, None)
+    assert fast["pj_per_flop"] == pytest.approx(fast["energy_pj"] / 2)
+    rows = list(csv.DictReader(io.StringIO(printed(capsys, "fma.rn.f32", "--format", "csv"))))
+    assert [float(row["energy_pj"]) for row in rows] == [row["energy_pj"] for row in found["rows"]]
+    assert rows[0]["pj_per_byte"] == ""
+
+
+def test_a_pattern_of_names_leaves_out_what_no_board_has_reached_and_says_how_many(capsys):
+    every = document(capsys, "mma.*", "--gpu", "H200")["rows"]
+    assert all(row["instruction"].startswith("mma.") for row in every)
+    known = [row for row in every if row["boards"]]
+    text = printed(capsys, "mma.*").splitlines()
+    assert sum(line.startswith("mma.") for line in text) == len(known) < len(every)
+    assert text[-1].startswith(f"{len(every) - len(known)} more rows")
+    lines = printed(capsys, "mma.*", "--all-rows").splitlines()
+    assert sum(line.startswith("mma.") for line in lines) == len(every)
+
+
+def test_a_row_without_a_number_says_why_and_has_that_of_other_boards(capsys):
+    row = document(capsys, "fma.rn.ftz.f32")["rows"][0]
+    assert (row["status"], row["energy_pj"], row["ci95_pj"]) == ("not_reached", None, None)
+    assert row["boards"] == 3
+    assert row["boards_pj"] == pytest.approx(16.8, abs=0.1)
+
+
+def test_a_table_of_ones_own_stands_beside_that_of_the_h200(capsys, tmp_path):
+    mine = folder(tmp_path / "mine", replace(fake.row("fma.rn.f32"), dynamic_pj=99.0))
+    rows = document(capsys, "fma.rn.f32", "--gpu", "h200", "--table", mine)["rows"]
+    assert [row["table"] for row in rows] == ["h200", "h200", mine]
+    assert document(capsys, "fma.rn.f32", "--table", mine)["rows"][0]["boards"] == 1
+    assert mine in printed(capsys, "fma.rn.f32", "--gpu", "h200", "--table", mine)
+
+
+def test_numbers_of_a_simulated_gpu_say_so(capsys, tmp_path):
+    gpu = replace(fake.GPU, kind=GpuKind.SIMULATED)
+    mine = folder(tmp_path / "mine", fake.row("fma.rn.f32"), gpu=gpu)
+    assert "SIMULATED, no measurement" in printed(capsys, "fma.rn.f32", "--table", mine)
+
+
+def test_eq_1_is_named_by_its_protocol_and_a_refused_row_has_no_number(capsys, tmp_path):
+    eq1 = replace(fake.row("fma.rn.f32"), protocol=ARAFA, mtsm_nj=0.5)
+    bad = replace(fake.row("add.f32"), status=Status.GATE_FAILED, reason="a call in the loop")
+    mine = folder(tmp_path / "mine", eq1, bad)
+    (row,) = document(capsys, "fma.rn.f32", "--table", mine)["rows"]
+    assert (row["protocol"], row["energy_pj"]) == ("arafa", 500.0)
+    assert "arafa" in printed(capsys, "fma.rn.f32", "--table", mine)
+    (row,) = document(capsys, "add.f32", "--table", mine)["rows"]
+    assert (row["energy_pj"], row["boards"]) == (None, 0)
+    assert "gate_failed: a call in the loop" in printed(capsys, "add.f32", "--table", mine)
+
+
+@pytest.mark.parametrize("pattern", ["fma.rn.f23", "fma.rn.f23*"])
+def test_a_name_that_nothing_fits_is_exit_2_with_near_ones(capsys, pattern):
+    assert "did you mean fma.rn.f32" in refused(capsys, pattern)
+
+
+def test_bad_usage_is_exit_2_and_names_the_cure(capsys, tmp_path):
+    assert "(those are h200); name the folder of a run with --table" in refused(
+        capsys, "fma.rn.f32", "--gpu", "h100"
+    )
+    assert "exclude each other" in refused(capsys, "fma.rn.f32", "--json", "--format", "csv")
+    assert "holds no run" in refused(capsys, "fma.rn.f32", "--table", str(tmp_path))
+
+
+def test_looking_up_loads_no_library_for_numbers():
+    script = (
+        "import sys; from ptxbench.cli.main import run; run(['cost', 'fma.rn.f32']);"
+        "print({'numpy', 'pandas', 'pyarrow', 'scipy', 'rich', 'jinja2'} & set(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "set()\n")
