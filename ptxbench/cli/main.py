@@ -32,6 +32,7 @@ _SUBCOMMANDS = {
     "report": "Print or draw the tables of runs.",
     "diff": "Compare the tables of two or more runs.",
     "solve": "Solve for the energy of each SASS opcode of a run.",
+    "ridge": "Find the clock of least energy from power at several clocks.",
     "burst": "Run a coded load, which gives the clock of an external meter.",
     "validate": "Check recorded power readings against an external meter.",
 }

@@ -105,6 +105,9 @@ class Ridge:
         found: Whether there is a ridge within the clocks of the samples.
         verdict: The same in a sentence.
         curve: The fitted curve; without a ridge, the line (beta 0) or the curve that rises everywhere.
+        idle_w: P_idle with its 95% interval, W: the power where the line through the clocks meets 0 MHz.
+        alpha_w_per_mhz: alpha with its 95% interval, W per MHz.
+        beta_per_mhz: beta with its 95% interval, relative voltage per MHz; 0 without one for a line.
         ridge_mhz: tau with its 95% interval from the profile likelihood; NaN where none was found.
         best_clock_mhz: Clock of least energy of a kernel bound by the SM clock, with its 95% interval.
         search_mhz: Clocks that are worth trying: within 10% of the best (section V-D).
@@ -116,6 +119,9 @@ class Ridge:
     found: bool
     verdict: str
     curve: PowerCurve
+    idle_w: Estimate
+    alpha_w_per_mhz: Estimate
+    beta_per_mhz: Estimate
     ridge_mhz: Estimate
     best_clock_mhz: Estimate
     search_mhz: tuple[float, float]
@@ -158,12 +164,16 @@ def fit_ridge(samples: Sequence[PowerSample], cap_w: float = math.inf, seed: int
     low_mhz, high_mhz = grid.ridge_interval(powers, best)
     outcome = _outcome(clocks, powers, line, best, low_mhz)
     curve = (line if outcome is _Outcome.FLAT else best).curve
+    errors = _parameter_errors(clocks, powers, curve)
     best_mhz = curve.best_clock_mhz(clocks[0], clocks[-1])
     best_error_mhz = 0.0 if outcome is _Outcome.FLAT else grid.best_clock_error_mhz(powers, curve, seed)
     return Ridge(
         found=outcome is _Outcome.RIDGE,
         verdict=outcome.sentence(float(clocks[0]), float(clocks[-1])),
         curve=PowerCurve(curve.idle_w, curve.alpha_w_per_mhz, curve.ridge_mhz, curve.beta_per_mhz, cap_w),
+        idle_w=Estimate(curve.idle_w, errors[0]),
+        alpha_w_per_mhz=Estimate(curve.alpha_w_per_mhz, errors[1]),
+        beta_per_mhz=Estimate(curve.beta_per_mhz, errors[2]),
         ridge_mhz=(
             Estimate(curve.ridge_mhz, max(high_mhz - curve.ridge_mhz, curve.ridge_mhz - low_mhz))
             if outcome is _Outcome.RIDGE
@@ -289,6 +299,34 @@ def _polished(clocks: Float, powers: Float, start: _Fit) -> _Fit:
     if not (inside and alpha > 0 and beta >= 0 and squares < start.squares):
         return start
     return _Fit(squares, PowerCurve(idle_w, alpha / top_mhz, ridge * top_mhz, beta / top_mhz))
+
+
+def _parameter_errors(clocks: Float, powers: Float, curve: PowerCurve) -> tuple[float, float, float]:
+    """Return the 95% half-widths of P_idle, alpha and beta, by the covariance of least squares.
+
+    NaN where the samples do not determine the parameters; beta has none on a line.
+    """
+    from scipy.stats import t as student
+
+    above = np.maximum(0.0, clocks - curve.ridge_mhz)
+    voltage = 1 + curve.beta_per_mhz * above
+    slope = 2 * curve.alpha_w_per_mhz * clocks * voltage
+    # By P_idle, alpha, beta and tau.
+    jacobian = np.column_stack(
+        [np.ones_like(clocks), clocks * voltage**2, slope * above, -slope * curve.beta_per_mhz * (above > 0)]
+    )
+    if curve.beta_per_mhz == 0:
+        jacobian = jacobian[:, :2]
+    left = len(clocks) - jacobian.shape[1]
+    residuals = powers - curve.idle_w - curve.alpha_w_per_mhz * clocks * voltage**2
+    # Scaled, because watts a MHz and relative voltage a MHz differ by orders of magnitude.
+    scale = np.linalg.norm(jacobian, axis=0)
+    if np.linalg.matrix_rank(jacobian / scale) < len(scale):
+        return math.nan, math.nan, math.nan
+    inverse = np.linalg.pinv(jacobian / scale)
+    errors = np.linalg.norm(inverse, axis=1) / scale * math.sqrt(float(residuals @ residuals) / left)
+    idle_w, alpha, *others = (float(student.ppf(0.975, left)) * errors).tolist()
+    return idle_w, alpha, others[0] if others else math.nan
 
 
 def _outcome(clocks: Float, powers: Float, line: _Fit, best: _Fit, low_mhz: float) -> _Outcome:

@@ -1,0 +1,55 @@
+"""Clock and power from a CSV file."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from ptxbench.core.errors import InputError
+from ptxbench.core.printable import printable
+from ptxbench.model.ridge import PowerSample
+from ptxbench.storage.file_errors import reading
+
+COLUMNS = ("clock_mhz", "power_w")
+_LONGEST = 40
+
+
+def read_power_samples(path: Path) -> tuple[PowerSample, ...]:
+    """Read the columns clock_mhz and power_w; others are passed over.
+
+    Raises:
+        InputError: The file cannot be read, lacks a column, or a value is no number.
+    """
+    cure = f"name a CSV file whose first line is {','.join(COLUMNS)}"
+    with reading(path, cure):
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not text in UTF-8; {cure}") from error
+    rows = csv.DictReader(text.splitlines(), skipinitialspace=True, restval="")
+    try:
+        names = [name.strip() for name in rows.fieldnames or ()]
+        for column in COLUMNS:
+            if names.count(column) != 1:
+                raise InputError(f"{path} has {names.count(column)} columns {column}; {cure}")
+        rows.fieldnames = names
+        return tuple(_sample(path, rows.line_num, row) for row in rows)
+    except csv.Error as error:
+        raise InputError(f"{path}, line {rows.line_num}: {error}; {cure}") from error
+
+
+def _sample(path: Path, line: int, row: dict[str, str]) -> PowerSample:
+    return PowerSample(*(_number(path, line, column, row[column]) for column in COLUMNS))
+
+
+def _number(path: Path, line: int, column: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise InputError(
+            f"{path}, line {line}: {column} is {printable(text[:_LONGEST])!r};"
+            " it must be a positive, finite number"
+        )
+    return value

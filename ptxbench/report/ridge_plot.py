@@ -1,0 +1,51 @@
+"""Power samples over the SM clock with the fitted curve, and the relative energy that follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ptxbench.model.ridge import PowerSample, Ridge
+from ptxbench.report.figure import new_figure, save
+
+
+def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: Path) -> None:
+    """Draw power above, energy of a kernel bound by the SM clock below.
+
+    Args:
+        samples: What the curve was fitted to.
+        ridge: The fit.
+        origin: Where the samples come from, for the title.
+        path: Picture to write; its ending says the format (.png, .svg, .pdf).
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    figure = new_figure(7, 6)
+    power, energy = figure.subplots(2, 1, sharex=True)
+    clocks = np.linspace(*ridge.range_mhz, 400)
+    at_best = ridge.curve.relative_energy(ridge.best_clock_mhz.value)
+    power.scatter([s.clock_mhz for s in samples], [s.power_w for s in samples], s=16, label="sample")
+    power.plot(clocks, [ridge.curve.power_w(c) for c in clocks], color="#222222", label="Eqs. 2 and 3")
+    energy.scatter([s.clock_mhz for s in samples], [s.power_w / s.clock_mhz / at_best for s in samples], s=16)
+    energy.plot(clocks, [ridge.curve.relative_energy(c) / at_best for c in clocks], color="#222222")
+    if math.isfinite(ridge.curve.cap_w):
+        power.axhline(ridge.curve.cap_w, color="#888888", linestyle=":", label="power limit")
+    for axes in (power, energy):
+        if ridge.found:
+            axes.axvline(ridge.ridge_mhz.value, color="#c46a1b", label="ridge")
+        axes.axvspan(*_within(ridge.search_mhz, ridge.range_mhz), color="#2f6fb0", alpha=0.12, label="search")
+        axes.grid(alpha=0.25)
+    power.set_ylabel("power, W")
+    energy.set_ylabel("power / clock,\nover that at the best clock")
+    energy.set_xlabel("SM clock, MHz")
+    power.set_title(f"{ridge.verdict}\n{origin}", loc="left", fontsize=9, parse_math=False)
+    power.legend()
+    save(figure, path)
+
+
+def _within(span: tuple[float, float], limits: tuple[float, float]) -> tuple[float, float]:
+    return max(span[0], limits[0]), min(span[1], limits[1])

@@ -1,0 +1,90 @@
+"""`ptxbench ridge`: a file of clocks and powers as the ridge point and the best clock, or one clear line."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ptxbench.cli.main import run
+from ptxbench.model.ridge import PowerCurve
+
+CURVE = PowerCurve(80, 0.12, 1000, 1 / 1500)
+
+
+def write_samples(path, curve=CURVE, scatter=0.001):
+    rng = np.random.default_rng(1)
+    lines = [
+        f"{clock},{curve.power_w(clock) * (1 + scatter * rng.normal()):.3f},x"
+        for clock in range(345, 1981, 60)
+    ]
+    path.write_text("\n".join(["clock_mhz, power_w,note", *lines]) + "\n")
+    return path
+
+
+def ridge_json(capsys, *arguments):
+    assert run(["ridge", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_hidden_parameters_come_back_within_their_intervals(tmp_path, capsys):
+    found = ridge_json(capsys, "--samples", write_samples(tmp_path / "samples.csv"))
+    truth = {"idle_w": 80, "alpha_w_per_mhz": 0.12, "beta_per_mhz": 1 / 1500, "ridge_mhz": 1000}
+    for name, value in truth.items():
+        assert abs(found[name]["value"] - value) <= found[name]["uncertainty"] < value / 5
+    assert found["found"]
+
+
+def test_the_text_has_every_quantity_and_the_search_range(tmp_path, capsys):
+    assert run(["ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--cap-w", "300"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("the voltage is flat and then rises: a ridge within [345, ")
+    for word in ("ridge point tau: 1", "best clock:", "worth trying:", "P_idle:", "alpha:", "beta:"):
+        assert f"\n{word}" in out
+    assert "P_max:           300 W (given)" in out
+    assert " 0 left out" not in out
+
+
+def test_no_ridge_is_an_answer_with_its_reason(tmp_path, capsys):
+    straight = write_samples(tmp_path / "s.csv", PowerCurve(80, 0.12, 5000, 0))
+    assert run(["ridge", "--samples", str(straight)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("no ridge within [345, 1965] MHz: power is a straight line in the clock\n")
+    assert "ridge point tau: -\n" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "0 columns clock_mhz"),
+        ("clock,power_w\n1,2\n", "0 columns clock_mhz"),
+        ("clock_mhz,power_w,power_w\n1,2,3\n", "2 columns power_w"),
+        ("clock_mhz,power_w\n900,200\n950,n/a\n", "line 3: power_w is 'n/a'"),
+        ("clock_mhz,power_w\n900\n", "line 2: power_w is ''"),
+        ("clock_mhz,power_w\n-5,100\n", "line 2: clock_mhz is '-5'"),
+        ("clock_mhz,power_w\nnan,100\n", "line 2: clock_mhz is 'nan'"),
+        ("clock_mhz,power_w\n900,200\n", "1 clocks below the power limit are too few"),
+        ('clock_mhz,power_w\n"' + "9" * 200_000 + '",1\n', "line 1: field larger"),
+    ],
+)
+def test_a_bad_file_is_one_line(tmp_path, capsys, text, said):
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    assert run(["ridge", "--samples", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_file_that_is_missing_or_no_text_is_one_line(tmp_path, capsys):
+    assert run(["ridge", "--samples", str(tmp_path / "none.csv")]) == 2
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x80")
+    assert run(["ridge", "--samples", str(tmp_path / "binary.csv")]) == 2
+    missing, binary = capsys.readouterr().err.splitlines()
+    assert "cannot read" in missing
+    assert "is not text in UTF-8" in binary
+
+
+def test_the_plot_is_written(tmp_path):
+    path = tmp_path / "ridge.png"
+    assert run(["ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--plot", str(path)]) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
