@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _PATTERNS = ("random", "zeros")
 _LINEARITY = ("all", "sample", "none")
+# Exit codes of shells: this plus the number of the signal that ended a process.
+_BY_SIGNAL = 128
 
 
 @click.command(name="table")
@@ -144,7 +147,7 @@ def command(
     if survive:
         if out is None:
             raise click.UsageError("--survive needs --out, the folder of the run")
-        sys.exit(_survive(out, resume, budget_minutes))
+        sys.exit(_survive(out, spec, resume, budget_minutes))
     if resume and out is None:
         raise click.UsageError("--resume needs --out, the folder of the run to continue.")
     if resume and sensor_path is not None:
@@ -179,7 +182,7 @@ def command(
         sys.exit(1)
 
 
-def _survive(out: Path, resume: bool, budget_minutes: float | None) -> int:
+def _survive(out: Path, spec: str | None, resume: bool, budget_minutes: float | None) -> int:
     """Run this very command line without --survive, and again where a kernel broke it."""
     from time import monotonic
 
@@ -197,7 +200,19 @@ def _survive(out: Path, resume: bool, budget_minutes: float | None) -> int:
             words.append(f"--budget-minutes={left:.3f}")
         return [sys.executable, "-m", "ptxbench", *words]
 
-    return run_surviving(command, out, lambda text: click.echo(f"ptxbench: {text}", err=True))
+    code = run_surviving(command, out, lambda text: click.echo(f"ptxbench: {text}", err=True))
+    return code if code >= 0 else _ended_by_signal(-code, out, spec)
+
+
+def _ended_by_signal(number: int, out: Path, spec: str | None) -> int:
+    """Say which signal ended the measuring process; return the exit code that a shell gives it."""
+    cause = f"{signal.Signals(number).name} ended the measuring process"
+    if number == signal.SIGKILL:
+        cause += " (as the system does when memory runs out)"
+    if (out / "manifest.json").exists():
+        cause += f"; what was measured is kept. {_go_on(out, spec, '--survive')}"
+    click.echo(f"ptxbench: {cause}", err=True)
+    return _BY_SIGNAL + number
 
 
 def _measure(gpu: Gpu, folder: RunFolder, spec: str | None, budget_s: float) -> tuple[TableRow, ...]:
@@ -208,12 +223,12 @@ def _measure(gpu: Gpu, folder: RunFolder, spec: str | None, budget_s: float) -> 
         try:
             return measure_table(gpu, folder, lambda at: show(at.done, at.total, at.text), budget_s=budget_s)
         except KeyboardInterrupt:
-            click.echo(f"ptxbench: stopped; what was measured is kept. {_go_on(folder, spec)}", err=True)
+            click.echo(f"ptxbench: stopped; what was measured is kept. {_go_on(folder.path, spec)}", err=True)
             raise
 
 
-def _go_on(folder: RunFolder, spec: str | None) -> str:
-    again = ["ptxbench", "table", "--resume", "--out", str(folder.path), *(["--gpu", spec] if spec else [])]
+def _go_on(path: Path, spec: str | None, *others: str) -> str:
+    again = ["ptxbench", "table", "--resume", *others, "--out", str(path), *(["--gpu", spec] if spec else [])]
     return f"Continue with: {shlex.join(again)}"
 
 
@@ -231,5 +246,5 @@ def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as
     if folder.manifest.cost is not None:
         click.echo(f"\n{cost_sentence(folder.manifest.cost)}")
     if not folder.finished:
-        click.echo(f"\nnot finished. {_go_on(folder, None)}")
+        click.echo(f"\nnot finished. {_go_on(folder.path, None)}")
     click.echo(f"\nrun folder: {folder.path}")

@@ -2,10 +2,13 @@
 
 A kernel that runs into an error of the device breaks the CUDA context of its process for good, and a
 fault of the driver may end the process. The trial is then kept as failed, and a new process goes on.
+The measuring process ends with the one that started it, however that ends.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
@@ -17,13 +20,32 @@ from ptxbench.storage.run_folder import RunFolder
 
 # How a process ends by its own fault; SIGKILL and SIGINT come from outside.
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+# Linux, linux/prctl.h: the signal that this process gets when its parent dies.
+_PR_SET_PDEATHSIG = 1
+
+
+def call_bound(command: Sequence[str]) -> int:
+    """Run a command line that is ended (SIGTERM) when this process dies, be it of SIGKILL.
+
+    Returns:
+        Its exit code, negative for a signal.
+    """
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None).prctl  # looked up here: between fork and exec nothing may be imported
+
+    def bind() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it died before
+            os._exit(128 + signal.SIGTERM)
+
+    return subprocess.call(command, preexec_fn=bind)
 
 
 def run_surviving(
     command: Callable[[], Sequence[str]],
     path: Path,
     say: Callable[[str], None],
-    call: Callable[[Sequence[str]], int] = subprocess.call,
+    call: Callable[[Sequence[str]], int] = call_bound,
 ) -> int:
     """Run a measuring process, and again where a kernel broke it, until it ends otherwise.
 

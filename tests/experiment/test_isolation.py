@@ -1,9 +1,13 @@
+import select
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 from fakes import run as fake
 
+from ptxbench.cli import main
 from ptxbench.core.status import Status
 from ptxbench.experiment.isolation import run_surviving
 from ptxbench.storage.run_folder import RunFolder
@@ -69,3 +73,38 @@ def test_a_crash_before_any_trial_is_the_end(tmp_path):
     processes = Processes(tmp_path / "run", (-signal.SIGABRT, 0, "nothing"))
     assert processes.run([]) == -signal.SIGABRT
     assert processes.started == 1
+
+
+STARTER = """
+import sys
+from ptxbench.experiment.isolation import call_bound
+call_bound([sys.executable, "-c", "import os; print(os.getpid(), flush=True); input()"])
+"""
+
+
+def test_measuring_process_ends_with_the_one_that_started_it():
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert int(process.stdout.readline()) != process.pid
+        process.kill()
+        # The pipe ends once no process holds it any more; the measuring one waits for input otherwise.
+        assert select.select([process.stdout], [], [], 60)[0], "it goes on measuring"
+        assert process.stdout.read() == b""
+
+
+@pytest.mark.parametrize(("number", "hint"), [(signal.SIGKILL, "memory runs out"), (signal.SIGTERM, "")])
+def test_death_by_a_signal_is_said_with_how_to_go_on(tmp_path, monkeypatch, capsys, number, hint):
+    out = tmp_path / "run"
+
+    def killed(_command):
+        RunFolder.create(out, fake.manifest()).close()
+        return -number
+
+    monkeypatch.setattr("ptxbench.experiment.isolation.run_surviving", lambda command, *_: killed(command()))
+    arguments = ["table", "add.u32", "--survive", "--gpu", "simulated", "--out", str(out)]
+    assert main.run(arguments) == 128 + number
+    said = capsys.readouterr().err
+    assert f"{number.name} ended the measuring process" in said
+    assert hint in said
+    assert f"ptxbench table --resume --survive --out {out} --gpu simulated" in said
