@@ -33,6 +33,7 @@ _SUBCOMMANDS = {
     "diff": "Compare the tables of two or more runs.",
     "solve": "Solve for the energy of each SASS opcode of a run.",
     "ridge": "Find the clock of least energy from power at several clocks.",
+    "roofline": "Find what a flop, a byte and a second cost.",
     "burst": "Run a coded load, which gives the clock of an external meter.",
     "validate": "Check recorded power readings against an external meter.",
 }

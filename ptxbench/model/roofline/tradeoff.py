@@ -61,6 +61,16 @@ class TradeOff:
         return Case.MEMORY_TO_COMPUTE
 
     @property
+    def verdict(self) -> str:
+        """What the new algorithm is, in a few words."""
+        faster, greener = self.speedup > 1, self.greenup > 1
+        if faster and greener:
+            return "faster, and takes less energy"
+        if faster:
+            return "faster, but takes no less energy"
+        return "takes less energy, but is no faster" if greener else "neither faster nor takes less energy"
+
+    @property
     def speedup(self) -> float:
         """Time of the baseline over that of the new algorithm: Eqs. 13 and 15."""
         penalty = self.machine.time_balance / self.intensity

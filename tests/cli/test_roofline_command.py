@@ -1,0 +1,54 @@
+"""`ptxbench roofline`: trade-offs and fitted machines as text and JSON, or one clear line."""
+
+import json
+
+import pytest
+
+from ptxbench.cli.main import run
+
+# Tables 3 and 4 of Choi and Vuduc (2012): the GTX 580 in double precision.
+GTX580 = ["--gflops=197.63", "--gbytes=192.4", "--flop-pj=212", "--byte-pj=513", "--constant-w=122"]
+
+
+def tradeoff_json(capsys, *arguments):
+    assert run(["roofline", "tradeoff", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_tradeoff_is_time_and_energy_of_the_old_over_the_new(capsys):
+    found = tradeoff_json(capsys, "--f=2", "--m=4", "--intensity=0.25", *GTX580)
+    # By hand: times of a flop of the old algorithm, energies of one byte of it.
+    old_s, new_s = 4 / 192.4, max(2 / 197.63, 1 / 192.4)
+    old_j, new_j = 0.212 + 4 * 0.513 + 122 * old_s, 2 * 0.212 + 0.513 + 122 * new_s
+    assert found["speedup"]["value"] == pytest.approx(old_s / new_s)
+    assert found["greenup"]["value"] == pytest.approx(old_j / new_j)
+    assert found["verdict"] == "faster, and takes less energy"
+    low, high = found["greenup_lower_bound"]["value"], found["greenup_upper_bound"]["value"]
+    assert low <= found["greenup"]["value"] <= high
+    assert found["greenup"]["low"] is None
+
+
+def test_more_flops_than_the_limit_lose_energy(capsys):
+    most = tradeoff_json(capsys, "--f=2", "--m=4", "--intensity=0.25", *GTX580)["most_f_without_bytes"][
+        "value"
+    ]
+    beyond = tradeoff_json(capsys, f"--f={most * 1.01}", "--m=1e9", "--intensity=0.25", *GTX580)
+    within = tradeoff_json(capsys, f"--f={most * 0.99}", "--m=1e9", "--intensity=0.25", *GTX580)
+    assert beyond["greenup"]["value"] < 1 < within["greenup"]["value"]
+
+
+def test_the_text_says_the_verdict_first(capsys):
+    assert run(["roofline", "tradeoff", "--f=2", "--m=4", "--intensity=100", *GTX580]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("neither faster nor takes less energy: both are bound by compute\n")
+    assert "\nspeed-up:        0.5\n" in out
+
+
+@pytest.mark.parametrize("bad", ["--f=0.5", "--m=0", "--f=nan", "--intensity=0", "--gflops=-1"])
+def test_a_number_out_of_range_is_one_line(capsys, bad):
+    arguments = {"--f": "2", "--m": "4", "--intensity": "1"}
+    given = [f"{k}={v}" for k, v in arguments.items()]
+    assert run(["roofline", "tradeoff", *given, *GTX580, bad]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert bad.split("=")[0] in err
