@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.options import json_option, plot_option
-from ptxbench.cli.output import print_encoded
+from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.cli.parameters import Number
 
 if TYPE_CHECKING:
     from ptxbench.core.estimate import Estimate
+    from ptxbench.model.capped_clocks import CappedKernel
     from ptxbench.model.ridge import Ridge
 
 _PATH = click.Path(path_type=Path)
@@ -23,28 +24,49 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--samples",
     type=_PATH,
-    required=True,
     help="CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks.",
+)
+@click.option(
+    "--run",
+    "run_path",
+    type=_PATH,
+    help="Folder of a run: take the clocks that the power limit itself made.",
 )
 @click.option(
     "--cap-w",
     type=Number(0, 1e5, above=True),
-    help="Power limit in W; samples within 2% of it are left out (default: none).",
+    help="Power limit in W; --samples within 2% of it are left out (default: none).",
 )
-@plot_option("the samples and the fitted curve")
+@plot_option("samples, fitted curve and energy over the clock")
 @json_option
-def command(samples: Path, cap_w: float | None, plot: Path | None, as_json: bool) -> None:
+def command(
+    samples: Path | None, run_path: Path | None, cap_w: float | None, plot: Path | None, as_json: bool
+) -> None:
     """Fit power over the SM clock, and find the clock of least energy.
 
     This fits Eqs. 2 and 3 of Schoonhoven et al. (2022): the voltage is flat up to the ridge point and
     rises above it. The best clock is for a kernel whose time goes with one over the SM clock. Seven
-    clocks below the power limit are needed. The command reads a file and sets no clock.
+    clocks below the power limit are needed.
+
+    --run needs no setting: it takes kernels that ran at a lower clock because of the power limit. Their
+    clocks are few, so a power law of the energy in the clock predicts the best clock within those seen.
     """
+    if (samples is None) == (run_path is None):
+        raise click.UsageError("give either --samples or --run.")
+    if samples is not None:
+        _of_samples(samples, math.inf if cap_w is None else cap_w, plot, as_json)
+    elif run_path is not None:
+        if cap_w is not None:
+            raise click.UsageError("--cap-w goes with --samples; a run knows its power limit.")
+        _of_run(run_path, plot, as_json)
+
+
+def _of_samples(samples: Path, cap_w: float, plot: Path | None, as_json: bool) -> None:
     from ptxbench.model.power_samples import read_power_samples
     from ptxbench.model.ridge import fit_ridge
 
     read = read_power_samples(samples)
-    ridge = fit_ridge(read, math.inf if cap_w is None else cap_w)
+    ridge = fit_ridge(read, cap_w)
     if plot is not None:
         from ptxbench.report.ridge_plot import plot_ridge
 
@@ -53,6 +75,69 @@ def command(samples: Path, cap_w: float | None, plot: Path | None, as_json: bool
         print_encoded(ridge, {"samples": str(samples)})
     else:
         _print(ridge)
+
+
+def _of_run(run: Path, plot: Path | None, as_json: bool) -> None:
+    from ptxbench.model.capped_clocks import capped_clocks
+    from ptxbench.storage.run_folder import RunFolder
+    from ptxbench.storage.shipped import find_table
+
+    with RunFolder.open(find_table(run)) as folder:
+        found, info = capped_clocks(folder.records()), folder.manifest.gpu
+    if plot is not None:
+        from ptxbench.report.ridge_plot import plot_capped_clocks
+
+        plot_capped_clocks(found, info, plot)
+    if as_json:
+        print_encoded(found, {"run": str(run), "gpu": info.name, "kind": info.kind})
+        return
+    click.echo(f"{info.title}, driver {info.driver}")
+    if found.ridge is not None:
+        first = found.kernels[0]
+        click.echo(
+            f"{first.instruction} {first.opt_level} {first.pattern} {first.role}, dynamic power scaled"
+        )
+        click.echo("to the whole chip; the best clock is PREDICTED, NOT MEASURED")
+        _print(found.ridge)
+    else:
+        click.echo(found.verdict)
+    click.echo(f"\nenergy of a pass goes with clock^gamma, gamma {_text(found.gamma, '').rstrip()}")
+    click.echo(f"static power: {found.static_w:.4g} W")
+    click.echo(
+        "best clock by this power law: PREDICTED, NOT MEASURED (<=: the lowest clock of the kernel;"
+        " the best may lie below it)"
+    )
+    _print_kernels(found.kernels)
+
+
+def _print_kernels(kernels: tuple[CappedKernel, ...]) -> None:
+    rows = [
+        (
+            kernel.instruction,
+            kernel.opt_level,
+            kernel.pattern,
+            str(kernel.role),
+            str(kernel.clocks),
+            f"{min(sample.clock_mhz for sample in kernel.samples):.0f}",
+            f"{kernel.free_mhz:.0f}",
+            _clock(kernel),
+            _share(kernel.saved),
+        )
+        for kernel in kernels
+    ]
+    numbers = ("clocks", "lowest MHz", "free MHz", "best MHz", "energy saved")
+    print_table(("instruction", "opt", "operands", "kernel", *numbers), rows, numbers)
+
+
+def _share(saved: Estimate) -> str:
+    return "-" if math.isnan(saved.value) else f"{100 * saved.value:.1f}% ± {100 * saved.uncertainty:.1f}%"
+
+
+def _clock(kernel: CappedKernel) -> str:
+    best = kernel.best_mhz
+    if math.isnan(best.value):
+        return "-"
+    return f"<= {best.value:.0f}" if kernel.at_lowest else f"{best.value:.0f} ± {best.uncertainty:.0f}"
 
 
 def _print(ridge: Ridge) -> None:

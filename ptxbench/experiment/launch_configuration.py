@@ -10,7 +10,8 @@ from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu
 from ptxbench.experiment.prepared import Prepared
-from ptxbench.experiment.trial_record import POWER_CAP, THROTTLE_REASONS
+from ptxbench.experiment.trial_record import THROTTLE_REASONS
+from ptxbench.sensors.kernel_run import POWER_CAP
 from ptxbench.storage.schema import Role, TrialRecord
 
 # Threads of a block, in step by its barrier: warps enough to keep the pipes full at O3; and at O0, where

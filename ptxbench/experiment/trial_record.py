@@ -15,12 +15,11 @@ from ptxbench.energy.steady import PowerReading, power_change, settled_after_s, 
 from ptxbench.experiment.kernel import Kernel
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.kernel_run import KernelRun
+from ptxbench.sensors.kernel_run import POWER_CAP, KernelRun
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
 from ptxbench.storage.schema import TrialRecord
 
 # nvmlClocksEventReasons that mean "slower than the load asks for", with their names in nvml.h.
-POWER_CAP = 0x4
 THROTTLE_REASONS = {
     POWER_CAP: "SwPowerCap",
     0x8: "HwSlowdown",

@@ -19,8 +19,28 @@ from ptxbench.model.solved import ClockExponent
 from ptxbench.storage.schema import Role, TrialRecord
 
 # Trials closer than this to the full clock say nothing of what a lower one does.
-_SLOWED = 0.98
+SLOWED = 0.98
 _MIN_TRIALS = 3
+
+
+def slowed_kernels(
+    records: Sequence[TrialRecord],
+) -> list[tuple[list[TrialRecord], list[TrialRecord]]]:
+    """Return the valid and the throttled trials of each kernel that has both.
+
+    Args:
+        records: All trials of a run.
+    """
+    groups: dict[tuple[str, ...], list[TrialRecord]] = defaultdict(list)
+    for record in records:
+        known = math.isfinite(record.steady_power_w) and math.isfinite(record.sm_clock_mhz)
+        if record.protocol == DYNAMIC and record.role is not Role.STATIC and record.repeat >= 0 and known:
+            groups[record.cubin_sha256, record.kernel, record.pattern].append(record)
+    both = (
+        ([t for t in trials if t.status is Status.OK], [t for t in trials if t.status is Status.THROTTLED])
+        for trials in groups.values()
+    )
+    return [(free, slowed) for free, slowed in both if free and slowed]
 
 
 def clock_exponent(records: Sequence[TrialRecord], common: Common) -> ClockExponent | None:
@@ -33,21 +53,12 @@ def clock_exponent(records: Sequence[TrialRecord], common: Common) -> ClockExpon
     Returns:
         None where fewer than three trials were slowed by at least 2% while the same kernel also ran freely.
     """
-    groups: dict[tuple[str, ...], list[TrialRecord]] = defaultdict(list)
-    for record in records:
-        known = math.isfinite(record.steady_power_w) and math.isfinite(record.sm_clock_mhz)
-        if record.protocol == DYNAMIC and record.role is not Role.STATIC and record.repeat >= 0 and known:
-            groups[record.cubin_sha256, record.kernel, record.pattern].append(record)
     clocks, energies = [], []
-    for trials in groups.values():
-        free = [t for t in trials if t.status is Status.OK]
-        slowed = [t for t in trials if t.status is Status.THROTTLED]
-        if not free or not slowed:
-            continue
+    for free, slowed in slowed_kernels(records):
         clock_mhz = float(np.mean([t.sm_clock_mhz for t in free]))
         energy_pj = float(np.mean([pass_energy_pj(t, common) for t in free]))
         for trial in slowed:
-            if trial.sm_clock_mhz < _SLOWED * clock_mhz and pass_energy_pj(trial, common) > 0 < energy_pj:
+            if trial.sm_clock_mhz < SLOWED * clock_mhz and pass_energy_pj(trial, common) > 0 < energy_pj:
                 clocks.append(math.log(trial.sm_clock_mhz / clock_mhz))
                 energies.append(math.log(pass_energy_pj(trial, common) / energy_pj))
     if len(clocks) < _MIN_TRIALS:

@@ -29,10 +29,9 @@ from ptxbench.model.validation_file import (
 )
 from ptxbench.model.validation_table import JudgedKernel
 from ptxbench.model.work import KernelWork
+from ptxbench.sensors.kernel_run import POWER_CAP
 
 _MARKER = "ptxbench_case_"
-# nvmlClocksEventReasons: the software power cap.
-_POWER_CAP = 0x4
 # Kernels whose data are integers: what they compute with integer opcodes is data, not addresses.
 _INTEGER_DATA = ("-i32", "-u32")
 
@@ -170,7 +169,7 @@ def _measured(session: KernelSession, case: KernelCase, trials: Sequence[KernelT
         power_w=float(np.mean([t.power_w for t in trials])),
         temperature_c=float(np.mean([t.temperature_c for t in trials])),
         clock_ratio=float(np.mean([t.sm_clock_mhz for t in trials])) / session.max_sm_clock_mhz,
-        capped=any(t.throttle_reasons & _POWER_CAP for t in trials),
+        capped=any(t.throttle_reasons & POWER_CAP for t in trials),
     )
 
 

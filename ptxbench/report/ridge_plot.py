@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.model.capped_clocks import CappedClocks
 from ptxbench.model.ridge import PowerSample, Ridge
-from ptxbench.report.figure import new_figure, save
+from ptxbench.report.figure import new_figure, save, title
 
 
 def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: Path) -> None:
@@ -44,6 +46,44 @@ def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: 
     energy.set_xlabel("SM clock, MHz")
     power.set_title(f"{ridge.verdict}\n{origin}", loc="left", fontsize=9, parse_math=False)
     power.legend()
+    save(figure, path)
+
+
+def plot_capped_clocks(found: CappedClocks, info: GpuInfo, path: Path) -> None:
+    """Draw the power of every kernel over the clock, scaled to the whole chip, with the power law.
+
+    Args:
+        found: What a run tells of lower clocks.
+        info: The run's GPU.
+        path: Picture to write; its ending says the format (.png, .svg, .pdf).
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    figure = new_figure(7, 5)
+    axes = figure.subplots()
+    clocks = np.linspace(*found.range_mhz, 100)
+    for number, kernel in enumerate(found.kernels):
+        energies = np.array([(s.power_w - found.static_w) / s.clock_mhz for s in kernel.samples])
+        at = np.array([s.clock_mhz for s in kernel.samples])
+        # Each kernel has its own energy; the exponent is what they share.
+        scale = math.exp(float(np.mean(np.log(energies) - found.gamma.value * np.log(at / kernel.free_mhz))))
+        axes.scatter(
+            at,
+            energies / scale,
+            s=14,
+            color=f"C{number % 10}",
+            label=f"{kernel.instruction} {kernel.opt_level}",
+        )
+        axes.plot(clocks, (clocks / kernel.free_mhz) ** found.gamma.value, color="#888888", linewidth=0.5)
+    axes.set_xlabel("SM clock, MHz (made by the power limit)")
+    axes.set_ylabel("dynamic energy of a pass, over that at the full clock")
+    gamma = f"gamma {found.gamma.value:.2f} ± {found.gamma.uncertainty:.2f}"
+    axes.set_title(
+        f"{len(found.kernels)} kernels, {gamma}\n{title(info)}", loc="left", fontsize=9, parse_math=False
+    )
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=7)
     save(figure, path)
 
 

@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 from ptxbench.sensors.trace import KernelWindow, Trace
 
+# nvmlClocksEventReasons: SwPowerCap.
+POWER_CAP = 0x4
+
 
 @dataclass(frozen=True)
 class Telemetry:

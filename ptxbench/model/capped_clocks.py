@@ -1,0 +1,221 @@
+"""What clocks below the full one cost, from kernels of a run that the power limit slowed down.
+
+The power limit makes a kernel that fills the chip run at a lower clock than on fewer SMs. No setting is
+needed for such (clock, power) pairs. They all lie at the limit, so the energy of one pass of the loop is
+compared instead: it goes with the voltage squared. Few clocks come of that: too few for Eq. 3 of Schoonhoven
+et al. (2022), whose ridge point needs seven of one kernel. A power law over all kernels stands in for it:
+
+    E(f) = E(f0) (f / f0)^gamma
+
+With static power S and dynamic power D at the clock f0, the energy of a kernel that is bound by the SM clock
+is least where S / f + D f^gamma / f0^(gamma + 1) is: at f0 (S / (gamma D))^(1 / (gamma + 1)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.analysis.loop_energy import Common, pass_energy_pj
+from ptxbench.analysis.static_power import fit_static
+from ptxbench.core.condition import DYNAMIC
+from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
+from ptxbench.model.ridge import PowerSample, Ridge, fit_ridge
+from ptxbench.model.throttling import SLOWED, clock_exponent, slowed_kernels
+from ptxbench.sensors.kernel_run import POWER_CAP
+from ptxbench.storage.schema import TrialRecord
+
+# Step of the SM clock of NVIDIA GPUs: clocks closer than this count as one.
+_STEP_MHZ = 15.0
+_ENOUGH_CLOCKS = 7
+# Cycles of a pass may differ by so much where a kernel is bound by the SM clock.
+_SAME_CYCLES = 0.03
+_MIN_TRIALS = 3
+
+
+@dataclass(frozen=True)
+class CappedKernel:
+    """One kernel at the clocks that the power limit made.
+
+    Attributes:
+        instruction: Catalogue name.
+        opt_level: Optimization level of the assembler.
+        pattern: Operand pattern.
+        role: Which kernel of the row.
+        samples: Power at each clock, scaled to the whole chip: static power, and dynamic power times the
+            threads of the largest launch over those of the trial.
+        clocks: How many clocks they are, in steps of 15 MHz.
+        free_mhz: Mean clock of its trials below the limit.
+        best_mhz: Predicted clock of least energy within the clocks of the kernel, with its 95% interval;
+            NaN where the energy does not change with the clock beyond the interval of gamma.
+        saved: Predicted share of the energy that this saves against the clock `free_mhz`, likewise.
+        at_lowest: Whether that is the kernel's lowest clock, so that the best may lie below it.
+    """
+
+    instruction: str
+    opt_level: str
+    pattern: str
+    role: str
+    samples: tuple[PowerSample, ...]
+    clocks: int
+    free_mhz: float
+    best_mhz: Estimate
+    saved: Estimate
+    at_lowest: bool
+
+
+@dataclass(frozen=True)
+class CappedClocks:
+    """What a run tells of clocks without a setting; every best clock is predicted, not measured.
+
+    Attributes:
+        verdict: One sentence.
+        ridge: The fit, where one kernel ran at seven clocks or more.
+        gamma: Exponent of the energy in the clock with its 95% interval.
+        range_mhz: Lowest and highest clock of the kernels.
+        static_w: Static power.
+        kernels: The kernels that are bound by the SM clock and ran 2% below it, most clocks first.
+    """
+
+    verdict: str
+    ridge: Ridge | None
+    gamma: Estimate
+    range_mhz: tuple[float, float]
+    static_w: float
+    kernels: tuple[CappedKernel, ...]
+
+
+def capped_clocks(records: Sequence[TrialRecord]) -> CappedClocks:
+    """Return what the trials under the power limit tell of lower clocks.
+
+    Args:
+        records: All trials of a run.
+
+    Raises:
+        InputError: Too few trials were slowed by the power limit, or there is no static power.
+    """
+    common = Common(fit_static([r for r in records if r.protocol == DYNAMIC and r.repeat >= 0]))
+    groups = [
+        (free, slowed)
+        for free, all_slowed in slowed_kernels(records)
+        if (slowed := [t for t in all_slowed if t.throttle_reasons & POWER_CAP])
+        and min(t.sm_clock_mhz for t in slowed) < SLOWED * _mean_mhz(free)
+        and _is_bound_by_clock([*free, *slowed])
+    ]
+    kept = [trial for free, slowed in groups for trial in (*free, *slowed)]
+    exponent = clock_exponent(kept, common) if kept and math.isfinite(common.static.power_w) else None
+    if exponent is None:
+        raise InputError(
+            "the run does not tell what a lower clock costs: the power limit slowed fewer than"
+            f" {_MIN_TRIALS} trials of kernels that are bound by the SM clock by 2% against their free clock;"
+            " name a run with matrix instructions (mma, wgmma) by the dynamic protocol, or give --samples"
+        )
+    gamma = Estimate(exponent.gamma, COVERAGE_FACTOR * exponent.error)
+    clocks = [trial.sm_clock_mhz for trial in kept]
+    range_mhz = min(clocks), max(clocks)
+    kernels = sorted(
+        (_kernel(free, slowed, common, gamma) for free, slowed in groups),
+        key=lambda kernel: (-kernel.clocks, kernel.instruction, kernel.opt_level, kernel.role),
+    )
+    most = kernels[0]
+    ridge = fit_ridge(most.samples) if most.clocks >= _ENOUGH_CLOCKS else None
+    return CappedClocks(
+        verdict=ridge.verdict if ridge else _verdict(most, gamma, range_mhz),
+        ridge=ridge,
+        gamma=gamma,
+        range_mhz=range_mhz,
+        static_w=common.static.power_w,
+        kernels=tuple(kernels),
+    )
+
+
+def _is_bound_by_clock(trials: Sequence[TrialRecord]) -> bool:
+    """Tell whether a pass takes the same cycles at every clock and on every number of SMs."""
+    cycles = [t.elapsed_s / t.iterations * t.sm_clock_mhz for t in trials]
+    return max(cycles) <= (1 + _SAME_CYCLES) * min(cycles)
+
+
+def _kernel(
+    free: Sequence[TrialRecord], slowed: Sequence[TrialRecord], common: Common, gamma: Estimate
+) -> CappedKernel:
+    threads = max(t.grid * t.block for t in (*free, *slowed))
+    static_w = common.static.power_w
+    samples = tuple(
+        PowerSample(t.sm_clock_mhz, static_w + _whole_chip_w(t, common, threads)) for t in (*free, *slowed)
+    )
+    law = _PowerLaw(
+        static_w,
+        float(np.mean([_whole_chip_w(t, common, threads) for t in free])),
+        _mean_mhz(free),
+        min(sample.clock_mhz for sample in samples),
+    )
+    first = free[0]
+    best_mhz, saved = law.prediction(gamma)
+    return CappedKernel(
+        instruction=first.instruction,
+        opt_level=first.opt_level,
+        pattern=first.pattern,
+        role=first.role,
+        samples=samples,
+        clocks=len({round(sample.clock_mhz / _STEP_MHZ) for sample in samples}),
+        free_mhz=law.free_mhz,
+        best_mhz=best_mhz,
+        saved=saved,
+        at_lowest=best_mhz.value == law.lowest_mhz,
+    )
+
+
+@dataclass(frozen=True)
+class _PowerLaw:
+    """Static and dynamic power of a kernel at its free clock, W, and the clocks between which it was seen."""
+
+    static_w: float
+    dynamic_w: float
+    free_mhz: float
+    lowest_mhz: float
+
+    def prediction(self, gamma: Estimate) -> tuple[Estimate, Estimate]:
+        """Return the best clock and the share of energy saved there, with the intervals by that of gamma."""
+        ends = gamma.value - gamma.uncertainty, gamma.value + gamma.uncertainty
+        if ends[0] <= 0:
+            return Estimate(math.nan, math.nan), Estimate(math.nan, math.nan)
+        best_mhz = self._best_mhz(gamma.value)
+        saved = self._saved(best_mhz, gamma.value)
+        return (
+            Estimate(best_mhz, max(abs(self._best_mhz(end) - best_mhz) for end in ends)),
+            Estimate(saved, max(abs(self._saved(best_mhz, end) - saved) for end in ends)),
+        )
+
+    def _best_mhz(self, exponent: float) -> float:
+        best = self.free_mhz * float((self.static_w / (exponent * self.dynamic_w)) ** (1 / (exponent + 1)))
+        return min(max(best, self.lowest_mhz), self.free_mhz)
+
+    def _saved(self, clock_mhz: float, exponent: float) -> float:
+        ratio = clock_mhz / self.free_mhz
+        energy = self.static_w / ratio + self.dynamic_w * float(ratio**exponent)
+        return 1 - energy / (self.static_w + self.dynamic_w)
+
+
+def _mean_mhz(trials: Sequence[TrialRecord]) -> float:
+    return float(np.mean([t.sm_clock_mhz for t in trials]))
+
+
+def _whole_chip_w(trial: TrialRecord, common: Common, threads: int) -> float:
+    """Return the dynamic power of a trial if as many threads ran as in the largest launch, W."""
+    pass_j = 1e-12 * pass_energy_pj(trial, common)
+    return pass_j * threads * trial.iterations / trial.elapsed_s
+
+
+def _verdict(most: CappedKernel, gamma: Estimate, range_mhz: tuple[float, float]) -> str:
+    span = f"[{range_mhz[0]:.0f}, {range_mhz[1]:.0f}] MHz"
+    few = (
+        f"no ridge can be told within {span}: no kernel ran at more than {most.clocks} clocks, and"
+        f" {_ENOUGH_CLOCKS} are needed"
+    )
+    if gamma.value - gamma.uncertainty > 0:
+        return f"{few}; the voltage is not flat there, because the energy of a pass falls with the clock"
+    return f"{few}; the energy of a pass does not change with the clock beyond its interval"
