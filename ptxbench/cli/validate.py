@@ -25,7 +25,7 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--meter", type=_FILE, required=True, help="What the meter logged: CSV, dump or raw capture, also gzip."
 )
-@click.option("--run", "run", type=_FILE, help="Run folder whose recordings are checked.")
+@click.option("--run", "run", type=_FILE, help="Folder of a run: its recordings are checked.")
 @click.option(
     "--burst", "bursts", type=_FILE, multiple=True, help="Folder of `ptxbench burst`, with --run; repeatable."
 )
