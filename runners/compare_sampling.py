@@ -18,7 +18,7 @@ from ptxbench.devices.select import open_gpu
 from ptxbench.experiment.sampling import Progress, measure_methods
 from ptxbench.experiment.sensor_choice import sensors_for
 from ptxbench.experiment.sensor_study import sense
-from ptxbench.report.figure import require_picture
+from ptxbench.report.figure import new_figure
 from ptxbench.report.methods_plot import plot_methods
 
 
@@ -31,7 +31,7 @@ def main() -> int:
         "--sensor", type=Path, help="folder of `ptxbench sensor` (default: measured into OUT-sensor)"
     )
     arguments = parser.parse_args()
-    require_picture(arguments.out / "methods.png")
+    new_figure(1, 1)  # a missing matplotlib is said before anything is measured
     gpu = open_gpu(arguments.gpu)
     try:
         path = arguments.sensor or sense(gpu, arguments.out.with_name(arguments.out.name + "-sensor"))[1]

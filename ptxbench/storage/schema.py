@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.status import Status
 
 SCHEMA_VERSION = 1
@@ -193,7 +193,7 @@ class TableRow:
             name: float(getattr(self, name))
             for name in ("sma_nj", "papi_nj", "mtsm_nj", "counter_nj", "dynamic_pj")
         }
-        if all(map(math.isnan, energies.values())):
+        if self.protocol in (ARAFA, DYNAMIC) and all(map(math.isnan, energies.values())):
             return "is valid without an energy"
         others = (self.dynamic_ci95_pj, self.power_w, self.static_w, self.clock_mhz, self.temperature_c)
         if any(map(math.isinf, (*energies.values(), *others, self.cycles))):

@@ -259,7 +259,7 @@ def test_table_takes_the_description(quick, tmp_path, capsys):
     assert {s["origin"] for s in manifest["sensors"]} == {"measured"}
     assert manifest["sensors"][0]["averaging_s"] == pytest.approx(0.03, rel=0.05)
     assert run([*arguments, "--resume", "--out", str(tmp_path / "run"), "--sensor", str(path)]) == 2
-    assert "leave --sensor out" in capsys.readouterr().err
+    assert "leave out --sensor" in capsys.readouterr().err
 
 
 def test_noise_and_needed_window_are_numbers(quick):
