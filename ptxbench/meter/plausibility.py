@@ -85,8 +85,8 @@ def require_one_clock(
                 number = int(seen[sum(map(len, blocks[:first]))]) + 1
                 raise InputError(
                     f"the clock of the meter or of the host steps by {1e3 * step_s:+.0f} ms near window "
-                    f"{number} of {len(windows)}, or they are not of the same session and GPU: cut the capture "
-                    "there, or log again"
+                    f"{number} of {len(windows)}, or they are not of the same session and GPU: "
+                    "cut the capture there, or log again"
                 )
 
 
