@@ -32,6 +32,8 @@ def main() -> int:
         if folder.finished:
             print(f"{path} is finished already")
             return 0
+        if folder.lost:
+            print(f"{path}: left out, as their readings are missing or damaged: {', '.join(folder.lost)}")
         if not len(folder):
             raise InputError(f"{path} holds no trial yet: go on with it by `ptxbench table --resume`")
         rows = folder.rows() or _unwritten(folder)

@@ -58,7 +58,7 @@ def require_kept(path: Path, what: str) -> None:
 
 
 @contextmanager
-def reading_parquet(path: Path) -> Iterator[None]:
+def reading_parquet(path: Path, cure: str = "copy the run again") -> Iterator[None]:
     """Turn an error of pyarrow in the block into an InputError about reading `path`."""
     import pyarrow as pa
 
@@ -66,7 +66,7 @@ def reading_parquet(path: Path) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         text = " ".join(str(error).split())
-        raise InputError(f"cannot read {path}: {text}; copy the run again") from error
+        raise InputError(f"cannot read {path}: {text}; {cure}") from error
 
 
 def _cause(error: OSError) -> str:

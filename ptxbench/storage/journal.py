@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
 from ptxbench.storage import codec
-from ptxbench.storage.atomic import sync_folder
+from ptxbench.storage.atomic import sync_folder, write_bytes
 from ptxbench.storage.codec import Place
 from ptxbench.storage.file_errors import reading, writing
 
@@ -46,7 +46,7 @@ class Journal:
         Raises:
             InputError: The disk is full; the journal is then as it was.
         """
-        line = json.dumps(codec.encode(value), ensure_ascii=False).encode() + b"\n"
+        line = _line(value)
         size = os.fstat(self._descriptor).st_size
         with writing(self._path):
             try:
@@ -55,6 +55,19 @@ class Journal:
             except OSError:
                 os.ftruncate(self._descriptor, size)  # else the next line would join the torn one
                 raise
+
+    def rewrite(self, values: Iterable[object]) -> None:
+        """Put other dataclasses in the place of all lines, at once.
+
+        Raises:
+            InputError: The disk is full; the journal is then as it was.
+        """
+        write_bytes(self._path, b"".join(map(_line, values)))
+        old = self._descriptor
+        with writing(self._path):
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND)
+            self._lock()
+        os.close(old)
 
     def close(self) -> None:
         """Give the file, and the right to write it, back."""
@@ -82,6 +95,11 @@ def read(path: Path) -> Iterator[tuple[Place, object]]:
     for number, line in enumerate(_complete(data).split(b"\n")[:-1], start=1):
         place = Place(path, f"line {number}")
         yield place, codec.parse(line, place)
+
+
+def _line(value: object) -> bytes:
+    """Return a dataclass as a line."""
+    return json.dumps(codec.encode(value), ensure_ascii=False).encode() + b"\n"
 
 
 def _complete(data: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,6 +114,24 @@ class PartialRun:
         """
         return [decode(TrialRecord, plain, place) for place, plain in journal.read(self._records)]
 
+    def drop_lost(self) -> tuple[str, ...]:
+        """Drop the trials whose readings are missing or damaged, so that they can be measured again.
+
+        Returns:
+            Their ids.
+
+        Raises:
+            InputError: A complete line does not fit, or the lines cannot be written.
+            ValueError: The run is open for reading only.
+        """
+        writer = self.require_writer()
+        records = self.records()
+        lost = tuple(record.trial_id for record in records if not self._has_series(record.trial_id))
+        if lost:
+            kept = [record for record in records if record.trial_id not in lost]
+            writer.rewrite(replace(record, order=order) for order, record in enumerate(kept))
+        return lost
+
     def series(self, trial_id: str) -> tuple[Series, ...]:
         """Return the readings of one trial.
 
@@ -153,6 +172,13 @@ class PartialRun:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
+
+    def _has_series(self, trial_id: str) -> bool:
+        try:
+            self.series(trial_id)
+        except InputError:
+            return False
+        return True
 
     def _trace_path(self, trial_id: str) -> Path:
         name = hashlib.sha256(trial_id.encode()).hexdigest()[:16]  # an id holds slashes: it is no file name

@@ -42,12 +42,14 @@ class RunFolder:
         path: The folder.
         manifest: What the run is.
         kernels: PTX, machine code and SASS of what ran.
+        lost: Trials that were dropped as the writer took over, because their readings are missing or damaged.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
         self.manifest = manifest
         self.kernels = KernelStore(path / "kernels")
+        self.lost: tuple[str, ...] = ()
         self._partial = PartialRun(path)
         self._final = FinalRun(path)
         # Read when a trial is asked for: what only needs the table does not wait for thousands of them.
@@ -93,6 +95,7 @@ class RunFolder:
         folder = cls.open(path)
         if not folder.finished:
             folder._partial.open(create=False)
+            folder.lost = folder._partial.drop_lost()
         return folder
 
     @classmethod
@@ -300,6 +303,7 @@ class RunFolder:
         # Only a run that was killed between its first two writes has no partial/ yet.
         self._partial.open(create=not self._partial.exists)
         try:
+            self.lost = self._partial.drop_lost()
             self._read_trials = self._load()
             self._set_manifest(manifest)
         except BaseException:

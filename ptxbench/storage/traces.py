@@ -73,12 +73,13 @@ def write(file: BinaryIO, tables: Iterable[pa.Table]) -> None:
 
 
 def read(path: Path) -> pa.Table:
-    """Return all readings of one small file.
+    """Return all readings of one small file, of a run that is being written.
 
     Raises:
         InputError: The file is missing, damaged or holds other columns.
     """
-    with _open(path) as file, reading_parquet(path):
+    cure = "go on with --resume, which measures it again"
+    with _open(path, cure) as file, reading_parquet(path, cure):
         return file.read()
 
 
@@ -161,8 +162,8 @@ def _writer(file: BinaryIO) -> pq.ParquetWriter:
     )
 
 
-def _open(path: Path) -> pq.ParquetFile:
-    with reading_parquet(path):
+def _open(path: Path, cure: str = "copy the run again") -> pq.ParquetFile:
+    with reading_parquet(path, cure):
         file = pq.ParquetFile(path)
     if not file.schema_arrow.equals(SCHEMA):
         raise InputError(f"{path}: the columns must be {', '.join(f'{c.name} ({c.type})' for c in SCHEMA)}")

@@ -368,6 +368,19 @@ def test_a_killed_run_goes_on_and_ends_with_the_rows_of_one_that_was_not(recorde
         assert [session.end is None for session in folder.manifest.sessions] == [True, False]
 
 
+def test_lost_readings_of_a_run_are_said_and_measured_again(recorded, tmp_path, capsys):
+    path = tmp_path / "run"
+    command_line("SIGKILL", 16, "table", *PAIR, "--gpu", "simulated", "--out", path, code=_SIGNALLED)
+    for file in sorted((path / "partial" / "traces").iterdir())[:2]:
+        file.unlink()
+    assert table("--resume", "--gpu", "simulated", "--out", path) == 0
+    said = capsys.readouterr().err
+    assert "the readings of 2 trials are missing or damaged (" in said
+    assert "measuring again" in said
+    assert keys(path) == keys(recorded)
+    assert sorted(trial_ids(path)) == sorted(trial_ids(recorded))
+
+
 def test_ctrl_c_keeps_what_is_measured_and_says_how_to_go_on(tmp_path, capsys):
     path = tmp_path / "my run"
     stopped = command_line(

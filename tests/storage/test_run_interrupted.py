@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fakes import run as fake
 
+from ptxbench.core.errors import InputError
 from ptxbench.storage.run_folder import RunFolder
 
 
@@ -55,11 +56,7 @@ def test_last_line_torn_at_any_byte_loses_that_trial_only(run):
 def test_readings_without_a_line_are_ignored_and_replaced(run):
     journal = run / "partial" / "records.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:2]))
-    (orphan,) = (
-        p
-        for p in (run / "partial" / "traces").iterdir()
-        if fake.record(2).trial_id.encode() in p.read_bytes()
-    )
+    orphan = trace_file(run, 2)
     orphan.write_bytes(orphan.read_bytes()[:50])
     with resume(run) as folder:
         assert_same_trials(folder, [0, 1])
@@ -68,6 +65,54 @@ def test_readings_without_a_line_are_ignored_and_replaced(run):
         orphan.with_name("ffffffffffffffff.parquet").write_bytes(b"of a trial that never ran again")
         folder.finish([], fake.LATER)
         assert_same_trials(folder, [0, 1, 2, 3])
+
+
+def trace_file(run, number):
+    """The readings of one trial."""
+    return next(
+        p
+        for p in (run / "partial" / "traces").iterdir()
+        if fake.record(number).trial_id.encode() in p.read_bytes()
+    )
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "torn", "folder"])
+def test_trial_whose_readings_are_lost_is_dropped_and_can_run_again(run, damage):
+    file = trace_file(run, 1)
+    whole = file.read_bytes()
+    file.unlink()
+    if damage == "folder":
+        file.mkdir()
+    elif damage != "missing":
+        file.write_bytes(whole[: len(whole) // 2] if damage == "torn" else b"")
+    with resume(run) as folder:
+        assert folder.lost == (fake.record(1).trial_id,)
+        assert folder.done == {fake.record(0).trial_id, fake.record(2).trial_id}
+        assert [r.order for r in folder.records()] == [0, 1]
+        with pytest.raises(InputError, match="another process"):
+            resume(run)
+        if damage == "folder":
+            file.rmdir()
+        folder.append(fake.record(1), fake.trace(1))
+    with resume(run) as folder:
+        assert folder.lost == ()
+        folder.finish([fake.row()], fake.LATER)
+    with RunFolder.open(run) as folder:
+        assert folder.done == {fake.record(n).trial_id for n in range(3)}
+        assert fake.same_trace(folder.trace(fake.record(1).trial_id), fake.trace(1))
+
+
+def test_a_run_that_dies_while_lost_trials_are_dropped_is_as_before_or_after(run, tmp_path, monkeypatch):
+    trace_file(run, 1).unlink()
+    step, died = 0, True
+    while died:
+        copy = tmp_path / f"{step}"
+        shutil.copytree(run, copy)
+        died = dies(monkeypatch, "open", step, lambda p=copy: resume(p).close())
+        with resume(copy) as folder:
+            assert folder.done == {fake.record(0).trial_id, fake.record(2).trial_id}
+        step += 1
+    assert step > 3
 
 
 def dying_at(call, real):
