@@ -28,7 +28,7 @@ lint: $(VENV)/dev.stamp  ## style, types and import rules
 docs: $(VENV)/dev.stamp  ## the documentation as a site in site/, without a warning
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-verify-all: $(VENV)/table.stamp  ## judge the whole catalogue on every target
+verify-all: $(VENV)/table.stamp  ## check the loops of the whole catalogue on every target
 	$(BIN)/ptxbench verify --target sm_75 --target sm_80 --target sm_86 --target sm_89 --target sm_90a \
 		--target sm_100a --target sm_120a
 
