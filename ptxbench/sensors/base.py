@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any, Protocol
+
+from ptxbench.core.plugins import plugin_names
 
 _UNKNOWN_CODE = 999
 
@@ -22,8 +23,7 @@ def further_sources(
         named: The members that are there already.
         folder: A file a source.
     """
-    found = (module.name for module in iter_modules([str(folder)]))
-    return [(name.upper(), name) for name in found if name.upper() not in named]
+    return [(name.upper(), name) for name in plugin_names([str(folder)]) if name.upper() not in named]
 
 
 class SourceName(StrEnum):

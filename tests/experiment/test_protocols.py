@@ -11,7 +11,7 @@ from ptxbench.experiment.run_options import RunOptions
 from ptxbench.report.text import tables_text
 from ptxbench.storage.run_folder import RunFolder
 
-# One launch of the target kernel on every SM; its row is the power that it draws.
+# One launch of the target kernel on every SM; its row is the power and energy that it draws.
 ONCE = """
 from dataclasses import replace
 
@@ -38,7 +38,9 @@ class Once(Protocol, Measurement):
     def solve(self, subjects, records, sm_count):
         last = {name: trials[-1] for name, trials in by_subject(records).items()}
         rows = {s.name: s.row(Status.OK, "") for s in subjects}
-        return SolvedRows({n: replace(row, power_w=last[n].steady_power_w) for n, row in rows.items()})
+        for name, trial in last.items():
+            rows[name] = replace(rows[name], power_w=trial.steady_power_w, mtsm_nj=trial.mtsm_j * 1e9)
+        return SolvedRows(rows)
 
 
 PROTOCOL = Once()
@@ -66,5 +68,5 @@ def test_a_new_protocol_is_one_file(tmp_path, monkeypatch):
 
 
 def test_an_unknown_protocol_is_refused_before_anything_runs():
-    with pytest.raises(InputError, match="'luck'; known protocols: arafa, dynamic"):
+    with pytest.raises(InputError, match="'luck'; known: arafa, dynamic"):
         RunOptions(protocols=("luck",)).over(fake.ARGUMENTS)

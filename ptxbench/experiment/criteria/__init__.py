@@ -5,11 +5,9 @@ A file defines `CRITERION`, a `ptxbench.experiment.criterion.StoppingCriterion`;
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from ptxbench.core.errors import InputError
+from ptxbench.core.plugins import load_plugin, plugin_names
 
 if TYPE_CHECKING:
     from ptxbench.experiment.criterion import StoppingCriterion
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 
 def criterion_names() -> tuple[str, ...]:
     """Return the names of all stopping criteria; nothing is imported."""
-    return tuple(sorted(module.name for module in iter_modules(__path__)))
+    return plugin_names(__path__)
 
 
 def criterion_for(arguments: RunArguments) -> StoppingCriterion:
@@ -29,10 +27,7 @@ def criterion_for(arguments: RunArguments) -> StoppingCriterion:
     """
     from ptxbench.experiment.criterion import StoppingCriterion
 
-    names = criterion_names()
-    if arguments.stop_on not in names:
-        known = ", ".join(names)
-        raise InputError(f"unknown stopping criterion {arguments.stop_on!r}; known: {known}")
-    criterion = import_module(f"{__name__}.{arguments.stop_on}").CRITERION.from_arguments(arguments)
+    module = load_plugin(__name__, __path__, arguments.stop_on, "stopping criterion")
+    criterion = module.CRITERION.from_arguments(arguments)
     assert isinstance(criterion, StoppingCriterion)  # noqa: S101
     return criterion

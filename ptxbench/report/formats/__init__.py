@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from pkgutil import iter_modules
 
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.plugins import load_plugin, plugin_names
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import TableRow
 
@@ -51,7 +50,7 @@ class RunReport:
 
 def format_names() -> tuple[str, ...]:
     """Return the names of all formats."""
-    return tuple(sorted(module.name for module in iter_modules(__path__)))
+    return plugin_names(__path__)
 
 
 def render_report(name: str, reports: Sequence[RunReport], width: int | None) -> str:
@@ -61,7 +60,10 @@ def render_report(name: str, reports: Sequence[RunReport], width: int | None) ->
         name: The format.
         reports: The runs.
         width: Columns of the terminal, None where there is none.
+
+    Raises:
+        InputError: There is no such format.
     """
-    text = import_module(f"{__name__}.{name}").render(reports, width)
+    text = load_plugin(__name__, __path__, name, "format").render(reports, width)
     assert isinstance(text, str)  # noqa: S101
     return text
