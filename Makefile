@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: table test coverage fuzz lint docs verify-all clean
+.PHONY: table test coverage fuzz browser-test lint docs verify-all clean
 
 table: $(VENV)/table.stamp  ## measure the twelve starter instructions (simulated where there is no GPU)
 	$(BIN)/ptxbench table
@@ -18,6 +18,9 @@ coverage: $(VENV)/dev.stamp  ## the same tests, and which lines and branches the
 
 fuzz: $(VENV)/dev.stamp  ## the same tests, each property tried by two thousand fresh examples
 	$(BIN)/python -m pytest -n auto --hypothesis-profile=fuzz
+
+browser-test: $(VENV)/dev.stamp  ## the HTML page in headless Chromium
+	$(BIN)/python -m pytest -m browser
 
 lint: $(VENV)/dev.stamp  ## style, types and import rules
 	$(BIN)/ruff check .

@@ -20,6 +20,7 @@ from ptxbench.cli.parameters import FormatName, Size
 @click.option(
     "--size", type=Size(), help="Width and height of a page of the picture in inches, such as 8x11."
 )
+@click.option("--out", type=click.Path(path_type=Path), help="Write into this file instead of printing.")
 @all_rows_option
 @json_option
 def command(
@@ -28,18 +29,22 @@ def command(
     plot: Path | None,
     rows: int | None,
     size: tuple[float, float] | None,
+    out: Path | None,
     all_rows: bool,
     as_json: bool,
 ) -> None:
     """Print the tables of run folders, or of a table that comes with ptxbench (h200), or draw one.
 
-    Formats for people (text, markdown, latex) leave out rows that a run did not reach (--budget-minutes) and
-    say how many; formats for programs (json, csv) have every row. latex prints several runs side by side.
-    --json is short for --format json. With --plot alone, no table is printed; a picture of
-    many rows has columns and pages (NAME-2.png, or pages of one PDF).
+    Formats for people (text, markdown, latex, html) leave out rows that a run did not reach
+    (--budget-minutes) and say how many; formats for programs (json, csv) have every row. latex and html show
+    several runs side by side; html is one page for a browser that needs no network, with search, filters,
+    plots and exports. --json is short for --format json. With --plot alone, no table is printed; a picture
+    of many rows has columns and pages (NAME-2.png, or pages of one PDF).
     """
     from ptxbench.report.formats import DEFAULT, RunReport, render_report
     from ptxbench.report.text_table import output_width
+    from ptxbench.storage.atomic import require_file, write_text
+    from ptxbench.storage.board_spread import read_board_spread
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.shipped import find_table
 
@@ -47,10 +52,14 @@ def command(
         raise click.UsageError(f"--json and --format {form} exclude each other.")
     if plot is not None and len(runs) > 1:
         raise click.UsageError("--plot draws one run; name one.")
+    if out is not None:
+        require_file(out)
     reports = []
     for run in runs:
         with RunFolder.open(find_table(run)) as folder:
-            reports.append(RunReport(str(run), folder.manifest.gpu, folder.rows(), all_rows))
+            spread = read_board_spread(folder.path)
+            manifest = folder.manifest
+            reports.append(RunReport(str(run), manifest.gpu, folder.rows(), all_rows, manifest, spread))
     if plot is not None:
         from ptxbench.report.plot import PageSize, plot_energies
 
@@ -58,4 +67,9 @@ def command(
         for path in plot_energies(reports[0].rows, reports[0].gpu, plot, rows, page):
             click.echo(f"ptxbench: wrote {path}", err=True)
     if as_json or form or plot is None:
-        click.echo(render_report("json" if as_json else form or DEFAULT, reports, output_width()))
+        name = "json" if as_json else form or DEFAULT
+        if out is None:
+            click.echo(render_report(name, reports, output_width()))
+        else:
+            write_text(out, render_report(name, reports, None) + "\n")
+            click.echo(f"ptxbench: wrote {out}", err=True)

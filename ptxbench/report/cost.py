@@ -169,21 +169,33 @@ def _costs_of(pattern: str, table: CostTable) -> list[Cost]:
     rows = [row for row in table.rows if row.instruction == pattern]
     if not rows and is_glob(pattern):
         rows = [row for row in table.rows if fnmatchcase(row.instruction, pattern)]
-    spread = {row.key: row for row in table.spread.rows} if table.spread else {}
+    return row_costs(table.name, table.manifest.gpu.title, rows, table.spread)
+
+
+def row_costs(name: str, gpu: str, rows: Sequence[TableRow], spread: BoardSpread | None) -> list[Cost]:
+    """Return what each row costs, in order.
+
+    Args:
+        name: What the user calls the table.
+        gpu: The GPU's title.
+        rows: Rows of the table.
+        spread: How boards of this GPU differ, None where one board was measured.
+    """
+    boards = {row.key: row for row in spread.rows} if spread else {}
     catalogue = load_named(frozenset(row.instruction for row in rows))
-    types = {name: instruction.type for name, instruction in catalogue.items()}
+    types = {instruction.name: instruction.type for instruction in catalogue.values()}
     return [
-        _cost(row, table, rate, types.get(row.instruction, ""), spread.get(row.key))
+        _cost(row, name, gpu, rate, types.get(row.instruction, ""), boards.get(row.key))
         for row, rate in zip(rows, rates(rows), strict=True)
     ]
 
 
-def _cost(row: TableRow, table: CostTable, rate: Rate, ptx_type: str, spread: RowSpread | None) -> Cost:
+def _cost(row: TableRow, name: str, gpu: str, rate: Rate, ptx_type: str, spread: RowSpread | None) -> Cost:
     energy_pj = row.mtsm_nj * _PJ_PER_NJ if row.protocol == ARAFA else row.dynamic_pj
     own_boards = 1 if row.status is Status.OK else 0
     return Cost(
-        table=table.name,
-        gpu=table.manifest.gpu.title,
+        table=name,
+        gpu=gpu,
         instruction=row.instruction,
         category=row.category,
         type=ptx_type,

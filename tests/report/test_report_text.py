@@ -181,7 +181,7 @@ def test_a_new_format_is_one_file(tmp_path, monkeypatch):
 
 def test_an_unknown_format_is_one_line(tmp_path, capsys):
     assert run(["report", str(tmp_path), "--format", "poem"]) == 2
-    assert "'poem' is not one of csv, json, latex, markdown, text." in capsys.readouterr().err
+    assert "'poem' is not one of csv, html, json, latex, markdown, text." in capsys.readouterr().err
 
 
 def test_csv_has_the_columns_of_the_table_behind_the_run():

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.plugins import load_plugin, plugin_names
 from ptxbench.core.status import Status
+from ptxbench.storage.board_spread import BoardSpread
+from ptxbench.storage.manifest import Manifest
 from ptxbench.storage.schema import TableRow
 
 DEFAULT = "text"
@@ -26,12 +28,16 @@ class RunReport:
         gpu: Its GPU.
         rows: All of its rows.
         all_rows: Whether formats for people show the rows, too, that the run did not reach.
+        manifest: When and how it was measured, None where that is not known.
+        spread: How boards of this GPU differ, None where one board was measured.
     """
 
     path: str
     gpu: GpuInfo
     rows: tuple[TableRow, ...]
     all_rows: bool = False
+    manifest: Manifest | None = None
+    spread: BoardSpread | None = None
 
     @property
     def shown(self) -> tuple[TableRow, ...]:

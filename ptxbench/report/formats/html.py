@@ -1,0 +1,158 @@
+"""One page for a browser, of one or several runs, without a network: search, filters, plots and exports.
+
+The page is ptxbench/report/page.html with the runs' rows in it as JSON. Its script puts every text of a run
+into the page as text, never as markup; its Content-Security-Policy lets no other script run and nothing load.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+
+from ptxbench.catalogue.load import load_named
+from ptxbench.catalogue.model import Instruction
+from ptxbench.codegen.render import render_module
+from ptxbench.core.condition import Form
+from ptxbench.core.errors import InputError
+from ptxbench.core.target import Target, find_target
+from ptxbench.core.version import VERSION
+from ptxbench.report.cost import Cost, row_costs
+from ptxbench.report.formats import RunReport
+from ptxbench.storage.schema import TableRow
+
+_TEMPLATE = "page.html"
+_MARK = re.compile(r"@@(title|data|script_hash)@@")
+_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+# The loop of the target kernel, and how much of its body is shown.
+_LOOP = re.compile(r"^again:\n(.*?)^ {4}@%more bra[^\n]*\n", re.DOTALL | re.MULTILINE)
+_BODY_LINES = 8
+_DIGITS = 6
+# What a browser could take for the end of the element that holds the JSON.
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+# Of a row, what `Cost` has and the page shows; then what the row itself has beside it.
+_COST_COLUMNS = (
+    *("instruction", "category", "type", "opt_level", "protocol", "operands", "unit", "energy_pj", "ci95_pj"),
+    *("pj_per_flop", "pj_per_byte", "cycles", "sass", "sass_per_ptx", "boards", "boards_pj"),
+    *("boards_scatter", "status", "reason"),
+)
+_ROW_COLUMNS = (
+    *("sma_nj", "papi_nj", "mtsm_nj", "counter_nj", "power_w", "static_w", "clock_mhz", "temperature_c"),
+    *("repeats", "count", "threads"),
+)
+
+
+def render(reports: Sequence[RunReport], width: int | None) -> str:  # noqa: ARG001
+    """Return the page."""
+    template = files("ptxbench.report").joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    (script,) = _SCRIPT.findall(template)
+    values = {
+        "title": html.escape("Energy of PTX instructions: " + ", ".join(_titles(reports))),
+        "data": _safe_json(_document(reports)),
+        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    }
+    # In one pass, so that no text of a run is taken for a mark.
+    return _MARK.sub(lambda mark: values[mark.group(1)], template).rstrip("\n")
+
+
+def _titles(reports: Sequence[RunReport]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(report.gpu.title for report in reports))
+
+
+def _safe_json(document: object) -> str:
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return "".join(_UNSAFE.get(character, character) for character in text)
+
+
+def _document(reports: Sequence[RunReport]) -> dict[str, object]:
+    rows: list[list[object]] = []
+    names: dict[str, Target | None] = {}
+    for number, report in enumerate(reports):
+        for row, cost in _shown(report):
+            rows.append([number, *map(_plain, _values(row, cost))])
+            names.setdefault(row.instruction, _target(report))
+    catalogue = load_named(frozenset(names))
+    return {
+        "version": VERSION,
+        "runs": [_run(report) for report in reports],
+        "columns": ["run", *_COST_COLUMNS, *_ROW_COLUMNS],
+        "rows": rows,
+        "instructions": {
+            name: _about(catalogue[name], target) for name, target in names.items() if name in catalogue
+        },
+    }
+
+
+def _shown(report: RunReport) -> list[tuple[TableRow, Cost]]:
+    """Return the rows of a run, or of another board of its GPU, each with what it costs."""
+    shown = {row.key for row in report.shown}
+    costs = row_costs(report.path, report.gpu.title, report.rows, report.spread)
+    return [
+        (row, cost) for row, cost in zip(report.rows, costs, strict=True) if row.key in shown or cost.boards
+    ]
+
+
+def _values(row: TableRow, cost: Cost) -> Iterable[object]:
+    yield from (getattr(cost, name) for name in _COST_COLUMNS)
+    yield from (getattr(row, name) for name in _ROW_COLUMNS)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+def _run(report: RunReport) -> dict[str, object]:
+    gpu, manifest = report.gpu, report.manifest
+    return {
+        "name": report.path,
+        "title": gpu.title,
+        "kind": gpu.kind,
+        "target": gpu.target,
+        "board": gpu.uuid_hash,
+        "driver": gpu.driver,
+        "vbios": gpu.vbios,
+        "power_limit_w": _plain(gpu.power_limit_w),
+        "left_out": len(report.rows) - len(_shown(report)),
+        "created": f"{manifest.created:%Y-%m-%d}" if manifest else "",
+        "commit": (manifest.commit or "") if manifest else "",
+        "source": str(manifest.source) if manifest else "",
+        "scale_ci95": 1.96 * manifest.level_error if manifest and manifest.level_error is not None else None,
+        "boards": [asdict(board) for board in report.spread.boards] if report.spread else [],
+    }
+
+
+def _target(report: RunReport) -> Target | None:
+    try:
+        return find_target(report.gpu.target)
+    except InputError:
+        return None
+
+
+def _about(instruction: Instruction, target: Target | None) -> dict[str, object]:
+    return {"alive": instruction.alive, "note": instruction.note, "ptx": _ptx_loop(instruction, target)}
+
+
+def _ptx_loop(instruction: Instruction, target: Target | None) -> str:
+    """Return the loop of the target kernel with the first copies, "" where there is none."""
+    if target is None:
+        return ""
+    try:
+        module = render_module(instruction, target, Form.LATENCY)
+    except InputError:
+        return ""
+    loop = _LOOP.search(module)
+    if loop is None:
+        return ""
+    lines = loop.group(0).splitlines()
+    head, tail = lines[: _BODY_LINES + 3], lines[-3:]
+    left = len(lines) - len(head) - len(tail)
+    middle = [f"    // ... {left} more lines: {instruction.copies} copies in all"] if left > 0 else []
+    return "\n".join([*head, *middle, *tail] if middle else lines)

@@ -1,0 +1,130 @@
+"""The page for a browser: whole, closed to the network, and safe whatever a run's texts say."""
+
+import html.parser
+import json
+import math
+import re
+from dataclasses import replace
+
+from fakes import run as fake
+
+from ptxbench.cli.main import run
+from ptxbench.core.gpu_info import GpuKind
+from ptxbench.core.status import Status
+from ptxbench.report.formats import RunReport, render_report
+from ptxbench.storage.board_spread import BoardSpread, RowSpread
+
+HOSTILE = "</script><script>alert(1)</script><!-- \u2028 @@data@@ & 'x' \"y\""
+
+
+class Elements(html.parser.HTMLParser):
+    """Every element of a page with its attributes, and the texts of its scripts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found, self.scripts = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data):
+        if self.found and self.found[-1][0] == "script":
+            self.scripts[-1] += data
+
+
+def page(*reports):
+    return render_report("html", reports, None)
+
+
+def report(rows, gpu=fake.GPU, path="run", **more):
+    return RunReport(path, gpu, tuple(rows), **more)
+
+
+def data_of(text):
+    return json.loads(Elements(text).scripts[0])
+
+
+def rows_of(text):
+    data = data_of(text)
+    return [dict(zip(data["columns"], cells, strict=True)) for cells in data["rows"]]
+
+
+def test_the_page_holds_every_shown_row_with_what_the_catalogue_knows_of_it():
+    text = page(report([fake.row("fma.rn.f32"), replace(fake.row("add.f32"), status=Status.NOT_REACHED)]))
+    (row,) = rows_of(text)
+    assert (row["instruction"], row["type"], row["unit"], row["status"]) == (
+        "fma.rn.f32",
+        "f32",
+        "thread",
+        "ok",
+    )
+    assert row["pj_per_flop"] == row["energy_pj"] / 2
+    about = data_of(text)["instructions"]["fma.rn.f32"]
+    assert "fma.rn.f32         %x0, %x0, %a0, %b0;" in about["ptx"]
+    assert data_of(text)["runs"][0]["left_out"] == 1
+
+
+def test_a_row_that_other_boards_reached_is_shown():
+    missed = replace(fake.row("add.f32"), status=Status.NOT_REACHED, dynamic_pj=math.nan)
+    spread = BoardSpread("run", (), (RowSpread(*missed.key, "FADD", 3, 10.5, 0.002),))
+    (row,) = rows_of(page(report([missed], spread=spread)))
+    assert (row["energy_pj"], row["boards"], row["boards_pj"], row["sass"]) == (None, 3, 10.5, missed.sass)
+
+
+def test_nothing_is_loaded_and_only_the_page_s_own_script_may_run():
+    elements = Elements(page(report([fake.row()])))
+    assert not [tag for tag, _ in elements.found if tag in ("link", "img", "iframe", "object", "base")]
+    assert not any(
+        "src" in attributes or ("href" in attributes and attributes["href"] != "#table")
+        for _, attributes in elements.found
+    )
+    assert not any(name.startswith("on") for _, attributes in elements.found for name in attributes)
+    (policy,) = [a["content"] for t, a in elements.found if a.get("http-equiv") == "Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert re.search(r"script-src 'sha256-[A-Za-z0-9+/]{43}=';", policy)
+
+
+def test_what_a_hostile_run_says_stays_text():
+    plain = page(report([fake.row()]))
+    row = replace(
+        fake.row(HOSTILE), category=HOSTILE, sass=HOSTILE, reason=HOSTILE, status=Status.GATE_FAILED
+    )
+    gpu = replace(fake.GPU, name=HOSTILE, driver=HOSTILE, target=HOSTILE)
+    text = page(report([row], gpu, HOSTILE))
+    assert [tag for tag, _ in Elements(text).found] == [tag for tag, _ in Elements(plain).found]
+    assert Elements(text).scripts[1] == Elements(plain).scripts[1]
+    (shown,) = rows_of(text)
+    assert (shown["instruction"], shown["reason"]) == (HOSTILE, HOSTILE)
+    assert data_of(text)["runs"][0]["name"] == HOSTILE
+
+
+def test_no_number_is_written_that_json_does_not_have():
+    row = replace(fake.row(), power_w=math.inf, cycles=math.nan)
+    (shown,) = rows_of(page(report([row])))
+    assert (shown["power_w"], shown["cycles"]) == (None, None)
+
+
+def test_a_simulated_gpu_says_so():
+    gpu = replace(fake.GPU, kind=GpuKind.SIMULATED)
+    text = page(report([fake.row()], gpu))
+    assert "(SIMULATED, no measurement)" in re.search("<title>(.*)</title>", text).group(1)
+    assert data_of(text)["runs"][0]["title"].endswith("(SIMULATED, no measurement)")
+
+
+def test_the_command_writes_the_page_of_the_h200_with_its_origin(tmp_path, capsys):
+    out = tmp_path / "h200.html"
+    assert run(["report", "h200", "--format", "html", "--out", str(out)]) == 0
+    assert capsys.readouterr().out == ""
+    text = out.read_text()
+    assert len(text) < 1_000_000
+    (about,) = data_of(text)["runs"]
+    assert (about["board"], about["created"], len(about["boards"])) == ("6eda50547c2a", "2026-11-22", 18)
+    assert sum(row["status"] == "ok" for row in rows_of(text)) == 438
+
+
+def test_out_is_checked_before_anything_is_read(tmp_path, capsys):
+    assert run(["report", str(tmp_path / "none"), "--format", "html", "--out", str(tmp_path)]) == 2
+    assert "it is a folder; name a file" in capsys.readouterr().err
