@@ -8,8 +8,7 @@ import click
 
 from ptxbench.cli.options import all_rows_option, json_option
 from ptxbench.cli.output import print_json
-
-_FORMATS = ("text", "csv", "json")
+from ptxbench.cli.parameters import FormatName
 
 
 @click.command(name="cost")
@@ -18,7 +17,7 @@ _FORMATS = ("text", "csv", "json")
     "--gpu",
     "gpus",
     multiple=True,
-    help="Look only into the table of this GPU that comes with ptxbench, such as h200 (may be repeated).",
+    help="The GPU: name of a table that comes with ptxbench, such as h200 (may be repeated; default: all).",
 )
 @click.option(
     "--table",
@@ -26,9 +25,9 @@ _FORMATS = ("text", "csv", "json")
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Look into this run's folder (may be repeated; with --gpu, beside its table).",
+    help="Table to take energies from: folder of a run (may be repeated; with --gpu, beside its table).",
 )
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="Print this format (default: text).")
+@click.option("--format", "form", type=FormatName(), help="Print this format (default: text).")
 @all_rows_option
 @json_option
 def command(
@@ -43,11 +42,13 @@ def command(
 
     PATTERN is a name, such as fma.rn.f32, or a pattern of names, such as 'mma.*'. Without --gpu or --table
     it looks into every table that comes with ptxbench. For a pattern of names the text leaves out rows that
-    no board has reached (--all-rows prints them); csv and json have every row.
+    no board has reached (--all-rows prints them); csv and json have every row. The other formats are those
+    of `ptxbench report`.
     """
     from ptxbench.report.cost import (
         costs_csv,
         costs_document,
+        costs_report,
         costs_text,
         find_costs,
         is_glob,
@@ -69,6 +70,8 @@ def command(
         print_json(costs_document(costs, opened))
     elif form == "csv":
         click.echo(costs_csv(costs))
+    elif form not in (None, "text"):
+        click.echo(costs_report(form, pattern, opened, all_rows=all_rows))
     else:
         shown = costs if all_rows or not is_glob(pattern) else reached(costs) or costs
         click.echo(costs_text(shown, opened, output_width()))

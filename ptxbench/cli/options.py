@@ -30,7 +30,7 @@ gpu_option = click.option(
 out_option = click.option(
     "--out",
     type=_PATH,
-    help="Folder to write, new or empty (default: a new one below results/, or runs/ if not a real GPU).",
+    help="Where to write: a folder, new or empty (default: a new one in results/, or runs/ if not a real GPU).",
 )
 resume_option = click.option("--resume", is_flag=True, help="Continue the run in the folder --out.")
 sensor_option = click.option(
@@ -100,7 +100,7 @@ def table_option(*, required: bool) -> Decorator:
         "--table",
         type=_PATH,
         required=required,
-        help="Table to estimate energy by: folder of a run on this GPU, or h200, which comes with ptxbench.",
+        help="Table to take energies from: folder of a run on this GPU, or h200, which comes with ptxbench.",
     )
 
 

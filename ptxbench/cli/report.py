@@ -20,7 +20,9 @@ from ptxbench.cli.parameters import FormatName, Size
 @click.option(
     "--size", type=Size(), help="Width and height of a page of the picture in inches, such as 8x11."
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Write into this file instead of printing.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Where to write: a file (default: standard output)."
+)
 @all_rows_option
 @json_option
 def command(
@@ -66,7 +68,7 @@ def command(
         page = PageSize(*size) if size else None
         for path in plot_energies(reports[0].rows, reports[0].gpu, plot, rows, page):
             click.echo(f"ptxbench: wrote {path}", err=True)
-    if as_json or form or plot is None:
+    if as_json or form or out is not None or plot is None:
         name = "json" if as_json else form or DEFAULT
         if out is None:
             click.echo(render_report(name, reports, output_width()))

@@ -165,11 +165,37 @@ def costs_csv(costs: Iterable[Cost]) -> str:
     return text.getvalue().rstrip("\n")
 
 
-def _costs_of(pattern: str, table: CostTable) -> list[Cost]:
+def costs_report(form: str, pattern: str, tables: Sequence[CostTable], *, all_rows: bool) -> str:
+    """Return the rows that a name or a glob stands for in a format of `ptxbench report`.
+
+    Args:
+        form: The format.
+        pattern: An instruction's name, or a glob.
+        tables: Where to look.
+        all_rows: Whether formats for people show the rows, too, that the run did not reach.
+    """
+    from ptxbench.report.formats import RunReport, render_report
+
+    reports = [
+        RunReport(
+            *(table.name, table.manifest.gpu, tuple(_matching(pattern, table)), all_rows),
+            manifest=table.manifest,
+            spread=table.spread,
+        )
+        for table in tables
+    ]
+    return render_report(form, reports, None)
+
+
+def _matching(pattern: str, table: CostTable) -> list[TableRow]:
     rows = [row for row in table.rows if row.instruction == pattern]
     if not rows and is_glob(pattern):
         rows = [row for row in table.rows if fnmatchcase(row.instruction, pattern)]
-    return row_costs(table.name, table.manifest.gpu.title, rows, table.spread)
+    return rows
+
+
+def _costs_of(pattern: str, table: CostTable) -> list[Cost]:
+    return row_costs(table.name, table.manifest.gpu.title, _matching(pattern, table), table.spread)
 
 
 def row_costs(name: str, gpu: str, rows: Sequence[TableRow], spread: BoardSpread | None) -> list[Cost]:

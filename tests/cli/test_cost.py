@@ -77,6 +77,13 @@ def test_a_row_without_a_number_says_why_and_has_that_of_other_boards(capsys):
     assert row["boards_pj"] == pytest.approx(16.8, abs=0.1)
 
 
+def test_the_formats_of_a_report_have_these_rows_alone(capsys):
+    assert "`fma.rn.f32` | FFMA | 14.41 ± 0.017" in printed(capsys, "fma.rn.f32", "--format", "markdown")
+    text = printed(capsys, "fma.rn.*", "--format", "latex")
+    assert r"\texttt{fma.rn.f64}" in text
+    assert "add.u32" not in text
+
+
 def test_a_table_of_ones_own_stands_beside_that_of_the_h200(capsys, tmp_path):
     mine = folder(tmp_path / "mine", replace(fake.row("fma.rn.f32"), dynamic_pj=99.0))
     rows = document(capsys, "fma.rn.f32", "--gpu", "h200", "--table", mine)["rows"]
