@@ -82,6 +82,12 @@ class KernelMeter:
             return False
         return True
 
+    def free_share(self) -> float:
+        """Return the share of the device's memory that is free, once PyTorch's cache is given back."""
+        torch.cuda.empty_cache()
+        free, total = torch.cuda.mem_get_info()
+        return float(free / total)
+
     def _trial(
         self, trace: Trace, window: KernelWindow, calls: int, case: int, repeat: int, throttle_reasons: int
     ) -> KernelTrial:

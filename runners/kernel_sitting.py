@@ -28,6 +28,9 @@ _ROUNDS = {Purpose.JUDGED: 3, Purpose.FIT: 2}
 _BETWEEN_SLEEPS = 14
 # A sitting that is cut off has lost no more than this.
 _KEEP_S = 4.0
+# Operands of earlier cases are dropped, the oldest first, until so much of the device's memory is free: the
+# largest case takes less.
+_FREE_SHARE = 0.4
 
 
 class DeviceLostError(Exception):
@@ -47,6 +50,10 @@ class Meter(Protocol):
 
     def alive(self) -> bool:
         """Return whether the device still answers."""
+        ...
+
+    def free_share(self) -> float:
+        """Return the share of the device's memory that is free, what nothing refers to counted in."""
         ...
 
 
@@ -108,7 +115,8 @@ class Sitting:
     now_s: Callable[[], float]
     _cases: list[KernelCase] = field(init=False)
     _trials: list[KernelTrial] = field(init=False)
-    _calls: dict[int, tuple[Call, float]] = field(init=False, default_factory=dict)
+    _calls: dict[int, Call] = field(init=False, default_factory=dict)
+    _times_s: dict[int, float] = field(init=False, default_factory=dict)
     _kept_s: float = field(init=False, default=-_KEEP_S)
 
     def __post_init__(self) -> None:
@@ -141,10 +149,8 @@ class Sitting:
 
     def _trial(self, case: KernelCase, repeat: int) -> None:
         try:
-            if case.number not in self._calls:
-                call = self.prepare(case)
-                self._calls[case.number] = call, self.meter.time_s(call)
-            trial = self.meter.measure(*self._calls[case.number], case.number, repeat)
+            call = self._call(case)
+            trial = self.meter.measure(call, self._times_s[case.number], case.number, repeat)
         except Exception as error:  # one kernel that fails must not end the sitting
             traceback.print_exc()
             failure = f"{type(error).__name__}: {error}"[:300]
@@ -163,6 +169,17 @@ class Sitting:
         )
         if self.now_s() - self._kept_s > _KEEP_S:
             self._keep()
+
+    def _call(self, case: KernelCase) -> Call:
+        """Return a case's call; its operands are made again where they were dropped for want of memory."""
+        if case.number not in self._calls:
+            while self._calls and self.meter.free_share() < _FREE_SHARE:
+                del self._calls[next(iter(self._calls))]
+            self._calls[case.number] = self.prepare(case)
+        call = self._calls[case.number]
+        if case.number not in self._times_s:
+            self._times_s[case.number] = self.meter.time_s(call)
+        return call
 
     def _now(self) -> KernelSession:
         return replace(self.session, cases=tuple(self._cases), trials=tuple(self._trials))

@@ -1,5 +1,6 @@
 """A sitting of the validation without a GPU: what it leaves out, keeps and takes up again."""
 
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -42,6 +43,9 @@ class Bench:
     def alive(self):
         return not self.dead
 
+    def free_share(self):
+        return 1.0
+
     def measure(self, call, time_s, case, repeat):
         if len(self.measured) == self.stop_after:
             raise KeyboardInterrupt
@@ -70,6 +74,30 @@ def test_rounds_go_over_all_cases_between_sleeping_kernels(tmp_path):
     assert bench.measured[-1] == ("sleep", 2)
     assert sorted(bench.prepared) == sorted((*NAMES, "sleep"))
     assert read_session(tmp_path) == session
+
+
+def test_operands_of_earlier_cases_are_dropped_where_memory_runs_short(tmp_path):
+    class SmallBench(Bench):
+        """A device that holds the operands of two cases."""
+
+        def __init__(self):
+            super().__init__()
+            self.held, self.most = weakref.WeakSet(), 0
+
+        def prepare(self, case):
+            call = super().prepare(case)
+            self.held.add(call)
+            self.most = max(self.most, len(self.held))
+            return call
+
+        def free_share(self):
+            return 1 - len(self.held) / 2
+
+    bench = SmallBench()
+    session = sit(tmp_path, bench)
+    assert bench.most <= 2
+    assert awake(bench) == [(n, r) for r in (0, 1) for n in NAMES] + [("judged", 2)]
+    assert not any(case.failure for case in session.cases)
 
 
 def test_when_time_is_up_the_last_cases_are_left_out_in_the_first_round_too(tmp_path):

@@ -176,6 +176,9 @@ def measuring(monkeypatch, runner, out, *arguments, deadly=""):
         def time_s(self, call):
             return 1e-3
 
+        def free_share(self):
+            return 1.0
+
         def alive(self):
             return not self.dead
 
