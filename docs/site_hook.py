@@ -1,4 +1,4 @@
-"""Takes Markdown from outside docs/ into the site, and turns links between files into links between pages."""
+"""Takes Markdown from outside docs/ and the tables into the site; links between files become links of pages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from ptxbench.report.formats import RunReport, render_report
+from ptxbench.storage.board_spread import read_board_spread
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.shipped import SHIPPED
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 # What the site holds beside docs/, by path in the repository.
@@ -19,13 +24,17 @@ TAKEN = (
     *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("studies/**/*.md"))),
     *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("studies/**/*.png"))),
 )
+# The page of each table that comes with ptxbench, in place of the table's folder.
+TABLES = {folder: f"tables/{name}.html" for name, folder in SHIPPED.items()}
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages and pictures of `TAKEN`."""
+    """Add the pages and pictures of `TAKEN`, and the page of each table."""
     for path in TAKEN:
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for name, folder in SHIPPED.items():
+        files.append(File.generated(config, TABLES[folder], content=_table_page(name, folder)))
     return files
 
 
@@ -48,8 +57,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return _LINK.sub(of_site, markdown)
 
 
+def _table_page(name: str, folder: Path) -> str:
+    with RunFolder.open(folder) as run:
+        report = RunReport(name, run.manifest.gpu, run.rows(), False, run.manifest, read_board_spread(folder))
+    return render_report("html", [report], None)
+
+
 def _uri(path: Path) -> str:
     """Return what the site calls a file: by its path in docs/, or else in the repository."""
+    if path in TABLES:
+        return TABLES[path]
     if path.is_dir():
         path = path / "README.md"
     return path.relative_to(DOCS if path.is_relative_to(DOCS) else ROOT).as_posix()

@@ -30,7 +30,7 @@ gpu_option = click.option(
 out_option = click.option(
     "--out",
     type=_PATH,
-    help="Where to write: a folder, new or empty (default: a new one in results/, or in runs/ if simulated).",
+    help="Where to write: a folder, new or empty (default: a new one in results/, or runs/ if not real).",
 )
 resume_option = click.option("--resume", is_flag=True, help="Continue the run in the folder --out.")
 sensor_option = click.option(

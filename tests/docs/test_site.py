@@ -57,6 +57,13 @@ def test_a_link_between_files_of_the_repository_is_one_between_pages(site):
     assert "images/supply_levels.png" in text
 
 
+def test_the_page_of_the_h200_is_there_and_linked(site):
+    assert 'href="../tables/h200.html"' in (site / "howto" / "look_up.html").read_text()
+    text = (site / "tables" / "h200.html").read_text()
+    assert "fma.rn.f32" in text
+    assert "6eda50547c2a" in text
+
+
 def test_the_citation_names_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["cff-version"] == "1.2.0"

@@ -154,5 +154,5 @@ def _ptx_loop(instruction: Instruction, target: Target | None) -> str:
     lines = loop.group(0).splitlines()
     head, tail = lines[: _BODY_LINES + 3], lines[-3:]
     left = len(lines) - len(head) - len(tail)
-    middle = [f"    // ... {left} more lines: {instruction.copies} copies in all"] if left > 0 else []
+    middle = [f"    // ... and so on, {instruction.copies} copies in all"] if left > 0 else []
     return "\n".join([*head, *middle, *tail] if middle else lines)
