@@ -1,4 +1,4 @@
-"""Takes Markdown from outside docs/ and the tables into the site; links between files become links of pages."""
+"""Takes Markdown from outside docs/ and the tables into the site; links of files become links of pages."""
 
 from __future__ import annotations
 
