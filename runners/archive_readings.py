@@ -6,8 +6,9 @@
 
 results/ARCHIVE.csv names the commit of this repository that holds the files of each run, and a hash, which is
 checked. `restore` writes a run's files into the working tree, where git shows them as new: do not commit them
-again. `pack` writes one archive of all of them with the same bytes at each call, and its SHA-256 beside it. A
-shallow clone gets the history first: `git fetch --unshallow`. Exit codes: 0 done, 2 bad input.
+again. Kernels come back as one file, kernels.zip, whatever form the history has them in. `pack` writes one
+archive of all of them with the same bytes at each call, and its SHA-256 beside it. A shallow clone gets the
+history first: `git fetch --unshallow`. Exit codes: 0 done, 2 bad input.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from result_files import ARCHIVE, ROOT, Archived, kind_of, listed_hash, read_archive
+from result_files import ARCHIVE, ROOT, Archived, Kind, kind_of, listed_hash, read_archive
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.storage.atomic import replacing, write_bytes, write_text
+from ptxbench.storage.kernel_archive import write_archive
+from ptxbench.storage.kernels import ARCHIVE as PACKED
 
 
 def main() -> int:
@@ -60,9 +63,24 @@ def restore(root: Path, one: Archived) -> None:
         InputError: This clone lacks the commit, or the files are not those that were noted.
     """
     files = archived_files(root, one)
+    (root / one.run).mkdir(parents=True, exist_ok=True)
+    if one.kind is Kind.KERNELS and PACKED not in {Path(path).name for path, _ in files}:
+        write_archive(root / one.run / PACKED, unpacked(files))
+        return
     for path, data in files:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(root / path, data)
+
+
+def unpacked(files: Sequence[tuple[str, bytes]]) -> dict[str, bytes]:
+    """Return the content of the files of a folder kernels/, by name, without their compression.
+
+    Args:
+        files: Path and content of each, some of them `.gz`.
+    """
+    return {
+        Path(path).name.removesuffix(".gz"): gzip.decompress(data) if path.endswith(".gz") else data
+        for path, data in files
+    }
 
 
 def pack(root: Path, out: Path) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ptxbench.core.errors import InputError
 from ptxbench.storage.file_errors import reading
+from ptxbench.storage.kernels import ARCHIVE as KERNELS
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVE = ROOT / "results" / "ARCHIVE.csv"
@@ -71,8 +72,10 @@ def kind_of(path: str) -> tuple[str, Kind] | None:
     folder, _, name = path.rpartition("/")
     if not path.startswith("results/"):
         return None
-    if folder.endswith("/kernels"):
+    if folder.endswith("/kernels"):  # as the history has them
         return folder.removesuffix("/kernels"), Kind.KERNELS
+    if name == KERNELS:
+        return folder, Kind.KERNELS
     return (folder, Kind.READINGS) if name in _READINGS else None
 
 

@@ -65,11 +65,9 @@ def slim(root: Path, kind: Kind) -> list[Archived]:
     found = [_entry(root, run, kind, commit, paths) for run, paths in sorted(runs.items())]
     ledger = root / ARCHIVE.relative_to(ROOT)
     write_text(ledger, to_csv([*read_archive(ledger), *found]))
-    for run, paths in runs.items():
+    for paths in runs.values():
         for path in paths:
             (root / path).unlink()
-        if kind is Kind.KERNELS:
-            (root / run / "kernels").rmdir()
     return found
 
 

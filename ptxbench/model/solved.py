@@ -22,6 +22,7 @@ from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
 from ptxbench.storage.file_errors import reading
+from ptxbench.storage.kernels import index_bytes
 from ptxbench.storage.schema import TableRow
 
 FILE = "solved.json"
@@ -30,7 +31,9 @@ FILE = "solved.json"
 SOLVER_VERSION = 1
 # What is solved from. Of a run that keeps its table alone, only that can be compared.
 _TABLE = "table.csv"
-_INPUTS = (_TABLE, "records.parquet", "kernels/index.json")
+_FILES = (_TABLE, "records.parquet")
+# The index has the hashes of all kernels; it is the same whether they are packed into one file or not.
+_KERNELS = "kernels/index.json"
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class InputFile:
     """A file that quantities were solved from.
 
     Attributes:
-        name: Path within the run folder.
+        name: Path within the run folder; `kernels/index.json` stands for the kernels.
         bytes: Size.
         sha256: Hex digest.
     """
@@ -196,14 +199,17 @@ def inputs_of(run: Path) -> tuple[InputFile, ...]:
     Raises:
         InputError: One cannot be read.
     """
-    found = []
-    for name in _INPUTS:
+    contents: dict[str, bytes | None] = {}
+    for name in _FILES:
         path = run / name
         with reading(path):
-            if path.exists():
-                data = path.read_bytes()
-                found.append(InputFile(name, len(data), hashlib.sha256(data).hexdigest()))
-    return tuple(found)
+            contents[name] = path.read_bytes() if path.exists() else None
+    contents[_KERNELS] = index_bytes(run)
+    return tuple(
+        InputFile(name, len(data), hashlib.sha256(data).hexdigest())
+        for name, data in contents.items()
+        if data is not None
+    )
 
 
 def write_solved(run: Path, solved: Solved) -> None:

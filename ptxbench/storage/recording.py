@@ -1,7 +1,7 @@
 """A folder of recordings that span several launches: what `sensor` and `methods` measure, as it was read.
 
 Beside `manifest.json` (tool, GPU, host, sensors) and `recordings.json` (the windows) lie the readings in
-`traces.parquet`, what ran in `kernels/`, and what was worked out in a JSON file named after the command.
+`traces.parquet`, what ran in `kernels.zip`, and what was worked out in a JSON file named after the command.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class RecordingFolder:
     def __init__(self, path: Path, manifest: RecordingManifest) -> None:
         self.path = path
         self.manifest = manifest
-        self.kernels = KernelStore(path / "kernels")
+        self.kernels = KernelStore(path)
         self._recordings: dict[str, Recording] = {}
         self._traces: dict[str, Trace] = {}
 
@@ -205,7 +205,9 @@ class RecordingFolder:
         """
         with replacing(self.path / _TRACES) as file:
             traces.write(file, (traces.to_table(name, trace.series) for name, trace in self._traces.items()))
+        self.kernels.pack()
         write_text(self.path / _RECORDINGS, codec.to_text(list(self._recordings.values())))
+        self.kernels.sweep()
 
 
 def read_document(path: Path, kind: type[T], version_key: str, version: int) -> T:

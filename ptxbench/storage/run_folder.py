@@ -36,7 +36,7 @@ class RunFolder:
     """One run; made by `create`, `open` or `resume`, and a context manager that closes it.
 
     As long as `partial/` is there, what it holds is the run. `finish` writes the final files beside
-    it, and the run is finished when `partial/` goes, in one rename.
+    it, and the run is finished when `partial/` goes, in one rename. `kernels/` goes after it.
 
     Attributes:
         path: The folder.
@@ -48,7 +48,7 @@ class RunFolder:
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
         self.manifest = manifest
-        self.kernels = KernelStore(path / "kernels")
+        self.kernels = KernelStore(path)
         self.lost: tuple[str, ...] = ()
         self._partial = PartialRun(path)
         self._final = FinalRun(path)
@@ -134,6 +134,7 @@ class RunFolder:
         folder = cls(path, manifest)
         if folder.finished:
             folder._partial.sweep()
+            folder.kernels.sweep()
             return folder
         boards = manifest.gpus if is_known else (*manifest.gpus, gpu)
         folder._go_on(replace(manifest, gpus=boards, sessions=(*manifest.sessions, session)))
@@ -280,10 +281,12 @@ class RunFolder:
         self._partial.require_writer()
         records = self.records()
         self._final.write(records, self._partial.tables(record.trial_id for record in records))
+        self.kernels.pack()
         write_table(self.path / TABLE, rows)
         self._set_manifest(replace(self.manifest, cost=cost, level_error=level_error))
         self.end_session(now)
         self._partial.retire()
+        self.kernels.sweep()
 
     def close(self) -> None:
         """Release the folder to other processes."""

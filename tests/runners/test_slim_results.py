@@ -1,8 +1,11 @@
 """Readings and kernels are taken out of results/, and come back from the history of the repository."""
 
+import gzip
 import hashlib
+import shutil
 import subprocess
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -25,11 +28,9 @@ def repository(tmp_path):
     """A repository with two runs, one of which is kept whole."""
     root = tmp_path / "repository"
     for run in (RUN, KEPT):
-        (root / run / "kernels").mkdir(parents=True)
-        for name in ("table.csv", "solved.json", "records.parquet", "traces.parquet"):
-            (root / run / name).write_text(f"{run} {name}")
-        for name in ("index.json", "a.ptx.gz", "b.sass.gz"):
-            (root / run / "kernels" / name).write_bytes(f"{run}\n{name}\0".encode())
+        (root / run).mkdir(parents=True)
+        for name in ("table.csv", "solved.json", "records.parquet", "traces.parquet", "kernels.zip"):
+            (root / run / name).write_bytes(f"{run}\n{name}\0".encode())
     git(root.parent, "init", "-q", str(root))
     commit(root)
     return root
@@ -59,13 +60,35 @@ def test_both_stages_leave_the_table_and_come_back_to_the_byte(scripts, reposito
     commit(repository)
     kept = {p.name for p in (repository / RUN).rglob("*")}
     assert kept == {"table.csv", "solved.json"}
-    assert (repository / KEPT / "kernels" / "a.ptx.gz").exists()
+    assert (repository / KEPT / "kernels.zip").exists()
     entries = archive.read_archive(repository / "results" / "ARCHIVE.csv")
-    assert [(one.run, one.kind, one.files) for one in entries] == [(RUN, "kernels", 3), (RUN, "readings", 2)]
+    assert [(one.run, one.kind, one.files) for one in entries] == [(RUN, "kernels", 1), (RUN, "readings", 2)]
     for one in entries:
         archive.restore(repository, one)
     after = files(repository)
     assert {path: data for path, data in after.items() if path.name != "ARCHIVE.csv"} == before
+
+
+def test_kernels_that_the_history_has_as_a_folder_come_back_as_one_file(scripts, repository):
+    _, archive = scripts
+    (repository / RUN / "kernels.zip").unlink()
+    folder = repository / RUN / "kernels"
+    folder.mkdir()
+    # Early runs had their texts without compression.
+    members = {"index.json": b"[]", "a.cubin": b"\x7fELF", "a.sass": b"FFMA", "b.ptx": b".version 8.0"}
+    for name, data in members.items():
+        packed = name.startswith("a.")
+        (folder / f"{name}{'.gz' * packed}").write_bytes(gzip.compress(data) if packed else data)
+    commit(repository)
+    found = [(f"{RUN}/kernels/{path.name}", path.read_bytes()) for path in folder.iterdir()]
+    head = archive._git(repository, "rev-parse", "HEAD").decode().strip()
+    size = sum(len(data) for _, data in found)
+    one = archive.Archived(RUN, archive.Kind.KERNELS, head, 4, size, archive.listed_hash(found))
+    shutil.rmtree(folder)
+    archive.restore(repository, one)
+    assert not folder.exists()
+    with zipfile.ZipFile(repository / RUN / "kernels.zip") as file:
+        assert {name: file.read(name) for name in file.namelist()} == members
 
 
 def test_the_ledger_says_commit_size_and_hash_of_the_files_as_they_were(scripts, repository):
@@ -93,9 +116,7 @@ def test_the_packed_archive_is_the_same_at_each_call(scripts, repository, tmp_pa
     assert (tmp_path / "one.tar.gz.sha256").read_text() == f"{first}  one.tar.gz\n"
     with tarfile.open(tmp_path / "one.tar.gz") as tar:
         held = {Path(one.name): tar.extractfile(one).read() for one in tar}
-    assert held == {
-        p: data for p, data in before.items() if p.is_relative_to(RUN) and p.parent.name == "kernels"
-    }
+    assert held == {p: data for p, data in before.items() if p == Path(RUN, "kernels.zip")}
 
 
 def test_what_is_not_committed_or_not_solved_is_not_taken_out(scripts, repository, capsys):

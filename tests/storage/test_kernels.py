@@ -1,4 +1,3 @@
-import gzip
 import hashlib
 import json
 from dataclasses import replace
@@ -12,19 +11,24 @@ from ptxbench.storage.kernels import KernelStore
 
 
 @pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "kernels"
+def run(tmp_path):
+    return tmp_path
 
 
 @pytest.fixture
-def store(folder):
-    store = KernelStore(folder)
+def folder(run):
+    return run / "kernels"
+
+
+@pytest.fixture
+def store(run):
+    store = KernelStore(run)
     store.add("fma/target", fake.PTX, fake.SASS, fake.CUBIN)
     return store
 
 
-def test_kernel_comes_back_from_disk(store, folder):
-    again = KernelStore(folder)
+def test_kernel_comes_back_from_disk(store, run):
+    again = KernelStore(run)
     entry = again.find(fake.PTX, OptLevel.O3)
     assert entry is not None
     assert again.cubin(entry) == fake.CUBIN
@@ -43,23 +47,15 @@ def test_files_are_named_by_hash(store, folder):
     }
 
 
-def test_texts_that_were_not_yet_packed_are_read(store, folder):
-    (entry,) = store.entries
-    for packed in [*folder.glob("*.ptx.gz"), *folder.glob("*.sass.gz")]:
-        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
-        packed.unlink()
-    assert (store.ptx(entry), store.sass(entry)) == (fake.PTX, fake.SASS)
-
-
 def test_other_text_or_level_is_not_found(store):
     assert store.find(fake.PTX + " ", OptLevel.O3) is None
     assert store.find(fake.PTX, OptLevel.O0) is None
 
 
-def test_same_ptx_at_two_levels(store, folder):
+def test_same_ptx_at_two_levels(store, run):
     at_o0 = replace(fake.CUBIN, image=b"slow", opt_level=OptLevel.O0)
     store.add("fma/target", fake.PTX, "slow sass", at_o0)
-    again = KernelStore(folder)
+    again = KernelStore(run)
     for cubin in (fake.CUBIN, at_o0):
         entry = again.find(fake.PTX, cubin.opt_level)
         assert entry is not None
@@ -71,9 +67,10 @@ def test_same_kernel_again_is_no_change_and_files_are_reproducible(store, folder
     assert len(store.entries) == 1
     for packed in folder.glob("*.gz"):
         assert packed.read_bytes()[4:8] == bytes(4)  # gzip's time stamp
+    (tmp_path / "second").mkdir()
     KernelStore(tmp_path / "second").add("fma/target", fake.PTX, fake.SASS, fake.CUBIN)
     for path in folder.iterdir():
-        assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes()
+        assert path.read_bytes() == (tmp_path / "second" / "kernels" / path.name).read_bytes()
 
 
 def test_other_machine_code_for_the_same_ptx_is_refused(store):
@@ -87,16 +84,16 @@ def test_changed_ptx_under_the_same_name_is_refused(store):
         store.add("fma/target", fake.PTX + "//", fake.SASS, fake.CUBIN)
 
 
-def test_two_names_may_share_ptx(store, folder):
+def test_two_names_may_share_ptx(store, run):
     store.add("fma/again", fake.PTX, fake.SASS, fake.CUBIN)
-    assert [e.name for e in KernelStore(folder).entries] == ["fma/target", "fma/again"]
+    assert [e.name for e in KernelStore(run).entries] == ["fma/target", "fma/again"]
 
 
-def test_files_that_a_killed_process_tore_are_written_again(store, folder, tmp_path):
+def test_files_that_a_killed_process_tore_are_written_again(store, run, folder):
     (folder / "index.json").unlink()
     for path in folder.iterdir():
         path.write_bytes(path.read_bytes()[:-1])
-    again = KernelStore(folder)
+    again = KernelStore(run)
     assert again.entries == ()
     again.add("fma/target", fake.PTX, fake.SASS, fake.CUBIN)
     assert again.cubin(again.entries[0]) == fake.CUBIN
@@ -115,7 +112,7 @@ def test_damaged_cubin_is_one_line(store, folder, damage):
     assert "\n" not in str(error.value)
 
 
-def test_missing_files_and_strict_index(store, folder):
+def test_missing_files_and_strict_index(store, run, folder):
     entry = store.entries[0]
     for path in folder.glob("[0-9a-f]*.*"):
         path.unlink()
@@ -127,4 +124,4 @@ def test_missing_files_and_strict_index(store, folder):
     del plain[0]["target"]
     index.write_text(json.dumps(plain))
     with pytest.raises(InputError, match=r"index.json: \[0\].target is missing"):
-        KernelStore(folder)
+        KernelStore(run)

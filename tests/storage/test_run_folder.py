@@ -67,7 +67,7 @@ def test_finished_run_holds_the_same(new, path):
         assert repr(again.rows()) == repr((fake.row(),))
         assert again.manifest.sessions[0].end == fake.END
     assert sorted(p.name for p in path.iterdir()) == [
-        "kernels",
+        "kernels.zip",
         "manifest.json",
         "records.parquet",
         "table.csv",
@@ -105,6 +105,23 @@ def test_finished_run_is_resumed_by_doing_nothing(new, path):
     ):
         with pytest.raises(ValueError, match="is open for reading only"):
             write()
+
+
+def test_a_run_that_was_killed_before_its_folder_of_kernels_went_is_finished_and_swept(
+    new, path, monkeypatch
+):
+    keep(new, 0)
+    new.add_kernels([KernelFiles("fma", fake.PTX, fake.SASS, fake.CUBIN)])
+    monkeypatch.setattr(new.kernels, "sweep", lambda: None)
+    new.finish([fake.row()], fake.END)
+    new.close()
+    assert (path / "kernels").exists()
+    with resume(path) as folder:
+        assert folder.finished
+        folder.require_whole()
+        assert folder.kernels.cubin(folder.kernels.entries[0]) == fake.CUBIN
+    assert not (path / "kernels").exists()
+    assert (path / "kernels.zip").exists()
 
 
 def test_rows_are_a_table_while_the_run_goes_on(new, path):

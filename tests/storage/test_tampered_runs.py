@@ -129,11 +129,11 @@ def test_record_of_a_gpu_that_the_manifest_lacks_is_refused(tmp_path):
 @pytest.mark.parametrize("digest", ["../../../../etc/passwd", "a" * 63, "A" * 64, "../" + "a" * 61, ""])
 def test_hash_that_is_a_path_is_refused(tmp_path, digest):
     folder = tmp_path / "kernels"
-    KernelStore(folder).add("fma/target", fake.PTX, fake.SASS, fake.CUBIN)
+    KernelStore(tmp_path).add("fma/target", fake.PTX, fake.SASS, fake.CUBIN)
     plain = json.loads((folder / "index.json").read_text())
     plain[0]["ptx_sha256"] = digest
     (folder / "index.json").write_text(json.dumps(plain))
-    assert "no SHA-256" in refused(KernelStore, folder)
+    assert "no SHA-256" in refused(KernelStore, tmp_path)
 
 
 def test_what_ptxbench_writes_has_no_fault(tmp_path):
