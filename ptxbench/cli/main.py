@@ -34,6 +34,7 @@ _SUBCOMMANDS = {
     "solve": "Solve for the energy of each SASS opcode of a run.",
     "ridge": "Find the clock of least energy from power at several clocks.",
     "roofline": "Find what a flop, a byte and a second cost.",
+    "settings": "Show, set for one command, or restore clocks and power limit.",
     "burst": "Run a coded load, which gives the clock of an external meter.",
     "validate": "Check recorded power readings against an external meter.",
 }

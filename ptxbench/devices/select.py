@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.driver_presence import driver_traces
+from ptxbench.storage.settings_journal import has_notes
 
 
 def open_gpu(spec: str) -> Gpu:
@@ -33,9 +35,24 @@ def open_gpu(spec: str) -> Gpu:
         return ReplayGpu(RunFolder.open(Path(rest)))
     if not spec.isdecimal() and not spec.startswith("GPU-"):
         raise InputError(f"--gpu {spec!r} is no index, UUID, simulated[:PROFILE] or replay:RUN")
+    which = int(spec) if spec.isdecimal() else spec
+    if has_notes():
+        _restore(which)
     from ptxbench.devices.cuda import CudaGpu
 
-    return CudaGpu(int(spec) if spec.isdecimal() else spec)
+    return CudaGpu(which)
+
+
+def _restore(which: int | str) -> None:
+    """Put back the settings that a killed process left on a GPU."""
+    from ptxbench.devices.settings import restore_leftover
+    from ptxbench.sensors.nvml import SettableDevice
+
+    device = SettableDevice(which)
+    try:
+        restore_leftover(device, logging.getLogger(__name__).warning)
+    finally:
+        device.close()
 
 
 def open_gpu_or_simulated(spec: str | None, notice: Callable[[str], None]) -> Gpu:

@@ -1,6 +1,6 @@
 """NVIDIA GPUs through NVML: what a GPU is, its state now, and which power sources answer.
 
-Nothing here changes a setting of a GPU.
+Only `SettableDevice` changes settings of a GPU, and only `ptxbench.devices.settings` uses it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxbench.core.errors import GpuError
+from ptxbench.core.gpu_settings import ClockChoice, GpuSettings, SettingChoices
 from ptxbench.sensors.base import POWER_SOURCES, Reader, SourceName
 from ptxbench.sensors.kernel_run import Telemetry
 from ptxbench.sensors.sources import source_of
@@ -35,6 +36,7 @@ _CURES = {
     16: "reset the GPU or restart the machine",
     18: "the driver was updated while it was loaded: restart the machine",
 }
+_NO_PERMISSION = 4
 _LOST_CODES = (15, 16)
 # Not supported, no permission, no such function: asking again changes nothing.
 _LASTING_CODES = {3, 4, 13}
@@ -268,6 +270,74 @@ class NvmlDevice:
             return getattr(self._nvml, function)()
         except self._nvml.NVMLError:
             return default
+
+
+class SettableDevice(NvmlDevice):
+    """One GPU whose application clocks and power limit can be set.
+
+    Clocks locked by `nvidia-smi --lock-gpu-clocks` have no query, so they could not be restored: application
+    clocks are set instead.
+    """
+
+    def settings(self) -> GpuSettings:
+        """Read what is set now; None where NVML does not tell."""
+        nvml = self._nvml
+        return GpuSettings(
+            self._optional(None, "nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_SM),
+            self._optional(None, "nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_MEM),
+            self._optional(None, "nvmlDeviceGetPowerManagementLimit"),
+        )
+
+    def choices(self) -> SettingChoices:
+        """Read what can be set."""
+        limits = self._optional(None, "nvmlDeviceGetPowerManagementLimitConstraints")
+        memory_clocks = self._optional([], "nvmlDeviceGetSupportedMemoryClocks")
+        clocks = (
+            ClockChoice(
+                memory, tuple(sorted(self._optional([], "nvmlDeviceGetSupportedGraphicsClocks", memory)))
+            )
+            for memory in sorted(memory_clocks)
+        )
+        return SettingChoices(
+            tuple(choice for choice in clocks if choice.sm_clocks_mhz),
+            None if limits is None else (limits[0], limits[1]),
+        )
+
+    def set_clocks(self, sm_clock_mhz: int, memory_clock_mhz: int) -> None:
+        """Set the application clocks.
+
+        Raises:
+            GpuError: NVML refuses.
+        """
+        self._set("nvmlDeviceSetApplicationsClocks", memory_clock_mhz, sm_clock_mhz)
+
+    def set_power_limit(self, power_limit_mw: int) -> None:
+        """Set the power limit.
+
+        Raises:
+            GpuError: NVML refuses.
+        """
+        self._set("nvmlDeviceSetPowerManagementLimit", power_limit_mw)
+
+    def foreign_processes(self) -> int | None:
+        """Count processes that compute or draw on the GPU besides this one, None where NVML does not tell."""
+        pids: set[int] = set()
+        for kind in ("Compute", "Graphics"):
+            processes = self._optional(None, f"nvmlDeviceGet{kind}RunningProcesses")
+            if processes is None:
+                return None
+            pids |= {process.pid for process in processes}
+        return len(pids - {os.getpid()})
+
+    def _set(self, function: str, *values: int) -> None:
+        try:
+            getattr(self._nvml, function)(self._handle, *values)
+        except self._nvml.NVMLError as error:
+            cure = "run as root, or ask the owner of the machine" if error.value == _NO_PERMISSION else _LOOK
+            raise GpuError(
+                f"GPU {self.index} ({self.name}) refuses {function}: NVML says {str(error)!r}"
+                f" (code {error.value}); {cure}"
+            ) from error
 
 
 def available_sources(device: NvmlDevice) -> tuple[Reader, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +35,13 @@ class FakeDevice:
     field_type: int = UNSIGNED_INT
     samples: list[tuple[int, int]] = field(default_factory=list)
     pids: list[int] = field(default_factory=list)
+    drawing_pids: list[int] = field(default_factory=list)
     application_mhz: tuple[int, int] = (1980, 3201)
+    limit_mw: int = 700_000
+    # What is set in place of what was asked, as where a driver rounds.
+    rounds_limit_to_mw: int = 1
+    changed: Callable[[FakeDevice], None] = lambda _: None
+    history: list[tuple[int, ...]] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
     lost: bool = False
     is_partitioned: bool = False
@@ -100,6 +107,20 @@ class FakeNvml:
     def nvmlDeviceGetApplicationsClock(self, device: FakeDevice, kind: int) -> int:  # noqa: N802
         return self._ask("nvmlDeviceGetApplicationsClock", device, device.application_mhz[kind - 1])
 
+    def nvmlDeviceSetApplicationsClocks(self, device: FakeDevice, memory: int, sm: int) -> None:  # noqa: N802
+        self._ask("nvmlDeviceSetApplicationsClocks", device, None)
+        device.application_mhz = (sm, memory)
+        self._note(device, sm, memory)
+
+    def nvmlDeviceSetPowerManagementLimit(self, device: FakeDevice, limit_mw: int) -> None:  # noqa: N802
+        self._ask("nvmlDeviceSetPowerManagementLimit", device, None)
+        device.limit_mw = limit_mw // device.rounds_limit_to_mw * device.rounds_limit_to_mw
+        self._note(device, limit_mw)
+
+    def _note(self, device: FakeDevice, *values: int) -> None:
+        device.history.append(values)
+        device.changed(device)
+
     def _ask(self, function: str, device: FakeDevice, answer: Any) -> Any:
         self.called.add(function)
         if device.lost:
@@ -138,6 +159,13 @@ class FakeNvml:
             "nvmlDeviceGetCurrentClocksEventReasons": lambda d: 0x4,
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda d: 0x8,
             "nvmlDeviceGetComputeRunningProcesses": lambda d: [SimpleNamespace(pid=p) for p in d.pids],
+            "nvmlDeviceGetGraphicsRunningProcesses": lambda d: [
+                SimpleNamespace(pid=p) for p in d.drawing_pids
+            ],
+            "nvmlDeviceGetSupportedMemoryClocks": lambda d: [3201, 2619],
+            "nvmlDeviceGetSupportedGraphicsClocks": lambda d, memory: list(range(1980, 330, -15)),
+            "nvmlDeviceGetPowerManagementLimitConstraints": lambda d: [200_000, 700_000],
+            "nvmlDeviceGetPowerManagementLimit": lambda d: d.limit_mw,
             "nvmlDeviceGetPowerUsage": lambda d: d.power_mw,
             "nvmlDeviceGetTotalEnergyConsumption": lambda d: d.energy_mj,
         }

@@ -1,0 +1,181 @@
+"""`ptxbench settings`: clocks and power limit of a GPU, shown, set for one command, and restored."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import json_option
+from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.parameters import Number
+
+if TYPE_CHECKING:
+    from ptxbench.core.gpu_settings import SettingChoices
+    from ptxbench.sensors.nvml import SettableDevice
+
+_NOT_FOUND = 127
+_SIGNALLED = 128
+_CLOCK = click.IntRange(1, 100_000)
+
+
+@click.group(name="settings")
+def command() -> None:
+    """Show, set for one command, or restore the application clocks and the power limit of a GPU.
+
+    A GPU is set only by `run --allow-settings`, and restored when that command ends in any way. If
+    ptxbench itself is killed, its next start on that GPU restores it, or `restore` does.
+    """
+
+
+@command.command(name="show", short_help="Show what is set and what can be set.")
+@json_option
+def show(as_json: bool) -> None:
+    """Show what is set on every GPU, what can be set, and whether a killed command left it set."""
+    from ptxbench.storage.codec import encode
+    from ptxbench.storage.settings_journal import SettingsJournal
+
+    documents, rows = [], []
+    for device in _every_device():
+        now, choices = device.settings(), device.choices()
+        note = SettingsJournal(device.uuid_hash).read()
+        documents.append(
+            {
+                "gpu": device.index,
+                "name": device.name,
+                "settings": encode(now),
+                "choices": encode(choices),
+                "set_by_ptxbench": encode(note),
+            }
+        )
+        rows.append(
+            (
+                str(device.index),
+                device.name,
+                str(now),
+                _clocks(choices),
+                _limits(choices),
+                "no" if note is None else str(note.during),
+            )
+        )
+    if as_json:
+        print_json({"gpus": documents})
+    else:
+        print_table(("gpu", "name", "set now", "SM clocks", "power limits", "set by ptxbench"), rows)
+
+
+@command.command(name="restore", short_help="Restore what a killed command left set.")
+@json_option
+def restore(as_json: bool) -> None:
+    """Restore what a killed `ptxbench settings run` left set, on every GPU."""
+    from ptxbench.devices.settings import restore_leftover
+
+    said: list[str] = []
+    for device in _every_device():
+        restore_leftover(device, said.append)
+    if as_json:
+        print_json({"restored": said})
+    else:
+        click.echo("\n".join(said) or "nothing to restore")
+
+
+@command.command(
+    name="run",
+    short_help="Run a command at other settings.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option("--board", default="0", metavar="GPU", help="The GPU to set: index or UUID (default: 0).")
+@click.option("--sm-clock-mhz", type=_CLOCK, help="SM clock to set, MHz.")
+@click.option("--memory-clock-mhz", type=_CLOCK, help="Memory clock to set, MHz.")
+@click.option("--limit-w", type=Number(1, 1e5), help="Power limit to set, W.")
+@click.option("--allow-settings", is_flag=True, help="Allow that the GPU is set.")
+@json_option
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    board: str,
+    sm_clock_mhz: int | None,
+    memory_clock_mhz: int | None,
+    limit_w: float | None,
+    allow_settings: bool,
+    as_json: bool,
+    words: tuple[str, ...],
+) -> int:
+    """Run the command WORDS while the GPU is set, then restore what was set before.
+
+    This changes the GPU for everyone who uses it, so it needs --allow-settings and permission (root). It
+    refuses with exit code 3, and changes nothing, if another process is on the GPU or NVML refuses. Else
+    the exit code is that of the command. --json prints the settings and the exit code at the end.
+    """
+    from ptxbench.core.gpu_settings import GpuSettings
+    from ptxbench.devices.settings import applied
+    from ptxbench.storage.codec import encode
+
+    wanted = GpuSettings(sm_clock_mhz, memory_clock_mhz, None if limit_w is None else round(1000 * limit_w))
+    with _opened(board) as device, applied(device, wanted, _say, allowed=allow_settings):
+        code = _exit_code(words)
+    if as_json:
+        print_json({"set": encode(wanted), "exit_code": code})
+    return code
+
+
+def _exit_code(words: Sequence[str]) -> int:
+    """Run a command; it ends when an exception ends this function."""
+    try:
+        process = subprocess.Popen(words)
+    except OSError as error:
+        click.echo(f"ptxbench: cannot run {words[0]}: {error.strerror}", err=True)
+        return _NOT_FOUND
+    try:
+        code = process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    return code if code >= 0 else _SIGNALLED - code
+
+
+def _say(text: str) -> None:
+    click.echo(f"ptxbench: {text}", err=True)
+
+
+def open_device(which: int | str) -> SettableDevice:
+    """Open one GPU by its index or UUID."""
+    from ptxbench.sensors.nvml import SettableDevice
+
+    return SettableDevice(which)
+
+
+@contextmanager
+def _opened(board: str) -> Iterator[SettableDevice]:
+    if not board.isdecimal() and not board.startswith("GPU-"):
+        raise click.UsageError(f"--board {board!r} is no index or UUID of a GPU.")
+    device = open_device(int(board) if board.isdecimal() else board)
+    try:
+        yield device
+    finally:
+        device.close()
+
+
+def _every_device() -> Iterator[SettableDevice]:
+    from ptxbench.sensors.nvml import list_devices
+
+    for entry in list_devices():
+        with _opened(str(entry.index)) as device:
+            yield device
+
+
+def _clocks(choices: SettingChoices) -> str:
+    if not choices.clocks:
+        return "cannot be set"
+    clocks = choices.clocks[-1].sm_clocks_mhz
+    return f"{len(clocks)} from {clocks[0]} to {clocks[-1]} MHz"
+
+
+def _limits(choices: SettingChoices) -> str:
+    if choices.power_limits_mw is None:
+        return "cannot be set"
+    low, high = choices.power_limits_mw
+    return f"{low / 1000:g} to {high / 1000:g} W"

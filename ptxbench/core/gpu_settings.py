@@ -1,0 +1,55 @@
+"""What can be set on a GPU: SM clock, memory clock and power limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GpuSettings:
+    """Application clocks and power limit; None where NVML does not tell, or where nothing is to be set.
+
+    Attributes:
+        sm_clock_mhz: SM clock, MHz.
+        memory_clock_mhz: Memory clock, MHz.
+        power_limit_mw: Power limit in the unit of NVML, mW.
+    """
+
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_limit_mw: int | None = None
+
+    def __str__(self) -> str:
+        """Return what is known or set, in words."""
+        parts = [
+            f"SM clock {self.sm_clock_mhz} MHz" if self.sm_clock_mhz is not None else "",
+            f"memory clock {self.memory_clock_mhz} MHz" if self.memory_clock_mhz is not None else "",
+            f"power limit {self.power_limit_mw / 1000:g} W" if self.power_limit_mw is not None else "",
+        ]
+        return ", ".join(filter(None, parts)) or "nothing"
+
+
+@dataclass(frozen=True)
+class ClockChoice:
+    """SM clocks that go with one memory clock.
+
+    Attributes:
+        memory_clock_mhz: Memory clock, MHz.
+        sm_clocks_mhz: SM clocks in ascending order, MHz.
+    """
+
+    memory_clock_mhz: int
+    sm_clocks_mhz: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SettingChoices:
+    """What a GPU can be set to.
+
+    Attributes:
+        clocks: Supported clocks, empty where the GPU has none to set.
+        power_limits_mw: Lowest and highest power limit, None where it cannot be set.
+    """
+
+    clocks: tuple[ClockChoice, ...]
+    power_limits_mw: tuple[int, int] | None

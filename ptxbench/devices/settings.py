@@ -1,0 +1,269 @@
+"""Set clocks and power limit for a while: refused unless allowed, verified, and restored on every way out.
+
+A note on the disk (ptxbench/storage/settings_journal.py) is written before anything is set. After a SIGKILL
+`restore_leftover` puts back what the note says.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol
+
+from ptxbench.core.errors import GpuError, InputError
+from ptxbench.core.gpu_settings import GpuSettings, SettingChoices
+from ptxbench.storage.settings_journal import SettingsHeldError, SettingsJournal, SettingsNote
+
+Say = Callable[[str], None]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALLED = 128
+
+
+class SettableGpu(Protocol):
+    """A GPU whose settings can be read and changed."""
+
+    @property
+    def uuid_hash(self) -> str:
+        """Hash of the board's UUID."""
+        ...
+
+    @property
+    def uuid(self) -> str:
+        """UUID of the board."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Marketing name."""
+        ...
+
+    def settings(self) -> GpuSettings:
+        """Read what is set now."""
+        ...
+
+    def choices(self) -> SettingChoices:
+        """Read what can be set."""
+        ...
+
+    def set_clocks(self, sm_clock_mhz: int, memory_clock_mhz: int) -> None:
+        """Set both clocks, MHz."""
+        ...
+
+    def set_power_limit(self, power_limit_mw: int) -> None:
+        """Set the power limit, mW."""
+        ...
+
+    def foreign_processes(self) -> int | None:
+        """Count other processes on the GPU, None where it is not known."""
+        ...
+
+
+@contextmanager
+def applied(gpu: SettableGpu, wanted: GpuSettings, say: Say, *, allowed: bool) -> Iterator[None]:
+    """Set a GPU for the time of the block, and restore what was there on every way out of it.
+
+    Args:
+        gpu: The GPU.
+        wanted: What to set; None leaves a value as it is.
+        say: Told one line when the GPU is set and one when it is restored.
+        allowed: Whether the user gave --allow-settings.
+
+    Raises:
+        InputError: It is not allowed, or the GPU does not have such a clock or limit. Nothing was changed.
+        GpuError: Another process is on the GPU, NVML refuses, or what is read back differs. What was there
+            before is restored.
+    """
+    if not allowed:
+        raise InputError(f"setting {wanted} changes the GPU for all its users; add --allow-settings")
+    if wanted == GpuSettings():
+        raise InputError("nothing is to be set; name a clock or a power limit")
+    journal = SettingsJournal(gpu.uuid_hash)
+    with journal.held(), _stopped_by_signals() as restoring:
+        _restore_noted(gpu, journal, say)
+        before = gpu.settings()
+        during = _completed(wanted, before)
+        _require_supported(gpu, wanted, during)
+        _require_alone(gpu)
+        journal.write(SettingsNote(gpu.uuid, before, during))
+        try:
+            _set(gpu, during)
+            _require_set(gpu, during)
+            # Another user may have come since.
+            _require_alone(gpu)
+            say(f"{gpu.name}: set {during} (before: {before})")
+            yield
+        finally:
+            with restoring():
+                _restore_noted(gpu, journal, say)
+
+
+def restore_leftover(gpu: SettableGpu, say: Say) -> bool:
+    """Put back what a killed process left set on a GPU.
+
+    Returns:
+        Whether there was anything; False too while the process that set it still runs.
+
+    Raises:
+        GpuError: NVML refuses.
+        InputError: The note cannot be read.
+    """
+    journal = SettingsJournal(gpu.uuid_hash)
+    if not journal.path.exists():
+        return False
+    try:
+        with journal.held():
+            return _restore_noted(gpu, journal, say)
+    except SettingsHeldError:
+        return False
+
+
+def _completed(wanted: GpuSettings, before: GpuSettings) -> GpuSettings:
+    """Return what is to be set, with the other clock as it is: NVML sets both at once."""
+    if wanted.sm_clock_mhz is None and wanted.memory_clock_mhz is None:
+        return wanted
+    return GpuSettings(
+        before.sm_clock_mhz if wanted.sm_clock_mhz is None else wanted.sm_clock_mhz,
+        before.memory_clock_mhz if wanted.memory_clock_mhz is None else wanted.memory_clock_mhz,
+        wanted.power_limit_mw,
+    )
+
+
+def _require_supported(gpu: SettableGpu, wanted: GpuSettings, during: GpuSettings) -> None:
+    choices, before = gpu.choices(), gpu.settings()
+    if wanted.sm_clock_mhz is not None or wanted.memory_clock_mhz is not None:
+        if not choices.clocks or before.sm_clock_mhz is None or before.memory_clock_mhz is None:
+            raise GpuError(
+                f"{gpu.name} has no application clocks, or they cannot be read: no clock can be set"
+            )
+        by_memory = {choice.memory_clock_mhz: choice.sm_clocks_mhz for choice in choices.clocks}
+        memory_mhz, sm_mhz = during.memory_clock_mhz, during.sm_clock_mhz
+        if memory_mhz not in by_memory:
+            raise InputError(
+                f"{gpu.name} has no memory clock of {memory_mhz} MHz; it has {', '.join(map(str, by_memory))}"
+            )
+        clocks = by_memory[memory_mhz]
+        if sm_mhz not in clocks:
+            near = min(clocks, key=lambda clock: abs(clock - (sm_mhz or 0)))
+            raise InputError(
+                f"{gpu.name} has no SM clock of {sm_mhz} MHz at {memory_mhz} MHz memory clock; the nearest is"
+                f" {near} MHz, of {len(clocks)} from {clocks[0]} to {clocks[-1]} MHz"
+            )
+    if wanted.power_limit_mw is not None:
+        if choices.power_limits_mw is None or before.power_limit_mw is None:
+            raise GpuError(f"the power limit of {gpu.name} cannot be set or read")
+        low, high = choices.power_limits_mw
+        if not low <= wanted.power_limit_mw <= high:
+            raise InputError(
+                f"a power limit of {wanted.power_limit_mw / 1000:g} W is outside of what {gpu.name} takes:"
+                f" {low / 1000:g} to {high / 1000:g} W"
+            )
+
+
+def _require_alone(gpu: SettableGpu) -> None:
+    others = gpu.foreign_processes()
+    if others is None:
+        raise GpuError(f"NVML does not tell who uses {gpu.name}, so that its settings are left as they are")
+    if others:
+        raise GpuError(f"{others} other process(es) are on {gpu.name}: its settings are left as they are")
+
+
+def _set(gpu: SettableGpu, wanted: GpuSettings) -> None:
+    if wanted.sm_clock_mhz is not None and wanted.memory_clock_mhz is not None:
+        gpu.set_clocks(wanted.sm_clock_mhz, wanted.memory_clock_mhz)
+    if wanted.power_limit_mw is not None:
+        gpu.set_power_limit(wanted.power_limit_mw)
+
+
+def _require_set(gpu: SettableGpu, wanted: GpuSettings) -> None:
+    now = gpu.settings()
+    if _set_part(now, wanted) != wanted:
+        raise GpuError(f"{gpu.name} was set to {wanted}, but reads {_set_part(now, wanted)}")
+
+
+def _set_part(values: GpuSettings, mask: GpuSettings) -> GpuSettings:
+    """Return the values that `mask` has, None for the others."""
+    return GpuSettings(
+        None if mask.sm_clock_mhz is None else values.sm_clock_mhz,
+        None if mask.memory_clock_mhz is None else values.memory_clock_mhz,
+        None if mask.power_limit_mw is None else values.power_limit_mw,
+    )
+
+
+def _changed(now: GpuSettings, before: GpuSettings) -> GpuSettings:
+    """Return what of `before` is not set now: what was never changed may not be refused."""
+    clocks_differ = (now.sm_clock_mhz, now.memory_clock_mhz) != (before.sm_clock_mhz, before.memory_clock_mhz)
+    return GpuSettings(
+        before.sm_clock_mhz if clocks_differ else None,
+        before.memory_clock_mhz if clocks_differ else None,
+        before.power_limit_mw if now.power_limit_mw != before.power_limit_mw else None,
+    )
+
+
+def _restore_noted(gpu: SettableGpu, journal: SettingsJournal, say: Say) -> bool:
+    """Put back what the note of a board says, then remove it; the caller holds the lock."""
+    note = journal.read()
+    if note is None:
+        return False
+    before = _set_part(note.before, note.during)
+    changed = _changed(gpu.settings(), before)
+    if changed != GpuSettings():
+        try:
+            _set(gpu, changed)
+            _require_set(gpu, before)
+        except GpuError as error:
+            raise GpuError(
+                f"{error}; {gpu.name} could not be restored to {before}: run `ptxbench settings restore`"
+                f" with permission (the note is {journal.path})"
+            ) from error
+        say(f"{gpu.name}: restored {changed}")
+    journal.remove()
+    return True
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[Callable[[], _Deferred]]:
+    """End the block by an exception on SIGTERM and SIGHUP, as on Ctrl-C.
+
+    Yields:
+        A context within which signals wait until its end.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread may handle signals: there they end nothing half-way.
+        yield lambda: _Deferred(())
+        return
+    # A signal that is ignored, as SIGHUP under nohup, stays so.
+    old = {n: handler for n in _SIGNALS if (handler := signal.getsignal(n)) is not signal.SIG_IGN}
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise SystemExit(_SIGNALLED + number)
+
+    for number in set(old) - {signal.SIGINT}:
+        signal.signal(number, stop)
+    try:
+        yield lambda: _Deferred(tuple(old))
+    finally:
+        for number, before in old.items():
+            signal.signal(number, before)
+
+
+class _Deferred:
+    """Signals that arrive within are sent again at the end."""
+
+    def __init__(self, numbers: tuple[signal.Signals, ...]) -> None:
+        self._numbers = numbers
+        self._came: list[int] = []
+
+    def __enter__(self) -> None:
+        self._before = {number: signal.getsignal(number) for number in self._numbers}
+        for number in self._numbers:
+            signal.signal(number, lambda came, _: self._came.append(came))
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        for came in self._came:
+            signal.raise_signal(came)

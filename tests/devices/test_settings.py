@@ -1,0 +1,265 @@
+"""Settings of a GPU come back on every way out, and nothing is changed where something stands against it."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from fakes.kept_nvml import open_kept
+from fakes.nvml import LOST, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeNvml
+
+from ptxbench.cli.main import run
+from ptxbench.core.errors import GpuError, InputError
+from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.devices.settings import applied, restore_leftover
+from ptxbench.sensors.nvml import DeviceEntry, SettableDevice
+from ptxbench.storage.settings_journal import SettingsJournal, has_notes, state_folder
+
+WANTED = GpuSettings(1005, None, 500_000)
+BEFORE = [1980, 3201, 700_000]
+DURING = [1005, 3201, 500_000]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+def opened(**change):
+    fake = FakeDevice(**change)
+    return fake, SettableDevice(0, FakeNvml(fake))
+
+
+def values(fake):
+    return [*fake.application_mhz, fake.limit_mw]
+
+
+def test_it_is_set_within_and_restored_after_with_one_line_each():
+    fake, gpu = opened()
+    said = []
+    with applied(gpu, WANTED, said.append, allowed=True):
+        assert values(fake) == DURING
+        assert has_notes()
+    assert values(fake) == BEFORE
+    assert not has_notes()
+    assert said == [
+        "NVIDIA H200: set SM clock 1005 MHz, memory clock 3201 MHz, power limit 500 W"
+        " (before: SM clock 1980 MHz, memory clock 3201 MHz, power limit 700 W)",
+        "NVIDIA H200: restored SM clock 1980 MHz, memory clock 3201 MHz, power limit 700 W",
+    ]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_it_is_restored_after_an_exception(error):
+    fake, gpu = opened()
+    with pytest.raises(error), applied(gpu, WANTED, lambda _: None, allowed=True):
+        raise error
+    assert values(fake) == BEFORE
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_is_restored_after_a_signal_and_handlers_are_as_before(number):
+    fake, gpu = opened()
+    old = signal.getsignal(number)
+    with pytest.raises(SystemExit) as stop, applied(gpu, WANTED, lambda _: None, allowed=True):
+        signal.raise_signal(number)
+    assert stop.value.code == 128 + number
+    assert values(fake) == BEFORE
+    assert signal.getsignal(number) is old
+
+
+def test_a_signal_while_restoring_waits_for_its_end():
+    fake, gpu = opened()
+
+    def interrupt(device):
+        if len(device.history) == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    fake.changed = interrupt
+    with pytest.raises(KeyboardInterrupt), applied(gpu, WANTED, lambda _: None, allowed=True):
+        pass
+    assert values(fake) == BEFORE
+    assert not has_notes()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"pids": [1]}, "1 other process"),
+        ({"drawing_pids": [1]}, "1 other process"),
+        ({"errors": {"nvmlDeviceGetComputeRunningProcesses": NO_PERMISSION}}, "does not tell who uses"),
+        ({"errors": {"nvmlDeviceSetApplicationsClocks": NO_PERMISSION}}, "run as root"),
+        ({"errors": {"nvmlDeviceSetPowerManagementLimit": NO_PERMISSION}}, "refuses nvmlDeviceSetPower"),
+        ({"errors": {"nvmlDeviceGetApplicationsClock": NOT_SUPPORTED}}, "no application clocks"),
+        ({"errors": {"nvmlDeviceGetSupportedMemoryClocks": NOT_SUPPORTED}}, "no application clocks"),
+        (
+            {"errors": {"nvmlDeviceGetPowerManagementLimitConstraints": NOT_SUPPORTED}},
+            "cannot be set or read",
+        ),
+        ({"errors": {"nvmlDeviceSetApplicationsClocks": LOST}}, "code 15"),
+        ({"rounds_limit_to_mw": 7_000}, "reads SM clock 1005 MHz, memory clock 3201 MHz, power limit 497 W"),
+    ],
+)
+def test_a_gpu_that_refuses_or_lacks_something_is_as_before(change, said):
+    fake, gpu = opened(**change)
+    with pytest.raises(GpuError, match=said) as refused, applied(gpu, WANTED, lambda _: None, allowed=True):
+        pytest.fail("the block must not run")
+    assert refused.value.exit_code == 3
+    assert values(fake) == BEFORE
+    assert not has_notes()
+
+
+def test_a_process_that_comes_while_the_gpu_is_set_ends_it():
+    fake, gpu = opened()
+    fake.changed = lambda device: device.pids.append(1)
+    with pytest.raises(GpuError, match="other process"), applied(gpu, WANTED, lambda _: None, allowed=True):
+        pytest.fail("the block must not run")
+    assert values(fake) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("wanted", "allowed", "said"),
+    [
+        (WANTED, False, "add --allow-settings"),
+        (GpuSettings(), True, "nothing is to be set"),
+        (GpuSettings(sm_clock_mhz=1000), True, "the nearest is 1005 MHz"),
+        (GpuSettings(memory_clock_mhz=5), True, "has no memory clock of 5 MHz; it has 2619, 3201"),
+        (GpuSettings(power_limit_mw=50_000), True, "outside of what NVIDIA H200 takes: 200 to 700 W"),
+    ],
+)
+def test_what_is_not_allowed_or_not_supported_is_bad_input(wanted, allowed, said):
+    fake, gpu = opened()
+    with pytest.raises(InputError, match=said), applied(gpu, wanted, lambda _: None, allowed=allowed):
+        pytest.fail("the block must not run")
+    assert fake.history == []
+
+
+def test_two_that_set_one_gpu_are_refused_and_the_first_is_left_alone():
+    fake, gpu = opened()
+    with applied(gpu, WANTED, lambda _: None, allowed=True):
+        with pytest.raises(GpuError, match="another ptxbench"), applied(gpu, WANTED, print, allowed=True):
+            pytest.fail("the block must not run")
+        assert not restore_leftover(gpu, print)
+        assert values(fake) == DURING
+
+
+@pytest.fixture
+def killed(state):
+    """The state file of a GPU that was set by a process which then was killed."""
+    file = state / "gpu.json"
+    file.write_text(json.dumps(BEFORE))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fakes.kept_nvml", file],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert "set SM clock 1005 MHz" in process.stdout.readline()
+    process.kill()
+    process.communicate()
+    assert json.loads(file.read_text()) == DURING
+    return file
+
+
+def test_after_sigkill_the_next_start_restores(killed):
+    said = []
+    assert restore_leftover(open_kept(killed), said.append)
+    assert json.loads(killed.read_text()) == BEFORE
+    assert said == ["NVIDIA H200: restored SM clock 1980 MHz, memory clock 3201 MHz, power limit 700 W"]
+    assert not restore_leftover(open_kept(killed), said.append)
+
+
+def test_after_sigkill_the_next_setting_starts_from_what_was_before(killed):
+    with applied(open_kept(killed), GpuSettings(sm_clock_mhz=1500), lambda _: None, allowed=True):
+        assert json.loads(killed.read_text()) == [1500, 3201, 700_000]
+    assert json.loads(killed.read_text()) == BEFORE
+
+
+def test_opening_the_gpu_restores_it_first(killed, monkeypatch):
+    import ptxbench.devices.select as select
+    import ptxbench.sensors.nvml as nvml
+
+    monkeypatch.setattr(nvml, "SettableDevice", lambda which: open_kept(killed))
+    select._restore(0)
+    assert json.loads(killed.read_text()) == BEFORE
+
+
+def test_a_leftover_that_may_not_be_restored_is_kept_and_said(killed):
+    gpu = open_kept(killed, errors={"nvmlDeviceSetApplicationsClocks": NO_PERMISSION})
+    with pytest.raises(GpuError, match=r"could not be restored.*ptxbench settings restore"):
+        restore_leftover(gpu, print)
+    assert has_notes()
+
+
+def test_a_note_that_was_tampered_with_is_one_line():
+    _, gpu = opened()
+    path = SettingsJournal(gpu.uuid_hash).path
+    path.parent.mkdir(parents=True)
+    path.write_text('{"uuid": 1}')
+    with pytest.raises(InputError, match="settings-"):
+        restore_leftover(gpu, print)
+
+
+def test_the_state_folder_has_a_default_in_the_home(monkeypatch, tmp_path):
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert state_folder() == tmp_path / ".local" / "state" / "ptxbench"
+
+
+@pytest.fixture
+def one_gpu(monkeypatch):
+    """The command line sees one GPU."""
+    fake, gpu = opened()
+    monkeypatch.setattr("ptxbench.cli.settings.open_device", lambda _: gpu)
+    entry = DeviceEntry(0, fake.name, gpu.uuid_hash)
+    monkeypatch.setattr("ptxbench.sensors.nvml.list_devices", lambda: (entry,))
+    monkeypatch.setattr(gpu, "close", lambda: None)
+    return fake
+
+
+RUN = ("settings", "run", "--sm-clock-mhz", "1005", "--limit-w", "500")
+
+
+def test_a_command_runs_at_the_settings_and_gives_its_exit_code(one_gpu, capfd):
+    during = []
+    one_gpu.changed = lambda device: during.append(values(device))
+    assert (
+        run([*RUN, "--allow-settings", "--", sys.executable, "-c", "print('ran'); raise SystemExit(7)"]) == 7
+    )
+    captured = capfd.readouterr()
+    assert captured.out == "ran\n"
+    assert DURING in during
+    assert values(one_gpu) == BEFORE
+    assert ["set" in captured.err, "restored" in captured.err] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "code"), [({}, (), 2), ({"pids": [1]}, ("--allow-settings",), 3)]
+)
+def test_a_command_that_is_refused_does_not_run(one_gpu, capfd, change, words, code):
+    one_gpu.pids += change.get("pids", [])
+    assert run([*RUN, *words, "--", "echo", "ran"]) == code
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert one_gpu.history == []
+
+
+def test_a_command_that_does_not_exist_leaves_the_gpu_as_it_was(one_gpu, capfd):
+    assert run([*RUN, "--allow-settings", "no-such-command"]) == 127
+    assert "cannot run no-such-command" in capfd.readouterr().err
+    assert values(one_gpu) == BEFORE
+
+
+def test_show_and_restore(one_gpu, capsys):
+    assert run(["settings", "show"]) == 0
+    out = capsys.readouterr().out
+    for word in ("SM clock 1980 MHz", "110 from 345 to 1980 MHz", "200 to 700 W"):
+        assert word in out
+    assert run(["settings", "show", "--json"]) == 0
+    (gpu,) = json.loads(capsys.readouterr().out)["gpus"]
+    assert gpu["settings"]["power_limit_mw"] == 700_000
+    assert run(["settings", "restore"]) == 0
+    assert capsys.readouterr().out == "nothing to restore\n"

@@ -1,0 +1,35 @@
+"""A fake GPU whose settings outlive the process, as a real one's do; run as a script it sets them and waits.
+
+python -m fakes.kept_nvml STATE_FILE
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from fakes.nvml import FakeDevice, FakeNvml
+
+from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.devices.settings import applied
+from ptxbench.sensors.nvml import SettableDevice
+
+
+def open_kept(state: Path, **change) -> SettableDevice:
+    """Open the GPU whose settings are in a file."""
+
+    def keep(device: FakeDevice) -> None:
+        state.write_text(json.dumps([*device.application_mhz, device.limit_mw]))
+
+    sm_mhz, memory_mhz, limit_mw = json.loads(state.read_text())
+    device = FakeDevice(application_mhz=(sm_mhz, memory_mhz), limit_mw=limit_mw, changed=keep, **change)
+    return SettableDevice(0, FakeNvml(device))
+
+
+def main() -> None:
+    gpu = open_kept(Path(sys.argv[1]))
+    with applied(gpu, GpuSettings(1005, None, 500_000), lambda text: print(text, flush=True), allowed=True):
+        sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    main()
