@@ -154,6 +154,9 @@ def test_the_plots_show_the_rows(tab, write):
         " e.querySelectorAll('circle').length])"
     )
     counts = dict(figures)
+    assert counts["Energy by categorypJ an execution by the unit, on a logarithmic axis"] == 5, (
+        "Eq. 1 is apart"
+    )
     assert [
         next(count for title, count in counts.items() if title.startswith(start))
         for start in ("-O0 against", "Zeros against", "Energy against latency")
