@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import gpu_option, json_option, out_option, plot_option, sensor_option
-from ptxbench.cli.output import print_encoded, print_table
+from ptxbench.cli.options import (
+    gpu_option,
+    json_option,
+    out_option,
+    plot_option,
+    require_resumable,
+    resume_option,
+    sensor_option,
+)
+from ptxbench.cli.output import print_encoded, print_table, say_lost
 from ptxbench.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from ptxbench.devices.base import Gpu
+    from ptxbench.experiment.sampling import Progress
     from ptxbench.sensors.description import SensorDescription
     from ptxbench.storage.methods_file import MethodPoint, MethodsFile
 
@@ -31,21 +40,31 @@ _WAY_WIDTH = 20
 @click.command(name="methods")
 @gpu_option
 @out_option
+@resume_option
 @sensor_option
 @plot_option("the error of every method against the kernel's duration")
 @json_option
 def command(
-    spec: str | None, out: Path | None, sensor_path: Path | None, plot: Path | None, as_json: bool
+    spec: str | None,
+    out: Path | None,
+    resume: bool,
+    sensor_path: Path | None,
+    plot: Path | None,
+    as_json: bool,
 ) -> None:
     """Compare the methods of reading power on kernels of 10 ms to 10 s.
 
     For constant, ramped and bursty power, this compares every method (SMA, PAPI-style, MTSM, MTSM
     corrected, counter) on every source with a long run of the same kernel on the same source. It takes
-    about five minutes. Give --sensor, because the documented figures are not enough to correct for a
-    sensor. --gpu replay:FOLDER computes the figures again from a recorded FOLDER, which stays as it is;
-    --out keeps the result in a copy.
+    about five minutes; each recording is saved before the next begins, and --resume continues. Give
+    --sensor, because the documented figures are not enough to correct for a sensor. --gpu replay:FOLDER
+    computes the figures again from a recorded FOLDER, which stays as it is; --out keeps the result in a
+    copy.
     """
-    found, path = _found(spec, out, sensor_path)
+    require_resumable(resume, spec, out)
+    if resume and sensor_path is not None:
+        raise click.UsageError("--resume uses the sensors of the recordings; leave out --sensor.")
+    found, path = _found(spec, out, sensor_path, resume)
     if plot is not None:
         from ptxbench.report.methods_plot import plot_methods
 
@@ -56,7 +75,9 @@ def command(
         _print(found, path)
 
 
-def _found(spec: str | None, out: Path | None, sensor_path: Path | None) -> tuple[MethodsFile, Path]:
+def _found(
+    spec: str | None, out: Path | None, sensor_path: Path | None, resume: bool
+) -> tuple[MethodsFile, Path]:
     from ptxbench.experiment.sampling import PURPOSE, again
     from ptxbench.experiment.sensor_choice import sensors_for
     from ptxbench.storage.recording import RecordingFolder
@@ -68,13 +89,15 @@ def _found(spec: str | None, out: Path | None, sensor_path: Path | None) -> tupl
     gpu = open_chosen_gpu(spec)
     try:
         sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
-        return _measure(gpu, out, sensors)
+        return _measure(gpu, spec, out, sensors, resume)
     finally:
         gpu.close()
 
 
-def _measure(gpu: Gpu, out: Path | None, sensors: Sequence[SensorDescription]) -> tuple[MethodsFile, Path]:
-    from ptxbench.experiment.sampling import Progress, measure_methods
+def _measure(
+    gpu: Gpu, spec: str | None, out: Path | None, sensors: Sequence[SensorDescription], resume: bool
+) -> tuple[MethodsFile, Path]:
+    from ptxbench.experiment.sampling import measure_methods
 
     last: Progress | None = None
     with progress_bar() as show:
@@ -84,14 +107,24 @@ def _measure(gpu: Gpu, out: Path | None, sensors: Sequence[SensorDescription]) -
             last = at
             show(at.done, at.total, at.name)
 
+        def lost(names: Sequence[str]) -> None:
+            say_lost(names, "recording")
+
         try:
-            return measure_methods(gpu, out, sensors, note)
+            return measure_methods(gpu, out, sensors, note, resume=resume, on_lost=lost)
         except KeyboardInterrupt:
             if last is not None:
-                again = shlex.join(["ptxbench", "methods", "--gpu", f"replay:{last.folder}"])
-                kept = f"stopped; {last.done} of {last.total} recordings are kept"
-                click.echo(f"ptxbench: {kept}. Compute the result so far with: {again}", err=True)
+                _say_stopped(last, spec)
             raise
+
+
+def _say_stopped(last: Progress, spec: str | None) -> None:
+    folder, of_gpu = str(last.folder), ["--gpu", spec] if spec else []
+    go_on = shlex.join(["ptxbench", "methods", "--resume", "--out", folder, *of_gpu])
+    so_far = shlex.join(["ptxbench", "methods", "--gpu", f"replay:{folder}"])
+    kept = f"stopped; {last.done} of {last.total} recordings are kept"
+    click.echo(f"ptxbench: {kept}. Continue with: {go_on}", err=True)
+    click.echo(f"ptxbench: Compute the result so far with: {so_far}", err=True)
 
 
 def _print(found: MethodsFile, path: Path) -> None:

@@ -76,6 +76,18 @@ def opt_level_option(default: str | None) -> Decorator:
     )
 
 
+def require_resumable(resume: bool, spec: str | None, out: Path | None) -> None:
+    """Refuse --resume where nothing can be continued.
+
+    Raises:
+        UsageError: There is no --out, or the GPU is a recorded folder.
+    """
+    if resume and out is None:
+        raise click.UsageError("--resume needs --out, the folder to continue.")
+    if resume and spec is not None and spec.startswith("replay:"):
+        raise click.UsageError("--resume measures: name a GPU, not a recorded folder.")
+
+
 def target_option(default: str | None, *, multiple: bool = False) -> Decorator:
     """Return the option --target.
 

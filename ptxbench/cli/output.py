@@ -51,6 +51,19 @@ def print_table(
     click.echo(render_table(columns, rows, output_width()))
 
 
+def say_lost(lost: Sequence[str], what: str) -> None:
+    """Say which trials or recordings have to be measured again, if any.
+
+    Args:
+        lost: What they are called.
+        what: What they are: "trial" or "recording".
+    """
+    if lost:
+        several = len(lost) > 1
+        text = f"the readings of {len(lost)} {what}{'s' * several} are missing or damaged"
+        click.echo(f"ptxbench: {text} ({lost[0]}{', ...' * several}); measuring again", err=True)
+
+
 def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}

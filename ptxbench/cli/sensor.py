@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import gpu_option, json_option, out_option, plot_option
+from ptxbench.cli.options import (
+    gpu_option,
+    json_option,
+    out_option,
+    plot_option,
+    require_resumable,
+    resume_option,
+)
 from ptxbench.cli.output import print_encoded, print_table
 
 if TYPE_CHECKING:
@@ -27,9 +34,10 @@ _OPTIONAL = ("call us", "stale %", "noise W", "quantum", "lag ms", "needs s")
 @click.command(name="sensor")
 @gpu_option
 @out_option
+@resume_option
 @plot_option("the response of each source to the load")
 @json_option
-def command(spec: str | None, out: Path | None, plot: Path | None, as_json: bool) -> None:
+def command(spec: str | None, out: Path | None, resume: bool, plot: Path | None, as_json: bool) -> None:
     """Measure how the GPU's power sensors behave, with a square-wave load of about 40 s.
 
     For every source this gives the refresh period, averaging window, lag, quantum, cost of a call, and the
@@ -40,12 +48,13 @@ def command(spec: str | None, out: Path | None, plot: Path | None, as_json: bool
     from ptxbench.experiment.sensor_study import PURPOSE, RECORDING, describe_again, sense
     from ptxbench.storage.recording import RecordingFolder
 
+    require_resumable(resume, spec, out)
     if spec is not None and spec.startswith("replay:"):
         found, folder = describe_again(RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE), out)
     else:
         gpu = open_chosen_gpu(spec)
         try:
-            found, path = sense(gpu, out)
+            found, path = sense(gpu, out, resume=resume)
         finally:
             gpu.close()
         folder = RecordingFolder.open(path, PURPOSE)

@@ -6,7 +6,6 @@ import math
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from ptxbench.cli.options import (
     sensor_option,
     window_option,
 )
+from ptxbench.cli.output import say_lost
 from ptxbench.cli.parameters import Number
 from ptxbench.cli.progress import progress_bar
 from ptxbench.experiment.criteria import criterion_names
@@ -171,7 +171,7 @@ def command(
     try:
         if out is not None and resume:
             folder = resume_run(gpu, asked, out, allow_other_board=allow_other_board)
-            _say_lost(folder.lost)
+            say_lost(folder.lost, "trial")
         else:
             sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
             folder = start_run(gpu, asked, out, sensors)
@@ -227,13 +227,6 @@ def _measure(gpu: Gpu, folder: RunFolder, spec: str | None, budget_s: float) -> 
         except KeyboardInterrupt:
             click.echo(f"ptxbench: stopped; what was measured is kept. {_go_on(folder.path, spec)}", err=True)
             raise
-
-
-def _say_lost(lost: Sequence[str]) -> None:
-    if lost:
-        trials = f"{len(lost)} trial{'s' * (len(lost) > 1)}"
-        text = f"the readings of {trials} are missing or damaged ({lost[0]}{', ...' * (len(lost) > 1)})"
-        click.echo(f"ptxbench: {text}; measuring again", err=True)
 
 
 def _go_on(path: Path, spec: str | None, *others: str) -> str:

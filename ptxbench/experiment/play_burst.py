@@ -37,8 +37,8 @@ def record_burst(gpu: Gpu, path: Path | None = None, pattern: BurstPattern | Non
         ReplayError: The GPU is a replayed run.
         ToolError: The assembler or the disassembler is missing.
     """
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, BURST_LABEL, gpu.sensors, 0.0)
     load = prepare_load(gpu)
+    manifest = RecordingManifest.new(gpu.info, gpu.clock, BURST_LABEL, gpu.sensors, 0.0, load.sm_count)
     folder = RecordingFolder.create(
         path or default_run_path(gpu.info, manifest.created, prefix="burst-"), manifest
     )
@@ -50,5 +50,5 @@ def record_burst(gpu: Gpu, path: Path | None = None, pattern: BurstPattern | Non
     launches[-1] = replace(launches[-1], after_s=_QUIET_S)
     gaps_s = [(later.start_ns - earlier.end_ns) * 1e-9 for earlier, later in pairwise(planned)]
     folder.add(BURST_LABEL, gpu.run_sequence(launches, gaps_s))
-    folder.write()
+    folder.finish()
     return folder

@@ -76,10 +76,13 @@ def measure_methods(
     sensors: Sequence[SensorDescription] = (),
     on_progress: Callable[[Progress], None] = lambda _: None,
     runs: dict[float, int] | None = None,
+    *,
+    resume: bool = False,
+    on_lost: Callable[[Sequence[str]], None] = lambda _: None,
 ) -> tuple[MethodsFile, Path]:
     """Compare every method on every source, and keep the recordings.
 
-    What was recorded is written also where it is stopped half-way; `again` works out what it comes to.
+    Every recording is on the disk before the next is made; `again` works out what they come to so far.
 
     Args:
         gpu: A real or simulated GPU; it is busy for some 90 s, and under five minutes pass.
@@ -87,37 +90,57 @@ def measure_methods(
         sensors: What was measured about the sources; none: as the GPU describes them.
         on_progress: Called before every recording.
         runs: Durations in s and how often each is run; None: `RUNS`.
+        resume: Go on with the recordings of the folder `path`, with the sensors that it lists.
+        on_lost: Called with the recordings whose readings are missing or damaged; they are made again.
 
     Returns:
         The comparison, and the folder that holds it and the raw readings.
 
     Raises:
         GpuError: The kernel did not run, or the GPU stopped answering.
-        InputError: The folder cannot be written.
+        InputError: The folder cannot be written, or not be gone on with.
         ReplayError: The GPU is a replayed run.
         ToolError: The assembler or the disassembler is missing.
     """
     known = tuple(s for s in tuple(sensors) or gpu.sensors if source_of(s.source).whole_board)
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, known, 0.0)
     load = prepare_load(gpu)
-    folder = RecordingFolder.create(
-        path or default_run_path(gpu.info, manifest.created, prefix="methods-"), manifest
-    )
+    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, known, 0.0, load.sm_count)
+    place = path or default_run_path(gpu.info, manifest.created, prefix="methods-")
+    with (
+        RecordingFolder.resume(place, manifest)
+        if resume
+        else RecordingFolder.create(place, manifest) as folder
+    ):
+        if folder.lost:
+            on_lost(folder.lost)
+        if not folder.finished:
+            _record(gpu, folder, load, runs or RUNS, on_progress)
+            folder.finish()
+        document = compare(folder)
+        write_methods_file(folder.path, document)
+    return document, folder.path
+
+
+def _record(
+    gpu: Gpu,
+    folder: RecordingFolder,
+    load: Load,
+    runs: dict[float, int],
+    on_progress: Callable[[Progress], None],
+) -> None:
+    """Make the recordings that the folder does not hold."""
     module = load.module
     folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
-    jobs = _jobs(load, runs or RUNS, known)
+    jobs = _jobs(load, runs, folder.manifest.sensors)
+    held = {recording.name for recording in folder.recordings}
     began_ns = gpu.clock.now_ns()
-    try:
-        for done, job in enumerate(jobs):
-            on_progress(Progress(done, len(jobs), job.name, folder.path))
-            passed_s = (gpu.clock.now_ns() - began_ns) * 1e-9
-            folder.add(job.name, gpu.run_sequence(job.launches_at(passed_s), job.gaps_s))
-    finally:
-        folder.write()
+    for done, job in enumerate(jobs):
+        if job.name in held:
+            continue
+        on_progress(Progress(done, len(jobs), job.name, folder.path))
+        passed_s = (gpu.clock.now_ns() - began_ns) * 1e-9
+        folder.add(job.name, gpu.run_sequence(job.launches_at(passed_s), job.gaps_s))
     on_progress(Progress(len(jobs), len(jobs), "", folder.path))
-    document = compare(folder)
-    write_methods_file(folder.path, document)
-    return document, folder.path
 
 
 def again(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.core.errors import GpuError
+from ptxbench.core.errors import GpuError, InputError
 from ptxbench.devices.base import Gpu
 from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.trial_record import describe_throttling
@@ -69,34 +69,40 @@ def record_square_wave(gpu: Gpu, folder: RecordingFolder, load: Load, pulses: Se
     folder.add(RECORDING, run)
 
 
-def sense(gpu: Gpu, path: Path | None = None) -> tuple[SensorFile, Path]:
+def sense(gpu: Gpu, path: Path | None = None, *, resume: bool = False) -> tuple[SensorFile, Path]:
     """Measure what every power source of a GPU is like, and keep it.
 
     Args:
         gpu: A real or simulated GPU; it is loaded for about 25 s.
         path: Folder, or None for the default below results/ (or runs/ where nothing is measured).
+        resume: Go on with the folder `path`: what it has recorded is not recorded again.
 
     Returns:
         The description, and the folder that holds it and the raw readings.
 
     Raises:
         GpuError: The kernel did not run, the GPU stopped answering, or no source followed the load.
-        InputError: The folder cannot be written.
+        InputError: The folder cannot be written, or not be gone on with.
         ReplayError: The GPU is a replayed run.
         ToolError: The assembler or the disassembler is missing.
     """
     documented = tuple(sensor_for(sensor.source, gpu.info.target) for sensor in gpu.sensors)
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, documented, _WAIT_S)
     load = prepare_load(gpu)
-    folder = RecordingFolder.create(
-        path or default_run_path(gpu.info, manifest.created, prefix="sensor-"), manifest
-    )
-    module = load.module
-    folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
-    record_square_wave(gpu, folder, load, square_wave())
-    folder.write()
-    document = describe(folder)
-    write_sensor_file(folder.path, document)
+    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, documented, _WAIT_S, load.sm_count)
+    place = path or default_run_path(gpu.info, manifest.created, prefix="sensor-")
+    with (
+        RecordingFolder.resume(place, manifest)
+        if resume
+        else RecordingFolder.create(place, manifest) as folder
+    ):
+        if not folder.finished:
+            module = load.module
+            folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
+            if not folder.recordings:
+                record_square_wave(gpu, folder, load, square_wave())
+            folder.finish()
+        document = describe(folder)
+        write_sensor_file(folder.path, document)
     return document, folder.path
 
 
@@ -138,8 +144,11 @@ def describe(folder: RecordingFolder) -> SensorFile:
 
     Raises:
         GpuError: No power source followed the load.
+        InputError: The folder holds no recording.
     """
     manifest = folder.manifest
+    if not folder.recordings:
+        raise InputError(f"{folder.path} holds no recording: measure again, or go on with --resume")
     (recording,) = folder.recordings
     trace = folder.trace(recording.name)
     sources = probe(trace, recording.windows, manifest.sensors, manifest.waited_s)

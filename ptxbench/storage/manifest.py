@@ -250,22 +250,47 @@ def require_same(manifest: Manifest, path: Path, gpu: GpuInfo, arguments: RunArg
     Raises:
         InputError: The tool, the GPU model, the driver, a board's settings or an argument differ.
     """
-    _require_equal("ptxbench", manifest.ptxbench_version, VERSION, path)
+    require_equal("ptxbench", manifest.ptxbench_version, VERSION, path)
     board = manifest.gpu
     for key in ("kind", "name", "target", "sm_count", "driver"):
-        _require_equal(key, getattr(board, key), getattr(gpu, key), path)
+        require_equal(key, getattr(board, key), getattr(gpu, key), path)
     for known in manifest.gpus:
         if known.uuid_hash == gpu.uuid_hash:
-            _require_equal_fields(known, replace(gpu, index=known.index), path)
+            require_same_board(known, gpu, path)
     _require_equal_fields(manifest.arguments, arguments, path)
+
+
+def require_same_board(known: GpuInfo, gpu: GpuInfo, path: Path) -> None:
+    """Refuse to go on with a folder on another board, or on one that is set otherwise.
+
+    Args:
+        known: The board as the folder has it.
+        gpu: The board now; its index may differ.
+        path: The folder.
+
+    Raises:
+        InputError: The two differ.
+    """
+    _require_equal_fields(known, replace(gpu, index=known.index), path)
 
 
 def _require_equal_fields(old: GpuInfo | RunArguments, new: GpuInfo | RunArguments, path: Path) -> None:
     for each in fields(old):
-        _require_equal(each.name, getattr(old, each.name), getattr(new, each.name), path)
+        require_equal(each.name, getattr(old, each.name), getattr(new, each.name), path)
 
 
-def _require_equal(key: str, old: object, new: object, path: Path) -> None:
+def require_equal(key: str, old: object, new: object, path: Path) -> None:
+    """Refuse to go on with a folder where something is not as it was.
+
+    Args:
+        key: What it is.
+        old: As it was.
+        new: As it is now.
+        path: The folder.
+
+    Raises:
+        InputError: The two differ.
+    """
     # Encoded, NaN equals NaN.
     if codec.encode(old) != codec.encode(new):
         raise InputError(

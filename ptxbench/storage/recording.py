@@ -2,14 +2,16 @@
 
 Beside `manifest.json` (tool, GPU, host, sensors) and `recordings.json` (the windows) lie the readings in
 `traces.parquet`, what ran in `kernels.zip`, and what was worked out in a JSON file named after the command.
+While it is measured, every recording is in `partial/` as soon as it is made, as the trials of a run are.
 """
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import TracebackType
 from typing import Self, TypeVar
 
 from ptxbench.core.clock import Clock
@@ -18,7 +20,7 @@ from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import SequenceRun
-from ptxbench.sensors.trace import KernelWindow, Trace
+from ptxbench.sensors.trace import KernelWindow, Series, Trace
 from ptxbench.storage import codec, traces
 from ptxbench.storage.atomic import replacing, write_text
 from ptxbench.storage.codec import Place
@@ -26,7 +28,8 @@ from ptxbench.storage.commit import git_commit
 from ptxbench.storage.file_errors import reading, writing
 from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.location import make_place
-from ptxbench.storage.manifest import Host
+from ptxbench.storage.manifest import Host, require_equal, require_same_board
+from ptxbench.storage.partial import PartialFolder
 
 RECORDING_VERSION = 1
 _MANIFEST = "manifest.json"
@@ -51,6 +54,7 @@ class RecordingManifest:
         sensors: The power sources, as they were described while it was recorded.
         epoch_offset_ns: UTC less host time, ns.
         waited_s: Wait before the first recording in which no source was read.
+        load_sms: SMs that run the load at full, fewer where the GPU slows down; 0: not kept.
     """
 
     recording_version: int
@@ -63,10 +67,17 @@ class RecordingManifest:
     sensors: tuple[SensorDescription, ...]
     epoch_offset_ns: int
     waited_s: float
+    load_sms: int = field(default=0, metadata={"optional": True})
 
     @classmethod
     def new(
-        cls, gpu: GpuInfo, clock: Clock, purpose: str, sensors: tuple[SensorDescription, ...], waited_s: float
+        cls,
+        gpu: GpuInfo,
+        clock: Clock,
+        purpose: str,
+        sensors: tuple[SensorDescription, ...],
+        waited_s: float,
+        load_sms: int,
     ) -> Self:
         """Return the manifest of recordings that begin now, on this host."""
         return cls(
@@ -80,7 +91,23 @@ class RecordingManifest:
             sensors=sensors,
             epoch_offset_ns=clock.epoch_ns() - clock.now_ns(),
             waited_s=waited_s,
+            load_sms=load_sms,
         )
+
+    def require_same(self, path: Path, now: RecordingManifest) -> None:
+        """Refuse to go on with recordings under other conditions than those they began with.
+
+        Args:
+            path: Their folder.
+            now: What a new folder would say.
+
+        Raises:
+            InputError: The tool, the board, its driver or settings, or the load differ.
+        """
+        require_equal("command", self.purpose, now.purpose, path)
+        require_equal("ptxbench", self.ptxbench_version, now.ptxbench_version, path)
+        require_same_board(self.gpu, now.gpu, path)
+        require_equal("the load on so many SMs:", self.load_sms, now.load_sms, path)
 
 
 @dataclass(frozen=True)
@@ -107,18 +134,23 @@ class Recording:
 
 
 class RecordingFolder:
-    """Recordings in memory, written as a whole; made by `create` or `open`.
+    """Recordings, each on the disk as soon as it is made; made by `create`, `open` or `resume`.
+
+    As long as `partial/` is there, what it holds are the recordings; `finish` writes the final files.
 
     Attributes:
         path: The folder.
         manifest: What it is.
         kernels: What ran.
+        lost: Recordings that `resume` dropped, because their readings are missing or damaged.
     """
 
     def __init__(self, path: Path, manifest: RecordingManifest) -> None:
         self.path = path
         self.manifest = manifest
         self.kernels = KernelStore(path)
+        self.lost: tuple[str, ...] = ()
+        self._partial = PartialFolder(path, Recording, lambda one: one.name)
         self._recordings: dict[str, Recording] = {}
         self._traces: dict[str, Trace] = {}
 
@@ -131,7 +163,38 @@ class RecordingFolder:
         """
         make_place(path, manifest.gpu.kind)
         write_text(path / _MANIFEST, codec.to_text(manifest))
-        return cls(path, manifest)
+        folder = cls(path, manifest)
+        folder._partial.open(create=True)
+        return folder
+
+    @classmethod
+    def resume(cls, path: Path, now: RecordingManifest) -> Self:
+        """Go on with recordings that were stopped; of a folder that is complete nothing is left to do.
+
+        Args:
+            path: The folder.
+            now: What a new folder would say.
+
+        Raises:
+            InputError: The folder holds nothing of the kind, another process writes it, or it was made
+                under other conditions.
+        """
+        folder = cls(path, _read_manifest(path))
+        folder.manifest.require_same(path, now)
+        if folder.finished:
+            folder._partial.sweep()
+            folder.kernels.sweep()
+            folder._load()
+            return folder
+        # Only a folder whose maker was killed between its first two writes has no partial/ yet.
+        folder._partial.open(create=not folder._partial.exists)
+        try:
+            folder.lost = folder._partial.drop_lost()
+            folder._load()
+        except BaseException:
+            folder.close()
+            raise
+        return folder
 
     @classmethod
     def open(cls, path: Path, purpose: str) -> Self:
@@ -140,21 +203,11 @@ class RecordingFolder:
         Raises:
             InputError: The folder holds nothing of the kind, or a file of it does not fit.
         """
-        file = path / _MANIFEST
-        manifest = read_document(file, RecordingManifest, "recording_version", RECORDING_VERSION)
+        manifest = _read_manifest(path)
         if manifest.purpose != purpose:
             raise InputError(f"{path} was made by `ptxbench {manifest.purpose}`, not `ptxbench {purpose}`")
         folder = cls(path, manifest)
-        plain = codec.read_json(path / _RECORDINGS)
-        place = Place(path / _RECORDINGS)
-        if not isinstance(plain, list):
-            raise place.error("must be a list")
-        stored = traces.TraceFile(path / _TRACES)
-        for index, item in enumerate(plain):
-            one = codec.decode(Recording, item, place.item(index))
-            folder._recordings[one.name] = one
-            folder._traces[one.name] = Trace(one.begin_ns, one.end_ns, stored.series(one.name))
-        stored.close()
+        folder._load()
         return folder
 
     def copy(self, path: Path) -> Self:
@@ -169,6 +222,11 @@ class RecordingFolder:
         return type(self).open(path, self.manifest.purpose)
 
     @property
+    def finished(self) -> bool:
+        """Whether all that was to be recorded is, and in its final files."""
+        return (self.path / _RECORDINGS).exists() and not self._partial.exists
+
+    @property
     def recordings(self) -> tuple[Recording, ...]:
         """Every recording, in order."""
         return tuple(self._recordings.values())
@@ -178,14 +236,15 @@ class RecordingFolder:
         return self._traces[name]
 
     def add(self, name: str, run: SequenceRun) -> Recording:
-        """Hold one recording; it is on the disk after `write`.
+        """Keep one recording; it is on the disk when this returns.
 
         Raises:
-            ValueError: There is one of that name.
+            InputError: The disk is full.
+            ValueError: There is one of that name, or the folder is open for reading only.
         """
         if name in self._recordings:
             raise ValueError(f"recording {name} is held already")
-        self._recordings[name] = Recording(
+        one = Recording(
             name,
             run.trace.begin_ns,
             run.trace.end_ns,
@@ -194,20 +253,61 @@ class RecordingFolder:
             run.windows,
             run.throttle_reasons,
         )
+        self._partial.append(one, run.trace)
+        self._recordings[name] = one
         self._traces[name] = run.trace
-        return self._recordings[name]
+        return one
 
-    def write(self) -> None:
-        """Write the recordings that are held.
+    def finish(self) -> None:
+        """Write the final files; until the very end the folder can be resumed instead.
 
         Raises:
             InputError: A file cannot be written.
+            ValueError: The folder is open for reading only.
         """
+        self._partial.require_writer()
         with replacing(self.path / _TRACES) as file:
             traces.write(file, (traces.to_table(name, trace.series) for name, trace in self._traces.items()))
         self.kernels.pack()
         write_text(self.path / _RECORDINGS, codec.to_text(list(self._recordings.values())))
+        self._partial.retire()
         self.kernels.sweep()
+
+    def close(self) -> None:
+        """Release the folder to other processes."""
+        self._partial.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _load(self) -> None:
+        """Read what was recorded; a folder that was only begun holds nothing."""
+        if self._partial.exists:
+            for one in self._partial.records():
+                self._hold(one, self._partial.series(one.name))
+        elif self.finished:
+            place = Place(self.path / _RECORDINGS)
+            plain = codec.read_json(place.file)
+            if not isinstance(plain, list):
+                raise place.error("must be a list")
+            stored = traces.TraceFile(self.path / _TRACES)
+            for index, item in enumerate(plain):
+                one = codec.decode(Recording, item, place.item(index))
+                self._hold(one, stored.series(one.name))
+            stored.close()
+
+    def _hold(self, one: Recording, series: tuple[Series, ...]) -> None:
+        self._recordings[one.name] = one
+        self._traces[one.name] = Trace(one.begin_ns, one.end_ns, series)
+
+
+def _read_manifest(path: Path) -> RecordingManifest:
+    return read_document(path / _MANIFEST, RecordingManifest, "recording_version", RECORDING_VERSION)
 
 
 def read_document(path: Path, kind: type[T], version_key: str, version: int) -> T:

@@ -16,9 +16,11 @@ from ptxbench.cli.main import group
 from ptxbench.core.errors import GpuError, InputError, LaunchError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profiles import H200, RTX2080TI, RTX4090, SLOW_SENSOR
+from ptxbench.experiment.load import prepare_load
 from ptxbench.experiment.sampling import PURPOSE, again, measure_methods, phase_s
 from ptxbench.experiment.sampling import RUNS as RUNS_OF_THE_COMMAND
 from ptxbench.experiment.sampling_cases import Case, Reference, parse_name
+from ptxbench.experiment.sensor_study import sense
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.methods_file import LoadKind, MethodPoint, read_methods_file
 from ptxbench.storage.recording import RecordingFolder
@@ -147,6 +149,7 @@ def test_ctrl_c_keeps_what_was_recorded_and_says_how_to_see_it(tmp_path, monkeyp
         assert main.run(["methods", "--gpu", "simulated", "--out", str(out)]) == 130
         said = capsys.readouterr().err
         assert f"{good} of 86 recordings are kept" in said
+        assert f"Continue with: ptxbench methods --resume --out {out} --gpu simulated\n" in said
         replay = said.split("so far with: ptxbench ")[1].splitlines()[0].split()
         return main.run(replay), capsys.readouterr()
 
@@ -156,6 +159,114 @@ def test_ctrl_c_keeps_what_was_recorded_and_says_how_to_see_it(tmp_path, monkeyp
     code, printed = stopped_after(3)
     assert code == 2
     assert "holds 3 recordings, too few to compare" in printed.err
+
+
+SHORT = {0.03: 2}
+
+
+def names(path):
+    with RecordingFolder.open(path, PURPOSE) as folder:
+        return [recording.name for recording in folder.recordings]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A comparison that ended without a word after nine recordings, and the names of one that did not."""
+    path = tmp_path_factory.mktemp("stopped")
+    measure_methods(SimulatedGpu(RTX2080TI), path / "whole", runs=SHORT)
+    with pytest.raises(KeyboardInterrupt):
+        measure_methods(Failing(RTX2080TI, 9, KeyboardInterrupt()), path / "methods", runs=SHORT)
+    return path / "methods", names(path / "whole")
+
+
+def test_every_recording_is_kept_at_once_and_a_stopped_comparison_goes_on(stopped, tmp_path):
+    path, whole = tmp_path / "methods", stopped[1]
+    shutil.copytree(stopped[0], path)
+    assert names(path) == whole[:9]
+    gpu = Failing(RTX2080TI, len(whole) - 9, AssertionError("a recording was made again"))
+    found, _ = measure_methods(gpu, path, runs=SHORT, resume=True)
+    assert names(path) == whole
+    assert repr(read_methods_file(path)) == repr(found)
+    assert not (path / "partial").exists()
+    # Of one that is complete nothing is left to measure.
+    again_, _ = measure_methods(
+        Failing(RTX2080TI, 0, AssertionError("measured again")), path, runs=SHORT, resume=True
+    )
+    assert repr(again_) == repr(found)
+
+
+def test_lost_readings_are_said_and_recorded_again(stopped, tmp_path):
+    path, whole = tmp_path / "methods", stopped[1]
+    shutil.copytree(stopped[0], path)
+    for file in sorted((path / "partial" / "traces").iterdir())[:2]:
+        file.unlink()
+    lost = []
+    measure_methods(SimulatedGpu(RTX2080TI), path, runs=SHORT, resume=True, on_lost=lost.extend)
+    assert len(lost) == 2
+    assert sorted(names(path)) == sorted(whole)
+
+
+@pytest.mark.parametrize("full", ["traces.parquet", "recordings.json"])
+def test_a_disk_that_is_full_at_the_end_loses_no_recording(tmp_path, full):
+    path = tmp_path / "methods"
+    gpu = Failing(RTX2080TI, 9, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        measure_methods(gpu, path, runs=SHORT)
+    (path / f".{full}.tmp").symlink_to("/dev/full")
+    with pytest.raises(InputError, match=r"No space left on device; free some space.*--resume"):
+        measure_methods(SimulatedGpu(RTX2080TI), path, runs=SHORT, resume=True)
+    held = names(path)
+    found, _ = measure_methods(
+        Failing(RTX2080TI, 0, AssertionError("measured again")), path, runs=SHORT, resume=True
+    )
+    assert names(path) == held
+    assert repr(again(RecordingFolder.open(path, PURPOSE), None)[0]) == repr(found)
+
+
+def test_recordings_of_another_gpu_load_or_purpose_are_not_gone_on_with(stopped, tmp_path, monkeypatch):
+    path = stopped[0]
+    before = contents(path)
+    with pytest.raises(InputError, match="was measured with name"):
+        measure_methods(SimulatedGpu(RTX4090), path, runs=SHORT, resume=True)
+    with pytest.raises(InputError, match="was measured with command methods, this is sensor"):
+        sense(SimulatedGpu(RTX2080TI), path, resume=True)
+    real = prepare_load
+    monkeypatch.setattr(
+        "ptxbench.experiment.sampling.prepare_load", lambda gpu: replace(real(gpu), sm_count=17)
+    )
+    with pytest.raises(InputError, match="was measured with the load on so many SMs: 68, this is 17"):
+        measure_methods(SimulatedGpu(RTX2080TI), path, runs=SHORT, resume=True)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="cannot read"):
+        measure_methods(SimulatedGpu(RTX2080TI), tmp_path / "none", runs=SHORT, resume=True)
+    assert contents(path) == before
+
+
+def test_two_processes_never_write_one_folder(tmp_path):
+    gpu = SimulatedGpu(RTX2080TI)
+
+    def second(at):
+        if at.done == 2:
+            with pytest.raises(InputError, match="another process"):
+                measure_methods(SimulatedGpu(RTX2080TI), at.folder, runs=SHORT, resume=True)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_methods(gpu, tmp_path / "methods", on_progress=second, runs=SHORT)
+    assert len(names(tmp_path / "methods")) == 2
+
+
+@pytest.mark.parametrize("command", ["methods", "sensor"])
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--resume"], "--resume needs --out"),
+        (["--resume", "--out", "x", "--gpu", "replay:y"], "name a GPU, not a recorded folder"),
+    ],
+)
+def test_resume_without_something_to_continue_is_refused(command, wrong, said, capsys):
+    assert main.run([command, *wrong]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_idle_time_leaves_room_to_forget_and_fits_five_minutes(compared):
