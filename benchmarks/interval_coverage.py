@@ -119,7 +119,7 @@ def _share(profile: Profile, arguments: argparse.Namespace) -> float:
         gpu = _RememberingGpu(profile, run, poll_interval_s=arguments.poll)
         of_run = replace(asked, instructions=tuple(known[run % step :: step]), seed=run)
         rows = list(_rows(gpu, of_run, profile))
-        level = float(np.median([row.dynamic_pj / pj for row, pj in rows])) if profile.supply else 1.0
+        level = float(np.median([row.dynamic_pj / pj for row, pj in rows])) if profile.voltage_steps else 1.0
         judged += [
             _Judged(run, row, row.dynamic_pj / pj / level - 1, row.dynamic_ci95_pj / pj) for row, pj in rows
         ]
