@@ -1,4 +1,4 @@
-"""Set the energy model beside models that know less, on the kernels that judge it.
+"""Set the energy model beside models that know less, on the validation kernels.
 
     python runners/compare_nulls.py --validation RUN/validation --table RUN
 
@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--validation", type=Path, required=True, help="what measure and count wrote")
     parser.add_argument("--table", type=Path, required=True, help="run folder of the same kind of GPU")
     arguments = parser.parse_args()
-    found = compare_with_nulls(arguments.validation, read_solved(arguments.table).prices)
+    found = compare_with_nulls(arguments.validation, read_solved(arguments.table).opcode_energies)
     print("| model | mean absolute error, % | worst, % | larger than the table's by, % (95%) |")
     print("| --- | ---: | ---: | ---: |")
     print(f"| {found.table.name} | {found.table.mean_absolute_pct:.1f} | {found.table.worst_pct:.1f} | |")

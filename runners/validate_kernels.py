@@ -27,7 +27,7 @@ from kernel_sitting import DeviceLostError, Sitting, require_same_cases, take_up
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.solved import read_solved
 from ptxbench.model.terms import FILE, write_terms
-from ptxbench.model.validate import judge, launches_by_case
+from ptxbench.model.validate import launches_by_case, validate_model
 from ptxbench.model.validation_file import (
     COUNTS,
     MEASURED,
@@ -36,7 +36,7 @@ from ptxbench.model.validation_file import (
     Purpose,
     read_session,
 )
-from ptxbench.model.validation_table import mean_absolute_error_pct, write_judged
+from ptxbench.model.validation_table import mean_absolute_error_pct, write_validated
 
 if TYPE_CHECKING:
     from kernel_cases import Case
@@ -79,8 +79,8 @@ def main() -> int:
 
 def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
     solved = read_solved(table)
-    found = judge(out, solved.prices)
-    write_judged(csv, found.kernels)
+    found = validate_model(out, solved.opcode_energies)
+    write_validated(csv, found.kernels)
     write_terms(model, found.terms)
     terms = found.terms
     print(f"fitted to {len(terms.kernels)} other kernels: gamma {terms.gamma:.2f} ± {terms.gamma_error:.2f},")

@@ -1,4 +1,4 @@
-"""The energy of a kernel: instructions, bytes, accesses and time, each priced by a run.
+"""The energy of a kernel: instructions, bytes, accesses and time, by the energies of a run.
 
 E = s (sum_op n_op e_op(a) + sum_l b_l e_l(a) + sum_c n_c e_c + P_active t) + b_DRAM e_DRAM(a)
     + n_miss e_miss + P_static t,
@@ -17,7 +17,7 @@ from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.cap import Demand, settled_clock
-from ptxbench.model.opcode_energies import Price, Prices, Rule
+from ptxbench.model.opcode_energies import OpcodeEnergies, OpcodeEnergy, Rule
 from ptxbench.model.opcodes import opcode_class
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import TensorEnergy, Terms
@@ -96,13 +96,13 @@ class Machine:
     """What a run says of its GPU.
 
     Attributes:
-        prices: Energy of its opcodes.
+        opcode_energies: Energy of its opcodes.
         terms: Fitted terms.
         static: Static power.
         limit_w: Power limit, NaN where there is none.
     """
 
-    prices: Prices
+    opcode_energies: OpcodeEnergies
     terms: Terms
     static: StaticPower
     limit_w: float
@@ -127,7 +127,7 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class _Priced:
+class _DynamicEnergy:
     """Dynamic energy at the full clock."""
 
     parts: Mapping[str, float]
@@ -162,11 +162,11 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
         raise InputError(
             "the run has no valid sleeping kernel, so its static power is not known; measure again"
         )
-    priced = _price(work, machine, conditions.activity)
-    dram_j = sum(joules for name, joules in priced.parts.items() if name in OFF_CLOCK)
+    dynamic = _dynamic_energy(work, machine, conditions.activity)
+    dram_j = sum(joules for name, joules in dynamic.parts.items() if name in OFF_CLOCK)
     known_clock = math.isfinite(conditions.clock_ratio)
     demand = Demand(
-        clocked_j=priced.total_j - dram_j,
+        clocked_j=dynamic.total_j - dram_j,
         dram_j=dram_j,
         static_w=static_w,
         time_s=work.time_s,
@@ -179,11 +179,11 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     energy_j = demand.energy_at(ratio)
     capped = not known_clock and ratio < 1
     half_j = math.hypot(
-        _half_width_j(priced, machine, ratio, machine.static.error_at(temperature_c) * time_s),
+        _half_width_j(dynamic, machine, ratio, machine.static.error_at(temperature_c) * time_s),
         _unseen_clock_j(machine.terms, ratio, demand.clocked_j),
     )
     parts = [
-        Part(name, joules if name in OFF_CLOCK else scale * joules) for name, joules in priced.parts.items()
+        Part(name, joules if name in OFF_CLOCK else scale * joules) for name, joules in dynamic.parts.items()
     ]
     return KernelEstimate(
         kernel=work.name,
@@ -195,34 +195,38 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
         clock_ratio=ratio,
         capped=capped,
         parts=tuple(sorted([*parts, Part("static", static_j)], key=lambda part: -part.energy_j)),
-        uncovered_share=sum(fill.share for fill in priced.fills),
-        fills=priced.fills,
+        uncovered_share=sum(fill.share for fill in dynamic.fills),
+        fills=dynamic.fills,
         notes=(*_notes(work, machine, capped, conditions), *_clock_notes(machine.terms, ratio)),
     )
 
 
-def dynamic_parts(work: KernelWork, prices: Prices, terms: Terms, activity: Activity) -> Mapping[str, float]:
+def dynamic_parts(
+    work: KernelWork, opcode_energies: OpcodeEnergies, terms: Terms, activity: Activity
+) -> Mapping[str, float]:
     """Return the dynamic energy of one launch at the full clock by class and level, J."""
-    machine = Machine(prices, terms, StaticPower(math.nan, math.nan, math.nan, math.nan, math.nan), math.nan)
-    return _price(work, machine, activity).parts
+    machine = Machine(
+        opcode_energies, terms, StaticPower(math.nan, math.nan, math.nan, math.nan, math.nan), math.nan
+    )
+    return _dynamic_energy(work, machine, activity).parts
 
 
-def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
+def _dynamic_energy(work: KernelWork, machine: Machine, activity: Activity) -> _DynamicEnergy:
     fitted = {one.kind: one for one in machine.terms.tensor}
-    prices = machine.prices.beside([byte.level for byte in machine.terms.bytes_pj])
+    opcode_energies = machine.opcode_energies.beside([byte.level for byte in machine.terms.bytes_pj])
     parts: dict[str, float] = defaultdict(float)
     variance_j2, filled_j, fills = 0.0, 0.0, []
     for opcode, count in work.opcodes:
-        price = _price_of(opcode, fitted, prices, activity)
-        joules, error_j = (count * pj * _PICO for pj in (price.energy_pj, price.error_pj))
+        energy = _energy_of(opcode, fitted, opcode_energies, activity)
+        joules, error_j = (count * pj * _PICO for pj in (energy.energy_pj, energy.error_pj))
         parts[opcode_class(opcode)] += joules
-        if price.rule is Rule.MEASURED:
+        if energy.rule is Rule.MEASURED:
             variance_j2 += error_j**2
         else:
             filled_j += error_j
-            fills.append(Fill(opcode, count / work.executions, price.rule, price.source))
+            fills.append(Fill(opcode, count / work.executions, energy.rule, energy.source))
     for level, count in work.bytes_moved:
-        byte = _byte_price(level, machine, activity)
+        byte = _byte_energy(level, machine, activity)
         if byte is not None:
             parts[level] += count * byte.energy_pj * _PICO
             variance_j2 += (count * byte.error_pj * _PICO) ** 2
@@ -233,35 +237,37 @@ def _price(work: KernelWork, machine: Machine, activity: Activity) -> _Priced:
     if machine.terms.active_w:
         parts[ACTIVE] = machine.terms.active_w * work.time_s
     fills.sort(key=lambda fill: -fill.share)
-    return _Priced(parts, variance_j2, filled_j, tuple(fills))
+    return _DynamicEnergy(parts, variance_j2, filled_j, tuple(fills))
 
 
-def _price_of(opcode: str, fitted: Mapping[str, TensorEnergy], prices: Prices, activity: Activity) -> Price:
+def _energy_of(
+    opcode: str, fitted: Mapping[str, TensorEnergy], opcode_energies: OpcodeEnergies, activity: Activity
+) -> OpcodeEnergy:
     one, macs = fitted.get(tensor_kind(opcode)), multiply_adds(opcode)
     if one is None or macs is None:
-        return prices.price(opcode, activity.of(opcode))
+        return opcode_energies.energy(opcode, activity.of(opcode))
     energy_pj = macs * (one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj))
-    return Price(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
+    return OpcodeEnergy(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
 
 
-def _byte_price(level: Level, machine: Machine, activity: Activity) -> Price | None:
+def _byte_energy(level: Level, machine: Machine, activity: Activity) -> OpcodeEnergy | None:
     """Return the energy of a byte: as fitted, else by the table's rows of that level, else None."""
     for one in machine.terms.bytes_pj:
         if one.level is level:
             # What fitted terms leave open they leave open together: it is in the model's own error.
             energy_pj = one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj)
-            return Price(energy_pj, 0.0, Rule.MEASURED, "")
-    known = level.opcode in machine.prices.random
-    return machine.prices.price(level.opcode, activity.operands) if known else None
+            return OpcodeEnergy(energy_pj, 0.0, Rule.MEASURED, "")
+    known = level.opcode in machine.opcode_energies.random
+    return machine.opcode_energies.energy(level.opcode, activity.operands) if known else None
 
 
-def _half_width_j(priced: _Priced, machine: Machine, ratio: float, static_error_j: float) -> float:
+def _half_width_j(dynamic: _DynamicEnergy, machine: Machine, ratio: float, static_error_j: float) -> float:
     """Return half of the 95% interval."""
     terms = machine.terms
     scale = ratio**terms.gamma
-    clock_j = abs(math.log(ratio)) * terms.gamma_error * scale * priced.total_j
-    known_j2 = scale**2 * (priced.measured_variance_j2 + priced.filled_error_j**2)
-    model_j = terms.error * scale * priced.total_j
+    clock_j = abs(math.log(ratio)) * terms.gamma_error * scale * dynamic.total_j
+    known_j2 = scale**2 * (dynamic.measured_variance_j2 + dynamic.filled_error_j**2)
+    model_j = terms.error * scale * dynamic.total_j
     static_j = static_error_j if math.isfinite(static_error_j) else 0.0
     return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + model_j**2 + static_j**2)
 
@@ -305,9 +311,9 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
         )
     # The rest is in the energy of the instructions.
     beyond = [level for level, _ in work.bytes_moved if level in (Level.CROSSBAR, Level.DRAM)]
-    unpriced = [level for level in beyond if _byte_price(level, machine, Activity()) is None]
-    if unpriced:
-        notes.append(f"the table has no energy of a byte from {' and '.join(unpriced)}: they are left out")
+    unknown = [level for level in beyond if _byte_energy(level, machine, Activity()) is None]
+    if unknown:
+        notes.append(f"the table has no energy of a byte from {' and '.join(unknown)}: they are left out")
     if not terms.kernels:
         notes.append(
             "the run has no model.json: what an active chip draws beside is left out, and the clock term is"
@@ -323,9 +329,9 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
         )
     if not work.modifiers:
         notes.append(
-            "the profile has opcodes without modifiers, so that unlike instructions are priced alike"
+            "the profile has opcodes without modifiers, so that different instructions get the same energy"
         )
-    if not machine.prices.zeros and conditions.activity.data < 1:
+    if not machine.opcode_energies.zeros and conditions.activity.data < 1:
         notes.append(
             "the run has no trial on zeros: on them an opcode is taken at the part of its energy on random"
             f" operands that opcodes like it had in {shipped_ratios().source}"

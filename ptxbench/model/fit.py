@@ -5,11 +5,11 @@ For fit kernel k at clock ratio r with dynamic energy E_k = (P - P_static(T)) t 
     E_k = r^gamma (Z_k + a_d D_k + a_i I_k + sum_l b_kl e_l + sum_c n_kc e_c + sum_q m_kq e_q + P_active t)
           + d_k e_DRAM + n_k,miss e_miss
 
-where Z_k prices its opcodes on zeros, D_k and I_k are what random operands add in data and in index opcodes
-(all three by the table), b_kl are bytes by level (d_k: DRAM), n_kc accesses by kind and m_kq multiply-adds.
-All unknowns but gamma are linear and not negative; gamma is the one that leaves the least. Each kernel weighs
-the same, relative to its energy. Accesses are terms only where that makes the error of kernels that are left
-out of the fit smaller (ptxbench.model.leave_out).
+where Z_k is the energy of its opcodes on zeros, D_k and I_k are what random operands add in data
+and in index opcodes (all three by the table), b_kl are bytes by level (d_k: DRAM), n_kc accesses by kind and
+m_kq multiply-adds. All unknowns but gamma are linear and not negative; gamma is the one that leaves the
+least. Each kernel weighs the same, relative to its energy. Accesses are terms only where that makes the error
+of kernels that are left out of the fit smaller (ptxbench.model.leave_out).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ptxbench.core.errors import InputError
 from ptxbench.model.estimate import dynamic_parts
 from ptxbench.model.leave_out import Bools, can_be_foretold, left_out_errors
-from ptxbench.model.opcode_energies import RANDOM, ZEROS, Prices
+from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy, TensorEnergy, Terms
@@ -89,7 +89,7 @@ class _Solved:
     left_out: float
 
 
-def fit_terms(kernels: Sequence[FitKernel], prices: Prices) -> Terms:
+def fit_terms(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies) -> Terms:
     """Return the terms that fit some kernels best.
 
     Raises:
@@ -98,7 +98,7 @@ def fit_terms(kernels: Sequence[FitKernel], prices: Prices) -> Terms:
     if not kernels:
         raise InputError("no kernel was both measured and counted, so the model's terms cannot be fitted")
     names = _unknowns(kernels)
-    beside = prices.beside(_levels(kernels))
+    beside = opcode_energies.beside(_levels(kernels))
     rows = [_features(kernel, beside, names) for kernel in kernels]
     constants = np.array([constant for constant, _ in rows])
     features = np.array([row for _, row in rows])
@@ -179,7 +179,9 @@ def _levels(kernels: Sequence[FitKernel]) -> list[Level]:
     return [level for level in Level if all(level in dict(k.work.bytes_moved) for k in kernels)]
 
 
-def _features(kernel: FitKernel, prices: Prices, names: Sequence[str]) -> tuple[float, list[float]]:
+def _features(
+    kernel: FitKernel, opcode_energies: OpcodeEnergies, names: Sequence[str]
+) -> tuple[float, list[float]]:
     """Return a kernel's energy on zeros without fitted terms, and what multiplies each unknown, J."""
     pattern = kernel.pattern
     tensor: dict[str, float] = {}
@@ -194,7 +196,7 @@ def _features(kernel: FitKernel, prices: Prices, names: Sequence[str]) -> tuple[
     work = KernelWork(kernel.work.name, tuple(plain))
 
     def joules(activity: Activity) -> float:
-        return sum(dynamic_parts(work, prices, UNFITTED, activity).values())
+        return sum(dynamic_parts(work, opcode_energies, UNFITTED, activity).values())
 
     zeros_j = joules(Activity(0.0, 0.0))
     index_j = joules(Activity(0.0, 1.0)) - zeros_j

@@ -49,7 +49,7 @@ class Table:
 
     @cached_property
     def machine(self) -> Machine:
-        """Prices, fitted terms, static power, limit.
+        """Opcode energies, fitted terms, static power, limit.
 
         Raises:
             InputError: The run has no valid dynamic trial on random operands, or cannot be read.
@@ -58,7 +58,7 @@ class Table:
         terms = read_terms(self._path)
         if solved.clock is not None:
             terms = _with_clock(terms, solved.clock)
-        return Machine(solved.prices, terms, solved.static, self.gpu.power_limit_w)
+        return Machine(solved.opcode_energies, terms, solved.static, self.gpu.power_limit_w)
 
     @property
     def cycles(self) -> Mapping[str, float]:

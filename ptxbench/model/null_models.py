@@ -1,7 +1,7 @@
 """Models that know less than the table of instructions: what an accuracy figure must beat to mean anything.
 
 Each takes something away from the model of docs/model.md, fits all other terms anew to the same fit kernels,
-and is judged by the same kernels. Where the table is not better than the best of them, the accuracy of the
+and is validated on the same kernels. Where the table is not better than the best of them, the accuracy of the
 model is not the table's merit.
 """
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.model.opcode_energies import Known, Prices
+from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.opcodes import opcode_class
-from ptxbench.model.validate import Judgement, judge, measured_kernels
+from ptxbench.model.validate import ModelValidation, measured_kernels, validate_model
 from ptxbench.model.validation_file import KernelSession, Purpose, read_session
-from ptxbench.model.validation_table import JudgedKernel
+from ptxbench.model.validation_table import ValidatedKernel
 
 # Constants that are tried, pJ a thread's instruction; the fit kernels choose one.
 _CONSTANTS_PJ = (4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 25.0)
@@ -29,7 +29,7 @@ _SHUFFLES = 5
 
 @dataclass(frozen=True)
 class ModelErrors:
-    """One model against the judged kernels.
+    """One model against the validation kernels.
 
     Attributes:
         name: What the model is.
@@ -52,10 +52,10 @@ class ModelErrors:
 
 @dataclass(frozen=True)
 class NullComparison:
-    """The model of the table and the null models, judged by the same kernels.
+    """The model of the table and the null models, validated on the same kernels.
 
     Attributes:
-        kernels: Name and operands of each judged kernel.
+        kernels: Name and operands of each validation kernel.
         table: The model of the table.
         nulls: The others.
     """
@@ -84,25 +84,27 @@ class NullComparison:
         return float(low), float(high)
 
 
-def compare_with_nulls(folder: Path, prices: Prices) -> NullComparison:
+def compare_with_nulls(folder: Path, opcode_energies: OpcodeEnergies) -> NullComparison:
     """Judge the model and every null model by a session of whole kernels.
 
     Args:
         folder: What `validate_kernels.py measure` and `count` wrote.
-        prices: Energies of opcodes, by a run of the same kind of GPU.
+        opcode_energies: Energies of opcodes, by a run of the same kind of GPU.
 
     Raises:
         InputError: The folder does not hold both, or no fit kernel was measured and counted.
     """
-    table = judge(folder, prices)
+    table = validate_model(folder, opcode_energies)
     session = read_session(folder)
-    constants = [(pj, judge(folder, constant(prices, pj))) for pj in _CONSTANTS_PJ]
+    constants = [(pj, validate_model(folder, constant(opcode_energies, pj))) for pj in _CONSTANTS_PJ]
     best_pj, best = min(constants, key=lambda one: one[1].terms.left_out_error)
     nulls = [
         _errors(f"every opcode at {best_pj:g} pJ (chosen by the fit kernels)", best),
-        _errors("every opcode at the median of its class", judge(folder, class_medians(prices))),
-        _shuffled_errors(folder, prices),
-        _errors("no energy of instructions", judge(folder, constant(prices, _NOTHING_PJ))),
+        _errors(
+            "every opcode at the median of its class", validate_model(folder, class_medians(opcode_energies))
+        ),
+        _shuffled_errors(folder, opcode_energies),
+        _errors("no energy of instructions", validate_model(folder, constant(opcode_energies, _NOTHING_PJ))),
         _power_times_time(session, table.kernels),
         _limit_times_time(session, table.kernels),
     ]
@@ -110,61 +112,67 @@ def compare_with_nulls(folder: Path, prices: Prices) -> NullComparison:
     return NullComparison(names, _errors("the table", table), tuple(nulls))
 
 
-def constant(prices: Prices, energy_pj: float) -> Prices:
+def constant(opcode_energies: OpcodeEnergies, energy_pj: float) -> OpcodeEnergies:
     """Return the same opcodes with one energy for all, pJ; zeros keep their median ratio to random ones."""
-    ratio = _zeros_ratio(prices)
-    return Prices(
-        dict.fromkeys(prices.random, Known(energy_pj, 0.0)),
-        dict.fromkeys(prices.random, Known(ratio * energy_pj, 0.0)),
+    ratio = _zeros_ratio(opcode_energies)
+    return OpcodeEnergies(
+        dict.fromkeys(opcode_energies.random, Known(energy_pj, 0.0)),
+        dict.fromkeys(opcode_energies.random, Known(ratio * energy_pj, 0.0)),
     )
 
 
-def class_medians(prices: Prices) -> Prices:
+def class_medians(opcode_energies: OpcodeEnergies) -> OpcodeEnergies:
     """Return the same opcodes, each with the median energy of its functional class."""
     by_class: dict[str, list[float]] = {}
-    for opcode, known in prices.random.items():
+    for opcode, known in opcode_energies.random.items():
         by_class.setdefault(opcode_class(opcode), []).append(known.energy_pj)
     medians = {kind: float(np.median(energies)) for kind, energies in by_class.items()}
-    return _priced(prices, {opcode: medians[opcode_class(opcode)] for opcode in prices.random})
+    return _with_energies(
+        opcode_energies, {opcode: medians[opcode_class(opcode)] for opcode in opcode_energies.random}
+    )
 
 
-def shuffled(prices: Prices, seed: int) -> Prices:
+def shuffled(opcode_energies: OpcodeEnergies, seed: int) -> OpcodeEnergies:
     """Return the same opcodes with each other's energies, in an order of chance."""
-    energies = [known.energy_pj for known in prices.random.values()]
+    energies = [known.energy_pj for known in opcode_energies.random.values()]
     drawn = np.random.default_rng(seed).permutation(energies)
-    return _priced(prices, dict(zip(prices.random, map(float, drawn), strict=True)))
+    return _with_energies(opcode_energies, dict(zip(opcode_energies.random, map(float, drawn), strict=True)))
 
 
-def _priced(prices: Prices, energies_pj: Mapping[str, float]) -> Prices:
-    ratio = _zeros_ratio(prices)
-    return Prices(
+def _with_energies(opcode_energies: OpcodeEnergies, energies_pj: Mapping[str, float]) -> OpcodeEnergies:
+    ratio = _zeros_ratio(opcode_energies)
+    return OpcodeEnergies(
         {opcode: Known(energy_pj, 0.0) for opcode, energy_pj in energies_pj.items()},
         {opcode: Known(ratio * energy_pj, 0.0) for opcode, energy_pj in energies_pj.items()},
     )
 
 
-def _zeros_ratio(prices: Prices) -> float:
+def _zeros_ratio(opcode_energies: OpcodeEnergies) -> float:
     """Return the median ratio of energy on zeros to that on random operands."""
-    pairs = [(prices.price(op, 0.0).energy_pj, known.energy_pj) for op, known in prices.random.items()]
+    pairs = [
+        (opcode_energies.energy(op, 0.0).energy_pj, known.energy_pj)
+        for op, known in opcode_energies.random.items()
+    ]
     return float(np.median([zeros / random for zeros, random in pairs if random > 0]))
 
 
-def _errors(name: str, judgement: Judgement) -> ModelErrors:
-    return ModelErrors(name, tuple(one.error_pct for one in judgement.kernels))
+def _errors(name: str, validation: ModelValidation) -> ModelErrors:
+    return ModelErrors(name, tuple(one.error_pct for one in validation.kernels))
 
 
-def _shuffled_errors(folder: Path, prices: Prices) -> ModelErrors:
+def _shuffled_errors(folder: Path, opcode_energies: OpcodeEnergies) -> ModelErrors:
     """Return the shuffled table whose mean absolute error is the median of a few."""
     tried = [
         _errors(
-            f"the table's energies shuffled (median of {_SHUFFLES})", judge(folder, shuffled(prices, seed))
+            f"the table's energies shuffled (median of {_SHUFFLES})",
+            validate_model(folder, shuffled(opcode_energies, seed)),
         )
         for seed in range(_SHUFFLES)
     ]
     return sorted(tried, key=lambda one: one.mean_absolute_pct)[_SHUFFLES // 2]
 
 
-def _power_times_time(session: KernelSession, kernels: Sequence[JudgedKernel]) -> ModelErrors:
+def _power_times_time(session: KernelSession, kernels: Sequence[ValidatedKernel]) -> ModelErrors:
     """Return the error of the fit kernels' mean power, by operands, times the measured time."""
     powers: dict[str, list[float]] = {}
     for one in measured_kernels(session):
@@ -175,7 +183,7 @@ def _power_times_time(session: KernelSession, kernels: Sequence[JudgedKernel]) -
     return ModelErrors("mean power of the fit kernels, by operands, times time", tuple(errors))
 
 
-def _limit_times_time(session: KernelSession, kernels: Sequence[JudgedKernel]) -> ModelErrors:
+def _limit_times_time(session: KernelSession, kernels: Sequence[ValidatedKernel]) -> ModelErrors:
     """Return the error of power limit times time where the limit was on, else of mean power times time."""
     mean = _power_times_time(session, kernels)
     errors = [

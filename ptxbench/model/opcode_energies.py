@@ -45,7 +45,7 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True)
-class Price:
+class OpcodeEnergy:
     """Energy of one execution by one thread.
 
     Attributes:
@@ -79,8 +79,8 @@ class Known:
         return self.error_pj < _SURE * self.energy_pj
 
 
-class Prices:
-    """The opcodes of a run.
+class OpcodeEnergies:
+    """The energies of SASS opcodes, from a run.
 
     Args:
         random: Energies on random operands, by opcode.
@@ -94,7 +94,7 @@ class Prices:
     """
 
     def __init__(
-        self, random: Mapping[str, Known], zeros: Mapping[str, Known], measured: Prices | None = None
+        self, random: Mapping[str, Known], zeros: Mapping[str, Known], measured: OpcodeEnergies | None = None
     ) -> None:
         if not random:
             raise InputError(
@@ -110,14 +110,14 @@ class Prices:
             else [opcode for opcode, known in self.random.items() if known.sure] or list(self.random)
         )
 
-    def price(self, opcode: str, activity: float) -> Price:
+    def energy(self, opcode: str, activity: float) -> OpcodeEnergy:
         """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
         rule, sources = self._stand_ins(opcode)
         energy_pj = self._foretold(opcode, rule, sources, activity)
         if rule in (Rule.MEASURED, Rule.WEAK):
-            return Price(energy_pj, self._error_pj(opcode, activity), rule, "")
+            return OpcodeEnergy(energy_pj, self._error_pj(opcode, activity), rule, "")
         shown = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
-        return Price(energy_pj, self.fill_errors[rule] * energy_pj, rule, shown)
+        return OpcodeEnergy(energy_pj, self.fill_errors[rule] * energy_pj, rule, shown)
 
     @cached_property
     def fill_errors(self) -> Mapping[Rule, float]:
@@ -139,8 +139,8 @@ class Prices:
             for rule, seen in off.items()
         }
 
-    def beside(self, levels: Collection[Level]) -> Prices:
-        """Return what opcodes cost where the bytes of some levels are priced beside them.
+    def beside(self, levels: Collection[Level]) -> OpcodeEnergies:
+        """Return the opcode energies without that of the bytes of some memory levels.
 
         Where these are those of L1 and of shared memory, too, a load or a store costs what is left of a load
         of its class at no byte at all, by a line through its widths. What one that reaches L2 or DRAM takes
@@ -149,7 +149,7 @@ class Prices:
         return self._without_bytes if {Level.L1, Level.SHARED} <= set(levels) else self
 
     @cached_property
-    def _without_bytes(self) -> Prices:
+    def _without_bytes(self) -> OpcodeEnergies:
         random, zeros = dict(self.random), dict(self.zeros)
         for known in (random, zeros):
             for kind in _MOVERS:
@@ -162,7 +162,7 @@ class Prices:
                 left = _at_no_byte(told)
                 if left is not None:
                     known.update(dict.fromkeys(alike, left))
-        return Prices(random, zeros, self._measured)
+        return OpcodeEnergies(random, zeros, self._measured)
 
     def _stand_ins(self, opcode: str) -> tuple[Rule, list[str]]:
         if opcode in self.random:

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ptxbench.analysis.static_power import StaticPower
-from ptxbench.model.opcode_energies import RANDOM, ZEROS, Known, Prices
+from ptxbench.model.opcode_energies import RANDOM, ZEROS, Known, OpcodeEnergies
 from ptxbench.model.solution import Comparison, JointSolution, OpcodeEnergy, PatternFit
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
@@ -157,7 +157,7 @@ class Solved:
         return {one.opcode: one.cycles for one in self.intervals}
 
     @cached_property
-    def prices(self) -> Prices:
+    def opcode_energies(self) -> OpcodeEnergies:
         """Energies for use in estimates.
 
         Raises:
@@ -167,7 +167,7 @@ class Solved:
         for one in sorted(self.opcodes, key=lambda one: one.opcode):
             if one.pattern in known:
                 known[one.pattern][one.opcode] = Known(one.estimate_pj, one.estimate_error_pj)
-        return Prices(known[RANDOM], known[ZEROS])
+        return OpcodeEnergies(known[RANDOM], known[ZEROS])
 
     def solution(self, rows: Sequence[TableRow]) -> JointSolution:
         """Return the joint solution beside the rows of the run's table.

@@ -17,7 +17,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.model.estimate import Conditions, KernelEstimate, Machine, estimate
 from ptxbench.model.fit import FitKernel, fit_terms
 from ptxbench.model.ncu import ProfiledLaunch, read_launches, work_of
-from ptxbench.model.opcode_energies import RANDOM, Prices
+from ptxbench.model.opcode_energies import RANDOM, OpcodeEnergies
 from ptxbench.model.terms import Terms
 from ptxbench.model.validation_file import (
     COUNTS,
@@ -27,7 +27,7 @@ from ptxbench.model.validation_file import (
     Purpose,
     read_session,
 )
-from ptxbench.model.validation_table import JudgedKernel
+from ptxbench.model.validation_table import ValidatedKernel
 from ptxbench.model.work import KernelWork
 from ptxbench.sensors.kernel_run import POWER_CAP
 
@@ -62,26 +62,26 @@ class MeasuredKernel:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ModelValidation:
     """The model against whole kernels.
 
     Attributes:
         terms: What was fitted, to the fit kernels alone.
-        kernels: Judged kernels, in the order of their numbers.
-        missing: Cases that could not be judged, each with why.
+        kernels: Validation kernels, in the order of their numbers.
+        missing: Cases that could not be validated, each with why.
     """
 
     terms: Terms
-    kernels: tuple[JudgedKernel, ...]
+    kernels: tuple[ValidatedKernel, ...]
     missing: tuple[str, ...]
 
 
-def judge(folder: Path, prices: Prices) -> Judgement:
-    """Fit the terms to a session's fit kernels and judge the model by the others.
+def validate_model(folder: Path, opcode_energies: OpcodeEnergies) -> ModelValidation:
+    """Fit the terms to a session's fit kernels and validate the model by the others.
 
     Args:
         folder: What `validate_kernels.py measure` and `count` wrote.
-        prices: Energies of opcodes, by a run of the same kind of GPU.
+        opcode_energies: Energies of opcodes, by a run of the same kind of GPU.
 
     Raises:
         InputError: The folder does not hold both, or no fit kernel was measured and counted.
@@ -103,18 +103,18 @@ def judge(folder: Path, prices: Prices) -> Judgement:
         for one in measured
         if one.case.purpose is Purpose.FIT and one.case.number in works
     ]
-    terms = fit_terms(fit, prices)
-    machine = Machine(prices, terms, static, session.power_limit_w)
-    judged = [one for one in measured if one.case.purpose is Purpose.JUDGED]
+    terms = fit_terms(fit, opcode_energies)
+    machine = Machine(opcode_energies, terms, static, session.power_limit_w)
+    held_out = [one for one in measured if one.case.purpose is Purpose.JUDGED]
     rows = tuple(
-        _row(one, works[one.case.number], machine, session) for one in judged if one.case.number in works
+        _row(one, works[one.case.number], machine, session) for one in held_out if one.case.number in works
     )
     missing = [f"{c.name} {c.operands}: {c.failure}" for c in session.cases if c.failure]
-    missing += [f"{o.case.name} {o.case.operands}: no counts" for o in judged if o.case.number not in works]
-    return Judgement(terms, rows, (*missing, *problems))
+    missing += [f"{o.case.name} {o.case.operands}: no counts" for o in held_out if o.case.number not in works]
+    return ModelValidation(terms, rows, (*missing, *problems))
 
 
-def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: KernelSession) -> JudgedKernel:
+def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: KernelSession) -> ValidatedKernel:
     work = replace(work, name=one.case.name, time_s=one.time_s)
     terms = machine.terms
     activity = terms.random if one.case.operands == RANDOM else terms.zeros
@@ -123,7 +123,7 @@ def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: Kerne
     conditions = Conditions(activity, one.temperature_c, steady_time=True)
     found = estimate(work, machine, replace(conditions, clock_ratio=one.clock_ratio))
     by_limit = estimate(work, machine, conditions)
-    return JudgedKernel(
+    return ValidatedKernel(
         kernel=one.case.name,
         operands=one.case.operands,
         measured_j=one.energy_j,

@@ -15,7 +15,7 @@ from ptxbench.storage.atomic import write_text
 
 
 @dataclass(frozen=True)
-class JudgedKernel:
+class ValidatedKernel:
     """One row of kernel_validation.csv.
 
     Attributes:
@@ -57,9 +57,9 @@ class JudgedKernel:
     full_clock_j: float
 
 
-def write_judged(path: Path, kernels: Sequence[JudgedKernel]) -> None:
+def write_validated(path: Path, kernels: Sequence[ValidatedKernel]) -> None:
     """Write kernel_validation.csv atomically: floats with 5 significant digits, NaN as an empty cell."""
-    names = [field.name for field in fields(JudgedKernel)]
+    names = [field.name for field in fields(ValidatedKernel)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
@@ -74,6 +74,6 @@ def _cell(value: object) -> str:
     return str(value)
 
 
-def mean_absolute_error_pct(kernels: Sequence[JudgedKernel]) -> float:
+def mean_absolute_error_pct(kernels: Sequence[ValidatedKernel]) -> float:
     """Return the MAPE of some kernels, NaN where there is none."""
     return float(np.mean([abs(k.error_pct) for k in kernels])) if kernels else math.nan

@@ -11,37 +11,37 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.inputs import read_table
-from ptxbench.model.opcode_energies import RANDOM, ZEROS, Price, Prices
+from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies, OpcodeEnergy
 from ptxbench.model.terms import Terms
 from ptxbench.model.work import LINE_BYTES, Access, Activity, KernelWork, Level
 from ptxbench.tune.estimate import EnergyRange, Work
 
 
-class _RememberedPrices(Prices):
-    """Prices that are looked up once: a search asks for the same opcodes thousands of times."""
+class _CachedOpcodeEnergies(OpcodeEnergies):
+    """Opcode energies that are looked up once: a search asks for the same opcodes thousands of times."""
 
-    def __init__(self, prices: Prices) -> None:
-        super().__init__(prices.random, prices.zeros, prices)
-        self._held: dict[tuple[str, float], Price] = {}
+    def __init__(self, opcode_energies: OpcodeEnergies) -> None:
+        super().__init__(opcode_energies.random, opcode_energies.zeros, opcode_energies)
+        self._held: dict[tuple[str, float], OpcodeEnergy] = {}
 
-    def beside(self, levels: Collection[Level]) -> Prices:
-        """Return what opcodes cost where the bytes of some levels are priced beside them; remembered, too."""
+    def beside(self, levels: Collection[Level]) -> OpcodeEnergies:
+        """Return the opcode energies without that of the bytes of some memory levels, cached."""
         return self._remembered if super().beside(levels) is not self else self
 
     @cached_property
-    def _remembered(self) -> _RememberedPrices:
-        return _RememberedPrices(self._without_bytes)
+    def _remembered(self) -> _CachedOpcodeEnergies:
+        return _CachedOpcodeEnergies(self._without_bytes)
 
-    def price(self, opcode: str, activity: float) -> Price:
+    def energy(self, opcode: str, activity: float) -> OpcodeEnergy:
         """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
         key = opcode, activity
         if key not in self._held:
-            self._held[key] = super().price(opcode, activity)
+            self._held[key] = super().energy(opcode, activity)
         return self._held[key]
 
 
 class ModelEnergy:
-    """Prices work by what a run says of its GPU.
+    """Energy of work, from the solved run of a GPU.
 
     Args:
         machine: Energies of its opcodes and bytes, static power and power limit.
@@ -49,7 +49,7 @@ class ModelEnergy:
     """
 
     def __init__(self, machine: Machine, pattern: str = "random") -> None:
-        self._machine = replace(machine, prices=_RememberedPrices(machine.prices))
+        self._machine = replace(machine, opcode_energies=_CachedOpcodeEnergies(machine.opcode_energies))
         self._activity = _activity(machine.terms, pattern)
 
     def energy_j(self, work: Work, time_s: float, temperature_c: float) -> EnergyRange:

@@ -12,7 +12,7 @@ import ptxbench
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.api.table import Table
 from ptxbench.model.estimate import Machine
-from ptxbench.model.opcode_energies import Known, Prices
+from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.terms import UNFITTED
 
 PTX = Path(__file__).parents[1] / "model" / "kernels" / "elementwise.ptx"
@@ -24,8 +24,8 @@ BAD = [math.nan, math.inf, -math.inf, -1, 1e300]
 def table():
     manifest = fake.manifest()
     made = Table((), replace(manifest, gpus=(replace(manifest.gpu, max_sm_clock_mhz=1980.0),)))
-    prices = Prices({"FFMA": Known(14.0, 0.1), "IADD3": Known(8.0, 0.1)}, {})
-    machine = Machine(prices, UNFITTED, StaticPower(120.0, 40.0, 0.5, 0.1, 0.01), math.nan)
+    opcode_energies = OpcodeEnergies({"FFMA": Known(14.0, 0.1), "IADD3": Known(8.0, 0.1)}, {})
+    machine = Machine(opcode_energies, UNFITTED, StaticPower(120.0, 40.0, 0.5, 0.1, 0.01), math.nan)
     made.__dict__["_estimator"] = SimpleNamespace(gpu=made.gpu, machine=machine, cycles={"FFMA": 0.25})
     return made
 

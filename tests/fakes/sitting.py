@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 
-from ptxbench.model.opcode_energies import Known, Prices
+from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.validation_file import KernelCase, KernelSession, KernelTrial, Purpose, write_session
 
 RANDOM_PJ = {"FFMA": 14.0, "IADD3": 8.0, "LDG.E.128": 60.0}
@@ -16,7 +16,7 @@ GAMMA = 1.5
 STATIC_W = 120.0
 LIMIT_W = 700.0
 FULL_MHZ = 1980.0
-PRICES = Prices(
+OPCODE_ENERGIES = OpcodeEnergies(
     {opcode: Known(pj, 0.05 * pj) for opcode, pj in RANDOM_PJ.items()},
     {opcode: Known(pj, 0.05 * pj) for opcode, pj in ZEROS_PJ.items()},
 )

@@ -14,7 +14,7 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.model.cap import Demand, settled_clock
 from ptxbench.model.estimate import Conditions, Machine, estimate
-from ptxbench.model.opcode_energies import Known, Prices, Rule
+from ptxbench.model.opcode_energies import Known, OpcodeEnergies, Rule
 from ptxbench.model.terms import (
     FILE,
     UNFITTED,
@@ -30,7 +30,7 @@ from ptxbench.model.work import Access, Activity, KernelWork, Level
 RUN = Path(__file__).parents[2] / "results" / "nvidia-h200" / "operands"
 KERNELS = Path(__file__).parent / "kernels"
 STATIC = StaticPower(120.0, 40.0, 0.5, 0.1, 0.01)
-PRICES = Prices(
+OPCODE_ENERGIES = OpcodeEnergies(
     {
         "FFMA": Known(14.0, 0.1),
         "FADD": Known(11.0, 0.1),
@@ -43,7 +43,7 @@ RANDOM = Conditions(Activity(1.0, 1.0), 40.0)
 
 
 def machine(limit_w=math.nan, **terms):
-    return Machine(PRICES, Terms(**{**UNFITTED.__dict__, **terms}), STATIC, limit_w)
+    return Machine(OPCODE_ENERGIES, Terms(**{**UNFITTED.__dict__, **terms}), STATIC, limit_w)
 
 
 def work(time_s=1.0, moved=(), **opcodes):
@@ -106,7 +106,10 @@ def test_bytes_that_are_priced_themselves_are_not_paid_for_once_more_in_a_wide_l
     launch = KernelWork("k", (("LDG.E.128", 1e12), ("LDS.128", 1e12), ("RED.E.ADD", 1e12)), (), 1.0)
 
     def parts_j(bytes_pj):
-        gpu = replace(machine(bytes_pj=bytes_pj), prices=Prices({**PRICES.random, **loads}, {}))
+        gpu = replace(
+            machine(bytes_pj=bytes_pj),
+            opcode_energies=OpcodeEnergies({**OPCODE_ENERGIES.random, **loads}, {}),
+        )
         return {part.name: pytest.approx(part.energy_j) for part in estimate(launch, gpu, RANDOM).parts}
 
     assert parts_j(of_l1) == {"static": 120.0, "global memory": 110.0, "shared memory": 80.0, "atomic": 300.0}
@@ -119,7 +122,9 @@ def test_bytes_that_are_priced_themselves_are_not_paid_for_once_more_in_a_wide_l
 def test_a_load_that_was_not_measured_is_priced_as_the_loads_are_and_not_as_any_opcode():
     loads = {"LDG.E": Known(20.0, 1.0), "LDG.E.128": Known(80.0, 1.0)}
     everywhere = tuple(ByteEnergy(level, 5.0, 5.0, 0.1) for level in (Level.L1, Level.SHARED))
-    gpu = replace(machine(bytes_pj=everywhere), prices=Prices({**PRICES.random, **loads}, {}))
+    gpu = replace(
+        machine(bytes_pj=everywhere), opcode_energies=OpcodeEnergies({**OPCODE_ENERGIES.random, **loads}, {})
+    )
     launch = KernelWork("k", (("LDG.E", 1e12), ("LDG.E.CONSTANT", 1e12)), (), 1.0)
     found = estimate(launch, gpu, RANDOM)
     assert {part.name: part.energy_j for part in found.parts}["global memory"] == pytest.approx(0.0)
@@ -140,7 +145,7 @@ def test_terms_of_an_older_file_are_read_as_before(tmp_path):
 
 
 def test_zeros_that_the_run_has_not_measured_name_the_run_that_stands_in():
-    bare = replace(machine(), prices=Prices(PRICES.random, {}))
+    bare = replace(machine(), opcode_energies=OpcodeEnergies(OPCODE_ENERGIES.random, {}))
     notes = [
         " ".join(estimate(work(FFMA=1e12), bare, Conditions(Activity(share, share), 40.0)).notes)
         for share in (0.0, 1.0)
@@ -177,7 +182,12 @@ def test_atomics_of_l2_do_not_stand_in_for_those_in_shared_memory():
     launch = work(ATOMS_ADD=1e12, RED_E_MIN=1e12, ATOMG_E_CAS=1e12)
 
     def filled(**more):
-        gpu = replace(machine(), prices=Prices({**PRICES.random, **of_l2, **more}, PRICES.zeros))
+        gpu = replace(
+            machine(),
+            opcode_energies=OpcodeEnergies(
+                {**OPCODE_ENERGIES.random, **of_l2, **more}, OPCODE_ENERGIES.zeros
+            ),
+        )
         return estimate(launch, gpu, RANDOM), {f.opcode: f for f in estimate(launch, gpu, RANDOM).fills}
 
     found, fills = filled()
@@ -195,7 +205,7 @@ def test_atomics_of_l2_do_not_stand_in_for_those_in_shared_memory():
 
 def test_operands_of_atomics_in_shared_memory_toggle_as_data_do():
     known = {"ATOMS.ADD": Known(30.0, 1.0)}, {"ATOMS.ADD": Known(20.0, 1.0)}
-    gpu = replace(machine(), prices=Prices(*known))
+    gpu = replace(machine(), opcode_energies=OpcodeEnergies(*known))
     joules = [
         estimate(work(ATOMS_ADD=1e12), gpu, Conditions(activity, 40.0)).energy_j - 120
         for activity in (Activity(data=0.0, index=1.0), Activity(data=1.0, index=0.0))

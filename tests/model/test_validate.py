@@ -6,12 +6,12 @@ import math
 from dataclasses import replace
 
 import pytest
-from fakes.sitting import GAMMA, HMMA_PJ, PRICES, REQUEST_PJ, Sitting, mixture
+from fakes.sitting import GAMMA, HMMA_PJ, OPCODE_ENERGIES, REQUEST_PJ, Sitting, mixture
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.validate import judge
+from ptxbench.model.validate import validate_model
 from ptxbench.model.validation_file import Purpose
-from ptxbench.model.validation_table import mean_absolute_error_pct, write_judged
+from ptxbench.model.validation_table import mean_absolute_error_pct, write_validated
 from ptxbench.model.work import Access
 
 
@@ -39,7 +39,7 @@ def test_kernels_that_were_not_fitted_come_out_right_capped_or_not(sitting):
         for pattern in ("random", "zeros"):
             sitting.add(f"judged{n}", pattern, Purpose.JUDGED, mixture(40 + n, tensor=n), 3e9, 6e-3)
     sitting.add("hot", "random", Purpose.JUDGED, mixture(50, tensor=9), 1e9, 0.5e-3)
-    found = judge(sitting.write(), PRICES)
+    found = validate_model(sitting.write(), OPCODE_ENERGIES)
     assert len(found.kernels) == 9
     assert found.missing == ()
     assert mean_absolute_error_pct(found.kernels) < 2
@@ -62,16 +62,16 @@ def test_judged_kernels_do_not_change_what_is_fitted(tmp_path):
         for n in range(6):
             made.add(f"fit{n}", "random", Purpose.FIT, mixture(n, tensor=n % 3), n * 2e9, 1.5e-3)
         made.add("judged", "random", Purpose.JUDGED, mixture(9), 0.0, 1.5e-3 * extra)
-        terms.append(judge(made.write(), PRICES).terms)
+        terms.append(validate_model(made.write(), OPCODE_ENERGIES).terms)
     assert terms[0] == terms[1]
 
 
 def test_the_csv_has_the_parts_and_a_case_without_counts_is_named(sitting, tmp_path):
     sitting.add("judged", "random", Purpose.JUDGED, mixture(9), 1e9, 1.5e-3)
     sitting.add("lost", "random", Purpose.JUDGED, mixture(9), 1e9, 1.5e-3, profiled=False)
-    found = judge(sitting.write(), PRICES)
+    found = validate_model(sitting.write(), OPCODE_ENERGIES)
     assert found.missing == ("lost random: no counts",)
-    write_judged(tmp_path / "v.csv", found.kernels)
+    write_validated(tmp_path / "v.csv", found.kernels)
     (row,) = csv.DictReader((tmp_path / "v.csv").read_text().splitlines())
     parts = json.loads(row["parts"])
     assert sum(parts.values()) == pytest.approx(float(row["estimated_j"]), rel=1e-3)
@@ -83,7 +83,7 @@ def test_the_csv_has_the_parts_and_a_case_without_counts_is_named(sitting, tmp_p
 def test_a_sitting_without_counts_is_refused(sitting):
     sitting.rows.clear()
     with pytest.raises(InputError, match="no kernel was both measured and counted"):
-        judge(sitting.write(), PRICES)
+        validate_model(sitting.write(), OPCODE_ENERGIES)
 
 
 def wasting(folder, costs, counted_all=True):
@@ -103,7 +103,7 @@ def wasting(folder, costs, counted_all=True):
                 requests=None if uncounted else requests,
             )
     made.add("judged", "zeros", Purpose.JUDGED, mixture(9), 1e9, 6e-3, requests=costs * 2e9)
-    return judge(made.write(), PRICES)
+    return validate_model(made.write(), OPCODE_ENERGIES)
 
 
 def test_requests_beyond_whole_lines_are_a_term_where_they_foretell_kernels_left_out(tmp_path):
@@ -125,7 +125,7 @@ def test_a_counter_that_says_nothing_is_no_term(tmp_path):
     made = Sitting(tmp_path / "s")
     for n in range(8):
         made.add(f"fit{n}", "random", Purpose.FIT, mixture(n), n * 2e9, 6e-3, requests=0)
-    assert judge(made.write(), PRICES).terms.accesses_pj == ()
+    assert validate_model(made.write(), OPCODE_ENERGIES).terms.accesses_pj == ()
 
 
 def test_a_kernel_that_alone_tells_of_a_term_is_not_among_those_that_are_foretold(tmp_path):
@@ -135,7 +135,7 @@ def test_a_kernel_that_alone_tells_of_a_term_is_not_among_those_that_are_foretol
         for pattern in ("random", "zeros"):
             requests = 8e8 if n == 5 else 1e4 * (n + 1)
             made.add(f"fit{n}", pattern, Purpose.FIT, mixture(n), n * 2e9, 6e-3, requests=requests)
-    terms = judge(made.write(), PRICES).terms
+    terms = validate_model(made.write(), OPCODE_ENERGIES).terms
     assert [one.access for one in terms.accesses_pj] == [Access.L2_REQUEST]
     assert terms.accesses_pj[0].energy_pj == pytest.approx(REQUEST_PJ, rel=0.05)
     assert terms.left_out_error < 0.005
@@ -154,6 +154,6 @@ def test_integers_that_are_data_do_not_tell_how_much_addresses_toggle(tmp_path):
             made.trials.remove(trial)
             more_w = 32 * 4e10 * 1.5e-12 / trial.time_s
             made.trials.append(replace(trial, power_w=trial.power_w + more_w))
-        index.append(judge(made.write(), PRICES).terms.random.index)
+        index.append(validate_model(made.write(), OPCODE_ENERGIES).terms.random.index)
     assert index[0] == pytest.approx(0.5, abs=0.05)
     assert index[1] > 0.7

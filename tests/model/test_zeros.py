@@ -13,7 +13,7 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
-from ptxbench.model.opcode_energies import Known, Prices
+from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.zeros import shipped_ratios
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,9 @@ def on_zeros(opcode, zeros=()):
     """Energy on zeros of an opcode that takes 100 pJ on random operands."""
     known = {one: Known(100.0, 1.0) for one in (opcode, *dict(zeros))}
     return (
-        Prices(known, {one: Known(pj, 1.0) for one, pj in dict(zeros).items()}).price(opcode, 0.0).energy_pj
+        OpcodeEnergies(known, {one: Known(pj, 1.0) for one, pj in dict(zeros).items()})
+        .energy(opcode, 0.0)
+        .energy_pj
     )
 
 

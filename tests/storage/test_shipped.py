@@ -25,7 +25,7 @@ def test_it_gives_energies_and_a_report_without_trials_or_kernels(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     table = read_table(find_table("h200"))
     assert table.gpu.name == "NVIDIA H200"
-    assert table.machine.prices.price("FFMA", 1.0).energy_pj == pytest.approx(13.2, abs=0.5)
+    assert table.machine.opcode_energies.energy("FFMA", 1.0).energy_pj == pytest.approx(13.2, abs=0.5)
     assert "fma.rn.f32" in CliRunner().invoke(command, ["h200"], catch_exceptions=False).stdout
     assert not caplog.messages
 

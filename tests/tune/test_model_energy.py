@@ -17,7 +17,7 @@ from ptxbench.devices.simulated.profiles import A100
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
 from ptxbench.model.estimate import Machine
-from ptxbench.model.opcode_energies import Known, Prices
+from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy
 from ptxbench.model.work import Access, Level
 from ptxbench.tune.bench import Bench, BenchOptions
@@ -77,7 +77,9 @@ def test_a_table_of_another_gpu_is_refused_before_anything_is_solved(
 
 def test_bank_conflicts_cost_what_the_fitted_byte_of_shared_memory_costs() -> None:
     terms = replace(UNFITTED, bytes_pj=(ByteEnergy(Level.SHARED, 5.0, 1.0, 0.0),))
-    machine = Machine(Prices({"FFMA": Known(10.0, 0.1)}, {}), terms, StaticPower(40, 100, 0, 0, 0), 700.0)
+    machine = Machine(
+        OpcodeEnergies({"FFMA": Known(10.0, 0.1)}, {}), terms, StaticPower(40, 100, 0, 0, 0), 700.0
+    )
     executed = (OpcodeCount("FFMA", 256**3),)
 
     def energy_j(pad: int, pattern: str) -> float:
@@ -92,7 +94,9 @@ def test_bank_conflicts_cost_what_the_fitted_byte_of_shared_memory_costs() -> No
 
 def test_what_asks_l2_for_short_pieces_costs_by_its_requests() -> None:
     terms = replace(UNFITTED, accesses_pj=(AccessEnergy(Access.L2_REQUEST, 500.0, 0.0),))
-    machine = Machine(Prices({"FFMA": Known(10.0, 0.1)}, {}), terms, StaticPower(40, 100, 0, 0, 0), 700.0)
+    machine = Machine(
+        OpcodeEnergies({"FFMA": Known(10.0, 0.1)}, {}), terms, StaticPower(40, 100, 0, 0, 0), 700.0
+    )
 
     def of(a_k: int) -> tuple[float, float]:
         work = work_by_tiles(replace(VARIANT, a_k=a_k), (OpcodeCount("FFMA", 1),), SMALL)
