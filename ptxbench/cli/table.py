@@ -177,6 +177,7 @@ def command(
             folder = start_run(gpu, asked, out, sensors)
         with folder:
             rows = _measure(gpu, folder, spec, 60 * budget_minutes if budget_minutes else math.inf)
+            _say_changed(gpu, folder)
     finally:
         gpu.close()
     _print_rows(rows, gpu.info, folder, as_json)
@@ -227,6 +228,24 @@ def _measure(gpu: Gpu, folder: RunFolder, spec: str | None, budget_s: float) -> 
         except KeyboardInterrupt:
             click.echo(f"ptxbench: stopped; what was measured is kept. {_go_on(folder.path, spec)}", err=True)
             raise
+
+
+def _say_changed(gpu: Gpu, folder: RunFolder) -> None:
+    """Say how many rows of a replay are not those that were recorded."""
+    from ptxbench.devices.replay import ReplayGpu
+
+    if not isinstance(gpu, ReplayGpu):
+        return
+    recorded = {row.subject: repr(row) for row in gpu.rows}
+    rows = [row for row in folder.rows() if row.subject in recorded]
+    changed = sum(repr(row) != recorded[row.subject] for row in rows)
+    if changed:
+        show = shlex.join(["ptxbench", "diff", str(gpu.path), str(folder.path)])
+        click.echo(
+            f"ptxbench: {changed} of {len(rows)} rows differ from the recorded table.csv, which another "
+            f"version or other options computed; show them with: {show}",
+            err=True,
+        )
 
 
 def _go_on(path: Path, spec: str | None, *others: str) -> str:

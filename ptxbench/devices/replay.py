@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from ptxbench.sensors.trace import KernelWindow
 from ptxbench.storage.kernels import KernelEntry
 from ptxbench.storage.manifest import Manifest
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import TableRow, TrialRecord
+from ptxbench.storage.schema import Role, TableRow, TrialRecord
+from ptxbench.storage.table import TABLE
 
 _SHARED_PREFIX = "overhead/"
 # Statements by which blocks tell when they began and ended: once it was block 0 alone.
@@ -46,6 +48,11 @@ class ReplayGpu:
         records = folder.records()
         self._state = _before(records[0]) if records else _UNKNOWN
         self._clock = VirtualClock(min((r.record_begin_ns for r in records), default=0))
+
+    @property
+    def path(self) -> Path:
+        """Folder of the recorded run."""
+        return self._folder.path
 
     @property
     def manifest(self) -> Manifest:
@@ -115,6 +122,20 @@ class ReplayGpu:
         if not grids:
             raise ReplayError(f"{self._folder.path} holds no launch of {kernel} with {block} threads a block")
         return max(1, max(grids) // self.info.sm_count)
+
+    def require_shared_static(self) -> None:
+        """Refuse a run of which dynamic rows cannot be computed again.
+
+        Raises:
+            ReplayError: It measured static power anew for each row, as the first versions of ptxbench did.
+        """
+        path = self._folder.path
+        # Of the kernel that all rows share the trials bear no row's name.
+        if any(r.role is Role.STATIC and "/" in r.subject for r in self._folder.records()):
+            raise ReplayError(
+                f"{path} was recorded by an early ptxbench, which measured static power anew for each row; "
+                f"this one cannot compute its dynamic rows again. They are in {path / TABLE}"
+            )
 
     def run(self, launch: Launch) -> KernelRun:
         """Return what was recorded of `launch`; the output was not kept and is empty.

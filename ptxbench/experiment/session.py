@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.version import CHECKOUT
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.replay import ReplayGpu
@@ -34,10 +35,13 @@ def start_run(
             describes them.
 
     Raises:
-        InputError: The folder cannot be made, or an option is unknown.
+        InputError: The folder cannot be made, an option is unknown, or a replayed run has no static power
+            that all rows share.
     """
     recorded = gpu.manifest if isinstance(gpu, ReplayGpu) else None
     arguments = options.over(recorded.arguments) if recorded else options.complete(gpu, sensors)
+    if isinstance(gpu, ReplayGpu) and DYNAMIC in arguments.protocols:
+        gpu.require_shared_static()
     session = _new_session(gpu)
     place = path or default_run_path(gpu.info, session.start)
     if arguments.seed is not None:

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from ptxbench.devices.simulated.profiles import H200, PROFILES
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.nvml import NvmlDevice, list_devices
 from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.table import write_table
 
 TESTS = Path(__file__).parents[1]
 QUICK = [
@@ -264,12 +266,33 @@ def recorded(tmp_path_factory):
 
 def test_a_replay_gives_the_recorded_rows_to_the_byte(recorded, tmp_path, capsys):
     assert table("--gpu", f"replay:{recorded}", "--out", tmp_path / "again") == 0
-    output = capsys.readouterr().out
+    captured = capsys.readouterr()
+    output = captured.out
+    assert "differ" not in captured.err
     assert (tmp_path / "again" / "table.csv").read_bytes() == (recorded / "table.csv").read_bytes()
     assert "REPLAYED from NVIDIA H200 (simulated)" in output
     assert table("--gpu", f"replay:{recorded}", "--json", "--out", tmp_path / "json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["kind"], document["gpu"]) == ("replayed", "NVIDIA H200 (simulated)")
+
+
+def test_a_replay_whose_rows_are_not_those_recorded_says_so(recorded, tmp_path, capsys):
+    other = tmp_path / "other"
+    shutil.copytree(recorded, other)
+    rows = read_rows(other)
+    write_table(other / "table.csv", [replace(rows[0], power_w=rows[0].power_w * 1.001), *rows[1:]])
+    assert table("--gpu", f"replay:{other}", "--out", tmp_path / "again") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"1 of {len(rows)} rows differ from the recorded table.csv" in said
+    assert f"ptxbench diff {other} {tmp_path / 'again'}" in said
+
+
+def test_a_run_with_static_power_by_row_is_refused_before_anything_is_written(tmp_path, capsys):
+    """The first runs in results/ are of this kind."""
+    early = Path(__file__).parents[2] / "results" / "nvidia-h200" / "repeat-1"
+    assert table("--gpu", f"replay:{early}", "--out", tmp_path / "again") == 2
+    assert "measured static power anew for each row" in one_line(capsys)
+    assert not (tmp_path / "again").exists()
 
 
 def test_a_replay_of_a_replay_too(recorded, tmp_path):
