@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ptxbench.cli.options import json_option, plot_option
+from ptxbench.cli.chosen_gpu import open_chosen_gpu
+from ptxbench.cli.options import gpu_option, json_option, plot_option
 from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.cli.parameters import Number
 
 if TYPE_CHECKING:
     from ptxbench.core.estimate import Estimate
     from ptxbench.model.capped_clocks import CappedKernel
-    from ptxbench.model.ridge import Ridge
+    from ptxbench.model.ridge import PowerSample, Ridge
 
+_CLOCKS = 28
 _PATH = click.Path(path_type=Path)
 
 
@@ -37,10 +40,18 @@ _PATH = click.Path(path_type=Path)
     type=Number(0, 1e5, above=True),
     help="Power limit in W; --samples within 2% of it are left out (default: none).",
 )
+@gpu_option
+@click.option("--allow-settings", is_flag=True, help="Allow that the GPU is set.")
 @plot_option("samples, fitted curve and energy over the clock")
 @json_option
 def command(
-    samples: Path | None, run_path: Path | None, cap_w: float | None, plot: Path | None, as_json: bool
+    samples: Path | None,
+    run_path: Path | None,
+    cap_w: float | None,
+    spec: str | None,
+    allow_settings: bool,
+    plot: Path | None,
+    as_json: bool,
 ) -> None:
     """Fit power over the SM clock, and find the clock of least energy.
 
@@ -50,31 +61,73 @@ def command(
 
     --run needs no setting: it takes kernels that ran at a lower clock because of the power limit. Their
     clocks are few, so a power law of the energy in the clock predicts the best clock within those seen.
+
+    --gpu with --allow-settings sets 28 clocks on a simulated GPU, one after the other, and measures a load
+    at each.
     """
-    if (samples is None) == (run_path is None):
-        raise click.UsageError("give either --samples or --run.")
+    if [samples, run_path, spec].count(None) != 2:
+        raise click.UsageError("give one of --samples, --run and --gpu.")
     if samples is not None:
         _of_samples(samples, math.inf if cap_w is None else cap_w, plot, as_json)
     elif run_path is not None:
         if cap_w is not None:
             raise click.UsageError("--cap-w goes with --samples; a run knows its power limit.")
         _of_run(run_path, plot, as_json)
+    elif spec is not None:
+        _of_gpu(spec, cap_w, plot, allow_settings, as_json)
 
 
 def _of_samples(samples: Path, cap_w: float, plot: Path | None, as_json: bool) -> None:
     from ptxbench.model.power_samples import read_power_samples
-    from ptxbench.model.ridge import fit_ridge
 
     read = read_power_samples(samples)
-    ridge = fit_ridge(read, cap_w)
+    _show(read, cap_w, f"samples of {samples.name}", plot, {"samples": str(samples)} if as_json else None)
+
+
+def _of_gpu(spec: str, cap_w: float | None, plot: Path | None, allowed: bool, as_json: bool) -> None:
+    from ptxbench.devices.simulated.gpu import SimulatedGpu
+    from ptxbench.experiment.clock_sweep import sweep_clocks
+    from ptxbench.storage.codec import encode
+
+    gpu = open_chosen_gpu(spec)
+    try:
+        if not isinstance(gpu, SimulatedGpu):
+            raise click.UsageError(
+                "the sweep over clocks is there for simulated GPUs only; see docs/clocks.md."
+            )
+        samples = sweep_clocks(gpu, gpu.settable, _CLOCKS, _say, allowed=allowed)
+    finally:
+        gpu.close()
+    info = gpu.info
+    limit_w = info.power_limit_w if cap_w is None else cap_w
+    document = {"gpu": info.name, "kind": info.kind, "samples": encode(samples)} if as_json else None
+    _show(samples, limit_w, info.title, plot, document)
+
+
+def _say(text: str) -> None:
+    click.echo(f"ptxbench: {text}", err=True)
+
+
+def _show(
+    samples: Sequence[PowerSample],
+    cap_w: float,
+    origin: str,
+    plot: Path | None,
+    document: dict[str, Any] | None,
+) -> None:
+    """Fit, draw and print: as JSON with `document` before it, where one is given."""
+    from ptxbench.model.ridge import fit_ridge
+
+    ridge = fit_ridge(samples, cap_w)
     if plot is not None:
         from ptxbench.report.ridge_plot import plot_ridge
 
-        plot_ridge(read, ridge, f"samples of {samples.name}", plot)
-    if as_json:
-        print_encoded(ridge, {"samples": str(samples)})
-    else:
+        plot_ridge(samples, ridge, origin, plot)
+    if document is None:
+        click.echo(origin)
         _print(ridge)
+    else:
+        print_encoded(ridge, document)
 
 
 def _of_run(run: Path, plot: Path | None, as_json: bool) -> None:

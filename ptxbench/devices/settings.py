@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Protocol
 
@@ -63,7 +64,9 @@ class SettableGpu(Protocol):
 
 
 @contextmanager
-def applied(gpu: SettableGpu, wanted: GpuSettings, say: Say, *, allowed: bool) -> Iterator[None]:
+def applied(
+    gpu: SettableGpu, wanted: GpuSettings, say: Say, *, allowed: bool
+) -> Iterator[Callable[[int], None]]:
     """Set a GPU for the time of the block, and restore what was there on every way out of it.
 
     Args:
@@ -71,6 +74,9 @@ def applied(gpu: SettableGpu, wanted: GpuSettings, say: Say, *, allowed: bool) -
         wanted: What to set; None leaves a value as it is.
         say: Told one line when the GPU is set and one when it is restored.
         allowed: Whether the user gave --allow-settings.
+
+    Yields:
+        What sets another SM clock, MHz, within a block for which one was set.
 
     Raises:
         InputError: It is not allowed, or the GPU does not have such a clock or limit. Nothing was changed.
@@ -95,7 +101,7 @@ def applied(gpu: SettableGpu, wanted: GpuSettings, say: Say, *, allowed: bool) -
             # Another user may have come since.
             _require_alone(gpu)
             say(f"{gpu.name}: set {during} (before: {before})")
-            yield
+            yield lambda clock_mhz: _set_clock(gpu, clock_mhz, during)
         finally:
             with restoring():
                 _restore_noted(gpu, journal, say)
@@ -176,6 +182,13 @@ def _set(gpu: SettableGpu, wanted: GpuSettings) -> None:
         gpu.set_clocks(wanted.sm_clock_mhz, wanted.memory_clock_mhz)
     if wanted.power_limit_mw is not None:
         gpu.set_power_limit(wanted.power_limit_mw)
+
+
+def _set_clock(gpu: SettableGpu, clock_mhz: int, during: GpuSettings) -> None:
+    wanted = replace(during, sm_clock_mhz=clock_mhz)
+    _require_supported(gpu, wanted, wanted)
+    _set(gpu, wanted)
+    _require_set(gpu, wanted)
 
 
 def _require_set(gpu: SettableGpu, wanted: GpuSettings) -> None:

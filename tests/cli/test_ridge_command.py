@@ -37,7 +37,7 @@ def test_the_hidden_parameters_come_back_within_their_intervals(tmp_path, capsys
 def test_the_text_has_every_quantity_and_the_search_range(tmp_path, capsys):
     assert run(["ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--cap-w", "300"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("the voltage is flat and then rises: a ridge within [345, ")
+    assert out.startswith("samples of s.csv\nthe voltage is flat and then rises: a ridge within [345, ")
     for word in ("ridge point tau: 1", "best clock:", "worth trying:", "P_idle:", "alpha:", "beta:"):
         assert f"\n{word}" in out
     assert "P_max:           300 W (given)" in out
@@ -48,7 +48,7 @@ def test_no_ridge_is_an_answer_with_its_reason(tmp_path, capsys):
     straight = write_samples(tmp_path / "s.csv", PowerCurve(80, 0.12, 5000, 0))
     assert run(["ridge", "--samples", str(straight)]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("no ridge within [345, 1965] MHz: power is a straight line in the clock\n")
+    assert "\nno ridge within [345, 1965] MHz: power is a straight line in the clock\n" in out
     assert "ridge point tau: -\n" in out
 
 

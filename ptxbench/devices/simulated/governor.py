@@ -31,12 +31,16 @@ class ClockStep:
     capped: bool
 
 
-def dynamic_factor(clock: float) -> float:
+def dynamic_factor(clock: float, ridge: float = 0.0) -> float:
     """Dynamic power at a fraction of the full clock, over that at the full clock: f V(f)^2.
 
-    Voltage falls linearly with the clock, to half at a clock of zero.
+    Voltage falls linearly with the clock, on a line to half at a clock of zero, and stays below the ridge.
+
+    Args:
+        clock: Clock over the full clock.
+        ridge: Ridge point over the full clock.
     """
-    voltage = 0.5 + 0.5 * clock
+    voltage = 0.5 + 0.5 * max(clock, ridge)
     return clock * voltage**2
 
 
@@ -58,11 +62,34 @@ class Governor:
         self._peak_w = peak_w
         steps = int((chip.clock_mhz - chip.clock_floor_mhz) / _CLOCK_STEP_MHZ)
         self._clocks_mhz = [chip.clock_mhz - n * _CLOCK_STEP_MHZ for n in range(steps, -1, -1)]
-        self._factors = [dynamic_factor(clock / chip.clock_mhz) for clock in self._clocks_mhz]
+        ridge = chip.ridge_mhz / chip.clock_mhz
+        self._factors = [dynamic_factor(clock / chip.clock_mhz, ridge) for clock in self._clocks_mhz]
+        # What all of it is cut to while a lower clock is set.
+        self._every_clock_mhz, self._every_factor = tuple(self._clocks_mhz), tuple(self._factors)
+
+    @property
+    def supported_mhz(self) -> tuple[int, ...]:
+        """Clocks that can be set, in ascending order."""
+        return tuple(round(clock) for clock in self._every_clock_mhz)
+
+    @property
+    def cap_w(self) -> float:
+        """The power cap."""
+        return self._cap_w
+
+    def set_clock(self, clock_mhz: int) -> None:
+        """Let no kernel run faster than one of the supported clocks."""
+        count = self.supported_mhz.index(clock_mhz) + 1
+        self._clocks_mhz = list(self._every_clock_mhz[:count])
+        self._factors = list(self._every_factor[:count])
+
+    def set_cap(self, cap_w: float) -> None:
+        """Set the power cap."""
+        self._cap_w = cap_w
 
     @property
     def full_mhz(self) -> float:
-        """The clock when nothing slows it."""
+        """The clock when nothing but its setting slows it."""
         return self._clocks_mhz[-1]
 
     def step(self, temperature_c: float, full_w: float, cycles: float) -> ClockStep:
@@ -70,13 +97,14 @@ class Governor:
 
         Args:
             temperature_c: Temperature now.
-            full_w: Dynamic power of the work at the full clock.
+            full_w: Dynamic power of the work at the chip's full clock.
             cycles: What is left of it.
         """
         full_mhz = self.full_mhz
         left_s = cycles / (full_mhz * 1e6)
-        if self._peak_w(temperature_c, full_w, left_s) <= self._cap_w:
-            return ClockStep(full_mhz, full_w, cycles, left_s, capped=False)
+        top_w = self._factors[-1] * full_w
+        if self._peak_w(temperature_c, top_w, left_s) <= self._cap_w:
+            return ClockStep(full_mhz, top_w, cycles, left_s, capped=False)
         # Both the clock and the power it needs rise along the list.
         under = bisect_right(
             self._factors,

@@ -20,6 +20,7 @@ from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import H200
 from ptxbench.devices.simulated.sensor import TemperatureSource, describe, open_source
+from ptxbench.devices.simulated.settings import SimulatedSettings
 from ptxbench.devices.simulated.timing import Grid, plan_phases, resident_blocks
 from ptxbench.devices.simulated.whole_kernel import plan_whole_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
@@ -82,6 +83,11 @@ class SimulatedGpu:
             vbios="simulated",
             clocks_locked=False,
         )
+
+    @property
+    def settable(self) -> SimulatedSettings:
+        """Its settings, as `ptxbench.devices.settings` takes them."""
+        return SimulatedSettings(self.info, self._physics.governor, self._profile)
 
     @property
     def clock(self) -> Clock:

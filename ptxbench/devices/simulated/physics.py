@@ -97,6 +97,11 @@ class Physics:
         self._segments = [idle]
         self._starts_ns = [start_ns]
 
+    @property
+    def governor(self) -> Governor:
+        """What keeps clock and power cap."""
+        return self._governor
+
     def run(self, start_ns: int, phases: Sequence[Phase]) -> tuple[int, ...]:
         """Lay phases on the time line, one after the other, and wait after them.
 

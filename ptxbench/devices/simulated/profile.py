@@ -53,6 +53,7 @@ class Chip:
         clock_mhz: SM clock when nothing slows it.
         clock_floor_mhz: Lowest clock that the power cap can ask for.
         memory_clock_mhz: Memory clock.
+        ridge_mhz: Clock below which the voltage stays as it is; 0: it falls with the clock everywhere.
         energy_scale: Factor on every hidden energy of an instruction.
     """
 
@@ -66,6 +67,7 @@ class Chip:
     clock_floor_mhz: float
     memory_clock_mhz: float
     energy_scale: float = 1.0
+    ridge_mhz: float = 0.0
     registers_per_sm: int = 65536
     shared_per_sm_bytes: int = 100 * 1024
     schedulers_per_sm: int = 4

@@ -275,8 +275,12 @@ B200 = Profile(
     sensors=_HOPPER_SENSORS,
 )
 
+# An H200 whose voltage stays below 1200 MHz, for `ptxbench ridge`.
+H200_RIDGE = replace(H200, name="h200-ridge", chip=replace(H200.chip, ridge_mhz=1200.0))
+
 PROFILES = {
-    p.name: p for p in (H200, A100, RTX2080TI, RTX3090, RTX4090, B200, SLOW_SENSOR, H200_STEPS, H200_WARM)
+    p.name: p
+    for p in (H200, A100, RTX2080TI, RTX3090, RTX4090, B200, SLOW_SENSOR, H200_STEPS, H200_WARM, H200_RIDGE)
 }
 
 

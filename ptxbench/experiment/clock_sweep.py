@@ -1,0 +1,59 @@
+"""Power of one load at several SM clocks, for the ridge point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ptxbench.core.errors import LaunchError
+from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.core.status import Status
+from ptxbench.devices.base import Gpu
+from ptxbench.devices.settings import SettableGpu, applied
+from ptxbench.energy.steady import steady_power_w
+from ptxbench.experiment.load import Load, prepare_load
+from ptxbench.experiment.sensor_choice import choose_sensor, default_window_s
+from ptxbench.model.ridge import PowerSample
+
+Say = Callable[[str], None]
+
+
+def sweep_clocks(
+    gpu: Gpu, settable: SettableGpu, count: int, say: Say, *, allowed: bool
+) -> tuple[PowerSample, ...]:
+    """Set clocks evenly over the supported ones, run the load at each, and restore the clock.
+
+    Args:
+        gpu: What runs the load.
+        settable: The same board.
+        count: How many clocks.
+        say: Told when the GPU is set and restored.
+        allowed: Whether the user gave --allow-settings.
+
+    Raises:
+        GpuError: NVML refuses, another process is on the GPU, or a load did not run.
+        InputError: It is not allowed.
+        LaunchError: The power of a load could not be read.
+    """
+    clocks = settable.choices().clocks
+    # With no clock to set, `applied` says so.
+    every = clocks[-1].sm_clocks_mhz if clocks else (0,)
+    picked = sorted({every[round(n * (len(every) - 1) / (count - 1))] for n in range(count)}, reverse=True)
+    with applied(settable, GpuSettings(sm_clock_mhz=picked[0]), say, allowed=allowed) as set_clock:
+        load = prepare_load(gpu)
+        samples = []
+        for clock_mhz in picked:
+            set_clock(clock_mhz)
+            samples.append(_sample(gpu, load, clock_mhz))
+        return tuple(samples)
+
+
+def _sample(gpu: Gpu, load: Load, clock_mhz: int) -> PowerSample:
+    sensor = choose_sensor(gpu, None)
+    # One pass takes longer at a lower clock, so that the window is never shorter than this.
+    run = gpu.run(load.launch(f"clock-{clock_mhz}", default_window_s(sensor)))
+    series = run.trace.of(sensor.source)
+    reading = None if series is None else steady_power_w(series, run.window, sensor)
+    if reading is None or reading.status is not Status.OK:
+        why = "no readings" if reading is None else reading.reason
+        raise LaunchError(f"the power at {clock_mhz} MHz could not be read: {why}")
+    return PowerSample(run.window.clock_mhz, reading.power_w)

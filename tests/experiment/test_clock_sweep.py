@@ -1,0 +1,69 @@
+"""A sweep over clocks on the simulated GPU finds the hidden ridge and leaves no setting."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ptxbench.cli.main import run
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.devices.settings import applied
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.profiles import H200
+from ptxbench.experiment.clock_sweep import sweep_clocks
+from ptxbench.experiment.load import prepare_load
+from ptxbench.model.ridge import fit_ridge
+
+STEP_MHZ = 15
+LIMIT = GpuSettings(power_limit_mw=200_000)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def with_ridge(mhz):
+    return SimulatedGpu(replace(H200, chip=replace(H200.chip, ridge_mhz=mhz)))
+
+
+@pytest.mark.parametrize("ridge_mhz", [600.0, 800.0, 1000.0, 1200.0, 1400.0])
+def test_the_hidden_ridge_comes_back_within_a_step_and_the_clock_is_restored(ridge_mhz):
+    gpu = with_ridge(ridge_mhz)
+    before = gpu.settable.settings()
+    samples = sweep_clocks(gpu, gpu.settable, 28, lambda _: None, allowed=True)
+    found = fit_ridge(samples, 700)
+    assert found.found
+    assert found.ridge_mhz.value == pytest.approx(ridge_mhz, abs=STEP_MHZ)
+    assert {round(sample.clock_mhz) for sample in samples} >= {345, 1980}
+    assert gpu.settable.settings() == before
+
+
+def test_without_permission_by_the_user_nothing_is_set():
+    gpu = with_ridge(1000.0)
+    with pytest.raises(InputError, match="add --allow-settings"):
+        sweep_clocks(gpu, gpu.settable, 28, lambda _: None, allowed=False)
+
+
+def test_a_power_limit_slows_the_load_and_goes_again():
+    gpu = SimulatedGpu()
+    load = prepare_load(gpu)
+    free_mhz = gpu.run(load.launch("free", 1.0)).window.clock_mhz
+    with applied(gpu.settable, LIMIT, lambda _: None, allowed=True):
+        capped = gpu.run(load.launch("capped", 1.0))
+    assert capped.throttle_reasons
+    assert capped.window.clock_mhz < 0.9 * free_mhz
+    assert gpu.run(load.launch("free again", 1.0)).window.clock_mhz == pytest.approx(free_mhz)
+
+
+def test_the_command_sweeps_a_simulated_gpu(capsys):
+    words = ["ridge", "--gpu", "simulated:h200-ridge", "--json"]
+    assert run(words) == 2
+    assert run([*words, "--allow-settings"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert found["kind"] == "simulated"
+    assert found["ridge_mhz"]["value"] == pytest.approx(1200, abs=STEP_MHZ)
+    assert len(found["samples"]) == 28
+    assert "restored SM clock 1980 MHz" in captured.err
