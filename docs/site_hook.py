@@ -58,8 +58,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _table_page(name: str, folder: Path) -> str:
-    with RunFolder.open(folder) as run:
-        report = RunReport(name, run.manifest.gpu, run.rows(), False, run.manifest, read_board_spread(folder))
+    spread = read_board_spread(folder)
+    # The run itself, which has the kernels, too.
+    measured = ROOT / "results" / folder.name / (spread.reference if spread else "")
+    with RunFolder.open(measured) as run:
+        report = RunReport(name, run.manifest.gpu, run.rows(), False, run.manifest, spread, run.kernels)
     return render_report("html", [report], None)
 
 

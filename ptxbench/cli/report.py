@@ -60,8 +60,10 @@ def command(
     for run in runs:
         with RunFolder.open(find_table(run)) as folder:
             spread = read_board_spread(folder.path)
-            manifest = folder.manifest
-            reports.append(RunReport(str(run), manifest.gpu, folder.rows(), all_rows, manifest, spread))
+            manifest, kernels = folder.manifest, folder.kernels
+            reports.append(
+                RunReport(str(run), manifest.gpu, folder.rows(), all_rows, manifest, spread, kernels)
+            )
     if plot is not None:
         from ptxbench.report.plot import PageSize, plot_energies
 

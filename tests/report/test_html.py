@@ -5,14 +5,18 @@ import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 from fakes import run as fake
 
 from ptxbench.cli.main import run
+from ptxbench.core.condition import OptLevel
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status
 from ptxbench.report.formats import RunReport, render_report
 from ptxbench.storage.board_spread import BoardSpread, RowSpread
+from ptxbench.storage.kernels import KernelStore
+from ptxbench.storage.run_folder import RunFolder
 
 HOSTILE = "</script><script>alert(1)</script><!-- \u2028 @@data@@ & 'x' \"y\""
 
@@ -128,3 +132,21 @@ def test_the_command_writes_the_page_of_the_h200_with_its_origin(tmp_path, capsy
 def test_out_is_checked_before_anything_is_read(tmp_path, capsys):
     assert run(["report", str(tmp_path / "none"), "--format", "html", "--out", str(tmp_path)]) == 2
     assert "it is a folder; name a file" in capsys.readouterr().err
+
+
+def test_the_sass_loop_that_ran_is_shown_where_the_run_holds_it():
+    with RunFolder.open(Path(__file__).parents[2] / "results" / "nvidia-h200" / "table-6eda") as folder:
+        rows = [row for row in folder.rows() if row.instruction == "fma.rn.f32"]
+        text = page(report(rows, kernels=folder.kernels))
+    loops = data_of(text)["loops"]
+    for row in rows_of(text):
+        assert "FFMA R" in loops[row["sass_loop"]]
+        assert "BRA" in loops[row["sass_loop"]].splitlines()[-1]
+    assert len(loops) == 2, "one for each optimization level"
+
+
+def test_sass_that_does_not_parse_is_left_out(tmp_path):
+    store = KernelStore(tmp_path)
+    store.add("fma.rn.f32/throughput", fake.PTX, HOSTILE, fake.CUBIN)
+    (row,) = rows_of(page(report([replace(fake.row("fma.rn.f32"), opt_level=OptLevel.O3)], kernels=store)))
+    assert row["sass_loop"] is None

@@ -13,6 +13,7 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.plugins import load_plugin, plugin_names
 from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import BoardSpread
+from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.manifest import Manifest
 from ptxbench.storage.schema import TableRow
 
@@ -30,6 +31,7 @@ class RunReport:
         all_rows: Whether formats for people show the rows, too, that the run did not reach.
         manifest: When and how it was measured, None where that is not known.
         spread: How boards of this GPU differ, None where one board was measured.
+        kernels: PTX and SASS of what ran, None where they are not at hand.
     """
 
     path: str
@@ -38,6 +40,7 @@ class RunReport:
     all_rows: bool = False
     manifest: Manifest | None = None
     spread: BoardSpread | None = None
+    kernels: KernelStore | None = None
 
     @property
     def shown(self) -> tuple[TableRow, ...]:

@@ -19,12 +19,14 @@ from importlib.resources import files
 from ptxbench.catalogue.load import load_named
 from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen.render import render_module
-from ptxbench.core.condition import Form
-from ptxbench.core.errors import InputError
+from ptxbench.core.condition import ARAFA, DYNAMIC, Form
+from ptxbench.core.errors import InputError, ToolError
 from ptxbench.core.target import Target, find_target
 from ptxbench.core.version import VERSION
 from ptxbench.report.cost import Cost, row_costs
 from ptxbench.report.formats import RunReport
+from ptxbench.sass.text import target_loop_text
+from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.schema import TableRow
 
 _TEMPLATE = "page.html"
@@ -33,6 +35,8 @@ _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 # The loop of the target kernel, and how much of its body is shown.
 _LOOP = re.compile(r"^again:\n(.*?)^ {4}@%more bra[^\n]*\n", re.DOTALL | re.MULTILINE)
 _BODY_LINES = 8
+# Lines of a SASS loop that are shown: its begin and its end.
+_SASS_HEAD, _SASS_TAIL = 14, 8
 _DIGITS = 6
 # What a browser could take for the end of the element that holds the JSON.
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -73,15 +77,21 @@ def _safe_json(document: object) -> str:
 def _document(reports: Sequence[RunReport]) -> dict[str, object]:
     rows: list[list[object]] = []
     names: dict[str, Target | None] = {}
+    loops: dict[str, int] = {}
     for number, report in enumerate(reports):
-        for row, cost in _shown(report):
-            rows.append([number, *map(_plain, _values(row, cost))])
+        shown = _shown(report)
+        catalogue = load_named(frozenset(row.instruction for row, _ in shown))
+        for row, cost in shown:
+            loop = _sass_loop(report.kernels, row, catalogue.get(row.instruction))
+            place = loops.setdefault(loop, len(loops)) if loop else None
+            rows.append([number, *map(_plain, _values(row, cost)), place])
             names.setdefault(row.instruction, _target(report))
     catalogue = load_named(frozenset(names))
     return {
         "version": VERSION,
         "runs": [_run(report) for report in reports],
-        "columns": ["run", *_COST_COLUMNS, *_ROW_COLUMNS],
+        "columns": ["run", *_COST_COLUMNS, *_ROW_COLUMNS, "sass_loop"],
+        "loops": list(loops),
         "rows": rows,
         "instructions": {
             name: _about(catalogue[name], target) for name, target in names.items() if name in catalogue
@@ -138,6 +148,25 @@ def _target(report: RunReport) -> Target | None:
 
 def _about(instruction: Instruction, target: Target | None) -> dict[str, object]:
     return {"alive": instruction.alive, "note": instruction.note, "ptx": _ptx_loop(instruction, target)}
+
+
+def _sass_loop(kernels: KernelStore | None, row: TableRow, instruction: Instruction | None) -> str:
+    """Return the begin and the end of the SASS loop that ran, "" where the run does not hold it."""
+    if kernels is None or instruction is None or row.protocol not in (ARAFA, DYNAMIC):
+        return ""
+    form = instruction.forms(row.opt_level)[-1] if row.protocol == DYNAMIC else Form.LATENCY
+    name = f"{row.instruction}/{form}"
+    entry = next((e for e in kernels.entries if (e.name, e.opt_level) == (name, row.opt_level)), None)
+    if entry is None:
+        return ""
+    try:
+        lines = target_loop_text(kernels.sass(entry)).splitlines()
+    except (ToolError, KeyError):
+        return ""
+    left = len(lines) - 1 - _SASS_HEAD - _SASS_TAIL
+    if left <= 1:
+        return "\n".join(lines)
+    return "\n".join([*lines[: _SASS_HEAD + 1], f"// ... {left} more", *lines[-_SASS_TAIL:]])
 
 
 def _ptx_loop(instruction: Instruction, target: Target | None) -> str:
