@@ -66,7 +66,7 @@ class DynamicResult:
         energy_2n_pj: The same from 2N copies.
         overhead_pj: What the overhead loop's own rounds leave open, and a clock other than the target's.
         static_pj: What P_static leaves open, the same for every round: its fit, and whole degrees of T.
-        supply_pj: What the levels of the supply leave open at which the loops and the sleeping kernel were,
+        supply_pj: What is not known of the drift levels at which the loops and the sleeping kernel were,
             beside the mean level of the run: what that leaves open all rows of a run share (`SolvedRows`).
         too_few: Kernels (target, overhead loop) of which not clearly more trials count than are left out.
         faults: Status and reason of every trial that does not count, by trial id.
@@ -87,7 +87,7 @@ class DynamicResult:
 
     @property
     def ci95_pj(self) -> float:
-        """Half-width of the 95% interval: rounds, overhead loop, static power and supply together."""
+        """Half-width of the 95% interval: rounds, overhead loop, static power and drift together."""
         return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj, self.supply_pj)).ci95
 
     def lacks(self, is_met: Callable[[float, float], bool], *, more_follows: bool = False) -> frozenset[Role]:
@@ -326,7 +326,7 @@ def _other_values(subject: Subject, base: Estimate, overhead: TrialRecord) -> Un
 
 
 def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: Common) -> Uncertainty:
-    """Return what the levels of the supply leave open of E_T - E_O; what the three powers share cancels."""
+    """Return the uncertainty of E_T - E_O from the drift levels; what the three powers share cancels."""
     static_w = common.static.power_w - common.drift.unfed_w
     longer_pj_per_w = pass_pj_per_w(target.trials[0]) - pass_pj_per_w(overhead.trials[0])
     weights = {

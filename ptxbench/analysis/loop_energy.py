@@ -19,7 +19,7 @@ from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord
 
 _PICO = 1e12
-# The fits of the supply and of the slope of power with temperature go in turns, until the slope stays.
+# The fits of drift and of the slope of power with temperature go in turns, until the slope stays.
 _TURNS = 4
 _SAME_SLOPE_W_PER_C = 0.01
 # A trial within which the supply's level changed was read at another level than its neighbours: anything
@@ -30,7 +30,8 @@ _STEP_ERROR = STEP / math.sqrt(3)
 # out, as much as this error makes; 1 in 19 where one more counts, 1 in 47 where two or more do.
 _MINORITY_ERROR = 0.004
 _CLEAR_MAJORITY = 2
-# A kernel that dips in every trial is measured on, to find one without, where this much speaks for all off.
+# A kernel that dips in every trial is measured on, to find one without, where this much of the probability is
+# on all of them being off.
 _HIDDEN = 0.3
 
 
@@ -39,9 +40,9 @@ class Common:
     """What the rows of a run share.
 
     Attributes:
-        static: Static power, at the mean level of the supply.
+        static: Static power, at the mean drift level.
         scatter: What other kernels say of a kernel's scatter, as a fraction of its power.
-        drift: What the steps of the supply did to each trial.
+        drift: The drift of each trial.
         dipped: Ids of trials within which the clock dipped.
     """
 
@@ -56,7 +57,7 @@ def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
 
     Args:
         records: All trials of the run.
-        recent: Look for the supply's steps in so many of the last trials only, which is quick; 0: in all.
+        recent: Look for drift steps in so many of the last trials only, which is quick; 0: in all.
     """
     counted = [r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC]
     dipped = dipped_trials(counted)
@@ -81,15 +82,15 @@ class LoopEnergy:
 
     Attributes:
         energy_pj: Dynamic energy of each trial, shape (n,), pJ.
-        weights: How much each counts, shape (n,): less where the level of the supply is known less well.
+        weights: How much each counts, shape (n,): less where its drift level is known less well.
         total_pj: Mean energy with the static part: a percent of power is a percent of it.
         pass_s: Mean duration of a pass.
         pass_cycles: SM cycles of a pass, NaN where the kernel gave none.
         trials: Those trials.
         faults: Status and reason of every trial that is not valid, by trial id.
-        set_aside: Valid trials left out because the level of the supply is not known.
+        set_aside: Valid trials left out because their drift level is not known.
         misfits: Those of them that fit no level, though it is known.
-        mixed: Whether some of its trials should be left out, too: it scatters unlike others.
+        mixed: Whether some of its trials should be left out, too: it scatters in another way than others.
         hidden: Where the clock dipped in all of its trials, so that none would differ from the others if all
             were off alike: how probable that is.
         fed_pj: Mean energy of what the supply of the SMs feeds.
@@ -147,8 +148,8 @@ class LoopEnergy:
 def is_clear_majority(counting: int, set_aside: int, misfits: int) -> bool:
     """Return whether those trials of a kernel that count are hardly the wrong ones.
 
-    One whose level is not known is no vote against them, as one that fits no level is; but where levels are
-    often unknown they are not what they are taken for either (studies/h200/power.md).
+    One whose level is not known does not count against them, as one that fits no level is; but where levels
+    are often unknown they are not what they are taken for either (studies/h200/power.md).
 
     Args:
         counting: Trials that count.

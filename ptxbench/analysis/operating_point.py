@@ -1,4 +1,4 @@
-"""Which trials of a kernel ran at one operating point: at a level of the supply that is known.
+"""Which trials of a kernel ran at one operating point: at a known drift level.
 
 While the supply voltage of an H200 changes the clock dips: the mean clock of a trial in which it did lies
 about a thousandth below that of the same kernel's other trials. What that says of its power is learnt from
@@ -20,7 +20,7 @@ from ptxbench.storage.schema import Role, TrialRecord
 Mask = npt.NDArray[np.bool_]
 
 # A mean clock that is lower by more than this fraction holds a dip: 0.5 of 1980 MHz. Without one, that of a
-# kernel on an H200 repeats to 0.1 MHz at one level of the supply. At -O3 it is the full clock: a kernel that
+# kernel on an H200 repeats to 0.1 MHz at one drift level. At -O3 it is the full clock: a kernel that
 # lies below it in all trials dipped in all. At -O0 some read up to 2 MHz less on every board and draw what
 # they should: there it is the kernel's best.
 _DIP = 2.5e-4
@@ -92,14 +92,14 @@ def dipped_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
 
 
 def same_operating_point(records: Sequence[TrialRecord], unsure: Collection[str]) -> Selection:
-    """Choose the trials at a level of the supply that is known.
+    """Choose the trials at a known drift level.
 
     Where these are fewer than two, all count: the kernel is a mean over what there was then, and its interval
     shows it.
 
     Args:
         records: Valid trials of one kernel, shape (n,).
-        unsure: Ids of trials at an unknown level of the supply.
+        unsure: Ids of trials at an unknown drift level.
     """
     is_sure = np.array([r.trial_id not in unsure for r in records], dtype=bool)
     if np.count_nonzero(is_sure) >= _LEAST:

@@ -114,7 +114,7 @@ def fit_static(
 
     Args:
         records: All trials of a run; others than sleeping ones are passed over.
-        power_w: The power of a trial: as measured, or at another level of the supply.
+        power_w: The power of a trial: as measured, or at another drift level.
     """
     ordered = sorted((r for r in records if r.repeat >= 0), key=lambda r: r.start_ns)
     valid = [r for r in ordered if r.role is Role.STATIC and r.status is Status.OK]

@@ -127,6 +127,6 @@ def error_of_series(values: npt.NDArray[np.float64]) -> float:
 @cache
 def student95(degrees: float) -> float:
     """Return the two-sided 95% quantile of Student's t distribution."""
-    from scipy.stats import t  # loading scipy.stats takes a second: only where a number is asked for
+    from scipy.stats import t  # loading scipy.stats takes a second: only where a number needs it
 
     return float(t.ppf(0.975, degrees))

@@ -36,7 +36,7 @@ _LEAST_SPREAD_C = 0.3
 # What is further off than so many times the median distance is no noise: the fit goes on without it.
 _OUTLYING = 5.0
 _PASSES = 3
-# Levels of the supply take up part of what temperature does, or add to it, and last for up to a minute. How
+# Drift levels take up part of what temperature does, or add to it, and last for up to a minute. How
 # much shows in pieces of about that, of so many trials, where there are so many of them; else it is taken to
 # be a tenth: runs of one H200 differed by 5 to 12%.
 _PIECE = 150
@@ -56,8 +56,8 @@ def busy_static(
     Args:
         sleeping: Static power from the sleeping kernel.
         records: Trials of a run whose power is that of their kernel.
-        power_w: The power of a trial at the mean level of the supply.
-        by_levels: Whether levels of the supply were taken out of the powers: they may have taken up part of
+        power_w: The power of a trial at the mean drift level.
+        by_levels: Whether drift levels were taken out of the powers: they may have taken up part of
             what temperature does.
 
     Returns:

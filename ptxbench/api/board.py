@@ -130,7 +130,7 @@ class Recording:
             if self._thread is not None:
                 self._thread.stop()
         except GpuError:
-            # A board that is gone must not hide why a program ended; its windows said so.
+            # A board that is gone must not hide why a program ended; its windows reported that.
             pass
         finally:
             self.board.close()
@@ -208,7 +208,7 @@ class Recording:
         return series.select((at_ns >= window.start_ns - reach_ns) & (at_ns <= window.end_ns + reach_ns))
 
     def _lost(self, series: Series, window: KernelWindow) -> str:
-        """Return what is to be said of a GPU that was lost, "" for one that answers."""
+        """Return the message for a GPU that was lost, "" for one that answers."""
         if not len(series) or int(series.code[-1]) not in _LOST_CODES:
             return ""
         good = series.good()

@@ -92,7 +92,7 @@ def measure_table(
         out: As in `measure`.
 
     Returns:
-        A row for each instruction and condition, in the order asked for.
+        A row for each instruction and condition, in the requested order.
 
     Raises:
         GpuError: There is no such GPU, or it stopped answering.

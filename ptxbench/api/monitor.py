@@ -145,7 +145,7 @@ class EnergyMonitor:
                 self._end(name)
 
     def close(self) -> None:
-        """End the recording; windows that are over can still be asked."""
+        """End the recording; windows that are over still give results."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -155,7 +155,7 @@ class EnergyMonitor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None and self._close.alive:
-            # So that the windows that are over can be asked when the recording has ended.
+            # So that the windows that are over give results when the recording has ended.
             _ = self.measured
         self.close()
 

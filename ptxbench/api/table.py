@@ -144,7 +144,7 @@ class Table:
 
 
 def load_run(path: str | Path) -> Table:
-    """Read the table of a run folder; its trials are read when they are first asked for.
+    """Read the table of a run folder; its trials are read on first use.
 
         table = ptxbench.load_run("runs/mine")
         print(len(table["fma.rn.f32"].trials))

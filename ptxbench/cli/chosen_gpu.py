@@ -1,4 +1,4 @@
-"""The GPU that a command runs on, and how it is said that one is simulated."""
+"""The GPU that a command runs on, and the notice that one is simulated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ptxbench methods`: which way of reading power to believe, by kernel length."""
+"""`ptxbench methods`: the error of each way of reading power, by kernel length."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ptxbench.storage.methods_file import MethodPoint, MethodsFile
 
 _MEANING = "bias in % ± spread over runs (bias predicted from the sensor's description)"
-# From here on a tenth of a percent says nothing.
+# From here on a tenth of a percent is noise.
 _COARSE_PCT = 10
 # Of a cell such as "-12.3 ±0.1 (-12.0)", and of the method and source before it.
 _CELL_WIDTH = 21

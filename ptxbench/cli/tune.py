@@ -178,7 +178,7 @@ def gemm(
 
 
 def _draw(tuned: Tuned, plot: Path | None) -> None:
-    """Draw the front; without matplotlib only where a picture was asked for."""
+    """Draw the front; without matplotlib only where a picture was requested."""
     from ptxbench.core.errors import InputError
     from ptxbench.report.pareto_plot import plot_front
 

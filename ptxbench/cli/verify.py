@@ -1,4 +1,4 @@
-"""`ptxbench verify`: judge the whole catalogue without a GPU."""
+"""`ptxbench verify`: check the loops of the whole catalogue without a GPU."""
 
 from __future__ import annotations
 

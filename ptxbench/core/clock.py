@@ -1,4 +1,4 @@
-"""Time as a dependency: the host's monotonic clock, or a virtual one that moves only when told."""
+"""Time as a dependency: the host's monotonic clock, or a virtual one that moves only by command."""
 
 from __future__ import annotations
 

@@ -48,4 +48,4 @@ class SensorError(GpuError):
 
 
 class ReplayError(InputError):
-    """A replayed run does not hold the trial that was asked for."""
+    """A replayed run does not hold the requested trial."""

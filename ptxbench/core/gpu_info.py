@@ -50,7 +50,7 @@ class GpuInfo:
     clocks_locked: bool | None = None
 
     def fault(self) -> str:
-        """Return what no GPU can be, for the reader of a file that says it; "" where all is well."""
+        """Return what no GPU can be, for the reader of a file that contains it; "" where all is well."""
         if self.sm_count < 1 or self.max_threads_per_sm < 1:
             return f"has {self.sm_count} SMs of {self.max_threads_per_sm} threads, which no GPU has"
         if math.isinf(self.power_limit_w) or self.power_limit_w <= 0:

@@ -1,4 +1,4 @@
-"""Validity codes: why a row or a trial is, or is not, a number to believe."""
+"""Validity codes: why a row or a trial is, or is not, a valid number."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ except ImportError as missing:
         "the Python package cuda-bindings is missing, so no kernel can run: run 'pip install cuda-bindings'"
     ) from missing
 
-# Dynamic shared memory over this must be asked for.
+# Dynamic shared memory over this must be requested.
 _PLAIN_SHARED_BYTES = 48 * 1024
 
 T = TypeVar("T")

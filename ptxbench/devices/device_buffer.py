@@ -12,7 +12,7 @@ Call = Callable[..., Any]
 
 @dataclass
 class DeviceBuffer:
-    """Device memory that grows when more is asked for."""
+    """Device memory that grows on demand."""
 
     call: Call
     address: int = 0

@@ -1,4 +1,4 @@
-"""The driver's JIT: PTX to machine code at an optimization level that is asked for."""
+"""The driver's JIT: PTX to machine code at a given optimization level."""
 
 from __future__ import annotations
 

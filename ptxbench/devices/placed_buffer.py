@@ -27,7 +27,7 @@ class PlacedBuffer(DeviceBuffer):
     Attributes:
         driver: The module `cuda.bindings.driver`, for its types.
         device: Number of the GPU.
-        place: Address asked for.
+        place: Requested address.
     """
 
     driver: Any = field(kw_only=True)

@@ -29,7 +29,7 @@ def counter_disagreement(
     """Return a sentence where the counter and a source differ by more than their errors, else "".
 
     The counter is taken between its edges within the window, for it has nothing to settle; its error
-    holds its quantum and that nobody saw when between two polls an edge came. Nothing is said where the
+    holds its quantum and that nobody saw when between two polls an edge came. There is no result where the
     source is the counter itself, or the counter has fewer than two edges in the window.
 
     Args:

@@ -16,7 +16,7 @@ the mean over h of the energy, less P T, over P T, is
 
 Here the readings are written down for a number of phases and given to the methods themselves, so that
 any load and every method is predicted by the same arithmetic. Noise, gain and offset do not enter: the bias
-is against what the same sensor says of the same load when it lasts.
+is against what the same sensor reads of a long run of the same load.
 """
 
 from __future__ import annotations

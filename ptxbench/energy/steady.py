@@ -269,7 +269,7 @@ def stepped_back(series: Series) -> str:
     """Return a sentence where a source went backwards, or "".
 
     Driver stamps do where the system's clock is set back; what is read from then on cannot be placed in
-    time. The energy counter does where it wraps or is reset (a driver that is loaded anew).
+    time. The energy counter does where it wraps or is reset (a driver that is reloaded).
 
     Args:
         series: Readings of one source, shape (n,).

@@ -55,7 +55,7 @@ _MIN_STEPS = 4
 _GAP = 2.5
 # A counter's steps do not come exactly when its energy says (see `counter_check`).
 _JITTER_S = 0.004
-# Standard errors by which the counter and the source must differ before anything is said.
+# Standard errors by which the counter and the source must differ before there is a note.
 _DISAGREE = 3.0
 
 

@@ -106,7 +106,7 @@ class Batch:
         A subject whose kernel cannot be launched is given up; the others go on.
 
         Returns:
-            The subjects for which the GPU throttled, to be begun again on fewer SMs; none where the batch
+            The subjects for which the GPU throttled, to be started again on fewer SMs; none where the batch
             ended early (`complete` is then False).
 
         Raises:

@@ -1,4 +1,4 @@
-"""What the dynamic protocol knows of a run: every trial so far, and what follows from all of them."""
+"""The state of a run of the dynamic protocol: every trial so far, and what follows from all of them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ BLOCK = 1024
 # Blocks a SM, one after the other (or two by two): warps collide in ways that differ by SM, and with one
 # block each some SMs would end long before the others. As it is, the next block goes to whichever is free.
 WAVES = 48
-# Where the GPU throttles, the subject is begun again on so many of its SMs.
+# Where the GPU throttles, the subject is started again on so many of its SMs.
 SHARES = (1.0, 0.75, 0.5, 0.25)
 # A kernel that the power limit slows draws that limit. Its reason stays for a kernel or two behind it, which
 # draw less than this share of it: popc or ex2 behind an mma on an H200.
@@ -34,7 +34,7 @@ class LaunchConfiguration:
     Attributes:
         prepared: What is measured.
         check_linearity: Whether N copies are checked against 2N.
-        attempt: How often the subject was begun before, on more SMs.
+        attempt: How often the subject was started before, on more SMs.
     """
 
     prepared: Prepared

@@ -58,7 +58,7 @@ class Ledger:
             sm_count: Streaming multiprocessors of the GPU.
             failures: Why a subject could not be launched, by name.
             ended: Why some subjects were not reached.
-            unfinished: Names of subjects whose measuring has begun and not ended.
+            unfinished: Names of subjects whose measurement has started and not ended.
         """
         begun = {r.subject for r in records if r.repeat >= 0} | set(failures)
         solved = solve_rows([s for s in self.subjects.values() if s.name in begun], records, sm_count)

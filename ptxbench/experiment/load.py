@@ -1,4 +1,4 @@
-"""A load of known timing: one kernel that keeps the chip as busy, and for as long, as is asked for."""
+"""A load of known timing: one kernel that keeps the chip as busy, and for as long, as requested."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Bias and spread of every method on every source, from recorded runs: pure arithmetic.
 
-The reference of a run is what the same source says of the same kernel when it lasts: its steady power
+The reference of a run is what the same source reads of a long run of the same kernel: its steady power
 on as many SMs (from windows long enough to settle) times the time of each launch, and its idle power
 times the gaps. So a source's gain and offset, which take an external meter, do not enter.
 """
@@ -30,7 +30,7 @@ _NS_PER_S = 1e9
 
 @dataclass(frozen=True)
 class Levels:
-    """What one source says of loads that last, W.
+    """What one source reads of long loads, W.
 
     Attributes:
         idle_w: Of the idle GPU.

@@ -1,4 +1,4 @@
-"""Plays a coded burst on a GPU beside a run, so that a meter's clock can be found without doubt."""
+"""Run a coded burst on a GPU beside a run, so that a meter's clock can be found without doubt."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _QUIET_S = 0.5
 def record_burst(gpu: Gpu, path: Path | None = None, pattern: BurstPattern | None = None) -> RecordingFolder:
     """Play a burst and keep when its load ran, with the readings taken meanwhile.
 
-    Host time goes on from process to process until the machine is started anew, so the burst may be
-    played by another process than the run's.
+    Host time goes on from process to process until the machine restarts, so another process than the run's
+    may run the burst.
 
     Args:
         gpu: A real or simulated GPU; it is busy for a few seconds.

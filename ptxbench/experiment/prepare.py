@@ -5,7 +5,7 @@ it is measured. That does not disturb the measuring: JIT and nvdisasm, which tak
 run without Python's lock; a `samples` reading bears the driver's own time stamp, so that a late poll
 loses nothing; the window of a kernel is bounded from both sides (see `CudaGpu`); and while a pool is
 at work Python hands its lock on every quarter of a millisecond. A module that the run folder holds
-already is not assembled again: the driver is the same, or the run could not be gone on with.
+already is not assembled again: the driver is the same, or the run could not be resumed.
 """
 
 from __future__ import annotations

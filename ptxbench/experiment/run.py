@@ -38,16 +38,16 @@ def measure_table(
 ) -> tuple[TableRow, ...]:
     """Measure what the folder's manifest lists, and finish the folder.
 
-    Every trial is on the disk before the next begins; a folder that holds trials already is gone on with.
-    Where the budget ends first, the folder is left as it is, to be gone on with; rows that were not
-    reached say so. A replayed run repeats no decision: all its trials are validated again.
+    Every trial is on the disk before the next begins; a folder that already holds trials is continued.
+    Where the budget ends first, the folder stays as it is and can be resumed; rows that were not reached have
+    that status. A replayed run repeats no decision: all its trials are validated again.
 
     Args:
         gpu: Where kernels run.
         folder: A run folder that was created or resumed.
         on_progress: Called before every round of a batch, and at the end.
         on_trial: Called after every trial that really ran.
-        budget_s: No round is begun that would end later, by the GPU's clock and the time a trial took so far.
+        budget_s: No round starts that would end later, by the GPU's clock and the time a trial took so far.
 
     Returns:
         The rows, in the table's order.
@@ -147,7 +147,7 @@ class _Measuring:
             folder.records(),
             folder.manifest.gpu.sm_count,
             self._state.failures,
-            f"{ended}; go on with --resume",
+            f"{ended}; continue with --resume",
             self._state.unfinished,
         )
 

@@ -48,7 +48,7 @@ class RunState:
         arguments: What the run measures and how.
         criterion: When a row has been measured often enough.
         failures: Why a subject could not be launched, by name.
-        unfinished: Names of subjects whose measuring has begun and not ended.
+        unfinished: Names of subjects whose measurement has started and not ended.
         done: Rows that are finished.
         complete: Whether the budget was enough so far.
     """

@@ -21,7 +21,7 @@ class Case:
 
     Attributes:
         kind: Load.
-        duration_s: Time asked for from the first begin to the last end.
+        duration_s: Requested time from the first begin to the last end.
         repeat: Which of its repeats.
     """
 

@@ -148,7 +148,7 @@ def describe(folder: RecordingFolder) -> SensorFile:
     """
     manifest = folder.manifest
     if not folder.recordings:
-        raise InputError(f"{folder.path} holds no recording: measure again, or go on with --resume")
+        raise InputError(f"{folder.path} holds no recording: measure again, or continue with --resume")
     (recording,) = folder.recordings
     trace = folder.trace(recording.name)
     sources = probe(trace, recording.windows, manifest.sensors, manifest.waited_s)

@@ -1,4 +1,4 @@
-"""Begin a run, or go on with one."""
+"""Start a run, or resume one."""
 
 from __future__ import annotations
 

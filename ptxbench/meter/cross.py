@@ -90,7 +90,7 @@ def cross_validate(signal: PowerSignal, fit: SensorFit, halves: Halves) -> tuple
 
     Args:
         signal: The meter's power, aligned host time.
-        fit: The sensor; its shape and refresh are kept, and all else is fitted anew.
+        fit: The sensor; its shape and refresh are kept, and all else is fitted again.
         halves: The two halves.
 
     Returns:

@@ -19,7 +19,7 @@ from ptxbench.storage.manifest import Manifest
 from ptxbench.storage.recording import RecordingFolder
 from ptxbench.storage.run_folder import RunFolder
 
-# Windows of this label mark a coded burst: they align the clocks and are no kernels to judge.
+# Windows of this label mark a coded burst: they align the clocks and are no kernels to validate.
 BURST_LABEL = "burst"
 # Local time differs from UTC by a whole number of these everywhere on Earth.
 _ZONE_STEP_NS = 900 * 10**9
@@ -114,7 +114,7 @@ def log_from_run(path: Path, bursts: Sequence[Path] = ()) -> HostLog:
 
     Args:
         path: The run.
-        bursts: Folders of `ptxbench burst`, played on the same board before or after it.
+        bursts: Folders of `ptxbench burst`, run on the same board before or after it.
 
     Raises:
         InputError: The folder holds no run, or no trial with readings; a burst is of another board, of
@@ -152,7 +152,7 @@ def _marks(
     folder = RecordingFolder.open(burst, BURST_LABEL)
     board = folder.manifest.gpu.uuid_hash
     if board not in {gpu.uuid_hash for gpu in manifest.gpus}:
-        raise InputError(f"{burst} was played on another board ({board}) than those of the run")
+        raise InputError(f"{burst} was run on another board ({board}) than those of the run")
     offsets_ns = [session.epoch_offset_ns for session in manifest.sessions]
     apart_ns = min(abs(folder.manifest.epoch_offset_ns - offset_ns) for offset_ns in offsets_ns)
     if apart_ns > _MAX_CLOCK_STEP_NS:
@@ -162,7 +162,7 @@ def _marks(
     windows = tuple(window for recording in folder.recordings for window in recording.windows)
     begin_ns, end_ns = windows[0].start_ns, windows[-1].end_ns
     if any(begin_ns < last_ns and first_ns < end_ns for first_ns, last_ns in recordings):
-        raise InputError(f"{burst} was played while the run measured: play it before or after")
+        raise InputError(f"{burst} was run while the run measured: run it before or after")
     return windows
 
 
@@ -224,6 +224,6 @@ def _counter_power(time_ns: Int64s, energy_j: Float64s) -> tuple[Int64s, Float64
     steps = np.flatnonzero(np.diff(energy_j) > 0) + 1
     at_ns, at_j = time_ns[steps], energy_j[steps]
     power_w = np.diff(at_j) / (np.diff(at_ns) / 1e9)
-    # A counter that began anew in between gives no power there.
+    # A counter that restarted in between gives no power there.
     forward = power_w > 0
     return at_ns[1:][forward], power_w[forward]

@@ -1,4 +1,4 @@
-"""What makes a comparison doubtful though numbers came out of it: refused, or said.
+"""What makes a comparison doubtful though numbers came out of it: refused, or reported.
 
 A clock that steps, readings of another time, a logger that hangs and a meter that glitches all leave a fit
 with narrow intervals. Each is looked for where it shows, which is not in the fit itself.

@@ -31,7 +31,7 @@ _ELF = b"\x7fELF"
 
 
 class Table:
-    """What an estimate needs of a run; what is solved from its trials is read when it is asked for.
+    """What an estimate needs of a run; what is solved from its trials is read on first use.
 
     Args:
         path: The run folder.

@@ -1,6 +1,6 @@
 """Models that know less than the table of instructions: what an accuracy figure must beat to mean anything.
 
-Each takes something away from the model of docs/model.md, fits all other terms anew to the same fit kernels,
+Each takes something away from the model of docs/model.md, fits all other terms again to the same fit kernels,
 and is validated on the same kernels. Where the table is not better than the best of them, the accuracy of the
 model is not the table's merit.
 """

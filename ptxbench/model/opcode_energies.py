@@ -1,4 +1,4 @@
-"""What each SASS opcode costs, by a run, and what stands in for an opcode that the run did not measure."""
+"""What each SASS opcode costs, by a run, and the substitute for an opcode that the run did not measure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OpcodeEnergy:
     """Energy of one execution by one thread.
 
     Attributes:
-        energy_pj: At the activity asked for.
+        energy_pj: At the requested activity.
         error_pj: Standard error.
         rule: How it was found.
         source: What opcodes it was taken from; "" where the opcode itself was measured.

@@ -26,7 +26,7 @@ from ptxbench.storage.kernels import index_bytes
 from ptxbench.storage.schema import TableRow
 
 FILE = "solved.json"
-# Raise it with every change that changes a solved quantity, and store the runs of results/ anew
+# Raise it with every change that changes a solved quantity, and store the runs of results/ again
 # (`ptxbench solve RUN --store`). tests/model/test_solved.py solves a kept run again and compares.
 SOLVER_VERSION = 1
 # What is solved from. Of a run that keeps its table alone, only that can be compared.

@@ -92,7 +92,7 @@ class KernelTrial:
 
 @dataclass(frozen=True)
 class KernelSession:
-    """One sitting on one board.
+    """One session on one board.
 
     Attributes:
         gpu: Marketing name.

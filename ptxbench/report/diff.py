@@ -110,13 +110,13 @@ class Agreement:
         protocol: Measuring protocol.
         rows: Rows that both runs have a number for.
         judged: Those of them whose intervals are known.
-        beyond: Those of the judged that differ beyond both intervals; 5% would by chance alone.
+        beyond: Those with intervals that differ beyond both; 5% would by chance alone.
         median: Median of |ratio - 1|.
         p95: 95th percentile of |ratio - 1|.
         factor: The one factor between the runs: the median of the ratios.
         median_left: Median of |ratio / factor - 1|: what is left once the factor is taken out.
         p95_left: 95th percentile of the same.
-        beyond_left: Those of the judged that then differ beyond both rows' own intervals.
+        beyond_left: Those with intervals that then differ beyond both rows' own.
         explained: Share of the sum of |ln ratio| that the factor takes away, from 0 to 1.
     """
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _COLOURS = {OptLevel.O0: "#8a8f99", OptLevel.O3: "#2f6fb0"}
 _MARKERS = {OptLevel.O0: "s", OptLevel.O3: "o"}
 _ASIDE = {OptLevel.O0: -0.14, OptLevel.O3: 0.14}
-# Most rows of a column, and most columns of a page, where nothing else is asked for.
+# Most rows of a column, and most columns of a page, where nothing else is requested.
 _ROWS = 60
 _COLUMNS = 3
 _COLUMN_IN = 6.5

@@ -63,7 +63,7 @@ def level_sentence(level_error: float) -> str:
     """Return what all dynamic rows of a run share beside their own intervals.
 
     Args:
-        level_error: Standard error of the supply's mean level, as a fraction.
+        level_error: Standard error of the mean drift level, as a fraction.
     """
     half_width = 1.96 * level_error
     return (
@@ -77,7 +77,7 @@ def tables_text(rows: Sequence[TableRow], info: GpuInfo, width: int | None) -> s
 
     Args:
         rows: The run's rows.
-        info: The GPU, whose kind is said in the titles.
+        info: The GPU, whose kind is in the titles.
         width: Columns of the terminal, None where there is none.
     """
     tables = []
@@ -97,7 +97,7 @@ def rates_text(rows: Sequence[TableRow], info: GpuInfo, width: int | None) -> st
 
     Args:
         rows: The run's rows.
-        info: The GPU, whose kind is said in the title.
+        info: The GPU, whose kind is in the title.
         width: Columns of the terminal, None where there is none.
     """
     cells = rate_cells(rows)

@@ -1,1 +1,1 @@
-"""From a cubin to its loop, counted and judged."""
+"""From a cubin to its loop, counted and checked."""

@@ -1,8 +1,8 @@
-"""The loop check: judge whether a cubin's loops hold exactly what the catalogue claims; it fails closed.
+"""The loop check: decide whether a cubin's loops hold exactly what the catalogue claims; it fails closed.
 
 It counts opcodes (here), and reads what counts do not show: whether every thread executes the loop as often
-as was asked (loop_counter.py, loop_path.py), and whether the copies are alike and are the operation that
-the row names (copy_check.py, operation.py).
+as requested (loop_counter.py, loop_path.py), and whether the copies are alike and are the operation that the
+row names (copy_check.py, operation.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A measuring module: rendered, assembled, disassembled and judged."""
+"""A measuring module: rendered, assembled, disassembled and checked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Module:
 def build_module(
     instruction: Instruction, target: Target, opt_level: OptLevel, form: Form, assemble: Assembler
 ) -> Module:
-    """Render, assemble and judge one instruction.
+    """Render, assemble and check one instruction.
 
     Args:
         instruction: Catalogue row.

@@ -1,4 +1,4 @@
-"""Verdicts kept by content, so that what was judged once need not be assembled again."""
+"""Verdicts kept by content, so that a module that was checked once need not be assembled again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judge the whole catalogue without a GPU: rendered, assembled by ptxas, disassembled, counted."""
+"""Check the loops of the whole catalogue without a GPU: render, assemble by ptxas, disassemble, count."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class VerifiedRow:
         sass: Opcodes and their counts for one copy, such as "HFMA2*0.5 HFMA2.MMA*0.5".
         sass_per_ptx: SASS instructions for one PTX instruction; None where no copy was counted.
         reason: Why it is refused or absent, else "".
-        declared: Whether the catalogue itself says that it cannot be measured; no tool was asked.
+        declared: Whether the catalogue itself says that it cannot be measured; no tool was run.
     """
 
     instruction: str
@@ -54,7 +54,7 @@ class VerifiedRow:
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """One row of the answer to be; `absent` and `refused` say why no tool is asked, or ""."""
+    """One row of the answer to be; `absent` and `refused` say why no tool is run, or ""."""
 
     instruction: Instruction
     target: Target
@@ -72,10 +72,11 @@ def verify_instructions(
     jobs: int | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> tuple[VerifiedRow, ...]:
-    """Judge instructions on targets at levels; the rows come by target, instruction, level and form.
+    """Check instructions on targets at optimization levels.
 
-    Several instructions share one cubin here, while a measurement assembles and judges each alone:
-    ptxas compiles entry by entry, so their SASS is the same.
+    Several instructions share one cubin here, while a measurement assembles and checks each alone. ptxas
+    compiles entry by entry, so their SASS is the same. The rows come by target, instruction, optimization
+    level and form.
 
     Args:
         instructions: Catalogue rows.
@@ -83,7 +84,7 @@ def verify_instructions(
         opt_levels: Assembler levels.
         cache: Where verdicts are kept between runs, or None.
         jobs: How many tools run at once; None is the number of CPUs.
-        progress: Called with how many rows are judged, and how many there are.
+        progress: Called with how many rows are checked, and how many there are.
 
     Raises:
         ToolError: ptxas or nvdisasm is missing, or was stopped.
@@ -149,7 +150,7 @@ def _batches(questions: Sequence[_Question]) -> Iterator[list[_Question]]:
 
 
 def _judge_batch(batch: list[_Question], cache: VerdictCache | None) -> list[tuple[_Question, Judgement]]:
-    """Judge questions of one target and level; a module that a tool refuses is found by halving."""
+    """Check questions of one target and optimization level; halving finds a module that fails."""
     try:
         kernels = _build(batch)
     except RefusedModuleError as error:

@@ -137,12 +137,12 @@ class Manifest:
         host: The machine.
         sensors: What the power sources are like, best for steady power first.
         source: Power source of the table's numbers.
-        arguments: What the runner was asked for.
+        arguments: What the command requested.
         order_seed: Seed that the order of the trials was drawn from.
         sessions: Every process that wrote into the run, in order.
         cost: What a row cost, None as long as the run is not finished, or where no row is dynamic.
         recomputed: Who made the records and the table that stand here, None: the run itself.
-        level_error: Standard error of the mean level of the supply, at which all dynamic energies are, as a
+        level_error: Standard error of the mean drift level, at which all dynamic energies are, as a
             fraction: a factor that the rows share, beside their intervals. None: it is in those intervals.
     """
 
@@ -245,7 +245,7 @@ def read_run_manifest(run: Path) -> Manifest:
 
 
 def require_same(manifest: Manifest, path: Path, gpu: GpuInfo, arguments: RunArguments) -> None:
-    """Refuse to go on with a run under other conditions than those it began with.
+    """Refuse to resume a run under other conditions than those it began with.
 
     Raises:
         InputError: The tool, the GPU model, the driver, a board's settings or an argument differ.
@@ -261,7 +261,7 @@ def require_same(manifest: Manifest, path: Path, gpu: GpuInfo, arguments: RunArg
 
 
 def require_same_board(known: GpuInfo, gpu: GpuInfo, path: Path) -> None:
-    """Refuse to go on with a folder on another board, or on one that is set otherwise.
+    """Refuse to resume a folder on another board, or on one with other settings.
 
     Args:
         known: The board as the folder has it.
@@ -280,7 +280,7 @@ def _require_equal_fields(old: GpuInfo | RunArguments, new: GpuInfo | RunArgumen
 
 
 def require_equal(key: str, old: object, new: object, path: Path) -> None:
-    """Refuse to go on with a folder where something is not as it was.
+    """Refuse to resume a folder where something has changed.
 
     Args:
         key: What it is.

@@ -27,7 +27,7 @@ class LoadKind(StrEnum):
 
 @dataclass(frozen=True)
 class SourceLevels:
-    """What one source says of loads that last.
+    """What one source reads of long loads.
 
     Attributes:
         source: Source.
@@ -48,7 +48,7 @@ class MethodPoint:
 
     Attributes:
         kind: Load.
-        asked_s: Duration asked for.
+        asked_s: Requested duration.
         duration_s: Mean duration as it came, first begin to last end.
         method: "sma", "papi", "mtsm", "corrected" or "counter".
         source: Source.
@@ -83,7 +83,7 @@ class MethodsFile:
         methods_version: Version of this file.
         gpu: The board.
         sensors: What its sources are like.
-        levels: What each source says of loads that last.
+        levels: What each source reads of long loads.
         points: Every method, source, load and duration.
         recommendations: What to do, a sentence each.
         notes: What disturbed the measurement, a sentence each.

@@ -27,7 +27,7 @@ def rewrite_results(
 
     Args:
         folder: A finished run.
-        records: Trials, judged again.
+        records: Trials, validated again.
         rows: The table.
         by: Who made them.
         level_error: What all dynamic rows share, as in the manifest.
@@ -36,7 +36,7 @@ def rewrite_results(
         InputError: The run is not finished, does not hold one of the trials, or cannot be written.
     """
     if not folder.finished:
-        raise InputError(f"{folder.path} is not finished: go on with it by `ptxbench table --resume`")
+        raise InputError(f"{folder.path} is not finished: finish it with `ptxbench table --resume`")
     held = {record.trial_id: record for record in folder.records()}
     for record in records:
         if record.trial_id not in held:

@@ -67,7 +67,9 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             held = {entry.name for entry in path.iterdir()}
         if MANIFEST in held:
-            raise InputError(f"{path} already holds a run; go on with --resume, or choose another folder")
+            raise InputError(
+                f"{path} already holds a run; continue it with --resume, or choose another folder"
+            )
         if held:
             raise InputError(f"{path} is not empty; choose a new folder for the run")
         write_manifest(path / MANIFEST, manifest)
@@ -108,12 +110,12 @@ class RunFolder:
         *,
         allow_other_board: bool = False,
     ) -> Self:
-        """Go on with a run that was stopped; one that is finished is only read.
+        """Resume a run that was stopped; one that is finished is only read.
 
         Args:
             path: The folder.
             gpu: The GPU that will run the trials to come.
-            arguments: What the runner is asked for now.
+            arguments: What this command requests.
             session: This process.
             allow_other_board: Whether a second board of the same model and driver may go on; the
                 manifest then lists both, and each record names its own.
@@ -302,7 +304,7 @@ class RunFolder:
         self.close()
 
     def _go_on(self, manifest: Manifest) -> None:
-        """Become the writer of what was kept so far."""
+        """Open the folder for writing after what it holds so far."""
         # Only a run that was killed between its first two writes has no partial/ yet.
         self._partial.open(create=not self._partial.exists)
         try:

@@ -113,7 +113,7 @@ class Bench:
         build_wall_s: float = math.nan,
         objection: Callable[[Trial], str] = lambda _: "",
     ) -> Trial:
-        """Check a variant, time it, and measure its power where that is asked for.
+        """Check a variant, time it, and measure its power where that is requested.
 
         A kernel that does not run, or gives wrong results, ends its trial with that status.
 

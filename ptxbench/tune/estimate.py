@@ -67,7 +67,7 @@ class EnergyRange:
         energy_j: Energy.
         low_j: Lower end of its 95% interval.
         high_j: Upper end.
-        time_s: Time that it is for: longer than was asked for where the power cap lowers the clock.
+        time_s: Time that it is for: longer than requested where the power cap lowers the clock.
     """
 
     energy_j: float

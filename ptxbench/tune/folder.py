@@ -129,7 +129,7 @@ class TuningFolder:
 
     @classmethod
     def resume(cls, path: Path, manifest: TuningManifest) -> Self:
-        """Go on with a folder.
+        """Resume a folder.
 
         Args:
             path: The folder.

@@ -90,7 +90,7 @@ def tune(
         gpu: Where variants run.
         tuning: What is tuned, and how.
         out: New folder; None for one below results/, or below runs/ where nothing is measured.
-        resume: Folder to go on with, in place of `out`.
+        resume: Folder to resume, in place of `out`.
         show: Told how many are done, how many there are to do, and which variant is in hand.
 
     Raises:

@@ -192,7 +192,7 @@ class SimulatedGpu:
         return _SW_POWER_CAP if self._physics.throttled(self._clock.now_ns()) else 0
 
     def _sampler(self, poll_interval_s: float | None = None) -> Sampler:
-        """Return what polls the sources, at the very interval that is asked for or at the GPU's own."""
+        """Return what polls the sources, at the requested interval or at the GPU's own."""
         mean_s, throttle_poll = self._poll_interval_s, self._throttle_reasons
         return Sampler(self._sources, self._clock, mean_s, throttle_poll, exactly_s=poll_interval_s)
 

@@ -123,7 +123,7 @@ class ThermalVoltageSteps:
     """Steps of the supply voltage that go with the temperature, with some degrees between up and down.
 
     As `TimedVoltageSteps`, but between two voltages: the upper one where the chip warms, the lower one where
-    it has cooled further. The temperature of the next step is drawn anew after each, from a normal
+    it has cooled further. The temperature of the next step is drawn after each, from a normal
     distribution.
 
     Attributes:

@@ -62,7 +62,7 @@ class Dynamic(Protocol):
 
 
 class _DynamicMeasurement(Measurement):
-    """The batches of a run, and the subjects that are begun again on fewer SMs."""
+    """The batches of a run, and the subjects that are started again on fewer SMs."""
 
     def __init__(self, state: RunState, sleep: SleepCubin) -> None:
         self._run = state
@@ -74,19 +74,19 @@ class _DynamicMeasurement(Measurement):
         self._throttled: list[LaunchConfiguration] = []
 
     def measure(self, batch: Sequence[Prepared], *, more_follow: bool, is_last: bool) -> None:
-        """Measure one batch; begin throttled subjects again once they are many, or at the end."""
+        """Measure one batch; restart throttled subjects once there are many of them, or at the end."""
         self._throttled += self._measure(
             [LaunchConfiguration(one, one.subject.instruction.name in self._checked) for one in batch],
             more_follow=more_follow,
         )
-        # Subjects that throttled share overhead loops when they are begun again together.
+        # Subjects that throttled share overhead loops when they are started again together.
         if len(self._throttled) >= _RETRIED or is_last:
             self._throttled = self._retry(self._throttled, is_last=is_last)
 
     def _measure(
         self, configurations: Sequence[LaunchConfiguration], *, more_follow: bool
     ) -> list[LaunchConfiguration]:
-        """Measure one batch; return what is to be begun again on fewer SMs."""
+        """Measure one batch; return what must be started again on fewer SMs."""
         if not configurations:
             return []
         names = {one.subject.name for one in configurations}
@@ -119,10 +119,10 @@ class _DynamicMeasurement(Measurement):
     def _retry(
         self, configurations: Sequence[LaunchConfiguration], *, is_last: bool
     ) -> list[LaunchConfiguration]:
-        """Begin throttled subjects again, by optimization level.
+        """Restart throttled subjects, by optimization level.
 
         Returns:
-            Those that throttle still; none at the last batch, where they are begun again until none does.
+            Those that still throttle; none at the last batch, which restarts them until none does.
         """
         waiting = list(configurations)
         while waiting and not self._run.is_spent():

@@ -139,7 +139,7 @@ def fit_held(source: SourceName, signal: PowerSignal, ways: Sequence[Held]) -> S
 
 
 def refit(signal: PowerSignal, fit: SensorFit, keep: npt.NDArray[np.bool_]) -> SensorFit:
-    """Fit a source anew to a part of its fresh values, in the shape and from the lag and width of `fit`.
+    """Fit a source again to a part of its fresh values, in the shape and from the lag and width of `fit`.
 
     Args:
         signal: The meter's power, aligned host time.
