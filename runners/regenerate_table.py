@@ -116,7 +116,7 @@ def _measure(arguments: argparse.Namespace) -> int:
 
 
 def _say_round(at: Progress) -> None:
-    print(f"{at.done} of {at.total}: {at.text}", file=sys.stderr)
+    print(f"{at.done} of {at.total}: {at.subject}", file=sys.stderr)
 
 
 def _say_trial(record: TrialRecord) -> None:

@@ -41,7 +41,7 @@ class Common:
 
     Attributes:
         static: Static power, at the mean drift level.
-        scatter: What other kernels say of a kernel's scatter, as a fraction of its power.
+        scatter: Prior of a kernel's scatter from other kernels, as a fraction of its power.
         drift: The drift of each trial.
         dipped: Ids of trials within which the clock dipped.
     """

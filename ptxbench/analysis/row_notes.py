@@ -1,4 +1,4 @@
-"""What a valid row says of trials and loops that did not go as they should."""
+"""Notes of a valid row on trials and loops that did not go as they should."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptxbench.core.status import Status
 from ptxbench.storage.schema import TrialRecord
 
 _SEVERAL = 2
-# N and 2N may differ by this much, or by what their intervals allow, before the row says so.
+# N and 2N may differ by this much, or by what their intervals allow, before the row has a note.
 _LINEARITY = 0.02
 # By more than this no reading of the row is its energy; on H200s valid rows reached 0.11.
 _NOT_LINEAR = 0.15
@@ -59,8 +59,8 @@ def fewer_sms_note(records: Sequence[TrialRecord], sm_count: int) -> str:
 def sources_note(trials: Sequence[TrialRecord]) -> str:
     """Return how two power sources disagree in most of a kernel's valid trials, else "".
 
-    One trial in twenty disagrees by chance alone, so that a single one says nothing; a trial in which the
-    counter had too few steps says nothing either way.
+    One trial in twenty disagrees by chance alone, so that a single one is no evidence; a trial in which the
+    counter had too few steps is no evidence either way.
 
     Args:
         trials: Valid trials of one kernel.
@@ -97,7 +97,7 @@ def is_linear(single: Estimate, double: Estimate) -> bool:
 
 
 def clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:
-    """Return a sentence where both ran at unlike SM clocks, else ""; one that is not known is not unlike."""
+    """Return a sentence where both ran at different, known SM clocks, else ""."""
     if not target.trials or not overhead.trials:
         return ""
     if not abs(target.clock_mhz / overhead.clock_mhz - 1) > CLOCK_TOLERANCE:

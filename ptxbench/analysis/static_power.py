@@ -29,7 +29,7 @@ _READING_SD_C = 1 / math.sqrt(12)
 # What lies so far apart in time is of two sessions, where each has so many sleeping trials.
 _PAUSE_NS = 10_000_000_000
 _MIN_SLEEPING = 3
-# SessionPowers are unlike where chance would make them so less often than this.
+# Sessions differ where chance would make them so less often than this.
 _CHANCE = 1e-3
 
 
@@ -59,7 +59,7 @@ class StaticPower:
         error_w: Standard error of `power_w`.
         slope_error_w_per_c: Standard error of the slope.
         degrees: Degrees of freedom that both errors are known with.
-        sessions: Where sessions are unlike, each of them in the order of time, else none.
+        sessions: Where sessions differ, each of them in the order of time, else none.
     """
 
     power_w: float
@@ -81,7 +81,7 @@ class StaticPower:
         return math.hypot(error_w, self._beside(temperature_c, self.slope_error_w_per_c))
 
     def shift_w(self, when_ns: int | None) -> float:
-        """Return the static power of the session at a time less that of the run; 0 where none is unlike."""
+        """Return the static power of the session at a time less that of the run; 0 where none differs."""
         session = self._session(when_ns)
         return session.shift_w if session else 0.0
 
@@ -94,7 +94,7 @@ class StaticPower:
         """Return what whole degrees make of the mean static power of some trials, W, beyond their scatter.
 
         Trials that all read one degree may all be off by the same part of it, and their scatter does not
-        show it. Where they read unlike degrees they are off unlike, and their scatter does.
+        show it. At different degrees their errors differ, and their scatter shows it.
 
         Args:
             temperature_c: Temperature of each trial, shape (n,); each a mean of readings in whole degrees.

@@ -24,7 +24,7 @@ import numpy as np
 
 from ptxbench.analysis.statistics import Estimate, Uncertainty, estimate, weighted
 
-# A distribution of variances cannot be told from fewer kernels.
+# A distribution of variances cannot be estimated from fewer kernels.
 _MIN_KERNELS = 8
 # Units that look alike to chance would have any number of degrees; so many are believed.
 _MAX_DEGREES = 30.0
@@ -53,7 +53,7 @@ class Scatter:
 
 @dataclass(frozen=True)
 class ScatterPrior:
-    """What the scatter of other kernels tells about one.
+    """Prior of a kernel's variance, from the scatter of other kernels.
 
     Attributes:
         variance: Typical variance of one value at `power_w`, as a fraction of the power squared.

@@ -32,7 +32,7 @@ class ArafaEnergy:
 
     @property
     def row(self) -> str:
-        """What a catalogue row's `paper` field says, such as "Integer Arithmetic: abs"."""
+        """Content of a catalogue row's `paper` field, such as "Integer Arithmetic: abs"."""
         return f"{self.category}: {self.instructions}"
 
 

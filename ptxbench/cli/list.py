@@ -61,7 +61,7 @@ def _sass(row: Instruction) -> tuple[str, ...]:
 
 
 def _short(expected: Expectation) -> str:
-    """Return a SASS column that leaves room for the others; `show` and --json have all of it."""
+    """Return a SASS column that leaves space for the others; `show` and --json have all of it."""
     if len(expected.text) <= _SASS_COLUMNS:
         return expected.text
     total = sum(count for _, count in expected.counts)

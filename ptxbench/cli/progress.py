@@ -52,6 +52,8 @@ class ProgressLine:
         """Return the line as of now."""
         done, total, text = self._at
         passed_s = self._now_s() - self._begin_s
+        if not total:
+            return f"{text or 'working'}, {_minutes(passed_s)} so far"
         left = ""
         if 0 < done < total:
             left = f", about {_minutes(passed_s * (total - done) / done)} left"

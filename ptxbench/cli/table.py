@@ -224,7 +224,9 @@ def _measure(gpu: Gpu, folder: RunFolder, spec: str | None, budget_s: float) -> 
 
     with progress_bar() as show:
         try:
-            return measure_table(gpu, folder, lambda at: show(at.done, at.total, at.text), budget_s=budget_s)
+            return measure_table(
+                gpu, folder, lambda at: show(at.done, at.total, at.subject), budget_s=budget_s
+            )
         except KeyboardInterrupt:
             click.echo(f"ptxbench: stopped; what was measured is kept. {_go_on(folder.path, spec)}", err=True)
             raise

@@ -63,7 +63,7 @@ def open_gpu_or_simulated(spec: str | None, notice: Callable[[str], None]) -> Gp
 
     Args:
         spec: As for `open_gpu`, or None.
-        notice: Told that numbers will be simulated, and why.
+        notice: Called with why numbers will be simulated.
 
     Raises:
         GpuError: There is no such GPU, or the driver does not work.

@@ -1,4 +1,4 @@
-"""Integer and bit arithmetic of the reference: what PTX says, in numpy, bit by bit.
+"""Integer and bit arithmetic of the reference: the semantics of PTX, in numpy, bit by bit.
 
 Every register is an array of uint64 that holds the bits of one value a thread, the upper ones 0.
 """

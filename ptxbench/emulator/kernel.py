@@ -2,8 +2,8 @@
 
 It takes a kernel instruction by instruction, all threads at once, and knows the arithmetic of the
 integer and float rows: the results of a GPU are compared with it, bit by bit or within the error of the
-float formats. An instruction that it does not know raises `UnknownInstructionError`: such a kernel is
-not checked, and nothing is said of it.
+float formats. An instruction that it does not know raises `UnknownInstructionError`: such a kernel is not
+checked, and has no result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""MTSM corrected for what the sensor is: energy from fresh values, each for the time it speaks of.
+"""MTSM corrected for what the sensor is: energy from fresh values, each for the time that it covers.
 
 A value made at t is the mean of the power p over its past, with a weight w of unit area: it covers the
 time from t - lag - averaging to t - lag (`SensorDescription`). Let u = t - lag, and let the kernel run

@@ -13,7 +13,7 @@ from ptxbench.sensors.trace import KernelWindow, Trace
 
 # NVML counts whole mJ.
 _QUANTUM_J = 1e-3
-# A step speaks of the time until a little before it came; no counter was seen to lag by more.
+# A step covers the time until a little before it came; no counter was seen to lag by more.
 _LAG_NS = 10_000_000
 # A real counter's steps do not come exactly when its energy says. Over 937 trials on H200s 17% differed from
 # `samples` by more than errors without this, with 3 to 6 ms less than 2%.

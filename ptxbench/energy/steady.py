@@ -232,7 +232,7 @@ def taken_between(series: Series, start_ns: int, end_ns: int) -> Bools:
 
 
 def _settled_ns(window: KernelWindow, sensor: SensorDescription) -> int:
-    """Return from when on a reading holds nothing of what was before the kernel."""
+    """Return from when on readings no longer depend on the power before the kernel."""
     return window.start_ns + round(settled_after_s(window, sensor) * _NS_PER_S)
 
 

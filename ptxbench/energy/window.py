@@ -109,7 +109,7 @@ def window_energy(
     if sensor.source is SourceName.COUNTER:
         return _counter(good, window, sensor)
     seen = _Seen(*fresh_values(good, window, sensor), window.elapsed_s)
-    # Among steps of the load the noise cannot be told from them.
+    # Among steps of the load the noise cannot be distinguished from them.
     noise_w = min(_value_noise_w(seen.value_w, sensor), _MORE_NOISE * noise_w)
     found = _power_source(seen, sensor, changes, noise_w, _call_s(good))
     if found.status is Status.OK and found.error_j > max(found.energy_j, 0.0):
@@ -127,7 +127,7 @@ def noise_w_of(series: Series, sensor: SensorDescription) -> float:
 
 
 def blur_s(sensor: SensorDescription) -> float:
-    """Return how near to a window a change of the load blurs what the source says of the window's edge."""
+    """Return how near to a window a change of the load blurs the source's readings at the window's edge."""
     return sensor.memory_s + sensor.refresh_s
 
 
@@ -234,7 +234,7 @@ def _counter(good: Series, window: KernelWindow, sensor: SensorDescription) -> E
     """Return the counter's energy at the window's end less that at its start.
 
     At an edge between two steps the energy follows from the step before with the power before that, and from
-    the step after with the power after that. Their mean is taken; half of what they differ by is an error.
+    the step after with the power after that. Their mean is taken; half of their difference is an error.
     """
     made_ns, step = _steps(good)
     at_s = (made_ns - window.start_ns) / _NS_PER_S - sensor.lag_s
@@ -271,7 +271,7 @@ def _least(sensor: SensorDescription) -> SensorDescription:
 
 
 def _lag_error_s(sensor: SensorDescription, call_s: float) -> float:
-    """Return the standard error of when a value speaks of."""
+    """Return the standard error of the time that a value measures."""
     polled_s = 0.0 if sensor.source is SourceName.SAMPLES else call_s * _UNIFORM_SD
     documented_s = sensor.averaging_s / 2 if sensor.origin == "documented" else 0.0
     return math.hypot(_STAMP_S, polled_s, documented_s)
@@ -295,7 +295,7 @@ def _call_s(good: Series) -> float:
 
 @dataclass(frozen=True)
 class Counted:
-    """What the energy counter says around a window, beside what a source says of the same time.
+    """What the energy counter reads around a window, beside a source's readings of the same time.
 
     Attributes:
         power_w: Mean power between the counter's steps around the window.
@@ -320,7 +320,7 @@ def counted(
         sensor: What the source is like.
 
     Returns:
-        None where either says nothing of that time.
+        None where either has no reading of that time.
     """
     good = counter.good()
     made_ns, step = _steps(good)

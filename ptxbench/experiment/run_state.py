@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,21 +16,12 @@ class Progress:
     Attributes:
         done: Rows finished.
         total: Rows in all.
-        unit: Subject or round that is being measured.
-        left_s: Time that the rest will take at the rate so far, NaN before anything is done.
+        subject: Subject or round that is being measured.
     """
 
     done: int
     total: int
-    unit: str
-    left_s: float = math.nan
-
-    @property
-    def text(self) -> str:
-        """What is being measured and how much time is left, for a reader."""
-        if not self.left_s > 0:
-            return self.unit
-        return f"{self.unit}; about {self.left_s / 60:.1f} min left"
+    subject: str
 
 
 class RunState:
@@ -76,14 +66,12 @@ class RunState:
         return not self.complete
 
     def report(self, what: str) -> None:
-        """Tell the caller what is being measured now, and about how long the rest will take."""
-        left = self._total - self.done
-        left_s = self._spent_s() / self.done * left if self.done else math.nan
-        self._on_progress(Progress(self.done, self._total, what, left_s))
+        """Tell the caller what is being measured now."""
+        self._on_progress(Progress(self.done, self._total, what))
 
     def report_end(self) -> None:
         """Tell the caller that every row is finished."""
-        self._on_progress(Progress(self._total, self._total, "", 0.0))
+        self._on_progress(Progress(self._total, self._total, ""))
 
     def _spent_s(self) -> float:
         return (self.bench.gpu.clock.now_ns() - self._begin_ns) / 1e9

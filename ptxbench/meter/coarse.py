@@ -23,7 +23,7 @@ _SIGNAL_REACH_S = 1.5
 _EDGE_RADIUS_S = 0.010
 _MIN_EDGE_SAMPLES = 6
 _MAX_EDGE_SHARE = 0.45
-# Steps at another offset that are this large beside the largest: noise and unlike kernels may do that.
+# Steps at another offset that are this large beside the largest: noise and different kernels may do that.
 _LIKE_CONTRAST = 0.8
 # A few windows lie elsewhere only where the steps here are this small beside those there.
 _SAME_CONTRAST = 0.5
@@ -109,7 +109,7 @@ def sharpen(capture: MeterCapture, windows: Sequence[KernelWindow], placement: P
     """Move a placement to the offset at which the power steps most at the windows' edges.
 
     At each edge the mean powers just before and just after are compared. Nothing is assumed
-    about the levels, so that kernels of unlike power, and a load that dies away in stairs
+    about the levels, so that kernels of different power, and a load that dies away in stairs
     before its last block ends, serve as well. Kernels at even distances step nearly as much one distance
     farther: of moves that are about as good the smallest is taken, and the others counted as rivals.
     """

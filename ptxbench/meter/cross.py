@@ -114,7 +114,7 @@ def cross_validate(signal: PowerSignal, fit: SensorFit, halves: Halves) -> tuple
 
 
 def corrected_signal(fit: SensorFit) -> PowerSignal:
-    """Return the sensor's readings as true power at the moments that they speak of."""
+    """Return the sensor's readings as true power at the moments that they measure."""
     return PowerSignal(fit.made_s - fit.delay_s, fit.corrected_w())
 
 

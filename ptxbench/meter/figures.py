@@ -96,7 +96,7 @@ def window_energies(
         fit: The source's fit.
         halves: Where the capture is cut.
         checks: The fits to either half.
-        alignment: Of the meter's clock; it says which host time the fit's seconds are.
+        alignment: Of the meter's clock; it gives the host time of the fit's seconds.
     """
     spans_s = window_spans_s([trial.window for trial in trials], alignment)
     fits = {check.fitted_on: check.fit for check in checks}
@@ -174,7 +174,7 @@ class _View:
         return recording.of(self.fit.source)
 
     def corrected(self, recording: Trace) -> Series | None:
-        """Return a recording with gain, offset and lag undone: fresh values at the moments they speak of."""
+        """Return fresh values with gain, offset and lag undone, at the moments that they measure."""
         if self.fit.source is SourceName.COUNTER:
             return _corrected_counter(self.plain(recording), self.fit)
         spoken_of_s = self.fit.made_s - self.fit.delay_s
@@ -212,7 +212,7 @@ def _around(method: Callable[[Series, KernelWindow], EnergyReading]) -> Method:
 
 
 def _sma(view: _View) -> tuple[float, float]:
-    """Apply SMA as published: it knows no window and reads through the whole recording."""
+    """Apply SMA as published: it has no window and reads through the whole recording."""
     return _both(sma_j, view, view.trial.recording)
 
 

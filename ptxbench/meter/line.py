@@ -90,7 +90,7 @@ def find_clock_step(
 ) -> ClockStep | None:
     """Find one step in the lateness of edges: late = offset + drift x time + step after some edge.
 
-    Starts and ends may be late by unlike times. The step that leaves the least sum of squares is taken.
+    Starts and ends may be late by different times. The step that leaves the least sum of squares is taken.
 
     Args:
         time_s: When each edge should be, increasing, shape (n,).

@@ -25,7 +25,7 @@ from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 _LAG_LIMITS_S = (-0.1, 1.0)
 # No sensor that was characterized so far lags by more; the windows may be early.
 _USUAL_LAG_S = 0.3
-# Age of what a value speaks of, its averaging included.
+# Age of the power that a value measures, averaging included.
 _DELAY_LIMITS_S = (-0.15, 3.0)
 _SEARCHED_S = 60.0
 _MIN_FOUND = 0.7
@@ -149,7 +149,7 @@ def require_lag(fit: SensorFit, alignment: ClockAlignment) -> tuple[str, ...]:
 def alignment_notes(
     capture: MeterCapture, alignment: ClockAlignment, halves: tuple[ClockAlignment, ClockAlignment] | None
 ) -> tuple[str, ...]:
-    """Return what speaks against one line for the clock: a small step, and halves that disagree."""
+    """Return the evidence against one line for the clock: a small step, and halves that disagree."""
     notes = []
     if alignment.step is not None:
         step = alignment.step

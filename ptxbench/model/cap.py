@@ -1,8 +1,8 @@
 """The power cap: at which clock a kernel settles, and what that does to its time and energy.
 
 Switching costs C V^2, and the voltage falls with the clock: E(f) = E(f0) (f / f0)^gamma for all that the SM
-clock drives, with gamma learned from kernels that run at unlike clocks (0: a voltage that stays; 2: one that
-falls in proportion to the clock). DRAM has its own clock and voltage, and costs what it costs.
+clock drives, with gamma learned from kernels that run at different clocks (0: a voltage that stays; 2: one
+that falls in proportion to the clock). DRAM has its own clock and voltage, and costs what it costs.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Fill:
     Attributes:
         opcode: Which.
         share: Its share of the executed instructions.
-        rule: What stands in for it.
+        rule: The rule of its substitute.
         source: Opcodes that the stand-in was taken from.
     """
 
@@ -93,7 +93,7 @@ class KernelEstimate:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run says of its GPU.
+    """A GPU as the model sees it, from a run.
 
     Attributes:
         opcode_energies: Energy of its opcodes.
@@ -280,7 +280,7 @@ def _lowest_seen(terms: Terms) -> float:
 def _unseen_clock_j(terms: Terms, ratio: float, clocked_j: float) -> float:
     """Return what an interval is widened by where the clock is below all that were measured.
 
-    The voltage follows the clock down to a floor that nobody knows. Energy at `ratio` then lies between the
+    The voltage follows the clock down to an unknown floor. Energy at `ratio` then lies between the
     power law and the energy at the lowest clock that was measured; the interval reaches the latter.
     """
     lowest = _lowest_seen(terms)

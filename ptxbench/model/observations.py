@@ -1,4 +1,4 @@
-"""What a run says of whole loops: dynamic energy of one pass, and the SASS that the pass executes."""
+"""Observations of whole loops in a run: dynamic energy of one pass, and the SASS that the pass executes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ptxbench.sass.loop import LoopError, find_loop
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import Role, TrialRecord
 
-# What one trial alone, whose scatter nobody knows, may be off by.
+# What one trial alone, whose scatter is unknown, may be off by.
 _UNREPEATED = 0.01
 # What a catalogue row that is named after a level moves bytes at.
 _LEVELS = {"l2": (Level.CROSSBAR,), "hbm": (Level.CROSSBAR, Level.DRAM)}

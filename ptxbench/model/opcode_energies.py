@@ -63,7 +63,7 @@ class OpcodeEnergy:
 
 @dataclass(frozen=True)
 class Known:
-    """What a run says of one opcode on one pattern, pJ a thread.
+    """Energy of one opcode on one operand pattern in a run, pJ a thread.
 
     Attributes:
         energy_pj: Energy.
@@ -248,6 +248,6 @@ def _candidates(opcode: str, others: Sequence[str]) -> Iterable[tuple[Rule, list
     yield Rule.MODIFIERS, [other for other, n in shared.items() if n == most and n > 0]
     kin = opcode_class(opcode)
     alike = [other for other in others if opcode_class(other) is kin]
-    # One barrier says nothing of branches.
+    # One barrier is no evidence on branches.
     yield Rule.CLASS, alike if kin not in ONCE_A_WARP or len(alike) >= _MIN_SEEN else []
     yield Rule.ALL, list(others)

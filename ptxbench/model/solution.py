@@ -10,7 +10,8 @@ from ptxbench.catalogue.model import Unit
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.storage.schema import TableRow
 
-# Neighbours change what an opcode costs (operand reuse, banks): the model itself is not better than this.
+# Adjacent instructions change what an opcode costs (operand reuse, banks): the model itself is not better
+# than this.
 MODEL_ERROR = 0.01
 
 
@@ -24,7 +25,7 @@ class OpcodeEnergy:
         energy_pj: Energy of one execution by one thread.
         error_pj: Standard error; NaN where the kernels do not tell this opcode from others.
         identifiable: Whether the kernels determine it.
-        together_with: Opcodes that it cannot be told from.
+        together_with: Opcodes that the solve cannot separate from it.
         kernels: How many kernels execute it.
     """
 
@@ -89,7 +90,7 @@ class Comparison:
 
     @classmethod
     def of_row(cls, row: TableRow, joint_pj: float, joint_error_pj: float) -> Self:
-        """Set what the joint solve says beside a row of the dynamic protocol.
+        """Set the result of the joint solve beside a row of the dynamic protocol.
 
         Args:
             row: The row.

@@ -142,7 +142,7 @@ def _covariance(system: _System, values: Floats, fit: PatternFit) -> Floats:
 
 
 def _undetermined(system: _System) -> dict[str, tuple[str, ...]]:
-    """Return the opcodes that the counts do not determine, each with those it cannot be told from.
+    """Return the opcodes that the counts do not determine, each with those that it cannot be separated from.
 
     An opcode is determined where it has no part in the null space of the counts.
     """
@@ -179,7 +179,7 @@ def _opcode_energies(
 def _compare(
     rows: Sequence[TableRow], system: _System, values: Floats, covariance: Floats
 ) -> list[Comparison]:
-    """Set each row's direct difference beside what the joint solve says of the same SASS."""
+    """Set each row's direct difference beside the joint solve of the same SASS."""
     index = {opcode: j for j, opcode in enumerate(system.opcodes)}
     compared = []
     for row in rows:
@@ -203,10 +203,10 @@ def row_counts(row: TableRow) -> dict[str, float]:
 def solve_with_prior(passes: Sequence[PassEnergy], solution: JointSolution) -> dict[str, tuple[float, float]]:
     """Return energy and standard error, pJ, of every opcode of some kernels, determined or not.
 
-    For use in an estimate, where an opcode that cannot be told from others must still cost something. Each
-    is drawn to the median of its class among the well determined ones, with a standard error of that whole
-    median; where its class has none, to the median of all, or to an eighth of that for what a warp executes
-    once, whatever its threads do. What the kernels determine hardly moves.
+    For use in an estimate, where an opcode that cannot be separated from others must still cost something.
+    Each is drawn to the median of its class among the well determined ones, with a standard error of that
+    whole median; where its class has none, to the median of all, or to an eighth of that for what a warp
+    executes once, whatever its threads do. What the kernels determine hardly moves.
 
     Args:
         passes: Kernels of one pattern.

@@ -60,7 +60,7 @@ class SolvedOpcode:
         pattern: Operand pattern.
         energy_pj: Energy by the joint solve alone.
         error_pj: Standard error of it; NaN where the kernels do not tell this opcode from others.
-        together_with: Opcodes that it cannot be told from.
+        together_with: Opcodes that the solve cannot separate from it.
         kernels: How many kernels execute it.
         estimate_pj: Energy for use in estimates, where undetermined opcodes are drawn to the median of their
             class; NaN on patterns that estimates do not use.
@@ -79,7 +79,7 @@ class SolvedOpcode:
 
 @dataclass(frozen=True)
 class JointRow:
-    """What the joint solve says of one row of the table, pJ a thread.
+    """Result of the joint solve for one row of the table, pJ a thread.
 
     Attributes:
         row: Index of the row in table.csv, from 0.

@@ -18,7 +18,7 @@ from ptxbench.core.status import Status
 from ptxbench.model.solved import ClockExponent
 from ptxbench.storage.schema import Role, TrialRecord
 
-# Trials closer than this to the full clock say nothing of what a lower one does.
+# Trials closer than this to the full clock are no evidence of what a lower one does.
 SLOWED = 0.98
 _MIN_TRIALS = 3
 

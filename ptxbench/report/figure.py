@@ -78,7 +78,7 @@ def save_pages(figures: Sequence[Figure], path: Path) -> tuple[Path, ...]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure; the ending of `path` says the format.
+    """Write a figure; the ending of `path` chooses the format.
 
     Raises:
         InputError: The file cannot be written, or the format is not known.

@@ -32,7 +32,7 @@ def plot_methods(found: MethodsFile, path: Path) -> None:
 
     Args:
         found: The comparison.
-        path: Picture to write; its ending says the format (.png, .svg, .pdf).
+        path: Picture to write; its ending chooses the format (.png, .svg, .pdf).
 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.

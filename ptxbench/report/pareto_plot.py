@@ -19,7 +19,7 @@ def plot_front(manifest: TuningManifest, trials: Iterable[Trial], path: Path) ->
     Args:
         manifest: What was tuned.
         trials: Every variant that was tried.
-        path: Picture to write; its ending says the format (.png, .svg, .pdf).
+        path: Picture to write; its ending chooses the format (.png, .svg, .pdf).
 
     Raises:
         InputError: No variant has an energy, matplotlib is not installed, or the file cannot be written.

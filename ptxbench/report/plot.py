@@ -73,7 +73,7 @@ def plot_energies(
     Args:
         rows: The run's rows; those without a dynamic energy are left out.
         info: The GPU, named in the title.
-        path: Picture to write; its ending says the format (.png, .svg, .pdf).
+        path: Picture to write; its ending chooses the format (.png, .svg, .pdf).
         rows_a_column: Most instructions in a column (None: as many as the page holds, or 60).
         size: Size of a page (None: as large as needed).
 

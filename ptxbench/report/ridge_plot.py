@@ -21,7 +21,7 @@ def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: 
         samples: What the curve was fitted to.
         ridge: The fit.
         origin: Where the samples come from, for the title.
-        path: Picture to write; its ending says the format (.png, .svg, .pdf).
+        path: Picture to write; its ending chooses the format (.png, .svg, .pdf).
 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.

@@ -31,7 +31,7 @@ def plot_sensors(found: SensorFile, trace: Trace, windows: Sequence[KernelWindow
         found: The description.
         trace: The recording that it was found from.
         windows: When the load was on.
-        path: Picture to write; its ending says the format (.png, .svg, .pdf).
+        path: Picture to write; its ending chooses the format (.png, .svg, .pdf).
 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.

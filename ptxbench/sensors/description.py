@@ -77,10 +77,10 @@ class SensorDescription:
 
     @property
     def settle_s(self) -> float:
-        """Time after a step of power until a reading holds nothing of what was before it."""
+        """Time after a step of power until a reading no longer depends on the power before it."""
         return self.memory_s + self.refresh_s + self.lag_s
 
     @property
     def delay_s(self) -> float:
-        """Age of the mean moment that a fresh value speaks of."""
+        """Mean age of the power that a fresh value measures."""
         return self.lag_s + self.averaging_s / 2

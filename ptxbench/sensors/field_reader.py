@@ -12,10 +12,9 @@ VALUE_MEMBER = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: 
 
 
 class FieldReader:
-    """Asks for the field.
+    """Reads the field.
 
-    The time stamp of a field value is ignored: NVML sets it when it is asked, so it says nothing about when
-    the sensor measured.
+    The time stamp of a field value is ignored: NVML sets it at the query, not when the sensor measured.
 
     Args:
         name: Of the source.

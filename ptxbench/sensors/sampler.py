@@ -51,7 +51,7 @@ class _Log:
             del column[:count]
 
     def _repeats(self, reading: Reading) -> bool:
-        """Tell whether a reading without a stamp says what the last two said."""
+        """Return whether a reading without a stamp equals the last two."""
         same = self.value[-2:] == array("d", [reading.value, reading.value])
         return same and reading.stamp_epoch_ns < 0 and reading.code == self.code[-1] == 0
 

@@ -80,7 +80,7 @@ class BoardSpread:
 
 
 def read_board_spread(folder: Path) -> BoardSpread | None:
-    """Read what a table's folder says about other boards, None where it says nothing.
+    """Read a table's file about other boards, None where there is none.
 
     Raises:
         InputError: The file cannot be read, or does not fit.

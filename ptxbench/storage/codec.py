@@ -41,7 +41,7 @@ class Place:
         return Place(self.file, f"{self.key}[{index}]")
 
     def error(self, text: str) -> InputError:
-        """Return the error that says `text` of this place."""
+        """Return the error `text` about this place."""
         return InputError(f"{self.file}: {self.key or 'the file'} {text}")
 
 

@@ -41,7 +41,7 @@ class Evaluator:
         jobs: Assemblers at once.
 
     Args:
-        show: Told how many are done, the budget, and which variant is in hand.
+        show: Called with how many are done, the budget, and which variant is in hand.
         pruning: Whose power is not measured; None: everybody's is.
     """
 
@@ -122,8 +122,8 @@ def search_by_estimate(
         evaluator: Tries them; its bench has a model.
         goal: What is made small.
         seed: Of the choice of candidates.
-        candidates: How many variants are built and foretold, drawn at random.
-        show: Told how many are foretold, how many there are, and which is in hand.
+        candidates: How many variants are built and predicted, drawn at random.
+        show: Called with how many are predicted, how many there are, and which is in hand.
     """
     generator = random.Random(seed)  # noqa: S311
     drawn = generator.sample(space.variants, min(candidates, len(space.variants)))

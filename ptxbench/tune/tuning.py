@@ -91,7 +91,7 @@ def tune(
         tuning: What is tuned, and how.
         out: New folder; None for one below results/, or below runs/ where nothing is measured.
         resume: Folder to resume, in place of `out`.
-        show: Told how many are done, how many there are to do, and which variant is in hand.
+        show: Called with how many are done, how many there are to do, and which variant is in hand.
 
     Raises:
         InputError: The problem, the table or the folder does not fit.

@@ -6,6 +6,11 @@ from queue import Queue
 from ptxbench.cli.progress import ProgressLine, progress_bar, progress_lines
 
 
+def test_a_line_without_a_total_does_not_count_to_zero():
+    line = ProgressLine(iter((0.0, 30.0)).__next__)
+    assert line.text() == "working, 30 s so far"
+
+
 def test_a_line_says_what_is_left():
     times_s = iter([100.0, 130.0, 400.0, 401.0])
     line = ProgressLine(lambda: next(times_s))

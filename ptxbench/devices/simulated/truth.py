@@ -147,7 +147,7 @@ def opcode_energy_pj(opcode: str, pattern: str) -> float:
     """
     if pattern not in _TOGGLING:
         known = ", ".join(_TOGGLING)
-        raise InputError(f"the simulated GPU knows no operand pattern {pattern!r}, only {known}")
+        raise InputError(f"the simulated GPU has no operand pattern {pattern!r}, only {known}")
     pipe = pipe_of(opcode)
     if pipe == "control":
         return _CONTROL_WARP_PJ / WARP

@@ -65,7 +65,7 @@ _SUFFIX = re.compile(r"_([a-zµμ]+)$", re.IGNORECASE)
 def unit_of(text: str) -> Unit | None:
     """Return the unit that `text` names, None where it is none.
 
-    Upper-case M is not told from m: no meter of a GPU logs megawatts.
+    Upper-case M is read as m: no meter of a GPU logs megawatts.
     """
     return _UNITS.get(text.strip().lower())
 

@@ -51,7 +51,7 @@ class SourceProbe:
         step_w: What the load adds, by this source.
         idle_w: What the idle GPU draws, by this source.
         noise_w: Standard deviation of a value under steady load.
-        residual_w: Root mean square of what the model leaves of the values.
+        residual_w: Root mean square of the residuals of the values.
         explained: Share of the values' variance that the model explains; NaN where it was not fitted.
         needed_s: Shortest kernel whose steady power this source gives to 0.5% (`steady_window_s`), or NaN.
         cost: What reading it costs.

@@ -8,7 +8,7 @@ from ptxbench.sensors.trace import Float64s
 
 # NVML gives whole mW and mJ, so that no step is smaller, and none is known better than this.
 RESOLUTION = 1e-3
-# Under so many resolutions a step cannot be told from the resolution itself.
+# Under so many resolutions a step cannot be distinguished from the resolution itself.
 _MIN_STEPS = 4
 _MAX_MULTIPLE = 10
 _MAX_DIVISOR = 12

@@ -36,10 +36,10 @@ def respond(signal: PowerSignal, shape: Shape, width_s: float) -> Response:
 
 
 def span_s(shape: Shape, width_s: float) -> float:
-    """Return how long a past a value speaks of; for a low-pass the window of equal mean age."""
+    """Return how long a past a value covers; for a low-pass the window of equal mean age."""
     return width_s if shape is Shape.BOXCAR else 2 * width_s
 
 
 def delay_s(shape: Shape, lag_s: float, width_s: float) -> float:
-    """Return the age of the mean moment that a value speaks of."""
+    """Return the mean age of the power that a value measures."""
     return lag_s + span_s(shape, width_s) / 2

@@ -44,7 +44,7 @@ class SensorFit:
         lag_s: Age of the newest instant that a fresh value covers.
         width_s: Averaging window, or the time constant of an EXPONENTIAL.
         refresh_s: Time between two new values, 0 where every call gave one.
-        residual_w: Root mean square of what the model leaves of the readings.
+        residual_w: Root mean square of the residuals of the readings.
         explained: Share of the readings' variance that the model explains.
         made_s: When each fresh value was made, aligned host time, shape (n,).
         value_w: Fresh values, shape (n,).
@@ -64,12 +64,12 @@ class SensorFit:
 
     @property
     def delay_s(self) -> float:
-        """Age of the mean moment that a value speaks of."""
+        """Mean age of the power that a value measures."""
         return delay_s(self.shape, self.lag_s.value, self.width_s.value)
 
     @property
     def span_s(self) -> float:
-        """How long a stretch of the past a value speaks of."""
+        """How long a stretch of the past a value covers."""
         return span_s(self.shape, self.width_s.value)
 
     @property
