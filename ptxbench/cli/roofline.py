@@ -3,26 +3,129 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import json_option
-from ptxbench.cli.output import print_json
+from ptxbench.cli.chosen_gpu import open_chosen_gpu
+from ptxbench.cli.options import (
+    gpu_option,
+    json_option,
+    out_option,
+    plot_option,
+    resume_option,
+    seed_option,
+    window_option,
+)
+from ptxbench.cli.output import print_encoded, print_json, print_table
 from ptxbench.cli.parameters import Number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ptxbench.model.roofline.equations import RooflineMachine
     from ptxbench.model.roofline.quantity import Quantity
     from ptxbench.model.roofline.tradeoff import TradeOff
+    from ptxbench.roofline.result import RooflineResult
 
 _POSITIVE = Number(0, 1e18, above=True)
+_PATH = click.Path(path_type=Path)
+_MACHINE = ("gflops", "gbytes", "flop_pj", "byte_pj")
+pattern_option = click.option(
+    "--pattern", type=click.Choice(["random", "zeros"]), default="random", help="Operands (default: random)."
+)
 
 
 @click.group(name="roofline")
 def command() -> None:
     """Find what a flop, a byte and a second cost, and what follows from it (Choi and Vuduc 2012)."""
+
+
+@command.command(name="run")
+@gpu_option
+@out_option
+@resume_option
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(["f32", "f64", "f16x2"]),
+    help="Kind of flop (may be repeated; default: f32 and f64).",
+)
+@click.option(
+    "--level",
+    "levels",
+    multiple=True,
+    type=click.Choice(["dram", "l2"]),
+    help="Memory level (may be repeated; default: dram).",
+)
+@click.option(
+    "--pattern",
+    "patterns",
+    multiple=True,
+    type=click.Choice(["random", "zeros"]),
+    help="Operands (may be repeated; default: random).",
+)
+@click.option(
+    "--sms",
+    multiple=True,
+    type=click.IntRange(1, 10_000),
+    help="SMs to run on (may be repeated; default: all, and an eighth of them).",
+)
+@click.option(
+    "--intensity",
+    "intensities",
+    multiple=True,
+    type=_POSITIVE,
+    help="Intensity in flop/byte (may be repeated; default: 1/8 to 512 in steps of sqrt 2).",
+)
+@window_option(None)
+@seed_option
+@json_option
+def run(
+    spec: str | None,
+    out: Path | None,
+    resume: bool,
+    kinds: tuple[str, ...],
+    levels: tuple[str, ...],
+    patterns: tuple[str, ...],
+    sms: tuple[int, ...],
+    intensities: tuple[float, ...],
+    window_s: float | None,
+    seed: int | None,
+    as_json: bool,
+) -> None:
+    """Measure kernels of many intensities, and fit what a flop, a byte and a second cost.
+
+    Readings are kept after every kernel; --resume continues a stopped run. No setting of the GPU is changed.
+    Of the simulated GPUs, simulated:h200-memory has a memory of limited bandwidth.
+    """
+    from ptxbench.roofline.measure import measure
+    from ptxbench.roofline.point import RooflineOptions
+
+    options = RooflineOptions(
+        kinds or ("f32", "f64"), levels or ("dram",), patterns or ("random",), sms, intensities,
+        window_s or 0.0, seed or 0,
+    )  # fmt: skip
+    options.kernels()
+    gpu = open_chosen_gpu(spec)
+    try:
+        folder = measure(gpu, options, out, resume=resume)
+    finally:
+        gpu.close()
+    click.echo(f"folder: {folder.path}", err=True)
+    _report(folder.path, options.patterns[0], as_json=as_json, plot=None)
+
+
+@command.command(name="show")
+@click.argument("run_path", metavar="RUN", type=_PATH)
+@pattern_option
+@plot_option("roofline and arch line, power, energy and green-up")
+@json_option
+def show(run_path: Path, pattern: str, plot: Path | None, as_json: bool) -> None:
+    """Work out the fit, balance points and verdict of a RUN again from its readings."""
+    _report(run_path, pattern, as_json=as_json, plot=plot)
 
 
 @command.command(name="tradeoff")
@@ -33,39 +136,128 @@ def command() -> None:
 @click.option(
     "--intensity", type=_POSITIVE, required=True, help="Intensity of the present algorithm, flop/byte."
 )
-@click.option("--gflops", type=_POSITIVE, required=True, help="Highest speed, Gflop/s.")
-@click.option("--gbytes", type=_POSITIVE, required=True, help="Highest bandwidth, GB/s.")
-@click.option("--flop-pj", type=_POSITIVE, required=True, help="Energy of a flop, pJ.")
-@click.option("--byte-pj", type=_POSITIVE, required=True, help="Energy of a byte, pJ.")
-@click.option("--constant-w", type=Number(0, 1e5), default=0.0, help="Constant power, W (default: 0).")
+@click.option("--run", "run_path", type=_PATH, help="Take the machine from this folder of `roofline run`.")
+@click.option("--kind", default="f32", help="Kind of flop of --run (default: f32).")
+@click.option("--level", default="dram", help="Memory level of --run (default: dram).")
+@pattern_option
+@click.option("--gflops", type=_POSITIVE, help="Highest speed, Gflop/s.")
+@click.option("--gbytes", type=_POSITIVE, help="Highest bandwidth, GB/s.")
+@click.option("--flop-pj", type=_POSITIVE, help="Energy of a flop, pJ.")
+@click.option("--byte-pj", type=_POSITIVE, help="Energy of a byte, pJ.")
+@click.option("--constant-w", type=Number(0, 1e5), help="Constant power, W (default: 0).")
 @json_option
 def tradeoff(
     f: float,
     m: float,
     intensity: float,
-    gflops: float,
-    gbytes: float,
-    flop_pj: float,
-    byte_pj: float,
-    constant_w: float,
+    run_path: Path | None,
+    kind: str,
+    level: str,
+    pattern: str,
     as_json: bool,
+    **figures: float | None,
 ) -> None:
     """Tell whether F times the flops for 1/M of the bytes saves time and energy.
 
     Speed-up and green-up are time and energy of the present algorithm over those of the new one
-    (Eqs. 13 to 32). The power limit is left out, as in the paper.
+    (Eqs. 13 to 32). The machine is that of --run, with 95% intervals, or else four figures describe it. The
+    power limit is left out, as in the paper.
     """
-    from ptxbench.model.roofline.equations import RooflineMachine
     from ptxbench.model.roofline.quantity import tradeoff_quantities
     from ptxbench.model.roofline.tradeoff import TradeOff
 
-    machine = RooflineMachine(1e-9 / gflops, 1e-9 / gbytes, 1e-12 * flop_pj, 1e-12 * byte_pj, constant_w)
+    given = {name: value for name, value in figures.items() if value is not None}
+    if run_path is not None:
+        if given:
+            raise click.UsageError(f"give --run or {_options(given)}, not both.")
+        machine, draws = _machine_of(run_path, kind, level, pattern)
+    else:
+        machine, draws = _given_machine(given), []
     asked = TradeOff(machine, intensity, f, m)
-    quantities = tradeoff_quantities(asked)
+    quantities = tradeoff_quantities(asked, draws)
     if as_json:
         print_json({"case": asked.case.value, "verdict": asked.verdict, **_as_json(quantities)})
         return
     _print_tradeoff(asked, {quantity.name: quantity for quantity in quantities})
+
+
+def _given_machine(given: dict[str, float]) -> RooflineMachine:
+    from ptxbench.model.roofline.equations import RooflineMachine
+
+    missing = {name: 0.0 for name in _MACHINE if name not in given}
+    if missing:
+        raise click.UsageError(f"{_options(missing)} is missing; or take the machine of a run by --run.")
+    return RooflineMachine(
+        1e-9 / given["gflops"],
+        1e-9 / given["gbytes"],
+        1e-12 * given["flop_pj"],
+        1e-12 * given["byte_pj"],
+        given.get("constant_w", 0.0),
+    )
+
+
+def _options(names: dict[str, float]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names)
+
+
+def _machine_of(
+    path: Path, kind: str, level: str, pattern: str
+) -> tuple[RooflineMachine, list[RooflineMachine]]:
+    from ptxbench.roofline.point import open_folder
+    from ptxbench.roofline.result import fitted_machine, work_out
+
+    return fitted_machine(work_out(open_folder(path), pattern), kind, level)
+
+
+def _report(path: Path, pattern: str, *, as_json: bool, plot: Path | None) -> None:
+    """Work everything out from the readings, write roofline.json, and print."""
+    from ptxbench.roofline.point import open_folder
+    from ptxbench.roofline.result import work_out
+
+    result = work_out(open_folder(path), pattern)
+    if plot is not None:
+        from ptxbench.report.roofline_plot import plot_roofline
+
+        plot_roofline(result, plot)
+    if as_json:
+        print_encoded(result.document(), {"folder": str(path)})
+    else:
+        _print_result(result)
+
+
+def _print_result(result: RooflineResult) -> None:
+    """Print fitted energies, then balance points, then what was left out."""
+    click.echo(f"{result.gpu.title}, driver {result.gpu.driver}, operands {result.pattern}")
+    rows = [
+        (one.name, f"{one.value.value:.4g} ± {one.value.uncertainty:.2g}", one.unit)
+        for one in result.energies
+    ]
+    print_table(("energy", "fitted", "unit"), rows, ("fitted",))
+    headings = ("flop", "level", "Tflop/s", "TB/s", "B_tau", "B_eps", "half at", "Gflop/J", "race to halt")
+    rows_of = []
+    for one in result.machines:
+        found = {q.name: q for q in one.quantities}
+        rows_of.append(
+            (
+                one.kind,
+                one.level,
+                f"{one.flops_per_s / 1e12:.4g}",
+                f"{one.bytes_per_s / 1e12:.4g}",
+                f"{found['time_balance_flop_per_byte'].value:.4g}",
+                _text(found["energy_balance_flop_per_byte"]),
+                _text(found["half_efficiency_flop_per_byte"]),
+                _text(found["best_gflops_per_w"]),
+                "yes" if one.races_to_halt else "no",
+            )
+        )
+    print_table(headings, rows_of, headings[2:8])
+    click.echo("Tflop/s and TB/s are the highest that these kernels reached; balances are in flop/byte.")
+    click.echo(
+        f"sleeping kernel: {result.sleeping_w:.4g} W at {result.temperature_c:.3g} C, "
+        f"{result.slope_w_per_k:.2g} W/K; residuals {100 * result.residual:.2g}%"
+    )
+    if result.left_out:
+        click.echo(f"left out, slowed down by the power limit: {len(result.left_out)} kernels")
 
 
 def _print_tradeoff(asked: TradeOff, found: dict[str, Quantity]) -> None:

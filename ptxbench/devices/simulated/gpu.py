@@ -235,7 +235,9 @@ class SimulatedGpu:
         trips, pattern, profile = launch.iterations, launch.pattern, self._profile
         try:
             if launch.scalars is not None:
-                return plan_whole_kernel(kernel, grid, trips, launch.times, pattern, profile)
+                return plan_whole_kernel(
+                    kernel, grid, trips, launch.times, pattern, profile, launch.result_bytes
+                )
             return plan_phases(find_loop(kernel), grid, trips, pattern, profile) * launch.times
         except LoopError as error:
             raise LaunchError(f"{launch.kernel} cannot be simulated: {error}") from error

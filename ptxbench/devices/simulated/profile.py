@@ -144,6 +144,27 @@ class ThermalVoltageSteps:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """How fast L2 and DRAM are, and what a byte from them costs, the load that brings it included.
+
+    Attributes:
+        l2_bytes: Size of L2; an array that is larger comes from DRAM.
+        dram_bytes_per_s: Bandwidth of DRAM at the full clock.
+        l2_bytes_per_s: Bandwidth of L2 at the full clock.
+        sm_bytes_per_cycle: What one SM takes in a cycle at most.
+        dram_pj_per_byte: Energy of a byte from DRAM.
+        l2_pj_per_byte: Energy of a byte from L2.
+    """
+
+    l2_bytes: int
+    dram_bytes_per_s: float
+    l2_bytes_per_s: float
+    sm_bytes_per_cycle: float
+    dram_pj_per_byte: float
+    l2_pj_per_byte: float
+
+
+@dataclass(frozen=True)
 class Profile:
     """One simulated GPU.
 
@@ -154,6 +175,8 @@ class Profile:
         board: Power and cooling.
         sensors: Power sources, best for steady power first.
         voltage_steps: Steps of the supply voltage; without them it is always at factor 1.
+        memory: Bandwidth and energy of its memory; without it loads cost what their opcode costs, and no
+            bandwidth limits them.
     """
 
     name: str
@@ -162,3 +185,4 @@ class Profile:
     board: Board
     sensors: tuple[SensorSpec, ...]
     voltage_steps: TimedVoltageSteps | ThermalVoltageSteps | None = None
+    memory: Memory | None = None

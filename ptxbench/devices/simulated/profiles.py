@@ -8,6 +8,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.profile import (
     Board,
     Chip,
+    Memory,
     Profile,
     SensorSpec,
     ThermalVoltageSteps,
@@ -55,6 +56,21 @@ H200 = Profile(
         time_constant_s=20.0,
     ),
     sensors=_HOPPER_SENSORS,
+)
+
+# The bandwidths are about those of its data sheet, the energies of a byte made up.
+H200_MEMORY = replace(
+    H200,
+    name="h200-memory",
+    title="NVIDIA H200 with a memory of limited bandwidth",
+    memory=Memory(
+        l2_bytes=50 * 1024**2,
+        dram_bytes_per_s=4.2e12,
+        l2_bytes_per_s=9e12,
+        sm_bytes_per_cycle=64.0,
+        dram_pj_per_byte=87.0,
+        l2_pj_per_byte=31.0,
+    ),
 )
 
 SLOW_SENSOR = replace(
@@ -280,7 +296,10 @@ H200_RIDGE = replace(H200, name="h200-ridge", chip=replace(H200.chip, ridge_mhz=
 
 PROFILES = {
     p.name: p
-    for p in (H200, A100, RTX2080TI, RTX3090, RTX4090, B200, SLOW_SENSOR, H200_STEPS, H200_WARM, H200_RIDGE)
+    for p in (
+        *(H200, A100, RTX2080TI, RTX3090, RTX4090, B200),
+        *(SLOW_SENSOR, H200_STEPS, H200_WARM, H200_RIDGE, H200_MEMORY),
+    )
 }
 
 

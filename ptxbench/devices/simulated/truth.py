@@ -128,6 +128,21 @@ def loop_energy_pj(loop: Loop, pattern: str, profile: Profile) -> float:
     return total_pj * profile.chip.energy_scale
 
 
+def global_load_bytes(loop: Loop) -> int:
+    """Return the bytes that one thread loads from global memory in one iteration."""
+    return sum(n * _load_bytes(opcode) for opcode, n in loop.counts.items() if opcode.startswith("LDG"))
+
+
+def without_global_loads(loop: Loop) -> Loop:
+    """Return a loop without its loads from global memory, whose bytes are charged by themselves."""
+    return Loop(tuple(i for i in loop.instructions if i.base != "LDG"))
+
+
+def _load_bytes(opcode: str) -> int:
+    words = opcode.split(".")
+    return next((bits // 8 for bits in (128, 64) if str(bits) in words), 4)
+
+
 def instruction_energy_pj(target: Loop, overhead: Loop, copies: int, pattern: str, profile: Profile) -> float:
     """Return what one of `copies` copies in the target loop adds over the overhead loop, pJ a thread.
 

@@ -6,9 +6,14 @@ import math
 
 from ptxbench.core.threads import WARP
 from ptxbench.devices.simulated.physics import Phase
-from ptxbench.devices.simulated.profile import Profile
+from ptxbench.devices.simulated.profile import Memory, Profile
 from ptxbench.devices.simulated.timing import Grid
-from ptxbench.devices.simulated.truth import issue_cycles, loop_energy_pj
+from ptxbench.devices.simulated.truth import (
+    global_load_bytes,
+    issue_cycles,
+    loop_energy_pj,
+    without_global_loads,
+)
 from ptxbench.sass.executed import looped_kernel
 from ptxbench.sass.program import Loop, SassKernel
 
@@ -17,12 +22,19 @@ _WAIT_CYCLES = 700.0
 
 
 def plan_whole_kernel(
-    kernel: SassKernel, grid: Grid, trips: int, launches: int, pattern: str, profile: Profile
+    kernel: SassKernel,
+    grid: Grid,
+    trips: int,
+    launches: int,
+    pattern: str,
+    profile: Profile,
+    array_bytes: int = 0,
 ) -> tuple[Phase, ...]:
     """Return launches back to back as two phases: their full waves of blocks, and their last ones.
 
     Each instruction is charged as often as it is executed. Instructions of one warp follow each other
-    without a wait, as in unrolled code, but for one wait a trip; the width of the memory is no limit here.
+    without a wait, as in unrolled code, but for one wait a trip. The bandwidth of the memory is a limit where
+    the profile has one: what the loop loads then comes from L2 where the array fits it, or else from DRAM.
 
     Args:
         kernel: The kernel; it has one loop.
@@ -31,20 +43,29 @@ def plan_whole_kernel(
         launches: How many launches.
         pattern: Operand pattern.
         profile: The GPU.
+        array_bytes: Size of the array that the loop loads from.
 
     Raises:
         LoopError: The kernel has no loop, or more than one.
         InputError: The simulated GPU does not know the pattern.
     """
     code, chip = looped_kernel(kernel), profile.chip
+    charged = without_global_loads(code.loop) if profile.memory else code.loop
     thread_pj = loop_energy_pj(code.once, pattern, profile) + trips * loop_energy_pj(
-        code.loop, pattern, profile
+        charged, pattern, profile
     )
+    loaded = trips * global_load_bytes(code.loop) if profile.memory else 0
+    if profile.memory:
+        thread_pj += loaded * _byte_pj(profile.memory, array_bytes)
 
     def wave(blocks: int, times: int) -> Phase:
         # The busiest SM ends last, and the others wait for it.
         warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
         cycles = _pass_cycles(code.once, warps, profile) + trips * _pass_cycles(code.loop, warps, profile)
+        if profile.memory:
+            sms = min(blocks, chip.sm_count)
+            per_cycle = _bytes_per_cycle(profile.memory, array_bytes, sms, chip.clock_mhz * 1e6)
+            cycles = max(cycles, loaded * blocks * grid.threads / per_cycle)
         return Phase(times * cycles, times * blocks * grid.threads * thread_pj * 1e-12)
 
     full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
@@ -54,6 +75,17 @@ def plan_whole_kernel(
     if rest:
         phases.append(wave(rest, launches))
     return tuple(phases)
+
+
+def _byte_pj(memory: Memory, array_bytes: int) -> float:
+    return memory.l2_pj_per_byte if array_bytes <= memory.l2_bytes else memory.dram_pj_per_byte
+
+
+def _bytes_per_cycle(memory: Memory, array_bytes: int, sms: int, clock_hz: float) -> float:
+    """Return the bytes that some SMs get in a cycle of their full clock."""
+    fits = array_bytes <= memory.l2_bytes
+    whole_chip = memory.l2_bytes_per_s if fits else memory.dram_bytes_per_s
+    return min(whole_chip / clock_hz, sms * memory.sm_bytes_per_cycle)
 
 
 def _pass_cycles(code: Loop, warps_per_sm: int, profile: Profile) -> float:

@@ -166,7 +166,7 @@ def fit_roofline(points: Sequence[RooflinePoint]) -> RooflineFit:
         slowed = f"; {len(left_out)} more were slowed down by the power limit" if left_out else ""
         raise InputError(
             f"{len(used)} points are too few for {len(names)} energies ({', '.join(names)}){slowed}: "
-            f"measure at least {len(names) + _SPARE_POINTS} at the full clock"
+            f"measure at least {len(names) + _SPARE_POINTS} at the full clock, such as on fewer SMs"
         )
     energy = np.array([point.energy_j for point in used])
     columns = [[point.flops * (point.kind == kind) for point in used] for kind in kinds]

@@ -1,0 +1,139 @@
+"""The pictures of Choi and Vuduc (2012): roofline and arch line, power, energy by part, green-up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+from ptxbench.model.roofline.tradeoff import TradeOff
+from ptxbench.report.figure import new_figure, save_pages, title
+from ptxbench.roofline.result import MeasuredPoint, RooflineResult, fitted_machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_DARK, _ENERGY, _BYTES, _CONSTANT = "#222222", "#2f6fb0", "#c46a1b", "#999999"
+_GRID = 241
+Floats = npt.NDArray[np.float64]
+
+
+def plot_roofline(result: RooflineResult, path: Path) -> tuple[Path, ...]:
+    """Draw one page for each kind of flop and memory level.
+
+    Args:
+        result: What a run says.
+        path: Picture to write; its ending says the format (.png, .svg, .pdf).
+
+    Returns:
+        The files.
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    return save_pages([_page(result, one.kind, one.level) for one in result.machines], path)
+
+
+def _page(result: RooflineResult, kind: str, level: str) -> Figure:
+    machine, _ = fitted_machine(result, kind, level)
+    points = [p for p in result.points if (p.kernel.kind, p.kernel.level) == (kind, level)]
+    whole = max(p.kernel.sms for p in points)
+    points = [p for p in points if p.kernel.sms == whole]
+    figure = new_figure(10, 8)
+    axes = figure.subplots(2, 2)
+    intensities = np.geomspace(1 / 8, 512, _GRID)
+    _draw_lines(axes[0, 0], machine, points, intensities)
+    _draw_power(axes[0, 1], machine, points, intensities)
+    _draw_parts(axes[1, 0], machine, intensities)
+    _draw_greenup(axes[1, 1], machine)
+    for one in axes.flat[:3]:
+        one.set_xscale("log", base=2)
+        one.set_xlabel("intensity, flop/byte")
+        one.axvline(machine.time_balance, color=_DARK, linestyle=":", linewidth=1)
+        one.axvline(machine.half_efficiency_intensity, color=_ENERGY, linestyle=":", linewidth=1)
+        one.grid(alpha=0.25)
+    heading = f"{title(result.gpu)}\n{kind}, {level}, operands {result.pattern}, {whole} SMs"
+    figure.suptitle(heading, fontsize=10, parse_math=False)
+    return figure
+
+
+def _draw_lines(
+    axes: Axes, machine: RooflineMachine, points: list[MeasuredPoint], intensities: Floats
+) -> None:
+    """Draw speed and energy-efficiency over the highest of each (figures 2a and 4)."""
+    axes.plot(intensities, [machine.speed(i) for i in intensities], color=_DARK, label="roofline (time)")
+    axes.plot(intensities, [machine.efficiency(i) for i in intensities], color=_ENERGY, label="arch (energy)")
+    for slowed, marker in ((False, "o"), (True, "x")):
+        chosen = [p for p in points if p.slowed is slowed]
+        x = [p.kernel.flops / p.kernel.bytes_moved for p in chosen]
+        of = " slowed by the limit" if slowed else ""
+        axes.scatter(x, [p.flops_per_s * machine.flop_s for p in chosen], s=16, color=_DARK, marker=marker)
+        efficiency = [p.flops_per_s / p.power_w * machine.full_flop_j for p in chosen]
+        axes.scatter(
+            x, efficiency, s=16, color=_ENERGY, marker=marker, label=f"measured{of}" if chosen else None
+        )
+    axes.set_yscale("log", base=2)
+    axes.set_ylabel("over the highest")
+    axes.legend(fontsize=8, loc="lower right")
+
+
+def _draw_power(
+    axes: Axes, machine: RooflineMachine, points: list[MeasuredPoint], intensities: Floats
+) -> None:
+    """Draw mean power, with the limit and without (figures 2b and 5)."""
+    free = RooflineMachine(machine.flop_s, machine.byte_s, machine.flop_j, machine.byte_j, machine.constant_w)
+    axes.plot(intensities, [free.power_w(i) for i in intensities], color=_ENERGY, label="Eq. 7")
+    if np.isfinite(machine.cap_w):
+        axes.axhline(machine.cap_w, color=_BYTES, linestyle="--", label="power limit")
+    axes.scatter(
+        [p.kernel.flops / p.kernel.bytes_moved for p in points],
+        [p.power_w for p in points],
+        s=16,
+        color=_DARK,
+        label="measured",
+    )
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("power, W")
+    axes.legend(fontsize=8, loc="lower left")
+
+
+def _draw_parts(axes: Axes, machine: RooflineMachine, intensities: Floats) -> None:
+    """Draw where the energy of a kernel goes (figure 8)."""
+    shares = []
+    for intensity in intensities:
+        algorithm = Algorithm(float(intensity), 1.0)
+        total = machine.energy_j(algorithm)
+        flops, moved = algorithm.flops * machine.flop_j, algorithm.bytes_moved * machine.byte_j
+        shares.append((flops / total, moved / total, 1 - (flops + moved) / total))
+    colors = (_ENERGY, _BYTES, _CONSTANT)
+    axes.stackplot(intensities, np.array(shares).T, labels=("flops", "bytes", "constant"), colors=colors)
+    axes.set_ylim(0, 1)
+    axes.set_ylabel("share of the energy")
+    axes.legend(fontsize=8, loc="lower right")
+
+
+def _draw_greenup(axes: Axes, machine: RooflineMachine) -> None:
+    """Draw which trade-offs save time and energy, from half the time balance on (section 6)."""
+    intensity = machine.time_balance / 2
+    factors = np.geomspace(1, 16, 81)
+    regions = np.zeros((len(factors), len(factors)))
+    for row, f in enumerate(factors):
+        for column, m in enumerate(factors):
+            asked = TradeOff(machine, intensity, float(f), float(m))
+            regions[row, column] = 2 * (asked.greenup > 1) + (asked.speedup > 1)
+    colors = ["#eeeeee", "#e8c39a", "#a9c7e8", "#9ccf9c"]
+    axes.contourf(factors, factors, regions, levels=[-0.5, 0.5, 1.5, 2.5, 3.5], colors=colors)
+    names = ("neither", "faster only", "greener only", "faster and greener")
+    for color, name in zip(colors, names, strict=True):
+        axes.scatter([], [], color=color, marker="s", label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xlabel("m: bytes are divided by")
+    axes.set_ylabel("f: flops are multiplied by")
+    axes.set_title(f"baseline of {intensity:.3g} flop/byte (half of B_tau)", fontsize=9)
+    axes.legend(fontsize=8, loc="upper left")

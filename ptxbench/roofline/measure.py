@@ -1,0 +1,229 @@
+"""Runs kernels of a set intensity on a GPU, and keeps their readings as it goes."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from ptxbench.catalogue.architecture import architecture_of
+from ptxbench.codegen.operands import RECORD_BYTES
+from ptxbench.codegen.render import render_sleep
+from ptxbench.codegen.values import RECORDS
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.errors import InputError, LaunchError
+from ptxbench.core.gpu_info import GpuKind
+from ptxbench.core.target import find_target
+from ptxbench.core.threads import WARP
+from ptxbench.devices.base import Gpu, Launch
+from ptxbench.roofline.kernel import FILL, STREAM, THREADS, BuiltKernel, IntensityKernel, build
+from ptxbench.roofline.point import (
+    KERNELS,
+    PURPOSE,
+    SLEEP,
+    PointKernel,
+    RooflineOptions,
+    open_folder,
+    read_kernels,
+)
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.sources import source_of
+from ptxbench.storage.journal import Journal
+from ptxbench.storage.location import default_run_path
+from ptxbench.storage.recording import RecordingFolder, RecordingManifest
+
+# The array is so many times the L2, and no less than this.
+_TIMES_L2 = 16
+_LEAST_ARRAY_BYTES = 1 << 30
+# Of the L2, what an array of that level takes: with others of its data it must fit either half.
+_L2_SHARE = 0.25
+_LEAST_WINDOW_S = 0.5
+_READINGS = 40
+# Power of the kernel that sleeps is read after every so many kernels, when the chip is warm.
+_SLEEP_EVERY = 6
+_SLEEP_TRIPS = 1000
+# By default kernels run on all SMs and on one in so many.
+_FEW = 8
+_MAX_LAUNCHES = 100_000
+
+
+def measure(
+    gpu: Gpu,
+    options: RooflineOptions,
+    out: Path | None = None,
+    *,
+    resume: bool = False,
+    show: Callable[[int, int, str], None] = lambda *_: None,
+) -> RecordingFolder:
+    """Run every kernel that is asked for, and return the folder of their readings.
+
+    Args:
+        gpu: A real or simulated GPU.
+        options: What is measured.
+        out: Folder; None for a new one below results/, or below runs/ where nothing is measured.
+        resume: Go on with the folder `out`: what it holds is not run again.
+        show: Told how many are done, how many there are, and which is in hand.
+
+    Raises:
+        InputError: An intensity cannot be reached, a kernel is not what it should be, or the folder does
+            not fit.
+        GpuError: The GPU stopped answering; the folder holds what was run.
+        ToolError: The assembler or the disassembler is missing.
+    """
+    if gpu.info.kind is GpuKind.REPLAYED:
+        raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
+    bench = _Bench(gpu, options)
+    plan = bench.plan()
+    folder = _open(gpu, out, resume=resume)
+    done = {kernel.name for kernel in read_kernels(folder)}
+    journal = Journal(folder.path / KERNELS, create=True)
+    try:
+        for number, (name, make) in enumerate(plan):
+            show(number, len(plan), name)
+            if name in done:
+                continue
+            kernel, launch = make(folder, name)
+            run = gpu.run_sequence((launch,), ())
+            journal.append(kernel)
+            folder.add(name, run)
+            folder.write()
+    finally:
+        journal.close()
+    return folder
+
+
+_Maker = Callable[[RecordingFolder, str], tuple[PointKernel, Launch]]
+
+
+def _open(gpu: Gpu, out: Path | None, *, resume: bool) -> RecordingFolder:
+    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, gpu.sensors, 0.0)
+    if not resume:
+        path = out or default_run_path(gpu.info, datetime.now(UTC), prefix="roofline-")
+        folder = RecordingFolder.create(path, manifest)
+        folder.write()
+        return folder
+    if out is None:
+        raise InputError("--resume needs the folder: name it by --out")
+    folder = open_folder(out)
+    held = folder.manifest.gpu
+    if (held.uuid_hash, held.driver) != (gpu.info.uuid_hash, gpu.info.driver):
+        raise InputError(f"{out} was measured on another board or driver ({held.title}); choose a new folder")
+    return folder
+
+
+class _Bench:
+    """Builds kernels and their launches for one GPU."""
+
+    def __init__(self, gpu: Gpu, options: RooflineOptions) -> None:
+        self._gpu = gpu
+        self._options = options
+        self._architecture = architecture_of(gpu.info.target)
+        sensor = next(s for s in gpu.sensors if source_of(s.source).whole_board)
+        self._window_s = options.window_s or max(_LEAST_WINDOW_S, needed_s(sensor))
+        self._built: dict[str, BuiltKernel] = {}
+
+    def plan(self) -> list[tuple[str, _Maker]]:
+        """Return the name of every recording with what makes its launch, in random order.
+
+        Raises:
+            InputError: An intensity cannot be reached, or there are fewer SMs than asked for.
+        """
+        made: list[tuple[str, _Maker]] = []
+        count = self._gpu.info.sm_count
+        for kernel in self._options.kernels():
+            for level in self._options.levels:
+                for pattern in self._options.patterns:
+                    chosen = self._options.sms or (count, max(1, count // _FEW))
+                    made.extend(self._planned(kernel, level, pattern, sms) for sms in chosen)
+        random.Random(self._options.seed).shuffle(made)  # noqa: S311 - an order is no secret
+        plan: list[tuple[str, _Maker]] = []
+        for number, one in enumerate(made):
+            if number % _SLEEP_EVERY == 0:
+                plan.append((f"{SLEEP}-{number // _SLEEP_EVERY}", self._sleep))
+            plan.append(one)
+        return [*plan, (f"{SLEEP}-last", self._sleep)]
+
+    def _planned(self, kernel: IntensityKernel, level: str, pattern: str, sms: int) -> tuple[str, _Maker]:
+        if sms > self._gpu.info.sm_count:
+            raise InputError(f"--sms {sms}: {self._gpu.info.name} has {self._gpu.info.sm_count}")
+
+        def make(folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
+            return self._stream(folder, name, kernel, level, pattern, sms)
+
+        return f"{kernel.kind.name}-{level}-{kernel.asked:.4g}-{pattern}-{sms}", make
+
+    def _stream(
+        self, folder: RecordingFolder, name: str, kernel: IntensityKernel, level: str, pattern: str, sms: int
+    ) -> tuple[PointKernel, Launch]:
+        built = self._build(folder, kernel)
+        warps = sms * THREADS // WARP
+        range_bytes = self._range_bytes(level, warps, kernel)
+        array_bytes = warps * range_bytes
+        trips = range_bytes // (kernel.trip_bytes * WARP)
+        if level == "l2":
+            # A launch of a whole number of passes that is not all overhead.
+            trips *= max(1, round(_LEAST_ARRAY_BYTES / array_bytes))
+        kind = kernel.kind
+        base = Launch(
+            name, built.cubin, FILL, sms, THREADS, range_bytes // (16 * WARP), (), pattern,
+            scalars=(range_bytes, range_bytes // (16 * WARP), *kind.fill(pattern)), result_bytes=array_bytes,
+        )  # fmt: skip
+        scalars = (range_bytes, trips, *kind.factors(pattern))
+        launch = replace(base, kernel=STREAM, iterations=trips, scalars=scalars)
+        self._gpu.time_s(base)
+        self._gpu.time_s(launch)
+        launches = min(_MAX_LAUNCHES, max(1, math.ceil(self._window_s / self._gpu.time_s(launch))))
+        lanes = sms * THREADS * trips
+        point = PointKernel(
+            name,
+            kind.name,
+            level,
+            pattern,
+            sms,
+            float(lanes * kernel.flops_per_trip),
+            float(lanes * kernel.trip_bytes),
+            launches,
+        )
+        return point, replace(launch, times=launches)
+
+    def _range_bytes(self, level: str, warps: int, kernel: IntensityKernel) -> int:
+        """Return the bytes of a warp's range, a power of two."""
+        l2_bytes = self._architecture.l2_bytes.value
+        if level == "dram":
+            array_bytes = max(_LEAST_ARRAY_BYTES, _TIMES_L2 * l2_bytes)
+            return 1 << math.ceil(math.log2(array_bytes / warps))
+        range_bytes = 1 << math.floor(math.log2(_L2_SHARE * l2_bytes / warps))
+        if range_bytes < kernel.trip_bytes * WARP:
+            raise InputError(f"{kernel.name} cannot work from L2 of this GPU: a trip of all warps is larger")
+        return range_bytes
+
+    def _build(self, folder: RecordingFolder, kernel: IntensityKernel) -> BuiltKernel:
+        if kernel.name not in self._built:
+            built = build(self._gpu, kernel)
+            if built.fault:
+                raise InputError(f"kernel {kernel.name} is not what it should be: {built.fault}")
+            folder.kernels.add(kernel.name, built.ptx, built.listing, built.cubin)
+            self._built[kernel.name] = built
+        return self._built[kernel.name]
+
+    def _sleep(self, folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
+        del folder
+        info = self._gpu.info
+        cubin = self._gpu.assemble(render_sleep(find_target(info.target)), OptLevel.O3)
+        operands = (np.zeros(RECORDS * RECORD_BYTES, np.uint8),)
+        launch = Launch(name, cubin, "static", info.sm_count, THREADS, _SLEEP_TRIPS, operands, "zeros")
+        trip_s = self._gpu.time_s(launch) / _SLEEP_TRIPS
+        if not trip_s > 0:
+            raise LaunchError("the kernel that sleeps took no time")
+        point = PointKernel(name, "", "", "zeros", info.sm_count, 0.0, 0.0, 1)
+        return point, replace(launch, iterations=math.ceil(self._window_s / trip_s))
+
+
+def needed_s(sensor: SensorDescription) -> float:
+    """Return for how long a kernel must run for its power to be read well by a source, s."""
+    return sensor.settle_s + sensor.regulation_s + _READINGS * sensor.refresh_s

@@ -1,0 +1,319 @@
+"""From the readings of a folder to points, fitted energies and balance points: pure arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from ptxbench.catalogue.architecture import architecture_of
+from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import Estimate
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.status import Status
+from ptxbench.energy.steady import settled_after_s, steady_power_w
+from ptxbench.model.roofline.equations import RooflineMachine
+from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, fit_roofline
+from ptxbench.model.roofline.quantity import Quantity, machine_quantities
+from ptxbench.roofline.point import PointKernel, read_kernels
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.sources import source_of
+from ptxbench.storage.recording import Recording, RecordingFolder
+
+# nvmlClocksEventReason: software power cap, hardware slowdown, thermal slowdowns, power brake.
+_SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+# Temperatures are whole degrees: over a smaller span they say nothing of a slope.
+_LEAST_SPAN_K = 4.0
+
+
+@dataclass(frozen=True)
+class MeasuredPoint:
+    """One kernel with what was read of it.
+
+    Attributes:
+        kernel: What ran.
+        time_s: Time of one launch, s.
+        power_w: Its mean power, W.
+        power_error_w: Standard error of the power, W.
+        temperature_c: Mean temperature while power was read, degrees C.
+        slowed: Whether the GPU lowered its clocks meanwhile.
+    """
+
+    kernel: PointKernel
+    time_s: float
+    power_w: float
+    power_error_w: float
+    temperature_c: float
+    slowed: bool
+
+    @property
+    def flops_per_s(self) -> float:
+        """Achieved speed, flop/s."""
+        return self.kernel.flops / self.time_s
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Achieved bandwidth, byte/s."""
+        return self.kernel.bytes_moved / self.time_s
+
+
+@dataclass(frozen=True)
+class FittedEnergy:
+    """One coefficient of the fit.
+
+    Attributes:
+        name: Kind of flop, memory level, or "constant".
+        unit: "pJ/flop", "pJ/byte" or "W".
+        value: With its 95% interval.
+    """
+
+    name: str
+    unit: str
+    value: Estimate
+
+
+@dataclass(frozen=True)
+class FittedMachine:
+    """One kind of flop with one memory level.
+
+    Attributes:
+        kind: Kind of flop.
+        level: Memory level.
+        flops_per_s: Highest speed that any kernel reached, flop/s.
+        bytes_per_s: Highest bandwidth that any kernel reached, byte/s.
+        quantities: What follows.
+        races_to_halt: Whether time-efficiency implies energy-efficiency.
+    """
+
+    kind: str
+    level: str
+    flops_per_s: float
+    bytes_per_s: float
+    quantities: tuple[Quantity, ...]
+    races_to_halt: bool
+
+
+@dataclass(frozen=True)
+class RooflineResult:
+    """What a folder says.
+
+    Attributes:
+        gpu: The board.
+        pattern: Operand pattern.
+        fit: The regression.
+        energies: Fitted energies.
+        machines: What follows for each kind of flop and memory level.
+        sleeping_w: Power of the kernel that sleeps at `temperature_c`, W.
+        slope_w_per_k: How static power grows with the temperature, W/K.
+        temperature_c: What all powers were brought to, degrees C.
+        residual: Median of the relative residuals, a fraction.
+        left_out: Kernels that the power limit slowed down.
+        points: All of the pattern's kernels.
+    """
+
+    gpu: GpuInfo
+    pattern: str
+    fit: RooflineFit
+    energies: tuple[FittedEnergy, ...]
+    machines: tuple[FittedMachine, ...]
+    sleeping_w: float
+    slope_w_per_k: float
+    temperature_c: float
+    residual: float
+    left_out: tuple[str, ...]
+    points: tuple[MeasuredPoint, ...]
+
+    def document(self) -> RooflineDocument:
+        """Return what is printed as JSON."""
+        kept = {f.name: getattr(self, f.name) for f in fields(RooflineDocument)}
+        return RooflineDocument(**kept)
+
+
+@dataclass(frozen=True)
+class RooflineDocument:
+    """A result as JSON has it; the attributes are those of `RooflineResult`."""
+
+    gpu: GpuInfo
+    pattern: str
+    energies: tuple[FittedEnergy, ...]
+    machines: tuple[FittedMachine, ...]
+    sleeping_w: float
+    slope_w_per_k: float
+    temperature_c: float
+    residual: float
+    left_out: tuple[str, ...]
+    points: tuple[MeasuredPoint, ...]
+
+
+def measured_points(folder: RecordingFolder) -> tuple[MeasuredPoint, ...]:
+    """Return every kernel of a folder with its time and power, worked out from the readings.
+
+    Raises:
+        InputError: The folder is empty, a power cannot be read, or bytes came faster than DRAM can be.
+    """
+    kernels = read_kernels(folder)
+    if not kernels:
+        raise InputError(f"{folder.path} holds no measured kernel; continue it with --resume")
+    sensor = next(s for s in folder.manifest.sensors if source_of(s.source).whole_board)
+    recordings = {recording.name: recording for recording in folder.recordings}
+    return tuple(_measured(folder, kernel, recordings[kernel.name], sensor) for kernel in kernels)
+
+
+def _measured(
+    folder: RecordingFolder, kernel: PointKernel, recording: Recording, sensor: SensorDescription
+) -> MeasuredPoint:
+    (window,) = recording.windows
+    trace = folder.trace(kernel.name)
+    series = trace.of(sensor.source)
+    if series is None:
+        raise InputError(f"{kernel.name} in {folder.path} has no readings of {sensor.source}")
+    power = steady_power_w(series, window, sensor)
+    if power.status is not Status.OK:
+        raise InputError(f"{kernel.name} in {folder.path} has no power: {power.reason}")
+    temperatures = trace.of(SourceName.TEMPERATURE)
+    begin_ns = window.start_ns + round(settled_after_s(window, sensor) * 1e9)
+    temperature_c = math.nan
+    if temperatures is not None:
+        good = temperatures.good()
+        inside = good.value[(good.time_ns >= begin_ns) & (good.time_ns < window.end_ns)]
+        temperature_c = float(inside.mean()) if len(inside) else math.nan
+    if math.isnan(temperature_c):
+        temperature_c = (recording.temperature_before_c + recording.temperature_after_c) / 2
+    reasons = recording.throttle_reasons[0]
+    if reasons < 0:
+        raise InputError(f"{kernel.name} in {folder.path} does not say whether its clocks were lowered")
+    point = MeasuredPoint(
+        kernel,
+        window.elapsed_s / kernel.launches,
+        power.power_w,
+        power.standard_error_w,
+        temperature_c,
+        bool(reasons & _SLOWED),
+    )
+    limit = architecture_of(folder.manifest.gpu.target).dram_bytes_per_s.value
+    if kernel.level == "dram" and point.bytes_per_s > limit:
+        raise InputError(
+            f"{kernel.name} in {folder.path} read {point.bytes_per_s / 1e12:.3g} TB/s, "
+            f"faster than DRAM can be ({limit / 1e12:.3g} TB/s): the bytes come from a cache"
+        )
+    return point
+
+
+def work_out(folder: RecordingFolder, pattern: str = "random") -> RooflineResult:
+    """Work everything out from the readings of a folder.
+
+    Raises:
+        InputError: The folder does not fit, or its points are too few or too alike for a fit.
+    """
+    return fitted(folder.manifest.gpu, measured_points(folder), pattern)
+
+
+def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> RooflineResult:
+    """Fit the kernels of one operand pattern.
+
+    Raises:
+        InputError: No kernel has the pattern, or the points are too few or too alike for a fit.
+    """
+    points = tuple(p for p in measured if p.kernel.kind and p.kernel.pattern == pattern)
+    if not points:
+        raise InputError(f"no kernel ran with operand pattern {pattern!r}")
+    asleep = [p for p in measured if not p.kernel.kind]
+    at_c = float(np.median([p.temperature_c for p in points]))
+    sleeping_w, slope = static_line(asleep, at_c)
+    fit = fit_roofline([_as_fitted(point, slope, at_c) for point in points])
+    return RooflineResult(
+        gpu=gpu,
+        pattern=pattern,
+        fit=fit,
+        energies=_energies(fit, points),
+        machines=tuple(
+            _machine(fit, points, kind, level, gpu.power_limit_w)
+            for kind in dict.fromkeys(p.kernel.kind for p in points)
+            for level in dict.fromkeys(p.kernel.level for p in points)
+        ),
+        sleeping_w=sleeping_w,
+        slope_w_per_k=slope,
+        temperature_c=at_c,
+        residual=fit.residual,
+        left_out=fit.left_out,
+        points=points,
+    )
+
+
+def static_line(asleep: Sequence[MeasuredPoint], at_c: float) -> tuple[float, float]:
+    """Return the static power at a temperature, W, and its slope, W/K, from kernels that sleep.
+
+    The slope is 0 where temperatures span too little to tell it.
+    """
+    if not asleep:
+        return math.nan, 0.0
+    temperature_c = np.array([p.temperature_c for p in asleep])
+    power_w = np.array([p.power_w for p in asleep])
+    if np.ptp(temperature_c) < _LEAST_SPAN_K:
+        return float(power_w.mean()), 0.0
+    slope, offset_w = np.polyfit(temperature_c - at_c, power_w, 1)
+    return float(offset_w), float(slope)
+
+
+def _as_fitted(point: MeasuredPoint, slope_w_per_k: float, at_c: float) -> RooflinePoint:
+    """Return a point with its energy as it would be at one temperature for all."""
+    power_w = point.power_w - slope_w_per_k * (point.temperature_c - at_c)
+    return RooflinePoint(
+        point.kernel.name,
+        point.kernel.kind,
+        point.kernel.flops,
+        ((point.kernel.level, point.kernel.bytes_moved),),
+        point.time_s,
+        power_w * point.time_s,
+        at_full_clock=not point.slowed,
+    )
+
+
+def _energies(fit: RooflineFit, points: Sequence[MeasuredPoint]) -> tuple[FittedEnergy, ...]:
+    kinds = {p.kernel.kind for p in points}
+    made = []
+    for name in fit.names:
+        unit = "W" if name == "constant" else "pJ/flop" if name in kinds else "pJ/byte"
+        made.append(FittedEnergy(name, unit, fit.coefficient(name).scaled(1.0 if unit == "W" else 1e12)))
+    return tuple(made)
+
+
+def fitted_machine(
+    result: RooflineResult, kind: str, level: str
+) -> tuple[RooflineMachine, list[RooflineMachine]]:
+    """Return the machine of one kind of flop and memory level, and draws from its errors.
+
+    Raises:
+        InputError: The run has no such kind or level.
+    """
+    for name in (kind, level):
+        result.fit.coefficient(name)
+    return _machines(result.fit, *peaks(result.points, kind, level), kind, level, result.gpu.power_limit_w)
+
+
+def _machines(
+    fit: RooflineFit, flops_per_s: float, bytes_per_s: float, kind: str, level: str, limit_w: float
+) -> tuple[RooflineMachine, list[RooflineMachine]]:
+    cap_w = limit_w if limit_w > 0 else math.inf
+    times = (1 / flops_per_s, 1 / bytes_per_s)
+    return fit.machine(kind, level, *times, cap_w), fit.machines(kind, level, *times, cap_w)
+
+
+def _machine(
+    fit: RooflineFit, points: Sequence[MeasuredPoint], kind: str, level: str, limit_w: float
+) -> FittedMachine:
+    flops_per_s, bytes_per_s = peaks(points, kind, level)
+    machine, draws = _machines(fit, flops_per_s, bytes_per_s, kind, level, limit_w)
+    quantities = machine_quantities(machine, draws)
+    return FittedMachine(kind, level, flops_per_s, bytes_per_s, quantities, machine.races_to_halt)
+
+
+def peaks(points: Sequence[MeasuredPoint], kind: str, level: str) -> tuple[float, float]:
+    """Return the highest speed of a kind, flop/s, and the highest bandwidth of a level, byte/s, reached."""
+    return (
+        max(p.flops_per_s for p in points if p.kernel.kind == kind),
+        max(p.bytes_per_s for p in points if p.kernel.level == level),
+    )
