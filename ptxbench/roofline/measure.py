@@ -28,7 +28,6 @@ from ptxbench.roofline.point import (
     SLEEP,
     PointKernel,
     RooflineOptions,
-    open_folder,
     read_kernels,
 )
 from ptxbench.sensors.description import SensorDescription
@@ -79,21 +78,24 @@ def measure(
         raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
     bench = _Bench(gpu, options)
     plan = bench.plan()
-    folder = _open(gpu, out, resume=resume)
-    done = {kernel.name for kernel in read_kernels(folder)}
-    journal = Journal(folder.path / KERNELS, create=True)
-    try:
-        for number, (name, make) in enumerate(plan):
-            show(number, len(plan), name)
-            if name in done:
-                continue
-            kernel, launch = make(folder, name)
-            run = gpu.run_sequence((launch,), ())
-            journal.append(kernel)
-            folder.add(name, run)
-            folder.write()
-    finally:
-        journal.close()
+    with _open(gpu, out, resume=resume) as folder:
+        done = {kernel.name for kernel in read_kernels(folder)}
+        missing = [(name, make) for name, make in plan if name not in done]
+        if folder.finished:
+            if missing:
+                raise InputError(f"{folder.path} is finished, without {missing[0][0]}; choose a new folder")
+            return folder
+        journal = Journal(folder.path / KERNELS, create=True)
+        try:
+            for number, (name, make) in enumerate(missing, len(plan) - len(missing)):
+                show(number, len(plan), name)
+                kernel, launch = make(folder, name)
+                run = gpu.run_sequence((launch,), ())
+                journal.append(kernel)
+                folder.add(name, run)
+        finally:
+            journal.close()
+        folder.finish()
     return folder
 
 
@@ -101,19 +103,13 @@ _Maker = Callable[[RecordingFolder, str], tuple[PointKernel, Launch]]
 
 
 def _open(gpu: Gpu, out: Path | None, *, resume: bool) -> RecordingFolder:
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, gpu.sensors, 0.0)
+    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, gpu.sensors, 0.0, load_sms=0)
     if not resume:
         path = out or default_run_path(gpu.info, datetime.now(UTC), prefix="roofline-")
-        folder = RecordingFolder.create(path, manifest)
-        folder.write()
-        return folder
+        return RecordingFolder.create(path, manifest)
     if out is None:
         raise InputError("--resume needs the folder: name it by --out")
-    folder = open_folder(out)
-    held = folder.manifest.gpu
-    if (held.uuid_hash, held.driver) != (gpu.info.uuid_hash, gpu.info.driver):
-        raise InputError(f"{out} was measured on another board or driver ({held.title}); choose a new folder")
-    return folder
+    return RecordingFolder.resume(out, manifest)
 
 
 class _Bench:

@@ -76,6 +76,8 @@ def test_a_stopped_run_goes_on_and_gives_the_same_kernels(finished, tmp_path):
     assert len(open_folder(tmp_path / "run").recordings) == 4
     folder = measure(SimulatedGpu(PROFILE), FEW, tmp_path / "run", resume=True)
     assert [r.name for r in folder.recordings] == [r.name for r in open_folder(finished).recordings]
+    assert folder.finished
+    assert len(measured_points(open_folder(tmp_path / "run"))) == len(folder.recordings)
 
 
 def test_bytes_faster_than_dram_are_refused(tmp_path):
