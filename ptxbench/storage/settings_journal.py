@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptxbench.core.errors import GpuError
+from ptxbench.core.errors import GpuError, InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place, decode, read_json, to_text
@@ -40,14 +40,24 @@ class SettingsNote:
 
 
 def state_folder() -> Path:
-    """Return the folder of the journal."""
-    home = os.environ.get("XDG_STATE_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "state") / "ptxbench"
+    """Return the folder of the journal.
+
+    Raises:
+        InputError: The user has no home folder.
+    """
+    state = os.environ.get("XDG_STATE_HOME")
+    try:
+        return (Path(state) if state else Path.home() / ".local" / "state") / "ptxbench"
+    except RuntimeError as error:
+        raise InputError("this user has no home folder; set XDG_STATE_HOME to a folder") from error
 
 
 def has_notes() -> bool:
     """Tell whether any board was set and not restored yet."""
-    return any(state_folder().glob("settings-*.json"))
+    try:
+        return any(state_folder().glob("settings-*.json"))
+    except InputError:
+        return False
 
 
 class SettingsJournal:

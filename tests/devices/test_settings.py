@@ -145,9 +145,8 @@ def test_two_that_set_one_gpu_are_refused_and_the_first_is_left_alone():
         assert values(fake) == DURING
 
 
-@pytest.fixture
-def killed(state):
-    """The state file of a GPU that was set by a process which then was killed."""
+def set_by_a_process_that_gets(number, state):
+    """Return the file with the settings of a GPU after a signal to the process that had set it."""
     file = state / "gpu.json"
     file.write_text(json.dumps(BEFORE))
     process = subprocess.Popen(
@@ -157,8 +156,21 @@ def killed(state):
         text=True,
     )
     assert "set SM clock 1005 MHz" in process.stdout.readline()
-    process.kill()
+    process.send_signal(number)
     process.communicate()
+    return file
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_process_that_gets_a_signal_restores(number, state):
+    assert json.loads(set_by_a_process_that_gets(number, state).read_text()) == BEFORE
+    assert not has_notes()
+
+
+@pytest.fixture
+def killed(state):
+    """The state file of a GPU that was set by a process which then was killed."""
+    file = set_by_a_process_that_gets(signal.SIGKILL, state)
     assert json.loads(file.read_text()) == DURING
     return file
 
@@ -206,6 +218,17 @@ def test_the_state_folder_has_a_default_in_the_home(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert state_folder() == tmp_path / ".local" / "state" / "ptxbench"
+
+
+def test_a_user_without_a_home_folder_sets_nothing_and_measures_all_the_same(monkeypatch):
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000)
+    assert not has_notes()
+    fake, gpu = opened()
+    with pytest.raises(InputError, match="set XDG_STATE_HOME"), applied(gpu, WANTED, print, allowed=True):
+        pytest.fail("the block must not run")
+    assert fake.history == []
 
 
 @pytest.fixture
