@@ -27,7 +27,7 @@ from ptxbench.analysis.loop_energy import (
     scatter_of,
     shared_by,
 )
-from ptxbench.analysis.operating_point import STATIC_UNIT, kernel_of
+from ptxbench.analysis.operating_point import STATIC_SUBJECT, kernel_of
 from ptxbench.analysis.overhead import Alike
 from ptxbench.analysis.row_notes import (
     clock_note,
@@ -332,7 +332,7 @@ def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: Common) -> Uncer
     weights = {
         kernel_of(target.trials[0]): target.fed_pj,
         kernel_of(overhead.trials[0]): -overhead.fed_pj,
-        STATIC_UNIT: -static_w * longer_pj_per_w,
+        STATIC_SUBJECT: -static_w * longer_pj_per_w,
     }
     doubts = [Uncertainty(one.doubt * one.fed_pj) for one in (target, overhead)]
     return combined((Uncertainty(common.drift.error(weights)), *doubts))

@@ -30,7 +30,7 @@ _FASTEST_PERCENT = 90.0
 _OWN_CLOCK = 2e-3
 _LEAST = 2
 # The sleeping kernel fills the chip for all units of a run: its trials are measured under this name.
-STATIC_UNIT = "static"
+STATIC_SUBJECT = "static"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Selection:
 def kernel_of(record: TrialRecord) -> str:
     """Return what trials of one kernel in one launch shape on one board share; there is one that sleeps."""
     if record.role is Role.STATIC:
-        return STATIC_UNIT
+        return STATIC_SUBJECT
     return f"{record.gpu}/{record.subject}/{record.role}/{record.grid}x{record.block}"
 
 

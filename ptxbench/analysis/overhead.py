@@ -16,7 +16,7 @@ from ptxbench.sass.program import SassKernel
 from ptxbench.storage.schema import Role
 
 OVERHEAD_ROLES = (Role.OVERHEAD, Role.OVERHEAD_2N)
-UNIT_PREFIX = "overhead"
+OVERHEAD_PREFIX = "overhead"
 _DIGITS = 16
 # Labels are numbered through a module, so that one loop has other labels in another module.
 _LABEL = re.compile(r"`?\(?\.L_x?_?\w+\)?")
@@ -66,7 +66,7 @@ def with_plain_companions(instruction: Instruction) -> Instruction:
     return replace(instruction, values_of=plain)
 
 
-def overhead_unit(
+def overhead_subject(
     instruction: Instruction, loop: str, role: Role, pattern: Pattern, shape: str, alike: Alike = Alike.BITS
 ) -> str:
     """Return the name under which an overhead kernel is measured: the same for all rows that share it.
@@ -92,7 +92,7 @@ def overhead_unit(
         drawn = drawn_as(values, of_type) if alike is Alike.BITS else f"{values} {of_type}"
         parts.append(f"{operand} {drawn}")
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGITS]
-    return f"{UNIT_PREFIX}/{digest}"
+    return f"{OVERHEAD_PREFIX}/{digest}"
 
 
 def _loop_text(kernel: SassKernel) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ptxbench.analysis.operating_point import STATIC_UNIT
-from ptxbench.analysis.overhead import UNIT_PREFIX
+from ptxbench.analysis.operating_point import STATIC_SUBJECT
+from ptxbench.analysis.overhead import OVERHEAD_PREFIX
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.storage.manifest import RunCost
 from ptxbench.storage.schema import TrialRecord
 
-_SHARED = (STATIC_UNIT, UNIT_PREFIX)
+_SHARED = (STATIC_SUBJECT, OVERHEAD_PREFIX)
 
 
 def run_cost(records: Iterable[TrialRecord]) -> RunCost | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.analysis.overhead import Alike, overhead_unit, with_plain_companions
+from ptxbench.analysis.overhead import Alike, overhead_subject, with_plain_companions
 from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import Condition
 from ptxbench.core.status import Status
@@ -53,7 +53,7 @@ class Subject:
             role: Which overhead kernel.
             grid: Blocks.
             block: Threads a block.
-            alike: As in `overhead_unit`.
+            alike: As in `overhead_subject`.
         """
         return next(self.overhead_names(role, grid, block, (alike,)))
 
@@ -66,7 +66,7 @@ class Subject:
             role: Which overhead kernel.
             grid: Blocks.
             block: Threads a block.
-            alike: As in `overhead_unit`.
+            alike: As in `overhead_subject`.
         """
         loops = dict(self.loops)
         found = role if role in loops else Role.OVERHEAD
@@ -74,7 +74,9 @@ class Subject:
         # Names are hashes of the loop's whole text: none is made twice.
         for row in (self.instruction, *([plain] if plain != self.instruction else [])):
             for one in alike:
-                yield overhead_unit(row, loops[found], found, self.condition.pattern, f"{grid}x{block}", one)
+                yield overhead_subject(
+                    row, loops[found], found, self.condition.pattern, f"{grid}x{block}", one
+                )
 
     def row(self, status: Status, reason: str) -> TableRow:
         """Return the subject's row without any number.

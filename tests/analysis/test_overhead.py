@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptxbench.analysis.overhead import Alike, overhead_unit, with_plain_companions
+from ptxbench.analysis.overhead import Alike, overhead_subject, with_plain_companions
 from ptxbench.analysis.subject import Subject
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
@@ -23,7 +23,7 @@ def unit(instruction):
 
 def name(instruction, loop, alike=Alike.BITS):
     row = find_instruction(instruction) if isinstance(instruction, str) else instruction
-    return overhead_unit(row, loop, Role.OVERHEAD, Pattern.RANDOM, "132x1024", alike)
+    return overhead_subject(row, loop, Role.OVERHEAD, Pattern.RANDOM, "132x1024", alike)
 
 
 @pytest.mark.parametrize("loop", [READS, READS_FLOATS])

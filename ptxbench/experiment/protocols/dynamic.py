@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ptxbench.analysis.dynamic_energy import dynamic_rows
-from ptxbench.analysis.operating_point import STATIC_UNIT
+from ptxbench.analysis.operating_point import STATIC_SUBJECT
 from ptxbench.analysis.overhead import OVERHEAD_ROLES, overhead_loops
 from ptxbench.analysis.solved_rows import SolvedRows
 from ptxbench.analysis.subject import Subject
@@ -47,7 +47,7 @@ class Dynamic(Protocol):
 
     def shared_kernels(self, subject: Subject, launches: Sequence[tuple[int, int]]) -> set[str]:
         """Return the names of the sleeping kernel and of the subject's overhead loops."""
-        names = {STATIC_UNIT}
+        names = {STATIC_SUBJECT}
         for grid, block in launches:
             names |= {name for role in OVERHEAD_ROLES for name in subject.overhead_names(role, grid, block)}
         return names
@@ -142,8 +142,8 @@ class _DynamicMeasurement(Measurement):
             bench, arguments = self._run.bench, self._run.arguments
             sm_count = bench.gpu.info.sm_count
             kernel = Kernel(
-                subject=STATIC_UNIT,
-                instruction=STATIC_UNIT,
+                subject=STATIC_SUBJECT,
+                instruction=STATIC_SUBJECT,
                 condition=Condition(OptLevel.O3, DYNAMIC, Pattern.ZEROS),
                 role=Role.STATIC,
                 copies=1,
