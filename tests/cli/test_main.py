@@ -131,6 +131,7 @@ def test_an_unknown_bug_keeps_its_traceback(monkeypatch):
         failing(monkeypatch, ZeroDivisionError())
 
 
+@pytest.mark.hostile
 def test_a_reader_that_goes_away_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
@@ -145,6 +146,7 @@ def test_a_reader_that_goes_away_is_no_error():
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.hostile
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
 def test_a_full_disk_behind_the_output_is_one_line():
     with open("/dev/full", "w") as full:  # noqa: PTH123
@@ -171,18 +173,21 @@ def shell(script, **options):
     )
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize("arguments", ["--help", "list", "list --json", "table --help", "gpus"])
 def test_a_closed_output_is_no_traceback(arguments):
     assert (shell(f"$P {arguments} >&-").returncode, shell(f"$P {arguments} 2>&- >&-").returncode) == (0, 0)
     assert "Traceback" not in shell(f"$P {arguments} >&-").stderr
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize("arguments", ["--help", "table --help"])
 def test_a_reader_that_ended_is_the_code_of_sigpipe_for_help_too(arguments):
     done = shell(f"(sleep 0.01; $P {arguments}) | true")
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.hostile
 def test_a_deleted_working_directory_is_named(tmp_path):
     place = tmp_path / "gone"
     place.mkdir()
@@ -193,6 +198,7 @@ def test_a_deleted_working_directory_is_named(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.hostile
 def test_a_limit_on_file_size_names_the_file(tmp_path):
     for unbuffered in ("", "1"):
         done = shell(f"ulimit -f 1; PYTHONUNBUFFERED={unbuffered} $P list > {tmp_path / 'all.txt'}")

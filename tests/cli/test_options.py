@@ -67,6 +67,7 @@ def test_the_walk_meets_the_numbers():
     }
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize(("words", "option"), NUMBERS)
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400", "", "1e300", "-1e9"])
 def test_a_number_that_is_none_or_out_of_bounds_is_one_line(capsys, words, option, value):
@@ -77,6 +78,7 @@ def test_a_number_that_is_none_or_out_of_bounds_is_one_line(capsys, words, optio
     assert f"Invalid value for '{option}'" in captured.err
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -106,6 +108,7 @@ def test_a_fraction_is_also_written_in_percent():
             Fraction().convert(text, None, None)
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize(
     "words", [words for words, option in OPTIONS if option.opts[0] == "--plot"], ids=" ".join
 )
@@ -126,6 +129,7 @@ def test_a_picture_goes_to_a_regular_file_only(tmp_path, monkeypatch, capsys, wo
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize("target", ["/dev/full", __file__])
 def test_pictures_go_to_a_folder_only(capsys, target):
     assert run(["validate", "--meter", "nowhere.csv", "--plots", target]) == 2
@@ -134,6 +138,7 @@ def test_pictures_go_to_a_folder_only(capsys, target):
     assert f"{target} is not a folder" in captured.err
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize("target", [Path("/dev/full"), Path("/dev"), Path("/"), Path("/nowhere/x")])
 def test_no_file_takes_the_place_of_a_device_or_a_folder(target):
     with pytest.raises(InputError, match=re.escape(str(target))):
@@ -146,6 +151,7 @@ def test_numbers_know_their_bounds():
         Number(0, 1, above=True).convert("0", None, None)
 
 
+@pytest.mark.hostile
 def test_a_search_space_that_is_no_text_is_one_line(tmp_path, capsys):
     space = tmp_path / "space.toml"
     space.write_bytes(bytes(range(256)))

@@ -372,6 +372,7 @@ def trial_ids(path):
         return [r.trial_id for r in folder.records()]
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize("trials", [3, 16])
 def test_a_killed_run_goes_on_and_ends_with_the_rows_of_one_that_was_not(recorded, tmp_path, trials):
     path = tmp_path / "run"
@@ -391,6 +392,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_rows_of_one_that_was_not(recorde
         assert [session.end is None for session in folder.manifest.sessions] == [True, False]
 
 
+@pytest.mark.hostile
 def test_lost_readings_of_a_run_are_said_and_measured_again(recorded, tmp_path, capsys):
     path = tmp_path / "run"
     command_line("SIGKILL", 16, "table", *PAIR, "--gpu", "simulated", "--out", path, code=_SIGNALLED)
@@ -404,6 +406,7 @@ def test_lost_readings_of_a_run_are_said_and_measured_again(recorded, tmp_path, 
     assert sorted(trial_ids(path)) == sorted(trial_ids(recorded))
 
 
+@pytest.mark.hostile
 def test_ctrl_c_keeps_what_is_measured_and_says_how_to_go_on(tmp_path, capsys):
     path = tmp_path / "my run"
     stopped = command_line(
@@ -425,6 +428,7 @@ def test_ctrl_c_keeps_what_is_measured_and_says_how_to_go_on(tmp_path, capsys):
     assert "SIMULATED" in capsys.readouterr().out
 
 
+@pytest.mark.hostile
 def test_two_processes_never_write_one_run(recorded, tmp_path, capsys):
     path = tmp_path / "run"
     command_line(

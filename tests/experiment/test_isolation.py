@@ -12,6 +12,8 @@ from ptxbench.core.status import Status
 from ptxbench.experiment.isolation import run_surviving
 from ptxbench.storage.run_folder import RunFolder
 
+pytestmark = pytest.mark.hostile
+
 
 class Processes:
     """Measuring processes that end as they are told, and what each of them leaves behind."""

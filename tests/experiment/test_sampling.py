@@ -179,6 +179,7 @@ def stopped(tmp_path_factory):
     return path / "methods", names(path / "whole")
 
 
+@pytest.mark.hostile
 def test_every_recording_is_kept_at_once_and_a_stopped_comparison_goes_on(stopped, tmp_path):
     path, whole = tmp_path / "methods", stopped[1]
     shutil.copytree(stopped[0], path)
@@ -195,6 +196,7 @@ def test_every_recording_is_kept_at_once_and_a_stopped_comparison_goes_on(stoppe
     assert repr(again_) == repr(found)
 
 
+@pytest.mark.hostile
 def test_lost_readings_are_said_and_recorded_again(stopped, tmp_path):
     path, whole = tmp_path / "methods", stopped[1]
     shutil.copytree(stopped[0], path)
@@ -206,6 +208,7 @@ def test_lost_readings_are_said_and_recorded_again(stopped, tmp_path):
     assert sorted(names(path)) == sorted(whole)
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize("full", ["traces.parquet", "recordings.json"])
 def test_a_disk_that_is_full_at_the_end_loses_no_recording(tmp_path, full):
     path = tmp_path / "methods"
@@ -223,6 +226,7 @@ def test_a_disk_that_is_full_at_the_end_loses_no_recording(tmp_path, full):
     assert repr(again(RecordingFolder.open(path, PURPOSE), None)[0]) == repr(found)
 
 
+@pytest.mark.hostile
 def test_recordings_of_another_gpu_load_or_purpose_are_not_gone_on_with(stopped, tmp_path, monkeypatch):
     path = stopped[0]
     before = contents(path)
@@ -242,6 +246,7 @@ def test_recordings_of_another_gpu_load_or_purpose_are_not_gone_on_with(stopped,
     assert contents(path) == before
 
 
+@pytest.mark.hostile
 def test_two_processes_never_write_one_folder(tmp_path):
     gpu = SimulatedGpu(RTX2080TI)
 

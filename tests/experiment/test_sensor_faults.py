@@ -11,6 +11,8 @@ from ptxbench.core.status import Status
 from ptxbench.devices.simulated.profiles import H200, SLOW_SENSOR
 from ptxbench.sensors.base import SourceName
 
+pytestmark = pytest.mark.hostile
+
 WHAT = asked("fma.rn.f32", min_repeats=3, max_repeats=3)
 # Without the energy counter, which would contradict most of these faults by itself.
 SAMPLES = replace(H200, sensors=tuple(s for s in H200.sensors if s.source is SourceName.SAMPLES))

@@ -14,6 +14,8 @@ from ptxbench.core.errors import InputError
 from ptxbench.meter.readers import Mapping, read_mapping, read_meter, text
 from ptxbench.meter.readers.nvml import read_nvml, read_windows
 
+pytestmark = pytest.mark.hostile
+
 POWER_W = 150 + 40 * np.sin(np.arange(60) / 3)
 VOLTS = 12.0
 

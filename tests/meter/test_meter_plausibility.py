@@ -18,6 +18,8 @@ from ptxbench.meter.validation import validate
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Series
 
+pytestmark = pytest.mark.hostile
+
 CAPTURES = Path(__file__).parents[2] / "hw_validation" / "captures"
 SESSION = Session(Hidden(averaging_s=0.1, refresh_s=0.1), kernels=16)
 CAPTURE, LOG = SESSION.capture(), SESSION.log()

@@ -16,6 +16,8 @@ from ptxbench.sass.loop import find_loop
 from ptxbench.sass.loop_check import Verdict, judge
 from ptxbench.sass.program import SassInstruction
 
+pytestmark = pytest.mark.hostile
+
 NAMES = (
     *("fma.rn.f32", "add.u32", "sub.u32", "add.f32", "sub.f32", "and.b32", "or.b32", "xor.b32"),
     *("min.u32", "max.s32", "min.f32", "max.f32", "popc.b32", "mul.f32", "fma.rn.f16x2", "setp.lt.s32"),

@@ -12,6 +12,8 @@ from ptxbench.core.target import find_target
 from ptxbench.sass.loop import find_loop
 from ptxbench.sass.loop_check import Verdict, judge
 
+pytestmark = pytest.mark.hostile
+
 HOPPER = find_target("sm_90a")
 # Rows whose verdict or SASS is of a kind that the first row of a family need not show.
 SPECIAL = (

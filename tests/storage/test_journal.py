@@ -8,6 +8,8 @@ from ptxbench.storage import journal
 from ptxbench.storage.codec import encode
 from ptxbench.storage.journal import Journal
 
+pytestmark = pytest.mark.hostile
+
 
 @pytest.fixture
 def path(tmp_path):

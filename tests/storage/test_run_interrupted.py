@@ -13,6 +13,8 @@ from fakes import run as fake
 from ptxbench.core.errors import InputError
 from ptxbench.storage.run_folder import RunFolder
 
+pytestmark = pytest.mark.hostile
+
 
 class Died(BaseException):
     """The process is gone: nothing may catch this and go on."""

@@ -17,6 +17,8 @@ from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TrialRecord
 from ptxbench.storage.table import read_table, write_table
 
+pytestmark = pytest.mark.hostile
+
 VALID = replace(fake.row(), status=Status.OK, reason="", dynamic_pj=12.4, dynamic_ci95_pj=0.1)
 
 
