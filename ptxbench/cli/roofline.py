@@ -16,6 +16,7 @@ from ptxbench.cli.options import (
     plot_option,
     resume_option,
     seed_option,
+    table_option,
     window_option,
 )
 from ptxbench.cli.output import print_encoded, print_json, print_table
@@ -103,6 +104,7 @@ def run(
     """
     from ptxbench.roofline.measure import measure
     from ptxbench.roofline.point import RooflineOptions
+    from ptxbench.roofline.result import write_result
 
     options = RooflineOptions(
         kinds or ("f32", "f64"), levels or ("dram",), patterns or ("random",), sms, intensities,
@@ -115,17 +117,22 @@ def run(
     finally:
         gpu.close()
     click.echo(f"folder: {folder.path}", err=True)
-    _report(folder.path, options.patterns[0], as_json=as_json, plot=None)
+    write_result(folder, options.patterns[0])
+    _report(folder.path, options.patterns[0], as_json=as_json)
 
 
 @command.command(name="show")
 @click.argument("run_path", metavar="RUN", type=_PATH)
 @pattern_option
+@table_option(required=False)
 @plot_option("roofline and arch line, power, energy and green-up")
 @json_option
-def show(run_path: Path, pattern: str, plot: Path | None, as_json: bool) -> None:
-    """Work out the fit, balance points and verdict of a RUN again from its readings."""
-    _report(run_path, pattern, as_json=as_json, plot=plot)
+def show(run_path: Path, pattern: str, table: Path | None, plot: Path | None, as_json: bool) -> None:
+    """Work out the fit, balance points and verdict of a RUN again from its readings.
+
+    With --table, what the instruction table gives for a flop and a byte stands beside the fitted energies.
+    """
+    _report(run_path, pattern, as_json=as_json, plot=plot, table=table)
 
 
 @command.command(name="tradeoff")
@@ -209,8 +216,10 @@ def _machine_of(
     return fitted_machine(work_out(open_folder(path), pattern), kind, level)
 
 
-def _report(path: Path, pattern: str, *, as_json: bool, plot: Path | None) -> None:
-    """Work everything out from the readings, write roofline.json, and print."""
+def _report(
+    path: Path, pattern: str, *, as_json: bool, plot: Path | None = None, table: Path | None = None
+) -> None:
+    """Work everything out from the readings, and print."""
     from ptxbench.roofline.point import open_folder
     from ptxbench.roofline.result import work_out
 
@@ -219,35 +228,48 @@ def _report(path: Path, pattern: str, *, as_json: bool, plot: Path | None) -> No
         from ptxbench.report.roofline_plot import plot_roofline
 
         plot_roofline(result, plot)
+    beside = _table_energies_pj(result, table) if table else {}
     if as_json:
-        print_encoded(result.document(), {"folder": str(path)})
+        print_encoded(result.document(), {"folder": str(path), "table_pj": beside})
     else:
-        _print_result(result)
+        _print_result(result, beside)
 
 
-def _print_result(result: RooflineResult) -> None:
+def _table_energies_pj(result: RooflineResult, table: Path) -> dict[str, float]:
+    """Return what the instruction table gives for each fitted energy, pJ; NaN for none."""
+    from ptxbench.report.cost import open_cost_table
+    from ptxbench.report.roofline_table import table_energy_pj
+    from ptxbench.storage.shipped import find_table
+
+    opened = open_cost_table(str(table), find_table(table))
+    return {one.name: table_energy_pj(one.name, opened, result.pattern) for one in result.energies}
+
+
+def _print_result(result: RooflineResult, beside: dict[str, float]) -> None:
     """Print fitted energies, then balance points, then what was left out."""
     click.echo(f"{result.gpu.title}, driver {result.gpu.driver}, operands {result.pattern}")
-    rows = [
-        (one.name, f"{one.value.value:.4g} ± {one.value.uncertainty:.2g}", one.unit)
-        for one in result.energies
-    ]
-    print_table(("energy", "fitted", "unit"), rows, ("fitted",))
+    rows = []
+    for one in result.energies:
+        row = (one.name, f"{one.value.value:.4g} ± {one.value.uncertainty:.2g}", one.unit)
+        from_table = beside.get(one.name, math.nan)
+        rows.append((*row, "-" if math.isnan(from_table) else f"{from_table:.4g}") if beside else row)
+    columns = ("energy", "fitted", "unit", "table") if beside else ("energy", "fitted", "unit")
+    print_table(columns, rows, ("fitted", "table"))
     headings = ("flop", "level", "Tflop/s", "TB/s", "B_tau", "B_eps", "half at", "Gflop/J", "race to halt")
     rows_of = []
-    for one in result.machines:
-        found = {q.name: q for q in one.quantities}
+    for machine in result.machines:
+        found = {q.name: q for q in machine.quantities}
         rows_of.append(
             (
-                one.kind,
-                one.level,
-                f"{one.flops_per_s / 1e12:.4g}",
-                f"{one.bytes_per_s / 1e12:.4g}",
+                machine.kind,
+                machine.level,
+                f"{machine.flops_per_s / 1e12:.4g}",
+                f"{machine.bytes_per_s / 1e12:.4g}",
                 f"{found['time_balance_flop_per_byte'].value:.4g}",
                 _text(found["energy_balance_flop_per_byte"]),
                 _text(found["half_efficiency_flop_per_byte"]),
                 _text(found["best_gflops_per_w"]),
-                "yes" if one.races_to_halt else "no",
+                "yes" if machine.races_to_halt else "no",
             )
         )
     print_table(headings, rows_of, headings[2:8])

@@ -54,9 +54,14 @@ def _page(result: RooflineResult, kind: str, level: str) -> Figure:
     for one in axes.flat[:3]:
         one.set_xscale("log", base=2)
         one.set_xlabel("intensity, flop/byte")
-        one.axvline(machine.time_balance, color=_DARK, linestyle=":", linewidth=1)
-        one.axvline(machine.half_efficiency_intensity, color=_ENERGY, linestyle=":", linewidth=1)
+        balances = (
+            ("B_tau", machine.time_balance, _DARK),
+            ("half", machine.half_efficiency_intensity, _ENERGY),
+        )
+        for label, at, color in balances:
+            one.axvline(at, color=color, linestyle=":", linewidth=1, label=label)
         one.grid(alpha=0.25)
+        one.legend(fontsize=8, loc="lower right")
     heading = f"{title(result.gpu)}\n{kind}, {level}, operands {result.pattern}, {whole} SMs"
     figure.suptitle(heading, fontsize=10, parse_math=False)
     return figure
@@ -79,7 +84,6 @@ def _draw_lines(
         )
     axes.set_yscale("log", base=2)
     axes.set_ylabel("over the highest")
-    axes.legend(fontsize=8, loc="lower right")
 
 
 def _draw_power(
@@ -99,7 +103,6 @@ def _draw_power(
     )
     axes.set_ylim(bottom=0)
     axes.set_ylabel("power, W")
-    axes.legend(fontsize=8, loc="lower left")
 
 
 def _draw_parts(axes: Axes, machine: RooflineMachine, intensities: Floats) -> None:
@@ -114,20 +117,23 @@ def _draw_parts(axes: Axes, machine: RooflineMachine, intensities: Floats) -> No
     axes.stackplot(intensities, np.array(shares).T, labels=("flops", "bytes", "constant"), colors=colors)
     axes.set_ylim(0, 1)
     axes.set_ylabel("share of the energy")
-    axes.legend(fontsize=8, loc="lower right")
 
 
 def _draw_greenup(axes: Axes, machine: RooflineMachine) -> None:
     """Draw which trade-offs save time and energy, from half the time balance on (section 6)."""
+    from matplotlib.colors import ListedColormap
+
     intensity = machine.time_balance / 2
-    factors = np.geomspace(1, 16, 81)
+    factors = np.geomspace(1, 16, 161)
     regions = np.zeros((len(factors), len(factors)))
     for row, f in enumerate(factors):
         for column, m in enumerate(factors):
             asked = TradeOff(machine, intensity, float(f), float(m))
             regions[row, column] = 2 * (asked.greenup > 1) + (asked.speedup > 1)
     colors = ["#eeeeee", "#e8c39a", "#a9c7e8", "#9ccf9c"]
-    axes.contourf(factors, factors, regions, levels=[-0.5, 0.5, 1.5, 2.5, 3.5], colors=colors)
+    axes.pcolormesh(
+        factors, factors, regions, cmap=ListedColormap(colors), vmin=-0.5, vmax=3.5, rasterized=True
+    )
     names = ("neither", "faster only", "greener only", "faster and greener")
     for color, name in zip(colors, names, strict=True):
         axes.scatter([], [], color=color, marker="s", label=name)

@@ -21,8 +21,11 @@ from ptxbench.roofline.point import PointKernel, read_kernels
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.sources import source_of
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
 from ptxbench.storage.recording import Recording, RecordingFolder
 
+RESULT = "roofline.json"
 # nvmlClocksEventReason: software power cap, hardware slowdown, thermal slowdowns, power brake.
 _SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 # Temperatures are whole degrees: over a smaller span they say nothing of a slope.
@@ -209,6 +212,15 @@ def work_out(folder: RecordingFolder, pattern: str = "random") -> RooflineResult
         InputError: The folder does not fit, or its points are too few or too alike for a fit.
     """
     return fitted(folder.manifest.gpu, measured_points(folder), pattern)
+
+
+def write_result(folder: RecordingFolder, pattern: str) -> None:
+    """Work everything out and write it into the folder, as `roofline.json`.
+
+    Raises:
+        InputError: As `work_out`, or the file cannot be written.
+    """
+    write_text(folder.path / RESULT, codec.to_text(work_out(folder, pattern).document()))
 
 
 def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> RooflineResult:

@@ -11,10 +11,12 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated import SimulatedGpu, find_profile
 from ptxbench.devices.simulated.truth import opcode_energy_pj
+from ptxbench.report.cost import find_costs, open_cost_table
 from ptxbench.roofline.kernel import KINDS, IntensityKernel, build, loop_fault
 from ptxbench.roofline.measure import measure
 from ptxbench.roofline.point import RooflineOptions, open_folder
-from ptxbench.roofline.result import measured_points, work_out
+from ptxbench.roofline.result import measured_points, work_out, write_result
+from ptxbench.storage.shipped import find_table
 
 PROFILE = find_profile("h200-memory")
 INTENSITIES = (0.125, 0.5, 1, 2, 4, 32, 64, 128, 512)
@@ -102,6 +104,13 @@ def test_too_few_kernels_and_an_intensity_out_of_reach_are_one_line(tmp_path, ca
     assert "2 points are too few for 3 energies (f32, dram, constant)" in capsys.readouterr().err
 
 
+def test_the_result_is_kept_in_the_folder(finished):
+    write_result(open_folder(finished), "random")
+    kept = json.loads((finished / "roofline.json").read_text())
+    assert [one["name"] for one in kept["energies"]] == ["f32", "dram", "constant"]
+    assert len(kept["points"]) == 2 * len(INTENSITIES)
+
+
 def test_a_run_is_shown_again_and_gives_tradeoffs_with_intervals(finished, capsys):
     assert run(["roofline", "show", str(finished)]) == 0
     out = capsys.readouterr().out
@@ -113,6 +122,27 @@ def test_a_run_is_shown_again_and_gives_tradeoffs_with_intervals(finished, capsy
     assert greenup["low"] < greenup["value"] < greenup["high"]
     assert run(["roofline", "tradeoff", *arguments, "--kind=f64"]) == 2
     assert "no 'f64', only f32, dram, constant" in capsys.readouterr().err
+
+
+def test_the_energies_of_the_instruction_table_stand_beside_the_fitted_ones(finished, capsys):
+    assert run(["roofline", "show", str(finished), "--table", "h200", "--json"]) == 0
+    beside = json.loads(capsys.readouterr().out)["table_pj"]
+    (row,) = [
+        cost
+        for cost in find_costs("fma.rn.f32", [open_cost_table("h200", find_table("h200"))])
+        if (cost.opt_level, cost.protocol, cost.operands) == ("O3", "dynamic", "random")
+    ]
+    assert beside["f32"] == pytest.approx(row.pj_per_flop)
+    # HBM of an H200, measured on other boards: between 100 and 150 pJ a byte.
+    assert 100 < beside["dram"] < 150
+    assert beside["constant"] is None
+    assert run(["roofline", "show", str(finished), "--table", "h200"]) == 0
+    assert f"{row.pj_per_flop:.4g}" in capsys.readouterr().out
+
+
+def test_the_pictures_are_drawn(finished, tmp_path):
+    assert run(["roofline", "show", str(finished), "--plot", str(tmp_path / "roofline.svg")]) == 0
+    assert "<svg" in (tmp_path / "roofline.svg").read_text()
 
 
 @pytest.mark.parametrize("kind", KINDS)
