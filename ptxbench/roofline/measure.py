@@ -40,7 +40,7 @@ from ptxbench.storage.recording import RecordingFolder, RecordingManifest
 _TIMES_L2 = 16
 _LEAST_ARRAY_BYTES = 1 << 30
 # Of the L2, what an array of that level takes: with others of its data it must fit either half.
-_L2_SHARE = 0.25
+_L2_SHARE = 0.4
 _LEAST_WINDOW_S = 0.5
 _READINGS = 40
 # Power of the kernel that sleeps is read after every so many kernels, when the chip is warm.

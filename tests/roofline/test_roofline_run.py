@@ -65,6 +65,13 @@ def test_a_slow_sensor_gives_the_same_apart_from_its_own_scale(tmp_path):
         assert abs(found.value - gain * hidden) <= max(found.uncertainty, 0.02 * hidden), name
 
 
+def test_a_byte_from_l2_has_its_own_energy(tmp_path):
+    both = replace(FEW, levels=("dram", "l2"))
+    found = energies(work_out(measure(SimulatedGpu(PROFILE), both, tmp_path / "run")))
+    assert found["l2"].value == pytest.approx(PROFILE.memory.l2_pj_per_byte, rel=0.03)
+    assert found["dram"].value == pytest.approx(PROFILE.memory.dram_pj_per_byte, rel=0.02)
+
+
 def test_a_stopped_run_goes_on_and_gives_the_same_kernels(finished, tmp_path):
     class StoppedError(Exception):
         pass
