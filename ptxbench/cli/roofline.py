@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _POSITIVE = Number(0, 1e18, above=True)
 _PATH = click.Path(path_type=Path)
 _MACHINE = ("gflops", "gbytes", "flop_pj", "byte_pj")
+_KIND = click.Choice(["f32", "f64", "f16x2"])
+_LEVEL = click.Choice(["dram", "l2"])
 pattern_option = click.option(
     "--pattern", type=click.Choice(["random", "zeros"]), default="random", help="Operands (default: random)."
 )
@@ -51,14 +53,14 @@ def command() -> None:
     "--kind",
     "kinds",
     multiple=True,
-    type=click.Choice(["f32", "f64", "f16x2"]),
+    type=_KIND,
     help="Kind of flop (may be repeated; default: f32 and f64).",
 )
 @click.option(
     "--level",
     "levels",
     multiple=True,
-    type=click.Choice(["dram", "l2"]),
+    type=_LEVEL,
     help="Memory level (may be repeated; default: dram).",
 )
 @click.option(
@@ -141,11 +143,13 @@ def show(run_path: Path, pattern: str, table: Path | None, plot: Path | None, as
     "--m", "m", type=Number(1, 1e18), required=True, help="Factor that the bytes are divided by, 1 or more."
 )
 @click.option(
-    "--intensity", type=_POSITIVE, required=True, help="Intensity of the present algorithm, flop/byte."
+    "--intensity", type=_POSITIVE, required=True, help="Intensity in flop/byte, of the present algorithm."
 )
-@click.option("--run", "run_path", type=_PATH, help="Take the machine from this folder of `roofline run`.")
-@click.option("--kind", default="f32", help="Kind of flop of --run (default: f32).")
-@click.option("--level", default="dram", help="Memory level of --run (default: dram).")
+@click.option(
+    "--run", "run_path", type=_PATH, help="Folder of a run: the machine that `roofline run` fitted."
+)
+@click.option("--kind", type=_KIND, default="f32", help="Kind of flop (default: f32).")
+@click.option("--level", type=_LEVEL, default="dram", help="Memory level (default: dram).")
 @pattern_option
 @click.option("--gflops", type=_POSITIVE, help="Highest speed, Gflop/s.")
 @click.option("--gbytes", type=_POSITIVE, help="Highest bandwidth, GB/s.")

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 from ptxbench.core import toolchain
@@ -45,6 +46,8 @@ class ToolCache:
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file that others see whole or not at all."""
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_bytes(data)
-    part.replace(path)
+    # A name of its own: threads of one process may write the same result at the same time.
+    descriptor, part = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    Path(part).replace(path)
