@@ -100,13 +100,12 @@ class FittedMachine:
 
 
 @dataclass(frozen=True)
-class RooflineResult:
-    """What a folder says.
+class RooflineDocument:
+    """What a folder says, as JSON has it.
 
     Attributes:
         gpu: The board.
         pattern: Operand pattern.
-        fit: The regression.
         energies: Fitted energies.
         machines: What follows for each kind of flop and memory level.
         sleeping_w: Power of the kernel that sleeps at `temperature_c`, W.
@@ -119,7 +118,6 @@ class RooflineResult:
 
     gpu: GpuInfo
     pattern: str
-    fit: RooflineFit
     energies: tuple[FittedEnergy, ...]
     machines: tuple[FittedMachine, ...]
     sleeping_w: float
@@ -128,27 +126,21 @@ class RooflineResult:
     residual: float
     left_out: tuple[str, ...]
     points: tuple[MeasuredPoint, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RooflineResult(RooflineDocument):
+    """What a folder says.
+
+    Attributes:
+        fit: The regression.
+    """
+
+    fit: RooflineFit
 
     def document(self) -> RooflineDocument:
         """Return what is printed as JSON."""
-        kept = {f.name: getattr(self, f.name) for f in fields(RooflineDocument)}
-        return RooflineDocument(**kept)
-
-
-@dataclass(frozen=True)
-class RooflineDocument:
-    """A result as JSON has it; the attributes are those of `RooflineResult`."""
-
-    gpu: GpuInfo
-    pattern: str
-    energies: tuple[FittedEnergy, ...]
-    machines: tuple[FittedMachine, ...]
-    sleeping_w: float
-    slope_w_per_k: float
-    temperature_c: float
-    residual: float
-    left_out: tuple[str, ...]
-    points: tuple[MeasuredPoint, ...]
+        return RooflineDocument(**{f.name: getattr(self, f.name) for f in fields(RooflineDocument)})
 
 
 def measured_points(folder: RecordingFolder) -> tuple[MeasuredPoint, ...]:
