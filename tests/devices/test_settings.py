@@ -1,6 +1,7 @@
 """Settings of a GPU come back on every way out, and nothing is changed where something stands against it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -149,15 +150,16 @@ def set_by_a_process_that_gets(number, state):
     """Return the file with the settings of a GPU after a signal to the process that had set it."""
     file = state / "gpu.json"
     file.write_text(json.dumps(BEFORE))
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "fakes.kept_nvml", file],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    )
-    assert "set SM clock 1005 MHz" in process.stdout.readline()
-    process.send_signal(number)
-    process.communicate()
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:
+        assert "set SM clock 1005 MHz" in process.stdout.readline()
+        process.send_signal(number)
+        process.communicate()
     return file
 
 
