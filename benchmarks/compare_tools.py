@@ -1,4 +1,4 @@
-"""Measure the same kernel with ptxbench, Zeus and Kernel Tuner in one sitting, on a real GPU.
+"""Measure the same kernel with ptxbench, Zeus and Kernel Tuner in one session, on a real GPU.
 
     python benchmarks/compare_tools.py --gpu 0 --sensor FOLDER_OF_PTXBENCH_SENSOR --out DIR
 

@@ -95,7 +95,7 @@ def _judged() -> _Table:
 def _fit() -> _Table:
     f64, f32, bf16, f16 = torch.float64, torch.float32, torch.bfloat16, torch.float16
     table: _Table = {
-        # What no sitting has measured comes first: accesses that do not take whole lines, and slow streams.
+        # What no session has measured comes first: accesses that do not take whole lines, and slow streams.
         "read-random": (BOTH, cuda_kernels.read_random("read_random", 4, 1 << 26, 128)),
         "read-random4": (BOTH, cuda_kernels.read_random("read_random4", 1, 1 << 27, 256)),
         "read-sectors": (BOTH, cuda_kernels.repeated_read("read_sectors", 24 << 16, 800, shared_by_all=True)),

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernel_sitting import DeviceLostError, Sitting, require_same_cases, take_up
+from kernel_session import DeviceLostError, SessionRunner, require_same_cases, take_up
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.solved import read_solved
@@ -56,9 +56,7 @@ def main() -> int:
         stage.add_argument("--budget-s", type=float, default={"measure": 270.0, "count": 130.0}[name])
         stage.add_argument("--only", action="append", default=[], help="cases whose name begins so")
         if name == "measure":
-            stage.add_argument(
-                "--resume", action="store_true", help="go on with the sitting that --out holds"
-            )
+            stage.add_argument("--resume", action="store_true", help="continue the session that --out holds")
     stage = stages.add_parser("estimate")
     stage.add_argument("--out", type=Path, required=True, help="what measure and count wrote")
     stage.add_argument("--table", type=Path, required=True, help="run folder of the same kind of GPU")
@@ -145,7 +143,7 @@ def _measure(out: Path, budget_s: float, only: Sequence[str], resume: bool) -> i
         cases=cases,
         trials=(),
     )
-    sitting = Sitting(
+    runner = SessionRunner(
         out,
         take_up(out, begun, resume),
         meter,
@@ -154,7 +152,7 @@ def _measure(out: Path, budget_s: float, only: Sequence[str], resume: bool) -> i
     )
     chosen = [c.number for c in cases if c.purpose is Purpose.STATIC or _wanted(c.name, only)]
     try:
-        session = sitting.run(chosen, budget_s - (time.monotonic() - begun_s))
+        session = runner.run(chosen, budget_s - (time.monotonic() - begun_s))
     except DeviceLostError as error:
         # Only a new process gets a new context.
         left_s = budget_s - (time.monotonic() - begun_s)

@@ -1,4 +1,4 @@
-"""The way from a sitting's files to kernel_validation.csv, on kernels whose truth is made up here."""
+"""The way from a session's files to kernel_validation.csv, on kernels whose truth is made up here."""
 
 import csv
 import json
@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from fakes.sitting import GAMMA, HMMA_PJ, OPCODE_ENERGIES, REQUEST_PJ, Sitting, mixture
+from fakes.kernel_session import GAMMA, HMMA_PJ, OPCODE_ENERGIES, REQUEST_PJ, MadeUpSession, mixture
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.validate import validate_model
@@ -16,8 +16,8 @@ from ptxbench.model.work import Access
 
 
 @pytest.fixture
-def sitting(tmp_path):
-    made = Sitting(tmp_path / "validation")
+def session(tmp_path):
+    made = MadeUpSession(tmp_path / "validation")
     for n in range(8):
         for pattern in ("random", "zeros"):
             made.add(
@@ -34,12 +34,12 @@ def sitting(tmp_path):
     return made
 
 
-def test_kernels_that_were_not_fitted_come_out_right_capped_or_not(sitting):
+def test_kernels_that_were_not_fitted_come_out_right_capped_or_not(session):
     for n in range(4):
         for pattern in ("random", "zeros"):
-            sitting.add(f"judged{n}", pattern, Purpose.JUDGED, mixture(40 + n, tensor=n), 3e9, 6e-3)
-    sitting.add("hot", "random", Purpose.JUDGED, mixture(50, tensor=9), 1e9, 0.5e-3)
-    found = validate_model(sitting.write(), OPCODE_ENERGIES)
+            session.add(f"judged{n}", pattern, Purpose.JUDGED, mixture(40 + n, tensor=n), 3e9, 6e-3)
+    session.add("hot", "random", Purpose.JUDGED, mixture(50, tensor=9), 1e9, 0.5e-3)
+    found = validate_model(session.write(), OPCODE_ENERGIES)
     assert len(found.kernels) == 9
     assert found.missing == ()
     assert mean_absolute_error_pct(found.kernels) < 2
@@ -58,7 +58,7 @@ def test_kernels_that_were_not_fitted_come_out_right_capped_or_not(sitting):
 def test_judged_kernels_do_not_change_what_is_fitted(tmp_path):
     terms = []
     for extra in (1.0, 3.0):
-        made = Sitting(tmp_path / f"{extra}")
+        made = MadeUpSession(tmp_path / f"{extra}")
         for n in range(6):
             made.add(f"fit{n}", "random", Purpose.FIT, mixture(n, tensor=n % 3), n * 2e9, 1.5e-3)
         made.add("judged", "random", Purpose.JUDGED, mixture(9), 0.0, 1.5e-3 * extra)
@@ -66,10 +66,10 @@ def test_judged_kernels_do_not_change_what_is_fitted(tmp_path):
     assert terms[0] == terms[1]
 
 
-def test_the_csv_has_the_parts_and_a_case_without_counts_is_named(sitting, tmp_path):
-    sitting.add("judged", "random", Purpose.JUDGED, mixture(9), 1e9, 1.5e-3)
-    sitting.add("lost", "random", Purpose.JUDGED, mixture(9), 1e9, 1.5e-3, profiled=False)
-    found = validate_model(sitting.write(), OPCODE_ENERGIES)
+def test_the_csv_has_the_parts_and_a_case_without_counts_is_named(session, tmp_path):
+    session.add("judged", "random", Purpose.JUDGED, mixture(9), 1e9, 1.5e-3)
+    session.add("lost", "random", Purpose.JUDGED, mixture(9), 1e9, 1.5e-3, profiled=False)
+    found = validate_model(session.write(), OPCODE_ENERGIES)
     assert found.missing == ("lost random: no counts",)
     write_validated(tmp_path / "v.csv", found.kernels)
     (row,) = csv.DictReader((tmp_path / "v.csv").read_text().splitlines())
@@ -80,15 +80,15 @@ def test_the_csv_has_the_parts_and_a_case_without_counts_is_named(sitting, tmp_p
     assert math.isfinite(float(row["low_j"]))
 
 
-def test_a_sitting_without_counts_is_refused(sitting):
-    sitting.rows.clear()
+def test_a_session_without_counts_is_refused(session):
+    session.rows.clear()
     with pytest.raises(InputError, match="no kernel was both measured and counted"):
-        validate_model(sitting.write(), OPCODE_ENERGIES)
+        validate_model(session.write(), OPCODE_ENERGIES)
 
 
 def wasting(folder, costs, counted_all=True):
-    """A sitting of kernels that ask L2 for lines, some for many more than their bytes."""
-    made = Sitting(folder)
+    """A session of kernels that ask L2 for lines, some for many more than their bytes."""
+    made = MadeUpSession(folder)
     for n in range(8):
         for pattern in ("random", "zeros"):
             requests = costs * (2e7 if n % 2 else 4e8) * (n + 1)
@@ -122,7 +122,7 @@ def test_a_counter_that_one_fit_kernel_lacks_is_no_term(tmp_path):
 
 
 def test_a_counter_that_says_nothing_is_no_term(tmp_path):
-    made = Sitting(tmp_path / "s")
+    made = MadeUpSession(tmp_path / "s")
     for n in range(8):
         made.add(f"fit{n}", "random", Purpose.FIT, mixture(n), n * 2e9, 6e-3, requests=0)
     assert validate_model(made.write(), OPCODE_ENERGIES).terms.accesses_pj == ()
@@ -130,7 +130,7 @@ def test_a_counter_that_says_nothing_is_no_term(tmp_path):
 
 def test_a_kernel_that_alone_tells_of_a_term_is_not_among_those_that_are_foretold(tmp_path):
     """What an access costs would be extrapolated from next to nothing in the others."""
-    made = Sitting(tmp_path / "s")
+    made = MadeUpSession(tmp_path / "s")
     for n in range(8):
         for pattern in ("random", "zeros"):
             requests = 8e8 if n == 5 else 1e4 * (n + 1)
@@ -144,10 +144,10 @@ def test_a_kernel_that_alone_tells_of_a_term_is_not_among_those_that_are_foretol
 def test_integers_that_are_data_do_not_tell_how_much_addresses_toggle(tmp_path):
     index = []
     for name in ("mixing-u32", "mixing"):
-        made = Sitting(tmp_path / name)
+        made = MadeUpSession(tmp_path / name)
         for n in range(6):
             made.add(f"fit{n}", "random", Purpose.FIT, mixture(n), n * 2e9, 6e-3)
-        # Random integers toggle as much as the table's; in the sitting's truth IADD3 toggles half as much.
+        # Random integers toggle as much as the table's; in the session's truth IADD3 toggles half as much.
         made.add(name, "random", Purpose.FIT, {"IADD3": int(4e10)}, 0.0, 12e-3)
         trials = [t for t in made.trials if t.case == len(made.cases) - 1]
         for trial in trials:

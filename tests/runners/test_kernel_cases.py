@@ -32,7 +32,7 @@ def launched(library, name):
     return launches.pop()
 
 
-def test_every_case_has_a_marker_and_what_no_sitting_has_measured_comes_first(library):
+def test_every_case_has_a_marker_and_what_no_session_has_measured_comes_first(library):
     module, _ = library
     cases = module.all_cases()
     assert len(cases) <= module._MARKERS

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from fakes.gpu_libraries import HOLDERS, install
-from fakes.sitting import Sitting, mixture
+from fakes.kernel_session import MadeUpSession, mixture
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.validate import launches_by_case
@@ -48,7 +48,7 @@ def runner(monkeypatch):
     """The runner and its modules, with stand-ins for PyTorch and CuPy."""
     monkeypatch.syspath_prepend(str(RUNNERS))
     install(monkeypatch)
-    names = (*HOLDERS, "kernel_counts", "kernel_sitting", "validate_kernels")
+    names = (*HOLDERS, "kernel_counts", "kernel_session", "validate_kernels")
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     yield importlib.import_module("validate_kernels")
@@ -131,8 +131,8 @@ def test_counting_again_counts_what_is_missing(tmp_path, monkeypatch, runner, ca
     assert f"{len(wanted)} cases counted; missing: none" in capsys.readouterr().out
 
 
-def test_counts_of_other_cases_are_not_put_beside_a_sitting(tmp_path, monkeypatch, runner):
-    folder = Sitting(tmp_path / "v").write()
+def test_counts_of_other_cases_are_not_put_beside_a_session(tmp_path, monkeypatch, runner):
+    folder = MadeUpSession(tmp_path / "v").write()
     monkeypatch.setattr(sys, "argv", ["validate_kernels.py", "count", "--out", str(folder)])
     with pytest.raises(InputError, match="other cases"):
         runner.main()
@@ -208,7 +208,7 @@ def measuring(monkeypatch, runner, out, *arguments, deadly=""):
         return None, followed
 
 
-def test_a_sitting_that_its_budget_ends_says_what_it_has_not_reached(tmp_path, monkeypatch, runner, capsys):
+def test_a_session_that_its_budget_ends_says_what_it_has_not_reached(tmp_path, monkeypatch, runner, capsys):
     code, _ = measuring(monkeypatch, runner, tmp_path / "v", "--budget-s", "20.5")
     assert code == 1
     said = capsys.readouterr().out
@@ -232,7 +232,7 @@ def test_a_kernel_that_kills_the_device_costs_itself_alone(tmp_path, monkeypatch
     assert "not reached: none" in said
 
 
-def test_a_sitting_is_not_measured_over(tmp_path, monkeypatch, runner):
+def test_a_session_is_not_measured_over(tmp_path, monkeypatch, runner):
     measuring(monkeypatch, runner, tmp_path / "v", "--only", "copy")
     with pytest.raises(InputError, match="--resume"):
         measuring(monkeypatch, runner, tmp_path / "v", "--only", "copy")
@@ -244,13 +244,13 @@ def estimated(*arguments):
 
 
 def test_judging_writes_the_table_and_the_model_and_prints_both_kinds_apart(tmp_path):
-    sitting = Sitting(tmp_path / "validation")
+    session = MadeUpSession(tmp_path / "validation")
     for n in range(6):
-        sitting.add(f"fit{n}", "random", Purpose.FIT, mixture(n, tensor=n % 3), n * 2e9, 6e-3)
-    sitting.add("judged", "random", Purpose.JUDGED, mixture(9), 1e9, 6e-3)
-    sitting.write()
+        session.add(f"fit{n}", "random", Purpose.FIT, mixture(n, tensor=n % 3), n * 2e9, 6e-3)
+    session.add("judged", "random", Purpose.JUDGED, mixture(9), 1e9, 6e-3)
+    session.write()
     out = [tmp_path / name for name in ("v.csv", "model.json")]
-    done = estimated("--out", sitting.folder, "--table", TABLE, "--csv", out[0], "--model", out[1])
+    done = estimated("--out", session.folder, "--table", TABLE, "--csv", out[0], "--model", out[1])
     assert (done.returncode, done.stderr) == (0, "")
     assert "uncapped: 1 kernels, MAPE" in done.stdout
     assert "capped: 0 kernels" in done.stdout
@@ -259,7 +259,7 @@ def test_judging_writes_the_table_and_the_model_and_prints_both_kinds_apart(tmp_
     assert '"kernels"' in out[1].read_text()
 
 
-def test_a_folder_without_a_sitting_is_one_line(tmp_path):
+def test_a_folder_without_a_session_is_one_line(tmp_path):
     done = estimated("--out", tmp_path, "--table", TABLE, "--csv", tmp_path / "v.csv")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""A sitting of runners/validate_kernels.py on made-up kernels: what it measured, and ncu's CSV."""
+"""A session of runners/validate_kernels.py on made-up kernels: what it measured, and ncu's CSV."""
 
 import csv
 
@@ -37,7 +37,7 @@ def full_j(counts, pattern):
     return joules
 
 
-class Sitting:
+class MadeUpSession:
     """Writes measured.json and counts/ as the runner does."""
 
     def __init__(self, folder):

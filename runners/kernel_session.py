@@ -1,4 +1,4 @@
-"""One sitting of the validation: its cases round by round, kept as it goes, and taken up again."""
+"""One session of the validation: its cases round by round, kept as it goes, and taken up again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Prepare = Callable[[KernelCase], Call]
 _ROUNDS = {Purpose.JUDGED: 3, Purpose.FIT: 2}
 # So many cases stand between two sleeping kernels.
 _BETWEEN_SLEEPS = 14
-# A sitting that is cut off has lost no more than this.
+# A session that is cut off has lost no more than this.
 _KEEP_S = 4.0
 # Operands of earlier cases are dropped, the oldest first, until so much of the device's memory is free: the
 # largest case takes less.
@@ -61,18 +61,18 @@ def take_up(out: Path, begun: KernelSession, resume: bool) -> KernelSession:
     """Return the session to go on with: a new one, or what the folder holds of it.
 
     Args:
-        out: Folder of the sitting.
+        out: Folder of the session.
         begun: The session as it would begin now.
         resume: Whether to go on with what is there.
 
     Raises:
-        InputError: The folder holds a sitting and `resume` is not set, or one of another board or of
+        InputError: The folder holds a session and `resume` is not set, or one of another board or of
             other cases.
     """
     if not (out / MEASURED).exists():
         return begun
     if not resume:
-        raise InputError(f"{out} holds a sitting already; give another folder, or --resume to go on with it")
+        raise InputError(f"{out} holds a session already; give another folder, or --resume to continue it")
     found = read_session(out)
     if (found.uuid_hash, found.power_limit_w) != (begun.uuid_hash, begun.power_limit_w):
         raise InputError(
@@ -97,7 +97,7 @@ def require_same_cases(out: Path, session: KernelSession, cases: Sequence[Kernel
 
 
 @dataclass
-class Sitting:
+class SessionRunner:
     """Measures the cases of a session, the first ones first.
 
     Attributes:
@@ -151,7 +151,7 @@ class Sitting:
         try:
             call = self._call(case)
             trial = self.meter.measure(call, self._times_s[case.number], case.number, repeat)
-        except Exception as error:  # one kernel that fails must not end the sitting
+        except Exception as error:  # one kernel that fails must not end the session
             traceback.print_exc()
             failure = f"{type(error).__name__}: {error}"[:300]
             self._cases[case.number] = replace(case, failure=failure)

@@ -1,4 +1,4 @@
-"""A sitting of the validation without a GPU: what it leaves out, keeps and takes up again."""
+"""A session of the validation without a GPU: what it leaves out, keeps and takes up again."""
 
 import weakref
 from dataclasses import replace
@@ -9,7 +9,7 @@ from fakes.script import load_script
 from ptxbench.core.errors import InputError
 from ptxbench.model.validation_file import KernelCase, KernelSession, KernelTrial, Purpose, read_session
 
-sitting = load_script("runners/kernel_sitting.py")
+module = load_script("runners/kernel_session.py")
 
 NAMES = ("new", "old", "judged")
 CASES = (
@@ -58,7 +58,7 @@ class Bench:
 
 
 def sit(folder, bench, session=SESSION, budget_s=1e9):
-    made = sitting.Sitting(folder, session, bench, bench.prepare, bench.now_s)
+    made = module.SessionRunner(folder, session, bench, bench.prepare, bench.now_s)
     return made.run([case.number for case in CASES], budget_s)
 
 
@@ -118,11 +118,11 @@ def test_a_case_that_fails_is_named_and_not_tried_again(tmp_path):
 
 def test_a_lost_device_ends_the_process_and_the_next_one_goes_on_behind_the_case(tmp_path):
     first = Bench(deadly=("old",))
-    with pytest.raises(sitting.DeviceLostError, match="old random: RuntimeError"):
+    with pytest.raises(module.DeviceLostError, match="old random: RuntimeError"):
         sit(tmp_path, first)
     assert awake(first) == [("new", 0)]
     second = Bench()
-    session = sit(tmp_path, second, sitting.take_up(tmp_path, SESSION, resume=True))
+    session = sit(tmp_path, second, module.take_up(tmp_path, SESSION, resume=True))
     assert awake(second) == [("judged", 0), ("new", 1), ("judged", 1), ("judged", 2)]
     assert {(t.case, t.repeat) for t in session.trials} >= {(0, 0), (0, 1), (2, 0), (2, 1), (2, 2)}
     assert session.cases[1].failure
@@ -148,12 +148,12 @@ def test_it_is_kept_as_it_goes(tmp_path):
     assert held == [0, 1, 2, 3]
 
 
-def test_a_sitting_is_not_written_over_and_not_mixed_with_another(tmp_path):
+def test_a_session_is_not_written_over_and_not_mixed_with_another(tmp_path):
     sit(tmp_path, Bench())
     with pytest.raises(InputError, match="--resume"):
-        sitting.take_up(tmp_path, SESSION, resume=False)
+        module.take_up(tmp_path, SESSION, resume=False)
     with pytest.raises(InputError, match="another board"):
-        sitting.take_up(tmp_path, replace(SESSION, uuid_hash="ba9876543210"), resume=True)
+        module.take_up(tmp_path, replace(SESSION, uuid_hash="ba9876543210"), resume=True)
     with pytest.raises(InputError, match="other cases"):
-        sitting.take_up(tmp_path, replace(SESSION, cases=CASES[1:]), resume=True)
-    assert sitting.take_up(tmp_path / "none", SESSION, resume=True) is SESSION
+        module.take_up(tmp_path, replace(SESSION, cases=CASES[1:]), resume=True)
+    assert module.take_up(tmp_path / "none", SESSION, resume=True) is SESSION
