@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
+from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices import base, select
 
 
-class Gpu:
+class Gpu(Closing):
     """A GPU that is open; `open_gpu` makes it, and the end of its `with` block closes it.
 
     Attributes:
@@ -38,14 +36,6 @@ class Gpu:
     def close(self) -> None:
         """Release the GPU."""
         self._device.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Gpu {self.info.title}>"

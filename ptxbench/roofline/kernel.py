@@ -13,7 +13,6 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import InputError
 from ptxbench.core.target import find_target
-from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu
 from ptxbench.sass.executed import looped_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
@@ -297,8 +296,3 @@ def _width(opcode: str) -> int:
     """Return the bytes that a load brings one thread."""
     words = opcode.split(".")
     return next((bits // 8 for bits in (128, 64) if str(bits) in words), 4)
-
-
-def load_bytes_of_trip(kernel: IntensityKernel) -> int:
-    """Return the bytes that a warp loads in one trip."""
-    return kernel.trip_bytes * WARP

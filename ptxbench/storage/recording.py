@@ -11,10 +11,10 @@ import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 from ptxbench.core.clock import Clock
+from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.version import CHECKOUT, VERSION
@@ -133,7 +133,7 @@ class Recording:
     throttle_reasons: tuple[int, ...]
 
 
-class RecordingFolder:
+class RecordingFolder(Closing):
     """Recordings, each on the disk as soon as it is made; made by `create`, `open` or `resume`.
 
     As long as `partial/` is there, what it holds are the recordings; `finish` writes the final files.
@@ -276,14 +276,6 @@ class RecordingFolder:
     def close(self) -> None:
         """Release the folder to other processes."""
         self._partial.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _load(self) -> None:
         """Read what was recorded; a folder that was only begun holds nothing."""

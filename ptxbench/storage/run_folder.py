@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.sensors.trace import Trace
@@ -32,7 +32,7 @@ from ptxbench.storage.schema import TableRow, TrialRecord
 from ptxbench.storage.table import TABLE, read_table, write_table
 
 
-class RunFolder:
+class RunFolder(Closing):
     """One run; made by `create`, `open` or `resume`, and a context manager that closes it.
 
     As long as `partial/` is there, what it holds is the run. `finish` writes the final files beside
@@ -294,14 +294,6 @@ class RunFolder:
         """Release the folder to other processes."""
         self._partial.close()
         self._final.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _go_on(self, manifest: Manifest) -> None:
         """Open the folder for writing after what it holds so far."""

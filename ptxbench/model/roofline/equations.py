@@ -182,11 +182,6 @@ class RooflineMachine:
         algorithm = Algorithm(intensity, 1.0)
         return algorithm.flops * self.full_flop_j / self.energy_j(algorithm)
 
-    def flops_per_j(self, intensity: float) -> float:
-        """Return flops per joule at an intensity; the same figure is flop/s per watt."""
-        algorithm = Algorithm(intensity, 1.0)
-        return algorithm.flops / self.energy_j(algorithm)
-
 
 def _require_positive(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):

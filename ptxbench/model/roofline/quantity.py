@@ -48,16 +48,16 @@ def machine_quantities(
     return tuple(_quantity(name, of, machine, draws) for name, of in figures.items())
 
 
-def tradeoff_quantities(asked: TradeOff, draws: Sequence[RooflineMachine] = ()) -> tuple[Quantity, ...]:
+def tradeoff_quantities(tradeoff: TradeOff, draws: Sequence[RooflineMachine] = ()) -> tuple[Quantity, ...]:
     """Return speed-up, green-up, and the limits of both.
 
     Args:
-        asked: The trade-off.
+        tradeoff: The trade-off.
         draws: Machines drawn from the errors of the fit; none: quantities without intervals.
     """
 
     def on(machine: RooflineMachine) -> TradeOff:
-        return TradeOff(machine, asked.intensity, asked.f, asked.m)
+        return TradeOff(machine, tradeoff.intensity, tradeoff.f, tradeoff.m)
 
     figures: dict[str, Callable[[RooflineMachine], float]] = {
         "speedup": lambda m: on(m).speedup,
@@ -67,7 +67,7 @@ def tradeoff_quantities(asked: TradeOff, draws: Sequence[RooflineMachine] = ()) 
         "most_f": lambda m: on(m).most_flops,
         "most_f_without_bytes": lambda m: on(m).most_flops_without_bytes,
     }
-    return tuple(_quantity(name, of, asked.machine, draws) for name, of in figures.items())
+    return tuple(_quantity(name, of, tradeoff.machine, draws) for name, of in figures.items())
 
 
 def _quantity(
