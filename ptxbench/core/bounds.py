@@ -32,6 +32,17 @@ def within(name: str, value: float, low: float, high: float) -> float:
     return number
 
 
+def positive(name: str, value: float) -> float:
+    """Return a number that is finite and above 0.
+
+    Raises:
+        InputError: It is not.
+    """
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name} is {value}; it must be a positive, finite number")
+    return value
+
+
 def whole_within(name: str, value: int, low: int, high: int) -> int:
     """Return a whole number within its range.
 

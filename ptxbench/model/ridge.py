@@ -21,6 +21,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.core.bounds import positive
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
 
@@ -347,10 +348,6 @@ def _at_least_exact(squares: float, powers: Float) -> float:
 def _require_valid(samples: Sequence[PowerSample], cap_w: float) -> None:
     for number, sample in enumerate(samples, 1):
         for name in ("clock_mhz", "power_w"):
-            value = getattr(sample, name)
-            if not (math.isfinite(value) and value > 0):
-                raise InputError(
-                    f"{name} of sample {number} is {value}; it must be a positive, finite number"
-                )
+            positive(f"{name} of sample {number}", getattr(sample, name))
     if not cap_w > 0:
         raise InputError(f"the power limit is {cap_w} W; it must be above 0")

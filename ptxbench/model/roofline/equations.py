@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ptxbench.core.bounds import positive
 from ptxbench.core.errors import InputError
 
 
@@ -33,8 +34,8 @@ class Algorithm:
     bytes_moved: float
 
     def __post_init__(self) -> None:
-        _require_positive("flops", self.flops)
-        _require_positive("bytes_moved", self.bytes_moved)
+        positive("flops", self.flops)
+        positive("bytes_moved", self.bytes_moved)
 
     @property
     def intensity(self) -> float:
@@ -68,7 +69,7 @@ class RooflineMachine:
 
     def __post_init__(self) -> None:
         for name in ("flop_s", "byte_s", "flop_j", "byte_j"):
-            _require_positive(name, getattr(self, name))
+            positive(name, getattr(self, name))
         if not (math.isfinite(self.constant_w) and self.constant_w >= 0):
             raise InputError(f"constant_w is {self.constant_w}; it must be a finite number, 0 or more")
         if not self.cap_w > self.constant_w:
@@ -158,7 +159,7 @@ class RooflineMachine:
 
     def power_w(self, intensity: float) -> float:
         """Return the mean power at an intensity, W: Eq. 7, or the limit where that is lower."""
-        _require_positive("intensity", intensity)
+        positive("intensity", intensity)
         flop_w = self.flop_j / self.flop_s
         shape = min(intensity, self.time_balance) / self.time_balance
         shape += self.effective_energy_balance(intensity) / max(intensity, self.time_balance)
@@ -181,8 +182,3 @@ class RooflineMachine:
         """Return the arch line: energy-efficiency as a fraction of the highest (section 2.3)."""
         algorithm = Algorithm(intensity, 1.0)
         return algorithm.flops * self.full_flop_j / self.energy_j(algorithm)
-
-
-def _require_positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{name} is {value}; it must be a positive, finite number")

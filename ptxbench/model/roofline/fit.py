@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.core.bounds import positive
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
 from ptxbench.model.roofline.equations import RooflineMachine
@@ -238,9 +239,7 @@ def interval_of(values: Sequence[float]) -> tuple[float, float]:
 
 def _require_numbers(point: RooflinePoint) -> None:
     for name in ("flops", "time_s", "energy_j"):
-        value = getattr(point, name)
-        if not (math.isfinite(value) and value > 0):
-            raise InputError(f"{name} of {point.name} is {value}; it must be a positive, finite number")
+        positive(f"{name} of {point.name}", getattr(point, name))
     for level, count in point.bytes_moved:
         if not (math.isfinite(count) and count >= 0):
             raise InputError(f"bytes at {level} of {point.name} are {count}; they must be finite, 0 or more")
