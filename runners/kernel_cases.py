@@ -28,18 +28,20 @@ class Case:
         operands: "random" or "zeros".
         purpose: What its measurement may be used for.
         prepare: Makes the operands and returns what runs the kernel once.
+        data_decides: Whether what the kernel executes depends on its operands, so that each are counted.
     """
 
     name: str
     operands: str
     purpose: Purpose
     prepare: Callable[[str], Call]
+    data_decides: bool = False
 
 
 def all_cases() -> tuple[Case, ...]:
     """Return every case in the order of their numbers, the most wanted first: time may run out."""
     return tuple(
-        Case(name, operands, purpose, prepare)
+        Case(name, operands, purpose, prepare, data_decides=name.startswith("sort"))
         for purpose, table in (
             (Purpose.FIT, _fit()),
             (Purpose.JUDGED, _judged()),

@@ -64,14 +64,17 @@ _SINGLE_S = 40.0
 _GRACE_S = 20.0
 
 
-def count(script: Path, numbers: Sequence[int], out: Path, budget_s: float) -> list[int]:
+def count(
+    script: Path, numbers: Sequence[int], out: Path, budget_s: float, options: Sequence[str] = ()
+) -> list[int]:
     """Profile one call of each case, a few cases a process; then those that failed, one a process.
 
     Args:
-        script: The runner, which runs `child NUMBER...` under the profiler.
+        script: The runner, which runs `[OPTIONS] child NUMBER...` under the profiler.
         numbers: Cases, the most wanted first.
         out: Folder of the CSV files; every file holds whole cases, each behind its marker kernel.
         budget_s: No process is started later than this, nor does one run on for long.
+        options: Of the runner.
 
     Returns:
         The cases that have no counts.
@@ -92,14 +95,16 @@ def count(script: Path, numbers: Sequence[int], out: Path, budget_s: float) -> l
             if left_s < 0:
                 missing += batch
                 continue
-            found, tier = _profile(ncu, script, batch, out, min(limit_s, left_s + _GRACE_S), tier)
+            found, tier = _profile(
+                ncu, (str(script), *options), batch, out, min(limit_s, left_s + _GRACE_S), tier
+            )
             missing += [n for n in batch if n not in found]
             print(f"count: {batch}: {len(found)} of {len(batch)}", file=sys.stderr, flush=True)
     return missing
 
 
 def _profile(
-    ncu: str, script: Path, batch: Sequence[int], out: Path, limit_s: float, tier: int
+    ncu: str, script: Sequence[str], batch: Sequence[int], out: Path, limit_s: float, tier: int
 ) -> tuple[set[int], int]:
     """Profile one process; return the cases that it gave, and the metrics that this ncu knows."""
     for at in range(tier, len(_METRICS)):
@@ -109,7 +114,7 @@ def _profile(
             *("--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none"),
             *("--csv", "--page", "raw", "--print-units", "base", "--print-metric-instances", "details"),
             *("--metrics", ",".join(_METRICS[at]), "--force-overwrite", "--log-file", str(path)),
-            *(sys.executable, str(script), "child", *map(str, batch)),
+            *(sys.executable, *script, "child", *map(str, batch)),
         ]
         code = _run(command, path.with_suffix(".txt"), limit_s)
         text = path.read_text(errors="replace") if path.exists() else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +23,7 @@ from ptxbench.model.validation_file import (
 Call = Callable[[], object]
 Prepare = Callable[[KernelCase], Call]
 
-_ROUNDS = {Purpose.JUDGED: 3, Purpose.FIT: 2}
+ROUNDS: Mapping[Purpose, int] = {Purpose.JUDGED: 3, Purpose.FIT: 2}
 # So many cases stand between two sleeping kernels.
 _BETWEEN_SLEEPS = 14
 # A session that is cut off has lost no more than this.
@@ -106,6 +106,7 @@ class SessionRunner:
         meter: Measures a call.
         prepare: Makes a case's operands and returns its call.
         now_s: A clock.
+        rounds: How often each case is measured, by its purpose; a sleeping kernel runs between.
     """
 
     out: Path
@@ -113,6 +114,7 @@ class SessionRunner:
     meter: Meter
     prepare: Prepare
     now_s: Callable[[], float]
+    rounds: Mapping[Purpose, int] = field(default_factory=lambda: ROUNDS)
     _cases: list[KernelCase] = field(init=False)
     _trials: list[KernelTrial] = field(init=False)
     _calls: dict[int, Call] = field(init=False, default_factory=dict)
@@ -134,13 +136,13 @@ class SessionRunner:
         done = {(trial.case, trial.repeat) for trial in self._trials}
         until_s = self.now_s() + budget_s
         try:
-            for repeat, case in _order([self._cases[number] for number in numbers]):
+            for repeat, case in _order([self._cases[number] for number in numbers], self.rounds):
                 if self.now_s() > until_s:
                     break
                 wanted = case.purpose is Purpose.STATIC or (case.number, repeat) not in done
                 if wanted and not self._cases[case.number].failure:
                     self._trial(case, repeat)
-                if repeat + 1 >= _ROUNDS.get(case.purpose, 1 << 30):
+                if repeat + 1 >= self.rounds.get(case.purpose, 1 << 30):
                     # What a large case holds is given back in its last round.
                     self._calls.pop(case.number, None)
         finally:
@@ -189,12 +191,12 @@ class SessionRunner:
         self._kept_s = self.now_s()
 
 
-def _order(cases: Sequence[KernelCase]) -> list[tuple[int, KernelCase]]:
+def _order(cases: Sequence[KernelCase], rounds: Mapping[Purpose, int]) -> list[tuple[int, KernelCase]]:
     """Return the trials in their order: round by round, a sleeping kernel now and then."""
     sleeps = [c for c in cases if c.purpose is Purpose.STATIC]
     order: list[tuple[int, KernelCase]] = []
-    for repeat in range(max(_ROUNDS.values())):
-        due = [c for c in cases if repeat < _ROUNDS.get(c.purpose, 0)]
+    for repeat in range(max(rounds.values())):
+        due = [c for c in cases if repeat < rounds.get(c.purpose, 0)]
         for i, case in enumerate(due):
             if i % _BETWEEN_SLEEPS == 0:
                 order += [(repeat, c) for c in sleeps]

@@ -6,8 +6,9 @@
 
 `measure` (five minutes on a GPU) keeps the energy and time of every kernel, `count` (two to three minutes;
 needs ncu) what each executes. Both end with their budget, the most wanted cases first; `measure --resume` and
-`count` once more do the rest, on the same board. `estimate` needs no GPU: it works everything else out
-again from the two and a table.
+`count` once more do the rest, on the same board. `--suite instruction` before the stage takes the kernels of
+suite_split.toml, which are bound by instructions, in place of those of libraries. `estimate` needs no GPU: it
+works everything else out again from the two and a table.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernel_session import DeviceLostError, SessionRunner, require_same_cases, take_up
+from kernel_session import ROUNDS, DeviceLostError, SessionRunner, require_same_cases, take_up
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.solved import read_solved
@@ -44,11 +45,15 @@ if TYPE_CHECKING:
 _WARM_S = 0.25
 _WINDOW_S = 0.6
 _TARGET = "sm_90a"
+# Each suite and its rounds.
+LIBRARY, INSTRUCTION = "library", "instruction"
+_ROUNDS = {LIBRARY: ROUNDS, INSTRUCTION: {Purpose.JUDGED: 2, Purpose.FIT: 2}}
 
 
 def main() -> int:
     """Run one stage."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", choices=(LIBRARY, INSTRUCTION), default=LIBRARY, help="whose kernels")
     stages = parser.add_subparsers(dest="stage", required=True)
     for name in ("measure", "count"):
         stage = stages.add_parser(name)
@@ -66,13 +71,13 @@ def main() -> int:
     child.add_argument("numbers", nargs="+", type=int)
     arguments = parser.parse_args()
     if arguments.stage == "measure":
-        return _measure(arguments.out, arguments.budget_s, arguments.only, arguments.resume)
+        return _measure(arguments.suite, arguments.out, arguments.budget_s, arguments.only, arguments.resume)
     if arguments.stage == "count":
-        return _count(arguments.out, arguments.budget_s, arguments.only)
+        return _count(arguments.suite, arguments.out, arguments.budget_s, arguments.only)
     if arguments.stage == "estimate":
         csv = arguments.csv or arguments.table / "kernel_validation.csv"
         return _estimate(arguments.out, arguments.table, csv, arguments.model or arguments.table / FILE)
-    return _child(arguments.numbers)
+    return _child(arguments.suite, arguments.numbers)
 
 
 def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
@@ -120,7 +125,7 @@ def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
     return int(bool(found.missing))
 
 
-def _measure(out: Path, budget_s: float, only: Sequence[str], resume: bool) -> int:
+def _measure(suite: str, out: Path, budget_s: float, only: Sequence[str], resume: bool) -> int:
     begun_s = time.monotonic()
     import cupy
     import torch
@@ -130,7 +135,7 @@ def _measure(out: Path, budget_s: float, only: Sequence[str], resume: bool) -> i
 
     device = NvmlDevice(0)
     meter = KernelMeter(device, _TARGET, _WARM_S, _WINDOW_S)
-    every, cases = _cases()
+    every, cases = _cases(suite)
     begun = KernelSession(
         gpu=device.name,
         uuid_hash=device.uuid_hash,
@@ -149,6 +154,7 @@ def _measure(out: Path, budget_s: float, only: Sequence[str], resume: bool) -> i
         meter,
         lambda case: every[case.number].prepare(case.operands),
         time.monotonic,
+        _ROUNDS[suite],
     )
     chosen = [c.number for c in cases if c.purpose is Purpose.STATIC or _wanted(c.name, only)]
     try:
@@ -159,7 +165,7 @@ def _measure(out: Path, budget_s: float, only: Sequence[str], resume: bool) -> i
         print(
             f"measure: {error}; going on in a new process, {left_s:.0f} s left", file=sys.stderr, flush=True
         )
-        again = ["measure", "--resume", "--out", str(out), "--budget-s", str(left_s)]
+        again = ["--suite", suite, "measure", "--resume", "--out", str(out), "--budget-s", str(left_s)]
         again += [word for prefix in only for word in ("--only", prefix)]
         os.execv(sys.executable, [sys.executable, str(Path(__file__).resolve()), *again])  # noqa: S606
     seen = {trial.case for trial in session.trials}
@@ -175,43 +181,52 @@ def _measure(out: Path, budget_s: float, only: Sequence[str], resume: bool) -> i
     return int(bool(failed or late))
 
 
-def _cases() -> tuple[Sequence[Case], tuple[KernelCase, ...]]:
-    """Return every case, and as a session names it."""
-    from kernel_cases import all_cases
+def _all_cases(suite: str) -> Sequence[Case]:
+    """Return every case of a suite, whose libraries are only needed then."""
+    if suite == INSTRUCTION:
+        import suite_cases
 
-    every = all_cases()
+        return suite_cases.all_cases()
+    import kernel_cases
+
+    return kernel_cases.all_cases()
+
+
+def _cases(suite: str) -> tuple[Sequence[Case], tuple[KernelCase, ...]]:
+    """Return every case, and as a session names it."""
+    every = _all_cases(suite)
     return every, tuple(KernelCase(i, c.name, c.operands, c.purpose) for i, c in enumerate(every))
 
 
-def _count(out: Path, budget_s: float, only: Sequence[str]) -> int:
+def _count(suite: str, out: Path, budget_s: float, only: Sequence[str]) -> int:
     from kernel_counts import count
     from kernel_operands import RANDOM
 
-    _, cases = _cases()
+    every, cases = _cases(suite)
     if (out / MEASURED).exists():
         require_same_cases(out, read_session(out), cases)
-    # Data decide what a sort executes; the other kernels execute the same on zeros.
+    # Most kernels execute the same on all data.
     chosen = [
         c
         for c in cases
         if c.purpose is not Purpose.STATIC
-        and (c.operands == RANDOM or c.name.startswith("sort"))
+        and (c.operands == RANDOM or every[c.number].data_decides)
         and _wanted(c.name, only)
     ]
     counted, _ = launches_by_case(out / COUNTS)
     numbers = [c.number for c in chosen if c.number not in counted]
-    missing = count(Path(__file__).resolve(), numbers, out / COUNTS, budget_s)
+    missing = count(Path(__file__).resolve(), numbers, out / COUNTS, budget_s, ("--suite", suite))
     names = [f"{c.name} {c.operands}" for c in cases if c.number in missing]
     print(f"{len(chosen) - len(missing)} cases counted; missing: {', '.join(names) or 'none'}")
     return int(bool(missing))
 
 
-def _child(numbers: Sequence[int]) -> int:
+def _child(suite: str, numbers: Sequence[int]) -> int:
     """Run each case once between its marker and the end of profiling; for ncu."""
     import torch
-    from kernel_cases import all_cases, marker
+    from kernel_cases import marker
 
-    every = all_cases()
+    every = _all_cases(suite)
     for number in numbers:
         try:
             call, mark = every[number].prepare(every[number].operands), marker(number)

@@ -114,7 +114,7 @@ def test_counting_again_counts_what_is_missing(tmp_path, monkeypatch, runner, ca
     ]
     monkeypatch.setattr(sys, "argv", arguments)
     assert runner.main() == 0
-    _, cases = runner._cases()
+    _, cases = runner._cases("library")
     wanted = [
         c.number
         for c in cases
@@ -184,7 +184,7 @@ def measuring(monkeypatch, runner, out, *arguments, deadly=""):
 
         def measure(self, call, time_s, case, repeat):
             clock.s += 1.0
-            if runner._cases()[1][case].name == deadly:
+            if runner._cases("library")[1][case].name == deadly:
                 self.dead = True
                 raise RuntimeError("an illegal memory access was encountered")
             return KernelTrial(case, repeat, 1, 1e-3, 200.0, 0.1, 0.0, 40.0, 1.0, 1.0, 0, 0, "", (), ())
@@ -222,10 +222,10 @@ def test_a_kernel_that_kills_the_device_costs_itself_alone(tmp_path, monkeypatch
     only = ["--only", "read-l", "--only", "copy"]
     code, ((_, _, *again),) = measuring(monkeypatch, runner, out, *only, "--budget-s", "99", deadly="copy")
     assert code is None
-    assert again[:4] == ["measure", "--resume", "--out", str(out)]
-    assert float(again[5]) < 99
-    assert again[6:] == only
-    code, followed = measuring(monkeypatch, runner, out, *again[1:2], *again[4:])
+    assert again[:6] == ["--suite", "library", "measure", "--resume", "--out", str(out)]
+    assert float(again[7]) < 99
+    assert again[8:] == only
+    code, followed = measuring(monkeypatch, runner, out, *again[3:4], *again[6:])
     assert (code, followed) == (1, [])
     said = capsys.readouterr().out
     assert "failed: copy random: RuntimeError: an illegal memory access was encountered" in said
