@@ -7,7 +7,8 @@
 `measure` (five minutes on a GPU) keeps the energy and time of every kernel, `count` (two to three minutes;
 needs ncu) what each executes. Both end with their budget, the most wanted cases first; `measure --resume` and
 `count` once more do the rest, on the same board. `--suite instruction` before the stage takes the kernels of
-suite_split.toml, which are bound by instructions, in place of those of libraries. `estimate` needs no GPU: it
+suite_split.toml, which are bound by instructions, in place of those of libraries; `--suite move` those of
+move_cases.py, which need no counts and are read by compare_moves.py. `estimate` needs no GPU: it
 works everything else out again from the two and a table.
 """
 
@@ -46,14 +47,16 @@ _WARM_S = 0.25
 _WINDOW_S = 0.6
 _TARGET = "sm_90a"
 # Each suite and its rounds.
-LIBRARY, INSTRUCTION = "library", "instruction"
-_ROUNDS = {LIBRARY: ROUNDS, INSTRUCTION: {Purpose.JUDGED: 2, Purpose.FIT: 2}}
+LIBRARY, INSTRUCTION, MOVE = "library", "instruction", "move"
+_ROUNDS = {LIBRARY: ROUNDS, INSTRUCTION: {Purpose.JUDGED: 2, Purpose.FIT: 2}, MOVE: {Purpose.FIT: 2}}
 
 
 def main() -> int:
     """Run one stage."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--suite", choices=(LIBRARY, INSTRUCTION), default=LIBRARY, help="whose kernels")
+    parser.add_argument(
+        "--suite", choices=(LIBRARY, INSTRUCTION, MOVE), default=LIBRARY, help="whose kernels"
+    )
     stages = parser.add_subparsers(dest="stage", required=True)
     for name in ("measure", "count"):
         stage = stages.add_parser(name)
@@ -187,6 +190,10 @@ def _all_cases(suite: str) -> Sequence[Case]:
         import suite_cases
 
         return suite_cases.all_cases()
+    if suite == MOVE:
+        import move_cases
+
+        return move_cases.all_cases()
     import kernel_cases
 
     return kernel_cases.all_cases()
