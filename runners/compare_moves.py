@@ -3,8 +3,9 @@
     python runners/validate_kernels.py --suite move measure --out FOLDER
     python runners/compare_moves.py FOLDER
 
-Only the first needs a GPU. Prints a Markdown table: dynamic energy of each thread's instruction, and by how much it
-differs from the case that it is compared with. What differs by over 5%, and by over two standard errors, counts.
+Only the first needs a GPU. Prints a Markdown table: dynamic energy of each thread's instruction, and by how
+much it differs from the case that it is compared with. What differs by over 5%, and by over two standard
+errors, counts.
 """
 
 from __future__ import annotations
