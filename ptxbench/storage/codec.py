@@ -189,7 +189,10 @@ def _decode_time(plain: object, place: Place) -> datetime:
         raise place.error(f"must be a UTC time such as 2026-11-21T03:13:00+00:00, not {plain!r}") from None
     if moment.tzinfo is None:
         raise place.error(f"must name its time zone, unlike {plain!r}")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise place.error(f"must be a time within the years 1 to 9999 of UTC, not {plain!r}") from None
 
 
 def _decode_scalar(hint: type, plain: object, place: Place) -> object:
@@ -197,7 +200,10 @@ def _decode_scalar(hint: type, plain: object, place: Place) -> object:
         if plain is None:
             return math.nan
         if type(plain) in (int, float):
-            return float(cast(float, plain))
+            try:
+                return float(cast(float, plain))
+            except OverflowError:
+                raise place.error("is too large for a number") from None
     elif type(plain) is hint:  # exact: True is no whole number
         # Reasons may have several lines.
         return "\n".join(map(printable, plain.split("\n"))) if isinstance(plain, str) else plain

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ptxbench.catalogue.model import Unit
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.status import Status
 
@@ -187,6 +188,8 @@ class TableRow:
             return f"has an interval of {self.dynamic_ci95_pj:g} pJ"
         if min(self.count, self.threads, self.repeats) < 0:
             return "has a negative count"
+        if self.unit not in tuple(Unit):
+            return f"is per {self.unit!r}, which is no {', '.join(Unit)}"
         if self.status is not Status.OK:
             return ""
         energies = {

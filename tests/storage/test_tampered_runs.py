@@ -42,6 +42,7 @@ def refused(read, *arguments) -> str:
         ({"dynamic_ci95_pj": -1.0}, "has an interval of -1 pJ"),
         ({"repeats": -3}, "negative count"),
         ({"threads": -1}, "negative count"),
+        ({"unit": "t"}, "is per 't'"),
     ],
 )
 def test_valid_row_that_holds_no_valid_numbers_is_refused(tmp_path, changes, message):
@@ -98,6 +99,17 @@ def test_manifest_of_an_impossible_gpu_is_refused(tmp_path, key, value, message)
     text = refused(read_manifest, path)
     assert "gpus[0]" in text
     assert message in text
+
+
+def test_whole_number_that_no_float_holds_is_refused(tmp_path):
+    path = tampered(tmp_path / "manifest.json", lambda plain: plain["gpus"][0].update(power_limit_w=10**400))
+    assert "power_limit_w is too large for a number" in refused(read_manifest, path)
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_time_that_utc_cannot_say_is_refused(tmp_path, moment):
+    path = tampered(tmp_path / "manifest.json", lambda plain: plain["sessions"][0].update(start=moment))
+    assert "within the years 1 to 9999" in refused(read_manifest, path)
 
 
 def test_manifest_of_100000_brackets_is_refused(tmp_path):
