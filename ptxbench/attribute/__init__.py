@@ -1,0 +1,1 @@
+"""The energy of an unmodified program, by GPU and by kernel name."""

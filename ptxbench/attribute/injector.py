@@ -1,0 +1,124 @@
+"""The library that writes down kernel launches: built once, and loaded into a program by its environment."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from ptxbench.core.errors import ToolError
+
+_FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+_LIBRARIES = ("-ldl", "-lpthread")
+_TIMEOUT_S = 60
+# Where CUPTI of CUDA 13 and 12 lies beside a Python package folder.
+_IN_WHEELS = ("nvidia/cu13/lib/libcupti.so.13", "nvidia/cuda_cupti/lib/libcupti.so.12")
+_IN_TOOLKITS = ("extras/CUPTI/lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib", "lib64")
+
+
+def source() -> str:
+    """Return the injector's C source."""
+    return (files("ptxbench.attribute") / "native" / "injector.c").read_text()
+
+
+def build_injector(folder: Path | None = None, compiler: str = "cc") -> Path:
+    """Return the injector, built the first time.
+
+    Args:
+        folder: Where it is kept (None: `~/.cache/ptxbench`, or XDG_CACHE_HOME).
+        compiler: The C compiler.
+
+    Raises:
+        ToolError: There is no compiler, it refused the source, or the folder cannot be written.
+    """
+    text = source()
+    name = hashlib.sha256("\0".join((text, os.uname().machine, *_FLAGS)).encode()).hexdigest()[:16]
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ptxbench"
+    library = (folder or base) / f"injector-{name}.so"
+    if library.exists():
+        return library
+    found = shutil.which(compiler)
+    if found is None:
+        raise ToolError(f"there is no C compiler ({compiler}) to build the injector with")
+    # Several ptxbench may build at the same time; the last rename wins, all are alike.
+    temporary = library.with_name(f".{library.name}.{os.getpid()}")
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        built = subprocess.run(
+            (found, *_FLAGS, "-x", "c", "-", "-o", str(temporary), *_LIBRARIES),
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        if built.returncode != 0:
+            lines = built.stderr.strip().splitlines() or [f"exit code {built.returncode}"]
+            raise ToolError(f"{compiler} refused the injector: {lines[0]}")
+        temporary.replace(library)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolError(f"the injector cannot be built: {error}") from error
+    return library
+
+
+def find_cupti(command: str, driver_major: int, roots: Sequence[Path] | None = None) -> tuple[Path, ...]:
+    """Return the libcupti that the injector may load, best first.
+
+    A program that brings its own, as PyTorch does, is preferred by the injector itself.
+
+    Args:
+        command: The first word of the command: of a Python, its packages are looked through.
+        driver_major: CUDA major version that the driver implements; newer libraries are left out.
+        roots: CUDA toolkits (None: CUDA_HOME, /usr/local/cuda*, /opt/cuda*).
+    """
+    found: list[Path] = []
+    for packages in _package_folders(command):
+        found += [packages / one for one in _IN_WHEELS]
+    for root in _toolkits() if roots is None else roots:
+        for part in _IN_TOOLKITS:
+            found += sorted((root / part).glob("libcupti.so.1[0-9]"), reverse=True)
+    present = [path for path in dict.fromkeys(found) if path.exists()]
+    usable = [path for path in present if int(path.name.rpartition(".")[2]) <= driver_major]
+    return tuple(sorted(usable, key=lambda path: -int(path.name.rpartition(".")[2])))
+
+
+def injected(
+    environment: Mapping[str, str], library: Path, cupti: Sequence[Path], folder: Path
+) -> dict[str, str]:
+    """Return an environment in which the driver loads the injector.
+
+    Args:
+        environment: What the program would have had.
+        library: The injector.
+        cupti: Where libcupti is.
+        folder: Where launches are written.
+    """
+    preloaded = " ".join(filter(None, (str(library), environment.get("LD_PRELOAD", ""))))
+    return {
+        **environment,
+        "CUDA_INJECTION64_PATH": str(library),
+        "LD_PRELOAD": preloaded,
+        "PTXBENCH_CUPTI": ":".join(map(str, cupti)),
+        "PTXBENCH_LAUNCHES": str(folder),
+    }
+
+
+def _package_folders(command: str) -> list[Path]:
+    """Return the site-packages of the command's own Python (its shebang aside), and of this one."""
+    found = []
+    path = shutil.which(command)
+    if path is not None:
+        for bin_folder in dict.fromkeys((Path(path).parent, Path(path).resolve().parent)):
+            found += sorted((bin_folder.parent / "lib").glob("python3*/*-packages"))
+    return [*found, *(Path(entry) for entry in sys.path if entry.endswith("-packages"))]
+
+
+def _toolkits() -> list[Path]:
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    standard = [*Path("/usr/local").glob("cuda*"), *Path("/opt").glob("cuda*")]
+    return ([Path(home)] if home else []) + sorted(standard, reverse=True)
