@@ -23,7 +23,7 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.sensors.sampler import Sampler, SamplerThread
 from ptxbench.sensors.sources import source_of
-from ptxbench.sensors.trace import KernelWindow, Series
+from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 
 _POLL_S = 0.005
 _POLLS_A_SWEEP = 256
@@ -64,6 +64,9 @@ class Board:
         limit_w: Power limit, NaN where it is not known.
         close: Releases it.
         is_device: Whether work on it must be waited for.
+        uuid: Its UUID, "" of a simulated one.
+        cuda_major: Major version of CUDA that its driver implements, 0 where it is not known.
+        other_processes: Processes that computed on it when it was opened, -1 where NVML does not tell.
     """
 
     name: str
@@ -73,6 +76,9 @@ class Board:
     limit_w: float
     close: Callable[[], None]
     is_device: bool
+    uuid: str = ""
+    cuda_major: int = 0
+    other_processes: int = 0
 
 
 class Recording:
@@ -91,6 +97,23 @@ class Recording:
         self._sampler = _RollingSampler([s for s in board.sources if s.name in wanted], board.clock)
         self._thread: SamplerThread | None = None
         self._noise_w = math.inf
+
+    @property
+    def sensor(self) -> SensorDescription:
+        """What the recorded source is like."""
+        return self._sensor
+
+    def power(self, window: KernelWindow) -> tuple[Int64s, Float64s]:
+        """Return the power around a window: host time of each value, ns, and the values, W.
+
+        Of an energy counter each value is the mean power from one of its steps to the next.
+        """
+        series = self._around(self._sensor.source, window).good()
+        if self._sensor.source is not SourceName.COUNTER:
+            return series.time_ns, series.value
+        steps = np.flatnonzero(np.diff(series.value)) + 1
+        at_ns, energy_j = series.time_ns[steps], series.value[steps]
+        return at_ns[1:], np.diff(energy_j) / (np.diff(at_ns) / _NS_PER_S)
 
     @property
     def context_s(self) -> float:
@@ -309,7 +332,19 @@ def _by_nvml(which: int | str, library: Any) -> Board:
         if not ordered:
             raise GpuError(f"{name} answers no power source of NVML, so that its energy cannot be measured")
         sensors = tuple(sensor_for(source.name, device.target) for source in ordered)
-        return Board(name, HostClock(), ordered, sensors, device.power_limit_w, device.close, is_device=True)
+        major = device.cuda.partition(".")[0]
+        return Board(
+            name,
+            HostClock(),
+            ordered,
+            sensors,
+            device.power_limit_w,
+            device.close,
+            is_device=True,
+            uuid=device.uuid,
+            cuda_major=int(major) if major.isdecimal() else 0,
+            other_processes=device.other_processes(),
+        )
     except GpuError:
         device.close()
         raise

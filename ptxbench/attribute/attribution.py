@@ -177,16 +177,23 @@ def _response(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, .
     few += [rest] if rest else []
     length_s = float(readings.at_s[-1]) if len(readings.at_s) else 0.0
     refresh_s = readings.refresh_s
-    best, found = math.inf, (0.0, max(readings.averaging_s, refresh_s))
-    windows = sorted({refresh_s * w for w in _WINDOWS} | {readings.averaging_s or refresh_s})
-    for window_s in windows:
-        for lag_s in _LAGS * refresh_s:
-            design, power_w = _design(readings, busy, few, length_s, float(lag_s), window_s)
-            if len(power_w) < _NEEDED_READINGS:
-                continue
-            left = nnls(design.shares, power_w)[1] ** 2 / len(power_w)
-            if left < best:
-                best, found = left, (float(lag_s), window_s)
+    found = (0.0, max(readings.averaging_s, refresh_s))
+
+    def left(response: tuple[float, float]) -> float:
+        """Return the mean square that a lag and a window leave."""
+        design, power_w = _design(readings, busy, few, length_s, *response)
+        if len(power_w) < _NEEDED_READINGS:
+            return math.inf
+        return float(nnls(design.shares, power_w)[1] ** 2 / len(power_w))
+
+    windows = [refresh_s * share for share in _WINDOWS] + [found[1]]
+    lags = _LAGS * refresh_s
+    for _ in range(3):
+        found = min([found, *((float(lag), window) for window in windows for lag in lags)], key=left)
+        step_s = (lags[1] - lags[0]) / 4
+        lags = found[0] + step_s * np.arange(-3, 4)
+        factor = 1 + 0.4 * step_s / (_LAGS[1] - _LAGS[0]) / refresh_s
+        windows = [found[1] / factor, found[1], found[1] * factor]
     return found
 
 

@@ -27,6 +27,7 @@ _SUBCOMMANDS = {
     "sensor": "Measure how the GPU's power sensors behave.",
     "table": "Measure the energy of instructions.",
     "methods": "Compare the ways of reading power on kernels of many lengths.",
+    "run": "Measure the energy of any program, by kernel.",
     "tune": "Find the variant of a kernel that takes the least energy or time.",
     "estimate": "Estimate the energy of a kernel from a measured table.",
     "report": "Print or draw the tables of runs.",
