@@ -139,5 +139,7 @@ def _read_process(file: Path) -> _Process:
             )
         ended = ended or word == "end"
     if not ended:
-        process.remarks.append(f"process {pid} did not end by itself: its last kernels (0.2 s) may be missing")
+        process.remarks.append(
+            f"process {pid} did not end by itself: its last kernels (0.2 s) may be missing"
+        )
     return process

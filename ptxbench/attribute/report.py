@@ -1,0 +1,203 @@
+"""A program's energy as text, JSON and CSV, and against an earlier one."""
+
+from __future__ import annotations
+
+import csv
+import ctypes
+import io
+import json
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ptxbench.attribute.attribution import NO_KERNEL, Share
+from ptxbench.attribute.program import ProgramEnergy
+from ptxbench.core.errors import InputError
+
+_LONGEST_NAME = 60
+_COLUMNS = (
+    *("gpu", "kernels", "calls", "time_s", "energy_j", "low_j", "high_j", "share"),
+    *("mean_power_w", "method"),
+)
+
+
+@lru_cache(maxsize=4096)
+def demangled(name: str) -> str:
+    """Return a C++ name as it is written, where the C++ library is there; else as it is."""
+    if not name.startswith("_Z"):
+        return name
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+        libc = ctypes.CDLL(None)
+    except OSError:
+        return name
+    library.__cxa_demangle.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    found = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
+    if status.value != 0 or not found:
+        return name
+    text = ctypes.string_at(found).decode(errors="replace")
+    libc.free(ctypes.c_void_p(found))
+    return text
+
+
+def rows(program: ProgramEnergy) -> list[dict[str, Any]]:
+    """Return one row for each GPU and kernel, or group of kernels that cannot be told apart."""
+    return [_row(gpu.energy.gpu, share, gpu.energy.energy_j) for gpu in program.gpus for share in gpu.kernels]
+
+
+def document(program: ProgramEnergy) -> dict[str, Any]:
+    """Return everything that is known, for JSON; what is not known is None."""
+    whole = [
+        {
+            "gpu": gpu.energy.gpu,
+            "energy_j": _known(gpu.energy.energy_j),
+            "interval_j": [_known(end) for end in gpu.energy.interval_j],
+            "mean_power_w": _known(gpu.energy.energy_j / program.time_s) if program.time_s else None,
+            "status": str(gpu.energy.status),
+            "reason": gpu.energy.reason,
+            "notes": list(gpu.energy.notes),
+        }
+        for gpu in program.gpus
+    ]
+    return {
+        "command": list(program.command),
+        "exit_code": program.exit_code,
+        "simulated": program.is_simulated,
+        "time_s": program.time_s,
+        "energy_j": _known(program.energy_j),
+        "method": program.method,
+        "remarks": list(program.remarks),
+        "gpus": whole,
+        "kernels": rows(program),
+    }
+
+
+def csv_text(program: ProgramEnergy) -> str:
+    """Return the rows as CSV; names that cannot be told apart are joined by " | "."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in rows(program):
+        low_j, high_j = row.pop("interval_j")
+        writer.writerow({**row, "kernels": " | ".join(row["kernels"]), "low_j": low_j, "high_j": high_j})
+    return text.getvalue()
+
+
+def lines(program: ProgramEnergy, most: int = 25) -> list[str]:
+    """Return the report for people, a line each.
+
+    Args:
+        program: What was measured.
+        most: How many kernels of a GPU are shown.
+    """
+    said = []
+    if program.is_simulated:
+        said.append("SIMULATED: these numbers are no measurements")
+    for gpu in program.gpus:
+        low_j, high_j = gpu.energy.interval_j
+        said.append(
+            f"{gpu.energy.gpu}: {gpu.energy.energy_j:.5g} J (95%: {low_j:.5g} to {high_j:.5g})"
+            f" in {program.time_s:.4g} s, {gpu.energy.energy_j / program.time_s:.4g} W"
+        )
+        said += [text for text in (gpu.energy.reason, *gpu.energy.notes) if text]
+        if gpu.kernels:
+            said.append(f"{'J':>9} {'95% interval':>19} {'share':>6} {'W':>6} {'s':>9} {'calls':>8}  kernel")
+            ordered = sorted(gpu.kernels, key=lambda share: share.names == (NO_KERNEL,))
+            shown = [share for share in ordered if share.names != (NO_KERNEL,)][:most]
+            said += [_line(share, gpu.energy.energy_j) for share in [*shown, *ordered[-1:]]]
+            left = len(ordered) - 1 - len(shown)
+            said += [f"and {left} kernels more (--out FOLDER keeps all)"] if left > 0 else []
+    return [*said, f"by {program.method}", *program.remarks]
+
+
+def changes(program: ProgramEnergy, baseline: Path, limit: float) -> list[str]:
+    """Return what takes more energy than in an earlier report, beyond a limit and both intervals.
+
+    Args:
+        program: What was measured.
+        baseline: The earlier `energy.json`, or its folder.
+        limit: Largest allowed growth, a fraction.
+
+    Raises:
+        InputError: The file cannot be read or is no such report.
+    """
+    earlier = read_report(baseline)
+    before = _by_name(earlier["gpus"], "gpu") | _by_name(earlier["kernels"], "kernels")
+    mine = document(program)
+    after = _by_name(mine["gpus"], "gpu") | _by_name(mine["kernels"], "kernels")
+    return [
+        f"{name}: {old['energy_j']:.5g} J before, {new['energy_j']:.5g} J now"
+        f" ({new['energy_j'] / old['energy_j'] - 1:+.1%})"
+        for name, new in after.items()
+        if (old := before.get(name)) is not None and _grew(old, new, limit)
+    ]
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """Read an `energy.json`, or the one in a folder.
+
+    Raises:
+        InputError: It cannot be read or is no such report.
+    """
+    file = path / "energy.json" if path.is_dir() else path
+    try:
+        found = json.loads(file.read_text())
+        if not all(
+            isinstance(row["energy_j"], int | float | None) for row in found["gpus"] + found["kernels"]
+        ):
+            raise TypeError
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{file} is no energy.json of `ptxbench run --out`") from error
+    assert isinstance(found, dict)  # noqa: S101
+    return found
+
+
+def _grew(old: dict[str, Any], new: dict[str, Any], limit: float) -> bool:
+    if not old["energy_j"] or not new["energy_j"] or None in (*old["interval_j"], *new["interval_j"]):
+        return False
+    beyond = new["interval_j"][0] > old["interval_j"][1]
+    return bool(beyond and new["energy_j"] > (1 + limit) * old["energy_j"])
+
+
+def _by_name(entries: list[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
+    def name(entry: dict[str, Any]) -> str:
+        text = entry[key] if isinstance(entry[key], str) else " | ".join(entry[key])
+        return text if key == "gpu" else f"{entry['gpu']}, {text}"
+
+    return {name(entry): entry for entry in entries}
+
+
+def _row(gpu: str, share: Share, whole_j: float) -> dict[str, Any]:
+    return {
+        "gpu": gpu,
+        "kernels": [demangled(name) for name in share.names],
+        "calls": share.calls,
+        "time_s": share.time_s,
+        "energy_j": _known(share.energy_j),
+        "interval_j": [_known(end) for end in share.interval_j],
+        "share": _known(share.energy_j / whole_j) if whole_j else None,
+        "mean_power_w": _known(share.energy_j / share.time_s) if share.time_s > 0 else None,
+        "method": share.method,
+    }
+
+
+def _line(share: Share, whole_j: float) -> str:
+    low_j, high_j = share.interval_j
+    interval = f"{low_j:.4g} to {high_j:.4g}"
+    mean_w = f"{share.energy_j / share.time_s:6.1f}" if share.time_s > 0 else f"{'':>6}"
+    name = demangled(share.names[0])
+    name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+    if len(share.names) > 1:
+        name += f" and {len(share.names) - 1} more, not separable"
+    return (
+        f"{share.energy_j:9.4g} {interval:>19} {share.energy_j / whole_j:6.1%} {mean_w} {share.time_s:9.4g}"
+        f" {share.calls:8d}  {name}"
+    )
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
