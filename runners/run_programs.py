@@ -123,7 +123,7 @@ def main() -> int:
         (out / f"program_{name}.py").write_text(text)
     (out / "kernels.cu").write_text(KERNELS)
     binary = Path("/tmp") / "ptxbench-run-kernels"  # noqa: S108
-    subprocess.run(["nvcc", "-O3", "-arch=native", "-o", binary, out / "kernels.cu"], check=True)
+    subprocess.run(["nvcc", "-O3", "-arch=native", "-o", binary, out / "kernels.cu"], check=True)  # noqa: S607
     python, kernels = sys.executable, str(binary)
     programs = {
         "mixed": [kernels, "m", "15"],
@@ -160,7 +160,8 @@ def _measure(name: str, words: list[str], out: Path) -> None:
         timeout=120,
         check=False,
     )
-    text = f"== {name}: exit {ended.returncode}, {time.monotonic() - start_s:.1f} s\n{ended.stdout}{ended.stderr}"
+    title = f"== {name}: exit {ended.returncode}, {time.monotonic() - start_s:.1f} s"
+    text = f"{title}\n{ended.stdout}{ended.stderr}"
     (out / f"{name}.txt").write_text(text)
     print(text[:6000], flush=True)
 

@@ -255,7 +255,8 @@ def _shares(
 ) -> tuple[Share, ...]:
     def totals(powers: Float64s) -> Float64s:
         raw = powers * design.time_s
-        return raw * (energy_j / np.maximum(raw.sum(axis=-1, keepdims=True), 1e-12))
+        scaled: Float64s = raw * (energy_j / np.maximum(raw.sum(axis=-1, keepdims=True), 1e-12))
+        return scaled
 
     energies, many = totals(power_w), totals(draws)
     idle, idle_many = energies[kernels:].sum(), many[:, kernels:].sum(axis=1)

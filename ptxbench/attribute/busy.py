@@ -20,7 +20,8 @@ class BusyTime:
     """
 
     def __init__(self, launches: Launches, origin_ns: int) -> None:
-        start_s, end_s = ((at - origin_ns) * 1e-9 for at in (launches.start_ns, launches.end_ns))
+        start_s: Float64s = (launches.start_ns - origin_ns) / 1e9
+        end_s: Float64s = (launches.end_ns - origin_ns) / 1e9
         self._count = len(launches.names)
         self._at_s, running = _running(start_s, end_s)
         share = np.where(running[:-1] > 0, 1 / np.maximum(running[:-1], 1), 0.0)

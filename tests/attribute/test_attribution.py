@@ -1,0 +1,106 @@
+"""Energy by kernel name against the truth of the simulated GPU."""
+
+import math
+
+import numpy as np
+import pytest
+from fakes.loads import LoadedGpu
+
+from ptxbench.api.board import Recording, open_boards
+from ptxbench.attribute.attribution import NO_KERNEL, Readings, attribute
+from ptxbench.attribute.busy import BusyTime
+from ptxbench.attribute.launches import LaunchLog, join_launches
+from ptxbench.attribute.program import share_of
+from ptxbench.sensors.trace import KernelWindow
+
+POWERS_W = {"a": 100.0, "b": 250.0, "c": 400.0}
+
+
+def launches(**kernels):
+    """Return launches from lists of (begin, end) in ns."""
+    return join_launches(
+        [(name, *(np.array(side, dtype=np.int64) for side in zip(*times, strict=True)))
+         for name, times in kernels.items()]
+    )  # fmt: skip
+
+
+def replay(seed, kept=lambda i, name: True, merge=None, offset_ns=0, rounds=250):
+    """Run kernels of three powers in turn; return the share of each name, and the true energies."""
+    made = LoadedGpu(seed=seed)
+    recording = Recording(open_boards(made.gpu)[0])
+    clock, chance = recording.board.clock, np.random.default_rng(seed)
+    recording.start(int)
+    made.gpu.sleep(1.0)
+    start_ns, truth, times = clock.now_ns(), dict.fromkeys(POWERS_W, 0.0), {}
+    for i in range(rounds):
+        step_s = chance.uniform(0.02, 0.06)
+        for name, power_w in POWERS_W.items():
+            before_j, begin_ns = made.energy_j(), clock.now_ns()
+            made.load(step_s if merge else chance.uniform(0.02, 0.06), power_w)
+            if merge:
+                step_s = merge
+            if kept(i, name):
+                times.setdefault(name, []).append((begin_ns + offset_ns, clock.now_ns() + offset_ns))
+            truth[name] += made.energy_j() - before_j
+        made.gpu.sleep(0.01 if not merge else merge)
+    end_ns = clock.now_ns()
+    made.gpu.sleep(2.0)
+    window = KernelWindow(start_ns, end_ns, (end_ns - start_ns) * 1e-9)
+    share = share_of(recording, window, LaunchLog({"": launches(**times)}, 1))
+    recording.stop()
+    return share, truth
+
+
+def test_the_true_energy_of_each_kernel_is_within_its_interval():
+    inside, errors = [], []
+    for seed in range(12):
+        share, truth = replay(seed)
+        assert math.isclose(sum(row.energy_j for row in share.kernels), share.energy.energy_j)
+        for row in share.kernels:
+            if row.names != (NO_KERNEL,):
+                (name,) = row.names
+                assert row.calls == 250
+                inside.append(row.interval_j[0] <= truth[name] <= row.interval_j[1])
+                errors.append(row.energy_j / truth[name] - 1)
+    assert np.mean(inside) >= 0.93
+    assert np.max(np.abs(errors)) < 0.02
+
+
+def test_kernels_that_always_run_together_are_not_separated():
+    # Turns of 80 us: each reading of 16 ms sees them all in one ratio.
+    share, truth = replay(1, merge=2e-5, rounds=20_000)
+    groups = [row for row in share.kernels if len(row.names) > 1]
+    assert len(groups) == 1
+    assert "not separable" in groups[0].method
+    low_j, high_j = groups[0].interval_j
+    assert low_j <= sum(truth[name] for name in groups[0].names) <= high_j
+
+
+@pytest.mark.parametrize("offset_ms", [-8, 15])
+def test_clocks_that_disagree_are_found_from_the_readings(offset_ms):
+    share, truth = replay(2, offset_ns=offset_ms * 1_000_000)
+    for row in share.kernels:
+        if row.names != (NO_KERNEL,):
+            assert abs(row.energy_j / truth[row.names[0]] - 1) < 0.02
+
+
+def test_energy_of_lost_kernels_goes_to_no_kernel():
+    share, truth = replay(3, kept=lambda _i, name: name != "c")
+    idle = next(row for row in share.kernels if row.names == (NO_KERNEL,))
+    assert idle.energy_j > 0.97 * truth["c"]
+
+
+def test_kernels_at_the_same_time_share_it():
+    busy = BusyTime(launches(a=[(0, 4_000_000_000)], b=[(1_000_000_000, 3_000_000_000)]), 0)
+    at_s = np.array([0.5, 1.0, 2.0, 3.0, 10.0])
+    assert busy.until(at_s)[:, 0] == pytest.approx([0.5, 1.0, 1.5, 2.0, 3.0])
+    assert busy.until(at_s)[:, 1] == pytest.approx([0, 0, 0.5, 1.0, 1.0])
+    assert busy.any_until(at_s) == pytest.approx([0.5, 1, 2, 3, 4])
+
+
+def test_a_run_of_a_moment_is_one_row():
+    few = Readings(np.array([0.01, 0.03]), np.array([100.0, 100.0]), 0.02, 0.02)
+    (row,) = attribute(few, launches(a=[(0, 1000)], b=[(2000, 3000)]), 0.05, 5.0, 1.0, 0)
+    assert row.names == ("a", "b", NO_KERNEL)
+    assert row.interval_j == (4.0, 6.0)
+    assert "too short" in row.method

@@ -1,0 +1,154 @@
+"""The injector's C code against a libcupti that plays kernels."""
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from ptxbench.attribute.injector import build_injector, find_cupti, injected, source
+from ptxbench.attribute.launches import read_launches
+from ptxbench.core.errors import ToolError
+
+FAKE = Path(__file__).parents[1] / "fakes" / "cupti.c"
+GPUS = [f"GPU-{b * 4}-{b * 2}-{b * 2}-{b * 2}-{b * 6}" for b in ("10", "11")]
+SANITIZE = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+
+def build(folder, *flags):
+    """Return the fake libcupti, the program and the injector, built with `flags`."""
+    (folder / "injector.c").write_text(source())
+    made = [folder / name for name in ("libfakecupti.so", "program", "injector.so")]
+    shared = ("-shared", "-fPIC", "-fvisibility=default")
+    for words in (
+        (*shared, str(FAKE), "-o", str(made[0])),
+        ("-DPROGRAM", str(FAKE), "-o", str(made[1]), "-ldl"),
+        (*shared, "-Wall", "-Wextra", "-Werror", str(folder / "injector.c"), "-o", str(made[2]), "-ldl"),
+    ):
+        subprocess.run(("cc", "-std=gnu11", *flags, *words), check=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("plain"), "-O1")
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sanitized")
+    (folder / "try.c").write_text("int main(void) { return 0; }")
+    tried = subprocess.run(("cc", *SANITIZE, str(folder / "try.c"), "-o", str(folder / "try")), check=False)
+    if tried.returncode != 0:
+        pytest.skip("the compiler has no sanitizers")
+    return build(folder, *SANITIZE)
+
+
+def play(built, folder, *words, preload=False, **more):
+    fake, program, library = built
+    environment = injected({"PATH": os.environ["PATH"], **more}, library, [fake], folder)
+    environment |= {"FAKE_CUPTI": str(fake), "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0"}
+    if not preload:
+        del environment["LD_PRELOAD"]
+    ended = subprocess.run((program, *words), env=environment, capture_output=True, text=True, check=False)
+    assert "Sanitizer" not in ended.stderr
+    assert "runtime error" not in ended.stderr, ended.stderr
+    return ended.returncode, read_launches(folder)
+
+
+@pytest.mark.parametrize("count", [0, 10, 20_000])
+def test_every_kernel_of_both_gpus_arrives(sanitized, tmp_path, count):
+    code, log = play(sanitized, tmp_path, "", str(count))
+    assert code == 3
+    assert log.dropped == 0
+    assert log.remarks == ()
+    assert log.processes == 1
+    if not count:
+        assert log.by_gpu == {}
+        return
+    assert set(log.by_gpu) == set(GPUS)
+    found = sorted(
+        (int(start), int(end), launches.names[name], gpu)
+        for gpu, launches in log.by_gpu.items()
+        for start, end, name in zip(launches.start_ns, launches.end_ns, launches.name, strict=True)
+    )
+    assert found == [(1000 + 10 * i, 1005 + 10 * i, f"kernel_{i % 3000}", GPUS[i % 2]) for i in range(count)]
+
+
+def test_lost_and_unfinished_kernels_are_counted(sanitized, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert play(sanitized, tmp_path / "a", "loss")[1].dropped == 5
+    assert play(sanitized, tmp_path / "b", "unfinished")[1].dropped == 1
+
+
+def test_kernels_are_stamped_by_the_host_clock(sanitized, tmp_path):
+    before_ns = time.monotonic_ns()
+    _, log = play(sanitized, tmp_path, "clock", "0")
+    (start_ns,) = log.by_gpu[GPUS[0]].start_ns
+    assert before_ns <= start_ns <= time.monotonic_ns()
+
+
+def test_a_crash_keeps_what_was_written_and_says_so(sanitized, tmp_path):
+    code, log = play(sanitized, tmp_path, "crash", "20000")
+    assert code != 3
+    assert sum(map(len, log.by_gpu.values())) > 10_000
+    assert "did not end by itself" in log.remarks[0]
+
+
+def test_a_forked_child_writes_nothing_twice(sanitized, tmp_path):
+    code, log = play(sanitized, tmp_path, "fork", "7")
+    assert code == 3
+    assert sum(map(len, log.by_gpu.values())) == 7
+    assert log.processes == 1
+
+
+def test_another_tool_that_takes_cupti_is_said(plain, tmp_path):
+    code, log = play(plain, tmp_path, "taken", "8", preload=True)
+    assert code == 3
+    assert "another tool" in log.remarks[0]
+    assert sum(map(len, log.by_gpu.values())) == 8
+
+
+@pytest.mark.parametrize("more", [{"FAKE_VERSION": "13"}, {"FAKE_VERSION": "140000"}, {"FAKE_BUSY": "1"}])
+def test_an_unknown_or_taken_cupti_is_refused_in_a_line(plain, tmp_path, more):
+    code, log = play(plain, tmp_path, "refused", **more)
+    assert code == 0
+    assert log.by_gpu == {}
+    assert "kernels are not known" in log.remarks[0]
+
+
+def test_a_program_without_cuda_writes_nothing(plain, tmp_path):
+    assert play(plain, tmp_path, "idle", preload=True)[1].processes == 0
+
+
+@pytest.mark.hostile
+def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(plain, tmp_path):
+    play(plain, tmp_path, "", "10")
+    (file,) = tmp_path.glob("*.bin")
+    file.write_bytes(file.read_bytes()[:-5])
+    assert sum(map(len, read_launches(tmp_path).by_gpu.values())) == 9
+
+
+def test_the_injector_is_built_once(tmp_path):
+    first = build_injector(tmp_path)
+    stamp = first.stat().st_mtime_ns
+    assert build_injector(tmp_path) == first
+    assert first.stat().st_mtime_ns == stamp
+
+
+def test_without_a_compiler_there_is_one_clear_line(tmp_path):
+    with pytest.raises(ToolError, match="no C compiler"):
+        build_injector(tmp_path, compiler="no-such-compiler")
+
+
+def test_the_newest_cupti_that_the_driver_can_use_comes_first(tmp_path):
+    for version in (12, 13, 14):
+        (tmp_path / "lib64").mkdir(exist_ok=True)
+        (tmp_path / "lib64" / f"libcupti.so.{version}").touch()
+    found = [path.name for path in find_cupti("sh", 13, [tmp_path]) if tmp_path in path.parents]
+    assert found == ["libcupti.so.13", "libcupti.so.12"]

@@ -1,0 +1,110 @@
+/* A libcupti that plays kernels, and (with -DPROGRAM) a program that loads the injector as the driver does. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+typedef void (*request_fn)(uint8_t **, size_t *, size_t *);
+typedef void (*complete_fn)(void *, uint32_t, uint8_t *, size_t, size_t);
+#ifndef PROGRAM
+enum { BYTES = 208 }; /* of CUpti_ActivityKernel9 */
+static request_fn request;
+static complete_fn complete;
+static uint64_t (*stamp)(void);
+static uint8_t *buffer;
+static size_t size, used, lost, most;
+int cuptiGetVersion(uint32_t *version) {
+    const char *text = getenv("FAKE_VERSION");
+    *version = text ? (uint32_t)atoi(text) : 28;
+    return 0;
+}
+int cuptiActivityRegisterTimestampCallback(uint64_t (*from)(void)) { stamp = from; return 0; }
+int cuptiActivityRegisterCallbacks(request_fn a, complete_fn b) { request = a; complete = b; return 0; }
+int cuptiActivityEnable(uint32_t kind) { return getenv("FAKE_BUSY") ? 39 : kind != 10; }
+int cuptiActivityFlushPeriod(uint32_t ms) { return ms == 0; }
+int cuptiActivityFlushAll(uint32_t forced) {
+    (void)forced;
+    uint8_t *full = buffer;
+    buffer = NULL;
+    if (full) complete(NULL, 0, full, size, used);
+    return 0;
+}
+int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *count) {
+    (void)context, (void)stream;
+    *count = lost;
+    lost = 0;
+    return 0;
+}
+int cuptiActivityGetNextRecord(uint8_t *from, size_t valid, uint8_t **record) {
+    uint8_t *next = *record ? *record + BYTES : from;
+    if (next + BYTES > from + valid) return 12;
+    *record = next;
+    return 0;
+}
+int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
+int cuDeviceGetUuid(uint8_t *id, int device) { memset(id, 0x10 + device, 16); return 0; }
+void fake_kernel(const char *name, uint64_t start, uint64_t end, uint32_t device) {
+    if (buffer && used + BYTES > size) cuptiActivityFlushAll(0);
+    if (!buffer) {
+        request(&buffer, &size, &most);
+        used = 0;
+    }
+    uint8_t *record = buffer + used;
+    used += BYTES;
+    memset(record, 0xee, BYTES);
+    memcpy(record, &(uint32_t){10}, 4);
+    memcpy(record + 16, &start, 8);
+    memcpy(record + 24, &end, 8);
+    memcpy(record + 40, &device, 4);
+    memcpy(record + 48, &(uint32_t){7}, 4);
+    memcpy(record + 104, &name, 8);
+    memcpy(record + 144, &(uint64_t){0}, 8);
+}
+void fake_loss(size_t count) { lost += count; }
+uint64_t fake_now(void) { return stamp(); }
+#else
+static void (*play)(const char *, uint64_t, uint64_t, uint32_t);
+static void kernels(long count) {
+    static char names[3000][16];
+    for (long i = 0; i < count; i++) {
+        snprintf(names[i % 3000], sizeof *names, "kernel_%ld", i % 3000);
+        play(names[i % 3000], 1000 + 10 * (uint64_t)i, 1005 + 10 * (uint64_t)i, (uint32_t)(i % 2));
+    }
+}
+static void other_request(uint8_t **b, size_t *s, size_t *m) { *b = malloc(*s = 4096); *m = 0; }
+static void other_complete(void *c, uint32_t s, uint8_t *b, size_t n, size_t v) {
+    (void)c, (void)s, (void)n, (void)v;
+    free(b);
+}
+int main(int count, char **words) {
+    const char *what = count > 1 ? words[1] : "";
+    void *cupti = dlopen(getenv("FAKE_CUPTI"), RTLD_NOW | RTLD_GLOBAL);
+    if (!strcmp(what, "idle")) return 0;
+    void *library = dlopen(getenv("CUDA_INJECTION64_PATH"), RTLD_NOW);
+    int (*begin)(void) = (int (*)(void))dlsym(library, "InitializeInjection");
+    if (!cupti || !begin || begin() != 1) return 99;
+    *(void **)&play = dlsym(cupti, "fake_kernel");
+    if (!strcmp(what, "refused")) return 0;
+    kernels(count > 2 ? atol(words[2]) : 10);
+    if (!strcmp(what, "crash")) raise(SIGSEGV);
+    if (!strcmp(what, "unfinished")) play("broken", 0, 0, 0);
+    if (!strcmp(what, "loss")) ((void (*)(size_t))dlsym(cupti, "fake_loss"))(5);
+    if (!strcmp(what, "clock")) {
+        uint64_t now = ((uint64_t(*)(void))dlsym(cupti, "fake_now"))();
+        play("clock", now, now + 1, 0);
+    }
+    if (!strcmp(what, "taken")) {
+        int (*take)(request_fn, complete_fn) =
+            (int (*)(request_fn, complete_fn))dlsym(RTLD_DEFAULT, "cuptiActivityRegisterCallbacks");
+        take(other_request, other_complete);
+        kernels(5);
+    }
+    if (!strcmp(what, "fork") && fork() == 0) exit(0);
+    while (wait(NULL) > 0) {}
+    return 3;
+}
+#endif
