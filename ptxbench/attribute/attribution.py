@@ -5,19 +5,23 @@ Reading k is the mean power of an averaging window. With s_nk the share of that 
 
     v_k = sum over n of P_n s_nk + sum over j of I_j g_jk + error,    P, I >= 0,
 
-where all shares of a reading add up to 1. Kernel n took P_n times its busy time. All energies are then
-scaled by one factor, so that they add up to the measured energy of the run. The lag of the sensor and what it
-averages over are those that leave the least squares. Intervals are quantiles over resampled blocks of
-readings (block bootstrap: Kuensch, Ann. Statist. 17, 1989), with the error of the measured energy.
+where all shares of a reading add up to 1. Before the readings are seen, each P_n may be m + d z_n with z_n
+standard normal, m the mean power of all kernels and d half of what m is above idle: names that the readings
+cannot tell apart then share what is left. Kernel n took P_n times its busy time. All energies are then scaled
+by one factor, so that they add up to the measured energy of the run. The lag of the sensor and what it
+averages over are those that leave the least squares.
 
-Names whose powers the readings cannot tell apart become one group with one power.
+Intervals are quantiles over resampled blocks of readings (block bootstrap: Kuensch, Ann. Statist. 17, 1989),
+each with prior means drawn by chance, and the error of the measured energy. Names whose energy stays
+uncertain by more than 15% are reported as a group, together with what they are mixed up with.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import nnls
@@ -27,19 +31,23 @@ from ptxbench.attribute.launches import Launches
 from ptxbench.sensors.trace import Float64s
 
 NO_KERNEL = "(no kernel)"
-# Names that get a power of their own; the rest, and the rarest, are "other kernels".
-_MOST_NAMES = 40
+# Names that get a power of their own; the rest, and the rarest, have one together.
+_MOST_NAMES = 150
 _LEAST_REFRESHES = 3.0
-# Half of a name's 95% interval beyond which it joins the name that it is mixed up with.
+# Half of a 95% interval beyond which a name is reported with what it is mixed up with.
 _WIDEST = 0.15
+# Least spread of the prior, of its mean.
+_LEAST_SPREAD = 0.2
 _BLOCK_S = 1.0
 _FEWEST_BLOCKS = 10
 _RESAMPLES = 200
 _NEEDED_READINGS = 30
-# Grid of the lag and of the averaging window, in refreshes, and names that it is searched with.
+# What keeps the equations of the search solvable.
+_RIDGE = 1e-6
+# Grid of the lag and of the averaging window, in refreshes, and readings that it is searched with.
 _LAGS = np.arange(-1.0, 3.01, 0.25)
 _WINDOWS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
-_SEARCH_NAMES = 8
+_SEARCH_READINGS = 3000
 # A pause that is longer than this is idle of another kind: the GPU lowers its power meanwhile.
 _PAUSE_S = 0.1
 
@@ -90,14 +98,14 @@ class _Design:
     time_s: Float64s
     names: tuple[tuple[int, ...], ...]
 
-    def merged(self, first: int, second: int) -> _Design:
-        """Return the design with two columns as one."""
-        shares, time_s = self.shares.copy(), self.time_s.copy()
-        shares[:, first] += shares[:, second]
-        time_s[first] += time_s[second]
-        names = list(self.names)
-        names[first] += names.pop(second)
-        return _Design(np.delete(shares, second, 1), np.delete(time_s, second), tuple(names))
+
+@dataclass(frozen=True)
+class _Prior:
+    """What is thought of the columns' powers before: mean, W, and weight as a Gram matrix's diagonal."""
+
+    mean_w: Float64s
+    spread_w: float
+    weight: Float64s
 
 
 def attribute(
@@ -113,26 +121,22 @@ def attribute(
         error_j: Half of its 95% interval, J.
         origin_ns: Host time of the run's begin.
     """
-    ends_s = np.array([0.0, length_s])
     busy = BusyTime(launches, origin_ns)
-    own_s = np.diff(busy.until(ends_s), axis=0)[0]
     calls = np.bincount(launches.name, minlength=len(launches.names))
     if not len(launches):
         interval = (energy_j - error_j, energy_j + error_j)
         return (Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),)
-    columns = _columns(own_s, _LEAST_REFRESHES * readings.refresh_s)
+    columns = _columns(busy.by_name_s, _LEAST_REFRESHES * readings.refresh_s)
+    busy.set_columns(columns)
     lag_s, window_s = _response(readings, busy, columns)
     design, power_w = _design(readings, busy, columns, length_s, lag_s, window_s)
     if len(power_w) < _NEEDED_READINGS:
         return (_whole(launches, length_s, energy_j, error_j),)
     kernels = len(columns)
-    while True:
-        draws = _resampled(design, power_w, readings.refresh_s)
-        pair = _inseparable(design, draws, kernels)
-        if pair is None:
-            break
-        design, kernels = design.merged(*pair), kernels - 1
-    fitted, _ = nnls(design.shares, power_w)
+    prior = _prior(design, power_w, kernels)
+    gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
+    fitted = _solve(gram, side, prior, prior.mean_w)
+    draws = _resampled(design, power_w, prior, readings.refresh_s)
     return _shares(design, fitted, draws, kernels, launches, calls, energy_j, error_j)
 
 
@@ -156,14 +160,12 @@ def _design(
     inside = (end_s <= length_s) & (end_s >= window_s)
     end_s, power_w = end_s[inside], readings.power_w[inside]
     shares = (busy.until(end_s) - busy.until(end_s - window_s)) / window_s
-    kernels = np.stack([shares[:, list(names)].sum(axis=1) for names in columns], axis=1)
-    idle = np.clip(1 - kernels.sum(axis=1), 0, None)
+    idle = np.clip(1 - shares.sum(axis=1), 0, None)
     # A window without any kernel for a while is a pause; else the GPU waits between kernels.
     around = busy.any_until(end_s + _PAUSE_S) - busy.any_until(end_s - window_s - _PAUSE_S)
     pause = around == 0
-    whole = np.column_stack((kernels, np.where(pause, 0.0, idle), np.where(pause, idle, 0.0)))
-    own_s = np.diff(busy.until(np.array([0.0, length_s])), axis=0)[0]
-    time_s = [own_s[list(names)].sum() for names in columns]
+    whole = np.column_stack((shares, np.where(pause, 0.0, idle), np.where(pause, idle, 0.0)))
+    time_s = [float(busy.by_name_s[list(names)].sum()) for names in columns]
     idle_s = length_s - sum(time_s)
     pause_share = float(pause.mean()) if len(pause) else 0.0
     pause_s = min(pause_share * length_s, idle_s)
@@ -172,19 +174,20 @@ def _design(
 
 def _response(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, ...]]) -> tuple[float, float]:
     """Return the lag and the averaging window that explain the readings best, s."""
-    few = [*columns[:_SEARCH_NAMES]]
-    rest = tuple(i for names in columns[_SEARCH_NAMES:] for i in names)
-    few += [rest] if rest else []
+    thinned = max(1, len(readings.at_s) // _SEARCH_READINGS)
+    few = replace(readings, at_s=readings.at_s[::thinned], power_w=readings.power_w[::thinned])
     length_s = float(readings.at_s[-1]) if len(readings.at_s) else 0.0
     refresh_s = readings.refresh_s
     found = (0.0, max(readings.averaging_s, refresh_s))
 
     def left(response: tuple[float, float]) -> float:
         """Return the mean square that a lag and a window leave."""
-        design, power_w = _design(readings, busy, few, length_s, *response)
+        design, power_w = _design(few, busy, columns, length_s, *response)
         if len(power_w) < _NEEDED_READINGS:
             return math.inf
-        return float(nnls(design.shares, power_w)[1] ** 2 / len(power_w))
+        gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
+        powers = np.linalg.solve(gram + _RIDGE * len(power_w) * np.eye(len(gram)), side)
+        return float(np.mean((power_w - design.shares @ powers) ** 2))
 
     windows = [refresh_s * share for share in _WINDOWS] + [found[1]]
     lags = _LAGS * refresh_s
@@ -197,50 +200,69 @@ def _response(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, .
     return found
 
 
-def _resampled(design: _Design, power_w: Float64s, refresh_s: float) -> Float64s:
-    """Return the powers over resampled blocks of readings, shape (resamples, columns)."""
-    count = len(power_w)
-    length = max(1, min(round(_BLOCK_S / refresh_s), count // _FEWEST_BLOCKS))
-    blocks = np.arange(count) // length
-    last = int(blocks[-1]) + 1
-    width = design.shares.shape[1]
-    grams, sides = np.zeros((last, width, width)), np.zeros((last, width))
-    for block in range(last):
-        shares, values = design.shares[blocks == block], power_w[blocks == block]
-        grams[block], sides[block] = shares.T @ shares, shares.T @ values
-    chance = np.random.default_rng(0)
-    draws = np.empty((_RESAMPLES, width))
-    for i in range(_RESAMPLES):
-        times = np.bincount(chance.integers(0, last, last), minlength=last)
-        draws[i] = _from_normal(np.tensordot(times, grams, 1), times @ sides)
-    return draws
+def _prior(design: _Design, power_w: Float64s, kernels: int) -> _Prior:
+    """Return what the readings say of all kernels together, as what is thought of each."""
+    together = np.column_stack((design.shares[:, :kernels].sum(axis=1), design.shares[:, kernels:]))
+    powers, _ = nnls(together, power_w)
+    spread_w = max((powers[0] - float(np.min(power_w))) / 2, _LEAST_SPREAD * powers[0], 1e-3)
+    count, width = design.shares.shape
+    mean_w = np.concatenate((np.full(kernels, powers[0]), np.zeros(width - kernels)))
+    gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
+    # The noise is what is left with a weak prior; that sets the weight of the prior.
+    weak = _Prior(mean_w, spread_w, np.where(np.arange(width) < kernels, _RIDGE * count, 0.0))
+    left = power_w - design.shares @ _solve(gram, side, weak, mean_w)
+    noise = float(left @ left) / max(count - width, count // 4)
+    weight = np.where(np.arange(width) < kernels, noise / spread_w**2, 0.0)
+    return _Prior(mean_w, spread_w, weight)
 
 
-def _from_normal(gram: Float64s, side: Float64s) -> Float64s:
-    """Solve non-negative least squares from its normal equations."""
-    values, vectors = np.linalg.eigh(gram)
+def _solve(gram: Float64s, side: Float64s, prior: _Prior, mean_w: Float64s) -> Float64s:
+    """Solve non-negative least squares with a prior from the normal equations."""
+    full, right = gram + np.diag(prior.weight), side + prior.weight * mean_w
+    values, vectors = np.linalg.eigh(full)
     root = np.sqrt(np.clip(values, values.max() * 1e-12, None))
-    solved: Float64s = nnls((vectors * root).T, (vectors.T @ side) / root)[0]
+    solved: Float64s = nnls((vectors * root).T, (vectors.T @ right) / root)[0]
     return solved
 
 
-def _inseparable(design: _Design, draws: Float64s, kernels: int) -> tuple[int, int] | None:
-    """Return the name with the widest interval and what it is mixed up with, or None."""
-    if kernels < 2:
-        return None
-    low, high = np.percentile(draws[:, :kernels], [2.5, 97.5], axis=0)
-    half = (high - low) / 2 / np.maximum(np.median(draws[:, :kernels], axis=0), 1e-9)
-    worst = int(np.argmax(half))
-    if half[worst] <= _WIDEST:
-        return None
-    # Errors of opposite signs, weighted by time: what one name gains the other loses.
-    moved = (draws - draws.mean(axis=0))[:, :kernels] * design.time_s[:kernels]
-    products = moved.T @ moved[:, worst]
-    spread = np.sqrt(np.maximum((moved**2).sum(axis=0), 1e-30))
-    likeness = products / spread
-    likeness[worst] = math.inf
-    partner = int(np.argmin(likeness))
-    return min(worst, partner), max(worst, partner)
+def _resampled(design: _Design, power_w: Float64s, prior: _Prior, refresh_s: float) -> Float64s:
+    """Return the powers over resampled blocks of readings, shape (resamples, columns)."""
+    count, width = design.shares.shape
+    length = max(1, min(round(_BLOCK_S / refresh_s), count // _FEWEST_BLOCKS))
+    bounds = [*range(0, count, length), count]
+    last = len(bounds) - 1
+    blocks = [slice(*pair) for pair in pairwise(bounds)]
+    grams = np.stack([design.shares[at].T @ design.shares[at] for at in blocks])
+    sides = np.stack([design.shares[at].T @ power_w[at] for at in blocks])
+    chance = np.random.default_rng(0)
+    draws = np.empty((_RESAMPLES, width))
+    for i in range(_RESAMPLES):
+        times = np.bincount(chance.integers(0, last, last), minlength=last).astype(np.float64)
+        mean_w = prior.mean_w + prior.spread_w * chance.standard_normal(width)
+        draws[i] = _solve(np.tensordot(times, grams, 1), times @ sides, prior, mean_w)
+    return draws
+
+
+def _grouped(draws_j: Float64s) -> list[list[int]]:
+    """Return which columns are reported together, from draws of their energies, shape (draws, columns)."""
+    groups = [[column] for column in range(draws_j.shape[1])]
+    sums = draws_j.copy()
+    while len(groups) > 1:
+        low, high = np.percentile(sums, [2.5, 97.5], axis=0)
+        half = (high - low) / 2 / np.maximum(np.median(sums, axis=0), 1e-12)
+        worst = int(np.argmax(half))
+        if half[worst] <= _WIDEST:
+            break
+        # What one name gains, the one that it is mixed up with loses.
+        moved = sums - sums.mean(axis=0)
+        likeness = moved.T @ moved[:, worst] / np.sqrt(np.maximum((moved**2).sum(axis=0), 1e-30))
+        likeness[worst] = math.inf
+        partner = int(np.argmin(likeness))
+        first, second = min(worst, partner), max(worst, partner)
+        groups[first] += groups.pop(second)
+        sums[:, first] += sums[:, second]
+        sums = np.delete(sums, second, 1)
+    return groups
 
 
 def _shares(
@@ -261,17 +283,20 @@ def _shares(
     energies, many = totals(power_w), totals(draws)
     idle, idle_many = energies[kernels:].sum(), many[:, kernels:].sum(axis=1)
     relative = error_j / energy_j if energy_j > 0 else 0.0
-    rows = [
-        Share(
-            tuple(launches.names[i] for i in design.names[k]),
-            int(calls[list(design.names[k])].sum()),
-            float(design.time_s[k]),
-            float(energies[k]),
-            _interval(float(energies[k]), many[:, k], relative),
-            "regression" if len(design.names[k]) == 1 else "regression, not separable",
+    rows = []
+    for group in _grouped(many[:, :kernels]):
+        names = [name for column in group for name in design.names[column]]
+        part_j = float(energies[group].sum())
+        rows.append(
+            Share(
+                tuple(launches.names[name] for name in names),
+                int(calls[names].sum()),
+                float(design.time_s[group].sum()),
+                part_j,
+                _interval(part_j, many[:, group].sum(axis=1), relative),
+                "regression" if len(names) == 1 else "regression, not separable",
+            )
         )
-        for k in range(kernels)
-    ]
     rows.sort(key=lambda row: -row.energy_j)
     idle_s = float(design.time_s[kernels:].sum())
     interval = _interval(float(idle), idle_many, relative)

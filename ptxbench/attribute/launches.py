@@ -135,7 +135,7 @@ def _read_process(file: Path) -> _Process:
             ended = True
         elif word == "taken":
             process.remarks.append(
-                f"process {pid}: another tool (such as torch.profiler) took CUPTI: later kernels are not known"
+                f"process {pid}: another tool, as torch.profiler, took CUPTI: later kernels are not known"
             )
         ended = ended or word == "end"
     if not ended:

@@ -148,6 +148,6 @@ def _said(log: LaunchLog, boards: Sequence[Board], *, followed: bool) -> tuple[s
     unread = set(log.by_gpu) - {board.uuid for board in boards}
     if unread:
         said.append(f"kernels also ran on {len(unread)} GPUs that were not read: {', '.join(sorted(unread))}")
-    foreign = [board.name for board in boards if board.other_processes]
+    foreign = [board.name for board in boards if board.other_processes > 0]
     said += [f"{name}: another process was on it, whose energy is included" for name in foreign]
     return tuple(said)

@@ -42,7 +42,7 @@ def replay(seed, kept=lambda i, name: True, merge=None, offset_ns=0, rounds=250)
             if kept(i, name):
                 times.setdefault(name, []).append((begin_ns + offset_ns, clock.now_ns() + offset_ns))
             truth[name] += made.energy_j() - before_j
-        made.gpu.sleep(0.01 if not merge else merge)
+        made.gpu.sleep(merge or 0.01)
     end_ns = clock.now_ns()
     made.gpu.sleep(2.0)
     window = KernelWindow(start_ns, end_ns, (end_ns - start_ns) * 1e-9)

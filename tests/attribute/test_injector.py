@@ -14,9 +14,10 @@ from ptxbench.core.errors import ToolError
 
 FAKE = Path(__file__).parents[1] / "fakes" / "cupti.c"
 GPUS = [f"GPU-{b * 4}-{b * 2}-{b * 2}-{b * 2}-{b * 6}" for b in ("10", "11")]
+CC = shutil.which("cc") or ""
 SANITIZE = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
 
 
 def build(folder, *flags):
@@ -29,7 +30,7 @@ def build(folder, *flags):
         ("-DPROGRAM", str(FAKE), "-o", str(made[1]), "-ldl"),
         (*shared, "-Wall", "-Wextra", "-Werror", str(folder / "injector.c"), "-o", str(made[2]), "-ldl"),
     ):
-        subprocess.run(("cc", "-std=gnu11", *flags, *words), check=True)
+        subprocess.run((CC, "-std=gnu11", *flags, *words), check=True)
     return made
 
 
@@ -42,7 +43,7 @@ def plain(tmp_path_factory):
 def sanitized(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sanitized")
     (folder / "try.c").write_text("int main(void) { return 0; }")
-    tried = subprocess.run(("cc", *SANITIZE, str(folder / "try.c"), "-o", str(folder / "try")), check=False)
+    tried = subprocess.run((CC, *SANITIZE, str(folder / "try.c"), "-o", str(folder / "try")), check=False)
     if tried.returncode != 0:
         pytest.skip("the compiler has no sanitizers")
     return build(folder, *SANITIZE)
