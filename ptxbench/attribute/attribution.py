@@ -44,6 +44,10 @@ _RESAMPLES = 200
 _NEEDED_READINGS = 30
 # What keeps the equations of the search solvable.
 _RIDGE = 1e-6
+# Growth of the squares for which a lag of one refresh, or e times the window, is taken instead.
+_ODD = 0.1
+# Refreshes from which on an averaging window counts as a running mean.
+_LONG_MEAN = 5.0
 # Grid of the lag and of the averaging window, in refreshes, and readings that it is searched with.
 _LAGS = np.arange(-1.0, 3.01, 0.25)
 _WINDOWS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
@@ -178,7 +182,10 @@ def _response(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, .
     few = replace(readings, at_s=readings.at_s[::thinned], power_w=readings.power_w[::thinned])
     length_s = float(readings.at_s[-1]) if len(readings.at_s) else 0.0
     refresh_s = readings.refresh_s
-    found = (0.0, max(readings.averaging_s, refresh_s))
+    # Documents are right about a running mean of a second, but not about windows near the refresh.
+    is_long = readings.averaging_s >= _LONG_MEAN * refresh_s
+    found = (0.0, readings.averaging_s if is_long else min(readings.averaging_s or refresh_s, refresh_s))
+    nominal_s = found[1]
 
     def left(response: tuple[float, float]) -> float:
         """Return the mean square that a lag and a window leave."""
@@ -187,7 +194,10 @@ def _response(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, .
             return math.inf
         gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
         powers = np.linalg.solve(gram + _RIDGE * len(power_w) * np.eye(len(gram)), side)
-        return float(np.mean((power_w - design.shares @ powers) ** 2))
+        # Of a program that repeats itself exactly, other lags and windows can explain the readings as well.
+        lag_s, window_s = response
+        odd = abs(lag_s) / refresh_s + abs(math.log(window_s / nominal_s))
+        return float(np.mean((power_w - design.shares @ powers) ** 2)) * (1 + _ODD * odd)
 
     windows = [refresh_s * share for share in _WINDOWS] + [found[1]]
     lags = _LAGS * refresh_s
