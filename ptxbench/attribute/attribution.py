@@ -6,14 +6,16 @@ Reading k is the mean power of an averaging window. With s_nk the share of that 
     v_k = sum over n of P_n s_nk + sum over j of I_j g_jk + error,    P, I >= 0,
 
 where all shares of a reading add up to 1. Before the readings are seen, each P_n may be m + d z_n with z_n
-standard normal, m the mean power of all kernels and d half of what m is above idle: names that the readings
-cannot tell apart then share what is left. Kernel n took P_n times its busy time. All energies are then scaled
-by one factor, so that they add up to the measured energy of the run. The lag of the sensor and what it
-averages over are those that leave the least squares.
+standard normal, m the mean power of all kernels and d half of what m is above the lowest reading; each I_j is
+thought to be 0.3 m, give or take as much. Names that the readings cannot tell apart then share what is left.
+Kernel n took P_n times its busy time. All energies are then scaled by one factor, so that they add up to the
+measured energy of the run. The lag of the sensor and what it averages over are those that leave the least
+squares.
 
 Intervals are quantiles over resampled blocks of readings (block bootstrap: Kuensch, Ann. Statist. 17, 1989),
-each with prior means drawn by chance, and the error of the measured energy. Names whose energy stays
-uncertain by more than 15% are reported as a group, together with what they are mixed up with.
+each with prior means and an error of the sensor's model (2%) drawn by chance, for several lags and windows
+that explain the readings as well, and the error of the measured energy. Names whose energy stays uncertain by
+more than 15% are reported as a group, together with what they are mixed up with.
 """
 
 from __future__ import annotations
@@ -38,19 +40,26 @@ _LEAST_REFRESHES = 3.0
 _WIDEST = 0.15
 # Least spread of the prior, of its mean.
 _LEAST_SPREAD = 0.2
+# Power between kernels before the readings are seen, of that in kernels; its spread is as large.
+_IDLE = 0.3
 _BLOCK_S = 1.0
 _FEWEST_BLOCKS = 10
 _RESAMPLES = 200
 _NEEDED_READINGS = 30
 # What keeps the equations of the search solvable.
 _RIDGE = 1e-6
+# Error of the sensor's model, of the mean power.
+_MODEL_ERROR = 0.02
 # Growth of the squares for which a lag of one refresh, or e times the window, is taken instead.
 _ODD = 0.1
+# Growth of the squares up to which a lag and a window explain the readings as well, and how many are tried.
+_AS_GOOD = 1.1
+_MOST_RESPONSES = 9
 # Refreshes from which on an averaging window counts as a running mean.
 _LONG_MEAN = 5.0
 # Grid of the lag and of the averaging window, in refreshes, and readings that it is searched with.
 _LAGS = np.arange(-1.0, 3.01, 0.25)
-_WINDOWS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
+_WINDOWS = (0.25, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
 _SEARCH_READINGS = 3000
 # A pause that is longer than this is idle of another kind: the GPU lowers its power meanwhile.
 _PAUSE_S = 0.1
@@ -105,11 +114,15 @@ class _Design:
 
 @dataclass(frozen=True)
 class _Prior:
-    """What is thought of the columns' powers before: mean, W, and weight as a Gram matrix's diagonal."""
+    """What is thought of the columns' powers before: mean, W, and weight as a Gram matrix's diagonal.
+
+    `noise_w` is what a reading may differ from the model by, W.
+    """
 
     mean_w: Float64s
-    spread_w: float
+    spread_w: Float64s
     weight: Float64s
+    noise_w: float = 0.0
 
 
 def attribute(
@@ -132,15 +145,17 @@ def attribute(
         return (Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),)
     columns = _columns(busy.by_name_s, _LEAST_REFRESHES * readings.refresh_s)
     busy.set_columns(columns)
-    lag_s, window_s = _response(readings, busy, columns)
-    design, power_w = _design(readings, busy, columns, length_s, lag_s, window_s)
+    responses = _responses(readings, busy, columns)
+    designs = [_design(readings, busy, columns, length_s, *response) for response in responses]
+    design, power_w = designs[0]
     if len(power_w) < _NEEDED_READINGS:
         return (_whole(launches, length_s, energy_j, error_j),)
     kernels = len(columns)
     prior = _prior(design, power_w, kernels)
     gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
     fitted = _solve(gram, side, prior, prior.mean_w)
-    draws = _resampled(design, power_w, prior, readings.refresh_s)
+    count = -(-_RESAMPLES // len(designs))
+    draws = np.concatenate([_resampled(*one, prior, readings.refresh_s, count) for one in designs])
     return _shares(design, fitted, draws, kernels, launches, calls, energy_j, error_j)
 
 
@@ -176,8 +191,10 @@ def _design(
     return _Design(whole, np.array([*time_s, idle_s - pause_s, pause_s]), (*columns, (), ())), power_w
 
 
-def _response(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, ...]]) -> tuple[float, float]:
-    """Return the lag and the averaging window that explain the readings best, s."""
+def _responses(
+    readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, ...]]
+) -> list[tuple[float, float]]:
+    """Return the lag and the averaging window that explain the readings best, s, then some as good."""
     thinned = max(1, len(readings.at_s) // _SEARCH_READINGS)
     few = replace(readings, at_s=readings.at_s[::thinned], power_w=readings.power_w[::thinned])
     length_s = float(readings.at_s[-1]) if len(readings.at_s) else 0.0
@@ -186,6 +203,8 @@ def _response(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, .
     is_long = readings.averaging_s >= _LONG_MEAN * refresh_s
     found = (0.0, readings.averaging_s if is_long else min(readings.averaging_s or refresh_s, refresh_s))
     nominal_s = found[1]
+
+    squares: dict[tuple[float, float], float] = {}
 
     def left(response: tuple[float, float]) -> float:
         """Return the mean square that a lag and a window leave."""
@@ -197,7 +216,8 @@ def _response(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, .
         # Of a program that repeats itself exactly, other lags and windows can explain the readings as well.
         lag_s, window_s = response
         odd = abs(lag_s) / refresh_s + abs(math.log(window_s / nominal_s))
-        return float(np.mean((power_w - design.shares @ powers) ** 2)) * (1 + _ODD * odd)
+        squares[response] = float(np.mean((power_w - design.shares @ powers) ** 2))
+        return squares[response] * (1 + _ODD * odd)
 
     windows = [refresh_s * share for share in _WINDOWS] + [found[1]]
     lags = _LAGS * refresh_s
@@ -207,23 +227,30 @@ def _response(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, .
         lags = found[0] + step_s * np.arange(-3, 4)
         factor = 1 + 0.4 * step_s / (_LAGS[1] - _LAGS[0]) / refresh_s
         windows = [found[1] / factor, found[1], found[1] * factor]
-    return found
+    least = min(squares.values(), default=0.0)
+    as_good = [one for one in squares if one != found and squares[one] <= _AS_GOOD * least]
+    chosen = np.random.default_rng(0).permutation(len(as_good))[:_MOST_RESPONSES]
+    return [found, *(as_good[i] for i in chosen)]
 
 
 def _prior(design: _Design, power_w: Float64s, kernels: int) -> _Prior:
     """Return what the readings say of all kernels together, as what is thought of each."""
     together = np.column_stack((design.shares[:, :kernels].sum(axis=1), design.shares[:, kernels:]))
     powers, _ = nnls(together, power_w)
-    spread_w = max((powers[0] - float(np.min(power_w))) / 2, _LEAST_SPREAD * powers[0], 1e-3)
+    half_w = max((powers[0] - float(np.min(power_w))) / 2, _LEAST_SPREAD * powers[0], 1e-3)
     count, width = design.shares.shape
-    mean_w = np.concatenate((np.full(kernels, powers[0]), np.zeros(width - kernels)))
+    is_kernel = np.arange(width) < kernels
+    mean_w = np.where(is_kernel, powers[0], _IDLE * powers[0])
+    spread_w = np.where(is_kernel, half_w, _IDLE * powers[0] + 1e-3)
     gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
     # The noise is what is left with a weak prior; that sets the weight of the prior.
-    weak = _Prior(mean_w, spread_w, np.where(np.arange(width) < kernels, _RIDGE * count, 0.0))
+    weak = _Prior(mean_w, spread_w, np.full(width, _RIDGE * count))
     left = power_w - design.shares @ _solve(gram, side, weak, mean_w)
-    noise = float(left @ left) / max(count - width, count // 4)
-    weight = np.where(np.arange(width) < kernels, noise / spread_w**2, 0.0)
-    return _Prior(mean_w, spread_w, weight)
+    left_w2 = float(left @ left) / max(count - width, count // 4)
+    # A model of the sensor is never exact: its error does not show where a program repeats itself.
+    noise = left_w2 + (_MODEL_ERROR * float(power_w.mean())) ** 2
+    weight = noise / spread_w**2
+    return _Prior(mean_w, spread_w, weight, math.sqrt(noise))
 
 
 def _solve(gram: Float64s, side: Float64s, prior: _Prior, mean_w: Float64s) -> Float64s:
@@ -235,7 +262,9 @@ def _solve(gram: Float64s, side: Float64s, prior: _Prior, mean_w: Float64s) -> F
     return solved
 
 
-def _resampled(design: _Design, power_w: Float64s, prior: _Prior, refresh_s: float) -> Float64s:
+def _resampled(
+    design: _Design, power_w: Float64s, prior: _Prior, refresh_s: float, resamples: int
+) -> Float64s:
     """Return the powers over resampled blocks of readings, shape (resamples, columns)."""
     count, width = design.shares.shape
     length = max(1, min(round(_BLOCK_S / refresh_s), count // _FEWEST_BLOCKS))
@@ -245,11 +274,15 @@ def _resampled(design: _Design, power_w: Float64s, prior: _Prior, refresh_s: flo
     grams = np.stack([design.shares[at].T @ design.shares[at] for at in blocks])
     sides = np.stack([design.shares[at].T @ power_w[at] for at in blocks])
     chance = np.random.default_rng(0)
-    draws = np.empty((_RESAMPLES, width))
-    for i in range(_RESAMPLES):
+    draws = np.empty((resamples, width))
+    for i in range(resamples):
         times = np.bincount(chance.integers(0, last, last), minlength=last).astype(np.float64)
         mean_w = prior.mean_w + prior.spread_w * chance.standard_normal(width)
-        draws[i] = _solve(np.tensordot(times, grams, 1), times @ sides, prior, mean_w)
+        gram = np.tensordot(times, grams, 1)
+        # Shares^T times an error of each reading has the variance noise^2 times the Gram matrix.
+        values, vectors = np.linalg.eigh(gram)
+        error = (vectors * np.sqrt(np.clip(values, 0, None))) @ chance.standard_normal(width)
+        draws[i] = _solve(gram, times @ sides + prior.noise_w * error, prior, mean_w)
     return draws
 
 
