@@ -78,6 +78,9 @@ static struct {
     uint64_t devices_said;
 } state = {.bin = -1, .text = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* CUptiResult of the last step of starting; 0 where it was not CUPTI that failed. */
+static int last_code;
+
 /* Names by their text: CUPTI may give one name at several addresses, and reuse an address. */
 static struct {
     char **text;
@@ -264,16 +267,19 @@ static const char *find_functions(void *library) {
     FIND(version, "cuptiGetVersion");
 #undef FIND
     uint32_t version = 0;
-    if (cupti.version(&version) || version < OLDEST_API || version >= NEXT_API)
+    last_code = cupti.version(&version);
+    if (last_code) return "libcupti does not work here";
+    if (version < OLDEST_API || version >= NEXT_API)
         return "this version of libcupti is not known";
     say("cupti %u\n", version);
     return NULL;
 }
 
 static const char *switch_on(void) {
-    if (cupti.timestamps(now_ns)) return "CUPTI does not take the host's clock";
-    if (cupti.register_callbacks(on_request, on_complete)) return "another tool has CUPTI";
-    if (cupti.enable(KIND_CONCURRENT_KERNEL)) return "CUPTI gives no kernel records (another tool may have it)";
+    if ((last_code = cupti.timestamps(now_ns))) return "CUPTI does not take the host's clock";
+    if ((last_code = cupti.register_callbacks(on_request, on_complete))) return "another tool has CUPTI";
+    if ((last_code = cupti.enable(KIND_CONCURRENT_KERNEL)))
+        return "CUPTI gives no kernel records, another tool may have it";
     cupti.flush_period(FLUSH_MS);
     return NULL;
 }
@@ -295,7 +301,7 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
     const char *refused = find_functions(open_cupti());
     if (!refused) refused = switch_on();
     if (refused) {
-        say("refused %s\n", refused);
+        say("refused %s (CUPTI code %d)\n", refused, last_code);
         return 1;
     }
     state.is_on = 1;
