@@ -11,10 +11,12 @@ from fakes.kernel_session import MadeUpSession, mixture
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
+from ptxbench.model.solved import read_solved
 from ptxbench.model.validation_file import KernelCase, KernelSession, KernelTrial, Purpose, write_session
 from ptxbench.model.work import KernelWork, Level
 
 RUNNERS = Path(__file__).parents[2] / "runners"
+H200 = Path(__file__).parents[2] / "results" / "nvidia-h200"
 TABLE = Path(__file__).parents[2] / "results" / "nvidia-h200" / "operands"
 RANDOM_PJ = {"FFMA": 14.0, "IADD3": 8.0, "LOP3.LUT": 17.0, "MUFU.EX2": 19.0, "DFMA": 30.0, "HFMA2": 22.0}
 ENERGIES = OpcodeEnergies(
@@ -124,3 +126,19 @@ def test_a_folder_of_measured_and_counted_cases_gives_a_row_a_model_and_a_row_a_
     assert lines[0] == "4 judged cases, 0 of them at the power limit"
     assert sum(line.startswith("| the table |") for line in lines) == 1
     assert lines[-1].startswith("| new | 4 |")
+
+
+def test_what_the_documents_say_of_the_h200(module, monkeypatch):
+    # One constant and one shuffle: the others only take longer.
+    monkeypatch.setattr(module, "_CONSTANTS_PJ", (16.0,))
+    monkeypatch.setattr(module, "_SHUFFLES", 1)
+    cases = module.read_cases(H200 / "suite")
+    text = (H200.parents[1] / "docs" / "model.md").read_text()
+    found = module.compare(cases, read_solved(H200 / "full").opcode_energies)
+    for one in found:
+        if not one.name.startswith("shuffled"):
+            worst = float(np.max(np.abs(one.error_pct)))
+            assert f"| {one.name} | {one.fit_pct:.1f} | {mean(one):.1f} | {worst:.1f} |" in text
+    low, high = module.gain_pct(cases, found[0], found[1])
+    assert f"| {low:+.1f} to {high:+.1f} |" in text
+    assert not any(one.capped for one in cases)
