@@ -12,6 +12,7 @@ from ptxbench.api.table import Table, load_table
 from ptxbench.core.bounds import one_of, whole_within, within
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
+from ptxbench.model.code_spread import widened
 from ptxbench.model.estimate import Conditions, KernelEstimate, estimate
 from ptxbench.model.work import KernelWork, activity_between
 
@@ -98,6 +99,8 @@ def estimate_kernel(
         steady_time=steady,
     )
     found = estimate(work, known.machine, conditions)
+    if not work.bytes_moved:
+        found = widened(found, work, terms, modelled_time=_MODELLED in notes)
     return replace(found, notes=(*notes, *found.notes))
 
 

@@ -69,6 +69,26 @@ class TensorEnergy:
 
 
 @dataclass(frozen=True)
+class CodeSpread:
+    """How far kernels were from an estimate that knew their instructions but no byte that they move.
+
+    Attributes:
+        modelled_time: Whether their time was modelled, too; else it was measured.
+        global_memory: Whether they are kernels that use global memory more than now and then
+            (`ptxbench.model.code_spread.uses_global_memory`).
+        low: Lower end of measured over estimated energy.
+        high: Upper end.
+        kernels: How many cases the two are by.
+    """
+
+    modelled_time: bool
+    global_memory: bool
+    low: float
+    high: float
+    kernels: int
+
+
+@dataclass(frozen=True)
 class Terms:
     """Fitted terms.
 
@@ -88,6 +108,7 @@ class Terms:
             others alone; NaN where it was not worked out.
         lowest_clock_ratio: Lowest SM clock over the full clock among the kernels that gamma was fitted to;
             NaN where it was not noted.
+        code_spreads: What an interval needs where no byte was counted; none where it was not worked out.
     """
 
     gamma: float
@@ -103,6 +124,7 @@ class Terms:
     accesses_pj: tuple[AccessEnergy, ...] = field(default=(), metadata={"optional": True})
     left_out_error: float = field(default=math.nan, metadata={"optional": True})
     lowest_clock_ratio: float = field(default=math.nan, metadata={"optional": True})
+    code_spreads: tuple[CodeSpread, ...] = field(default=(), metadata={"optional": True})
 
 
 # gamma 1: a voltage that falls half as fast as the clock, within what is known of Volta and later.

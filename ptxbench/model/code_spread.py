@@ -1,0 +1,110 @@
+"""The interval of an estimate by code alone: as wide as kernels that were measured were off.
+
+Code tells neither how many bytes pass each memory level nor what a kernel waits for. So the interval is by
+the ratios of measured to estimated energy of the fit kernels (split conformal prediction: Vovk et al.,
+*Algorithmic Learning in a Random World*, 2005): of n ratios in order, the floor(0.025 (n + 1))-th from
+either end, and the outermost where n is below 39.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ptxbench.model.estimate import KernelEstimate
+from ptxbench.model.opcodes import OpcodeClass, opcode_class
+from ptxbench.model.terms import CodeSpread, Terms
+from ptxbench.model.work import KernelWork
+
+_OUTSIDE = 0.025
+# Of the fit kernels on an H200 none is between 0.4 and 1% of its instructions.
+_NOW_AND_THEN = 0.005
+_GLOBAL = frozenset({OpcodeClass.GLOBAL, OpcodeClass.ATOMIC, OpcodeClass.COPY})
+_NOT_KNOWN = (
+    "no measured kernel says how far an estimate without bytes is off: the interval leaves out bytes and"
+    " waiting, and is too narrow"
+)
+
+
+@dataclass(frozen=True)
+class CodeRatio:
+    """One kernel's measured energy over its estimate by code alone.
+
+    Attributes:
+        family: Kernels that are alike.
+        modelled_time: Whether the time of the estimate was modelled.
+        global_memory: Whether the kernel uses global memory more than now and then.
+        ratio: Measured over estimated energy.
+    """
+
+    family: str
+    modelled_time: bool
+    global_memory: bool
+    ratio: float
+
+
+def uses_global_memory(work: KernelWork) -> bool:
+    """Return whether more than 0.5% of the executed instructions access global memory."""
+    accesses = sum(n for opcode, n in work.opcodes if opcode_class(opcode) in _GLOBAL)
+    return accesses > _NOW_AND_THEN * work.executions
+
+
+def code_spreads(ratios: Sequence[CodeRatio]) -> tuple[CodeSpread, ...]:
+    """Return the interval of the ratios, by whether the time was modelled and global memory is used."""
+    by_class: dict[tuple[bool, bool], list[float]] = defaultdict(list)
+    for one in ratios:
+        by_class[one.modelled_time, one.global_memory].append(one.ratio)
+    spreads = []
+    for (modelled_time, global_memory), values in sorted(by_class.items()):
+        values.sort()
+        rank = max(math.floor(_OUTSIDE * (len(values) + 1)), 1)
+        spreads.append(CodeSpread(modelled_time, global_memory, values[rank - 1], values[-rank], len(values)))
+    return tuple(spreads)
+
+
+def inside(ratios: Sequence[CodeRatio], spreads: Sequence[CodeSpread]) -> int:
+    """Return how many ratios are within the interval of their class."""
+    by_class = {(one.modelled_time, one.global_memory): one for one in spreads}
+    count = 0
+    for one in ratios:
+        spread = by_class.get((one.modelled_time, one.global_memory))
+        count += spread is not None and spread.low <= one.ratio <= spread.high
+    return count
+
+
+def coverage_by_family(ratios: Sequence[CodeRatio]) -> Mapping[str, tuple[int, int]]:
+    """Return by family how many ratios the interval of the other families holds, and of how many."""
+    found = {}
+    for family in dict.fromkeys(one.family for one in ratios):
+        own = [one for one in ratios if one.family == family]
+        others = [one for one in ratios if one.family != family]
+        found[family] = inside(own, code_spreads(others)), len(own)
+    return found
+
+
+def widened(found: KernelEstimate, work: KernelWork, terms: Terms, *, modelled_time: bool) -> KernelEstimate:
+    """Return an estimate by code alone with the interval that measured kernels ask for, and a note of it.
+
+    Args:
+        found: The estimate, whose interval has no part for bytes and waiting.
+        work: What it is of.
+        terms: Have the spreads; without them the note says that the interval is too narrow.
+        modelled_time: Whether the time was modelled.
+    """
+    uses = uses_global_memory(work)
+    for one in terms.code_spreads:
+        if (one.modelled_time, one.global_memory) == (modelled_time, uses):
+            kind = "use global memory" if uses else "hardly use global memory"
+            note = (
+                f"the interval is that of {one.kernels} measured kernels that {kind}: they took"
+                f" {one.low:.2f} to {one.high:.2f} times their estimate without bytes"
+            )
+            return replace(
+                found,
+                low_j=min(found.low_j, one.low * found.energy_j),
+                high_j=max(found.high_j, one.high * found.energy_j),
+                notes=(*found.notes, note),
+            )
+    return replace(found, notes=(*found.notes, _NOT_KNOWN))

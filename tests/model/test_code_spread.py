@@ -1,0 +1,74 @@
+"""Intervals of estimates by code alone: as wide as measured kernels ask for, and no claim without them."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxbench.model.code_spread import CodeRatio, code_spreads, coverage_by_family, inside, widened
+from ptxbench.model.estimate import KernelEstimate
+from ptxbench.model.terms import UNFITTED, CodeSpread, read_terms, write_terms
+from ptxbench.model.work import KernelWork
+
+COMPUTES = KernelWork("computes", (("FFMA", 1000.0), ("LDG.E", 4.0)))
+MOVES = KernelWork("moves", (("FFMA", 1000.0), ("LDG.E", 6.0)))
+SPREADS = (CodeSpread(True, False, 0.5, 4.0, 50), CodeSpread(True, True, 0.2, 30.0, 60))
+FOUND = KernelEstimate("k", 10.0, 9.0, 11.0, 100.0, 0.1, 1.0, False, (), 0.0, (), ("a note",))
+
+
+def drawn(count, seed, family="one"):
+    return [
+        CodeRatio(family, True, False, float(ratio))
+        for ratio in np.random.default_rng(seed).lognormal(0.3, 0.5, count)
+    ]
+
+
+def test_new_kernels_of_the_same_kind_are_inside_as_often_as_is_said():
+    # The mean over draws of the fit kernels is what conformal prediction promises.
+    shares = [inside(drawn(500, seed), code_spreads(drawn(119, 1000 + seed))) / 500 for seed in range(40)]
+    assert 0.94 < np.mean(shares) < 0.965
+
+
+def test_too_few_kernels_for_two_tails_give_all_that_was_seen():
+    ratios = drawn(20, 1)
+    (spread,) = code_spreads(ratios)
+    assert (spread.low, spread.high) == (min(r.ratio for r in ratios), max(r.ratio for r in ratios))
+    assert spread.kernels == 20
+
+
+def test_a_family_is_judged_by_the_others():
+    far = [CodeRatio("far", True, False, 50.0), CodeRatio("far", True, False, 1.3)]
+    assert coverage_by_family([*drawn(30, 2), *far])["far"] == (1, 2)
+
+
+def test_what_no_kernel_like_it_was_measured_for_is_not_inside():
+    assert inside([CodeRatio("one", False, False, 1.0)], code_spreads(drawn(30, 2))) == 0
+
+
+@pytest.mark.parametrize(("work", "low_j", "high_j"), [(COMPUTES, 5.0, 40.0), (MOVES, 2.0, 300.0)])
+def test_the_interval_is_that_of_kernels_that_use_memory_as_much(work, low_j, high_j):
+    found = widened(FOUND, work, replace(UNFITTED, code_spreads=SPREADS), modelled_time=True)
+    assert (found.energy_j, found.low_j, found.high_j) == (10.0, low_j, high_j)
+    assert found.notes[0] == "a note"
+    assert "measured kernels" in found.notes[1]
+
+
+def test_a_wider_interval_is_kept():
+    wide = replace(FOUND, low_j=1.0, high_j=90.0)
+    found = widened(wide, COMPUTES, replace(UNFITTED, code_spreads=SPREADS), modelled_time=True)
+    assert (found.low_j, found.high_j) == (1.0, 90.0)
+
+
+def test_without_measured_kernels_the_interval_is_said_to_be_too_narrow():
+    for terms in (UNFITTED, replace(UNFITTED, code_spreads=SPREADS)):
+        found = widened(FOUND, MOVES, terms, modelled_time=terms is UNFITTED)
+        assert found.high_j == FOUND.high_j
+        assert "too narrow" in found.notes[-1]
+
+
+def test_spreads_are_kept_beside_the_run(tmp_path):
+    write_terms(tmp_path / "model.json", replace(UNFITTED, code_spreads=SPREADS))
+    kept = read_terms(tmp_path)
+    assert kept.code_spreads == SPREADS
+    assert math.isnan(kept.lowest_clock_ratio)
