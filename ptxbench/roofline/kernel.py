@@ -196,7 +196,9 @@ class IntensityKernel:
         twice = min(count, max(0, self.elements - count))
         made, element = [], 0
         for n in range(count):
-            chain, factor = n % self.accumulators, n // self.accumulators % 4
+            chain = n % self.accumulators
+            # Chains that share an element must not share the multiplier: they would come to one value.
+            factor = (n // self.accumulators + chain) % 4
             if n < twice:
                 made.append(Step(chain, factor, element, element + 1))
                 element += 2
