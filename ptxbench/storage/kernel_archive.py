@@ -14,7 +14,7 @@ from ptxbench.storage.file_errors import reading, require_kept
 
 # A whole table's file has 8 MB, and its largest member 1 MB.
 _LARGEST_FILE = 256 * 2**20
-_LARGEST_MEMBER = 64 * 2**20
+LARGEST_MEMBER_BYTES = 64 * 2**20
 # The earliest time that a zip file can say: the same kernels give the same bytes.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -55,10 +55,10 @@ class KernelArchive:
             member = self._zip.getinfo(name)
         except KeyError:
             raise InputError(f"{self._path} holds no {name}; copy the run again") from None
-        if member.file_size > _LARGEST_MEMBER or member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        if member.file_size > LARGEST_MEMBER_BYTES or member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
             raise InputError(
-                f"{self._path}: {name} has more than {_LARGEST_MEMBER >> 20} MiB or an unknown compression; "
-                "copy the run again"
+                f"{self._path}: {name} has more than {LARGEST_MEMBER_BYTES >> 20} MiB "
+                "or an unknown compression; copy the run again"
             )
         try:
             # This decompresses no more than the size that was just checked.

@@ -20,7 +20,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.storage import atomic, codec
 from ptxbench.storage.codec import Place
 from ptxbench.storage.file_errors import reading, require_kept, writing
-from ptxbench.storage.kernel_archive import KernelArchive, write_archive
+from ptxbench.storage.kernel_archive import LARGEST_MEMBER_BYTES, KernelArchive, write_archive
 
 ARCHIVE = "kernels.zip"
 INDEX = "index.json"
@@ -226,11 +226,18 @@ class KernelStore:
         path = self._path(name)
         require_kept(path, "kernels")
         with reading(path, cure="copy the run again"):
-            data = path.read_bytes()
+            packed = path.open("rb")
         try:
-            return gzip.decompress(data)
+            with packed, gzip.GzipFile(fileobj=packed) as file:
+                # A small file can unpack to more than the memory holds.
+                data = file.read(LARGEST_MEMBER_BYTES + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise self._damaged(name) from error
+        if len(data) > LARGEST_MEMBER_BYTES:
+            raise InputError(
+                f"{path} has more than {LARGEST_MEMBER_BYTES >> 20} MiB: it is no kernel; copy the run again"
+            )
+        return data
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.gz"

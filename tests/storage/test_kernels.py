@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import json
 from dataclasses import replace
@@ -110,6 +111,16 @@ def test_damaged_cubin_is_one_line(store, folder, damage):
     with pytest.raises(InputError, match="the file is damaged") as error:
         store.cubin(store.entries[0])
     assert "\n" not in str(error.value)
+
+
+def test_a_small_file_that_unpacks_to_more_than_a_kernel_has_is_refused(store, folder):
+    (path,) = folder.glob("*.cubin.gz")
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(65):
+            file.write(bytes(2**20))
+    assert path.stat().st_size < 2**20
+    with pytest.raises(InputError, match="has more than 64 MiB: it is no kernel; copy the run again"):
+        store.cubin(store.entries[0])
 
 
 def test_missing_files_and_strict_index(store, run, folder):
