@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -24,12 +24,7 @@ class CommandNotRunError(Exception):
         self.exit_code = exit_code
 
 
-def run_child(
-    words: Sequence[str],
-    environment: Mapping[str, str],
-    each_s: float = 0.5,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> int:
+def run_child(words: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a command to its end and return its exit code; 128 + n where signal n ended it.
 
     A ctrl-C of the terminal reaches the command by itself, as it is in the same process group; this
@@ -38,8 +33,6 @@ def run_child(
     Args:
         words: The command.
         environment: Its environment.
-        each_s: How often `meanwhile` is called, s.
-        meanwhile: Called while the command runs.
 
     Raises:
         CommandNotRunError: It could not be started.
@@ -60,13 +53,8 @@ def run_child(
     before = {number: signal.signal(number, forward) for number in _FORWARDED}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, leave_to_child)
     try:
-        while True:
-            try:
-                code = child.wait(each_s)
-            except subprocess.TimeoutExpired:
-                meanwhile()
-            else:
-                return code if code >= 0 else _SIGNALLED - code
+        code = child.wait()
+        return code if code >= 0 else _SIGNALLED - code
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ptxbench.api.board import Board, Recording
 from ptxbench.api.window_energy import GpuEnergy
-from ptxbench.attribute.attribution import Readings, Share, attribute
+from ptxbench.attribute.attribution import NO_KERNEL, Readings, Share, attribute
 from ptxbench.attribute.child import run_child
 from ptxbench.attribute.injector import build_injector, find_cupti, injected
 from ptxbench.attribute.launches import LaunchLog, no_launches, read_launches
@@ -144,7 +144,7 @@ def _said(log: LaunchLog, boards: Sequence[Board], *, followed: bool) -> tuple[s
     if not log.processes:
         said.append("no process of the command started CUDA: what the GPUs drew is not the command's")
     if log.dropped:
-        said.append(f"{log.dropped} kernels were lost: their energy is in {'(no kernel)'!r}")
+        said.append(f"{log.dropped} kernels were lost: their energy is in {NO_KERNEL!r}")
     unread = set(log.by_gpu) - {board.uuid for board in boards}
     if unread:
         said.append(f"kernels also ran on {len(unread)} GPUs that were not read: {', '.join(sorted(unread))}")

@@ -6,7 +6,6 @@ import csv
 import ctypes
 import io
 import json
-import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from ptxbench.attribute.attribution import NO_KERNEL, Share
 from ptxbench.attribute.program import ProgramEnergy
 from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import finite
 
 _LONGEST_NAME = 60
 _COLUMNS = (
@@ -52,9 +52,9 @@ def document(program: ProgramEnergy) -> dict[str, Any]:
     whole = [
         {
             "gpu": gpu.energy.gpu,
-            "energy_j": _known(gpu.energy.energy_j),
-            "interval_j": [_known(end) for end in gpu.energy.interval_j],
-            "mean_power_w": _known(gpu.energy.energy_j / program.time_s) if program.time_s else None,
+            "energy_j": finite(gpu.energy.energy_j),
+            "interval_j": [finite(end) for end in gpu.energy.interval_j],
+            "mean_power_w": finite(gpu.energy.energy_j / program.time_s) if program.time_s else None,
             "status": str(gpu.energy.status),
             "reason": gpu.energy.reason,
             "notes": list(gpu.energy.notes),
@@ -66,7 +66,7 @@ def document(program: ProgramEnergy) -> dict[str, Any]:
         "exit_code": program.exit_code,
         "simulated": program.is_simulated,
         "time_s": program.time_s,
-        "energy_j": _known(program.energy_j),
+        "energy_j": finite(program.energy_j),
         "method": program.method,
         "remarks": list(program.remarks),
         "gpus": whole,
@@ -177,10 +177,10 @@ def _row(gpu: str, share: Share, whole_j: float) -> dict[str, Any]:
         "kernels": [demangled(name) for name in share.names],
         "calls": share.calls,
         "time_s": share.time_s,
-        "energy_j": _known(share.energy_j),
-        "interval_j": [_known(end) for end in share.interval_j],
-        "share": _known(share.energy_j / whole_j) if whole_j else None,
-        "mean_power_w": _known(share.energy_j / share.time_s) if share.time_s > 0 else None,
+        "energy_j": finite(share.energy_j),
+        "interval_j": [finite(end) for end in share.interval_j],
+        "share": finite(share.energy_j / whole_j) if whole_j else None,
+        "mean_power_w": finite(share.energy_j / share.time_s) if share.time_s > 0 else None,
         "method": share.method,
     }
 
@@ -197,7 +197,3 @@ def _line(share: Share, whole_j: float) -> str:
         f"{share.energy_j:9.4g} {interval:>19} {share.energy_j / whole_j:6.1%} {mean_w} {share.time_s:9.4g}"
         f" {share.calls:8d}  {name}"
     )
-
-
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
