@@ -1,17 +1,20 @@
-"""Take the kernels or the readings of most runs out of results/, and note where they are. Needs no GPU.
+"""Take kernels or readings of most runs out of results/, and pack what stays. Needs no GPU.
 
     python runners/slim_results.py kernels
     python runners/slim_results.py readings
+    python runners/slim_results.py recompress
 
 A clone keeps of every run its table, manifest and solved quantities, and all of the runs in
 `result_files.KEPT_WHOLE`. What is taken out stays in the history of this repository: results/ARCHIVE.csv says
 at which commit, with a hash, and `runners/archive_readings.py` puts it back. The files must be committed as
-they are. Commit the removal by itself. Exit codes: 0 done, 2 bad input.
+they are. Commit the removal by itself. `recompress` makes the kernels and traces of the kept runs smaller
+and leaves their content as it is. Exit codes: 0 done, 2 bad input.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import subprocess
 import sys
 from collections import defaultdict
@@ -20,15 +23,25 @@ from pathlib import Path
 from result_files import ARCHIVE, KEPT_WHOLE, ROOT, Archived, Kind, kind_of, listed_hash, read_archive, to_csv
 
 from ptxbench.core.errors import InputError, PtxbenchError
-from ptxbench.storage.atomic import write_text
+from ptxbench.storage import traces
+from ptxbench.storage.atomic import write_bytes, write_text
+from ptxbench.storage.kernel_archive import KernelArchive, write_archive
+from ptxbench.storage.kernels import ARCHIVE as KERNELS
+
+READINGS = "traces.parquet"
+RECOMPRESS = "recompress"
 
 
 def main() -> int:
     """Take out what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", type=Kind, choices=list(Kind), help="what is taken out")
-    kind = parser.parse_args().kind
-    found = slim(ROOT, kind)
+    stages = [*map(str, Kind), RECOMPRESS]
+    parser.add_argument("stage", choices=stages, help="what is taken out, or that the rest is packed")
+    stage = parser.parse_args().stage
+    if stage == RECOMPRESS:
+        print(f"{recompress(ROOT) / 1e6:.1f} MB fewer; commit the files")
+        return 0
+    found = slim(ROOT, Kind(stage))
     files, size = sum(one.files for one in found), sum(one.bytes for one in found)
     print(f"{files} files of {len(found)} runs, {size / 1e6:.1f} MB, are in the archive; commit the removal")
     return 0
@@ -69,6 +82,35 @@ def slim(root: Path, kind: Kind) -> list[Archived]:
         for path in paths:
             (root / path).unlink()
     return found
+
+
+def recompress(root: Path) -> int:
+    """Write kernels.zip and traces.parquet of the runs that are kept whole again, as small as they get.
+
+    Args:
+        root: Root of the repository.
+
+    Returns:
+        How many bytes fewer they have. A file that is small already stays as it is.
+
+    Raises:
+        InputError: A file cannot be read or written.
+    """
+    saved = 0
+    for run in sorted(KEPT_WHOLE):
+        kernels, readings = root / run / KERNELS, root / run / READINGS
+        if kernels.exists() and not (archive := KernelArchive(kernels)).is_lzma:
+            before = kernels.stat().st_size
+            write_archive(kernels, {name: archive.read(name) for name in archive.names}, small=True)
+            saved += before - kernels.stat().st_size
+        if readings.exists():
+            packed = io.BytesIO()
+            traces.write(packed, traces.row_groups(readings))
+            fewer = readings.stat().st_size - packed.tell()
+            if fewer > 0:
+                write_bytes(readings, packed.getvalue())
+                saved += fewer
+    return saved
 
 
 def _entry(root: Path, run: str, kind: Kind, commit: str, paths: list[str]) -> Archived:

@@ -8,10 +8,15 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fakes.script import load_script
 
 from ptxbench.core.errors import InputError
+from ptxbench.storage import traces
+from ptxbench.storage.kernel_archive import write_archive
 
 RUN = "results/gpu/table-1"
 KEPT = "results/nvidia-h200/table-6eda"
@@ -117,6 +122,26 @@ def test_the_packed_archive_is_the_same_at_each_call(scripts, repository, tmp_pa
     with tarfile.open(tmp_path / "one.tar.gz") as tar:
         held = {Path(one.name): tar.extractfile(one).read() for one in tar}
     assert held == {p: data for p, data in before.items() if p == Path(RUN, "kernels.zip")}
+
+
+def test_packing_the_kept_runs_changes_no_content(scripts, tmp_path):
+    slim, _ = scripts
+    run = tmp_path / KEPT
+    run.mkdir(parents=True)
+    members = {"a.ptx": b"add.f32 %f1, %f2, %f3;\n" * 900, "a.cubin": bytes(range(256)) * 9}
+    write_archive(run / "kernels.zip", members)
+    begin = np.sort(np.random.default_rng(1).integers(0, 10**11, 3000))
+    values = {"trial_id": ["a"] * 3000, "source": ["samples"] * 3000, "value": np.round(begin / 1e9)}
+    times = {"begin_ns": begin, "end_ns": begin + 900, "stamp_ns": begin, "code": begin * 0}
+    readings = pa.table({**values, **times}).select(traces.SCHEMA.names)
+    pq.write_table(readings, run / "traces.parquet", compression="none")
+    before = sum(path.stat().st_size for path in run.iterdir())
+    saved = slim.recompress(tmp_path)
+    assert 0 < saved == before - sum(path.stat().st_size for path in run.iterdir())
+    with zipfile.ZipFile(run / "kernels.zip") as file:
+        assert {name: file.read(name) for name in file.namelist()} == members
+    assert traces.read(run / "traces.parquet").equals(readings)
+    assert slim.recompress(tmp_path) == 0
 
 
 def test_what_is_not_committed_or_not_solved_is_not_taken_out(scripts, repository, capsys):

@@ -113,6 +113,60 @@ def read_all(path):
         return [archive.read(name) for name in file.namelist()]
 
 
+def lzma_packed(path, members):
+    write_archive(path, members, small=True)
+    return path
+
+
+def test_kernels_packed_by_lzma_are_read_the_same(packed, tmp_path):
+    archive = KernelArchive(packed / "kernels.zip")
+    members = {name: archive.read(name) for name in archive.names}
+    assert not archive.is_lzma
+    again = KernelArchive(lzma_packed(packed / "kernels.zip", members))
+    assert again.is_lzma
+    assert {name: again.read(name) for name in again.names} == members
+    assert_holds(KernelStore(packed))
+
+
+@pytest.mark.parametrize(
+    ("place", "bytes_"),
+    [
+        ((0, 6), struct.pack("<H", 0x803)),  # encrypted, in the header before the member alone
+        ((0, 30), b"b.ptx"),  # another name there
+        ((0, 22), struct.pack("<L", 7)),  # another size there
+        ((0, 35), b"\0\0\6\0"),  # 6 bytes of LZMA properties
+        ((0, 39), b"\xff"),  # lc, lp and pb that LZMA does not have
+        ((0, 40), struct.pack("<L", 2**31)),  # a dictionary of 2 GiB
+        ((0, 48), b"\xff\xff\xff\xff"),  # other data
+        ((1, 16), b"\0\0\0\0"),  # another checksum in the directory
+        ((1, 8), struct.pack("<H", 0x803)),  # encrypted, in the directory
+        ((1, 20), struct.pack("<L", 2**30)),  # goes on beyond the file
+    ],
+)
+def test_a_damaged_lzma_member_is_one_line(tmp_path, place, bytes_):
+    path = lzma_packed(tmp_path / "kernels.zip", {"a.ptx": bytes(range(256)) * 40})
+    data = bytearray(path.read_bytes())
+    begin = (0, data.index(b"PK\x01\x02"))[place[0]] + place[1]
+    data[begin : begin + len(bytes_)] = bytes_
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"kernels\.zip: .*copy the run again") as error:
+        KernelArchive(path).read("a.ptx")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("said", [100, 2**20 + 1])
+def test_an_lzma_bomb_that_lies_about_its_size_is_not_unpacked(tmp_path, said):
+    size = 80 * 2**20
+    path = lzma_packed(tmp_path / "kernels.zip", {"a.ptx": bytes(size)})
+    path.write_bytes(path.read_bytes().replace(struct.pack("<L", size), struct.pack("<L", said)))
+    tracemalloc.start()
+    with pytest.raises(InputError, match="the file is damaged"):
+        KernelArchive(path).read("a.ptx")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 * 2**20  # 8 MiB of it are the dictionary
+
+
 @pytest.mark.parametrize(
     "damage",
     [lambda d: d[:-30], lambda d: b"", lambda d: b"no zip", lambda d: d[:60] + b"\xff" * 9 + d[69:]],
