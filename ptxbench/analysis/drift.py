@@ -112,7 +112,7 @@ def find_drift(
     dipped: Collection[str],
     near: Drift | None = None,
     *,
-    thorough: bool = False,
+    step: float = 0.0,
 ) -> Drift:
     """Find the steps of the supply in the trials of a run.
 
@@ -122,7 +122,8 @@ def find_drift(
         dipped: Ids of trials within which the clock dipped: they may be of no one level.
         near: What was found with another static power: the likelier of a fit near to it and of one by itself
             counts.
-        thorough: Look for levels that go with the temperature, too; takes two to three times as long.
+        step: Size of a step, a fraction, to look for levels that go with the temperature, too; takes two to
+            three times as long. 0: do not.
 
     Returns:
         `NO_STEPS` where the trials are explained as well without steps; where they are too few, or none is at
@@ -141,7 +142,7 @@ def find_drift(
     if np.count_nonzero(looks.counts) < _FEWEST:
         return unknown
     levels = None if near is None else np.array([_known_level(near, r) for r in trials])
-    found = fit_levels(looks, levels, thorough=thorough)
+    found = fit_levels(looks, levels, step=step)
     if found is None:
         return replace(NO_STEPS, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else NO_STEPS
     others = found.levels.others

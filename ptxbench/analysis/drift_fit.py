@@ -16,7 +16,6 @@ import numpy.typing as npt
 from ptxbench.analysis.clock_dips import Dips
 from ptxbench.analysis.hmm import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
 from ptxbench.analysis.level_covariance import powers_by_levels
-from ptxbench.catalogue.architecture import architecture_of
 
 # Noise of one trial, as a fraction of its power: the likeliest of these.
 _NOISES = (0.0005, 0.0008, 0.0012, 0.002, 0.0035, 0.006, 0.01)
@@ -35,9 +34,6 @@ _PIECE = 10
 _STRIDE = 1.5
 # By how much the logarithm of the likelihood must gain before there are steps at all.
 _GAIN = 10.0
-# A step of the supply voltage, as a fraction of the power that it feeds. Hopper is the only generation that
-# was measured; the files of the others assume its figure.
-STEP = architecture_of("sm_90a").drift_step.value
 # Where a fit begins again: the kernels above these quantiles of temperature move by a step.
 _HOT = (0.35, 0.6, 0.85)
 
@@ -87,13 +83,13 @@ class Fit:
     dips: Dips
 
 
-def fit_levels(looks: Looks, near: Floats | None = None, *, thorough: bool = False) -> Fit | None:
+def fit_levels(looks: Looks, near: Floats | None = None, *, step: float = 0.0) -> Fit | None:
     """Fit the kernels' powers and the levels.
 
     Args:
         looks: The trials.
         near: Levels that a fit may be near to, shape (n,), NaN where not known.
-        thorough: Begin again where the levels go with the temperature in another way.
+        step: By how much the levels may go with the temperature in another way, a fraction; 0: not tried.
 
     Returns:
         The likeliest fit that is found, None where the trials are explained as well without levels.
@@ -110,7 +106,7 @@ def fit_levels(looks: Looks, near: Floats | None = None, *, thorough: bool = Fal
     found = _climbed(looks, max(tried, key=_likelihood))
     if found.levels.log_likelihood < _without_steps(looks, own, found.dips) + _GAIN:
         return None
-    return _rebegun(looks, found) if thorough else found
+    return _rebegun(looks, found, step) if step else found
 
 
 def _likelihood(fit: Fit) -> float:
@@ -127,25 +123,25 @@ def _climbed(looks: Looks, fit: Fit) -> Fit:
     return fit
 
 
-def _rebegun(looks: Looks, fit: Fit) -> Fit:
+def _rebegun(looks: Looks, fit: Fit, step: float) -> Fit:
     """Return the likeliest fit from beginnings at which hot kernels stand on other levels than in this one.
 
     Where levels go with the temperature, hot kernels are always at the upper one: what they draw there and
     what the level adds are told apart by few trials alone, and no small change leads from one to the other.
     """
     best = fit
-    for start in _by_warmth(looks, fit):
+    for start in _by_warmth(looks, fit, step):
         again = _climbed(looks, _fitted(looks, start, fit.noise, fit.dips, _STEPS))
         if again.levels.log_likelihood > best.levels.log_likelihood + _WORTH:
             best = again
     return best
 
 
-def _by_warmth(looks: Looks, fit: Fit) -> Iterator[Floats]:
+def _by_warmth(looks: Looks, fit: Fit, step: float) -> Iterator[Floats]:
     """Yield ln of each kernel's power where those that ran hot have moved by a step of the supply."""
     warmth_c = looks.by_kernel(looks.counts.astype(float), looks.temperature_c)
     for warmer_c in np.quantile(warmth_c, _HOT):
-        for shift in (-STEP, STEP):
+        for shift in (-step, step):
             yield fit.own + np.where(warmth_c > warmer_c, shift, 0.0)
 
 

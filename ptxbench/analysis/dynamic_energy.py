@@ -43,6 +43,7 @@ from ptxbench.analysis.solved_rows import SolvedRows, Trials, by_subject
 from ptxbench.analysis.statistics import UNKNOWN, Estimate, Uncertainty, combined
 from ptxbench.analysis.subject import Subject, most_common_fault, nan_mean
 from ptxbench.core.condition import OptLevel
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.core.threads import ISSUED_PER_CYCLE, WARP
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
@@ -200,16 +201,16 @@ def dynamic_row(subject: Subject, trials: Trials, common: Common, sm_count: int)
     return row
 
 
-def dynamic_rows(subjects: Sequence[Subject], records: Sequence[TrialRecord], sm_count: int) -> SolvedRows:
+def dynamic_rows(subjects: Sequence[Subject], records: Sequence[TrialRecord], gpu: GpuInfo) -> SolvedRows:
     """Return the rows of all subjects of a run that the dynamic protocol measured.
 
     Args:
         subjects: What was measured.
         records: Trials of the run.
-        sm_count: Streaming multiprocessors of the GPU.
+        gpu: The GPU that they ran on.
     """
     trials = by_subject(records)
-    shared = shared_by(records)
+    shared = shared_by(records, gpu.target)
     common = {}
     for opt_level in OptLevel:
         loops: dict[str, Sequence[TrialRecord]] = {}
@@ -222,7 +223,7 @@ def dynamic_rows(subjects: Sequence[Subject], records: Sequence[TrialRecord], sm
             loops[overhead[0].subject if overhead else ""] = overhead
         scatter = scatter_of(loop_energy(of_loop, shared) for of_loop in loops.values())
         common[opt_level] = replace(shared, scatter=scatter)
-    rows = {s.name: dynamic_row(s, trials, common[s.condition.opt_level], sm_count) for s in subjects}
+    rows = {s.name: dynamic_row(s, trials, common[s.condition.opt_level], gpu.sm_count) for s in subjects}
     return SolvedRows(rows, shared)
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
-from ptxbench.analysis.drift_fit import STEP
 from ptxbench.analysis.operating_point import dipped_trials, same_operating_point
 from ptxbench.analysis.static_power import StaticPower, fit_static
 from ptxbench.analysis.statistics import Estimate, weighted
 from ptxbench.analysis.subject import nan_mean, trial_faults
 from ptxbench.analysis.thermal_slope import busy_static
 from ptxbench.analysis.variance import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
+from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord
@@ -22,9 +22,6 @@ _PICO = 1e12
 # The fits of drift and of the slope of power with temperature go in turns, until the slope stays.
 _TURNS = 4
 _SAME_SLOPE_W_PER_C = 0.01
-# A trial within which the supply's level changed was read at another level than its neighbours: anything
-# up to a step, 1.2% of what it feeds on three H200s, is as likely (studies/h200/power.md; GUM 2008, 4.3.7).
-_STEP_ERROR = STEP / math.sqrt(3)
 # Where trials of a kernel disagree the fewer are left out, and may be right. Between two runs of a board
 # (4 H200s, studies/h200/power.md) 1 kernel in 6 differs by more than 0.5% where no more count than are left
 # out, as much as this error makes; 1 in 19 where one more counts, 1 in 47 where two or more do.
@@ -44,28 +41,34 @@ class Common:
         scatter: Prior of a kernel's scatter from other kernels, as a fraction of its power.
         drift: The drift of each trial.
         dipped: Ids of trials within which the clock dipped.
+        drift_step: By how much a step of the SMs' supply changes the power that it feeds, a fraction.
     """
 
     static: StaticPower
     scatter: ScatterPrior = NO_PRIOR
     drift: Drift = NO_STEPS
     dipped: frozenset[str] = frozenset()
+    drift_step: float = 0.0
 
 
-def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
+def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> Common:
     """Return what the rows of a run share, except the scatter of the loops of an optimization level.
 
     Args:
         records: All trials of the run.
+        target: Of its GPU, such as "sm_90a".
         recent: Look for drift steps in so many of the last trials only, which is quick; 0: in all.
     """
     counted = [r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC]
     dipped = dipped_trials(counted)
+    drift_step = architecture_of(target).drift_step.value
     static, drift = fit_static(counted), NO_STEPS
     # The levels are told by powers at one temperature, and what a degree makes by powers at one level.
     for turn in range(_TURNS):
         near = drift if drift.level and not recent else None
-        drift = find_drift(counted[-recent:], static, dipped, near, thorough=not recent and turn == 0)
+        drift = find_drift(
+            counted[-recent:], static, dipped, near, step=0.0 if recent or turn else drift_step
+        )
         # A step is half a watt of the sleeping kernel's power: so all its trials are taken.
         sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in drift.unsure]
         sleeping = fit_static(sure, drift.power_w)
@@ -73,7 +76,7 @@ def shared_by(records: Sequence[TrialRecord], recent: int = 0) -> Common:
         static = busy_static(sleeping, sure, drift.power_w, by_levels=bool(drift.level))
         if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:
             break
-    return Common(static, drift=drift, dipped=dipped)
+    return Common(static, drift=drift, dipped=dipped, drift_step=drift_step)
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ class LoopEnergy:
         hidden: Where the clock dipped in all of its trials, so that none would differ from the others if all
             were off alike: how probable that is.
         fed_pj: Mean energy of what the supply of the SMs feeds.
+        step_error: Standard error of a trial within which the supply's level changed, a fraction.
     """
 
     energy_pj: tuple[float, ...]
@@ -108,6 +112,7 @@ class LoopEnergy:
     mixed: bool
     hidden: float
     fed_pj: float
+    step_error: float
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
@@ -134,7 +139,7 @@ class LoopEnergy:
     def doubt(self) -> float:
         """Standard error of what the supply feeds where the wrong trials may count, as a fraction."""
         minority = 0.0 if self.mixed or len(self.trials) > self.set_aside else _MINORITY_ERROR
-        return max(_STEP_ERROR * math.sqrt(self.hidden), minority)
+        return max(self.step_error * math.sqrt(self.hidden), minority)
 
     @property
     def scatter(self) -> Scatter | None:
@@ -185,6 +190,9 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
         selected.mixed,
         _hidden(trials, common),
         nan_mean([(r.steady_power_w - common.drift.unfed_at(r)) * pass_pj_per_w(r) for r in trials]),
+        # Such a trial was read at another level than its neighbours: anything up to a step is as likely (GUM
+        # 2008, 4.3.7).
+        common.drift_step / math.sqrt(3),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from ptxbench.analysis.loop_energy import Common
 from ptxbench.analysis.solved_rows import SolvedRows
 from ptxbench.analysis.subject import Subject
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.experiment.prepare import Outcome
 from ptxbench.experiment.prepared import Prepared
@@ -45,7 +46,7 @@ class Ledger:
         self,
         subjects: Sequence[Subject],
         records: Sequence[TrialRecord],
-        sm_count: int,
+        gpu: GpuInfo,
         failures: Mapping[str, str],
         ended: str,
         unfinished: Collection[str] = (),
@@ -55,13 +56,13 @@ class Ledger:
         Args:
             subjects: What the run measures.
             records: Trials of the run.
-            sm_count: Streaming multiprocessors of the GPU.
+            gpu: The GPU that they ran on.
             failures: Why a subject could not be launched, by name.
             ended: Why some subjects were not reached.
             unfinished: Names of subjects whose measurement has started and not ended.
         """
         begun = {r.subject for r in records if r.repeat >= 0} | set(failures)
-        solved = solve_rows([s for s in self.subjects.values() if s.name in begun], records, sm_count)
+        solved = solve_rows([s for s in self.subjects.values() if s.name in begun], records, gpu)
         self.level_error, self.common = solved.level_error, solved.common
         return tuple(self._row(s, solved.rows, failures, ended, unfinished) for s in subjects)
 
@@ -86,19 +87,19 @@ class Ledger:
         return row
 
 
-def solve_rows(subjects: Sequence[Subject], records: Sequence[TrialRecord], sm_count: int) -> SolvedRows:
+def solve_rows(subjects: Sequence[Subject], records: Sequence[TrialRecord], gpu: GpuInfo) -> SolvedRows:
     """Return the rows of subjects from the trials of a run: pure arithmetic.
 
     Args:
         subjects: What was measured.
         records: Trials of the run.
-        sm_count: Streaming multiprocessors of the GPU.
+        gpu: The GPU that they ran on.
     """
     rows: dict[str, TableRow] = {}
     common = None
     for name in sorted({subject.condition.protocol for subject in subjects}):
         own = [subject for subject in subjects if subject.condition.protocol == name]
-        solved = find_protocol(name).solve(own, records, sm_count)
+        solved = find_protocol(name).solve(own, records, gpu)
         rows.update(solved.rows)
         common = common or solved.common
     return SolvedRows(rows, common)

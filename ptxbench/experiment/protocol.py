@@ -10,6 +10,7 @@ from ptxbench.analysis.subject import Subject
 from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.cubin import Cubin
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.run_state import RunState
 from ptxbench.storage.schema import Role, TrialRecord
@@ -78,11 +79,11 @@ class Protocol(ABC):
         """
 
     @abstractmethod
-    def solve(self, subjects: Sequence[Subject], records: Sequence[TrialRecord], sm_count: int) -> SolvedRows:
+    def solve(self, subjects: Sequence[Subject], records: Sequence[TrialRecord], gpu: GpuInfo) -> SolvedRows:
         """Return the rows of subjects that this protocol measured: pure arithmetic.
 
         Args:
             subjects: What was measured.
             records: All trials of the run.
-            sm_count: Streaming multiprocessors of the GPU.
+            gpu: The GPU that they ran on.
         """

@@ -68,7 +68,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
     solved = ledger.rows(
         subjects,
         folder.records(),
-        folder.manifest.gpu.sm_count,
+        folder.manifest.gpu,
         {name: row.reason for name, row in recorded.items() if row.status is Status.LAUNCH_FAILED},
         "the recorded run did not reach it",
     )

@@ -145,7 +145,7 @@ class _Measuring:
         return self._ledger.rows(
             self._subjects,
             folder.records(),
-            folder.manifest.gpu.sm_count,
+            folder.manifest.gpu,
             self._state.failures,
             f"{ended}; continue with --resume",
             self._state.unfinished,

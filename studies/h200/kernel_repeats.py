@@ -108,8 +108,8 @@ def powers_of(run: Path) -> dict[Key, KernelPower]:
         InputError: The folder cannot be read.
     """
     with RunFolder.open(run) as folder:
-        records = folder.records()
-    common = shared_by(records)
+        info, records = folder.manifest.gpu, folder.records()
+    common = shared_by(records, info.target)
     aside, misfits = common.drift.unsure, common.drift.misfits
     kernels: dict[Key, list[TrialRecord]] = defaultdict(list)
     for r in records:

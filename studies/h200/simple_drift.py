@@ -153,7 +153,7 @@ def find_simple_drift(
     dipped: Collection[str],  # noqa: ARG001
     near: Drift | None = None,  # noqa: ARG001
     *,
-    thorough: bool = False,  # noqa: ARG001
+    step: float = 0.0,  # noqa: ARG001
 ) -> Drift:
     """Find the drift by the simple model, with the interface of `ptxbench.analysis.drift.find_drift`."""
     known = [r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC and r.status is Status.OK]
@@ -220,7 +220,7 @@ def simple_rows(path: Path, wanted: Collection[str]) -> tuple[list[TableRow], fl
             outcomes = preparer.begin(planned).result()
         subjects = [one.subject for one in outcomes if isinstance(one, Prepared)]
         with simple_model():
-            solved = dynamic_rows(subjects, run.records(), manifest.gpu.sm_count)
+            solved = dynamic_rows(subjects, run.records(), manifest.gpu)
         return [row for row in solved.rows.values() if row.status is Status.OK], solved.level_error
 
 

@@ -9,8 +9,9 @@ import pytest
 from fakes.measuring import trial
 
 from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
-from ptxbench.analysis.loop_energy import pass_energy_pj, shared_by
+from ptxbench.analysis.loop_energy import loop_energy, pass_energy_pj, shared_by
 from ptxbench.analysis.static_power import SessionPower, StaticPower
+from ptxbench.catalogue.architecture import Figure, architecture_of
 from ptxbench.core.condition import ARAFA, OptLevel
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role
@@ -276,14 +277,14 @@ def share_off(records, levels, drift):
 def test_hot_kernels_that_are_always_at_the_upper_level_come_out_at_the_power_of_the_mean_level(seed):
     """Hot kernels that draw more, and a level that is the same for all, explain nearly as much."""
     records, levels = run_of_warm_levels(seed)
-    drift = find_drift(records, STATIC, frozenset(), thorough=True)
+    drift = find_drift(records, STATIC, frozenset(), step=0.012)
     assert share_off(records, levels, drift) < 0.01
 
 
 def test_a_fit_near_to_one_that_was_found_before_is_found_again():
     records, levels = run_of_warm_levels(8)
     warmer = replace(STATIC, slope_w_per_c=STATIC.slope_w_per_c + 0.05)
-    before = find_drift(records, warmer, frozenset(), thorough=True)
+    before = find_drift(records, warmer, frozenset(), step=0.012)
     assert share_off(records, levels, find_drift(records, STATIC, frozenset())) > 0.1
     assert share_off(records, levels, find_drift(records, STATIC, frozenset(), before)) < 0.01
 
@@ -308,9 +309,21 @@ def sleeping_between(targets, levels):
 def test_static_power_is_that_at_the_mean_level():
     levels = steps()
     targets = run_of(levels)
-    common = shared_by([*targets, *sleeping_between(targets, levels)])
+    common = shared_by([*targets, *sleeping_between(targets, levels)], "sm_90a")
     assert common.static.error_w < 0.08
     assert common.static.at(45.0) == pytest.approx(120.0, abs=0.5)
+
+
+def test_the_step_is_that_of_the_architecture_of_the_gpu(monkeypatch):
+    own = replace(architecture_of("sm_75"), drift_step=Figure(0.03, "a test"))
+    monkeypatch.setattr(
+        "ptxbench.analysis.loop_energy.architecture_of",
+        {"sm_75": own, "sm_90a": architecture_of("sm_90a")}.get,
+    )
+    records = run_of(steps())
+    for target, step in (("sm_75", 0.03), ("sm_90a", 0.012)):
+        loop = loop_energy(records[:1], shared_by(records, target))
+        assert loop.step_error == pytest.approx(step / math.sqrt(3))
 
 
 def test_static_power_that_drops_between_two_sessions_is_no_step_of_the_supply():
@@ -333,7 +346,7 @@ def test_static_power_that_drops_between_two_sessions_is_no_step_of_the_supply()
         ]
 
     same, lower = in_two_sessions(0.0), in_two_sessions(7.0)
-    one, other = shared_by(same), shared_by(lower)
+    one, other = shared_by(same, "sm_90a"), shared_by(lower, "sm_90a")
     begins = (lower[0].start_ns, lower[-1].start_ns)
     # The levels are still in it, and let it be told no better.
     assert np.subtract(*map(other.drift.static.shift_w, begins)) == pytest.approx(7.0, abs=1.0)

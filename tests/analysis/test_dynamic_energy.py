@@ -121,7 +121,9 @@ def test_a_loop_whose_clock_dipped_in_every_trial_may_be_a_step_of_the_supply_of
     dipped = frozenset(r.trial_id for r in records if r.role is role)
 
     def result_of(ids, drift=NO_STEPS):
-        return solve_dynamic(unit, trials_of(records, unit), Common(STATIC, drift=drift, dipped=ids))
+        return solve_dynamic(
+            unit, trials_of(records, unit), Common(STATIC, drift=drift, dipped=ids, drift_step=0.012)
+        )
 
     result = result_of(dipped)
     loop = next(r for r in records if r.role is role)

@@ -35,7 +35,7 @@ class Once(Protocol, Measurement):
             kernel = prepared.kernel(Role.TARGET, 132, 256)
             self.state.bench.trial(self.state.bench.calibrated(kernel, 0.5), 0)
 
-    def solve(self, subjects, records, sm_count):
+    def solve(self, subjects, records, gpu):
         last = {name: trials[-1] for name, trials in by_subject(records).items()}
         rows = {s.name: s.row(Status.OK, "") for s in subjects}
         for name, trial in last.items():

@@ -30,7 +30,7 @@ def trials(*slowed_mhz):
 
 def test_gamma_comes_back_from_kernels_that_ran_at_several_clocks():
     records = trials(1900.0, 1750.0, 1500.0)
-    found = clock_exponent(records, shared_by(records))
+    found = clock_exponent(records, shared_by(records, "sm_90a"))
     assert found.gamma == pytest.approx(GAMMA, abs=1e-6)
     assert found.trials == 3
     assert found.error < 1e-6
@@ -40,7 +40,7 @@ def test_gamma_comes_back_from_kernels_that_ran_at_several_clocks():
 @pytest.mark.parametrize("slowed_mhz", [(), (1500.0, 1400.0), (1979.0, 1975.0, 1970.0, 1965.0)])
 def test_without_enough_slowed_trials_there_is_none(slowed_mhz):
     records = trials(*slowed_mhz)
-    assert clock_exponent(records, shared_by(records)) is None
+    assert clock_exponent(records, shared_by(records, "sm_90a")) is None
 
 
 CYCLES = {"FFMA": 0.25, "DFMA": 0.5, "MUFU.EX2": 2.0}

@@ -27,6 +27,7 @@ from ptxbench.analysis.subject import (
 from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import LaunchError
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocol import Measurement, Protocol, SleepCubin
@@ -59,9 +60,9 @@ class Arafa(Protocol):
         del sleep
         return _ArafaMeasurement(state)
 
-    def solve(self, subjects: Sequence[Subject], records: Sequence[TrialRecord], sm_count: int) -> SolvedRows:
+    def solve(self, subjects: Sequence[Subject], records: Sequence[TrialRecord], gpu: GpuInfo) -> SolvedRows:
         """Return the rows of subjects, each from its own trials alone."""
-        del sm_count
+        del gpu
         trials = by_subject(records)
         return SolvedRows({s.name: arafa_row(s, trials.get(s.name, ())) for s in subjects})
 

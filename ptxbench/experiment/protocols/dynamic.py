@@ -16,6 +16,7 @@ from ptxbench.analysis.solved_rows import SolvedRows
 from ptxbench.analysis.subject import Subject
 from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import DYNAMIC, Condition, Form, OptLevel, Pattern
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.experiment.batch import Batch
 from ptxbench.experiment.dynamic_state import DynamicState
 from ptxbench.experiment.kernel import Kernel
@@ -56,9 +57,9 @@ class Dynamic(Protocol):
         """Begin to measure."""
         return _DynamicMeasurement(state, sleep)
 
-    def solve(self, subjects: Sequence[Subject], records: Sequence[TrialRecord], sm_count: int) -> SolvedRows:
+    def solve(self, subjects: Sequence[Subject], records: Sequence[TrialRecord], gpu: GpuInfo) -> SolvedRows:
         """Return the rows of subjects, solved together."""
-        return dynamic_rows(subjects, records, sm_count)
+        return dynamic_rows(subjects, records, gpu)
 
 
 class _DynamicMeasurement(Measurement):
