@@ -63,7 +63,7 @@ def _print(solution: JointSolution) -> None:
         rows = [
             (
                 one.opcode,
-                f"{one.energy_pj:.4g}",
+                f"{one.energy_pj:.4g}" if one.identifiable else "not told apart",
                 _error(one.error_pj),
                 str(one.kernels),
                 _beside(one.together_with),

@@ -22,8 +22,9 @@ class OpcodeEnergy:
     Attributes:
         opcode: With modifiers.
         pattern: Operand pattern.
-        energy_pj: Energy of one execution by one thread.
-        error_pj: Standard error; NaN where the kernels do not tell this opcode from others.
+        energy_pj: Energy of one execution by one thread; NaN where the kernels do not tell this opcode from
+            others.
+        error_pj: Standard error; NaN there too.
         identifiable: Whether the kernels determine it.
         together_with: Opcodes that the solve cannot separate from it.
         kernels: How many kernels execute it.
@@ -121,7 +122,7 @@ class JointSolution:
 
     Attributes:
         fits: One a pattern.
-        opcodes: By pattern, then dearest first.
+        opcodes: By pattern, then dearest first, those without an energy last.
         compared: Rows of the table whose every opcode is among them.
     """
 

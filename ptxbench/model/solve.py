@@ -165,7 +165,8 @@ def _opcode_energies(
         OpcodeEnergy(
             opcode=opcode,
             pattern=pattern,
-            energy_pj=float(values[j]),
+            # Rounding decides which of those that always run together is given their energy.
+            energy_pj=math.nan if opcode in groups else float(values[j]),
             error_pj=math.nan if opcode in groups else math.sqrt(max(float(covariance[j, j]), 0.0)),
             identifiable=opcode not in groups,
             together_with=groups.get(opcode, ()),
@@ -173,7 +174,7 @@ def _opcode_energies(
         )
         for j, opcode in enumerate(system.opcodes)
     ]
-    return sorted(found, key=lambda one: -one.energy_pj)
+    return sorted(found, key=lambda one: -one.energy_pj if one.identifiable else math.inf)
 
 
 def _compare(
@@ -215,7 +216,9 @@ def solve_with_prior(passes: Sequence[PassEnergy], solution: JointSolution) -> d
     pattern = passes[0].pattern
     opcodes = [o for o in solution.opcodes if o.pattern == pattern]
     sure = [o for o in opcodes if o.identifiable and o.error_pj < _SURE * o.energy_pj]
-    overall_pj = float(np.median([o.energy_pj for o in sure or opcodes]))
+    known_pj = [o.energy_pj for o in sure or opcodes if o.identifiable]
+    mean_pj = [one.energy_pj / sum(n for _, n in one.counts) for one in passes]
+    overall_pj = float(np.median(known_pj or mean_pj))
     system = _system(passes)
     priors_pj = np.array([_prior_pj(opcode, sure, overall_pj) for opcode in system.opcodes])
     priors_pj = np.maximum(priors_pj, _LEAST_PJ)

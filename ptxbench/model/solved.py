@@ -28,7 +28,7 @@ from ptxbench.storage.schema import TableRow
 FILE = "solved.json"
 # Raise it with every change that changes a solved quantity, and store the runs of results/ again
 # (`ptxbench solve RUN --store`). tests/model/test_solved.py solves a kept run again and compares.
-SOLVER_VERSION = 1
+SOLVER_VERSION = 2
 # What is solved from. Of a run that keeps its table alone, only that can be compared.
 _TABLE = "table.csv"
 _FILES = (_TABLE, "records.parquet")
@@ -58,8 +58,8 @@ class SolvedOpcode:
     Attributes:
         opcode: With modifiers.
         pattern: Operand pattern.
-        energy_pj: Energy by the joint solve alone.
-        error_pj: Standard error of it; NaN where the kernels do not tell this opcode from others.
+        energy_pj: Energy by the joint solve alone; NaN where the kernels do not tell this opcode from others.
+        error_pj: Standard error of it; NaN there too.
         together_with: Opcodes that the solve cannot separate from it.
         kernels: How many kernels execute it.
         estimate_pj: Energy for use in estimates, where undetermined opcodes are drawn to the median of their
@@ -133,7 +133,7 @@ class Solved:
         clock: Exponent of dynamic energy in the clock, None where the run does not tell.
         intervals: Issue intervals, by opcode.
         fits: How well the system of each operand pattern is solved; none where no dynamic trial is valid.
-        opcodes: Energies, by pattern, then dearest first.
+        opcodes: Energies, by pattern, then dearest first, those without an energy last.
         rows: Rows of the table whose every opcode is among them.
     """
 

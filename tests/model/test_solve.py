@@ -18,7 +18,7 @@ from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
 from ptxbench.model.observations import PassEnergy
-from ptxbench.model.solve import solve
+from ptxbench.model.solve import solve, solve_with_prior
 from ptxbench.model.solved import read_solved
 from ptxbench.storage.run_folder import RunFolder
 
@@ -77,15 +77,26 @@ def test_errors_hold_the_truth_as_often_as_they_say():
 
 
 def test_opcodes_that_always_stand_together_are_named_and_have_no_error():
-    found = energies(solve([kernel(FFMA=n, MUFU_EX2=2 * n, IADD3=k) for n, k in ((1, 9), (2, 5), (3, 1))]))
+    passes = [kernel(FFMA=n, MUFU_EX2=2 * n, IADD3=k) for n, k in ((1, 9), (2, 5), (3, 1))]
+    solution = solve(passes)
+    found = energies(solution)
     assert found["IADD3"].identifiable
     assert found["IADD3"].energy_pj == pytest.approx(TRUTH["IADD3"])
     for one, other in (("FFMA", "MUFU.EX2"), ("MUFU.EX2", "FFMA")):
         assert not found[one].identifiable
         assert found[one].together_with == (other,)
+        assert math.isnan(found[one].energy_pj)
         assert math.isnan(found[one].error_pj)
+    assert [one.opcode for one in solution.opcodes] == ["IADD3", "FFMA", "MUFU.EX2"]
     # Together they cost what they cost, however it is shared.
-    assert found["FFMA"].energy_pj + 2 * found["MUFU.EX2"].energy_pj == pytest.approx(14.0 + 2 * 18.0)
+    drawn = solve_with_prior(passes, solution)
+    assert drawn["FFMA"][0] + 2 * drawn["MUFU.EX2"][0] == pytest.approx(14.0 + 2 * 18.0, rel=0.01)
+
+
+def test_opcodes_of_which_none_is_told_apart_still_cost_something():
+    passes = [kernel(FFMA=n, MUFU_EX2=n) for n in (1, 2)]
+    drawn = solve_with_prior(passes, solve(passes))
+    assert drawn["FFMA"][0] + drawn["MUFU.EX2"][0] == pytest.approx(14.0 + 18.0, rel=0.01)
 
 
 def test_no_energy_is_negative():
