@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ptxbench.core.errors import RefusedModuleError, ToolError
 
-_WHEELS = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
+_WHEELS = {"ptxas": "nvidia-cuda-nvcc", "nvcc": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
 # Signals that end a tool for no fault of what it was given; SIGKILL: no memory was left, SIGXFSZ: a limit on
 # file sizes.
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGXFSZ)
@@ -26,7 +26,7 @@ def tool_path(tool: str) -> Path:
     """Find an executable, the pinned wheel before PATH so that SASS is the same everywhere.
 
     Args:
-        tool: "ptxas" or "nvdisasm".
+        tool: "ptxas", "nvcc" or "nvdisasm".
 
     Raises:
         ToolError: Neither the wheel nor PATH has it.
@@ -76,7 +76,7 @@ def run_tool(tool: str, arguments: list[str], folder: Path | None = None) -> str
     """Run a tool and return its standard output.
 
     Args:
-        tool: "ptxas" or "nvdisasm".
+        tool: "ptxas", "nvcc" or "nvdisasm".
         arguments: Its command line.
         folder: Working folder; files named relative to it keep random paths out of complaints.
 

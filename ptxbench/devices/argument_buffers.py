@@ -9,12 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from ptxbench.devices.base import Bytes, Launch
+from ptxbench.devices.base import Bytes, Launch, Parameter
 from ptxbench.devices.device_buffer import Call, DeviceBuffer
 
 # Inputs that stay on the GPU: those of a large and of a small problem, and some to spare.
 _HELD = 8
 _CLEARED = 0xFF
+_NUMBERS: dict[str, Any] = {
+    "i32": ctypes.c_int32,
+    "u32": ctypes.c_uint32,
+    "i64": ctypes.c_int64,
+    "u64": ctypes.c_uint64,
+    "f32": ctypes.c_float,
+    "f64": ctypes.c_double,
+}
 
 
 class ArgumentBuffers:
@@ -30,7 +38,7 @@ class ArgumentBuffers:
         self._inputs: OrderedDict[int, tuple[Bytes, DeviceBuffer]] = OrderedDict()
         self._output = DeviceBuffer(call)
 
-    def prepare(self, launches: Sequence[Launch]) -> list[tuple[tuple[int, ...], tuple[Any, ...]]]:
+    def prepare(self, launches: Sequence[Launch]) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         """Copy what is not on the GPU yet.
 
         Returns:
@@ -48,9 +56,19 @@ class ArgumentBuffers:
             self._inputs[key] = (wanted[key], self._copied(wanted[key]))
         return [self._parameters(launch) for launch in launches]
 
-    def clear(self, size: int) -> None:
-        """Set the first bytes of the output to 0xFF, which is NaN in every float format."""
-        self._call("cuMemsetD8", self._output.address, _CLEARED, size)
+    def clear(self, launch: Launch) -> None:
+        """Set the output to 0xFF, NaN in every float format, and written arrays to their contents."""
+        if launch.parameters is None:
+            self._call("cuMemsetD8", self._output.address, _CLEARED, launch.result_bytes)
+        for data in _written(launch):
+            self._fill(self._inputs[id(data)][1], data)
+
+    def written(self, launch: Launch) -> Bytes:
+        """Return the arrays that a launch writes, one after the other."""
+        found = [np.zeros(data.nbytes, np.uint8) for data in _written(launch)]
+        for copy, data in zip(found, _written(launch), strict=True):
+            self._call("cuMemcpyDtoH", copy.ctypes.data, self._inputs[id(data)][1].address, copy.nbytes)
+        return np.concatenate(found) if found else np.zeros(0, np.uint8)
 
     def output(self, size: int) -> Bytes:
         """Return the first bytes of the output, shape (size,)."""
@@ -69,12 +87,36 @@ class ArgumentBuffers:
     def _copied(self, data: Bytes) -> DeviceBuffer:
         buffer = DeviceBuffer(self._call)
         buffer.reserve(max(1, data.nbytes))
-        source = np.ascontiguousarray(data)
-        self._call("cuMemcpyHtoD", buffer.address, source.ctypes.data, source.nbytes)
+        self._fill(buffer, data)
         return buffer
 
-    def _parameters(self, launch: Launch) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    def _fill(self, buffer: DeviceBuffer, data: Bytes) -> None:
+        source = np.ascontiguousarray(data)
+        self._call("cuMemcpyHtoD", buffer.address, source.ctypes.data, source.nbytes)
+
+    def _parameters(self, launch: Launch) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        if launch.parameters is not None:
+            return self._given(launch, launch.parameters)
         scalars = launch.scalars or ()
         addresses = (*(self._inputs[id(data)][1].address for data in launch.operands), self._output.address)
         types = (*[ctypes.c_uint64] * len(addresses), *[ctypes.c_uint32] * len(scalars))
         return (*addresses, *scalars), types
+
+    def _given(
+        self, launch: Launch, parameters: Sequence[Parameter]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        values: list[Any] = []
+        types: list[Any] = []
+        for one in parameters:
+            if one.operand >= 0:
+                values.append(self._inputs[id(launch.operands[one.operand])][1].address)
+                types.append(ctypes.c_uint64)
+            else:
+                values.append(one.value if one.kind.startswith("f") else int(one.value))
+                types.append(_NUMBERS[one.kind])
+        return tuple(values), tuple(types)
+
+
+def _written(launch: Launch) -> list[Bytes]:
+    """Return the contents of the arrays that a launch writes, in the order of its parameters."""
+    return [launch.operands[one.operand] for one in launch.parameters or () if one.written]

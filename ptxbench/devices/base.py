@@ -19,6 +19,23 @@ from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
 Bytes = npt.NDArray[np.uint8]
 
 
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel that says all of its own: an array or a number.
+
+    Attributes:
+        operand: Index of the array in `Launch.operands`; -1: a number.
+        written: Whether the kernel writes the array.
+        kind: Type of the number: "i32", "u32", "i64", "u64", "f32" or "f64".
+        value: The number.
+    """
+
+    operand: int = -1
+    written: bool = False
+    kind: str = "u32"
+    value: float = 0
+
+
 @dataclass(frozen=True, eq=False)
 class Launch:
     """One kernel, the shape of its launch, and what it is given.
@@ -27,13 +44,14 @@ class Launch:
     output (8 bytes a thread), scratch and stamps (four u64 a block: its %globaltimer and %clock64 at begin
     and end), and `iterations` (u32). Any other kernel takes the addresses of its inputs and of its output, in
     that order, and then its scalars (u32).
+    `parameters`, where it is given, says instead what a kernel takes, in order.
 
     Attributes:
         trial_id: Identity of the trial within its run; a replay finds the record by it.
         cubin: Module that holds the kernel.
         kernel: Entry name.
         grid: Blocks along x.
-        block: Threads a block.
+        block: Threads a block, along x.
         iterations: How often a thread goes through the kernel's one loop.
         operands: Contents of each input buffer, uint8, shape (bytes,): one for a kernel of ptxbench's own.
             A GPU does not copy the very same array again to a kernel with scalars: do not change it.
@@ -47,6 +65,12 @@ class Launch:
         grid_y: Blocks along y.
         shared_bytes: Dynamic shared memory a block.
         times: How often it is launched, back to back, within one window.
+        grid_z: Blocks along z.
+        block_y: Threads of a block along y.
+        block_z: Threads of a block along z.
+        parameters: Every parameter of a kernel with `scalars`, in order; None: as above.
+        executed: How often a thread executes each opcode, where the caller counted it. It is what the
+            simulated GPU charges for a kernel with `parameters`.
     """
 
     trial_id: str
@@ -66,11 +90,21 @@ class Launch:
     grid_y: int = 1
     shared_bytes: int = 0
     times: int = 1
+    grid_z: int = 1
+    block_y: int = 1
+    block_z: int = 1
+    parameters: tuple[Parameter, ...] | None = None
+    executed: tuple[tuple[str, float], ...] = ()
 
     @property
     def blocks(self) -> int:
         """Blocks of one launch."""
-        return self.grid * self.grid_y
+        return self.grid * self.grid_y * self.grid_z
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.block * self.block_y * self.block_z
 
 
 class Gpu(Protocol):
@@ -145,8 +179,11 @@ class Gpu(Protocol):
     def compute(self, launch: Launch) -> Bytes | None:
         """Launch a kernel with scalars into an output of which every byte was 0xFF, and return it.
 
+        A kernel with `parameters` gets its arrays as `operands` holds them.
+
         Returns:
-            The output, uint8, shape (result_bytes,); None on a GPU that computes nothing.
+            The output, uint8, shape (result_bytes,), or the arrays that `parameters` says are written, one
+            after the other; None on a GPU that computes nothing.
 
         Raises:
             LaunchError: The kernel could not be loaded or did not end.

@@ -246,7 +246,8 @@ class CudaGpu:
 
     def _function(self, launch: Launch) -> Any:
         function = self._context.function(launch.cubin, launch.kernel)
-        if launch.shared_bytes > _PLAIN_SHARED_BYTES:
+        own = launch.parameters is None  # another kernel may have static shared memory besides
+        if launch.shared_bytes > (_PLAIN_SHARED_BYTES if own else 0):
             allowed = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             _call("cuFuncSetAttribute", function, allowed, launch.shared_bytes)
         return function
@@ -254,7 +255,11 @@ class CudaGpu:
     def _launch(self, launch: Launch, function: Any, arguments: Any) -> KernelWindow:
         """Launch with its own operands, back to back; return when all of it ran."""
         self._buffers.upload(launch)
-        shape = (launch.grid, launch.grid_y, 1, launch.block, 1, 1, launch.shared_bytes)
+        shape = (
+            *(launch.grid, launch.grid_y, launch.grid_z),
+            *(launch.block, launch.block_y, launch.block_z),
+            launch.shared_bytes,
+        )
 
         def start() -> None:
             for _ in range(launch.times):

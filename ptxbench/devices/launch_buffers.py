@@ -25,7 +25,7 @@ class LaunchBuffers:
         self._loop = LoopBuffers(call, scratch)
         self._arguments = ArgumentBuffers(call)
 
-    def prepare(self, launches: Sequence[Launch]) -> list[tuple[tuple[int, ...], tuple[Any, ...]]]:
+    def prepare(self, launches: Sequence[Launch]) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         """Make room for every launch and upload the operands of the first one.
 
         Returns:
@@ -53,10 +53,12 @@ class LaunchBuffers:
 
     def clear(self, launch: Launch) -> None:
         """Set the output of a kernel with scalars to 0xFF, which is NaN in every float format."""
-        self._arguments.clear(launch.result_bytes)
+        self._arguments.clear(launch)
 
     def output(self, launch: Launch, size: int) -> Bytes:
-        """Return the first bytes of a launch's output, shape (size,)."""
+        """Return the first bytes of a launch's output, shape (size,); of `parameters` all that is written."""
+        if launch.parameters is not None:
+            return self._arguments.written(launch)
         return (self._loop if launch.scalars is None else self._arguments).output(size)
 
     def release(self) -> None:

@@ -19,7 +19,7 @@ from ptxbench.core.status import Status
 from ptxbench.storage.run_folder import RunFolder
 
 # How a process ends by its own fault; SIGKILL and SIGINT come from outside.
-_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 # Linux, linux/prctl.h: the signal that this process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
 
@@ -30,6 +30,15 @@ def call_bound(command: Sequence[str]) -> int:
     Returns:
         Its exit code, negative for a signal.
     """
+    return subprocess.call(command, preexec_fn=_bound_to_this())
+
+
+def start_bound(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a command line that is ended (SIGTERM) when this process dies, be it of SIGKILL."""
+    return subprocess.Popen(command, preexec_fn=_bound_to_this())
+
+
+def _bound_to_this() -> Callable[[], None]:
     parent = os.getpid()
     prctl = ctypes.CDLL(None).prctl  # looked up here: between fork and exec nothing may be imported
 
@@ -38,7 +47,7 @@ def call_bound(command: Sequence[str]) -> int:
         if os.getppid() != parent:  # it died before
             os._exit(128 + signal.SIGTERM)
 
-    return subprocess.call(command, preexec_fn=bind)
+    return bind
 
 
 def run_surviving(
@@ -64,7 +73,7 @@ def run_surviving(
     failed = _failed_trials(path)
     while True:
         code = call(command())
-        if -code in _CRASHES and (path / "manifest.json").exists():
+        if -code in CRASHES and (path / "manifest.json").exists():
             RunFolder.blame_trial_in_hand(path)
         elif code != GpuError.exit_code:
             return code

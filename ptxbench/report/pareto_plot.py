@@ -61,8 +61,7 @@ def plot_front(manifest: TuningManifest, trials: Iterable[Trial], path: Path) ->
         # Both kinds of ticks, as the values often lie within one decade.
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.5)))
-    size = f"{problem.m} x {problem.n} x {problem.k} {problem.dtype}"
-    axes.set_title(f"GEMM {size}\n{title(manifest.gpu)}", loc="left", fontsize=10)
+    axes.set_title(f"{problem.title}\n{title(manifest.gpu)}", loc="left", fontsize=10)
     axes.grid(which="both", alpha=0.25)
     axes.legend()
     save(figure, path)

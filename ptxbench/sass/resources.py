@@ -15,6 +15,8 @@ _SYMBOL_TABLE = 2
 # Attributes of .nv.info (cuobjdump calls them EIATTR_...) that hold a symbol and a number.
 _REGCOUNT, _FRAME_SIZE = 0x2F, 0x11
 _HAS_SIZE = 0x04
+# The section that holds a kernel's static shared memory.
+_SHARED = ".nv.shared."
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,12 @@ class Resources:
     Attributes:
         registers: Registers of a thread, as they are allotted.
         stack_bytes: Local memory of a thread; what it spills is there.
+        shared_bytes: Static shared memory of a block.
     """
 
     registers: int
     stack_bytes: int
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class _Section:
     kind: int
     data: bytes
     link: int
+    size: int
 
 
 def kernel_resources(image: bytes) -> dict[str, Resources]:
@@ -51,8 +56,9 @@ def kernel_resources(image: bytes) -> dict[str, Resources]:
         found: dict[str, dict[int, int]] = {}
         for attribute, symbol, value in _numbers(info):
             found.setdefault(names[symbol], {})[attribute] = value
+        shared = {s.name.removeprefix(_SHARED): s.size for s in sections if s.name.startswith(_SHARED)}
         return {
-            name: Resources(values[_REGCOUNT], values.get(_FRAME_SIZE, 0))
+            name: Resources(values[_REGCOUNT], values.get(_FRAME_SIZE, 0), shared.get(name, 0))
             for name, values in found.items()
             if _REGCOUNT in values
         }
@@ -68,7 +74,9 @@ def _sections(image: bytes) -> list[_Section]:
     headers = [_SECTION_HEADER.unpack_from(image, offset + n * size) for n in range(count)]
     names = headers[names_at][4]
     return [
-        _Section(_text(image, names + h[0]), h[1], image[h[4] : h[4] + h[5]] if h[1] != 8 else b"", h[6])
+        _Section(
+            _text(image, names + h[0]), h[1], image[h[4] : h[4] + h[5]] if h[1] != 8 else b"", h[6], h[5]
+        )
         for h in headers
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -131,8 +131,9 @@ def _optional(kind: type) -> frozenset[str]:
 
 def _decode(hint: Any, plain: object, place: Place) -> object:
     if get_origin(hint) is types.UnionType:
-        (inner,) = (arm for arm in get_args(hint) if arm is not type(None))
-        return None if plain is None else _decode(inner, plain, place)
+        arms = [arm for arm in get_args(hint) if arm is not type(None)]
+        may_be_none = len(arms) < len(get_args(hint))
+        return None if plain is None and may_be_none else _decode(_arm(arms, plain), plain, place)
     if get_origin(hint) is tuple:
         return _decode_list(get_args(hint)[0], plain, place)
     if is_dataclass(hint):
@@ -142,6 +143,12 @@ def _decode(hint: Any, plain: object, place: Place) -> object:
     if hint is datetime:
         return _decode_time(plain, place)
     return _decode_scalar(hint, plain, place)
+
+
+def _arm(arms: Sequence[Any], plain: object) -> Any:
+    """Return the one of several dataclasses whose fields a value has; the first where none fits."""
+    keys = set(plain) if isinstance(plain, dict) else set()
+    return next((arm for arm in arms[1:] if keys and keys <= set(type_hints(arm))), arms[0])
 
 
 def _decode_dataclass(kind: type, plain: object, place: Place) -> object:

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.core.status import Status
-from ptxbench.devices.base import Bytes, Gpu, Launch
+from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.steady import PowerReading, steady_power_w
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.sources import source_of
-from ptxbench.tune.check import Checker, Correct
-from ptxbench.tune.estimate import EnergyModel, modelled_time_s, work_of
-from ptxbench.tune.kernel import Kernel, Refused, operand_matrices
+from ptxbench.tune.check import Correct
+from ptxbench.tune.estimate import EnergyModel
+from ptxbench.tune.kernel import Refused
 from ptxbench.tune.occupancy import limits_of, occupancy
+from ptxbench.tune.subject import Built, Subject
 from ptxbench.tune.trial import Trial, TrialStatus
-from ptxbench.tune.variant import Problem
 
 # A short timing lasts so long, or one launch where that lasts longer.
 _TIMING_S = 0.004
@@ -28,7 +28,6 @@ _MAX_TIMED = 64
 _MAX_LAUNCHES = 100_000
 # nvmlClocksEventReason: software power cap, hardware slowdown, thermal slowdowns, power brake.
 _SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
-_UNKNOWN_CLOCK_MHZ = 1500.0
 _COOL_C = 40.0
 
 
@@ -50,11 +49,11 @@ class BenchOptions:
 
 
 class Bench:
-    """Tries variants of one problem on one GPU.
+    """Tries variants of one kernel on one GPU.
 
     Args:
         gpu: Where they run.
-        problem: What they compute.
+        subject: What has the variants.
         asked: What is measured.
         model: What estimates their energy; None: nothing does.
         wall_s: Host time in s, for what each step takes.
@@ -63,22 +62,20 @@ class Bench:
     def __init__(
         self,
         gpu: Gpu,
-        problem: Problem,
+        subject: Subject,
         asked: BenchOptions,
         model: EnergyModel | None,
         wall_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.gpu = gpu
-        self.problem = problem
+        self.subject = subject
         self._asked = asked
         self._model = model
         self._wall_s = wall_s
-        self._checker = Checker(asked.seed)
-        self._inputs: tuple[Bytes, Bytes] | None = None
         self._temperature = (-math.inf, math.nan)
         self._sensor = next(s for s in gpu.sensors if source_of(s.source).whole_board)
 
-    def foretell(self, built: Kernel | Refused, build_wall_s: float = math.nan) -> Trial:
+    def foretell(self, built: Built | Refused, build_wall_s: float = math.nan) -> Trial:
         """Return what is known of a variant that has not run: its work, modelled time and energy."""
         if isinstance(built, Refused):
             return Trial(
@@ -89,8 +86,8 @@ class Bench:
                 build_wall_s=build_wall_s,
             )
         info = self.gpu.info
-        clock_mhz = info.max_sm_clock_mhz if info.max_sm_clock_mhz > 0 else _UNKNOWN_CLOCK_MHZ
-        work = work_of(built, self.problem)
+        seen = self.subject.foresee(built, info)
+        work = seen.work
         trial = Trial(
             variant=built.variant,
             status=TrialStatus.OK,
@@ -99,17 +96,18 @@ class Bench:
             cubin_sha256=built.cubin.sha256,
             registers=built.resources.registers,
             occupancy=occupancy(built.needs, limits_of(info.target)),
-            executed=work.executed,
-            l2_bytes=work.l2_bytes,
-            dram_bytes=work.dram_bytes,
-            modelled_s=modelled_time_s(built, self.problem, info.sm_count, clock_mhz),
+            executed=work.executed if work else (),
+            l2_bytes=work.l2_bytes if work else math.nan,
+            dram_bytes=work.dram_bytes if work else math.nan,
+            modelled_s=seen.modelled_s,
+            flops=seen.flops,
             build_wall_s=build_wall_s,
         )
         return self._estimated(trial, trial.modelled_s, _COOL_C)
 
     def measure(
         self,
-        built: Kernel | Refused,
+        built: Built | Refused,
         build_wall_s: float = math.nan,
         objection: Callable[[Trial], str] = lambda _: "",
     ) -> Trial:
@@ -134,13 +132,13 @@ class Bench:
         except LaunchError as error:
             return replace(trial, status=TrialStatus.LAUNCH_FAILED, reason=str(error))
 
-    def _measured(self, trial: Trial, kernel: Kernel, objection: Callable[[Trial], str]) -> Trial:
+    def _measured(self, trial: Trial, kernel: Built, objection: Callable[[Trial], str]) -> Trial:
         began_s = self._wall_s()
-        correct, why = self._checker.check(self.gpu, kernel)
+        correct, why = self.subject.check(self.gpu, kernel)
         trial = replace(trial, correct=correct, check_wall_s=self._wall_s() - began_s)
         if correct is Correct.NO:
             return replace(trial, status=TrialStatus.WRONG, reason=why)
-        launch = kernel.launch(self.problem, self._operands(), self._asked.pattern)
+        launch = self.subject.launch(kernel)
         began_s = self._wall_s()
         time_s = short_timing_s(self.gpu, launch)
         temperature_c = self._temperature_c()
@@ -191,12 +189,7 @@ class Bench:
     def _estimated(self, trial: Trial, time_s: float, temperature_c: float) -> Trial:
         if self._model is None:
             return trial
-        return trial.estimated_by(self._model, self.problem, time_s, temperature_c)
-
-    def _operands(self) -> tuple[Bytes, Bytes]:
-        if self._inputs is None:
-            self._inputs = operand_matrices(self.problem, self._asked.seed, self._asked.pattern)
-        return self._inputs
+        return trial.estimated_by(self._model, self.subject.problem, time_s, temperature_c)
 
 
 def short_timing_s(gpu: Gpu, launch: Launch) -> float:

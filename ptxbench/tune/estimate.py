@@ -35,7 +35,7 @@ class OpcodeCount:
 
 @dataclass(frozen=True)
 class Work:
-    """What one launch does.
+    """What one launch does; a number of bytes or requests that is not known is NaN.
 
     Attributes:
         executed: Every opcode that it executes, the most frequent first.
@@ -52,6 +52,11 @@ class Work:
     shared_bytes: float
     dram_bytes: float
     read_requests: float
+
+    @classmethod
+    def of_bytes(cls, executed: tuple[OpcodeCount, ...], l2_bytes: float, dram_bytes: float) -> Work:
+        """Return work of which no more is known than what is executed and, perhaps, some bytes."""
+        return cls(executed, l2_bytes, 0.0, math.nan, dram_bytes, math.nan)
 
     @property
     def l2_bytes(self) -> float:

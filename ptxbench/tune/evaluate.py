@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from ptxbench.tune.estimate import EnergyModel
 from ptxbench.tune.objective import pareto_front
+from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem
 
+# Under so many variants a rank correlation says nothing.
+_FEWEST = 3
 # Measurements that the estimator's choice may take.
 FEW = 10
 
@@ -112,17 +116,71 @@ def quality(trials: Sequence[Trial]) -> Quality:
     )
 
 
-def estimated_again(trials: Sequence[Trial], problem: Problem, model: EnergyModel) -> tuple[Trial, ...]:
+def estimated_again(
+    trials: Sequence[Trial], problem: Problem | KernelProblem, model: EnergyModel
+) -> tuple[Trial, ...]:
     """Return trials with the energies that a model foretells from their work and their short timing."""
     return tuple(t.estimated_by(model, problem, t.time_s, t.temperature_c) for t in trials)
 
 
-def _rank_correlation(trials: Sequence[Trial]) -> float:
-    if len(trials) < 2:
-        return math.nan
+@dataclass(frozen=True)
+class Ranking:
+    """What the estimate adds to models that know less, on variants whose energy was measured.
+
+    Attributes:
+        variants: How many.
+        sampled: Whether they are those drawn at random; else all that were tried, which the estimator chose.
+        estimate: Rank correlation (Spearman) of estimated and measured energy.
+        time: That of the short timing and measured energy: what one knows without any energy.
+        estimate_error: Mean of |estimated / measured - 1|.
+        time_error: The same with one power for all of them, their median, times the short timing.
+        constant_error: The same with one energy for all of them, their median.
+    """
+
+    variants: int
+    sampled: bool
+    estimate: float
+    time: float
+    estimate_error: float
+    time_error: float
+    constant_error: float
+
+
+def ranking(trials: Sequence[Trial]) -> Ranking | None:
+    """Compare the estimate with time alone and with a constant; None under three measured variants.
+
+    Where three or more were drawn at random they alone count: those that the estimator put first are alike.
+    """
+    known = [t for t in trials if t.ok and math.isfinite(t.energy_j) and math.isfinite(t.estimated_j)]
+    drawn = [t for t in known if t.sampled]
+    used = drawn if len(drawn) >= _FEWEST else known
+    if len(used) < _FEWEST:
+        return None
+    power_w = median(t.energy_j / t.time_s for t in used)
+    energy_j = median(t.energy_j for t in used)
+    return Ranking(
+        variants=len(used),
+        sampled=used is drawn,
+        estimate=_spearman([(t.estimated_j, t.energy_j) for t in used]),
+        time=_spearman([(t.time_s, t.energy_j) for t in used]),
+        estimate_error=_mean([abs(t.estimated_j / t.energy_j - 1) for t in used]),
+        time_error=_mean([abs(power_w * t.time_s / t.energy_j - 1) for t in used]),
+        constant_error=_mean([abs(energy_j / t.energy_j - 1) for t in used]),
+    )
+
+
+def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return the rank correlation; NaN where one side is constant."""
     from scipy.stats import spearmanr
 
-    return float(spearmanr([t.estimated_j for t in trials], [t.energy_j for t in trials]).statistic)
+    left, right = zip(*pairs, strict=True)
+    if len(set(left)) < 2 or len(set(right)) < 2:
+        return math.nan
+    return float(spearmanr(left, right).statistic)
+
+
+def _rank_correlation(trials: Sequence[Trial]) -> float:
+    return _spearman([(t.estimated_j, t.energy_j) for t in trials]) if len(trials) > 1 else math.nan
 
 
 def _mean(values: Sequence[float]) -> float:

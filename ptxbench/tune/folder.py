@@ -3,6 +3,7 @@
 manifest.json   tool, GPU, host, problem and settings
 trials.jsonl    one line a trial, on the disk before the next begins
 variants.csv    the same as a table, written at the end
+in_hand.json    the variant that is being tried, by which a process that watches knows it
 pareto.svg      the front of time and energy, where matplotlib is installed
 """
 
@@ -27,16 +28,20 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec, journal
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.commit import git_commit
+from ptxbench.storage.file_errors import writing
 from ptxbench.storage.journal import Journal
 from ptxbench.storage.location import make_place
 from ptxbench.storage.manifest import Host
 from ptxbench.storage.recording import read_document
 from ptxbench.tune.bench import BenchOptions
+from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
-from ptxbench.tune.variant import PARAMETERS, Problem
+from ptxbench.tune.variant import Problem, Variant
 
 TUNING_VERSION = 1
 _MANIFEST, _TRIALS, VARIANTS = "manifest.json", "trials.jsonl", "variants.csv"
+IN_HAND = "in_hand.json"
 _FIGURES = (
     *("correct", "registers", "occupancy", "modelled_s", "time_s", "steady_s", "power_w", "power_error_w"),
     *(
@@ -77,13 +82,13 @@ class TuningManifest:
     gpu: GpuInfo
     host: Host
     sensors: tuple[SensorDescription, ...]
-    problem: Problem
+    problem: Problem | KernelProblem
     asked: BenchOptions
     model: str
     assembler: str = field(default="", metadata={"optional": True})
 
     @classmethod
-    def new(cls, gpu: Gpu, problem: Problem, asked: BenchOptions, model: str) -> Self:
+    def new(cls, gpu: Gpu, problem: Problem | KernelProblem, asked: BenchOptions, model: str) -> Self:
         """Return the manifest of tuning that begins now, on this host."""
         return cls(
             tuning_version=TUNING_VERSION,
@@ -98,6 +103,19 @@ class TuningManifest:
             model=model,
             assembler=f"ptxas {tool_version('ptxas')}",
         )
+
+
+@dataclass(frozen=True)
+class InHand:
+    """The variant that is being tried.
+
+    Attributes:
+        number: Trials before it.
+        variant: Which.
+    """
+
+    number: int
+    variant: Variant | Configuration
 
 
 class TuningFolder:
@@ -152,6 +170,16 @@ class TuningFolder:
                 raise InputError(
                     f"{path} was made with another {what} ({there}, now {now}); choose a new folder"
                 )
+        return cls.reopen(path)
+
+    @classmethod
+    def reopen(cls, path: Path) -> Self:
+        """Read a folder and take trials for it, as they come from another process that has ended.
+
+        Raises:
+            InputError: The folder cannot be read or written.
+        """
+        folder = cls.read(path)
         folder._journal = Journal(path / _TRIALS, create=True)
         return folder
 
@@ -172,6 +200,14 @@ class TuningFolder:
         """Every trial by the name of its variant, in the order in which they were made."""
         return MappingProxyType(self._trials)
 
+    def begin(self, variant: Variant | Configuration) -> None:
+        """Say which variant is tried next.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        write_text(self.path / IN_HAND, codec.to_text(InHand(len(self._trials), variant)))
+
     def add(self, trial: Trial) -> None:
         """Keep one trial; it is on the disk when this returns.
 
@@ -191,18 +227,23 @@ class TuningFolder:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
+            with writing(self.path):
+                (self.path / IN_HAND).unlink(missing_ok=True)
             write_text(self.path / VARIANTS, variants_csv(self._trials.values(), self.manifest.problem))
 
 
-def variants_csv(trials: Iterable[Trial], problem: Problem) -> str:
+def variants_csv(trials: Iterable[Trial], problem: Problem | KernelProblem) -> str:
     """Return trials as CSV, one row a variant; a number that is not known is an empty cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("variant", "dtype", *PARAMETERS, *_FIGURES, "gflops"))
+    of_gemm = ("dtype",) if isinstance(problem, Problem) else ()
+    writer.writerow(("variant", *of_gemm, *problem.parameters, *_FIGURES, "gflops"))
     for trial in trials:
         v = trial.variant
+        dtype = (v.dtype,) if isinstance(v, Variant) else ()
         figures = [_cell(getattr(trial, name)) for name in _FIGURES]
-        writer.writerow((v.name, v.dtype, *v.values, *figures, _cell(trial.gflops(problem.flops))))
+        gflops = _cell(trial.gflops(trial.flops_of(problem)))
+        writer.writerow((v.name, *dtype, *v.values, *figures, gflops))
     return text.getvalue()
 
 

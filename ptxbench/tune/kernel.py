@@ -19,6 +19,7 @@ from ptxbench.sass.executed import LoopedKernel, looped_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError
 from ptxbench.sass.resources import Resources, kernel_resources
+from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.occupancy import BlockNeeds
 from ptxbench.tune.variant import Problem, Variant
 
@@ -88,7 +89,7 @@ class Refused:
         reason: Why, in a sentence.
     """
 
-    variant: Variant
+    variant: Variant | Configuration
     reason: str
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.model.code_spread import widened
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.inputs import read_table
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies, OpcodeEnergy
@@ -59,11 +61,10 @@ class ModelEnergy:
             InputError: The run has no static power.
         """
         opcodes = tuple((one.opcode, float(one.count)) for one in work.executed)
-        found = estimate(
-            KernelWork("gemm", opcodes, _moved(work), time_s, accesses=_asked(work)),
-            self._machine,
-            Conditions(self._activity, temperature_c),
-        )
+        counted = KernelWork("kernel", opcodes, _moved(work), time_s, accesses=_asked(work))
+        found = estimate(counted, self._machine, Conditions(self._activity, temperature_c))
+        if not counted.bytes_moved:
+            found = widened(found, counted, self._machine.terms, modelled_time=False)
         return EnergyRange(found.energy_j, found.low_j, found.high_j, found.time_s)
 
 
@@ -72,13 +73,14 @@ def _moved(work: Work) -> tuple[tuple[Level, float], ...]:
 
     Global reads and writes pass L1; L2 is touched by them and by what memory fills it with.
     """
-    return (
+    counts = (
         (Level.L1, work.l2_bytes),
         (Level.SHARED, work.shared_bytes),
         (Level.CROSSBAR, work.read_bytes),
         (Level.L2, work.l2_bytes + work.dram_bytes),
         (Level.DRAM, work.dram_bytes),
     )
+    return tuple((level, count) for level, count in counts if math.isfinite(count))
 
 
 def _asked(work: Work) -> tuple[tuple[Access, float], ...]:
@@ -86,8 +88,8 @@ def _asked(work: Work) -> tuple[tuple[Access, float], ...]:
 
     The others move whole lines, which is what an estimate takes of those that are not named.
     """
-    whole = (work.written_bytes + work.dram_bytes) / LINE_BYTES
-    return ((Access.L2_REQUEST, work.read_requests + whole),)
+    asked = work.read_requests + (work.written_bytes + work.dram_bytes) / LINE_BYTES
+    return ((Access.L2_REQUEST, asked),) if math.isfinite(asked) else ()
 
 
 def _activity(terms: Terms, pattern: str) -> Activity:

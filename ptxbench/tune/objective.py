@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,6 +17,8 @@ class Objective(StrEnum):
     TIME = "time"
     EDP = "edp"
     POWER_LIMITED = "power-limited"
+    GFLOPS_PER_W = "gflops-per-w"
+    METRIC = "metric"
     WEIGHTED = "weighted"
 
 
@@ -28,11 +30,15 @@ class Goal:
         objective: What is made small.
         power_limit_w: For POWER_LIMITED: the shortest time among variants that draw no more.
         alpha: For WEIGHTED: the weight of time, 0 to 1.
+        flops: For GFLOPS_PER_W: floating-point operations of a trial, NaN where nobody says them.
+        metric: For METRIC: the user's own figure of a trial, NaN where it has none.
     """
 
     objective: Objective
     power_limit_w: float = math.nan
     alpha: float = math.nan
+    flops: Callable[[Trial], float] | None = None
+    metric: Callable[[Trial], float] | None = None
 
     def cost(self, trial: Trial, reference: Trial) -> float:
         """Return what is made small: less is better, infinite where the trial does not count.
@@ -56,12 +62,20 @@ class Goal:
                 return time_s * energy_j
             case Objective.POWER_LIMITED:
                 return time_s if trial.best_power_w <= self.power_limit_w else math.inf
+            case Objective.GFLOPS_PER_W:
+                return _known_or_worst(energy_j / self.flops(trial) if self.flops else math.nan)
+            case Objective.METRIC:
+                return _known_or_worst(self.metric(trial) if self.metric else math.nan)
             case Objective.WEIGHTED:
                 relative_s, relative_j = time_s / reference.best_time_s, energy_j / reference.best_energy_j
                 return self.alpha * relative_s + (1 - self.alpha) * relative_j
 
     def _known(self, time_s: float, energy_j: float) -> bool:
         return math.isfinite(time_s) and (self.objective is Objective.TIME or math.isfinite(energy_j))
+
+
+def _known_or_worst(cost: float) -> float:
+    return cost if math.isfinite(cost) else math.inf
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,16 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ptxbench.tune.bench import Bench
 from ptxbench.tune.folder import TuningFolder
-from ptxbench.tune.kernel import Kernel, Refused, build_kernel
+from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, Pruning, ranked
 from ptxbench.tune.space import Space
+from ptxbench.tune.subject import Built as BuiltKernel
+from ptxbench.tune.subject import Point, Subject
 from ptxbench.tune.trial import Trial
-from ptxbench.tune.variant import Variant
 
 # Kernels that are built before the first of them runs.
 _GROUP = 64
@@ -27,7 +28,7 @@ Show = Callable[[int, int, str], None]
 class Built:
     """A kernel, and the host time that it took."""
 
-    kernel: Kernel | Refused
+    kernel: BuiltKernel | Refused
     wall_s: float
 
 
@@ -66,8 +67,12 @@ class Evaluator:
         """Whether the budget is spent."""
         return len(self.folder.trials) >= self.budget
 
-    def trials(self, variants: Sequence[Variant]) -> Iterator[Trial]:
+    def trials(self, variants: Sequence[Point], *, sampled: bool = False) -> Iterator[Trial]:
         """Try variants in turn until the budget is spent, building ahead.
+
+        Args:
+            variants: Those to try.
+            sampled: Whether they were drawn at random beside an estimator's choice.
 
         Raises:
             GpuError: The GPU stopped answering.
@@ -76,12 +81,13 @@ class Evaluator:
         held = self.folder.trials
         wanted = [v for v in variants if v.name not in held][: max(0, self.budget - len(held))]
         chosen = {v.name for v in wanted}
-        builds = build_ahead(wanted, self.bench.gpu.info.target, self.jobs)
+        builds = build_ahead(self.bench.subject, wanted, self.bench.gpu.info.target, self.jobs)
         for variant in variants:
             if variant.name in chosen:
                 built = next(builds)
+                self.folder.begin(variant)
                 trial = self.bench.measure(built.kernel, built.wall_s, self._objection)
-                self.folder.add(trial)
+                self.folder.add(replace(trial, sampled=sampled))
                 self._show(len(held), self.budget, variant.name)
                 chosen.discard(variant.name)
             if variant.name in held:
@@ -91,7 +97,7 @@ class Evaluator:
         return self._pruning.objection(trial, self.folder.trials.values()) if self._pruning else ""
 
 
-def build_ahead(variants: Sequence[Variant], target: str, jobs: int) -> Iterator[Built]:
+def build_ahead(subject: Subject, variants: Sequence[Point], target: str, jobs: int) -> Iterator[Built]:
     """Yield kernels in the order of the variants, built in groups of many at a time.
 
     A group is built before its first kernel is handed out: threads that go on building would hold up the
@@ -103,7 +109,7 @@ def build_ahead(variants: Sequence[Variant], target: str, jobs: int) -> Iterator
     with ThreadPoolExecutor(jobs) as pool:
         for first in range(0, len(variants), _GROUP):
             group = variants[first : first + _GROUP]
-            yield from list(pool.map(lambda variant: _built(variant, target), group))
+            yield from list(pool.map(lambda variant: _built(subject, variant, target), group))
 
 
 def search_random(space: Space, evaluator: Evaluator, seed: int) -> None:
@@ -113,9 +119,15 @@ def search_random(space: Space, evaluator: Evaluator, seed: int) -> None:
 
 
 def search_by_estimate(
-    space: Space, evaluator: Evaluator, goal: Goal, seed: int, candidates: int, show: Show = lambda *_: None
+    space: Space,
+    evaluator: Evaluator,
+    goal: Goal,
+    seed: int,
+    candidates: int,
+    show: Show = lambda *_: None,
+    sample: int = 0,
 ) -> None:
-    """Foretell many variants without running them, and try those that look best.
+    """Foretell many variants without running them, and try those that look best, and some at random.
 
     Args:
         space: The search space.
@@ -124,20 +136,28 @@ def search_by_estimate(
         seed: Of the choice of candidates.
         candidates: How many variants are built and predicted, drawn at random.
         show: Called with how many are predicted, how many there are, and which is in hand.
+        sample: How many of the budget are drawn at random from the others: they tell how well it ranks.
     """
     generator = random.Random(seed)  # noqa: S311
     drawn = generator.sample(space.variants, min(candidates, len(space.variants)))
     foretold = []
-    for built in build_ahead(drawn, evaluator.bench.gpu.info.target, evaluator.jobs):
+    for built in build_ahead(evaluator.bench.subject, drawn, evaluator.bench.gpu.info.target, evaluator.jobs):
         trial = evaluator.bench.foretell(built.kernel, built.wall_s)
         foretold.append(trial)
         show(len(foretold), len(drawn), trial.variant.name)
     best_first = [trial.variant for trial in ranked(foretold, goal)]
-    for _ in evaluator.trials(best_first):
+    # Those of whose energy the code tells nothing come last.
+    placed = {variant.name for variant in best_first}
+    best_first += [trial.variant for trial in foretold if trial.variant.name not in placed]
+    first = max(0, evaluator.budget - sample) if sample else len(best_first)
+    for _ in evaluator.trials(best_first[:first]):
+        pass
+    rest = best_first[first:]
+    for _ in evaluator.trials(generator.sample(rest, len(rest)), sampled=True):
         pass
 
 
-def _built(variant: Variant, target: str) -> Built:
+def _built(subject: Subject, variant: Point, target: str) -> Built:
     began_s = time.perf_counter()
-    kernel = build_kernel(variant, target)
+    kernel = subject.build(variant, target)
     return Built(kernel, time.perf_counter() - began_s)

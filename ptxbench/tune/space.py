@@ -11,7 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
+from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.filters import Bounds, rejection, shape_faults
+from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.variant import PARAMETERS, DType, Problem, Variant
 
 
@@ -41,12 +43,12 @@ class Space:
         rejected: A reason why filters took variants out, and how many they took for the like of it.
     """
 
-    problem: Problem
+    problem: Problem | KernelProblem
     target: str
-    variants: tuple[Variant, ...]
+    variants: tuple[Variant | Configuration, ...]
     rejected: tuple[tuple[str, int], ...]
 
-    def find(self, name: str) -> Variant | None:
+    def find(self, name: str) -> Variant | Configuration | None:
         """Return the variant called `name`, or None."""
         return next((v for v in self.variants if v.name == name), None)
 

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from ptxbench.core.errors import InputError
+from ptxbench.tune.expression import Value
 from ptxbench.tune.objective import Goal, first_valid
 from ptxbench.tune.search import Evaluator
 from ptxbench.tune.space import Space
-from ptxbench.tune.variant import PARAMETERS
+from ptxbench.tune.subject import Point
 
 # Those for discrete spaces: the others (basinhopping, dual_annealing, minimize) walk through a continuous
 # one, of which nearly every point breaks a constraint, and end long before the budget.
@@ -42,7 +43,8 @@ class _Runner:
     """Answers a strategy's questions by trials; what Kernel Tuner asks of a runner, and nothing more."""
 
     def __init__(self, space: Space, evaluator: Evaluator, goal: Goal, invalid: Any) -> None:
-        self._variants = {v.values: v for v in space.variants}
+        self._variants: dict[tuple[Value, ...], Point] = {v.values: v for v in space.variants}
+        self._names = space.problem.parameters
         self._evaluator = evaluator
         self._goal = goal
         self._invalid = invalid
@@ -52,10 +54,10 @@ class _Runner:
         """Take note of the strategy's own time, which is not kept."""
 
     def run(
-        self, parameter_space: Iterable[Iterable[int]], tuning_options: Any
+        self, parameter_space: Iterable[Iterable[Value]], tuning_options: Any
     ) -> list[dict[str, Any] | None]:
         """Try configurations; None for those that the budget does not reach."""
-        configurations = [tuple(int(value) for value in one) for one in parameter_space]
+        configurations = [tuple(map(_plain, one)) for one in parameter_space]
         known = [self._variants[one] for one in configurations if one in self._variants]
         for _ in self._evaluator.trials(known):
             pass
@@ -67,15 +69,15 @@ class _Runner:
             answers.append(answer)
         return answers
 
-    def _is_new(self, configuration: tuple[int, ...]) -> bool:
+    def _is_new(self, configuration: tuple[Value, ...]) -> bool:
         variant = self._variants.get(configuration)
         if variant is None or variant.name in self._asked:
             return False
         self._asked.add(variant.name)
         return True
 
-    def _answer(self, configuration: tuple[int, ...]) -> dict[str, Any] | None:
-        plain = dict(zip(PARAMETERS, configuration, strict=True))
+    def _answer(self, configuration: tuple[Value, ...]) -> dict[str, Any] | None:
+        plain = dict(zip(self._names, configuration, strict=True))
         variant = self._variants.get(configuration)
         if variant is None:
             return plain | {"__error__": self._invalid()}
@@ -135,9 +137,22 @@ def search_by_strategy(name: str, space: Space, evaluator: Evaluator, goal: Goal
 
 def _searchspace(space: Space, module: Any) -> Any:
     """Return the variants as Kernel Tuner's search space: a list, as it has passed our filters already."""
-    values = {name: sorted({getattr(v, name) for v in space.variants}) for name in PARAMETERS}
-    listed = {v.name: dict(zip(PARAMETERS, v.values, strict=True)) for v in space.variants}
+    names = space.problem.parameters
+    columns = zip(*(v.values for v in space.variants), strict=True)
+    values = {name: sorted(set(column), key=_in_order) for name, column in zip(names, columns, strict=True)}
+    listed = {v.name: dict(zip(names, v.values, strict=True)) for v in space.variants}
     return module.Searchspace(None, None, None, from_cache={"tune_params": values, "cache": listed})
+
+
+def _in_order(value: Value) -> tuple[bool, float, str]:
+    """Return a key that puts numbers in order and text behind them."""
+    is_text = isinstance(value, str)
+    return is_text, 0.0 if isinstance(value, str) else value, str(value)
+
+
+def _plain(value: Any) -> Value:
+    """Return a value as a variant has it: strategies hand out numpy's numbers."""
+    return value.item() if isinstance(value, np.generic) else value  # type: ignore[no-any-return]
 
 
 def _imported() -> tuple[Any, Any, Any]:

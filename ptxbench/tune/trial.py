@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ptxbench.tune.check import Correct
-from ptxbench.tune.estimate import EnergyModel, OpcodeCount, work_by_tiles
+from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.estimate import EnergyModel, OpcodeCount, Work, work_by_tiles
+from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.variant import Problem, Variant
 
 _NAN = math.nan
@@ -22,6 +24,7 @@ class TrialStatus(StrEnum):
     LAUNCH_FAILED = "launch_failed"
     NO_POWER = "no_power"
     PRUNED = "pruned"
+    HUNG = "hung"
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,11 @@ class Trial:
         check_wall_s: Host time of the check.
         timing_wall_s: Host time of the short timing.
         power_wall_s: Host time of the power window.
+        flops: Floating-point operations of one launch; NaN where only the problem says them, or nothing.
+        sampled: Whether it was drawn at random beside those that the estimator put first.
     """
 
-    variant: Variant
+    variant: Variant | Configuration
     status: TrialStatus
     reason: str
     correct: Correct
@@ -85,6 +90,8 @@ class Trial:
     check_wall_s: float = _NAN
     timing_wall_s: float = _NAN
     power_wall_s: float = _NAN
+    flops: float = field(default=_NAN, metadata={"optional": True})
+    sampled: bool = field(default=False, metadata={"optional": True})
 
     @property
     def ok(self) -> bool:
@@ -108,9 +115,9 @@ class Trial:
         return self.best_energy_j / self.best_time_s if math.isnan(self.power_w) else self.power_w
 
     def estimated_by(
-        self, model: EnergyModel, problem: Problem, time_s: float, temperature_c: float
+        self, model: EnergyModel, problem: Problem | KernelProblem, time_s: float, temperature_c: float
     ) -> Trial:
-        """Return the trial with the energy that a model foretells from its work; as it is without a time.
+        """Return the trial with the energy that a model foretells; as it is without a time or work.
 
         Args:
             model: What turns work and time into joules.
@@ -118,10 +125,9 @@ class Trial:
             time_s: Time of one launch.
             temperature_c: Temperature of the GPU.
         """
-        if not math.isfinite(time_s):
+        if not math.isfinite(time_s) or not self.executed:
             return self
-        work = work_by_tiles(self.variant, self.executed, problem)
-        energy = model.energy_j(work, time_s, temperature_c)
+        energy = model.energy_j(self._work(problem), time_s, temperature_c)
         return replace(
             self,
             estimated_j=energy.energy_j,
@@ -130,6 +136,15 @@ class Trial:
             estimated_s=energy.time_s,
         )
 
-    def gflops(self, flops: int) -> float:
+    def _work(self, problem: Problem | KernelProblem) -> Work:
+        if isinstance(self.variant, Variant) and isinstance(problem, Problem):
+            return work_by_tiles(self.variant, self.executed, problem)
+        return Work.of_bytes(self.executed, self.l2_bytes, self.dram_bytes)
+
+    def flops_of(self, problem: Problem | KernelProblem) -> float:
+        """Return the floating-point operations of one launch, NaN where nobody says them."""
+        return float(problem.flops) if isinstance(problem, Problem) else self.flops
+
+    def gflops(self, flops: float) -> float:
         """Return 1e9 floating-point operations a second, by the short timing."""
         return flops / self.time_s * 1e-9

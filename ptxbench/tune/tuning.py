@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
+from ptxbench.model.inputs import read_table
 from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.folder import TuningFolder, TuningManifest
+from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.model_energy import open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
-from ptxbench.tune.space import load_axes, search_space
+from ptxbench.tune.space import Space, load_axes, search_space
+from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.strategies import require_strategy, search_by_strategy
+from ptxbench.tune.subject import Subject
 from ptxbench.tune.trial import Trial
+from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import Problem
 
 BY_ESTIMATE, AT_RANDOM = "estimate", "random"
@@ -30,7 +35,7 @@ class Tuning:
     """What is tuned, and how.
 
     Attributes:
-        problem: The product.
+        problem: The product, or a user's kernel.
         goal: What is made small.
         asked: How variants are tried.
         strategy: "estimate", "random", or a strategy of Kernel Tuner; "" for the first where there is a
@@ -42,9 +47,10 @@ class Tuning:
         prune: Variants whose estimated cost is over so many times the best one's are not measured; NaN: all
             are.
         jobs: Assemblers at once; 0 for as many as there are processors.
+        sample: Of the budget, variants that are drawn at random beside those that "estimate" puts first.
     """
 
-    problem: Problem
+    problem: Problem | KernelSpec
     goal: Goal
     asked: BenchOptions = field(default_factory=BenchOptions)
     strategy: str = ""
@@ -54,6 +60,7 @@ class Tuning:
     space: Path | None = None
     prune: float = math.nan
     jobs: int = 0
+    sample: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,27 +112,51 @@ def tune(
     for_time = tuning.goal.objective is Objective.TIME
     strategy = tuning.strategy or (BY_ESTIMATE if tuning.table or for_time else AT_RANDOM)
     _require_sense(tuning, strategy)
-    axes = load_axes(tuning.problem.dtype, tuning.space)
-    space = search_space(tuning.problem, gpu.info.target, axes)
-    model = open_model(tuning.table, gpu.info, tuning.asked.pattern) if tuning.table else None
-    manifest = TuningManifest.new(gpu, tuning.problem, tuning.asked, _model_name(tuning))
+    subject, space = _subject(gpu, tuning)
+    goal = _goal(tuning.goal, subject)
+    pattern = subject.pattern if isinstance(subject, UserKernel) else tuning.asked.pattern
+    model = open_model(tuning.table, gpu.info, pattern) if tuning.table else None
+    asked = replace(tuning.asked, pattern=pattern)
+    manifest = TuningManifest.new(gpu, subject.problem, asked, _model_name(tuning))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
-    bench = Bench(gpu, tuning.problem, tuning.asked, model)
-    pruning = None if math.isnan(tuning.prune) else Pruning(tuning.goal, tuning.prune)
+    bench = Bench(gpu, subject, asked, model)
+    pruning = None if math.isnan(tuning.prune) else Pruning(goal, tuning.prune)
     evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning)
     try:
         if strategy == BY_ESTIMATE:
-            search_by_estimate(space, evaluator, tuning.goal, tuning.asked.seed, tuning.candidates, show)
+            candidates, seed = tuning.candidates, asked.seed
+            search_by_estimate(space, evaluator, goal, seed, candidates, show, tuning.sample)
         elif strategy == AT_RANDOM:
             search_random(space, evaluator, tuning.asked.seed)
         else:
-            search_by_strategy(strategy, space, evaluator, tuning.goal, tuning.asked.seed)
+            search_by_strategy(strategy, space, evaluator, goal, asked.seed)
     finally:
         folder.close()
     trials = tuple(folder.trials.values())
-    best, front = ranked(trials, tuning.goal), pareto_front(trials)
+    best, front = ranked(trials, goal), pareto_front(trials)
     return Tuned(path, folder.manifest, trials, best, front, len(space.variants))
+
+
+def _subject(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
+    """Return what has the variants, and the variants.
+
+    Raises:
+        InputError: No variant is left, or a file does not fit.
+    """
+    if isinstance(tuning.problem, KernelSpec):
+        cycles = read_table(tuning.table).cycles if tuning.table else None
+        kernel = UserKernel(tuning.problem, tuning.asked.seed, cycles)
+        return kernel, kernel.space(gpu.info.target)
+    axes = load_axes(tuning.problem.dtype, tuning.space)
+    space = search_space(tuning.problem, gpu.info.target, axes)
+    return Gemm(tuning.problem, tuning.asked.seed, tuning.asked.pattern), space
+
+
+def _goal(goal: Goal, subject: Subject) -> Goal:
+    """Return the goal with what the kernel itself says of a trial."""
+    metric = subject.metric if isinstance(subject, UserKernel) else None
+    return replace(goal, flops=lambda trial: trial.flops_of(subject.problem), metric=metric)
 
 
 def _require_sense(tuning: Tuning, strategy: str) -> None:
@@ -145,6 +176,11 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         raise InputError(
             f"--measure time gives no energy for --objective {tuning.goal.objective}; give --table RUN"
         )
+    spec = tuning.problem if isinstance(tuning.problem, KernelSpec) else None
+    if tuning.goal.objective is Objective.METRIC and (spec is None or spec.metric is None):
+        raise InputError("--objective metric needs a specification with [objective] metric")
+    if tuning.goal.objective is Objective.GFLOPS_PER_W and spec is not None and spec.flops is None:
+        raise InputError("--objective gflops-per-w needs a specification with [work] flops")
     if tuning.goal.objective is Objective.POWER_LIMITED and math.isnan(tuning.goal.power_limit_w):
         raise InputError("--objective power-limited needs --power-limit-w W")
 

@@ -63,6 +63,16 @@ class Problem:
         return 2 * self.m * self.n * self.k
 
     @property
+    def title(self) -> str:
+        """What pictures and tables call it."""
+        return f"GEMM {self.m} x {self.n} x {self.k} {self.dtype}"
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of what differs between variants."""
+        return PARAMETERS
+
+    @property
     def least_bytes(self) -> int:
         """Bytes that must pass the memory: A and B read once, C written once."""
         read = (self.m * self.k + self.k * self.n) * self.dtype.bytes

@@ -23,6 +23,7 @@ from ptxbench.model.work import Access, Level
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.estimate import OpcodeCount, work_by_tiles
 from ptxbench.tune.evaluate import quality
+from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.kernel import build_kernel
 from ptxbench.tune.model_energy import ModelEnergy, open_model
 from ptxbench.tune.objective import Goal, Objective
@@ -46,7 +47,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_energies_are_foretold_and_ranked(table: Path) -> None:
     gpu = SimulatedGpu(seed=3)
     problem = Problem(DType.F32, 1024, 1024, 1024)
-    bench = Bench(gpu, problem, BenchOptions(window_s=0.5), open_model(table, gpu.info))
+    bench = Bench(gpu, Gemm(problem), BenchOptions(window_s=0.5), open_model(table, gpu.info))
     fast = [v for v in search_space(problem, "sm_90a").variants if v.vector == 4 and v.blk_k == 8]
     trials = [bench.measure(build_kernel(v, "sm_90a")) for v in random.Random(2).sample(fast, 8)]
     assert [t.reason for t in trials if not t.ok] == []

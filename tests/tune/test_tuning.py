@@ -16,6 +16,7 @@ from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
 from ptxbench.tune.folder import VARIANTS, TuningFolder, TuningManifest
+from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.kernel import Kernel, Refused, build_kernel
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.search import Evaluator, search_by_estimate
@@ -64,7 +65,7 @@ def test_a_variant_that_spills_is_refused() -> None:
 
 
 def test_a_right_kernel_is_timed_and_measured(kernel: Kernel) -> None:
-    trial = Bench(ComputingGpu(), SMALL, BenchOptions(), FlatModel()).measure(kernel)
+    trial = Bench(ComputingGpu(), Gemm(SMALL), BenchOptions(), FlatModel()).measure(kernel)
     assert trial.status is TrialStatus.OK, trial.reason
     assert trial.correct is Correct.YES
     assert trial.energy_j == pytest.approx(trial.power_w * trial.steady_s)
@@ -75,7 +76,7 @@ def test_a_right_kernel_is_timed_and_measured(kernel: Kernel) -> None:
 
 def test_energy_is_what_the_simulated_gpu_charges(kernel: Kernel) -> None:
     problem = Problem(DType.F32, 1024, 1024, 1024)
-    trial = Bench(SimulatedGpu(), problem, BenchOptions(window_s=1.0), None).measure(kernel)
+    trial = Bench(SimulatedGpu(), Gemm(problem), BenchOptions(window_s=1.0), None).measure(kernel)
     dynamic_j = sum(n * opcode_energy_pj(op, "random") for op, n in kernel.executed(problem).items()) * 1e-12
     static_w = 125.5 + 0.35 * (trial.temperature_c - 40)
     assert trial.energy_j == pytest.approx(dynamic_j + static_w * trial.steady_s, rel=0.02)
@@ -84,7 +85,7 @@ def test_energy_is_what_the_simulated_gpu_charges(kernel: Kernel) -> None:
 def test_wrong_results_are_never_timed(kernel: Kernel) -> None:
     gpu = ComputingGpu()
     gpu.factor = 1 + 1e-4
-    trial = Bench(gpu, SMALL, BenchOptions(), FlatModel()).measure(kernel)
+    trial = Bench(gpu, Gemm(SMALL), BenchOptions(), FlatModel()).measure(kernel)
     assert trial.status is TrialStatus.WRONG
     assert trial.correct is Correct.NO
     assert "results are wrong, first C[" in trial.reason
@@ -93,7 +94,7 @@ def test_wrong_results_are_never_timed(kernel: Kernel) -> None:
 
 
 def test_power_of_a_pruned_variant_is_not_measured(kernel: Kernel) -> None:
-    trial = Bench(ComputingGpu(), SMALL, BenchOptions(), FlatModel()).measure(
+    trial = Bench(ComputingGpu(), Gemm(SMALL), BenchOptions(), FlatModel()).measure(
         kernel, objection=lambda _: "too dear"
     )
     assert (trial.status, trial.reason) == (TrialStatus.PRUNED, "too dear")
@@ -104,7 +105,7 @@ def test_power_of_a_pruned_variant_is_not_measured(kernel: Kernel) -> None:
 def test_a_kernel_that_does_not_launch_ends_only_its_trial(kernel: Kernel) -> None:
     gpu = ComputingGpu()
     gpu.refuses = True
-    trial = Bench(gpu, SMALL, BenchOptions(), None).measure(kernel)
+    trial = Bench(gpu, Gemm(SMALL), BenchOptions(), None).measure(kernel)
     assert trial.status is TrialStatus.LAUNCH_FAILED
     assert "OUT_OF_RESOURCES" in trial.reason
 
@@ -192,7 +193,7 @@ def test_settings_that_do_not_go_together(tmp_path: Path, tiny: Path) -> None:
 
 def test_the_estimator_s_order_is_the_order_of_trying(tmp_path: Path, tiny: Path) -> None:
     gpu, asked = SimulatedGpu(), BenchOptions(power=False)
-    bench = Bench(gpu, SMALL, asked, FlatModel())
+    bench = Bench(gpu, Gemm(SMALL), asked, FlatModel())
     folder = TuningFolder.create(tmp_path / "t", TuningManifest.new(gpu, SMALL, asked, "flat"))
     space = search_space(SMALL, "sm_90a", load_axes(DType.F32, tiny))
     search_by_estimate(space, Evaluator(bench, folder, 3, 2), ENERGY, 1, candidates=6)

@@ -22,7 +22,7 @@ from ptxbench.devices.simulated.profiles import H200
 from ptxbench.devices.simulated.sensor import TemperatureSource, describe, open_source
 from ptxbench.devices.simulated.settings import SimulatedSettings
 from ptxbench.devices.simulated.timing import Grid, plan_phases, resident_blocks
-from ptxbench.devices.simulated.whole_kernel import plan_whole_kernel
+from ptxbench.devices.simulated.whole_kernel import plan_counted_kernel, plan_whole_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
 from ptxbench.sass.program import SassKernel
@@ -221,18 +221,23 @@ class SimulatedGpu:
         Of ptxbench's own kernels the loop is charged, of others every instruction.
         """
         kernel = self._kernel(launch.cubin, launch.kernel)
-        registers = kernel.registers
+        registers, shared_bytes = kernel.registers, launch.shared_bytes
         if launch.scalars is not None:
-            registers = kernel_resources(launch.cubin.image)[launch.kernel].registers
-        resident = resident_blocks(registers, launch.block, self._profile, launch.shared_bytes)
+            resources = kernel_resources(launch.cubin.image)[launch.kernel]
+            registers, shared_bytes = resources.registers, shared_bytes + resources.shared_bytes
+        resident = resident_blocks(registers, launch.threads, self._profile, shared_bytes)
         if min(launch.blocks, launch.iterations, resident) < 1:
             raise LaunchError(
-                f"{launch.kernel} cannot be launched with {launch.blocks} blocks of {launch.block} threads, "
-                f"{registers} registers each and {launch.shared_bytes} bytes of shared memory, "
+                f"{launch.kernel} cannot be launched with {launch.blocks} blocks of {launch.threads} "
+                f"threads, {registers} registers each and {shared_bytes} bytes of shared memory, "
                 f"for {launch.iterations} iterations"
             )
-        grid = Grid(launch.blocks, launch.block, resident)
+        grid = Grid(launch.blocks, launch.threads, resident)
         trips, pattern, profile = launch.iterations, launch.pattern, self._profile
+        if launch.parameters is not None:
+            if not launch.executed:
+                raise LaunchError(f"{launch.kernel} cannot be simulated: give the trip counts of its loops")
+            return plan_counted_kernel(dict(launch.executed), grid, launch.times, pattern, profile)
         try:
             if launch.scalars is not None:
                 return plan_whole_kernel(

@@ -6,6 +6,7 @@ Only the simulated GPU and the tests that compare with it may import this module
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from ptxbench.core.errors import InputError
@@ -122,9 +123,16 @@ def loop_energy_pj(loop: Loop, pattern: str, profile: Profile) -> float:
     Raises:
         InputError: The simulated GPU does not know the pattern.
     """
-    if sleeps(loop):
-        return 0.0
-    total_pj = sum(n * opcode_energy_pj(opcode, pattern) for opcode, n in loop.counts.items())
+    return 0.0 if sleeps(loop) else counted_energy_pj(loop.counts, pattern, profile)
+
+
+def counted_energy_pj(counts: Mapping[str, float], pattern: str, profile: Profile) -> float:
+    """Return what so many executions of each opcode cost one thread, pJ.
+
+    Raises:
+        InputError: The simulated GPU does not know the pattern.
+    """
+    total_pj = sum(n * opcode_energy_pj(opcode, pattern) for opcode, n in counts.items())
     return total_pj * profile.chip.energy_scale
 
 
@@ -198,13 +206,18 @@ def issue_cycles(loop: Loop, profile: Profile) -> float:
 
     They are the busiest pipe's, or one for each instruction that is issued.
     """
+    return counted_issue_cycles(loop.counts, profile)
+
+
+def counted_issue_cycles(counts: Mapping[str, float], profile: Profile) -> float:
+    """Return the cycles that so many executions of each opcode by one warp take of a sub-partition."""
     chip = profile.chip
     rates = _ISSUE_CYCLES | {"fp32": chip.fp32_cycles, "fp64": chip.fp64_cycles}
     busy = dict.fromkeys(rates, 0.0)
-    for opcode, n in loop.counts.items():
+    for opcode, n in counts.items():
         pipe = pipe_of(opcode)
         busy[pipe] += n * rates[pipe]
-    return max(float(len(loop.instructions)), *busy.values())
+    return max(float(sum(counts.values())), *busy.values())
 
 
 def latency_cycles(loop: Loop, profile: Profile) -> float:

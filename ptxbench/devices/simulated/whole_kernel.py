@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from ptxbench.core.threads import WARP
 from ptxbench.devices.simulated.physics import Phase
 from ptxbench.devices.simulated.profile import Memory, Profile
 from ptxbench.devices.simulated.timing import Grid
 from ptxbench.devices.simulated.truth import (
+    counted_energy_pj,
+    counted_issue_cycles,
     global_load_bytes,
     issue_cycles,
     loop_energy_pj,
@@ -75,6 +78,38 @@ def plan_whole_kernel(
     if rest:
         phases.append(wave(rest, launches))
     return tuple(phases)
+
+
+def plan_counted_kernel(
+    executed: Mapping[str, float], grid: Grid, launches: int, pattern: str, profile: Profile
+) -> tuple[Phase, ...]:
+    """Return launches back to back of a kernel of which is known how often a thread executes each opcode.
+
+    Each execution is charged. A launch waits once for memory, whose bandwidth is no limit.
+
+    Args:
+        executed: Executions by one thread.
+        grid: The launch's shape; at least one block fits one SM.
+        launches: How many launches.
+        pattern: Operand pattern.
+        profile: The GPU.
+
+    Raises:
+        InputError: The simulated GPU does not know the pattern.
+    """
+    chip = profile.chip
+    thread_pj = counted_energy_pj(executed, pattern, profile)
+    issue = counted_issue_cycles(executed, profile)
+
+    def wave(blocks: int, times: int) -> Phase:
+        warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
+        of_one = sum(executed.values()) + _WAIT_CYCLES
+        cycles = max(of_one, math.ceil(warps / chip.schedulers_per_sm) * issue)
+        return Phase(times * cycles, times * blocks * grid.threads * thread_pj * 1e-12)
+
+    full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
+    phases = [wave(grid.blocks_per_sm * chip.sm_count, launches * full)] if full else []
+    return (*phases, *([wave(rest, launches)] if rest else ()))
 
 
 def _byte_pj(memory: Memory, array_bytes: int) -> float:

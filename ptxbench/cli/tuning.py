@@ -1,0 +1,280 @@
+"""What the commands that tune share: their options, the search, and what is printed of it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import Decorator, window_option
+from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.parameters import Number
+from ptxbench.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from ptxbench.devices.base import Gpu
+    from ptxbench.tune.objective import Goal
+    from ptxbench.tune.trial import Trial
+    from ptxbench.tune.tuning import Tuned, Tuning
+
+_OBJECTIVES = ("energy", "time", "edp", "power-limited", "gflops-per-w", "metric")
+_SHOWN, _FAILED_SHOWN = 10, 3
+_HEADINGS = ("variant", "time ms", "power W", "energy J", "estimated J", "GFLOP/s", "correct")
+
+_GOAL = (
+    click.option(
+        "--objective",
+        type=click.Choice(_OBJECTIVES),
+        default="energy",
+        show_default=True,
+        help="Minimize this; gflops-per-w is maximized, metric is the specification's own.",
+    ),
+    click.option(
+        "--alpha",
+        type=Number(0, 1),
+        help="Minimize alpha t + (1 - alpha) e instead; time t and energy e are relative to the first "
+        "variant.",
+    ),
+    click.option(
+        "--power-limit-w",
+        type=Number(1, 10_000),
+        help="Leave out variants above this power (for --objective power-limited).",
+    ),
+)
+_SEARCH = (
+    click.option(
+        "--strategy",
+        help="Search by estimate, random, or a strategy of Kernel Tuner such as genetic_algorithm "
+        "(default: estimate with --table or for time, else random).",
+    ),
+    click.option(
+        "--budget",
+        type=click.IntRange(1, 100_000),
+        default=50,
+        show_default=True,
+        help="Try so many variants.",
+    ),
+    click.option(
+        "--candidates",
+        type=click.IntRange(1, 100_000),
+        default=256,
+        show_default=True,
+        help="Estimate so many variants before the first is tried (for --strategy estimate).",
+    ),
+    click.option(
+        "--measure",
+        type=click.Choice(("energy", "time")),
+        default="energy",
+        show_default=True,
+        help="Measure the energy of each variant, or only its time.",
+    ),
+    window_option(0.4),
+    click.option(
+        "--prune",
+        type=Number(1, 1000),
+        help="Only time a variant whose estimate is more than so many times the best.",
+    ),
+)
+
+
+def goal_options(function: Decorator) -> Decorator:
+    """Add the options that say what is made small."""
+    for option in reversed(_GOAL):
+        function = option(function)
+    return function
+
+
+def search_options(function: Decorator) -> Decorator:
+    """Add the options that say how variants are chosen and measured."""
+    for option in reversed(_SEARCH):
+        function = option(function)
+    return function
+
+
+def sample_option(default: int) -> Decorator:
+    """Return the option --sample."""
+    return click.option(
+        "--sample",
+        type=click.IntRange(0, 100_000),
+        default=default,
+        show_default=True,
+        help="Draw so many of the budget at random, to see how well the estimate ranks "
+        "(for --strategy estimate).",
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a search is kept.
+
+    Attributes:
+        out: The folder, or None for a new one.
+        resume: Whether it continues one that is there.
+        plot: Picture to draw, or None for the one in the folder.
+        as_json: Whether JSON is printed.
+    """
+
+    out: Path | None
+    resume: bool
+    plot: Path | None
+    as_json: bool
+
+
+def require_place(place: Place) -> None:
+    """Refuse --resume without a folder.
+
+    Raises:
+        UsageError: There is no --out.
+    """
+    if place.resume and place.out is None:
+        raise click.UsageError("--resume needs --out, the folder of the search to continue.")
+
+
+def goal_of(objective: str, alpha: float | None, power_limit_w: float | None) -> Goal:
+    """Return the goal that the options say."""
+    from ptxbench.tune.objective import Goal, Objective
+
+    return Goal(
+        Objective.WEIGHTED if alpha is not None else Objective(objective),
+        math.nan if power_limit_w is None else power_limit_w,
+        math.nan if alpha is None else alpha,
+    )
+
+
+def search_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
+    """Search on an open GPU, print what was found, and return the exit code."""
+    from ptxbench.storage.location import default_run_path
+    from ptxbench.tune.tuning import tune
+
+    path = place.out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
+    with progress_bar() as show:
+        try:
+            tuned = tune(gpu, tuning, None if place.resume else path, path if place.resume else None, show)
+        except KeyboardInterrupt:
+            if path.exists():
+                again = shlex.join(["--resume", "--out", str(path)])
+                click.echo(f"ptxbench: stopped; the trials are kept. Add to continue: {again}", err=True)
+            raise
+    _draw(tuned, place.plot)
+    if place.as_json:
+        _print_json(tuned)
+    else:
+        _print(tuned)
+    return 0 if tuned.best else 1
+
+
+def _draw(tuned: Tuned, plot: Path | None) -> None:
+    """Draw the front; without matplotlib only where a picture was requested."""
+    from ptxbench.core.errors import InputError
+    from ptxbench.report.pareto_plot import plot_front
+
+    try:
+        plot_front(tuned.manifest, tuned.trials, plot or tuned.path / "pareto.svg")
+    except InputError as error:
+        if plot is not None:
+            raise
+        click.echo(f"ptxbench: no picture: {error}", err=True)
+
+
+def _print_json(tuned: Tuned) -> None:
+    print_json(
+        {
+            "folder": str(tuned.path),
+            "gpu": asdict(tuned.manifest.gpu),
+            "problem": asdict(tuned.manifest.problem),
+            "search_space": tuned.searched,
+            "tried": len(tuned.trials),
+            "best": [_plain(t, tuned) for t in tuned.best[:_SHOWN]],
+            "front": [_plain(t, tuned) for t in tuned.front],
+            "ranking": _plain_ranking(tuned),
+        }
+    )
+
+
+def _plain_ranking(tuned: Tuned) -> dict[str, object] | None:
+    from ptxbench.tune.evaluate import ranking
+
+    found = ranking(tuned.trials)
+    return asdict(found) if found else None
+
+
+def _plain(trial: Trial, tuned: Tuned) -> dict[str, object]:
+    return {
+        "variant": trial.variant.name,
+        "parameters": _parameters(trial),
+        "time_s": trial.best_time_s,
+        "energy_j": trial.energy_j,
+        "estimated_j": trial.estimated_j,
+        "power_w": trial.best_power_w,
+        "gflops": trial.gflops(trial.flops_of(tuned.manifest.problem)),
+        "correct": trial.correct,
+        "capped": trial.capped,
+    }
+
+
+def _print(tuned: Tuned) -> None:
+    click.echo(f"{tuned.manifest.gpu.title}: {tuned.manifest.problem.title}")
+    failed = [t for t in tuned.trials if not t.ok]
+    click.echo(f"{tuned.searched} variants; {len(tuned.trials)} tried, of which {len(failed)} are not valid")
+    for trial in failed[:_FAILED_SHOWN]:
+        click.echo(f"  {trial.variant.name}: {trial.status}: {trial.reason}")
+    if len(failed) > _FAILED_SHOWN:
+        click.echo(f"  and {len(failed) - _FAILED_SHOWN} more in variants.csv")
+    click.echo("\nbest first")
+    _print_trials(tuned.best[:_SHOWN], tuned)
+    click.echo("\nPareto front of time and energy")
+    _print_trials(tuned.front, tuned)
+    _print_ranking(tuned)
+    if any(t.correct == "unchecked" for t in tuned.best):
+        click.echo("\nunchecked: the simulated GPU computes nothing, so no result was compared")
+    click.echo(f"\nfolder: {tuned.path}")
+
+
+def _print_trials(trials: tuple[Trial, ...], tuned: Tuned) -> None:
+    problem = tuned.manifest.problem
+    rows = [
+        (
+            t.variant.name,
+            f"{1e3 * t.best_time_s:.3f}",
+            _number(t.best_power_w, ".1f"),
+            _number(t.energy_j, ".4g"),
+            _number(t.estimated_j, ".4g"),
+            _number(t.gflops(t.flops_of(problem)), ".0f"),
+            t.correct,
+        )
+        for t in trials
+    ]
+    print_table(_HEADINGS, rows, _HEADINGS[1:-1], ("GFLOP/s", "estimated J", "power W"))
+
+
+def _print_ranking(tuned: Tuned) -> None:
+    """Say how well the estimate ranked what was measured, beside models that know less."""
+    from ptxbench.tune.evaluate import ranking
+
+    found = ranking(tuned.trials)
+    if found is None:
+        return
+    which = "drawn at random" if found.sampled else "that the search chose"
+    click.echo(f"\nagainst the measured energy of {found.variants} variants {which}")
+    rows = [
+        ("estimate", _number(found.estimate, ".2f"), f"{found.estimate_error:.1%}"),
+        ("time alone", _number(found.time, ".2f"), f"{found.time_error:.1%}"),
+        ("constant energy", "-", f"{found.constant_error:.1%}"),
+    ]
+    print_table(("model", "rank correlation", "mean error"), rows, ("rank correlation", "mean error"))
+
+
+def _parameters(trial: Trial) -> dict[str, object]:
+    from ptxbench.tune.configuration import Configuration
+
+    variant = trial.variant
+    return dict(variant.by_axis) if isinstance(variant, Configuration) else asdict(variant)
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)

@@ -1,0 +1,143 @@
+"""The arrays that a user's kernel works on, and what is right of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.core.errors import InputError
+from ptxbench.devices.base import Bytes
+from ptxbench.storage.file_errors import reading
+from ptxbench.tune.spec import Array, FunctionReference, StoredReference
+
+KINDS: Mapping[str, type[np.generic]] = {
+    "f16": np.float16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "i32": np.int32,
+    "u32": np.uint32,
+    "i64": np.int64,
+    "u64": np.uint64,
+    "u8": np.uint8,
+}
+# Relative tolerance of a result by its type, where none is given: a sum in another order stays within it.
+_RTOL = {"f16": 1e-2, "f32": 1e-4, "f64": 1e-10}
+# Whole numbers at random are below this, so that their sums stay exact.
+_WHOLE = 100
+_CLEARED = 0xFF
+
+Floats = npt.NDArray[Any]
+
+
+def contents(array: Array, seed: int) -> Bytes:
+    """Return what an array holds at the beginning; an output, which a kernel must fill, has every byte 0xFF.
+
+    Args:
+        array: The argument.
+        seed: Of the run; added to the array's own.
+    """
+    kind, size = np.dtype(KINDS[array.dtype]), math.prod(array.shape)
+    if array.role == "output":
+        return np.full(size * kind.itemsize, _CLEARED, np.uint8)
+    if array.fill == "zeros":
+        values = np.zeros(size, kind)
+    elif array.fill == "ones":
+        values = np.ones(size, kind)
+    elif array.fill == "index":
+        values = np.arange(size).astype(kind)
+    elif kind.kind == "f":
+        values = np.random.default_rng(seed + array.seed).standard_normal(size, np.float32).astype(kind)
+    else:
+        values = np.random.default_rng(seed + array.seed).integers(0, _WHOLE, size).astype(kind)
+    return values.view(np.uint8)
+
+
+def shaped(array: Array, data: Bytes) -> Floats:
+    """Return an array's bytes as numbers in its shape."""
+    return data.view(KINDS[array.dtype]).reshape(array.shape)
+
+
+def by_function(reference: FunctionReference, written: Array, given: Mapping[str, Floats]) -> Floats:
+    """Return what a numpy function gives, in the shape of the array that is written.
+
+    Raises:
+        InputError: The arrays do not go together.
+    """
+    operands = [given[name].astype(np.float64) for name in reference.arguments]
+    try:
+        found = operands[0] if reference.function == "copy" else getattr(np, reference.function)(*operands)
+        return np.asarray(found).reshape(written.shape)
+    except ValueError as error:
+        raise InputError(f"reference {reference.function}: {error}") from error
+
+
+def stored(reference: StoredReference, written: Array) -> Floats:
+    """Return results that are there already.
+
+    Raises:
+        InputError: A file is no .npy of numbers, or its shape does not fit.
+    """
+    held = reference.results[written.name]
+    if isinstance(held, Path):
+        with reading(held):
+            try:
+                held = np.load(held, allow_pickle=False)
+            except ValueError as error:
+                raise InputError(f"{held}: is no .npy file of numbers: {error}") from error
+    values = np.asarray(held)
+    if values.shape != written.shape or values.dtype.kind not in "fiu":
+        raise InputError(
+            f"the reference of {written.name} has the shape {values.shape} of {values.dtype}, "
+            f"not {written.shape} of numbers"
+        )
+    return values
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a result may be off.
+
+    Attributes:
+        rtol: Relative to what is right; NaN: by the type.
+        atol: Besides; NaN: `rtol` of the results' root mean square.
+    """
+
+    rtol: float
+    atol: float
+
+    def allowed(self, array: Array, exact: Floats) -> Floats:
+        """Return how far off each element may be."""
+        rtol = _RTOL.get(array.dtype, 0.0) if math.isnan(self.rtol) else self.rtol
+        right = np.abs(exact.astype(np.float64))
+        atol = rtol * float(np.sqrt(np.mean(right**2))) if math.isnan(self.atol) else self.atol
+        return atol + rtol * right
+
+
+def fault(array: Array, result: Floats, exact: Floats, tolerance: Tolerance) -> str:
+    """Return what is wrong with a result, "" where nothing is."""
+    off = np.abs(result.astype(np.float64) - exact.astype(np.float64))
+    wrong = ~(off <= tolerance.allowed(array, exact))  # NaN, too
+    if not wrong.any():
+        return ""
+    index = tuple(int(axis[0]) for axis in np.nonzero(wrong))
+    at = ", ".join(map(str, index))
+    return (
+        f"{int(wrong.sum())} of {wrong.size} results are wrong, first {array.name}[{at}] = "
+        f"{float(result[index]):.6g} where {float(exact[index]):.6g} is right"
+    )
+
+
+def pieces(arrays: Sequence[Array], data: Bytes) -> dict[str, Floats]:
+    """Return the arrays that a launch wrote, which its output holds one after the other."""
+    found, at = {}, 0
+    for array in arrays:
+        size = math.prod(array.shape) * np.dtype(KINDS[array.dtype]).itemsize
+        found[array.name] = shaped(array, data[at : at + size])
+        at += size
+    return found

@@ -1,0 +1,67 @@
+"""One variant of a user's kernel: a value for each axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ptxbench.tune.expression import Value
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The value of one axis.
+
+    Attributes:
+        axis: Name of the axis.
+        text: Its value, as it is written.
+    """
+
+    axis: str
+    text: str
+
+    @property
+    def value(self) -> Value:
+        """The value: a number where the text is one."""
+        for kind in (int, float):
+            try:
+                return kind(self.text)
+            except ValueError:
+                pass
+        return self.text
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A value for each axis.
+
+    Attributes:
+        settings: In the order of the axes.
+    """
+
+    settings: tuple[Setting, ...]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Value]) -> Configuration:
+        """Return the configuration of values by axis."""
+        return cls(tuple(Setting(axis, str(value)) for axis, value in values.items()))
+
+    @property
+    def name(self) -> str:
+        """Its values in short, such as "bx=32 by=4"."""
+        return " ".join(f"{one.axis}={one.text}" for one in self.settings)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """Its values, in the order of the axes."""
+        return tuple(one.value for one in self.settings)
+
+    @property
+    def by_axis(self) -> dict[str, Value]:
+        """Its values by axis."""
+        return {one.axis: one.value for one in self.settings}
+
+
+def axes_of(configurations: Iterable[Configuration]) -> tuple[str, ...]:
+    """Return the names of the axes; () where there is no configuration."""
+    return next((tuple(s.axis for s in one.settings) for one in configurations), ())

@@ -1,0 +1,50 @@
+"""ptxbench's own GEMM kernels as something to tune."""
+
+from __future__ import annotations
+
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.devices.base import Bytes, Gpu, Launch
+from ptxbench.tune.check import Checker, Correct
+from ptxbench.tune.estimate import modelled_time_s, work_of
+from ptxbench.tune.kernel import Kernel, Refused, build_kernel, operand_matrices
+from ptxbench.tune.subject import Foreseen
+from ptxbench.tune.variant import Problem, Variant
+
+_UNKNOWN_CLOCK_MHZ = 1500.0
+
+
+class Gemm:
+    """The variants of one product C = A B.
+
+    Args:
+        problem: Its sizes and type.
+        seed: Of the operands.
+        pattern: Operand pattern of A and B.
+    """
+
+    def __init__(self, problem: Problem, seed: int = 0, pattern: str = "random") -> None:
+        self.problem = problem
+        self._seed = seed
+        self._pattern = pattern
+        self._checker = Checker(seed)
+        self._inputs: tuple[Bytes, Bytes] | None = None
+
+    def build(self, variant: Variant, target: str) -> Kernel | Refused:
+        """Render, assemble and take apart one variant; see `build_kernel`."""
+        return build_kernel(variant, target)
+
+    def foresee(self, kernel: Kernel, info: GpuInfo) -> Foreseen:
+        """Return work by the tiles, and the time by a model of the GEMM."""
+        clock_mhz = info.max_sm_clock_mhz if info.max_sm_clock_mhz > 0 else _UNKNOWN_CLOCK_MHZ
+        time_s = modelled_time_s(kernel, self.problem, info.sm_count, clock_mhz)
+        return Foreseen(work_of(kernel, self.problem), time_s, float(self.problem.flops))
+
+    def check(self, gpu: Gpu, kernel: Kernel) -> tuple[Correct, str]:
+        """Compare the product of a small problem with numpy's; see `Checker`."""
+        return self._checker.check(gpu, kernel)
+
+    def launch(self, kernel: Kernel) -> Launch:
+        """Return the launch that computes the problem."""
+        if self._inputs is None:
+            self._inputs = operand_matrices(self.problem, self._seed, self._pattern)
+        return kernel.launch(self.problem, self._inputs, self._pattern)

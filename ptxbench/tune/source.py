@@ -1,0 +1,82 @@
+"""From a user's source and a variant's values to machine code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import jinja2
+from jinja2.sandbox import SandboxedEnvironment
+
+from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.errors import RefusedModuleError
+from ptxbench.core.toolchain import run_tool, tool_folder, tool_version
+from ptxbench.tune.expression import Value
+from ptxbench.tune.spec import Source
+
+_TEMPLATE = ".j2"
+_VERSION = re.compile(r"^\.version\s+(\d+)\.(\d+)", re.MULTILINE)
+
+
+def build_source(source: Source, values: Mapping[str, Value], target: str) -> Cubin:
+    """Return the machine code of a source for a variant's values.
+
+    A CUDA source gets each value as a macro, a template as a variable; PTX and cubins take none.
+
+    Args:
+        source: The code.
+        values: Sizes, axes and derived values by name.
+        target: Such as "sm_90a".
+
+    Raises:
+        RefusedModuleError: It does not compile or assemble.
+        ToolError: nvcc or ptxas is missing.
+    """
+    name, code = source.path.name, source.code
+    if name.endswith(_TEMPLATE):
+        name, code = name.removesuffix(_TEMPLATE), _rendered(source, values)
+    if name.endswith(".cubin"):
+        return Cubin(code, target, OptLevel.O3, "as given")
+    ptx = code.decode(errors="replace") if name.endswith(".ptx") else _compiled(name, code, values, target)
+    return assemble_ptx(ptx, target, OptLevel.O3)
+
+
+def _rendered(source: Source, values: Mapping[str, Value]) -> bytes:
+    """Render a template; a sandbox keeps it from anything but its values."""
+    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+    try:
+        return environment.from_string(source.code.decode(errors="replace")).render(dict(values)).encode()
+    except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError) as error:
+        raise RefusedModuleError(f"{source.path.name} does not render: {error}") from error
+
+
+def _compiled(name: str, code: bytes, values: Mapping[str, Value], target: str) -> str:
+    """Return the PTX of a CUDA source.
+
+    nvcc assembles what it compiled as a check. Where its compiler is newer than the assembler beside it, that
+    check fails though the PTX is there; the assembler that counts judges it again.
+    """
+    macros = [f"-D{macro}={value}" for macro, value in values.items()]
+    with tool_folder() as folder:
+        (folder / name).write_bytes(code)
+        written = folder / "module.ptx"
+        try:
+            run_tool("nvcc", ["-ptx", f"-arch={target}", *macros, name, "-o", written.name], folder)
+        except RefusedModuleError:
+            if not written.exists():
+                raise
+        return _for_our_assembler(written.read_text())
+
+
+def _for_our_assembler(ptx: str) -> str:
+    """Say the newest PTX version that ptxas knows where the compiler is newer; it refuses what it lacks.
+
+    CUDA 13.x has PTX 9.x, and CUDA 12.x had PTX 8.x.
+    """
+    major, minor, *_ = map(int, tool_version("ptxas").split("."))
+    found = _VERSION.search(ptx)
+    if found is None or (int(found[1]), int(found[2])) <= (major - 4, minor):
+        return ptx
+    return _VERSION.sub(f".version {major - 4}.{minor}", ptx, count=1)

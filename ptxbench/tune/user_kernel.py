@@ -1,0 +1,350 @@
+"""A user's kernel as something to tune: built, launched and checked as its specification says."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.errors import InputError, LaunchError, RefusedModuleError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.devices.base import Bytes, Gpu, Launch, Parameter
+from ptxbench.model.control_flow import executions, find_loops
+from ptxbench.model.throughput import modelled_time_s
+from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.program import SassKernel
+from ptxbench.sass.resources import Resources, kernel_resources
+from ptxbench.tune.arrays import Floats, Tolerance, by_function, contents, fault, pieces, shaped, stored
+from ptxbench.tune.check import Correct
+from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.estimate import OpcodeCount, Work
+from ptxbench.tune.expression import Expression, Value
+from ptxbench.tune.kernel import Refused
+from ptxbench.tune.occupancy import BlockNeeds, blocks_per_sm, limits_of
+from ptxbench.tune.problem import KernelProblem
+from ptxbench.tune.source import build_source
+from ptxbench.tune.space import Space
+from ptxbench.tune.spec import (
+    Array,
+    FunctionReference,
+    KernelReference,
+    KernelSpec,
+    Shape,
+    Source,
+    StoredReference,
+)
+from ptxbench.tune.subject import Foreseen
+from ptxbench.tune.trial import Trial
+
+_MAX_GRID = (2**31 - 1, 65535, 65535)
+_MAX_BLOCK = (1024, 1024, 64)
+_MAX_THREADS = 1024
+_OTHER_LOOPS = "default"
+_UNKNOWN_CLOCK_MHZ = 1500.0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Grid, block and dynamic shared memory of a launch."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return math.prod(self.block)
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltKernel:
+    """A variant of a user's kernel, assembled.
+
+    Attributes:
+        variant: Its values.
+        values: Every name's value: sizes, axes, derived.
+        cubin: Its machine code.
+        entry: Name of the kernel in it.
+        sass: The same, disassembled.
+        resources: Registers, stack and static shared memory.
+        sizes: Its launch.
+        per_thread: What one thread executes, by opcode; () where the code does not tell.
+        unknown: Why `per_thread` is not known, or "".
+    """
+
+    variant: Configuration
+    values: Mapping[str, Value]
+    cubin: Cubin
+    entry: str
+    sass: SassKernel
+    resources: Resources
+    sizes: Sizes
+    per_thread: tuple[tuple[str, float], ...]
+    unknown: str
+
+    @property
+    def needs(self) -> BlockNeeds:
+        """What a block takes of an SM."""
+        shared = self.sizes.shared_bytes + self.resources.shared_bytes
+        return BlockNeeds(self.sizes.threads, self.resources.registers, shared)
+
+
+class UserKernel:
+    """The variants of one specification.
+
+    Args:
+        spec: The specification.
+        seed: Of the arrays; added to their own seeds.
+        cycles: Issue intervals by which times are modelled (`ptxbench.model.throughput`).
+    """
+
+    def __init__(self, spec: KernelSpec, seed: int = 0, cycles: Mapping[str, float] | None = None) -> None:
+        self.spec = spec
+        self._seed = seed
+        self._cycles = cycles or {}
+        self._exact: dict[str, Floats] | None = None
+
+    @property
+    def problem(self) -> KernelProblem:
+        """What the variants compute."""
+        spec = self.spec
+        return KernelProblem(spec.name, tuple(axis.name for axis in spec.axes), spec.digest)
+
+    @property
+    def pattern(self) -> str:
+        """Operand pattern: "zeros" where every array that is read holds zeros, or else "random"."""
+        read = [one for one in self.spec.arrays if one.role != "output"]
+        return "zeros" if read and all(one.fill == "zeros" for one in read) else "random"
+
+    def space(self, target: str) -> Space:
+        """Return the variants that meet the filters.
+
+        Raises:
+            InputError: None does, or an expression has no value.
+        """
+        kept, like = [], Counter[str]()
+        for configuration, refused in self.spec.variants():
+            if refused is None:
+                kept.append(configuration)
+            else:
+                like[refused.text] += 1
+        if not kept:
+            most = f"most often by {like.most_common(1)[0][0]!r}" if like else "a range is empty"
+            raise InputError(f"no variant of {self.spec.name} is left ({most}); widen an axis or a filter")
+        return Space(self.problem, target, tuple(kept), tuple(like.most_common()))
+
+    def build(self, variant: Configuration, target: str) -> BuiltKernel | Refused:
+        """Compile or assemble one variant, and count what it executes where its code tells.
+
+        Raises:
+            ToolError: nvcc, ptxas or nvdisasm is missing.
+        """
+        try:
+            values = self.spec.values(variant)
+            sizes = _sizes(self.spec.shape, values)
+            built = self._assembled(self.spec.source, variant, values, sizes, target)
+        except (RefusedModuleError, InputError) as error:
+            return Refused(variant, str(error))
+        if not blocks_per_sm(built.needs, limits_of(target)):
+            needs = built.needs
+            return Refused(
+                variant,
+                f"a block of {needs.threads} threads, {needs.registers} registers each and "
+                f"{needs.shared_bytes} bytes of shared memory does not fit an SM",
+            )
+        return built
+
+    def foresee(self, kernel: BuiltKernel, info: GpuInfo) -> Foreseen:
+        """Return executed instructions by the control flow, bytes as the specification says, and a time.
+
+        The time is the busiest pipe's: memory and waiting are not in it.
+        """
+        flops = self._figure(self.spec.flops, kernel.values)
+        if not kernel.per_thread:
+            return Foreseen(None, flops=flops)
+        blocks, threads = math.prod(kernel.sizes.grid), kernel.sizes.threads
+        executed = tuple(
+            OpcodeCount(opcode, round(n * blocks * threads))
+            for opcode, n in sorted(kernel.per_thread, key=lambda one: -one[1])
+        )
+        clock_mhz = info.max_sm_clock_mhz if info.max_sm_clock_mhz > 0 else _UNKNOWN_CLOCK_MHZ
+        time_s = modelled_time_s(kernel.per_thread, blocks, threads, info.sm_count, clock_mhz, self._cycles)
+        dram = self._figure(self.spec.dram_bytes, kernel.values)
+        through_l2 = self._figure(self.spec.l2_bytes, kernel.values)
+        work = Work.of_bytes(executed, dram if math.isnan(through_l2) else through_l2, dram)
+        return Foreseen(work, time_s, flops)
+
+    def check(self, gpu: Gpu, kernel: BuiltKernel) -> tuple[Correct, str]:
+        """Run the whole problem once and compare each array that it writes with the reference.
+
+        Raises:
+            LaunchError: The kernel did not run.
+            GpuError: The GPU stopped answering.
+        """
+        output = gpu.compute(self.launch(kernel))
+        if output is None:
+            return Correct.UNCHECKED, ""
+        exact = self._reference(gpu)
+        results = pieces(self._written, output)
+        tolerance = Tolerance(self.spec.rtol, self.spec.atol)
+        for array in self._written:
+            if why := fault(array, results[array.name], exact[array.name], tolerance):
+                return Correct.NO, why
+        return Correct.YES, ""
+
+    def launch(self, kernel: BuiltKernel) -> Launch:
+        """Return the launch of the whole problem."""
+        names = [one.name for one in self.spec.arrays]
+        parameters = []
+        for one in self.spec.arguments:
+            if isinstance(one, Array):
+                parameters.append(Parameter(names.index(one.name), one.role != "input"))
+            else:
+                parameters.append(Parameter(kind=one.dtype, value=one.value.number(kernel.values)))
+        grid, block = kernel.sizes.grid, kernel.sizes.block
+        return Launch(
+            trial_id=kernel.variant.name,
+            cubin=kernel.cubin,
+            kernel=kernel.entry,
+            grid=grid[0],
+            grid_y=grid[1],
+            grid_z=grid[2],
+            block=block[0],
+            block_y=block[1],
+            block_z=block[2],
+            iterations=1,
+            operands=self._contents,
+            pattern=self.pattern,
+            scalars=(),
+            shared_bytes=kernel.sizes.shared_bytes,
+            parameters=tuple(parameters),
+            executed=kernel.per_thread,
+        )
+
+    def metric(self, trial: Trial) -> float:
+        """Return the user's own figure of a trial; NaN where it has none."""
+        expression = self.spec.metric
+        if expression is None or not isinstance(trial.variant, Configuration):
+            return math.nan
+        figures = {
+            "time_s": trial.best_time_s,
+            "energy_j": trial.best_energy_j,
+            "power_w": trial.best_power_w,
+            "flops": trial.flops,
+        }
+        if any(math.isnan(figures[name]) for name in expression.names & figures.keys()):
+            return math.nan
+        try:
+            return expression.number({**self.spec.values(trial.variant), **figures})
+        except InputError:
+            return math.nan
+
+    @cached_property
+    def _contents(self) -> tuple[Bytes, ...]:
+        return tuple(contents(array, self._seed) for array in self.spec.arrays)
+
+    @property
+    def _written(self) -> tuple[Array, ...]:
+        return tuple(array for array in self.spec.arrays if array.role != "input")
+
+    def _reference(self, gpu: Gpu) -> dict[str, Floats]:
+        """Return what each written array must hold; a reference kernel runs once.
+
+        Raises:
+            InputError: The reference cannot be had.
+        """
+        if self._exact is None:
+            self._exact = self._made_reference(gpu)
+        return self._exact
+
+    def _made_reference(self, gpu: Gpu) -> dict[str, Floats]:
+        reference = self.spec.reference
+        if isinstance(reference, StoredReference):
+            return {array.name: stored(reference, array) for array in self._written}
+        if isinstance(reference, FunctionReference):
+            arrays = zip(self.spec.arrays, self._contents, strict=True)
+            given = {array.name: shaped(array, data) for array, data in arrays}
+            (written,) = self._written
+            return {written.name: by_function(reference, written, given)}
+        return self._computed(gpu, reference)
+
+    def _computed(self, gpu: Gpu, reference: KernelReference) -> dict[str, Floats]:
+        values = self.spec.sizes
+        named = Configuration(())
+        try:
+            built = self._assembled(
+                reference.source, named, values, _sizes(reference.shape, values), gpu.info.target
+            )
+            output = gpu.compute(self.launch(built))
+        except (RefusedModuleError, LaunchError) as error:
+            raise InputError(f"the reference {reference.source.path.name} does not run: {error}") from error
+        if output is None:
+            raise InputError("this GPU computes nothing")
+        return pieces(self._written, np.array(output))
+
+    def _assembled(
+        self, source: Source, variant: Configuration, values: Mapping[str, Value], sizes: Sizes, target: str
+    ) -> BuiltKernel:
+        cubin = build_source(source, values, target)
+        listed = parse_listing(disassemble(cubin.image))
+        entry = _entry(source.entry, listed)
+        resources = kernel_resources(cubin.image)[entry]
+        try:
+            counts = executions(listed[entry], self._trips(listed[entry], values))
+            unknown = ""
+        except InputError as error:
+            counts, unknown = (), str(error)
+        return BuiltKernel(variant, values, cubin, entry, listed[entry], resources, sizes, counts, unknown)
+
+    def _trips(self, sass: SassKernel, values: Mapping[str, Value]) -> dict[str, float]:
+        """Return the trip counts that the specification gives for loops whose code does not show them."""
+        found = {}
+        for loop in find_loops(sass):
+            given = self.spec.trips.get(str(loop.index)) or (
+                self.spec.trips.get(_OTHER_LOOPS) if loop.trips is None else None
+            )
+            if given is not None and given.names <= values.keys():
+                found[str(loop.index)] = given.number(values)
+        return found
+
+    @staticmethod
+    def _figure(expression: Expression | None, values: Mapping[str, Value]) -> float:
+        return math.nan if expression is None else float(expression.number(values))
+
+
+def _sizes(shape: Shape, values: Mapping[str, Value]) -> Sizes:
+    """Return a launch's sizes.
+
+    Raises:
+        InputError: They are none that CUDA has.
+    """
+    grid, block = (
+        tuple(one.whole(values, 1) for one in sizes) + (1,) * (3 - len(sizes))
+        for sizes in (shape.grid, shape.block)
+    )
+    if any(size > most for size, most in zip((*grid, *block), (*_MAX_GRID, *_MAX_BLOCK), strict=True)):
+        raise InputError(f"a grid of {grid} or blocks of {block} are beyond what CUDA launches")
+    if math.prod(block) > _MAX_THREADS:
+        raise InputError(f"{math.prod(block)} threads a block are over {_MAX_THREADS}")
+    return Sizes(grid, block, shape.shared_bytes.whole(values))  # type: ignore[arg-type]
+
+
+def _entry(name: str, kernels: Mapping[str, SassKernel]) -> str:
+    """Return the kernel that is called so, be it by its plain name or as C++ writes it.
+
+    Raises:
+        RefusedModuleError: There is none, or several.
+    """
+    if name in kernels:
+        return name
+    mangled = [one for one in kernels if re.match(rf"_Z{len(name)}{name}", one)]
+    if len(mangled) != 1:
+        raise RefusedModuleError(f"the code has no kernel {name}, only {', '.join(kernels)}")
+    return mangled[0]

@@ -1,0 +1,80 @@
+"""`ptxbench tune kernel` as its users meet it."""
+
+import json
+
+import pytest
+from tune.fakes_kernel import write_spec
+
+from ptxbench.cli.main import run
+
+
+def kernel(path, *arguments):
+    return run(["tune", "kernel", str(path), "--gpu", "simulated:h200", *map(str, arguments)])
+
+
+def test_shows_the_best_and_that_nothing_was_compared(tmp_path, capsys):
+    path = write_spec(tmp_path / "spec")
+    assert kernel(path, "--budget", 3, "--window", 0.1, "--out", tmp_path / "t") == 0
+    shown = capsys.readouterr().out
+    assert "SIMULATED, no measurement" in shown
+    assert "BLOCK=" in shown
+    assert "unchecked: the simulated GPU computes nothing" in shown
+    assert kernel(path, "--out", tmp_path / "t", "--window", 0.1, "--resume", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["tried"] == document["search_space"] == 5
+    assert document["best"][0]["parameters"].keys() == {"BLOCK", "MORE", "SPACE"}
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("BLOCK = [64, 128]", "BLOCK = []", "axis BLOCK: is empty"),
+        ("BLOCK // 8", "BLOCK // 8 - 100", "a range is empty"),
+        ("BLOCK * MORE <= 4096", "BLOCK * MORE > 4096", "no variant of twice is left"),
+        ("BLOCK * MORE <= 4096", "WIDTH > 1", "unknown name WIDTH"),
+        ("BLOCK * MORE <= 4096", "__import__('os')", "may call only"),
+        ("BLOCK * MORE <= 4096", "BLOCK % 0", "has no value"),
+        ('grid = "ceil_div(n, BLOCK)"', 'grid = "().__class__"', "only arithmetic"),
+        ("twice.ptx.j2", "nowhere.cu", "nowhere.cu"),
+        ("twice.ptx.j2", "twice.py", "must end in .cu"),
+        ('dtype = "u32"', 'dtype = "u3"', "must be one of"),
+        ('role = "output"', 'role = "input"', "nothing can be checked"),
+        ('arguments = ["in", "in"]', 'arguments = ["in", "it"]', "takes 2 arrays"),
+        ("[reference]", "[refernce]", "there is no 'refernce'"),
+        ('function = "add"', 'function = "eval"', "must be one of"),
+        ("[sizes]", "[sizes]\n8 = 1", "is no name"),
+        ("n = 4194304", "n = 4194304\nBLOCK = 1", "is taken already"),
+        ("n = 4194304", "n = 99999999999", "bytes are over"),
+        ("from = 1", "from = 0", "must begin at 1"),
+        ("SPACE = [4]", "SPACE = ['-o/tmp/x']", "neither a number nor a plain word"),
+        ("[kernel]", "[kernel", "is no TOML"),
+    ],
+)
+def test_a_specification_that_does_not_fit_is_one_line(tmp_path, capsys, old, new, words):
+    path = write_spec(tmp_path / "spec", (old, new))
+    assert kernel(path, "--out", tmp_path / "t") == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert words in captured.err
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--strategy", "estimate"], "--table RUN"),
+        (["--resume"], "--out"),
+        (["--objective", "power-limited"], "--power-limit-w"),
+    ],
+)
+def test_options_that_do_not_go_together_are_one_line(tmp_path, capsys, arguments, words):
+    assert kernel(write_spec(tmp_path / "spec"), *arguments) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+
+
+def test_gemm_has_no_metric_of_its_own(capsys):
+    assert run(["tune", "gemm", "--gpu", "simulated", "--objective", "metric"]) == 2
+    assert "needs a specification" in capsys.readouterr().err

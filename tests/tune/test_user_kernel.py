@@ -1,0 +1,179 @@
+"""A user's kernel, from its specification to a folder of tuning, on the simulated GPU."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tune.fakes_kernel import AddingGpu, write_spec
+from tune.fakes_tune import FlatModel
+
+from ptxbench.core.errors import InputError, ToolError
+from ptxbench.core.toolchain import tool_path
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.truth import opcode_energy_pj
+from ptxbench.tune.bench import Bench, BenchOptions
+from ptxbench.tune.check import Correct
+from ptxbench.tune.folder import VARIANTS, TuningFolder
+from ptxbench.tune.kernel import Refused
+from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.spec import load_spec
+from ptxbench.tune.trial import TrialStatus
+from ptxbench.tune.tuning import Tuning, tune
+from ptxbench.tune.user_kernel import BuiltKernel, UserKernel
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "tune"
+
+
+def tuning(path: Path, **change: object) -> Tuning:
+    plain = Tuning(load_spec(path), Goal(Objective.ENERGY), BenchOptions(window_s=0.1), budget=9, jobs=2)
+    return replace(plain, **change)
+
+
+def built(path: Path) -> tuple[UserKernel, BuiltKernel]:
+    kernel = UserKernel(load_spec(path))
+    made = kernel.build(kernel.space("sm_90a").variants[0], "sm_90a")
+    assert isinstance(made, BuiltKernel), made
+    return kernel, made
+
+
+def test_ranges_may_depend_on_axes_before_them(tmp_path: Path) -> None:
+    space = UserKernel(load_spec(write_spec(tmp_path))).space("sm_90a")
+    assert [v.values for v in space.variants] == [
+        *((64, 1, 4), (64, 4, 4)),
+        *((128, 1, 4), (128, 4, 4), (128, 16, 4)),
+    ]
+
+
+def test_every_variant_is_checked_timed_and_kept(tmp_path: Path) -> None:
+    tuned = tune(AddingGpu(), tuning(write_spec(tmp_path / "spec")), tmp_path / "t")
+    assert len(tuned.trials) == 5
+    assert {t.correct for t in tuned.trials} == {Correct.YES}
+    assert tuned.best[0].energy_j == min(t.energy_j for t in tuned.trials)
+    with (tmp_path / "t" / VARIANTS).open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["BLOCK"], row["MORE"]) for row in rows} >= {("64", "4"), ("128", "16")}
+    assert all(float(row["gflops"]) > 0 for row in rows)
+    assert [t.variant for t in TuningFolder.read(tmp_path / "t").trials.values()] == [
+        t.variant for t in tuned.trials
+    ]
+
+
+def test_nothing_is_tried_twice(tmp_path: Path) -> None:
+    path = write_spec(tmp_path / "spec")
+    first = tune(AddingGpu(), tuning(path, budget=2), tmp_path / "t")
+    again = tune(AddingGpu(), tuning(path), resume=tmp_path / "t")
+    assert again.trials[:2] == first.trials
+    assert len({t.variant for t in again.trials}) == len(again.trials) == 5
+
+
+def test_a_changed_source_is_another_problem(tmp_path: Path) -> None:
+    path = write_spec(tmp_path / "spec")
+    tune(AddingGpu(), tuning(path, budget=1), tmp_path / "t")
+    source = path.parent / "twice.ptx.j2"
+    source.write_text(source.read_text() + "// changed\n")
+    with pytest.raises(InputError, match="another problem"):
+        tune(AddingGpu(), tuning(path), resume=tmp_path / "t")
+
+
+def test_one_element_off_is_wrong_and_never_timed(tmp_path: Path) -> None:
+    gpu = AddingGpu()
+    gpu.wrong = 1
+    tuned = tune(gpu, tuning(write_spec(tmp_path / "spec")), tmp_path / "t")
+    assert {t.status for t in tuned.trials} == {TrialStatus.WRONG}
+    assert tuned.trials[0].reason.startswith("1 of 4194304 results are wrong, first out[0] = ")
+    assert math.isnan(tuned.trials[0].time_s)
+    assert tuned.best == ()
+
+
+def test_the_simulated_gpu_checks_nothing_and_says_so(tmp_path: Path) -> None:
+    tuned = tune(SimulatedGpu(), tuning(write_spec(tmp_path / "spec")), tmp_path / "t")
+    assert {t.correct for t in tuned.trials} == {Correct.UNCHECKED}
+
+
+def test_a_variant_that_does_not_launch_ends_only_its_own_trial(tmp_path: Path) -> None:
+    gpu = AddingGpu()
+    gpu.refuses = "BLOCK=64"
+    tuned = tune(gpu, tuning(write_spec(tmp_path / "spec")), tmp_path / "t")
+    assert [t.status for t in tuned.trials].count(TrialStatus.LAUNCH_FAILED) == 2
+    assert len(tuned.best) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([("SPACE = [4]", "SPACE = [40000, 200000, 400000]")], "too much shared data"),
+        ([('block = "BLOCK"', 'block = ["BLOCK", 16]')], "threads a block are over 1024"),
+        ([('grid = "ceil_div(n, BLOCK)"', 'grid = [1, "n * 2"]')], "beyond what CUDA launches"),
+        ([('block = "BLOCK"', 'block = "BLOCK"\nshared_bytes = 240000')], "does not fit an SM"),
+        ([("MORE = {", "OTHER = {"), ("BLOCK * MORE", "BLOCK"), ("n * MORE", "n")], "does not render"),
+    ],
+)
+def test_a_variant_that_cannot_be_says_why(
+    tmp_path: Path, changes: list[tuple[str, str]], words: str
+) -> None:
+    kernel = UserKernel(load_spec(write_spec(tmp_path, *changes)))
+    refused = kernel.build(kernel.space("sm_90a").variants[-1], "sm_90a")
+    assert isinstance(refused, Refused)
+    assert words in refused.reason
+    assert "\n" not in refused.reason
+
+
+def test_energy_is_what_the_simulated_gpu_charges(tmp_path: Path) -> None:
+    kernel, made = built(write_spec(tmp_path, ("n = 4194304", "n = 16777216")))
+    trial = Bench(SimulatedGpu(), kernel, BenchOptions(window_s=1.0), FlatModel()).measure(made)
+    dynamic_j = sum(o.count * opcode_energy_pj(o.opcode, "random") for o in trial.executed) * 1e-12
+    static_w = 125.5 + 0.35 * (trial.temperature_c - 40)
+    assert trial.energy_j == pytest.approx(dynamic_j + static_w * trial.steady_s, rel=0.03)
+    assert trial.dram_bytes == 8 * 16777216
+
+
+@pytest.mark.parametrize("objective", [Objective.METRIC, Objective.GFLOPS_PER_W, Objective.EDP])
+def test_objectives_rank_by_their_own_figure(tmp_path: Path, objective: Objective) -> None:
+    path = write_spec(tmp_path / "spec")
+    found = tune(AddingGpu(), tuning(path, goal=Goal(objective)), tmp_path / "t")
+    figure = {
+        Objective.METRIC: lambda t: t.energy_j * t.steady_s**2,
+        Objective.GFLOPS_PER_W: lambda t: t.energy_j / t.flops,
+        Objective.EDP: lambda t: t.energy_j * t.steady_s,
+    }[objective]
+    assert [figure(t) for t in found.best] == sorted(figure(t) for t in found.best)
+    assert len(found.best) == 5
+
+
+def test_a_strategy_of_kernel_tuner_takes_any_axes(tmp_path: Path) -> None:
+    pytest.importorskip("kernel_tuner", reason="the extra tune is not installed")
+    path = write_spec(tmp_path / "spec")
+    found = tune(AddingGpu(), tuning(path, strategy="greedy_ils", budget=3), tmp_path / "t")
+    assert 1 <= len(found.trials) <= 3
+
+
+def test_stored_results_are_a_reference(tmp_path: Path) -> None:
+    path = write_spec(
+        tmp_path / "spec", ('function = "add"\narguments = ["in", "in"]', 'files = { out = "out.npy" }')
+    )
+    np.save(path.parent / "out.npy", np.zeros(4194304, np.float32))
+    tuned = tune(AddingGpu(), tuning(path, budget=1), tmp_path / "t")
+    assert "results are wrong" in tuned.trials[0].reason
+    np.save(path.parent / "out.npy", np.zeros(3, np.float32))
+    with pytest.raises(InputError, match=r"the shape \(3,\)"):
+        tune(AddingGpu(), tuning(path, budget=1), tmp_path / "u")
+
+
+@pytest.mark.parametrize("name", ["stencil", "reduction", "nbody"])
+def test_the_examples_compile_and_their_loops_are_known(name: str) -> None:
+    try:
+        tool_path("nvcc")
+    except ToolError:
+        pytest.skip("nvcc is not installed")
+    kernel = UserKernel(load_spec(EXAMPLES / f"{name}.toml"))
+    space = kernel.space("sm_90a")
+    for variant in (space.variants[0], space.variants[-1]):
+        made = kernel.build(variant, "sm_90a")
+        assert isinstance(made, BuiltKernel), made
+        assert not made.unknown
+        assert made.per_thread

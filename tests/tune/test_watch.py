@@ -1,0 +1,69 @@
+"""A search in a process of its own: one that hangs or breaks is ended, and the rest goes on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from tune.fakes_kernel import AddingGpu
+from tune.fakes_tune import trial
+
+from ptxbench.tune.bench import BenchOptions
+from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.folder import TuningFolder, TuningManifest
+from ptxbench.tune.problem import KernelProblem
+from ptxbench.tune.trial import TrialStatus
+from ptxbench.tune.watch import search_watched
+
+HANG = "import time; time.sleep(600)"
+BREAK = "import os; os.abort()"
+LOSE = "raise SystemExit(3)"
+END = "raise SystemExit(0)"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    problem = KernelProblem("twice", ("BLOCK",), "0")
+    made = TuningFolder.create(tmp_path / "t", TuningManifest.new(AddingGpu(), problem, BenchOptions(), ""))
+    made.add(trial(1, variant=Configuration.of({"BLOCK": 1})))
+    made.close()
+    return made.path
+
+
+def run(folder: Path, *programs: str, in_hand: bool = True) -> tuple[int, list[str]]:
+    said: list[str] = []
+    todo = list(programs)
+
+    def command() -> list[str]:
+        if in_hand:
+            begun = TuningFolder.reopen(folder)
+            begun.begin(Configuration.of({"BLOCK": 100 + len(todo)}))
+            begun._journal.close()
+        return [sys.executable, "-c", todo.pop(0)]
+
+    return search_watched(command, folder, 0.4, said.append), said
+
+
+def test_a_variant_that_hangs_is_ended_and_the_next_process_goes_on(folder: Path) -> None:
+    code, said = run(folder, HANG, END)
+    assert (code, said) == (0, ["BLOCK=102 took longer than 0.4 s; going on without"])
+    last = list(TuningFolder.read(folder).trials.values())[-1]
+    assert (last.variant.name, last.status) == ("BLOCK=102", TrialStatus.HUNG)
+
+
+@pytest.mark.parametrize("program", [BREAK, LOSE])
+def test_a_variant_that_breaks_its_process_is_blamed(folder: Path, program: str) -> None:
+    code, said = run(folder, program, END)
+    assert (code, said) == (0, ["BLOCK=102 broke the process; going on without"])
+    last = list(TuningFolder.read(folder).trials.values())[-1]
+    assert last.status is TrialStatus.LAUNCH_FAILED
+
+
+def test_a_gpu_that_is_missing_is_not_tried_for_ever(folder: Path) -> None:
+    (folder / "in_hand.json").unlink(missing_ok=True)
+    assert run(folder, LOSE, in_hand=False) == (3, [])
+
+
+def test_other_ends_are_the_search_s_own(folder: Path) -> None:
+    assert run(folder, "raise SystemExit(2)")[0] == 2
