@@ -26,6 +26,9 @@ _NS_PER_S = 1e9
 class KernelMeter:
     """Runs calls for a while, and says what they drew.
 
+    `ptxbench.EnergyMonitor` gives a whole window its energy. A validation needs more, which this keeps:
+    steady power alone, every reading, the counter, the SM clock and throttle reasons within the window.
+
     Args:
         device: The GPU.
         target: Its target, such as "sm_90a".

@@ -13,7 +13,7 @@ from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import Condition
 from ptxbench.core.status import Status
 from ptxbench.sass.loop_check import Judgement
-from ptxbench.storage.schema import Role, TableRow, TrialRecord
+from ptxbench.storage.schema import Role, TableRow, TrialRecord, row_axes
 
 # An SM clock that differs by more than this fraction from the subject's median is another operating point.
 CLOCK_TOLERANCE = 0.01
@@ -90,9 +90,7 @@ class Subject:
         return TableRow(
             instruction=self.instruction.name,
             category=self.instruction.category,
-            opt_level=self.condition.opt_level,
-            protocol=self.condition.protocol,
-            operands=self.condition.pattern,
+            **row_axes(self.condition),
             sass=judgement.sass_text if judgement else "",
             sass_per_ptx=judgement.sass_per_ptx if judgement else nan,
             count=0,

@@ -17,7 +17,7 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import POWER_CAP, KernelRun
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
-from ptxbench.storage.schema import TrialRecord
+from ptxbench.storage.schema import TrialRecord, trial_axes
 
 # nvmlClocksEventReasons that mean "slower than the load asks for", with their names in nvml.h.
 THROTTLE_REASONS = {
@@ -138,9 +138,7 @@ def make_failure(
         trial_id=kernel.trial_id(repeat),
         order=order,
         instruction=kernel.instruction,
-        opt_level=kernel.condition.opt_level,
-        protocol=kernel.condition.protocol,
-        pattern=kernel.condition.pattern,
+        **trial_axes(kernel.condition),
         role=kernel.role,
         repeat=repeat,
         gpu=board,

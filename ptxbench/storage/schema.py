@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypedDict
 
 from ptxbench.catalogue.model import Unit
-from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, Condition, OptLevel
 from ptxbench.core.status import Status
 
 SCHEMA_VERSION = 1
@@ -216,3 +217,37 @@ class TableRow:
     def subject(self) -> str:
         """Name of what the row is about: the beginning of its trials' ids."""
         return "/".join(self.key)
+
+
+class TrialAxes(TypedDict):
+    """The columns of a trial that name its condition."""
+
+    opt_level: OptLevel
+    protocol: str
+    pattern: str
+
+
+class RowAxes(TypedDict):
+    """The columns of a row that name its condition."""
+
+    opt_level: OptLevel
+    protocol: str
+    operands: str
+
+
+def trial_axes(condition: Condition) -> TrialAxes:
+    """Return the columns of a trial that name its condition."""
+    return {
+        "opt_level": condition.opt_level,
+        "protocol": condition.protocol,
+        "pattern": condition.pattern,
+    }
+
+
+def row_axes(condition: Condition) -> RowAxes:
+    """Return the columns of a row that name its condition."""
+    return {
+        "opt_level": condition.opt_level,
+        "protocol": condition.protocol,
+        "operands": condition.pattern,
+    }
