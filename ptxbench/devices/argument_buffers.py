@@ -44,7 +44,8 @@ class ArgumentBuffers:
         Returns:
             The parameters of each launch: values and types.
         """
-        self._output.reserve(max((launch.result_bytes for launch in launches), default=0) or 1)
+        sizes = [launch.result_bytes for launch in launches if launch.parameters is None]
+        self._output.reserve(max(sizes, default=0) or 1)
         wanted = {id(data): data for launch in launches for data in launch.operands}
         missing = [key for key in wanted if key not in self._inputs]
         for key in wanted.keys() - missing:

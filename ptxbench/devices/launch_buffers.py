@@ -56,9 +56,9 @@ class LaunchBuffers:
         self._arguments.clear(launch)
 
     def output(self, launch: Launch, size: int) -> Bytes:
-        """Return the first bytes of a launch's output, shape (size,); of `parameters` all that is written."""
-        if launch.parameters is not None:
-            return self._arguments.written(launch)
+        """Return the first bytes of a launch's output, shape (size,)."""
+        if launch.parameters is not None and size:
+            return self._arguments.written(launch)[:size]
         return (self._loop if launch.scalars is None else self._arguments).output(size)
 
     def release(self) -> None:

@@ -99,6 +99,19 @@ def stored(reference: StoredReference, written: Array) -> Floats:
     return values
 
 
+@dataclass(frozen=True, eq=False)
+class Right:
+    """What is right of an array, in float64.
+
+    Attributes:
+        exact: Each element.
+        allowed: How far off each may be.
+    """
+
+    exact: Floats
+    allowed: Floats
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """How far a result may be off.
@@ -111,25 +124,25 @@ class Tolerance:
     rtol: float
     atol: float
 
-    def allowed(self, array: Array, exact: Floats) -> Floats:
-        """Return how far off each element may be."""
+    def right(self, array: Array, exact: Floats) -> Right:
+        """Return what is right with how far off each element may be."""
         rtol = _RTOL.get(array.dtype, 0.0) if math.isnan(self.rtol) else self.rtol
-        right = np.abs(exact.astype(np.float64))
-        atol = rtol * float(np.sqrt(np.mean(right**2))) if math.isnan(self.atol) else self.atol
-        return atol + rtol * right
+        exact = exact.astype(np.float64)
+        atol = rtol * float(np.sqrt(np.mean(exact**2))) if math.isnan(self.atol) else self.atol
+        return Right(exact, atol + rtol * np.abs(exact))
 
 
-def fault(array: Array, result: Floats, exact: Floats, tolerance: Tolerance) -> str:
+def fault(array: Array, result: Floats, right: Right) -> str:
     """Return what is wrong with a result, "" where nothing is."""
-    off = np.abs(result.astype(np.float64) - exact.astype(np.float64))
-    wrong = ~(off <= tolerance.allowed(array, exact))  # NaN, too
+    off = result - right.exact
+    wrong = ~(np.abs(off, out=off) <= right.allowed)  # NaN, too
     if not wrong.any():
         return ""
     index = tuple(int(axis[0]) for axis in np.nonzero(wrong))
     at = ", ".join(map(str, index))
     return (
         f"{int(wrong.sum())} of {wrong.size} results are wrong, first {array.name}[{at}] = "
-        f"{float(result[index]):.6g} where {float(exact[index]):.6g} is right"
+        f"{float(result[index]):.6g} where {float(right.exact[index]):.6g} is right"
     )
 
 

@@ -75,8 +75,11 @@ def _for_our_assembler(ptx: str) -> str:
 
     CUDA 13.x has PTX 9.x, and CUDA 12.x had PTX 8.x.
     """
-    major, minor, *_ = map(int, tool_version("ptxas").split("."))
+    known = re.match(r"(\d+)\.(\d+)", tool_version("ptxas"))
     found = _VERSION.search(ptx)
-    if found is None or (int(found[1]), int(found[2])) <= (major - 4, minor):
+    if known is None or found is None:
         return ptx
-    return _VERSION.sub(f".version {major - 4}.{minor}", ptx, count=1)
+    newest = int(known[1]) - 4, int(known[2])
+    if (int(found[1]), int(found[2])) <= newest:
+        return ptx
+    return _VERSION.sub(".version {}.{}".format(*newest), ptx, count=1)

@@ -20,7 +20,17 @@ from ptxbench.model.throughput import modelled_time_s
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.program import SassKernel
 from ptxbench.sass.resources import Resources, kernel_resources
-from ptxbench.tune.arrays import Floats, Tolerance, by_function, contents, fault, pieces, shaped, stored
+from ptxbench.tune.arrays import (
+    Floats,
+    Right,
+    Tolerance,
+    by_function,
+    contents,
+    fault,
+    pieces,
+    shaped,
+    stored,
+)
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.estimate import OpcodeCount, Work
@@ -109,7 +119,7 @@ class UserKernel:
         self.spec = spec
         self._seed = seed
         self._cycles = cycles or {}
-        self._exact: dict[str, Floats] | None = None
+        self._exact: dict[str, Right] | None = None
 
     @property
     def problem(self) -> KernelProblem:
@@ -193,9 +203,8 @@ class UserKernel:
             return Correct.UNCHECKED, ""
         exact = self._reference(gpu)
         results = pieces(self._written, output)
-        tolerance = Tolerance(self.spec.rtol, self.spec.atol)
         for array in self._written:
-            if why := fault(array, results[array.name], exact[array.name], tolerance):
+            if why := fault(array, results[array.name], exact[array.name]):
                 return Correct.NO, why
         return Correct.YES, ""
 
@@ -223,6 +232,11 @@ class UserKernel:
             operands=self._contents,
             pattern=self.pattern,
             scalars=(),
+            result_bytes=sum(
+                data.nbytes
+                for array, data in zip(self.spec.arrays, self._contents, strict=True)
+                if array.role != "input"
+            ),
             shared_bytes=kernel.sizes.shared_bytes,
             parameters=tuple(parameters),
             executed=kernel.per_thread,
@@ -254,14 +268,16 @@ class UserKernel:
     def _written(self) -> tuple[Array, ...]:
         return tuple(array for array in self.spec.arrays if array.role != "input")
 
-    def _reference(self, gpu: Gpu) -> dict[str, Floats]:
+    def _reference(self, gpu: Gpu) -> dict[str, Right]:
         """Return what each written array must hold; a reference kernel runs once.
 
         Raises:
             InputError: The reference cannot be had.
         """
         if self._exact is None:
-            self._exact = self._made_reference(gpu)
+            exact = self._made_reference(gpu)
+            tolerance = Tolerance(self.spec.rtol, self.spec.atol)
+            self._exact = {array.name: tolerance.right(array, exact[array.name]) for array in self._written}
         return self._exact
 
     def _made_reference(self, gpu: Gpu) -> dict[str, Floats]:

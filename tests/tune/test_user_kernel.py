@@ -164,12 +164,25 @@ def test_stored_results_are_a_reference(tmp_path: Path) -> None:
         tune(AddingGpu(), tuning(path, budget=1), tmp_path / "u")
 
 
-@pytest.mark.parametrize("name", ["stencil", "reduction", "nbody"])
-def test_the_examples_compile_and_their_loops_are_known(name: str) -> None:
+def require_nvcc() -> None:
     try:
         tool_path("nvcc")
     except ToolError:
         pytest.skip("nvcc is not installed")
+
+
+def test_too_much_shared_memory_of_a_cuda_source_is_refused_in_one_line() -> None:
+    require_nvcc()
+    kernel = UserKernel(load_spec(Path(__file__).parent / "data" / "faults.toml"))
+    made = {v.by_axis["MODE"]: kernel.build(v, "sm_90a") for v in kernel.space("sm_90a").variants}
+    assert isinstance(made[0], BuiltKernel)
+    assert isinstance(made[3], Refused)
+    assert "too much shared data" in made[3].reason
+
+
+@pytest.mark.parametrize("name", ["stencil", "reduction", "nbody"])
+def test_the_examples_compile_and_their_loops_are_known(name: str) -> None:
+    require_nvcc()
     kernel = UserKernel(load_spec(EXAMPLES / f"{name}.toml"))
     space = kernel.space("sm_90a")
     for variant in (space.variants[0], space.variants[-1]):
