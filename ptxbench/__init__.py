@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ptxbench.api.measuring import measure, measure_table
     from ptxbench.api.monitor import EnergyMonitor, Window
     from ptxbench.api.table import Table, load_run, load_table
+    from ptxbench.api.tuning import TunedKernel, TunedVariant, tune_kernel
     from ptxbench.api.window_energy import GpuEnergy, GpuLostError, WindowEnergy
     from ptxbench.core.errors import GpuError, InputError, PtxbenchError
     from ptxbench.model.estimate import KernelEstimate
@@ -36,6 +37,8 @@ _HOMES = {
     "Measurement": "api.measurement",
     "PtxbenchError": "core.errors",
     "Table": "api.table",
+    "TunedKernel": "api.tuning",
+    "TunedVariant": "api.tuning",
     "Window": "api.monitor",
     "WindowEnergy": "api.window_energy",
     "estimate_kernel": "api.kernel",
@@ -44,6 +47,7 @@ _HOMES = {
     "measure": "api.measuring",
     "measure_table": "api.measuring",
     "open_gpu": "api.gpu",
+    "tune_kernel": "api.tuning",
 }
 
 __all__ = [
@@ -57,6 +61,8 @@ __all__ = [
     "Measurement",
     "PtxbenchError",
     "Table",
+    "TunedKernel",
+    "TunedVariant",
     "Window",
     "WindowEnergy",
     "__version__",
@@ -66,6 +72,7 @@ __all__ = [
     "measure",
     "measure_table",
     "open_gpu",
+    "tune_kernel",
 ]
 
 if not TYPE_CHECKING:

@@ -95,6 +95,7 @@ class Array:
         fill: What is in it at the beginning, one of `FILLS`.
         role: One of `ROLES`.
         seed: Of random contents; added to the run's.
+        data: A numpy array that it holds at the beginning, in the place of `fill`; None: there is none.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Array:
     fill: str
     role: str
     seed: int
+    data: Any = None
 
 
 @dataclass(frozen=True)
@@ -285,7 +287,7 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
     top.allow("kernel", "sizes", "axes", "derived", "filters", "launch", "arguments", "reference", "work",
               "objective")  # fmt: skip
     kernel = top.table("kernel")
-    kernel.allow("name", "source", "title")
+    kernel.allow("name", "source", "code", "title")
     source = _source(kernel, "source", "name", folder)
     sizes = {name: _size(top, name, value) for name, value in top.table("sizes", {}).plain.items()}
     axes = _axes(top, sizes)
@@ -323,7 +325,7 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
             for name, text in work.table("trips", {}).plain.items()
         },
         metric=objective.expression("metric", {*known, *METRICS}),
-        digest=_digest(document, source.code, *inputs),
+        digest=_digest(document, source.code, *inputs, *_given_data(arguments)),
     )
 
 
@@ -455,7 +457,10 @@ def _scalar(table: _Table, known: Collection[str]) -> Scalar:
 
 
 def _array(table: _Table, sizes: Mapping[str, Value]) -> Array:
-    table.allow("name", "dtype", "shape", "fill", "role", "seed")
+    table.allow("name", "dtype", "shape", "fill", "role", "seed", "data")
+    data = table.plain.get("data")
+    if data is not None and not hasattr(data, "tobytes"):
+        raise InputError(f"{table.place}: data is for numpy arrays, from Python; in a file give fill")
     shape = tuple(one.whole(sizes, 1) for one in table.expressions("shape", sizes))
     dtype, role = table.text("dtype", DTYPES), table.text("role", ROLES, "input")
     total = _ELEMENT_BYTES[dtype]
@@ -467,15 +472,18 @@ def _array(table: _Table, sizes: Mapping[str, Value]) -> Array:
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise InputError(f"{table.place}: seed must be a whole number from 0, not {seed!r}")
     fill = table.text("fill", FILLS, "zeros" if role == "output" else "random")
-    return Array(table.text("name"), dtype, shape, fill, role, seed)
+    return Array(table.text("name"), dtype, shape, fill, role, seed, data)
 
 
 def _source(table: _Table, key: str, entry: str, folder: Path) -> Source:
     path = folder / table.text(key)
     if not path.name.endswith(SOURCES):
         raise InputError(f"{table.place}: {path.name} must end in {', '.join(SOURCES)}")
-    with reading(path):
-        code = path.read_bytes()
+    if key == "source" and "code" in table.plain:
+        code = table.text("code").encode()
+    else:
+        with reading(path):
+            code = path.read_bytes()
     if len(code) > _MAX_FILE_BYTES:
         raise InputError(f"{path}: {len(code)} bytes are over {_MAX_FILE_BYTES}")
     name = table.text(entry)
@@ -547,8 +555,15 @@ def _function_reference(table: _Table, arguments: Sequence[Array | Scalar]) -> F
     return FunctionReference(function, names)
 
 
+def _given_data(arguments: Sequence[Array | Scalar]) -> Iterator[bytes]:
+    for one in arguments:
+        if isinstance(one, Array) and one.data is not None:
+            yield one.data.tobytes()
+
+
 def _digest(document: Mapping[str, Any], *contents: bytes) -> str:
-    plain = {key: value for key, value in document.items() if key != "reference"}
+    plain = {key: value for key, value in document.items() if key not in ("reference", "arguments")}
+    plain["arguments"] = [{k: v for k, v in one.items() if k != "data"} for one in document["arguments"]]
     checked = {k: v for k, v in document["reference"].items() if k != "results"}
     found = hashlib.sha256(json.dumps([plain, checked], sort_keys=True, default=str).encode())
     for content in contents:

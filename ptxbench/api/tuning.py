@@ -1,0 +1,258 @@
+"""Tune a kernel from Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ptxbench.api.gpu import Gpu, open_gpu
+from ptxbench.core.bounds import one_of, whole_within, within
+from ptxbench.core.errors import InputError
+from ptxbench.storage.shipped import find_table
+from ptxbench.tune.bench import BenchOptions
+from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.spec import DTYPES, KernelSpec, read_spec
+from ptxbench.tune.trial import Trial
+from ptxbench.tune.tuning import Tuned, Tuning, tune
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PLACE = "tune_kernel()"
+_DTYPE_OF = {"f": "f", "i": "i", "u": "u"}
+_SHORTEST_S, _LONGEST_S = 0.01, 60.0
+_MOST = 100_000
+_FILE_OF = {True: "kernel.ptx", False: "kernel.cu"}
+
+
+@dataclass(frozen=True)
+class TunedVariant:
+    """One variant of a kernel that was tried; NaN where nothing was measured.
+
+    Attributes:
+        parameters: Value of each axis.
+        time_s: Time of one launch.
+        energy_j: Energy of one launch, measured, or else estimated.
+        power_w: Power of launches back to back.
+        correct: "yes", "no" or "unchecked", as on the simulated GPU, which computes nothing.
+        status: "ok", or how it failed.
+        reason: Why it failed.
+    """
+
+    parameters: Mapping[str, object]
+    time_s: float
+    energy_j: float
+    power_w: float
+    correct: str
+    status: str
+    reason: str
+
+
+class TunedKernel(Sequence[TunedVariant]):
+    """The variants that `tune_kernel` tried: those that count, the best first, then those that failed.
+
+    Attributes:
+        searched: Variants in the search space.
+        front: Those that no other beats in both time and energy, the fastest first.
+    """
+
+    def __init__(self, tuned: Tuned) -> None:
+        counted = {id(trial) for trial in tuned.best}
+        failed = [trial for trial in tuned.trials if id(trial) not in counted]
+        self._variants = [_variant(trial) for trial in (*tuned.best, *failed)]
+        self._best = len(tuned.best)
+        self.searched = tuned.searched
+        self.front = tuple(_variant(trial) for trial in tuned.front)
+
+    @property
+    def best(self) -> TunedVariant:
+        """The best variant.
+
+        Raises:
+            InputError: None counts; the message has the reason of the first.
+        """
+        if not self._best:
+            reason = self._variants[0].reason if self._variants else "none was tried"
+            raise InputError(f"no variant counts: {reason}")
+        return self._variants[0]
+
+    def __len__(self) -> int:
+        return len(self._variants)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._variants[index]
+
+    def __iter__(self) -> Iterator[TunedVariant]:
+        return iter(self._variants)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a row for each variant: its axes, then the figures."""
+        import pandas as pd
+
+        figures = ("time_s", "energy_j", "power_w", "correct", "status", "reason")
+        return pd.DataFrame(
+            [{**v.parameters, **{name: getattr(v, name) for name in figures}} for v in self._variants]
+        )
+
+
+def tune_kernel(
+    gpu: Gpu | int | str,
+    source: str | Path,
+    kernel: str,
+    *,
+    axes: Mapping[str, object],
+    arguments: Mapping[str, object],
+    answer: Mapping[str, Any],
+    grid: object,
+    block: object,
+    sizes: Mapping[str, float] | None = None,
+    derived: Mapping[str, str] | None = None,
+    filters: Sequence[str] = (),
+    shared_bytes: object = 0,
+    flops: object = None,
+    dram_bytes: object = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    objective: str = "energy",
+    strategy: str = "",
+    budget: int = 50,
+    sample: int = 5,
+    table: str | Path | None = None,
+    window_s: float = 0.4,
+    seed: int = 0,
+    out: str | Path | None = None,
+) -> TunedKernel:
+    """Search the variants of a kernel for the one that takes the least energy or time.
+
+        found = ptxbench.tune_kernel(
+            gpu, "saxpy.cu", "saxpy", axes={"BLOCK": [64, 128, 256]}, sizes={"N": n},
+            arguments={"y": y, "x": x, "a": np.float32(2)}, answer={"y": y + 2 * x},
+            grid="ceil_div(N, BLOCK)", block="BLOCK")
+        print(found.best.parameters, found.best.energy_j)
+
+    Each result is compared with `answer` before the variant is timed. The search is in this process: a
+    variant that does not end hangs it. `ptxbench tune kernel` ends such a variant.
+
+    Args:
+        gpu: An open GPU, or what `open_gpu` takes.
+        source: Path of a .cu, .ptx or .cubin file or of a template (.cu.j2, .ptx.j2); or CUDA or PTX text.
+        kernel: Name of the kernel in the source.
+        axes: Values of each axis: a list, or `{"from": 1, "to": "1024 // BLOCK", "factor": 2}`.
+        arguments: The kernel's parameters by name, in order: numpy arrays, numpy numbers, or a pair of a type
+            and an expression, such as `("i32", "N // BLOCK")`.
+        answer: What the arrays that the kernel writes must hold afterwards, by name.
+        grid: Blocks: a number, an expression of sizes, axes and derived values, or a list of up to three.
+        block: Threads of a block, likewise.
+        sizes: Constants by name.
+        derived: Values that follow from sizes and axes, by name.
+        filters: Expressions that a variant must meet.
+        shared_bytes: Dynamic shared memory of a block.
+        flops: Floating-point operations of a launch, a number or an expression.
+        dram_bytes: Bytes between memory and L2 in a launch, for the estimate of energy.
+        rtol: How far a result may be off, relative to it; None: by its type.
+        atol: How far off besides; None: `rtol` of the results' root mean square.
+        objective: "energy", "time", "edp" or "gflops-per-w".
+        strategy: "estimate", "random" or a strategy of Kernel Tuner; "": estimate with a table, or for time.
+        budget: Variants that are tried.
+        sample: Of them, variants that are drawn at random beside those that the estimate puts first.
+        table: Name or folder of a table to estimate energy by.
+        window_s: Seconds of launches over which power is read.
+        seed: Of the search.
+        out: Folder to keep every trial in; None: no folder is left behind.
+
+    Raises:
+        InputError: An argument does not fit, or no variant is left.
+        GpuError: There is no such GPU, or it stopped answering.
+        ToolError: nvcc, ptxas or nvdisasm is missing.
+    """
+    document = {
+        "kernel": _source(source, kernel),
+        "sizes": dict(sizes or {}),
+        "axes": dict(axes),
+        "derived": dict(derived or {}),
+        "filters": list(filters),
+        "launch": {"grid": grid, "block": block, "shared_bytes": shared_bytes},
+        "arguments": [_argument(name, value, answer) for name, value in arguments.items()],
+        "reference": _given(results=dict(answer), rtol=rtol, atol=atol),
+        "work": _given(flops=flops, dram_bytes=dram_bytes),
+    }
+    spec = read_spec(document, Path(), _PLACE)
+    tuning = Tuning(
+        problem=_checked(spec),
+        goal=Goal(one_of("objective", objective, Objective)),
+        asked=BenchOptions(window_s=within("window_s", window_s, _SHORTEST_S, _LONGEST_S), seed=seed),
+        strategy=strategy,
+        budget=whole_within("budget", budget, 1, _MOST),
+        sample=whole_within("sample", sample, 0, _MOST),
+        table=find_table(Path(table)) if table is not None else None,
+    )
+    with ExitStack() as stack:
+        opened = gpu if isinstance(gpu, Gpu) else stack.enter_context(open_gpu(gpu))
+        folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory()))
+        return TunedKernel(tune(opened._device, tuning, folder))
+
+
+def _source(source: str | Path, kernel: str) -> dict[str, object]:
+    if isinstance(source, str) and "\n" in source:
+        return {"name": kernel, "source": _FILE_OF[".entry" in source], "code": source}
+    return {"name": kernel, "source": str(source)}
+
+
+def _argument(name: str, value: object, answer: Mapping[str, Any]) -> dict[str, object]:
+    if isinstance(value, np.ndarray):
+        role = "inout" if name in answer else "input"
+        shape = list(value.shape) or [1]
+        return {"name": name, "dtype": _dtype(value), "shape": shape, "role": role, "data": value}
+    if isinstance(value, np.generic):
+        return {"name": name, "dtype": _dtype(value), "value": value.item()}
+    if isinstance(value, tuple) and len(value) == 2:
+        return {"name": name, "dtype": value[0], "value": value[1]}
+    raise InputError(
+        f"{_PLACE}: argument {name} must be a numpy array, a numpy number such as np.int32(8), or a pair of "
+        f"a type and an expression, not {type(value).__name__}"
+    )
+
+
+def _dtype(value: np.ndarray[Any, Any] | np.generic) -> str:
+    kind = f"{_DTYPE_OF.get(value.dtype.kind, '?')}{8 * value.dtype.itemsize}"
+    if kind not in DTYPES:
+        raise InputError(f"{_PLACE}: arrays of {value.dtype} are not supported; take {', '.join(DTYPES)}")
+    return kind
+
+
+def _given(**values: object) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _checked(spec: KernelSpec) -> KernelSpec:
+    """Refuse answers that do not fit, before anything runs."""
+    from ptxbench.tune.arrays import stored
+    from ptxbench.tune.spec import StoredReference
+
+    assert isinstance(spec.reference, StoredReference)  # noqa: S101
+    for array in spec.arrays:
+        if array.role != "input":
+            stored(spec.reference, array)
+    return spec
+
+
+def _variant(trial: Trial) -> TunedVariant:
+    assert isinstance(trial.variant, Configuration)  # noqa: S101
+    power_w = trial.best_power_w if math.isfinite(trial.best_time_s) else math.nan
+    return TunedVariant(
+        trial.variant.by_axis,
+        trial.best_time_s,
+        trial.best_energy_j,
+        power_w,
+        str(trial.correct),
+        str(trial.status),
+        trial.reason,
+    )

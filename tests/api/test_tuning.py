@@ -1,0 +1,71 @@
+"""Tuning a kernel from Python."""
+
+import numpy as np
+import pytest
+from tune.fakes_kernel import KERNEL, AddingGpu
+
+import ptxbench
+from ptxbench.api.gpu import Gpu
+
+N = 1 << 22
+X = np.random.default_rng(1).standard_normal(N, np.float32)
+# Without a template: one kernel for every block size.
+CODE = (
+    KERNEL.replace("{{ SPACE }}", "4")
+    .replace("{{ BLOCK }}, %r2", "%r4, %r2")
+    .replace("mov.u32 %r2", "mov.u32 %r4, %ntid.x;\n    mov.u32 %r2")
+    .replace("{% for n in range(MORE) %}\n    fma.rn.f32 %f1, %f1, %f1, 0f3F800000;\n{% endfor %}\n", "")
+)
+
+
+def tuned(gpu="simulated", **change):
+    plain = {
+        "axes": {"BLOCK": [64, 128, 256]},
+        "arguments": {"in": X, "out": np.zeros_like(X), "n": np.uint32(N)},
+        "answer": {"out": 2 * X},
+        "grid": f"{N} // BLOCK",
+        "block": "BLOCK",
+        "window_s": 0.1,
+    }
+    return ptxbench.tune_kernel(gpu, CODE, "twice", **(plain | change))
+
+
+def test_the_best_comes_first_and_a_table_has_the_axes(tmp_path):
+    found = tuned(Gpu(AddingGpu()), out=tmp_path / "t")
+    assert len(found) == found.searched == 3
+    assert found.best.correct == "yes"
+    assert [v.energy_j for v in found] == sorted(v.energy_j for v in found)
+    assert list(found.to_dataframe()["BLOCK"]) == [v.parameters["BLOCK"] for v in found]
+    assert (tmp_path / "t" / "variants.csv").exists()
+
+
+def test_the_arrays_that_are_given_are_those_that_are_compared():
+    gpu = Gpu(AddingGpu())
+    found = tuned(gpu, answer={"out": 2 * X + (np.arange(N) == 5)})
+    with pytest.raises(ptxbench.InputError, match=r"no variant counts: 1 of 4194304 .* first out\[5\]"):
+        found.best  # noqa: B018
+
+
+def test_simulated_results_are_unchecked():
+    assert {v.correct for v in tuned()} == {"unchecked"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"axes": {}}, "at least one axis"),
+        ({"axes": {"BLOCK": []}}, "is empty"),
+        ({"grid": "__import__('os')"}, "may call only"),
+        ({"arguments": {"in": [1, 2]}}, "must be a numpy array"),
+        ({"arguments": {"in": X.astype(complex)}}, "complex128 are not supported"),
+        ({"answer": {"out": X[:3]}}, r"the shape \(3,\)"),
+        ({"answer": {}}, "nothing can be checked"),
+        ({"objective": "speed"}, "objective"),
+        ({"budget": 0}, "budget"),
+        ({"filters": ["WIDTH > 2"]}, "unknown name WIDTH"),
+    ],
+)
+def test_bad_input_is_one_line(change, words):
+    with pytest.raises(ptxbench.InputError, match=words) as refused:
+        tuned(**change)
+    assert "\n" not in str(refused.value)
