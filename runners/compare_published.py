@@ -39,7 +39,7 @@ class Compared:
 
     Attributes:
         paper: The row, such as "Integer Arithmetic: abs".
-        opt_level: Assembler level.
+        opt_level: Optimization level of the assembler.
         instructions: Catalogue instructions of the runs that belong to it.
         mtsm_nj: Their mean energy in the runs, nJ.
         ratio: Their mean ratio to the reference row of their run.

@@ -1,4 +1,4 @@
-"""Work the records and the table of finished runs out from their traces again. Needs no GPU.
+"""Work the records and the table of finished runs out from their traces recomputed. Needs no GPU.
 
     python runners/recompute_table.py results/nvidia-h200/full
 
@@ -44,9 +44,9 @@ def recompute(path: Path, by: Recomputed) -> None:
     with tempfile.TemporaryDirectory() as place, RunFolder.open(path) as recorded:
         before = {row.key: row.status for row in recorded.rows()}
         gpu = ReplayGpu(recorded)
-        with start_run(gpu, RunOptions(), Path(place, "run")) as again:
-            rows = measure_table(gpu, again)
-            rewrite_results(recorded, again.records(), rows, by, again.manifest.level_error)
+        with start_run(gpu, RunOptions(), Path(place, "run")) as recomputed:
+            rows = measure_table(gpu, recomputed)
+            rewrite_results(recorded, recomputed.records(), rows, by, recomputed.manifest.level_error)
     with RunFolder.open(path) as rewritten:
         store_solved(rewritten)
     changed = sum(before.get(row.key) != row.status for row in rows)

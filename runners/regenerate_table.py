@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(arguments: argparse.Namespace) -> int:
-    asked = RunOptions(
+    options = RunOptions(
         instructions=chosen_names(arguments.instructions, arguments.category),
         opt_levels=tuple(OptLevel(level) for level in arguments.opt_level),
         protocols=tuple(arguments.protocol),
@@ -95,10 +95,10 @@ def _measure(arguments: argparse.Namespace) -> int:
     try:
         if (arguments.out / "manifest.json").exists():
             other = arguments.allow_other_board
-            folder = resume_run(gpu, asked, arguments.out, allow_other_board=other)
+            folder = resume_run(gpu, options, arguments.out, allow_other_board=other)
         else:
             sensors = sensors_for(arguments.sensor, gpu) if arguments.sensor else ()
-            folder = start_run(gpu, asked, arguments.out, sensors)
+            folder = start_run(gpu, options, arguments.out, sensors)
         with folder:
             rows = measure_table(
                 gpu,

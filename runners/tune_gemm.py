@@ -104,7 +104,7 @@ def search(gpu: Gpu, dtype: DType, arguments: argparse.Namespace) -> Result:
     tuning = Tuning(
         problem=problem,
         goal=Goal(Objective.ENERGY),
-        asked=BenchOptions(window_s=arguments.window, seed=arguments.seed),
+        options=BenchOptions(window_s=arguments.window, seed=arguments.seed),
         strategy=arguments.strategy,
         budget=arguments.variants,
         candidates=arguments.candidates,
@@ -129,7 +129,7 @@ def again(path: Path, table: Path | None, plot: Path | None) -> int:
     if table is None:
         raise InputError("--again needs --table RUN")
     folder = TuningFolder.read(path)
-    model = open_model(table, folder.manifest.gpu, folder.manifest.asked.pattern)
+    model = open_model(table, folder.manifest.gpu, folder.manifest.options.pattern)
     found = _quality(estimated_again(tuple(folder.trials.values()), folder.manifest.problem, model))
     print(json.dumps(asdict(found), indent=1))
     if plot:

@@ -168,9 +168,9 @@ def _measure(suite: str, out: Path, budget_s: float, only: Sequence[str], resume
         print(
             f"measure: {error}; going on in a new process, {left_s:.0f} s left", file=sys.stderr, flush=True
         )
-        again = ["--suite", suite, "measure", "--resume", "--out", str(out), "--budget-s", str(left_s)]
-        again += [word for prefix in only for word in ("--only", prefix)]
-        os.execv(sys.executable, [sys.executable, str(Path(__file__).resolve()), *again])  # noqa: S606
+        resuming = ["--suite", suite, "measure", "--resume", "--out", str(out), "--budget-s", str(left_s)]
+        resuming += [word for prefix in only for word in ("--only", prefix)]
+        os.execv(sys.executable, [sys.executable, str(Path(__file__).resolve()), *resuming])  # noqa: S606
     seen = {trial.case for trial in session.trials}
     failed = [c for c in session.cases if c.failure]
     late = [c for c in session.cases if c.number in chosen and c.number not in seen and not c.failure]

@@ -131,9 +131,9 @@ def _rebegun(looks: Looks, fit: Fit, step: float) -> Fit:
     """
     best = fit
     for start in _by_warmth(looks, fit, step):
-        again = _climbed(looks, _fitted(looks, start, fit.noise, fit.dips, _STEPS))
-        if again.levels.log_likelihood > best.levels.log_likelihood + _WORTH:
-            best = again
+        tried = _climbed(looks, _fitted(looks, start, fit.noise, fit.dips, _STEPS))
+        if tried.levels.log_likelihood > best.levels.log_likelihood + _WORTH:
+            best = tried
     return best
 
 
@@ -166,9 +166,9 @@ def _better(looks: Looks, fit: Fit) -> Fit | None:
     Steps go kernel by kernel: what takes many at once, or one against its own weights, is tried from outside.
     """
     for start in (_by_stretches, _by_majority, _by_pieces):
-        again = _fitted(looks, start(looks, fit), fit.noise, fit.dips, _STEPS)
-        if again.levels.log_likelihood > fit.levels.log_likelihood + _WORTH:
-            return again
+        tried = _fitted(looks, start(looks, fit), fit.noise, fit.dips, _STEPS)
+        if tried.levels.log_likelihood > fit.levels.log_likelihood + _WORTH:
+            return tried
     return None
 
 

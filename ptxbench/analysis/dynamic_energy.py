@@ -67,7 +67,7 @@ class DynamicResult:
         energy_2n_pj: The same from 2N copies.
         overhead_pj: What the overhead loop's own rounds leave open, and a clock other than the target's.
         static_pj: What P_static leaves open, the same for every round: its fit, and whole degrees of T.
-        supply_pj: What is not known of the drift levels at which the loops and the sleeping kernel were,
+        drift_pj: What is not known of the drift levels at which the loops and the sleeping kernel were,
             beside the mean level of the run: what that leaves open all rows of a run share (`SolvedRows`).
         too_few: Kernels (target, overhead loop) of which not clearly more trials count than are left out.
         faults: Status and reason of every trial that does not count, by trial id.
@@ -77,7 +77,7 @@ class DynamicResult:
     energy_2n_pj: Estimate
     overhead_pj: Uncertainty
     static_pj: Uncertainty
-    supply_pj: Uncertainty
+    drift_pj: Uncertainty
     too_few: frozenset[Role]
     faults: dict[str, tuple[Status, str]]
 
@@ -89,7 +89,7 @@ class DynamicResult:
     @property
     def ci95_pj(self) -> float:
         """Half-width of the 95% interval: rounds, overhead loop, static power and drift together."""
-        return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj, self.supply_pj)).ci95
+        return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj, self.drift_pj)).ci95
 
     def lacks(self, is_met: Callable[[float, float], bool], *, more_follows: bool = False) -> frozenset[Role]:
         """Return which kernels (target, overhead loop) need more trials for the row to be done.
@@ -120,7 +120,7 @@ class DynamicResult:
             energy_2n_pj=self.energy_2n_pj.times(threads),
             overhead_pj=self.overhead_pj.times(threads),
             static_pj=self.static_pj.times(threads),
-            supply_pj=self.supply_pj.times(threads),
+            drift_pj=self.drift_pj.times(threads),
         )
 
 

@@ -44,7 +44,7 @@ def _errors_pct(points: Sequence[MethodPoint]) -> dict[_Way, dict[float, float]]
         spread_pct = 0.0 if math.isnan(point.spread_pct) else point.spread_pct
         error_pct = math.hypot(point.bias_pct, spread_pct) if point.answered == point.runs else math.inf
         of_way = worst[point.method, point.source]
-        of_way[point.asked_s] = max(of_way.get(point.asked_s, 0.0), error_pct)
+        of_way[point.requested_s] = max(of_way.get(point.requested_s, 0.0), error_pct)
     return dict(worst)
 
 
@@ -85,6 +85,6 @@ def _worst_of_the_paper(points: Sequence[MethodPoint]) -> list[str]:
     known = [p for p in even if math.isfinite(p.bias_pct)]
     if not known:
         return []
-    nearest_s = min((p.asked_s for p in known), key=lambda d: abs(math.log(d / 0.3)))
-    shown = ", ".join(f"{p.method} {p.bias_pct:+.0f}%" for p in known if p.asked_s == nearest_s)
+    nearest_s = min((p.requested_s for p in known), key=lambda d: abs(math.log(d / 0.3)))
+    shown = ", ".join(f"{p.method} {p.bias_pct:+.0f}%" for p in known if p.requested_s == nearest_s)
     return [f"on usage, as published, a {nearest_s:g} s kernel of even power reads: {shown}"]

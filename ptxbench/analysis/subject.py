@@ -12,7 +12,7 @@ from ptxbench.analysis.overhead import Alike, overhead_subject, with_plain_compa
 from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import Condition
 from ptxbench.core.status import Status
-from ptxbench.sass.loop_check import Judgement
+from ptxbench.sass.loop_check import LoopCheck
 from ptxbench.storage.schema import Role, TableRow, TrialRecord, row_axes
 
 # An SM clock that differs by more than this fraction from the subject's median is another operating point.
@@ -26,13 +26,13 @@ class Subject:
     Attributes:
         instruction: Catalogue row.
         condition: Under which condition it is measured.
-        judgement: What the loop check found, None before its kernels are built.
+        loop_check: What the loop check found, None before its kernels are built.
         loops: Loops of its overhead kernels as text (`overhead_loops`), by role.
     """
 
     instruction: Instruction
     condition: Condition
-    judgement: Judgement | None = None
+    loop_check: LoopCheck | None = None
     loops: tuple[tuple[Role, str], ...] = ()
 
     @property
@@ -86,13 +86,13 @@ class Subject:
             reason: One sentence, or "".
         """
         nan = math.nan
-        judgement = self.judgement
+        loop_check = self.loop_check
         return TableRow(
             instruction=self.instruction.name,
             category=self.instruction.category,
             **row_axes(self.condition),
-            sass=judgement.sass_text if judgement else "",
-            sass_per_ptx=judgement.sass_per_ptx if judgement else nan,
+            sass=loop_check.sass_text if loop_check else "",
+            sass_per_ptx=loop_check.sass_per_ptx if loop_check else nan,
             count=0,
             threads=0,
             sma_nj=nan,

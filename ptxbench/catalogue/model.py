@@ -31,7 +31,7 @@ class Expectation:
     """The SASS that one copy of the instruction becomes at one level.
 
     Attributes:
-        opt_level: Assembler level.
+        opt_level: Optimization level of the assembler.
         counts: Opcode with modifiers, and how many of it one copy gives, in catalogue order;
             "A|B" counts both as one, since the assembler may pick either.
         once: What one pass of the loop has besides, whatever N: operands that all copies share made
@@ -131,7 +131,7 @@ class Instruction:
         """Return the SASS that one copy becomes; an entry of the target goes before one of the form.
 
         Args:
-            opt_level: Assembler level.
+            opt_level: Optimization level of the assembler.
             target: Assembler target; "" is what holds where none is named.
             form: Latency or throughput form.
 

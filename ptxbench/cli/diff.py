@@ -86,7 +86,7 @@ def _print(found: RunDiff, all_rows: bool) -> None:
     if all_rows:
         click.echo("\nall rows that both runs hold")
         rows = [row for row in found.rows if row.a_status and row.b_status]
-        print_table((*_WHAT, "A", "B", "unit", "B/A", "remark"), [_cells(row) for row in rows], _NUMBERS)
+        print_table((*_WHAT, "A", "B", "unit", "B/A", "note"), [_cells(row) for row in rows], _NUMBERS)
     for line in _not_compared(found.rows):
         click.echo(line)
 
@@ -94,8 +94,8 @@ def _print(found: RunDiff, all_rows: bool) -> None:
 def _boards(side: RunSide) -> str:
     boards = ", ".join(f"{gpu.name} {gpu.uuid_hash}" for gpu in side.gpus)
     kind = side.gpus[0].kind
-    remark = "" if kind == "real" else f" ({kind.upper()}, no measurement)"
-    return f"{boards}{remark}, driver {side.gpus[0].driver}, source {side.source}"
+    note = "" if kind == "real" else f" ({kind.upper()}, no measurement)"
+    return f"{boards}{note}, driver {side.gpus[0].driver}, source {side.source}"
 
 
 def _sentences(one: Agreement) -> list[str]:
@@ -176,16 +176,16 @@ def _cells(row: RowDiff) -> tuple[str, ...]:
     what = (row.instruction, row.opt_level, row.protocol, row.operands)
     _, unit = NUMBERS[row.protocol]
     ratio = f"{row.ratio:.4f}" if row.compared else "-"
-    return (*what, number(row.a), number(row.b), unit, ratio, _remark(row))
+    return (*what, number(row.a), number(row.b), unit, ratio, _note(row))
 
 
-def _remark(row: RowDiff) -> str:
-    remarks = []
+def _note(row: RowDiff) -> str:
+    notes = []
     if row.beyond:
-        remarks.append("beyond both intervals")
+        notes.append("beyond both intervals")
     if row.same_sass is False:
-        remarks.append("other SASS")
+        notes.append("other SASS")
     for letter, status in (("A", row.a_status), ("B", row.b_status)):
         if status != "ok":
-            remarks.append(f"{letter}: {status}")
-    return ", ".join(remarks)
+            notes.append(f"{letter}: {status}")
+    return ", ".join(notes)

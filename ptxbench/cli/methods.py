@@ -151,10 +151,10 @@ def _print(found: MethodsFile, path: Path) -> None:
 
 def _print_load(points: Sequence[MethodPoint]) -> None:
     """Print one row a method and source, one column a duration."""
-    columns = tuple(dict.fromkeys(f"{point.asked_s:g} s" for point in points))
+    columns = tuple(dict.fromkeys(f"{point.requested_s:g} s" for point in points))
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for point in points:
-        rows.setdefault((point.method, point.source), {})[f"{point.asked_s:g} s"] = _cell(point)
+        rows.setdefault((point.method, point.source), {})[f"{point.requested_s:g} s"] = _cell(point)
     for shown in _fitting(columns):
         print_table(
             ("method", "source", *shown),

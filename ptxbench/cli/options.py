@@ -59,17 +59,17 @@ def opt_level_option(default: str | None) -> Decorator:
     """Return the option --opt-level.
 
     Args:
-        default: The one level that is taken, or None where the option may be repeated.
+        default: The one optimization level that is taken, or None where the option may be repeated.
     """
     stem = "Optimization level of the assembler"
     if default is None:
         help_text = f"{stem} (may be repeated; default: both)."
         return click.option(
-            "--opt-level", "levels", multiple=True, type=click.Choice(OPT_LEVELS), help=help_text
+            "--opt-level", "opt_levels", multiple=True, type=click.Choice(OPT_LEVELS), help=help_text
         )
     return click.option(
         "--opt-level",
-        "level",
+        "opt_level",
         type=click.Choice(OPT_LEVELS),
         default=default,
         help=f"{stem} (default: {default}).",
@@ -95,14 +95,14 @@ def target_option(default: str | None, *, multiple: bool = False) -> Decorator:
         default: The target that is taken, None for no condition.
         multiple: Whether it may be repeated.
     """
-    remark = f"default: {default}" if default else "default: any"
+    note = f"default: {default}" if default else "default: any"
     return click.option(
         "--target",
         "targets" if multiple else "target",
         multiple=multiple,
         type=_TARGET,
         default=(default,) if multiple else default,
-        help=f"Compile target ({'may be repeated; ' if multiple else ''}{remark}).",
+        help=f"Compile target ({'may be repeated; ' if multiple else ''}{note}).",
     )
 
 

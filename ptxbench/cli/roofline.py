@@ -184,12 +184,12 @@ def tradeoff(
         machine, draws = _machine_of(run_path, kind, level, pattern)
     else:
         machine, draws = _given_machine(given), []
-    asked = TradeOff(machine, intensity, f, m)
-    quantities = tradeoff_quantities(asked, draws)
+    trade = TradeOff(machine, intensity, f, m)
+    quantities = tradeoff_quantities(trade, draws)
     if as_json:
-        print_json({"case": asked.case.value, "verdict": asked.verdict, **_as_json(quantities)})
+        print_json({"case": trade.case.value, "verdict": trade.verdict, **_as_json(quantities)})
         return
-    _print_tradeoff(asked, {quantity.name: quantity for quantity in quantities})
+    _print_tradeoff(trade, {quantity.name: quantity for quantity in quantities})
 
 
 def _given_machine(given: dict[str, float]) -> RooflineMachine:
@@ -286,17 +286,17 @@ def _print_result(result: RooflineResult, beside: dict[str, float]) -> None:
         click.echo(f"left out, slowed down by the power limit: {len(result.left_out)} kernels")
 
 
-def _print_tradeoff(asked: TradeOff, found: dict[str, Quantity]) -> None:
+def _print_tradeoff(trade: TradeOff, found: dict[str, Quantity]) -> None:
     """Print the verdict, then one line a quantity."""
-    click.echo(f"{asked.verdict}: {asked.case.value}")
+    click.echo(f"{trade.verdict}: {trade.case.value}")
     low, high = found["greenup_lower_bound"], found["greenup_upper_bound"]
-    balance = asked.machine.time_balance
+    balance = trade.machine.time_balance
     lines = {
         "speed-up": _text(found["speedup"]),
         "green-up": f"{_text(found['greenup'])}; in this case between {low.value:.4g} and {high.value:.4g}",
         "most f": f"{_text(found['most_f'])} saves energy at this m",
         "most f at any m": _text(found["most_f_without_bytes"]),
-        "intensity": f"{asked.intensity:.4g} flop/byte, {asked.f * asked.m * asked.intensity:.4g} after;"
+        "intensity": f"{trade.intensity:.4g} flop/byte, {trade.f * trade.m * trade.intensity:.4g} after;"
         f" B_tau = {balance:.4g}",
     }
     for name, text in lines.items():

@@ -79,7 +79,7 @@ def _print(found: SensorFile, path: Path) -> None:
         rows.append(_documented(documented[source.sensor.source]))
     print_table(("source", "", *_FIGURES), rows, _FIGURES, _OPTIONAL)
     for source in found.sources:
-        for text in _remarks(source):
+        for text in _notes(source):
             click.echo(f"{source.sensor.source}: {text}")
     for note in found.notes:
         click.echo(f"note: {note}")
@@ -108,8 +108,8 @@ def _documented(sensor: SensorDescription) -> tuple[str, ...]:
     return ("", "documented", *figures_ms, f"{sensor.quantum:.4g}", *[""] * 4)
 
 
-def _remarks(source: SourceProbe) -> list[str]:
-    texts = [source.remark] if source.remark else []
+def _notes(source: SourceProbe) -> list[str]:
+    texts = [source.note] if source.note else []
     buffer = source.buffer
     if buffer is not None:
         least = "at least " if buffer.span_s > 0.9 * buffer.waited_s else ""

@@ -34,7 +34,7 @@ _PARTS = ("ptx", "sass", "verdict", "operands")
 )
 @click.option("--part", type=click.Choice(_PARTS), help="Print only this part.")
 @json_option
-def command(name: str, level: str, target: str, form_name: str, part: str | None, as_json: bool) -> None:
+def command(name: str, opt_level: str, target: str, form_name: str, part: str | None, as_json: bool) -> None:
     """Print an instruction's PTX, its SASS loop, the verdict of the loop check, and how operands change.
 
     This needs no GPU. The exit code is 1 if the loop check refuses the instruction.
@@ -49,7 +49,7 @@ def command(name: str, level: str, target: str, form_name: str, part: str | None
     module = build_module(
         find_instruction(name),
         find_target(target),
-        OptLevel(level),
+        OptLevel(opt_level),
         Form(form_name),
         lambda ptx, opt_level: assemble_ptx(ptx, target, opt_level),
     )
@@ -66,7 +66,7 @@ def command(name: str, level: str, target: str, form_name: str, part: str | None
         click.echo(parts[part]().rstrip())
     else:
         click.echo("\n\n".join(f"==== {label} ====\n{text().rstrip()}" for label, text in parts.items()))
-    if not module.judgement.passed:
+    if not module.loop_check.passed:
         sys.exit(1)
 
 
@@ -103,5 +103,5 @@ def _document(module: Module, target: str, sass_loop: str, toggles: Toggles | No
         "sass_loop": sass_loop,
         "operand_bits_changed": toggles.bits if toggles else None,
         "operands_still": toggles.still if toggles else None,
-        **asdict(module.judgement),
+        **asdict(module.loop_check),
     }

@@ -117,7 +117,7 @@ def command(
     out: Path | None,
     resume: bool,
     allow_other_board: bool,
-    levels: tuple[str, ...],
+    opt_levels: tuple[str, ...],
     protocols: tuple[str, ...],
     patterns: tuple[str, ...],
     sensor_path: Path | None,
@@ -153,9 +153,9 @@ def command(
         raise click.UsageError("--resume needs --out, the folder of the run to continue.")
     if resume and sensor_path is not None:
         raise click.UsageError("--resume uses the sensors of the run; leave out --sensor.")
-    asked = RunOptions(
+    options = RunOptions(
         instructions=chosen_names(("*",) if whole_catalogue else instructions, category),
-        opt_levels=tuple(OptLevel(level) for level in levels),
+        opt_levels=tuple(OptLevel(level) for level in opt_levels),
         protocols=protocols,
         patterns=tuple(Pattern(pattern) for pattern in patterns),
         precision=precision,
@@ -170,11 +170,11 @@ def command(
     gpu = open_chosen_gpu(spec)
     try:
         if out is not None and resume:
-            folder = resume_run(gpu, asked, out, allow_other_board=allow_other_board)
+            folder = resume_run(gpu, options, out, allow_other_board=allow_other_board)
             say_lost(folder.lost, "trial")
         else:
             sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
-            folder = start_run(gpu, asked, out, sensors)
+            folder = start_run(gpu, options, out, sensors)
         with folder:
             rows = _measure(gpu, folder, spec, 60 * budget_minutes if budget_minutes else math.inf)
             _say_changed(gpu, folder)
@@ -251,8 +251,16 @@ def _say_changed(gpu: Gpu, folder: RunFolder) -> None:
 
 
 def _go_on(path: Path, spec: str | None, *others: str) -> str:
-    again = ["ptxbench", "table", "--resume", *others, "--out", str(path), *(["--gpu", spec] if spec else [])]
-    return f"Continue with: {shlex.join(again)}"
+    resuming = [
+        "ptxbench",
+        "table",
+        "--resume",
+        *others,
+        "--out",
+        str(path),
+        *(["--gpu", spec] if spec else []),
+    ]
+    return f"Continue with: {shlex.join(resuming)}"
 
 
 def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as_json: bool) -> None:

@@ -95,7 +95,7 @@ def gemm(
     tuning = Tuning(
         problem=Problem(DType(dtype), m, n, k),
         goal=goal_of(objective, alpha, power_limit_w),
-        asked=BenchOptions(power=measure == "energy", window_s=window_s, seed=seed or 0),
+        options=BenchOptions(power=measure == "energy", window_s=window_s, seed=seed or 0),
         strategy=strategy or "",
         budget=budget,
         candidates=candidates,

@@ -105,7 +105,7 @@ def kernel(
     tuning = Tuning(
         problem=described,
         goal=goal_of(objective, alpha, power_limit_w),
-        asked=BenchOptions(power=measure == "energy", window_s=window_s, seed=seed or 0),
+        options=BenchOptions(power=measure == "energy", window_s=window_s, seed=seed or 0),
         strategy=strategy or "",
         budget=budget,
         candidates=candidates,

@@ -157,8 +157,8 @@ def search_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
             tuned = tune(gpu, tuning, None if place.resume else path, path if place.resume else None, show)
         except KeyboardInterrupt:
             if path.exists():
-                again = shlex.join(["--resume", "--out", str(path)])
-                click.echo(f"ptxbench: stopped; the trials are kept. Add to continue: {again}", err=True)
+                resuming = shlex.join(["--resume", "--out", str(path)])
+                click.echo(f"ptxbench: stopped; the trials are kept. Add to continue: {resuming}", err=True)
             raise
     _draw(tuned, place.plot)
     if place.as_json:

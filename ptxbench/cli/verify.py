@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def command(
     names: tuple[str, ...],
     targets: tuple[str, ...],
-    levels: tuple[str, ...],
+    opt_levels: tuple[str, ...],
     jobs: int | None,
     no_cache: bool,
     as_json: bool,
@@ -42,7 +42,7 @@ def command(
     each class has, and the refused rows. With NAMEs, which may be patterns such as 'fma.*', it prints every
     row. The exit code is 1 if the check refuses a row that the catalogue expects to pass.
     """
-    rows = _verify(names, targets, levels or OPT_LEVELS, jobs, no_cache)
+    rows = _verify(names, targets, opt_levels or OPT_LEVELS, jobs, no_cache)
     if as_json:
         print_json({"rows": [asdict(row) for row in rows]})
     else:
@@ -55,7 +55,7 @@ def command(
 
 
 def _verify(
-    names: Sequence[str], targets: Sequence[str], levels: Sequence[str], jobs: int | None, no_cache: bool
+    names: Sequence[str], targets: Sequence[str], opt_levels: Sequence[str], jobs: int | None, no_cache: bool
 ) -> tuple[VerifiedRow, ...]:
     """Verify with a progress bar, where somebody watches."""
     from ptxbench.catalogue.select import named_instructions
@@ -68,7 +68,7 @@ def _verify(
         return verify_instructions(
             named_instructions(names),
             [find_target(name) for name in dict.fromkeys(targets)],
-            [OptLevel(level) for level in dict.fromkeys(levels)],
+            [OptLevel(level) for level in dict.fromkeys(opt_levels)],
             cache=None if no_cache else VerdictCache(default_cache_folder()),
             jobs=jobs,
             progress=lambda done, total: show(done, total, "kernels checked"),

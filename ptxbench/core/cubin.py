@@ -16,7 +16,7 @@ class Cubin:
     Attributes:
         image: The ELF image.
         target: Such as "sm_90a".
-        opt_level: Level that it was assembled at.
+        opt_level: Optimization level that it was assembled at.
         assembler: Who assembled it, with version: "ptxas 13.0.88" or "driver 580.159.04 (CUDA 13.0)".
     """
 

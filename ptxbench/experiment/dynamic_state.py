@@ -42,7 +42,7 @@ class DynamicState:
         self.references: dict[OptLevel, tuple[Kernel, ...]] = {}
         self._order: list[TrialRecord] = []
         self._known: tuple[int, Common] | None = None
-        self._scatter: dict[OptLevel, list[Scatter]] = {level: [] for level in OptLevel}
+        self._scatter: dict[OptLevel, list[Scatter]] = {opt_level: [] for opt_level in OptLevel}
 
     def trial(self, kernel: Kernel, repeat: int, warm_for: str) -> TrialRecord:
         """Run one trial, or take the one that the run holds (`Bench.trial`)."""
@@ -52,14 +52,14 @@ class DynamicState:
             self._order.append(record)
         return record
 
-    def common(self, level: OptLevel, current: Sequence[LoopEnergy] = ()) -> Common:
+    def common(self, opt_level: OptLevel, current: Sequence[LoopEnergy] = ()) -> Common:
         """Return what the rows of an optimization level share, by all trials so far.
 
         Args:
-            level: Optimization level.
+            opt_level: Optimization level.
             current: Loops of the present batch, which are not kept yet.
         """
-        return replace(self.shared(), scatter=scatter_of(current, self._scatter[level]))
+        return replace(self.shared(), scatter=scatter_of(current, self._scatter[opt_level]))
 
     def shared(self) -> Common:
         """Return what all rows share, except the scatter of the loops of an optimization level."""
@@ -68,6 +68,6 @@ class DynamicState:
             self._known = (trials, shared_by(self._order, self.bench.gpu.info.target, recent=_RECENT))
         return self._known[1]
 
-    def keep_scatter(self, level: OptLevel, loops: Sequence[LoopEnergy]) -> None:
+    def keep_scatter(self, opt_level: OptLevel, loops: Sequence[LoopEnergy]) -> None:
         """Keep the scatter of loops that are done."""
-        self._scatter[level] += [found for loop in loops if (found := loop.scatter) is not None]
+        self._scatter[opt_level] += [found for loop in loops if (found := loop.scatter) is not None]

@@ -146,7 +146,7 @@ def _points(runs: Sequence[_Run], sensor: SensorDescription, levels: Levels) -> 
         points.append(
             MethodPoint(
                 kind=runs[0].case.kind,
-                asked_s=runs[0].case.duration_s,
+                requested_s=runs[0].case.duration_s,
                 duration_s=float(np.mean([load.length_s for load in loads])),
                 method=name,
                 source=sensor.source,

@@ -21,7 +21,7 @@ from ptxbench.emulator.bits import Bits
 from ptxbench.emulator.compare import differing
 from ptxbench.emulator.kernel import expected_results
 from ptxbench.sass.listing import disassemble, parse_listing
-from ptxbench.sass.loop_check import judge
+from ptxbench.sass.loop_check import check_loops
 
 BLOCKS, ITERATIONS, MANY_ITERATIONS = 2, 3, 100
 BLOCK = 256
@@ -60,13 +60,13 @@ class Checked:
         return not self.launched or self.gate in ("", "refused") or self.result == "mismatch"
 
 
-def check_row(gpu: Gpu, row: Instruction, level: OptLevel, form: Form) -> Checked:
+def check_row(gpu: Gpu, row: Instruction, opt_level: OptLevel, form: Form) -> Checked:
     """Assemble, check and launch one module, small (compared with the reference) and on every SM.
 
     Args:
         gpu: What runs it.
         row: Catalogue row; the GPU's target has it.
-        level: Optimization level.
+        opt_level: Optimization level.
         form: Latency or throughput form.
 
     Raises:
@@ -74,11 +74,11 @@ def check_row(gpu: Gpu, row: Instruction, level: OptLevel, form: Form) -> Checke
         ToolError: nvdisasm is missing.
     """
     target = find_target(gpu.info.target)
-    lost = Checked(row.name, row.category, level, form, "", False, "unchecked", "", 0.0)
+    lost = Checked(row.name, row.category, opt_level, form, "", False, "unchecked", "", 0.0)
     try:
         ptx = render_module(row, target, form)
-        cubin = gpu.assemble(ptx, level)
-        judgement = judge(row, level, parse_listing(disassemble(cubin.image)), target.name, form)
+        cubin = gpu.assemble(ptx, opt_level)
+        checked = check_loops(row, opt_level, parse_listing(disassemble(cubin.image)), target.name, form)
     except (InputError, RefusedModuleError) as error:
         return replace(lost, detail=str(error))
     block = row.block or max(BLOCK, row.unit.threads)
@@ -100,10 +100,10 @@ def check_row(gpu: Gpu, row: Instruction, level: OptLevel, form: Form) -> Checke
         large = replace(launch, grid=chip, iterations=MANY_ITERATIONS, output_bytes=0)
         elapsed_ms = round(1e3 * gpu.run(large).window.elapsed_s, 4)
     except LaunchError as error:
-        return replace(lost, gate=judgement.verdict, detail=str(error))
-    detail = "; ".join(part for part in (judgement.reason, detail) if part)
+        return replace(lost, gate=checked.verdict, detail=str(error))
+    detail = "; ".join(part for part in (checked.reason, detail) if part)
     return replace(
-        lost, gate=judgement.verdict, launched=True, result=result, detail=detail, elapsed_ms=elapsed_ms
+        lost, gate=checked.verdict, launched=True, result=result, detail=detail, elapsed_ms=elapsed_ms
     )
 
 

@@ -104,9 +104,9 @@ class Preparer:
             return subject.row(Status.NOT_SUPPORTED, reason), None
         try:
             module = build_module(row, self._target, condition.opt_level, condition.form, self._assemble)
-            subject = replace(subject, judgement=module.judgement)
-            if not module.judgement.passed:
-                return subject.row(Status.GATE_FAILED, module.judgement.reason), module
+            subject = replace(subject, loop_check=module.loop_check)
+            if not module.loop_check.passed:
+                return subject.row(Status.GATE_FAILED, module.loop_check.reason), module
             operands = operand_bytes(row, condition.pattern, self._folder.manifest.order_seed)
         except (NotMeasurableError, RefusedModuleError) as error:
             return subject.row(Status.NOT_SUPPORTED, str(error)), module

@@ -60,11 +60,11 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         if record.subject not in wanted or folder.record(record.trial_id) is not None:
             continue
         run = gpu.recorded(record)
-        again = replace(record, order=len(folder))
+        recomputed = replace(record, order=len(folder))
         # Of the short trials that find the loop count no readings are kept.
         if record.status is not Status.LAUNCH_FAILED and record.repeat >= 0:
-            again = validated(again, run, bench.sensor, gpu.info.sm_count, gpu.info.power_limit_w)
-        folder.append(again, run.trace)
+            recomputed = validated(recomputed, run, bench.sensor, gpu.info.sm_count, gpu.info.power_limit_w)
+        folder.append(recomputed, run.trace)
     solved = ledger.rows(
         subjects,
         folder.records(),

@@ -104,10 +104,10 @@ def window_energies(
     in_first = spans_s[:, 1] <= halves.cut_s
     used = [fits[HALVES[int(first)]] if crossed else fit for first in in_first.tolist()]
     fitted_on = FittedOn.OTHER_HALF if crossed else FittedOn.SAME_WINDOWS
-    views = [_View(trial, one, alignment) for trial, one in zip(trials, used, strict=True)]
+    seen = [_Seen(trial, one, alignment) for trial, one in zip(trials, used, strict=True)]
     methods = _OF_COUNTER if fit.source is SourceName.COUNTER else _OF_POWER
     result = [
-        WindowEnergies(name, fit.source, *_by_method(method, views), fitted_on)
+        WindowEnergies(name, fit.source, *_by_method(method, seen), fitted_on)
         for name, method in methods.items()
     ]
     plain_j = _integral_j(PowerSignal(fit.made_s, fit.value_w), spans_s)
@@ -156,7 +156,7 @@ def _errors(energy_j: Float64s, meter_j: Float64s) -> tuple[float, float, int]:
 
 
 @dataclass(frozen=True)
-class _View:
+class _Seen:
     """One window with the readings of one source, as they are and with its calibration undone.
 
     Attributes:
@@ -198,39 +198,39 @@ class _View:
         )
 
 
-Method = Callable[[_View], tuple[float, float]]
+Method = Callable[[_Seen], tuple[float, float]]
 
 
-def _by_method(method: Method, views: Sequence[_View]) -> tuple[Float64s, Float64s]:
-    pairs = np.array([method(view) for view in views], dtype=np.float64).reshape(-1, 2)
+def _by_method(method: Method, seen: Sequence[_Seen]) -> tuple[Float64s, Float64s]:
+    pairs = np.array([method(one) for one in seen], dtype=np.float64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 
 
 def _around(method: Callable[[Series, KernelWindow], EnergyReading]) -> Method:
     """Return a method that looks at the readings around the window."""
-    return lambda view: _both(method, view, view.trial.trace)
+    return lambda one: _both(method, one, one.trial.trace)
 
 
-def _sma(view: _View) -> tuple[float, float]:
+def _sma(one: _Seen) -> tuple[float, float]:
     """Apply SMA as published: it has no window and reads through the whole recording."""
-    return _both(sma_j, view, view.trial.recording)
+    return _both(sma_j, one, one.trial.recording)
 
 
 def _both(
-    method: Callable[[Series, KernelWindow], EnergyReading], view: _View, recording: Trace
+    method: Callable[[Series, KernelWindow], EnergyReading], one: _Seen, recording: Trace
 ) -> tuple[float, float]:
-    plain, corrected = view.plain(recording), view.corrected(recording)
-    return _energy_j(method, plain, view.trial.window), _energy_j(method, corrected, view.trial.window)
+    plain, corrected = one.plain(recording), one.corrected(recording)
+    return _energy_j(method, plain, one.trial.window), _energy_j(method, corrected, one.trial.window)
 
 
-def _mtsm_corrected(view: _View) -> tuple[float, float]:
+def _mtsm_corrected(one: _Seen) -> tuple[float, float]:
     """Apply MTSM corrected, which takes averaging, lag and edges out by itself, without and with gain."""
-    lag_s = view.fit.lag_s.value
+    lag_s = one.fit.lag_s.value
     # The times of a corrected counter are moved by its lag already.
-    left_s = 0.0 if view.fit.source is SourceName.COUNTER else lag_s
-    pairs = ((view.plain(view.trial.trace), lag_s), (view.scaled(), left_s))
+    left_s = 0.0 if one.fit.source is SourceName.COUNTER else lag_s
+    pairs = ((one.plain(one.trial.trace), lag_s), (one.scaled(), left_s))
     first, second = (
-        _energy_j(partial(corrected_j, sensor=view.description(lag_s=lag)), series, view.trial.window)
+        _energy_j(partial(corrected_j, sensor=one.description(lag_s=lag)), series, one.trial.window)
         for series, lag in pairs
     )
     return first, second

@@ -34,7 +34,7 @@ class PassEnergy:
     """Dynamic energy of one pass of one kernel's loop, a thread.
 
     Attributes:
-        name: Instruction, level, role and grid.
+        name: Instruction, optimization level, role and grid.
         pattern: Operand pattern.
         counts: Opcode with modifiers, and how often a pass executes it.
         energy_pj: Mean over the trials.

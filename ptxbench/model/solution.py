@@ -73,7 +73,7 @@ class Comparison:
 
     Attributes:
         instruction: Catalogue name.
-        opt_level: Assembler level.
+        opt_level: Optimization level of the assembler.
         pattern: Operand pattern.
         direct_pj: The row's difference of target and overhead loop.
         direct_error_pj: Standard error of it.

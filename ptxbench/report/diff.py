@@ -53,7 +53,7 @@ class RowDiff:
 
     Attributes:
         instruction: Catalogue name.
-        opt_level: Assembler level.
+        opt_level: Optimization level of the assembler.
         protocol: Measuring protocol, which says what is compared (`NUMBERS`).
         operands: Operand pattern.
         a: Number of the first run, NaN where it has none.

@@ -128,8 +128,8 @@ def _draw_greenup(axes: Axes, machine: RooflineMachine) -> None:
     regions = np.zeros((len(factors), len(factors)))
     for row, f in enumerate(factors):
         for column, m in enumerate(factors):
-            asked = TradeOff(machine, intensity, float(f), float(m))
-            regions[row, column] = 2 * (asked.greenup > 1) + (asked.speedup > 1)
+            trade = TradeOff(machine, intensity, float(f), float(m))
+            regions[row, column] = 2 * (trade.greenup > 1) + (trade.speedup > 1)
     colors = ["#eeeeee", "#e8c39a", "#a9c7e8", "#9ccf9c"]
     axes.pcolormesh(
         factors, factors, regions, cmap=ListedColormap(colors), vmin=-0.5, vmax=3.5, rasterized=True

@@ -136,7 +136,7 @@ def markdown_rates(rows: Sequence[TableRow]) -> str:
 
 
 def rate_cells(rows: Sequence[TableRow]) -> list[tuple[str, ...]]:
-    """Return instruction, level, operands, pJ, pJ a byte, bit and flop of the rows that have any."""
+    """Return instruction, -O, operands, pJ, pJ a byte, bit and flop of the rows that have any."""
     return [
         (
             *(row.instruction, row.opt_level, row.operands, number(row.dynamic_pj)),

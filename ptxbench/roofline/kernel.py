@@ -110,24 +110,24 @@ class IntensityKernel:
 
     Attributes:
         kind: Kind of its multiply-adds.
-        asked: Intensity that is asked for, flop/byte.
+        target: Intensity that is asked for, flop/byte.
     """
 
     kind: FlopKind
-    asked: float
+    target: float
 
     def __post_init__(self) -> None:
         low, high = 1 / 8, self.kind.flops * _MOST_STEPS / self.kind.element_bytes
-        if not low <= self.asked <= high:
+        if not low <= self.target <= high:
             raise InputError(
-                f"{self.asked:g} flop/byte cannot be reached with {self.kind.name}: "
+                f"{self.target:g} flop/byte cannot be reached with {self.kind.name}: "
                 f"its kernels span {low:g} to {high:g}"
             )
 
     @property
     def name(self) -> str:
         """Such as "f32-0.125"."""
-        return f"{self.kind.name}-{self.asked:.4g}"
+        return f"{self.kind.name}-{self.target:.4g}"
 
     @cached_property
     def trip_bytes(self) -> int:
@@ -137,7 +137,7 @@ class IntensityKernel:
         return fitting[0]
 
     def _steps_of(self, size: int) -> int:
-        return max(1, round(self.asked * size / self.kind.flops))
+        return max(1, round(self.target * size / self.kind.flops))
 
     @property
     def width(self) -> int:

@@ -151,7 +151,7 @@ class _Bench:
         def make(folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
             return self._stream(folder, name, kernel, level, pattern, sms)
 
-        return f"{kernel.kind.name}-{level}-{kernel.asked:.4g}-{pattern}-{sms}", make
+        return f"{kernel.kind.name}-{level}-{kernel.target:.4g}-{pattern}-{sms}", make
 
     def _stream(
         self, folder: RecordingFolder, name: str, kernel: IntensityKernel, level: str, pattern: str, sms: int

@@ -46,8 +46,8 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """The loop check's answer for one instruction at one level.
+class LoopCheck:
+    """The loop check's answer for one instruction at one optimization level.
 
     Attributes:
         verdict: Class of the row; REFUSED where anything is not as the catalogue says.
@@ -78,21 +78,21 @@ class Judgement:
 
 
 class _RefusedError(Exception):
-    """Carries the reason from a check to `judge`."""
+    """Carries the reason from a check to `check_loops`."""
 
 
-def judge(
+def check_loops(
     instruction: Instruction,
     opt_level: OptLevel,
     kernels: Mapping[str, SassKernel],
     target: str = "",
     form: Form = Form.LATENCY,
-) -> Judgement:
-    """Judge the kernels of one module.
+) -> LoopCheck:
+    """Check the kernels of one module.
 
     Args:
         instruction: The catalogue row that the module was rendered from.
-        opt_level: Level that it was assembled at.
+        opt_level: Optimization level that it was assembled at.
         kernels: The cubin's kernels by entry name.
         target: Assembler target, where the catalogue expects other SASS there.
         form: Latency or throughput form.
@@ -100,18 +100,18 @@ def judge(
     Returns:
         What they are by ptxas's expectation, or by the driver's where only that one is met.
     """
-    judgement = _judge(instruction, instruction.expected(opt_level, target, form), kernels)
+    checked = _check(instruction, instruction.expected(opt_level, target, form), kernels)
     other = instruction.expected_of_driver(opt_level, form)
-    if judgement.passed or other is None:
-        return judgement
-    of_driver = _judge(instruction, other, kernels)
-    return of_driver if of_driver.passed else judgement
+    if checked.passed or other is None:
+        return checked
+    of_driver = _check(instruction, other, kernels)
+    return of_driver if of_driver.passed else checked
 
 
-def _judge(instruction: Instruction, expected: Expectation, kernels: Mapping[str, SassKernel]) -> Judgement:
-    """Judge the kernels by one expectation."""
+def _check(instruction: Instruction, expected: Expectation, kernels: Mapping[str, SassKernel]) -> LoopCheck:
+    """Check the kernels by one expectation."""
     if expected.refused:
-        return Judgement(Verdict.REFUSED, (), (), expected.refused)
+        return LoopCheck(Verdict.REFUSED, (), (), expected.refused)
     per_copy: Counter[str] = Counter()
     overhead: Counter[str] = Counter()
     declared = {option for opcodes, _ in expected.counts for option in opcodes.split("|")}
@@ -129,11 +129,11 @@ def _judge(instruction: Instruction, expected: Expectation, kernels: Mapping[str
                 raise _RefusedError(f"{name} kernel: {reason}")
         _check_copies(instruction, expected, bodies)
     except _RefusedError as refusal:
-        return Judgement(
+        return LoopCheck(
             Verdict.REFUSED, _shares(per_copy, instruction.copies), _sorted(overhead), str(refusal)
         )
     shares = _shares(_without_constants(per_copy, expected), instruction.copies)
-    return Judgement(_classify(expected, shares), shares, _sorted(overhead), "")
+    return LoopCheck(_classify(expected, shares), shares, _sorted(overhead), "")
 
 
 def _entry_names(instruction: Instruction) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ def _check_copies(instruction: Instruction, expected: Expectation, bodies: Mappi
     """Check that the copies are alike, and what the row names. A routine's call is counted alone."""
     if _calls(expected):
         return
-    # The back edge is judged with the counter.
+    # The back edge is checked with the counter.
     loops = {name: loop.instructions[:-1] for name, loop in bodies.items()}
     once = shapes_beyond(loops[TARGET], loops[OVERHEAD])
     twice = shapes_beyond(loops[TARGET_2N], loops.get(OVERHEAD_2N, loops[OVERHEAD]))

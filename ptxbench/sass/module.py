@@ -12,23 +12,23 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import NotMeasurableError
 from ptxbench.core.target import Target
 from ptxbench.sass.listing import disassemble, parse_listing
-from ptxbench.sass.loop_check import Judgement, judge
+from ptxbench.sass.loop_check import LoopCheck, check_loops
 
 Assembler = Callable[[str, OptLevel], Cubin]
 
 
 @dataclass(frozen=True)
 class Module:
-    """One instruction at one level, ready to run.
+    """One instruction at one optimization level, ready to run.
 
     Attributes:
         instruction: Catalogue row.
-        opt_level: Assembler level.
+        opt_level: Optimization level of the assembler.
         form: Latency or throughput form.
         ptx: What was assembled.
         cubin: What runs.
         listing: Its SASS.
-        judgement: The loop check's verdict on that very cubin.
+        loop_check: The loop check's verdict on that very cubin.
     """
 
     instruction: Instruction
@@ -37,7 +37,7 @@ class Module:
     ptx: str
     cubin: Cubin
     listing: str
-    judgement: Judgement
+    loop_check: LoopCheck
 
 
 def build_module(
@@ -48,7 +48,7 @@ def build_module(
     Args:
         instruction: Catalogue row.
         target: What to assemble for.
-        opt_level: Assembler level.
+        opt_level: Optimization level of the assembler.
         form: Latency or throughput form.
         assemble: The GPU's assembler, or ptxas.
 
@@ -61,5 +61,5 @@ def build_module(
         raise NotMeasurableError(f"instruction {instruction.name} cannot be measured: {reason}")
     cubin = assemble(ptx, opt_level)
     listing = disassemble(cubin.image)
-    judgement = judge(instruction, opt_level, parse_listing(listing), target.name, form)
-    return Module(instruction, opt_level, form, ptx, cubin, listing, judgement)
+    loop_check = check_loops(instruction, opt_level, parse_listing(listing), target.name, form)
+    return Module(instruction, opt_level, form, ptx, cubin, listing, loop_check)

@@ -40,7 +40,7 @@ def check_operation(instruction: Instruction, opt_level: OptLevel, shapes: Shape
 
     Args:
         instruction: The row.
-        opt_level: Assembler level.
+        opt_level: Optimization level of the assembler.
         shapes: Opcode and shape of what the target loop has more than the overhead loop, with how many;
             below 0 the overhead loop has more.
     """

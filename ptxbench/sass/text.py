@@ -35,17 +35,17 @@ def target_loop_text(listing: str) -> str:
 
 def verdict_text(module: Module) -> str:
     """Return the loop check's verdict, what it counted, and what the catalogue says of it."""
-    instruction, judgement = module.instruction, module.judgement
-    what = f"{instruction.name} at {module.opt_level} for {module.cubin.target}: {judgement.verdict}"
-    lines = [f"{what} ({judgement.reason})" if judgement.reason else what]
-    if judgement.sass:
-        count = f"{judgement.sass_per_ptx:.4g} SASS for one PTX instruction"
-        lines.append(f"  found:      {judgement.sass_text}  ({count})")
+    instruction, loop_check = module.instruction, module.loop_check
+    what = f"{instruction.name} at {module.opt_level} for {module.cubin.target}: {loop_check.verdict}"
+    lines = [f"{what} ({loop_check.reason})" if loop_check.reason else what]
+    if loop_check.sass:
+        count = f"{loop_check.sass_per_ptx:.4g} SASS for one PTX instruction"
+        lines.append(f"  found:      {loop_check.sass_text}  ({count})")
     lines.append(
         f"  expected:   {instruction.expected(module.opt_level, module.cubin.target, module.form).text}"
     )
-    if judgement.overhead:
-        lines.append(f"  subtracted: {counts_text(judgement.overhead)}  (the overhead loop)")
+    if loop_check.overhead:
+        lines.append(f"  subtracted: {counts_text(loop_check.overhead)}  (the overhead loop)")
     lines.append(f"  alive:      {instruction.alive}")
     if instruction.note:
         lines.append(f"  note:       {instruction.note}")

@@ -30,7 +30,7 @@ from ptxbench.sass import (
     program,
     shape,
 )
-from ptxbench.sass.loop_check import Judgement, Verdict
+from ptxbench.sass.loop_check import LoopCheck, Verdict
 
 # The code that a verdict follows from: what makes a row's text, and what judges its SASS.
 _CODE = (
@@ -71,7 +71,7 @@ def verdict_key(instruction: Instruction, target: Target, opt_level: OptLevel, f
 
 
 class VerdictCache:
-    """A folder of judgements, one small JSON file each.
+    """A folder of checks, one small JSON file each.
 
     It only saves time: an entry that cannot be read is a miss, one that cannot be written is left out.
     """
@@ -79,11 +79,11 @@ class VerdictCache:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def get(self, key: str) -> Judgement | None:
-        """Return the judgement kept under `key`, or None."""
+    def get(self, key: str) -> LoopCheck | None:
+        """Return the checked kept under `key`, or None."""
         try:
             entry = json.loads(self._path(key).read_text())
-            return Judgement(
+            return LoopCheck(
                 Verdict(entry["verdict"]),
                 tuple((str(opcode), float(count)) for opcode, count in entry["sass"]),
                 tuple((str(opcode), int(count)) for opcode, count in entry["overhead"]),
@@ -92,14 +92,14 @@ class VerdictCache:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def put(self, key: str, judgement: Judgement) -> None:
-        """Keep a judgement; another process may write the same one at the same time."""
+    def put(self, key: str, checked: LoopCheck) -> None:
+        """Keep a checked; another process may write the same one at the same time."""
         path = self._path(key)
         entry = {
-            "verdict": judgement.verdict,
-            "sass": judgement.sass,
-            "overhead": judgement.overhead,
-            "reason": judgement.reason,
+            "verdict": checked.verdict,
+            "sass": checked.sass,
+            "overhead": checked.overhead,
+            "reason": checked.reason,
         }
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import RefusedModuleError
 from ptxbench.core.target import Target
 from ptxbench.sass.listing import disassemble, parse_listing
-from ptxbench.sass.loop_check import Judgement, Verdict, judge
+from ptxbench.sass.loop_check import LoopCheck, Verdict, check_loops
 from ptxbench.sass.program import SassKernel
 from ptxbench.sass.verdict_cache import VerdictCache, verdict_key
 
@@ -25,13 +25,13 @@ _BATCH = 48
 
 @dataclass(frozen=True)
 class VerifiedRow:
-    """What became of one instruction on one target at one level.
+    """What became of one instruction on one target at one optimization level.
 
     Attributes:
         instruction: Catalogue name.
         category: Its category.
         target: Assembler target.
-        opt_level: Assembler level.
+        opt_level: Optimization level of the assembler.
         form: Latency or throughput form.
         verdict: The loop check's class, or ABSENT.
         sass: Opcodes and their counts for one copy, such as "HFMA2*0.5 HFMA2.MMA*0.5".
@@ -96,11 +96,11 @@ def verify_instructions(
         for instruction in instructions
         for question in _ask(instruction, target, opt_levels)
     ]
-    judgements: dict[_Question, Judgement] = {}
-    for question, judgement in _answers(questions, cache, jobs or os.cpu_count() or 1):
-        judgements[question] = judgement
-        progress(len(judgements), len(questions))
-    return tuple(_row(question, judgements[question]) for question in questions)
+    checks: dict[_Question, LoopCheck] = {}
+    for question, checked in _answers(questions, cache, jobs or os.cpu_count() or 1):
+        checks[question] = checked
+        progress(len(checks), len(questions))
+    return tuple(_row(question, checks[question]) for question in questions)
 
 
 def _ask(instruction: Instruction, target: Target, opt_levels: Sequence[OptLevel]) -> Iterator[_Question]:
@@ -113,14 +113,14 @@ def _ask(instruction: Instruction, target: Target, opt_levels: Sequence[OptLevel
 
 def _answers(
     questions: Sequence[_Question], cache: VerdictCache | None, jobs: int
-) -> Iterator[tuple[_Question, Judgement]]:
+) -> Iterator[tuple[_Question, LoopCheck]]:
     """Yield an answer to every question, those that need no tool first."""
     pending = []
     for question in questions:
         if question.absent:
-            yield question, Judgement(Verdict.ABSENT, (), (), question.absent)
+            yield question, LoopCheck(Verdict.ABSENT, (), (), question.absent)
         elif question.refused:
-            yield question, Judgement(Verdict.REFUSED, (), (), question.refused)
+            yield question, LoopCheck(Verdict.REFUSED, (), (), question.refused)
         elif cache and (known := cache.get(_key(question))):
             yield question, known
         else:
@@ -140,7 +140,7 @@ def _key(question: _Question) -> str:
 
 
 def _batches(questions: Sequence[_Question]) -> Iterator[list[_Question]]:
-    """Yield questions that one assembler run can answer: of one target and level."""
+    """Yield questions that one assembler run can answer: of one target and optimization level."""
     alike: dict[tuple[Target, OptLevel], list[_Question]] = {}
     for question in questions:
         alike.setdefault((question.target, question.opt_level), []).append(question)
@@ -149,23 +149,23 @@ def _batches(questions: Sequence[_Question]) -> Iterator[list[_Question]]:
             yield group[begin : begin + _BATCH]
 
 
-def _judge_batch(batch: list[_Question], cache: VerdictCache | None) -> list[tuple[_Question, Judgement]]:
+def _judge_batch(batch: list[_Question], cache: VerdictCache | None) -> list[tuple[_Question, LoopCheck]]:
     """Check questions of one target and optimization level; halving finds a module that fails."""
     try:
         kernels = _build(batch)
     except RefusedModuleError as error:
         if len(batch) == 1:
             # Not kept: the tool may have failed for a reason that passes, such as a full disk.
-            return [(batch[0], Judgement(Verdict.REFUSED, (), (), str(error)))]
+            return [(batch[0], LoopCheck(Verdict.REFUSED, (), (), str(error)))]
         half = len(batch) // 2
         return _judge_batch(batch[:half], cache) + _judge_batch(batch[half:], cache)
     answers = [
-        (q, judge(q.instruction, q.opt_level, k, q.target.name, q.form))
+        (q, check_loops(q.instruction, q.opt_level, k, q.target.name, q.form))
         for q, k in zip(batch, kernels, strict=True)
     ]
     if cache:
-        for question, judgement in answers:
-            cache.put(_key(question), judgement)
+        for question, checked in answers:
+            cache.put(_key(question), checked)
     return answers
 
 
@@ -187,16 +187,16 @@ def _with_prefix(kernels: Mapping[str, SassKernel], prefix: str) -> dict[str, Sa
     return {name.removeprefix(prefix): k for name, k in kernels.items() if name.startswith(prefix)}
 
 
-def _row(question: _Question, judgement: Judgement) -> VerifiedRow:
+def _row(question: _Question, checked: LoopCheck) -> VerifiedRow:
     return VerifiedRow(
         instruction=question.instruction.name,
         category=question.instruction.category,
         target=question.target.name,
         opt_level=question.opt_level,
         form=question.form,
-        verdict=judgement.verdict,
-        sass=judgement.sass_text,
-        sass_per_ptx=judgement.sass_per_ptx if judgement.sass else None,
-        reason=judgement.reason,
+        verdict=checked.verdict,
+        sass=checked.sass_text,
+        sass_per_ptx=checked.sass_per_ptx if checked.sass else None,
+        reason=checked.reason,
         declared=bool(question.refused),
     )

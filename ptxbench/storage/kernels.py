@@ -34,8 +34,8 @@ class KernelEntry:
     """One kernel of a run; its files are named by the first 16 hex digits of their hash.
 
     Attributes:
-        name: What the kernel is; unique within the run together with the level.
-        opt_level: Level that it was assembled at.
+        name: What the kernel is; unique within the run together with the optimization level.
+        opt_level: Optimization level that it was assembled at.
         ptx_sha256: Hex digest of the PTX text, `<digits>.ptx`.
         cubin_sha256: Hex digest of the machine code, `<digits>.sass` and `<digits>.cubin`.
         target: Such as "sm_90a".
@@ -152,7 +152,7 @@ class KernelStore:
             require_kept(self._run / ARCHIVE, "kernels")
 
     def find(self, ptx: str, opt_level: OptLevel) -> KernelEntry | None:
-        """Return the entry of this very PTX text at this level, or None."""
+        """Return the entry of this very PTX text at this optimization level, or None."""
         return self._by_ptx.get((sha256(ptx), opt_level))
 
     def cubin(self, entry: KernelEntry) -> Cubin:

@@ -48,7 +48,7 @@ class MethodPoint:
 
     Attributes:
         kind: Load.
-        asked_s: Requested duration.
+        requested_s: Requested duration.
         duration_s: Mean duration as it came, first begin to last end.
         method: "sma", "papi", "mtsm", "corrected" or "counter".
         source: Source.
@@ -62,7 +62,7 @@ class MethodPoint:
     """
 
     kind: LoadKind
-    asked_s: float
+    requested_s: float
     duration_s: float
     method: str
     source: SourceName

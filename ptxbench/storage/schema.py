@@ -32,7 +32,7 @@ class TrialRecord:
         trial_id: Identity within the run, `instruction/opt_level/protocol/pattern/role/repeat`.
         order: Position in which the trial ran, from 0.
         instruction: Catalogue name, or "static" for the sleeping kernel.
-        opt_level: Assembler level.
+        opt_level: Optimization level of the assembler.
         protocol: Measuring protocol.
         pattern: Operand pattern.
         role: Which kernel.
@@ -127,14 +127,14 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class TableRow:
-    """One row of table.csv: an instruction at one level, by one protocol, on one operand pattern.
+    """One row of table.csv: an instruction under one condition.
 
     NaN is an empty cell: what the protocol does not give, or what was not valid (see `status`).
 
     Attributes:
         instruction: Catalogue name.
         category: The PTX ISA's category.
-        opt_level: Assembler level.
+        opt_level: Optimization level of the assembler.
         protocol: Measuring protocol.
         operands: Operand pattern.
         sass: What one copy became, such as "FFMA" or "IADD3*0.5 IMAD.IADD*0.5".

@@ -1,4 +1,4 @@
-"""The table of a run, one row an instruction, level, protocol and operand pattern (table.csv)."""
+"""The table of a run, one row an instruction and condition (table.csv)."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Bench:
     Args:
         gpu: Where they run.
         subject: What has the variants.
-        asked: What is measured.
+        options: What is measured.
         model: What estimates their energy; None: nothing does.
         wall_s: Host time in s, for what each step takes.
     """
@@ -63,13 +63,13 @@ class Bench:
         self,
         gpu: Gpu,
         subject: Subject,
-        asked: BenchOptions,
+        options: BenchOptions,
         model: EnergyModel | None,
         wall_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.gpu = gpu
         self.subject = subject
-        self._asked = asked
+        self._options = options
         self._model = model
         self._wall_s = wall_s
         self._temperature = (-math.inf, math.nan)
@@ -144,7 +144,7 @@ class Bench:
         temperature_c = self._temperature_c()
         trial = replace(trial, time_s=time_s, temperature_c=temperature_c)
         trial = replace(self._estimated(trial, time_s, temperature_c), timing_wall_s=self._wall_s() - began_s)
-        if not self._asked.power:
+        if not self._options.power:
             return trial
         if why := objection(trial):
             return replace(trial, status=TrialStatus.PRUNED, reason=why)
@@ -159,7 +159,7 @@ class Bench:
 
     def _with_power(self, trial: Trial, launch: Launch) -> Trial:
         began_s = self._wall_s()
-        times = min(_MAX_LAUNCHES, max(1, math.ceil(self._asked.window_s / trial.time_s)))
+        times = min(_MAX_LAUNCHES, max(1, math.ceil(self._options.window_s / trial.time_s)))
         run = self.gpu.run(replace(launch, times=times))
         launch_s = run.window.elapsed_s / times
         power = self._power(run)

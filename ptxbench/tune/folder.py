@@ -70,7 +70,7 @@ class TuningManifest:
         host: The machine.
         sensors: Its power sources.
         problem: What the variants compute.
-        asked: How they are tried.
+        options: How they are tried.
         model: What estimates their energy, in a few words; "" for nothing.
         assembler: What makes their machine code.
     """
@@ -83,12 +83,12 @@ class TuningManifest:
     host: Host
     sensors: tuple[SensorDescription, ...]
     problem: Problem | KernelProblem
-    asked: BenchOptions
+    options: BenchOptions
     model: str
     assembler: str = field(default="", metadata={"optional": True})
 
     @classmethod
-    def new(cls, gpu: Gpu, problem: Problem | KernelProblem, asked: BenchOptions, model: str) -> Self:
+    def new(cls, gpu: Gpu, problem: Problem | KernelProblem, options: BenchOptions, model: str) -> Self:
         """Return the manifest of tuning that begins now, on this host."""
         return cls(
             tuning_version=TUNING_VERSION,
@@ -99,7 +99,7 @@ class TuningManifest:
             host=Host.here(),
             sensors=gpu.sensors,
             problem=problem,
-            asked=asked,
+            options=options,
             model=model,
             assembler=f"ptxas {tool_version('ptxas')}",
         )
@@ -162,7 +162,7 @@ class TuningFolder:
             ("problem", held.problem, manifest.problem),
             ("board", held.gpu.uuid_hash, manifest.gpu.uuid_hash),
             ("driver", held.gpu.driver, manifest.gpu.driver),
-            ("measuring", held.asked, manifest.asked),
+            ("measuring", held.options, manifest.options),
             ("estimator", held.model, manifest.model),
             ("assembler", held.assembler, manifest.assembler),
         ):

@@ -88,8 +88,8 @@ def _asked(work: Work) -> tuple[tuple[Access, float], ...]:
 
     The others move whole lines, which is what an estimate takes of those that are not named.
     """
-    asked = work.read_requests + (work.written_bytes + work.dram_bytes) / LINE_BYTES
-    return ((Access.L2_REQUEST, asked),) if math.isfinite(asked) else ()
+    requested = work.read_requests + (work.written_bytes + work.dram_bytes) / LINE_BYTES
+    return ((Access.L2_REQUEST, requested),) if math.isfinite(requested) else ()
 
 
 def _activity(terms: Terms, pattern: str) -> Activity:

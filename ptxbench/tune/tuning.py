@@ -37,7 +37,7 @@ class Tuning:
     Attributes:
         problem: The product, or a user's kernel.
         goal: What is made small.
-        asked: How variants are tried.
+        options: How variants are tried.
         strategy: "estimate", "random", or a strategy of Kernel Tuner; "" for the first where there is a
             table or time is the objective, or else the second.
         budget: Variants that are tried.
@@ -52,7 +52,7 @@ class Tuning:
 
     problem: Problem | KernelSpec
     goal: Goal
-    asked: BenchOptions = field(default_factory=BenchOptions)
+    options: BenchOptions = field(default_factory=BenchOptions)
     strategy: str = ""
     budget: int = 50
     candidates: int = 256
@@ -114,23 +114,23 @@ def tune(
     _require_sense(tuning, strategy)
     subject, space = _subject(gpu, tuning)
     goal = _goal(tuning.goal, subject)
-    pattern = subject.pattern if isinstance(subject, UserKernel) else tuning.asked.pattern
+    pattern = subject.pattern if isinstance(subject, UserKernel) else tuning.options.pattern
     model = open_model(tuning.table, gpu.info, pattern) if tuning.table else None
-    asked = replace(tuning.asked, pattern=pattern)
-    manifest = TuningManifest.new(gpu, subject.problem, asked, _model_name(tuning))
+    options = replace(tuning.options, pattern=pattern)
+    manifest = TuningManifest.new(gpu, subject.problem, options, _model_name(tuning))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
-    bench = Bench(gpu, subject, asked, model)
+    bench = Bench(gpu, subject, options, model)
     pruning = None if math.isnan(tuning.prune) else Pruning(goal, tuning.prune)
     evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning)
     try:
         if strategy == BY_ESTIMATE:
-            candidates, seed = tuning.candidates, asked.seed
+            candidates, seed = tuning.candidates, options.seed
             search_by_estimate(space, evaluator, goal, seed, candidates, show, tuning.sample)
         elif strategy == AT_RANDOM:
-            search_random(space, evaluator, tuning.asked.seed)
+            search_random(space, evaluator, tuning.options.seed)
         else:
-            search_by_strategy(strategy, space, evaluator, goal, asked.seed)
+            search_by_strategy(strategy, space, evaluator, goal, options.seed)
     finally:
         folder.close()
     trials = tuple(folder.trials.values())
@@ -146,11 +146,11 @@ def _subject(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
     """
     if isinstance(tuning.problem, KernelSpec):
         cycles = read_table(tuning.table).cycles if tuning.table else None
-        kernel = UserKernel(tuning.problem, tuning.asked.seed, cycles)
+        kernel = UserKernel(tuning.problem, tuning.options.seed, cycles)
         return kernel, kernel.space(gpu.info.target)
     axes = load_axes(tuning.problem.dtype, tuning.space)
     space = search_space(tuning.problem, gpu.info.target, axes)
-    return Gemm(tuning.problem, tuning.asked.seed, tuning.asked.pattern), space
+    return Gemm(tuning.problem, tuning.options.seed, tuning.options.pattern), space
 
 
 def _goal(goal: Goal, subject: Subject) -> Goal:
@@ -172,7 +172,7 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         raise InputError("--prune needs a table to estimate by; give --table RUN")
     if strategy not in (BY_ESTIMATE, AT_RANDOM):
         require_strategy(strategy)
-    if not for_time and not tuning.asked.power and tuning.table is None:
+    if not for_time and not tuning.options.power and tuning.table is None:
         raise InputError(
             f"--measure time gives no energy for --objective {tuning.goal.objective}; give --table RUN"
         )

@@ -36,11 +36,11 @@ def line_requests(variant: Variant) -> float:
         variant: Its shapes divide each other.
     """
     v = variant
-    asked = 0.0
+    requested = 0.0
     for elements, lanes in ((v.blk_m * v.blk_k, v.a_k), (v.blk_n * v.blk_k, v.b_n)):
         piece = min(lanes, WARP) * v.vector
-        asked += elements / piece * max(piece * v.dtype.bytes / LINE_BYTES, 1.0)
-    return asked
+        requested += elements / piece * max(piece * v.dtype.bytes / LINE_BYTES, 1.0)
+    return requested
 
 
 def wavefronts(addresses: Iterable[int], size: int) -> int:

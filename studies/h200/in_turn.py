@@ -30,7 +30,7 @@ def calibrated_launch(
     Args:
         gpu: Where it is calibrated.
         instruction: Catalogue row; its throughput form, where it has one.
-        level: Assembler level.
+        level: Optimization level of the assembler.
         role: Which of its kernels.
         kernel_s: How long it shall last.
     """

@@ -41,8 +41,8 @@ def main() -> int:
     gpu = open_gpu(arguments.gpu)
     try:
         module = build_module(row, find_target(gpu.info.target), level, row.forms(level)[-1], gpu.assemble)
-        if not module.judgement.passed:
-            print(f"launch_row: {row.name} -{level}: {module.judgement.reason}", file=sys.stderr)
+        if not module.loop_check.passed:
+            print(f"launch_row: {row.name} -{level}: {module.loop_check.reason}", file=sys.stderr)
             return 1
         grid, block = gpu.info.sm_count, row.block or BLOCK
         run = gpu.run(

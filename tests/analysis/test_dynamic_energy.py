@@ -128,14 +128,14 @@ def test_a_loop_whose_clock_dipped_in_every_trial_may_be_a_step_of_the_supply_of
     result = result_of(dipped)
     loop = next(r for r in records if r.role is role)
     pass_pj = loop.steady_power_w * loop.elapsed_s / loop.iterations / THREADS * 1e12
-    assert result.supply_pj.standard_error == pytest.approx(0.012 / math.sqrt(3) * pass_pj / COPIES)
+    assert result.drift_pj.standard_error == pytest.approx(0.012 / math.sqrt(3) * pass_pj / COPIES)
     assert result.too_few == {role}
     assert result.energy_pj.mean == pytest.approx(12.0)
-    assert result_of(frozenset(sorted(dipped)[:1])).supply_pj.standard_error == 0
+    assert result_of(frozenset(sorted(dipped)[:1])).drift_pj.standard_error == 0
     # On a board whose dips do no harm such a loop is as good as any other.
     for share, wanted in ((0.25, 0.5), (0.0, 0.0)):
         known = result_of(dipped, Drift(off_by_dip={OptLevel.O3: share}))
-        assert known.supply_pj.standard_error == pytest.approx(wanted * result.supply_pj.standard_error)
+        assert known.drift_pj.standard_error == pytest.approx(wanted * result.drift_pj.standard_error)
         assert known.too_few == frozenset()
 
 
@@ -150,7 +150,7 @@ def test_where_as_many_trials_are_set_aside_as_count_the_wrong_ones_may_count(ro
         unsure, wrong = (frozenset(r.trial_id for r in of_role[:n]) for n in (aside, misfits))
         common = Common(STATIC, drift=Drift(unsure=unsure, misfits=wrong))
         found = solve_dynamic(unit, trials_of(records, unit), common)
-        return found.supply_pj.standard_error, role in found.too_few
+        return found.drift_pj.standard_error, role in found.too_few
 
     pass_pj = of_role[0].steady_power_w * of_role[0].elapsed_s / of_role[0].iterations / THREADS * 1e12
     assert doubt(2, misfits=2) == (0, False)

@@ -6,7 +6,7 @@ from ptxbench.analysis.overhead import Alike, overhead_subject, with_plain_compa
 from ptxbench.analysis.subject import Subject
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
-from ptxbench.sass.loop_check import Judgement, Verdict
+from ptxbench.sass.loop_check import LoopCheck, Verdict
 from ptxbench.storage.schema import Role
 
 READS = "BAR.SYNC 0x0\nSEL R0, R1, R0, P0\nLOP3.LUT R2, R2, R3, RZ, 0x3c, !PT"
@@ -15,10 +15,10 @@ READS_NOT = "BAR.SYNC 0x0\nLOP3.LUT R2, R2, R3, RZ, 0x3c, !PT"
 
 
 def unit(instruction):
-    judgement = Judgement(Verdict.EXACT, (), (), "")
+    loop_check = LoopCheck(Verdict.EXACT, (), (), "")
     loops = ((Role.OVERHEAD, READS),)
     row = find_instruction(instruction)
-    return Subject(row, Condition(OptLevel.O3, DYNAMIC, Pattern.RANDOM), judgement, loops)
+    return Subject(row, Condition(OptLevel.O3, DYNAMIC, Pattern.RANDOM), loop_check, loops)
 
 
 def name(instruction, loop, alike=Alike.BITS):

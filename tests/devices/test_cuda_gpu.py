@@ -153,8 +153,8 @@ def test_every_row_passes_the_gate_as_the_jit_assembles_it(gpu, module_of, level
             assert module.cubin.opt_level is level
             assert module.cubin.image[:4] == b"\x7fELF"
             assert gpu.info.driver in module.cubin.assembler
-            if not module.judgement.passed:
-                refused[row.name, form] = module.judgement.reason
+            if not module.loop_check.passed:
+                refused[row.name, form] = module.loop_check.reason
     assert refused == {}
     assert judged >= 12
 

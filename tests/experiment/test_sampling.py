@@ -410,7 +410,7 @@ def test_other_sensors_change_what_is_predicted_and_not_the_folder(compared, mon
     monkeypatch.setattr("ptxbench.experiment.sampling.sensors_of", lambda *_: faster)
     other, _ = again(RecordingFolder.open(path, PURPOSE), Path("sensor.json"))
     (old,), (new,) = (
-        points(of, kind=LoadKind.CONSTANT, source="usage", method="mtsm", asked_s=1.0)
+        points(of, kind=LoadKind.CONSTANT, source="usage", method="mtsm", requested_s=1.0)
         for of in (found, other)
     )
     # The reference, too, is read with the other sensor.

@@ -40,7 +40,7 @@ def prepared(name: str = "fma.rn.f32", protocol: str = DYNAMIC) -> Prepared:
     row, level = module.instruction, module.opt_level
     loops = overhead_loops(row, parse_listing(module.listing))
     condition = Condition(level, protocol, Pattern.RANDOM)
-    subject = Subject(row, condition, module.judgement, tuple(loops.items()))
+    subject = Subject(row, condition, module.loop_check, tuple(loops.items()))
     return Prepared(subject, module.cubin, operand_bytes(row, Pattern.RANDOM, 1))
 
 

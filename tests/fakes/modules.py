@@ -12,7 +12,7 @@ from ptxbench.codegen.render import batch_prefix, render_batch
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import find_target
 from ptxbench.sass.listing import disassemble, parse_listing
-from ptxbench.sass.loop_check import Judgement, judge
+from ptxbench.sass.loop_check import LoopCheck, check_loops
 from ptxbench.sass.module import Module, build_module
 from ptxbench.sass.program import SassKernel
 
@@ -37,9 +37,9 @@ def kernels_of(ptx: str, opt_level: OptLevel = OptLevel.O3, target: str = "sm_90
     return parse_listing(disassemble(assemble_ptx(ptx, target, opt_level).image))
 
 
-def judged(instruction: Instruction, ptx: str, opt_level: OptLevel = OptLevel.O3) -> Judgement:
+def judged(instruction: Instruction, ptx: str, opt_level: OptLevel = OptLevel.O3) -> LoopCheck:
     """Judge PTX that was changed by hand as if it were the instruction's own."""
-    return judge(instruction, opt_level, kernels_of(ptx, opt_level))
+    return check_loops(instruction, opt_level, kernels_of(ptx, opt_level))
 
 
 @cache

@@ -11,7 +11,7 @@ from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import find_target
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import find_loop
-from ptxbench.sass.loop_check import Verdict, judge
+from ptxbench.sass.loop_check import Verdict, check_loops
 
 HOPPER = find_target("sm_90a")
 FMA = find_instruction("fma.rn.f32")
@@ -36,7 +36,7 @@ def all_mutated(changes):
         before = [i for i in kernel.instructions if i.address < loop[0].address]
         after = [i for i in kernel.instructions if i.address > loop[-1].address]
         kernels[name] = replace(kernel, instructions=(*before, *change(loop), *after))
-    return judge(FMA, OptLevel.O3, kernels)
+    return check_loops(FMA, OptLevel.O3, kernels)
 
 
 def drop_one(loop):
@@ -66,19 +66,19 @@ def with_an_add(opcode):
 
 def test_an_add_of_the_loops_own_may_be_either_of_two_instructions():
     adds = {"target": "IADD3", "target_2n": "VIADD", "overhead": "VIADD"}
-    judgement = all_mutated({name: with_an_add(opcode) for name, opcode in adds.items()})
-    assert (judgement.verdict, judgement.sass) == (Verdict.EXACT, (("FFMA", 1.0),))
+    loop_check = all_mutated({name: with_an_add(opcode) for name, opcode in adds.items()})
+    assert (loop_check.verdict, loop_check.sass) == (Verdict.EXACT, (("FFMA", 1.0),))
 
 
 def test_an_add_that_only_the_target_has_is_refused():
-    judgement = mutated("target", with_an_add("VIADD"))
-    assert judgement.verdict is Verdict.REFUSED
-    assert "+1 VIADD" in judgement.reason
+    loop_check = mutated("target", with_an_add("VIADD"))
+    assert loop_check.verdict is Verdict.REFUSED
+    assert "+1 VIADD" in loop_check.reason
 
 
 def test_the_untouched_kernel_passes():
-    judgement = mutated("target", lambda loop: loop)
-    assert (judgement.verdict, judgement.sass, judgement.reason) == (Verdict.EXACT, (("FFMA", 1.0),), "")
+    loop_check = mutated("target", lambda loop: loop)
+    assert (loop_check.verdict, loop_check.sass, loop_check.reason) == (Verdict.EXACT, (("FFMA", 1.0),), "")
 
 
 @pytest.mark.parametrize("name", ["target", "target_2n"])
@@ -102,11 +102,11 @@ def test_the_untouched_kernel_passes():
     ],
 )
 def test_a_mutated_loop_is_refused_with_its_reason(name, change, reason):
-    judgement = mutated(name, change)
-    assert judgement.verdict is Verdict.REFUSED
-    assert not judgement.passed
-    assert judgement.reason.startswith(f"{name} kernel: ")
-    assert re.search(reason, judgement.reason), judgement.reason
+    loop_check = mutated(name, change)
+    assert loop_check.verdict is Verdict.REFUSED
+    assert not loop_check.passed
+    assert loop_check.reason.startswith(f"{name} kernel: ")
+    assert re.search(reason, loop_check.reason), loop_check.reason
 
 
 @pytest.mark.parametrize("opcode", ["FFMA", "MOV", "S2R", "LDG.E", "NANOSLEEP"])
@@ -123,28 +123,28 @@ def test_residue_in_all_loops_is_refused_unless_it_is_the_loops_own():
         kernels[name] = replace(
             kernel, instructions=(*kernel.instructions[:at], extra, *kernel.instructions[at:])
         )
-    judgement = judge(FMA, OptLevel.O3, kernels)
-    assert re.match(r"overhead kernel: more than the loop's own .*LDG\.E", judgement.reason)
+    loop_check = check_loops(FMA, OptLevel.O3, kernels)
+    assert re.match(r"overhead kernel: more than the loop's own .*LDG\.E", loop_check.reason)
 
 
 def test_a_kernel_that_is_not_there_is_refused():
     kernels = parse_listing(built("fma.rn.f32").listing)
     del kernels["target_2n"]
-    assert judge(FMA, OptLevel.O3, kernels).reason == "the cubin has no kernel target_2n"
+    assert check_loops(FMA, OptLevel.O3, kernels).reason == "the cubin has no kernel target_2n"
 
 
 def test_an_empty_loop_that_ptxas_removes_is_refused():
     kept = [
         line for line in ptx_of(FMA).splitlines() if not re.match(r" +(bar\.sync|xor\.b32|@%never mov)", line)
     ]
-    judgement = judged(FMA, "\n".join(kept))
-    assert judgement.reason == "overhead kernel: no loop: the assembler removed it"
+    loop_check = judged(FMA, "\n".join(kept))
+    assert loop_check.reason == "overhead kernel: no loop: the assembler removed it"
 
 
 def test_a_chain_of_adds_that_merge_in_pairs_is_refused():
     bare = replace(ADD, family="arithmetic", operands=("x", "x", "b"), companions=0)
-    judgement = judged(bare, ptx_of(bare))
-    assert judgement.reason.startswith(
+    loop_check = judged(bare, ptx_of(bare))
+    assert loop_check.reason.startswith(
         "target kernel: 32 IADD3 where 64 copies make 64, so copies were merged"
     )
 
@@ -153,10 +153,10 @@ def test_a_chain_of_adds_that_merge_in_pairs_is_refused():
 def test_operands_that_are_the_same_in_all_threads_go_to_the_uniform_datapath_and_are_refused(row, uniform):
     # A constant, and a loop counter that ptxas keeps in a uniform register.
     same = re.sub(rf"({re.escape(row.opcode)} +%y0), %x0, %\w+;", r"\1, %i, 1001;", ptx_of(row))
-    judgement = judged(row, same)
-    assert judgement.verdict is Verdict.REFUSED
-    assert re.search(rf"work moved to the uniform datapath \(.*\+1 {uniform}", judgement.reason), (
-        judgement.reason
+    loop_check = judged(row, same)
+    assert loop_check.verdict is Verdict.REFUSED
+    assert re.search(rf"work moved to the uniform datapath \(.*\+1 {uniform}", loop_check.reason), (
+        loop_check.reason
     )
 
 
@@ -171,7 +171,7 @@ def test_a_body_that_spills_is_refused():
     row = replace(FMA, copies=8)
     limited = ptx_of(row, Form.THROUGHPUT).replace("\n{\n", "\n.maxnreg 16\n{\n")
     kernels = kernels_of(limited)
-    assert not judge(row, OptLevel.O3, kernels).passed
+    assert not check_loops(row, OptLevel.O3, kernels).passed
 
 
 @pytest.mark.parametrize("level", OptLevel)
@@ -182,18 +182,21 @@ def test_no_opcode_of_an_expectation_is_there_for_nothing(row, level):
         return
     kernels = catalogue_kernels(level)[row.name]
     expected = row.expected(level, HOPPER.name)
-    assert judge(row, level, kernels, HOPPER.name).passed
+    assert check_loops(row, level, kernels, HOPPER.name).passed
     for position in range(len(expected.counts)):
         for change in (0.0, 2.0):
             counts = [(op, n * change if at == position else n) for at, (op, n) in enumerate(expected.counts)]
             wrong = replace(expected, counts=tuple(pair for pair in counts if pair[1]))
             altered = replace(row, sass=tuple(wrong if e is expected else e for e in row.sass))
-            assert not judge(altered, level, kernels, HOPPER.name).passed, (expected.counts[position], change)
+            assert not check_loops(altered, level, kernels, HOPPER.name).passed, (
+                expected.counts[position],
+                change,
+            )
 
 
 def test_verdicts_name_what_became_of_the_instruction():
-    assert built("fma.rn.f16x2").judgement.verdict is Verdict.MIXTURE
-    assert built("popc.b32", OptLevel.O0).judgement.verdict is Verdict.EXPANDS
-    assert built("popc.b32", OptLevel.O0).judgement.sass_text == "LOP3.LUT*2 POPC"
-    assert built("popc.b32", OptLevel.O0).judgement.sass_per_ptx == 3
-    assert built("div.rn.f32").judgement.verdict is Verdict.CALLS
+    assert built("fma.rn.f16x2").loop_check.verdict is Verdict.MIXTURE
+    assert built("popc.b32", OptLevel.O0).loop_check.verdict is Verdict.EXPANDS
+    assert built("popc.b32", OptLevel.O0).loop_check.sass_text == "LOP3.LUT*2 POPC"
+    assert built("popc.b32", OptLevel.O0).loop_check.sass_per_ptx == 3
+    assert built("div.rn.f32").loop_check.verdict is Verdict.CALLS

@@ -12,7 +12,7 @@ import pytest
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.sass.listing import parse_listing
-from ptxbench.sass.loop_check import Verdict, judge
+from ptxbench.sass.loop_check import Verdict, check_loops
 
 RECORDED = sorted((Path(__file__).parent / "driver").glob("*.sass.gz"))
 
@@ -20,7 +20,7 @@ RECORDED = sorted((Path(__file__).parent / "driver").glob("*.sass.gz"))
 def judged(path, change=lambda row: row):
     name, level, form = path.name.removesuffix(".sass.gz").rsplit(".", 2)
     row = change(find_instruction(name))
-    return judge(
+    return check_loops(
         row, OptLevel(level), parse_listing(gzip.decompress(path.read_bytes()).decode()), "sm_90a", Form(form)
     )
 
@@ -35,15 +35,15 @@ def test_there_are_recordings():
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
 def test_what_the_driver_makes_is_taken(path):
-    judgement = judged(path)
-    assert judgement.passed, judgement.reason
+    loop_check = judged(path)
+    assert loop_check.passed, loop_check.reason
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
 def test_it_is_refused_where_only_ptxas_is_expected(path):
-    judgement = judged(path, by_ptxas_alone)
-    assert judgement.verdict is Verdict.REFUSED
-    assert judgement.reason.startswith("target kernel: ")
+    loop_check = judged(path, by_ptxas_alone)
+    assert loop_check.verdict is Verdict.REFUSED
+    assert loop_check.reason.startswith("target kernel: ")
 
 
 def test_a_call_of_the_drivers_routine_makes_the_verdict():

@@ -13,7 +13,7 @@ from ptxbench.codegen.render import batch_prefix, render_batch
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.target import find_target
 from ptxbench.sass.loop import find_loop
-from ptxbench.sass.loop_check import Verdict, judge
+from ptxbench.sass.loop_check import Verdict, check_loops
 from ptxbench.sass.program import SassInstruction
 
 pytestmark = pytest.mark.hostile
@@ -43,9 +43,9 @@ def kernels(row, build):
     return {name.removeprefix(prefix): k for name, k in found.items() if name.startswith(prefix)}
 
 
-def judged(row, build, modules):
+def checked(row, build, modules):
     target, level, form = build
-    return judge(row, level, modules, target, form)
+    return check_loops(row, level, modules, target, form)
 
 
 def changed(kernel, change):
@@ -198,7 +198,7 @@ MUTATIONS = {
 @pytest.mark.parametrize("build", BUILDS, ids=lambda b: "-".join(map(str, b)))
 def test_the_untouched_loops_pass(build):
     for row in ROWS:
-        assert judged(row, build, kernels(row, build)).passed, row.name
+        assert checked(row, build, kernels(row, build)).passed, row.name
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_the_untouched_loops_pass(build):
 )
 @pytest.mark.parametrize("form", Form)
 def test_what_ptxas_arranges_otherwise_at_the_ends_of_a_pass_is_taken(name, form):
-    judgement = built(name, OptLevel.O3, form).judgement
-    assert judgement.passed, judgement.reason
+    loop_check = built(name, OptLevel.O3, form).loop_check
+    assert loop_check.passed, loop_check.reason
 
 
 def _held(row, build):
@@ -224,9 +224,9 @@ def test_every_mutated_loop_is_refused(what, build):
         if "operand" in what and row.family not in ("arithmetic", "mixed"):
             continue
         modules = kernels(row, build)
-        judgement = judged(row, build, MUTATIONS[what](row, build, modules))
-        assert judgement.verdict is Verdict.REFUSED, (row.name, what)
-        assert judgement.reason
+        loop_check = checked(row, build, MUTATIONS[what](row, build, modules))
+        assert loop_check.verdict is Verdict.REFUSED, (row.name, what)
+        assert loop_check.reason
 
 
 def test_there_are_as_many_mutations_as_promised():
@@ -242,7 +242,7 @@ def result_lost(i, loop):
 def test_results_that_go_to_rz_are_refused(name, build):
     row = find_instruction(name)
     mutated = each_copy(result_lost)(row, build, kernels(row, build))
-    assert not judged(row, build, mutated).passed
+    assert not checked(row, build, mutated).passed
 
 
 # Rows whose copies have the same opcodes, but are different operations.
@@ -256,8 +256,8 @@ TWINS = (
 @pytest.mark.parametrize(("one", "other"), TWINS)
 def test_another_operation_under_the_same_opcode_is_refused(one, other, build):
     for asked, given in ((one, other), (other, one)):
-        judgement = judged(find_instruction(asked), build, kernels(find_instruction(given), build))
-        assert judgement.verdict is Verdict.REFUSED, (asked, given)
+        loop_check = checked(find_instruction(asked), build, kernels(find_instruction(given), build))
+        assert loop_check.verdict is Verdict.REFUSED, (asked, given)
 
 
 @pytest.mark.parametrize("build", BUILDS, ids=lambda b: "-".join(map(str, b)))
@@ -268,8 +268,8 @@ def test_the_other_extreme_is_refused(name, build):
         return replace(i, operands=turned)
 
     row = find_instruction(name)
-    assert judged(row, build, kernels(row, build)).passed
-    assert "takes the" in judged(row, build, each_copy(other)(row, build, kernels(row, build))).reason
+    assert checked(row, build, kernels(row, build)).passed
+    assert "takes the" in checked(row, build, each_copy(other)(row, build, kernels(row, build))).reason
 
 
 def test_a_choice_by_the_opposite_of_what_was_compared_is_refused():
@@ -286,13 +286,13 @@ def test_a_choice_by_the_opposite_of_what_was_compared_is_refused():
 
     modules = kernels(row, build)
     mutated = modules | {name: changed(modules[name], change) for name in ("target", "target_2n")}
-    assert not judged(row, build, mutated).passed
+    assert not checked(row, build, mutated).passed
 
 
 def test_a_row_that_the_catalogue_refuses_is_refused_without_a_look_at_its_sass():
     row = find_instruction("abs.f32")
     reason = row.refusal(OptLevel.O3, "sm_90a", Form.LATENCY)
-    judgement = judge(row, OptLevel.O3, {}, "sm_90a")
+    loop_check = check_loops(row, OptLevel.O3, {}, "sm_90a")
     assert reason
-    assert (judgement.verdict, judgement.reason) == (Verdict.REFUSED, reason)
-    assert not judge(row, OptLevel.O3, kernels(ROWS[0], BUILDS[0]), "sm_90a").passed
+    assert (loop_check.verdict, loop_check.reason) == (Verdict.REFUSED, reason)
+    assert not check_loops(row, OptLevel.O3, kernels(ROWS[0], BUILDS[0]), "sm_90a").passed

@@ -10,7 +10,7 @@ from ptxbench.catalogue.load import load_catalogue
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import find_target
 from ptxbench.sass.loop import find_loop
-from ptxbench.sass.loop_check import Verdict, judge
+from ptxbench.sass.loop_check import Verdict, check_loops
 
 pytestmark = pytest.mark.hostile
 
@@ -54,7 +54,7 @@ def judged_after(row, level, name, change):
     before = [i for i in kernel.instructions if i.address < loop[0].address]
     after = [i for i in kernel.instructions if i.address > loop[-1].address]
     kernels[name] = replace(kernel, instructions=(*before, *change(loop), *after))
-    return judge(row, level, kernels, HOPPER.name)
+    return check_loops(row, level, kernels, HOPPER.name)
 
 
 def insert(opcode, operands):
@@ -115,6 +115,6 @@ def test_any_single_change_of_any_row_is_refused(row, level, name):
         ]
     assert judged_after(row, level, name, list).passed
     for what, change in changes.items():
-        judgement = judged_after(row, level, name, change)
-        assert judgement.verdict is Verdict.REFUSED, what
-        assert judgement.reason.startswith(f"{name} kernel: "), (what, judgement.reason)
+        loop_check = judged_after(row, level, name, change)
+        assert loop_check.verdict is Verdict.REFUSED, what
+        assert loop_check.reason.startswith(f"{name} kernel: "), (what, loop_check.reason)

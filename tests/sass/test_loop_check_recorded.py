@@ -7,7 +7,7 @@ import pytest
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import Form
 from ptxbench.sass.listing import parse_listing
-from ptxbench.sass.loop_check import judge
+from ptxbench.sass.loop_check import check_loops
 from ptxbench.storage.kernels import KernelStore
 
 H200 = Path(__file__).parents[2] / "results" / "nvidia-h200"
@@ -24,7 +24,7 @@ def test_loops_of_a_real_driver_pass(run, every):
     for entry in entries:
         name, form = entry.name.rsplit("/", 1)
         kernels = parse_listing(store.sass(entry))
-        found = judge(find_instruction(name), entry.opt_level, kernels, entry.target, Form(form))
+        found = check_loops(find_instruction(name), entry.opt_level, kernels, entry.target, Form(form))
         if not found.passed:
             refused[name] = found.reason
     assert set(refused) <= REFUSED, refused

@@ -39,7 +39,7 @@ def test_rows_of_a_batch_get_the_verdicts_of_modules_built_alone():
         (i.name, form) for i in FEW for form in i.forms(OptLevel.O3)
     ]
     for row in rows:
-        alone = built(row.instruction, row.opt_level, row.form).judgement
+        alone = built(row.instruction, row.opt_level, row.form).loop_check
         assert (row.verdict, row.sass, row.reason) == (alone.verdict, alone.sass_text, alone.reason)
         assert row.sass_per_ptx == alone.sass_per_ptx
 
@@ -95,13 +95,13 @@ def test_a_second_run_assembles_nothing_and_says_the_same(tmp_path, monkeypatch)
     "damage", [b"", b"{", b"[]", b'{"verdict": "splendid"}', b'{"verdict": "exact", "sass": 3}', b"\xff"]
 )
 def test_a_damaged_entry_is_a_miss_and_is_written_anew(tmp_path, damage):
-    cache, judgement = VerdictCache(tmp_path), built("fma.rn.f32").judgement
-    cache.put("abc", judgement)
+    cache, loop_check = VerdictCache(tmp_path), built("fma.rn.f32").loop_check
+    cache.put("abc", loop_check)
     (entry,) = tmp_path.rglob("*.json")
     entry.write_bytes(damage)
     assert cache.get("abc") is None
-    cache.put("abc", judgement)
-    assert cache.get("abc") == judgement
+    cache.put("abc", loop_check)
+    assert cache.get("abc") == loop_check
 
 
 def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path):

@@ -96,7 +96,7 @@ def test_polling_finds_refresh_and_quantum_and_counts_stale_reads():
     assert found.sensor.quantum == pytest.approx(0.1, rel=0.01)
     assert found.cost.stale_share == pytest.approx(1 - 0.0037 / 0.1, abs=0.003)
     assert found.sensor.origin == "measured"
-    assert "25%" in found.remark
+    assert "25%" in found.note
 
 
 def test_cost_of_a_call_and_failed_reads():
@@ -115,7 +115,7 @@ def test_cost_of_a_call_and_failed_reads():
 
 def test_counter_that_sums_every_watt_and_one_that_sums_samples_of_a_quarter():
     tick_s = np.arange(3.51, END_S, 0.1)
-    for width_s, remark in ((0.1, ""), (0.025, "only 25% of the time")):
+    for width_s, note in ((0.1, ""), (0.025, "only 25% of the time")):
         energy_j = 7000 + np.cumsum(0.1 * answer(tick_s, width_s=width_s, noise_w=0.1))
         read_s = np.arange(3.52, END_S, 0.0037)
         held_j = energy_j[np.searchsorted(tick_s, read_s, side="right") - 1]
@@ -123,14 +123,14 @@ def test_counter_that_sums_every_watt_and_one_that_sums_samples_of_a_quarter():
         assert found.averaging_s.value == pytest.approx(width_s, rel=0.05)
         assert found.sensor.averaging_s == 0
         assert found.sensor.lag_s == pytest.approx(0.004, abs=1e-3)
-        assert found.remark.endswith(remark)
-        assert bool(found.remark) == bool(remark)
+        assert found.note.endswith(note)
+        assert bool(found.note) == bool(note)
 
 
 def test_a_point_sensor_has_no_averaging():
     found = only(polled(width_s=2e-4))
     assert found.sensor.averaging_s == 0
-    assert "point" in found.remark
+    assert "point" in found.note
 
 
 def test_a_source_that_does_not_follow_the_load_keeps_what_is_documented():
@@ -140,7 +140,7 @@ def test_a_source_that_does_not_follow_the_load_keeps_what_is_documented():
         found = only(readings, refresh_s=0.1, averaging_s=0.3)
         assert (found.sensor.averaging_s, found.sensor.origin) == (0.3, "documented")
         assert math.isnan(found.needed_s)
-        assert found.remark.endswith("the documented figures stand")
+        assert found.note.endswith("the documented figures stand")
 
 
 def test_the_documented_regulation_of_the_gpu_is_kept():

@@ -184,7 +184,7 @@ def test_settings_that_do_not_go_together(tmp_path: Path, tiny: Path) -> None:
     with pytest.raises(InputError, match="--table"):
         tune(SimulatedGpu(), tuning(tiny, 1, strategy="estimate"), tmp_path / "t")
     with pytest.raises(InputError, match="gives no energy"):
-        tune(SimulatedGpu(), tuning(tiny, 1, asked=BenchOptions(power=False)), tmp_path / "t")
+        tune(SimulatedGpu(), tuning(tiny, 1, options=BenchOptions(power=False)), tmp_path / "t")
     with pytest.raises(InputError, match="--power-limit-w"):
         tune(SimulatedGpu(), tuning(tiny, 1, goal=Goal(Objective.POWER_LIMITED)), tmp_path / "t")
     with pytest.raises(InputError, match="no strategy is called 'annealing'"):
@@ -192,9 +192,9 @@ def test_settings_that_do_not_go_together(tmp_path: Path, tiny: Path) -> None:
 
 
 def test_the_estimator_s_order_is_the_order_of_trying(tmp_path: Path, tiny: Path) -> None:
-    gpu, asked = SimulatedGpu(), BenchOptions(power=False)
-    bench = Bench(gpu, Gemm(SMALL), asked, FlatModel())
-    folder = TuningFolder.create(tmp_path / "t", TuningManifest.new(gpu, SMALL, asked, "flat"))
+    gpu, options = SimulatedGpu(), BenchOptions(power=False)
+    bench = Bench(gpu, Gemm(SMALL), options, FlatModel())
+    folder = TuningFolder.create(tmp_path / "t", TuningManifest.new(gpu, SMALL, options, "flat"))
     space = search_space(SMALL, "sm_90a", load_axes(DType.F32, tiny))
     search_by_estimate(space, Evaluator(bench, folder, 3, 2), ENERGY, 1, candidates=6)
     tried = list(folder.trials.values())
@@ -209,7 +209,7 @@ def test_every_strategy_of_kernel_tuner_finds_variants(tmp_path: Path, tiny: Pat
     for name in ("genetic_algorithm", "greedy_ils"):
         found = tune(
             SimulatedGpu(),
-            tuning(tiny, 3, strategy=name, asked=BenchOptions(power=False), goal=Goal(Objective.TIME)),
+            tuning(tiny, 3, strategy=name, options=BenchOptions(power=False), goal=Goal(Objective.TIME)),
             tmp_path / name,
         )
         assert 1 <= len(found.trials) <= 3

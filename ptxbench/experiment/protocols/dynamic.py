@@ -111,11 +111,11 @@ class _DynamicMeasurement(Measurement):
         )
         self._batches += 1
         self._run.unfinished |= names
-        again = batch.run()
+        repeated = batch.run()
         if batch.complete:
-            self._run.unfinished -= names - {one.subject.name for one in again}
-            self._run.done += len(configurations) - len(again)
-        return again
+            self._run.unfinished -= names - {one.subject.name for one in repeated}
+            self._run.done += len(configurations) - len(repeated)
+        return repeated
 
     def _retry(
         self, configurations: Sequence[LaunchConfiguration], *, is_last: bool
@@ -127,12 +127,12 @@ class _DynamicMeasurement(Measurement):
         """
         waiting = list(configurations)
         while waiting and not self._run.is_spent():
-            again: list[LaunchConfiguration] = []
+            repeated: list[LaunchConfiguration] = []
             for opt_level in OptLevel:
                 same = [one for one in waiting if one.subject.condition.opt_level is opt_level]
                 for n in range(0, len(same), BATCH_SIZE):
-                    again += self._measure(same[n : n + BATCH_SIZE], more_follow=not is_last)
-            waiting = again
+                    repeated += self._measure(same[n : n + BATCH_SIZE], more_follow=not is_last)
+            waiting = repeated
             if not is_last:
                 break
         return waiting

@@ -56,7 +56,7 @@ class SourceProbe:
         needed_s: Shortest kernel whose steady power this source gives to 0.5% (`steady_window_s`), or NaN.
         cost: What reading it costs.
         buffer: Its buffer, where it has one.
-        remark: What is not as it should be, a sentence, or "".
+        note: What is not as it should be, a sentence, or "".
     """
 
     sensor: SensorDescription
@@ -71,7 +71,7 @@ class SourceProbe:
     needed_s: float
     cost: CallCost
     buffer: SampleBuffer | None
-    remark: str
+    note: str
 
 
 def probe(
@@ -179,7 +179,7 @@ def _probe_source(
         needed_s=steady_window_s(sensor, noise_w, hot_w, gap_s),
         cost=cost,
         buffer=buffer,
-        remark=_remark(sensor, width),
+        note=_note(sensor, width),
     )
 
 
@@ -248,7 +248,7 @@ def _unknown(
 ) -> SourceProbe:
     nothing = Estimate(math.nan, math.nan)
     explained = math.nan if fit is None else fit.explained
-    remark = (
+    note = (
         "it gave no changing values"
         if fit is None
         else f"the load explains only {100 * explained:.0f}% of its values"
@@ -266,11 +266,11 @@ def _unknown(
         needed_s=math.nan,
         cost=cost,
         buffer=buffer,
-        remark=f"{remark}: the documented figures stand",
+        note=f"{note}: the documented figures stand",
     )
 
 
-def _remark(sensor: SensorDescription, width: Estimate) -> str:
+def _note(sensor: SensorDescription, width: Estimate) -> str:
     """Return a sentence where part of the time enters no value, else ""."""
     if sensor.averaging_s == 0 and sensor.source is not SourceName.COUNTER:
         return "a value is a point: it covers none of the time"
