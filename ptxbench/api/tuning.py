@@ -188,7 +188,7 @@ def tune_kernel(
     tuning = Tuning(
         problem=_checked(spec),
         goal=Goal(one_of("objective", objective, Objective)),
-        asked=BenchOptions(window_s=within("window_s", window_s, _SHORTEST_S, _LONGEST_S), seed=seed),
+        options=BenchOptions(window_s=within("window_s", window_s, _SHORTEST_S, _LONGEST_S), seed=seed),
         strategy=strategy,
         budget=whole_within("budget", budget, 1, _MOST),
         sample=whole_within("sample", sample, 0, _MOST),
