@@ -2,11 +2,11 @@
 
     python runners/check_catalogue.py --gpu 0 --out results/nvidia-h200/catalogue-check.csv
 
-Each row, at each level and in each form, is assembled, judged by the loop check, launched small (target and
-overhead, whose outputs are compared) and launched on every SM, by one of several processes: a kernel
-that breaks its process, or does not end, fails its own row and no other. The CSV grows row by row; a JSON
-file beside it says where and when. With --memcheck the processes run under compute-sanitizer. Exit
-codes: 0 all is well, 1 something failed, 2 and 3 as `ptxbench`.
+Each row, at each level and in each form, is assembled and checked by the loop check. It is launched small
+(target and overhead, whose outputs are compared) and on every SM, by one of several processes. A kernel that
+breaks its process, or does not end, fails its own row and no other. The CSV grows row by row; a JSON file
+beside it says where and when. With --memcheck the processes run under compute-sanitizer. Exit codes: 0 all is
+well, 1 something failed, 2 and 3 as `ptxbench`.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     python runners/compare_published.py results/nvidia-h200/table1 results/nvidia-h200/table1-plain
 
 The GPUs are others, so that only ratios compare: each merged row of the table over the reference row, in the
-runs (Eq. 1 by MTSM, mean of the catalogue's instructions that belong to it, each over the reference of its
-own run, since boards differ) and on the paper's four architectures. An instruction with .ftz is left out
-where the same without is there: the paper names none. Prints Markdown, rank correlations, and by what factor
-the ratios differ. Exit codes are those of `ptxbench`.
+runs and on the paper's four architectures. In the runs that is Eq. 1 by MTSM, the mean of the catalogue's
+instructions that belong to the row. Each is over the reference of its own run, since boards differ. An
+instruction with .ftz is left out where the same without is there: the paper names none. Prints Markdown, rank
+correlations, and by what factor the ratios differ. Exit codes are those of `ptxbench`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python runners/refresh_zeros.py results/nvidia-h200/patterns
 
 The run holds rows on both (`ptxbench table ... --operands random --operands zeros`). Its -O3 rows whose
-opcodes are all of one class are kept in ptxbench/model/zeros_ratios.toml, with the run's name; those of a
-level of memory are not, since what data cost on the way is no part of an opcode's energy there.
+opcodes are all of one class are kept in ptxbench/model/zeros_ratios.toml, with the run's name. Those of a
+memory level are not, since what data cost on the way is no part of an opcode's energy there.
 """
 
 from __future__ import annotations

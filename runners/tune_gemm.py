@@ -2,10 +2,10 @@
 
     python runners/tune_gemm.py --gpu 0 --table results/nvidia-h200/starters --out results/nvidia-h200/gemm
 
-Measures time and power of variants of f32 and f64 drawn at random (about half a second each), compares what
-the estimator says of them, and keeps each search below --out as `ptxbench tune gemm` does, with a picture
-of the front of time and energy and quality.json beside it. With PyTorch there, cuBLAS is timed too.
-With --again FOLDER nothing is measured: a folder's trials are estimated anew by --table, and drawn by --plot.
+Measures time and power of variants of f32 and f64 drawn at random (about half a second each), and compares
+what the estimator says of them. Each search is kept below --out as `ptxbench tune gemm` does, with a picture
+of the front of time and energy and quality.json beside it. With PyTorch there, cuBLAS is timed too. With
+--again FOLDER nothing is measured: a folder's trials are estimated anew by --table, and drawn by --plot.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ overhead loop E_O; an instruction adds e = (E_T - E_O) / (N x threads). Static p
 before the difference, so that a target that merely takes longer than its overhead loop is not
 charged for time. The form is Eq. 1 of Arafa et al. (2020) applied to dynamic energy.
 
-E_O is measured once for all rows that share the overhead loop, so that its error is one and the same
-for every round of a row, as that of static power and of a thermometer in whole degrees is: all are added
-to the rounds' own by Welch and Satterthwaite (`statistics.combined`).
+E_O is measured once for all rows that share the overhead loop, so that its error is one and the same for
+every round of a row. So is that of static power and of a thermometer in whole degrees. All are added to the
+rounds' own by Welch and Satterthwaite (`statistics.combined`).
 """
 
 from __future__ import annotations

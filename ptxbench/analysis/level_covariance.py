@@ -1,10 +1,11 @@
 """How well the powers of kernels can be compared where the drift levels of their trials are not known either.
 
 Two kernels that were always at the same level are compared as well as the noise lets them; one that was
-always at levels of its own is off by these, and its own trials do not show it. With levels c that hold for
-stretches of a run, and kernels' own powers a, trial i of kernel k in stretch s is a_k + c_s + noise: least
+always at levels of its own is off by these, and its own trials do not show it. Levels c hold for stretches of
+a run, and kernels have powers a of their own: trial i of kernel k in stretch s is a_k + c_s + noise. Least
 squares with c around zero (a ridge; Hoerl and Kennard, Technometrics 12, 1970) give both, and the covariance
-of c, and so what the levels leave open of any sum of kernels: what they share cancels in a difference.
+of c. From it follows what the levels leave open of any sum of kernels. What they share cancels in a
+difference.
 """
 
 from __future__ import annotations

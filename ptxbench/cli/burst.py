@@ -18,9 +18,9 @@ from ptxbench.cli.output import print_json
 def command(spec: str | None, out: Path | None, as_json: bool) -> None:
     """Switch a load on and off in a code, so that an external meter's clock can be found.
 
-    Run it before and after a measurement while the meter logs; each takes about six seconds. Then
-    `ptxbench validate --run RUN --burst FOLDER --burst FOLDER` finds the meter's clock by the code, which
-    fits in one place only, and the drift of the clock by the time between the two.
+    Run it before and after a measurement while the meter logs; each takes about six seconds. Then `ptxbench
+    validate --run RUN --burst FOLDER --burst FOLDER` finds the meter's clock by the code, which fits in one
+    place only. The time between the two gives the drift of the clock.
     """
     from ptxbench.experiment.play_burst import record_burst
 

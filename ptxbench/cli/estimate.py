@@ -68,9 +68,9 @@ def command(
 ) -> None:
     """Estimate the energy of KERNEL: a PTX or cubin file or, with --ncu, a kernel's name or part of it.
 
-    From a file, the executed instructions are counted along its control-flow graph, with the trip counts
-    in the code or those of --trips (`--trips 0=128`); the traffic beyond L1 is then unknown. A CSV of ncu
-    has the executed counts. Without --time-s (or gpu__time_duration in the CSV) the time is modelled.
+    From a file, the executed instructions are counted along its control-flow graph. Trip counts are those in
+    the code, or those of --trips (`--trips 0=128`). The traffic beyond L1 is then unknown. A CSV of ncu has
+    the executed counts. Without --time-s (or gpu__time_duration in the CSV) the time is modelled.
     """
     from ptxbench.api.kernel import estimate_kernel
     from ptxbench.api.table import load_table

@@ -38,10 +38,10 @@ def command(
     """Print the tables of run folders, or of a table that comes with ptxbench (h200), or draw one.
 
     Formats for people (text, markdown, latex, html) leave out rows that a run did not reach
-    (--budget-minutes) and say how many; formats for programs (json, csv) have every row. latex and html show
-    several runs side by side; html is one page for a browser that needs no network, with search, filters,
-    plots and exports. --json is short for --format json. With --plot alone, no table is printed; a picture
-    of many rows has columns and pages (NAME-2.png, or pages of one PDF).
+    (--budget-minutes), and say how many. Formats for programs (json, csv) have every row. Both latex and html
+    show several runs side by side. The html format is one page for a browser that needs no network. It has
+    search, filters, plots and exports. --json is short for --format json. With --plot alone, no table is
+    printed; a picture of many rows has columns and pages (NAME-2.png, or pages of one PDF).
     """
     from ptxbench.report.formats import DEFAULT, RunReport, render_report
     from ptxbench.report.text_table import output_width

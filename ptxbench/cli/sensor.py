@@ -40,10 +40,10 @@ _OPTIONAL = ("call us", "stale %", "noise W", "quantum", "lag ms", "needs s")
 def command(spec: str | None, out: Path | None, resume: bool, plot: Path | None, as_json: bool) -> None:
     """Measure how the GPU's power sensors behave, with a square-wave load of about 40 s.
 
-    For every source this gives the refresh period, averaging window, lag, quantum, cost of a call, and the
-    share of reads that repeat an old value, beside the documented figures. `ptxbench table --sensor FOLDER`
-    uses the result. --gpu replay:FOLDER computes the figures again from a recorded FOLDER, which stays as
-    it is; --out keeps the result in a copy.
+    Each source gets its refresh period, averaging window, lag, quantum and cost of a call, and the share of
+    reads that repeat an old value. The documented figures stand beside them. `ptxbench table --sensor FOLDER`
+    uses the result. --gpu replay:FOLDER computes the figures again from a recorded FOLDER, which stays as it
+    is; --out keeps the result in a copy.
     """
     from ptxbench.experiment.sensor_study import PURPOSE, RECORDING, describe_again, sense
     from ptxbench.storage.recording import RecordingFolder

@@ -86,11 +86,11 @@ def kernel(
 ) -> int:
     """Tune the kernel that SPECIFICATION (a TOML file) describes.
 
-    It names the source (.cu, .ptx, .cubin, or a Jinja template of the first two), the arguments, the axes
-    of the search space, and a reference. Every variant is compared with the reference before it is timed.
-    Each trial is saved before the next begins; --resume continues a search that was stopped. On a real
-    GPU the search runs in a separate process, which is ended if a variant hangs, and continues without it.
-    The exit code is 1 if no variant is valid.
+    It names the source (.cu, .ptx, .cubin, or a Jinja template of the first two). It also names the
+    arguments, the axes of the search space, and a reference. Every variant is compared with the reference
+    before it is timed. Each trial is saved before the next begins; --resume continues a search that was
+    stopped. On a real GPU the search runs in a separate process, which is ended if a variant hangs, and
+    continues without it. The exit code is 1 if no variant is valid.
     """
     from ptxbench.core.gpu_info import GpuKind
     from ptxbench.storage.shipped import find_table

@@ -46,8 +46,8 @@ def command(
 ) -> None:
     """Check what the GPU reports against an external power meter.
 
-    Finds the offset and drift between the two clocks, then gain, offset and lag of each power source,
-    and the error of each method on each kernel, before and after correction. All uncertainties are
+    Finds the offset and drift between the two clocks, then gain, offset and lag of each power source. It
+    prints the error of each method on each kernel, before and after correction. All uncertainties are
     half-widths of 95% intervals.
     """
     from ptxbench.meter.readers import read_mapping, read_meter

@@ -1,9 +1,9 @@
 """Operand values: what each thread's record holds, so that chains stay finite and varied.
 
-A record is 44 slots of 8 bytes, by role: x, its partner w and the companions' addend n, of four chains
-each; a, c, d and the companions' factor m, of four sets each, which the chains share; b of four sets and
-four chains. The energy of an instruction depends on the bits that toggle, so every value differs by
-thread and copy, and no chain may settle.
+A record is 44 slots of 8 bytes, by role. Of four chains each it has x, its partner w and the companions'
+addend n. Of four sets each, which the chains share, it has a, c, d and the companions' factor m. And it has b
+of four sets and four chains. The energy of an instruction depends on the bits that toggle, so every value
+differs by thread and copy, and no chain may settle.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ class KernelTimer:
     def timed(self, launch: Callable[[], object]) -> KernelWindow:
         """Return when that ran which `launch` launches; what blocks stamp is left open.
 
-        The window's end is the host time at which the end event was seen, or the time just after the
-        launch plus the events' own duration, whichever is earlier: the kernel had ended by both, and a
-        thread that waits for Python's lock (while modules are made ready) sees one of them late. Its start
-        is that less the duration, so both are good to about 20 us.
+        The window's end is the host time at which the end event was seen, or the time just after the launch
+        plus the events' own duration, whichever is earlier. The kernel had ended by both, and a thread that
+        waits for Python's lock (while modules are made ready) sees one of them late. Its start is that less
+        the duration, so both are good to about 20 us.
 
         Raises:
             LaunchError: A kernel could not be launched, or ended in an error.

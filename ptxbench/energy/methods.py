@@ -109,10 +109,10 @@ def mtsm_j(series: Series, window: KernelWindow) -> EnergyReading:
 def counter_j(series: Series, window: KernelWindow, quantum_j: float = 1e-3) -> EnergyReading:
     """Energy by the energy counter, read at its edges.
 
-    Between two refreshes the counter stands still, so that its value is right only where
-    it steps. The energy between the first and the last step within the window is scaled
-    to the kernel's duration, which assumes that the kernel draws the same power in the
-    part of a refresh at either end; nothing from outside the window enters.
+    Between two refreshes the counter stands still, so that its value is right only where it steps. The energy
+    between the first and the last step within the window is scaled to the kernel's duration. This assumes
+    that the kernel draws the same power in the part of a refresh at either end. Nothing from outside the
+    window enters.
 
     Args:
         series: Readings of the counter, shape (n,), J.

@@ -77,11 +77,10 @@ def fresh(series: Series, refresh_s: float) -> Series:
 def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescription) -> PowerReading:
     """Mean power over the part of the window that readings cover wholly.
 
-    A reading taken at t covers, at the earliest, what was drawn at t - lag - refresh -
-    averaging, so readings count from that long after the kernel's start until its end; later where the
-    GPU's regulation takes longer (`settled_after_s`), or where the power leaves its steady value
-    (`behind_excursion`).
-    For the counter: the energy between the first and the last step that lie there, over
+    A reading taken at t covers, at the earliest, what was drawn at t - lag - refresh - averaging. So readings
+    count from that long after the kernel's start until its end. They count from later on where the GPU's
+    regulation takes longer (`settled_after_s`), or where the power leaves its steady value
+    (`behind_excursion`). For the counter: the energy between the first and the last step that lie there, over
     the time between them.
 
     The standard error comes from the scatter of the fresh readings, widened where they

@@ -1,7 +1,7 @@
 """Bias and spread of every method on every source, from recorded runs: pure arithmetic.
 
-The reference of a run is what the same source reads of a long run of the same kernel: its steady power
-on as many SMs (from windows long enough to settle) times the time of each launch, and its idle power
+The reference of a run is what the same source reads of a long run of the same kernel. That is its steady
+power on as many SMs (from windows long enough to settle) times the time of each launch, and its idle power
 times the gaps. So a source's gain and offset, which take an external meter, do not enter.
 """
 

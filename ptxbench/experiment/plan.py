@@ -36,10 +36,11 @@ def plan_subjects(arguments: RunArguments) -> tuple[Subject, ...]:
 def plan_batches(subjects: Sequence[Subject], seed: int) -> list[list[Subject]]:
     """Return the subjects in batches, in the order in which they are measured.
 
-    First the starters, then the rows of Table I of Arafa et al. (2020), then the commonest opcodes of real
-    kernels, then one row of every category and template, then the rest, a row of each kind after the other:
-    a run that ends early has measured what matters most. A batch holds one protocol and one optimization
-    level, so that neighbours draw similar power; the levels alternate, so that both get equally far.
+    First come the starters, then the rows of Table I of Arafa et al. (2020), then the commonest opcodes of
+    real kernels. One row of every category and template follows, then the rest, a row of each kind after the
+    other. So a run that ends early has measured what matters most. A batch holds one protocol and one
+    optimization level, so that neighbours draw similar power; the levels alternate, so that both get equally
+    far.
 
     Args:
         subjects: What the run measures.

@@ -1,11 +1,11 @@
 """Modules made ready on the CPU while the GPU measures.
 
 Rendering, the JIT, nvdisasm and the loop check of one batch run in a pool of threads while the batch before
-it is measured. That does not disturb the measuring: JIT and nvdisasm, which take most of the time,
-run without Python's lock; a `samples` reading bears the driver's own time stamp, so that a late poll
-loses nothing; the window of a kernel is bounded from both sides (see `CudaGpu`); and while a pool is
-at work Python hands its lock on every quarter of a millisecond. A module that the run folder holds
-already is not assembled again: the driver is the same, or the run could not be resumed.
+it is measured. That does not disturb the measuring. JIT and nvdisasm, which take most of the time, run
+without Python's lock. A `samples` reading bears the driver's own time stamp, so that a late poll loses
+nothing. The window of a kernel is bounded from both sides (see `CudaGpu`). While a pool is at work Python
+hands its lock on every quarter of a millisecond. A module that the run folder holds already is not assembled
+again: the driver is the same, or the run could not be resumed.
 """
 
 from __future__ import annotations

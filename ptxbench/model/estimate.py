@@ -144,8 +144,9 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     """Estimate one launch.
 
     The interval holds the errors of the opcodes' energies (independent of each other), of stand-ins (all off
-    the same way), of static power, of the clock term where the kernel is capped, and the model's own
-    error on the kernels that its terms were fitted to, which is that of bytes and accesses, too.
+    the same way), and of static power. It holds that of the clock term where the kernel is capped. And it
+    holds the model's own error on the kernels that its terms were fitted to, which is that of bytes and
+    accesses, too.
 
     Raises:
         InputError: The work's time is not known, or the run has no static power.

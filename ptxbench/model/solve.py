@@ -1,7 +1,7 @@
 """The joint solve: energy per SASS opcode from every kernel of a run at once.
 
-For kernel i with n_ij executions of opcode j in a pass of its loop, and dynamic energy E_i of that pass a
-thread: E_i = sum_j n_ij e_j with e_j >= 0, weighted by the errors of E_i, solved by non-negative least
+Kernel i has n_ij executions of opcode j in a pass of its loop, and dynamic energy E_i of that pass a thread:
+E_i = sum_j n_ij e_j with e_j >= 0. Weighted by the errors of E_i, this is solved by non-negative least
 squares (Lawson and Hanson 1974, as scipy.optimize.nnls has it). Each operand pattern is solved by itself.
 """
 
@@ -206,8 +206,8 @@ def solve_with_prior(passes: Sequence[PassEnergy], solution: JointSolution) -> d
 
     For use in an estimate, where an opcode that cannot be separated from others must still cost something.
     Each is drawn to the median of its class among the well determined ones, with a standard error of that
-    whole median; where its class has none, to the median of all, or to an eighth of that for what a warp
-    executes once, whatever its threads do. What the kernels determine hardly moves.
+    whole median. Where its class has none, it is drawn to the median of all, or to an eighth of that for what
+    a warp executes once, whatever its threads do. What the kernels determine hardly moves.
 
     Args:
         passes: Kernels of one pattern.

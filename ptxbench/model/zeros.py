@@ -1,8 +1,8 @@
 """What opcodes cost on zeros beside random operands, for runs that have no trial on zeros.
 
-Kinds of opcodes differ in this: what computes falls to a third, a transcendental function to half, and a load
-does not fall at all, since its own energy is that of issue, address and tags (what the moved data cost is in
-the bytes of a level, which are fitted on both patterns).
+Kinds of opcodes differ in this: what computes falls to a third, and a transcendental function to half. A load
+does not fall at all, since its own energy is that of issue, address and tags. What the moved data cost is in
+the bytes of a memory level, which are fitted on both patterns.
 """
 
 from __future__ import annotations

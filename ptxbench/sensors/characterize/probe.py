@@ -1,10 +1,10 @@
 """What a power source is like, found from one recording of a load of known timing.
 
-The load is either on or off, and the kernels' windows say when. A source that answered is described
-by a model: its value is a running mean (or a first-order low-pass) of the load, some lag ago, times a
-step in watts, plus what the idle GPU draws; it is refreshed at even times and held in between. The
-model is fitted by least squares (`ptxbench.sensors.characterize.sensor_fit`), as against an external
-meter. Step and idle power come out of the fit as well, but whether they are right takes a meter to know.
+The load is either on or off, and the kernels' windows say when. A source that answered is described by a
+model. Its value is a running mean (or a first-order low-pass) of the load, some lag ago, times a step in
+watts, plus what the idle GPU draws. It is refreshed at even times and held in between. The model is fitted by
+least squares (`ptxbench.sensors.characterize.sensor_fit`), as against an external meter. Step and idle power
+come out of the fit as well, but whether they are right takes a meter to know.
 
 The form of the model, a boxcar average of part of the time, is that of Z. Yang, K. Adamek and
 W. Armour, "Part-time Power Measurements: nvidia-smi's Lack of Attention" (2023), section 4.
