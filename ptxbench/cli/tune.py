@@ -18,6 +18,7 @@ from ptxbench.cli.options import (
     table_option,
 )
 from ptxbench.cli.tune_kernel import kernel
+from ptxbench.cli.tune_report import report
 from ptxbench.cli.tuning import (
     Place,
     goal_of,
@@ -112,3 +113,4 @@ def gemm(
 
 
 command.add_command(kernel)
+command.add_command(report)

@@ -259,7 +259,7 @@ def _print_ranking(tuned: Tuned) -> None:
     found = ranking(tuned.trials)
     if found is None:
         return
-    which = "drawn at random" if found.sampled else "that the search chose"
+    which = "drawn at random" if found.sampled else "that were tried"
     click.echo(f"\nagainst the measured energy of {found.variants} variants {which}")
     rows = [
         ("estimate", _number(found.estimate, ".2f"), f"{found.estimate_error:.1%}"),

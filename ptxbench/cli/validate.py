@@ -32,7 +32,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--nvml", type=_FILE, help="CSV of the GPU's readings, in place of --run.")
 @click.option("--windows", type=_FILE, help="CSV of the kernels' windows (start_us,end_us), with --nvml.")
 @click.option("--mapping", type=_FILE, help="TOML that says what the meter's columns are.")
-@click.option("--plots", type=PictureFolder(), help="Folder for plots of the signals and the errors.")
+@click.option("--plots", type=PictureFolder(), help="Folder for plots: the signals and the errors.")
 @json_option
 def command(
     meter: Path,

@@ -1,0 +1,113 @@
+"""`ptxbench tune report`: what a search tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import json_option, table_option
+from ptxbench.cli.output import print_json
+from ptxbench.cli.parameters import PictureFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ptxbench.tune.analysis import Analysis
+    from ptxbench.tune.folder import TuningManifest
+
+
+@click.command(name="report", short_help="Report a search: winners, front, correlations.")
+@click.argument("run", type=click.Path(path_type=Path))
+@table_option(required=False)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Where to write: a file (.html, .csv, or text otherwise)."
+)
+@click.option("--plots", type=PictureFolder(), help="Folder for plots: the front, the hull, correlations.")
+@json_option
+def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, as_json: bool) -> int:
+    """Report RUN, a folder of `tune gemm` or `tune kernel`.
+
+    It has the winners by time and by energy with 95% intervals, the front of both, the best variant for
+    each weight alpha of time, how far energies are apart at equal speed, and how metrics of the code go
+    along with time, power and energy. Nothing is measured, and the folder stays as it is. With --table
+    energies are estimated again by that table. The exit code is 1 if no variant is valid.
+    """
+    from ptxbench.report.text_table import output_width
+    from ptxbench.report.tuning_report import as_csv, as_page, as_text, sections
+    from ptxbench.storage.atomic import require_file, write_text
+    from ptxbench.storage.shipped import find_table
+    from ptxbench.tune.analysis import analyse
+    from ptxbench.tune.evaluate import estimated_again
+    from ptxbench.tune.folder import TuningFolder
+    from ptxbench.tune.model_energy import open_model
+
+    if out is not None:
+        require_file(out)
+    folder = TuningFolder.read(run)
+    trials = tuple(folder.trials.values())
+    if table is not None:
+        manifest = folder.manifest
+        model = open_model(find_table(table), manifest.gpu, manifest.options.pattern)
+        trials = estimated_again(trials, manifest.problem, model)
+    found = analyse(trials, folder.manifest.problem)
+    if found is None:
+        click.echo(f"{run}: none of {len(trials)} variants has a time and an energy")
+        return 1
+    parts = sections(folder.manifest, trials, found)
+    if plots is not None:
+        _draw(folder.manifest, found, plots)
+    if out is not None:
+        if out.suffix == ".html":
+            text = as_page(parts, _pictures(folder.manifest, found))
+        else:
+            text = as_csv(found) if out.suffix == ".csv" else as_text(parts, None) + "\n"
+        write_text(out, text)
+        click.echo(f"ptxbench: wrote {out}", err=True)
+    if as_json:
+        print_json(_plain(found))
+    elif out is None:
+        click.echo(as_text(parts, output_width()))
+    return 0
+
+
+def _draw(manifest: TuningManifest, found: Analysis, plots: Path) -> None:
+    from ptxbench.report.figure import save
+    from ptxbench.report.tuning_plots import draw_all
+
+    plots.mkdir(parents=True, exist_ok=True)
+    for name, figure in draw_all(manifest, found).items():
+        save(figure, plots / f"{name}.png")
+        click.echo(f"ptxbench: wrote {plots / f'{name}.png'}", err=True)
+
+
+def _pictures(manifest: TuningManifest, found: Analysis) -> dict[str, Figure]:
+    from ptxbench.core.errors import InputError
+    from ptxbench.report.tuning_plots import draw_all
+
+    try:
+        return draw_all(manifest, found)
+    except InputError as error:
+        click.echo(f"ptxbench: no pictures: {error}", err=True)
+        return {}
+
+
+def _plain(found: Analysis) -> dict[str, object]:
+    def figures(one: object) -> dict[str, object]:
+        names = ("name", "time_s", "power_w", "energy_j", "half_j", "gflops", "gflops_per_w", "measured")
+        return {name: getattr(one, name) for name in names}
+
+    return {
+        "fastest": figures(found.fastest),
+        "least_energy": figures(found.best),
+        "told_apart": found.told_apart,
+        "front": [figures(one) for one in found.front],
+        "by_alpha": [
+            {"variant": c.figures.name, "alpha_low": c.alpha_low, "alpha_high": c.alpha_high}
+            for c in found.arc
+        ],
+        "hull": [one.name for one in found.hull],
+        "spreads": [vars(one) for one in found.spreads],
+        "correlations": [vars(one) for one in found.correlations],
+    }

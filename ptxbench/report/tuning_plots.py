@@ -1,0 +1,121 @@
+"""Pictures of a search: efficiency against speed with the hull, the front with its bars, correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ptxbench.report.figure import new_figure, title
+from ptxbench.tune.analysis import Analysis, Figures
+from ptxbench.tune.folder import TuningManifest
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_DOT, _CAPPED, _LINE, _BEST = "#2f6fb0", "#c46a1b", "#222222", "#b02f5f"
+_METRICS_SHOWN = 18
+
+
+def draw_all(manifest: TuningManifest, found: Analysis) -> dict[str, Figure]:
+    """Return every picture by its name.
+
+    Raises:
+        InputError: matplotlib is not installed.
+    """
+    figures = {"front": _front(manifest, found)}
+    if found.hull:
+        figures["hull"] = _hull(manifest, found)
+    if found.correlations:
+        figures["correlations"] = _correlations(manifest, found)
+    return figures
+
+
+def _axes(manifest: TuningManifest, what: str, height_in: float = 5) -> tuple[Figure, Axes]:
+    figure = new_figure(7.5, height_in)
+    axes = figure.subplots()
+    heading = f"{manifest.problem.title}: {what}\n{title(manifest.gpu)}"
+    axes.set_title(heading, loc="left", fontsize=10)
+    axes.grid(which="both", alpha=0.25)
+    return figure, axes
+
+
+def _label(role: str, one: Figures) -> str:
+    return f"{role}: {one.name}"
+
+
+def _dots(axes: Axes, found: Analysis, x: Callable[[Figures], float], y: Callable[[Figures], float]) -> None:
+    for capped, colour, label in ((False, _DOT, "variant"), (True, _CAPPED, "slowed by the power cap")):
+        dots = [f for f in found.figures if f.trial.capped is capped]
+        if dots:
+            places = list(map(x, dots)), list(map(y, dots))
+            axes.scatter(*places, s=14, color=colour, alpha=0.6, label=label)
+    for one, marker, role in ((found.fastest, "^", "fastest"), (found.best, "v", "least energy")):
+        axes.scatter([x(one)], [y(one)], s=70, marker=marker, color=_BEST, label=_label(role, one), zorder=3)
+
+
+def _front(manifest: TuningManifest, found: Analysis) -> Figure:
+    figure, axes = _axes(manifest, "time and energy of one launch")
+
+    def time_ms(one: Figures) -> float:
+        return 1e3 * one.time_s
+
+    _dots(axes, found, time_ms, lambda f: f.energy_j)
+    axes.errorbar(
+        list(map(time_ms, found.front)),
+        [f.energy_j for f in found.front],
+        yerr=[f.half_j for f in found.front],
+        color=_LINE,
+        drawstyle="steps-post",
+        marker="o",
+        markersize=4,
+        capsize=3,
+        label="front, with 95% intervals",
+    )
+    axes.set_xlabel("time, ms")
+    axes.set_ylabel(f"energy, J ({'measured' if found.best.measured else 'estimated'})")
+    axes.legend(fontsize=7)
+    return figure
+
+
+def _hull(manifest: TuningManifest, found: Analysis) -> Figure:
+    figure, axes = _axes(manifest, "speed and efficiency")
+    _dots(axes, found, lambda f: f.gflops, lambda f: f.gflops_per_w)
+    corners = [*found.hull, found.hull[0]]
+    axes.plot(
+        [f.gflops for f in corners], [f.gflops_per_w for f in corners], color=_LINE, lw=1, label="convex hull"
+    )
+    axes.axvline(found.best.gflops, color=_BEST, lw=0.8, ls=":")
+    axes.axhline(found.fastest.gflops_per_w, color=_BEST, lw=0.8, ls=":")
+    axes.set_xlabel("GFLOP/s")
+    axes.set_ylabel("GFLOP/s for each watt")
+    axes.legend(fontsize=7)
+    return figure
+
+
+def _correlations(manifest: TuningManifest, found: Analysis) -> Figure:
+    metrics = list(dict.fromkeys(c.metric for c in found.correlations))[:_METRICS_SHOWN]
+    figure, axes = _axes(manifest, "rank correlation, with 95% intervals", 1.5 + 0.32 * len(metrics))
+    for shift, (target, colour) in enumerate((("time", _DOT), ("power", _CAPPED), ("energy", _BEST))):
+        some = [c for c in found.correlations if c.target == target and c.metric in metrics]
+        axes.errorbar(
+            [c.rho for c in some],
+            [metrics.index(c.metric) + 0.22 * (shift - 1) for c in some],
+            xerr=_bars([(c.low, c.rho, c.high) for c in some]),
+            fmt="o",
+            markersize=4,
+            color=colour,
+            capsize=2,
+            label=target,
+        )
+    axes.axvline(0, color=_LINE, lw=0.8)
+    axes.set_yticks(range(len(metrics)), metrics, fontsize=8)
+    axes.set_xlim(-1, 1)
+    axes.invert_yaxis()
+    axes.legend(fontsize=7)
+    return figure
+
+
+def _bars(ends: Sequence[tuple[float, float, float]]) -> tuple[list[float], list[float]]:
+    """Return how far intervals reach below and above."""
+    return [rho - low for low, rho, _ in ends], [high - rho for _, rho, high in ends]

@@ -1,0 +1,210 @@
+"""A search as text, as a CSV, and as a page for a browser."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import jinja2
+
+from ptxbench.report.text_table import Column, Kind, render_table
+from ptxbench.tune.analysis import Analysis, Figures
+from ptxbench.tune.evaluate import ranking
+from ptxbench.tune.folder import TuningManifest
+from ptxbench.tune.trial import Trial
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FIGURES = ("variant", "time ms", "power W", "energy J", "± J", "GFLOP/s", "GFLOP/s/W")
+_CSV = (
+    *("variant", "time_s", "power_w", "energy_j", "energy_half_j", "gflops", "gflops_per_w"),
+    *("measured", "capped", "front", "hull", "alpha_low", "alpha_high", "registers", "occupancy"),
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, sentences, and a table.
+
+    Attributes:
+        heading: The heading.
+        lines: Sentences below it.
+        columns: Headings of the table; the first is text, the others are numbers.
+        rows: Its cells.
+    """
+
+    heading: str
+    lines: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+def sections(manifest: TuningManifest, trials: Sequence[Trial], found: Analysis) -> tuple[Section, ...]:
+    """Return what a report says, in order."""
+    failed = sum(not t.ok for t in trials)
+    kind = "measured" if found.best.measured else "estimated"
+    head = (
+        f"{manifest.gpu.title}, driver {manifest.gpu.driver}, board {manifest.gpu.uuid_hash}",
+        f"{len(trials)} variants tried, {failed} not valid; energy {kind} of {len(found.figures)}",
+    )
+    winners = [("fastest", found.fastest), ("least energy", found.best)]
+    winners.append(("least energy times time", min(found.figures, key=lambda f: f.energy_j * f.time_s)))
+    return (
+        Section(manifest.problem.title, head),
+        Section(
+            "Winners",
+            _verdict(found),
+            ("by", *_FIGURES),
+            tuple((by, *_cells(one)) for by, one in winners),
+        ),
+        Section("Front of time and energy", (), _FIGURES, tuple(map(_cells, found.front))),
+        Section(
+            "Best by alpha",
+            ("alpha t + (1 - alpha) e, relative to the variant of least energy",),
+            ("variant", "from alpha", "to alpha", "time ms", "energy J"),
+            tuple(
+                (
+                    c.figures.name,
+                    f"{c.alpha_low:.3f}",
+                    f"{c.alpha_high:.3f}",
+                    f"{1e3 * c.figures.time_s:.4g}",
+                    f"{c.figures.energy_j:.4g}",
+                )
+                for c in found.arc
+            ),
+        ),
+        Section(
+            "Energy at about equal speed",
+            (
+                f"{found.faster} variants are faster than the one of least energy, {found.thriftier} take"
+                f" less energy than the fastest, {found.both} are both",
+            ),
+            ("times ms", "variants", "most over least"),
+            tuple(
+                (f"{1e3 * s.from_s:.4g} to {1e3 * s.to_s:.4g}", str(s.variants), f"{s.ratio:.3f}")
+                for s in found.spreads
+            ),
+        ),
+        _correlation_section(found),
+        *_ranking_section(trials),
+    )
+
+
+def _verdict(found: Analysis) -> tuple[str, ...]:
+    """Say whether the fastest and the most efficient are the same."""
+    best, fastest = found.best, found.fastest
+    if best is fastest:
+        return ("The fastest variant is the one of least energy.",)
+    more, slower = fastest.energy_j / best.energy_j - 1, best.time_s / fastest.time_s - 1
+    text = f"The fastest takes {more:.1%} more energy; the one of least energy is {slower:.1%} slower."
+    if not found.told_apart:
+        return (text, "Their intervals of energy meet: they are not told apart by energy.")
+    return (text,)
+
+
+def _correlation_section(found: Analysis) -> Section:
+    by_metric: dict[str, dict[str, str]] = {}
+    for one in found.correlations:
+        cell = f"{one.rho:+.2f} ({one.low:+.2f} to {one.high:+.2f})"
+        by_metric.setdefault(one.metric, {})[one.target] = cell
+    return Section(
+        "Rank correlation with 95% intervals",
+        ("An interval that holds zero says nothing. A correlation is no cause: metrics go along together.",),
+        ("metric", "time", "power", "energy"),
+        tuple(
+            (metric, *(cells.get(target, "-") for target in ("time", "power", "energy")))
+            for metric, cells in by_metric.items()
+        ),
+    )
+
+
+def _ranking_section(trials: Sequence[Trial]) -> tuple[Section, ...]:
+    one = ranking(trials)
+    if one is None:
+        return ()
+    which = "drawn at random" if one.sampled else "that were tried"
+    return (
+        Section(
+            "The estimate beside models that know less",
+            (f"on {one.variants} variants {which}",),
+            ("model", "rank correlation", "mean error"),
+            (
+                ("estimate", _number(one.estimate, ".2f"), f"{one.estimate_error:.1%}"),
+                ("time alone", _number(one.time, ".2f"), f"{one.time_error:.1%}"),
+                ("constant energy", "-", f"{one.constant_error:.1%}"),
+            ),
+        ),
+    )
+
+
+def as_text(parts: Sequence[Section], width: int | None) -> str:
+    """Return a report as text."""
+    blocks = []
+    for part in parts:
+        lines = [part.heading, *part.lines]
+        if part.rows:
+            names = [
+                Column(name, Kind.TEXT if name in ("by", "variant", "metric", "model") else Kind.NUMBER)
+                for name in part.columns
+            ]
+            lines.append(render_table(names, part.rows, width))
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def as_csv(found: Analysis) -> str:
+    """Return a row for each variant that counts."""
+    corners = {id(c.figures): c for c in found.arc}
+    front, hull = {id(f) for f in found.front}, {id(f) for f in found.hull}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_CSV)
+    for one in found.figures:
+        corner = corners.get(id(one))
+        figures = (one.time_s, one.power_w, one.energy_j, one.half_j, one.gflops, one.gflops_per_w)
+        writer.writerow(
+            (
+                one.name,
+                *(_number(value, ".6g", "") for value in figures),
+                *(one.measured, one.trial.capped, id(one) in front, id(one) in hull),
+                *((f"{corner.alpha_low:.4f}", f"{corner.alpha_high:.4f}") if corner else ("", "")),
+                *(one.trial.registers, _number(one.trial.occupancy, ".4g", "")),
+            )
+        )
+    return text.getvalue()
+
+
+def as_page(parts: Sequence[Section], pictures: dict[str, Figure]) -> str:
+    """Return one page for a browser, with its pictures in it."""
+    text = files("ptxbench.report").joinpath("tuning.html").read_text(encoding="utf-8")
+    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(text)
+    return template.render(sections=parts, pictures={n: _embedded(p) for n, p in pictures.items()})
+
+
+def _embedded(figure: Figure) -> str:
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=110)
+    return base64.b64encode(picture.getvalue()).decode()
+
+
+def _cells(one: Figures) -> tuple[str, ...]:
+    return (
+        one.name,
+        f"{1e3 * one.time_s:.4g}",
+        _number(one.power_w, ".1f"),
+        f"{one.energy_j:.4g}",
+        f"{one.half_j:.2g}",
+        _number(one.gflops, ".0f"),
+        _number(one.gflops_per_w, ".2f"),
+    )
+
+
+def _number(value: float, form: str, unknown: str = "-") -> str:
+    return unknown if math.isnan(value) else format(value, form)

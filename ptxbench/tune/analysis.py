@@ -1,0 +1,326 @@
+"""What a finished search tells: winners, front, hull, spreads at equal speed, and correlations."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.model.opcodes import opcode_class
+from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.objective import pareto_front
+from ptxbench.tune.problem import KernelProblem
+from ptxbench.tune.trial import Trial
+from ptxbench.tune.variant import PARAMETERS, Problem
+
+# Under so many variants a rank correlation has no interval.
+_FEWEST = 4
+_SLICES = 10
+_TARGETS = ("time", "power", "energy")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of one variant, all from one timing: that in which its power was read, if it was.
+
+    Attributes:
+        trial: The variant.
+        time_s: Time of one launch.
+        energy_j: Energy of one launch.
+        half_j: Half of its 95% interval: of the power's noise where it was measured, else the estimate's.
+        power_w: Power.
+        gflops: 1e9 floating-point operations a second, NaN where nobody says them.
+        gflops_per_w: The same for each watt.
+        measured: Whether the energy was measured.
+    """
+
+    trial: Trial
+    time_s: float
+    energy_j: float
+    half_j: float
+    power_w: float
+    gflops: float
+    gflops_per_w: float
+    measured: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the variant."""
+        return self.trial.variant.name
+
+
+@dataclass(frozen=True)
+class Corner:
+    """A variant on the arc of best ones.
+
+    Attributes:
+        figures: The variant.
+        alpha_low: Least weight of time for which it is the best.
+        alpha_high: Most.
+    """
+
+    figures: Figures
+    alpha_low: float
+    alpha_high: float
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Variants of about the same speed.
+
+    Attributes:
+        from_s: Shortest time.
+        to_s: Longest.
+        variants: How many.
+        ratio: Most energy of any over the least.
+        least: The one of least energy.
+        most: The one of most.
+    """
+
+    from_s: float
+    to_s: float
+    variants: int
+    ratio: float
+    least: str
+    most: str
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """How a metric goes along with time, power or energy.
+
+    Attributes:
+        metric: The metric.
+        target: "time", "power" or "energy".
+        variants: How many have both.
+        rho: Rank correlation (Spearman).
+        low: Lower end of its 95% interval.
+        high: Upper end.
+    """
+
+    metric: str
+    target: str
+    variants: int
+    rho: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a search tells.
+
+    Attributes:
+        figures: Every variant that counts, the least energy first.
+        front: Those that no other beats in time and energy, the fastest first.
+        arc: The corners of the lower left hull of time and energy, from alpha = 0 (energy) to 1 (time).
+        hull: The convex hull of GFLOP/s and GFLOP/s/W, counterclockwise from the most efficient.
+        faster: Variants faster than the one of least energy.
+        thriftier: Variants of less energy than the fastest.
+        both: Those that are both.
+        spreads: Variants of about equal speed, the fastest first.
+        correlations: The strongest with energy first.
+    """
+
+    figures: tuple[Figures, ...]
+    front: tuple[Figures, ...]
+    arc: tuple[Corner, ...]
+    hull: tuple[Figures, ...]
+    faster: int
+    thriftier: int
+    both: int
+    spreads: tuple[Spread, ...]
+    correlations: tuple[Correlation, ...]
+
+    @property
+    def best(self) -> Figures:
+        """The variant of least energy."""
+        return self.figures[0]
+
+    @property
+    def fastest(self) -> Figures:
+        """The fastest variant."""
+        return min(self.figures, key=lambda f: f.time_s)
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the intervals of the least energy and of the fastest's do not meet."""
+        best, fastest = self.best, self.fastest
+        return best.energy_j + best.half_j < fastest.energy_j - fastest.half_j
+
+
+def analyse(trials: Sequence[Trial], problem: Problem | KernelProblem) -> Analysis | None:
+    """Work out what a search tells; None where no variant has a time and an energy.
+
+    Args:
+        trials: Its trials. Where some energies were measured, those that are only estimated are left out.
+        problem: What the variants compute.
+    """
+    known = [t for t in trials if t.ok and math.isfinite(t.best_time_s) and math.isfinite(t.best_energy_j)]
+    measured = [t for t in known if math.isfinite(t.energy_j)]
+    figures = sorted((_figures(t, problem) for t in measured or known), key=lambda f: f.energy_j)
+    if not figures:
+        return None
+    of_trial = {id(f.trial): f for f in figures}
+    fastest = min(figures, key=lambda f: f.time_s)
+    faster = {f.name for f in figures if f.time_s < figures[0].time_s}
+    thriftier = {f.name for f in figures if f.energy_j < fastest.energy_j}
+    return Analysis(
+        figures=tuple(figures),
+        front=tuple(of_trial[id(t)] for t in pareto_front(f.trial for f in figures)),
+        arc=_arc(figures),
+        hull=_efficiency_hull(figures),
+        faster=len(faster),
+        thriftier=len(thriftier),
+        both=len(faster & thriftier),
+        spreads=_spreads(figures),
+        correlations=_correlations(figures),
+    )
+
+
+def _figures(trial: Trial, problem: Problem | KernelProblem) -> Figures:
+    time_s, energy_j, flops = trial.best_time_s, trial.best_energy_j, trial.flops_of(problem)
+    measured = math.isfinite(trial.energy_j)
+    half_j = (trial.estimated_high_j - trial.estimated_low_j) / 2
+    if measured:
+        half_j = COVERAGE_FACTOR * trial.power_error_w * trial.steady_s
+    return Figures(
+        trial=trial,
+        time_s=time_s,
+        energy_j=energy_j,
+        half_j=half_j if math.isfinite(half_j) else 0.0,
+        power_w=trial.best_power_w,
+        gflops=flops / time_s * 1e-9,
+        gflops_per_w=flops / energy_j * 1e-9,
+        measured=measured,
+    )
+
+
+def _arc(figures: Sequence[Figures]) -> tuple[Corner, ...]:
+    """Return the variants that are best for some alpha (Anzt et al. 2015, Eq. 2), by the lower left hull.
+
+    Time and energy are relative to the first variant's, which scales alpha and not which ones are there.
+    """
+    scale_s, scale_j = figures[0].time_s, figures[0].energy_j
+    points = [(f.time_s / scale_s, f.energy_j / scale_j) for f in figures]
+    chosen = [figures[n] for n in _lower_left(points)]
+    edges = [0.0]
+    for one, following in pairwise(chosen):
+        gained = (one.time_s - following.time_s) / scale_s
+        paid = (following.energy_j - one.energy_j) / scale_j
+        edges.append(paid / (gained + paid))
+    ends = (*edges[1:], 1.0)
+    return tuple(Corner(f, low, high) for f, low, high in zip(chosen, edges, ends, strict=True))
+
+
+def _lower_left(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the corners of the hull from the lowest point to the leftmost."""
+    order = sorted(range(len(points)), key=lambda n: (points[n][1], points[n][0]))
+    found: list[int] = []
+    for n in order:
+        # Only what is further to the left than all that is lower can be a corner.
+        if found and points[n][0] >= points[found[-1]][0]:
+            continue
+        while len(found) > 1 and _turn(points[found[-2]], points[found[-1]], points[n]) >= 0:
+            found.pop()
+        found.append(n)
+    return found
+
+
+def _turn(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> float:
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+
+def _efficiency_hull(figures: Sequence[Figures]) -> tuple[Figures, ...]:
+    """Return the hull of GFLOP/s and GFLOP/s/W (their Figure 5); () where there is none."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    known = [f for f in figures if math.isfinite(f.gflops)]
+    if len(known) < 3:
+        return ()
+    points = np.array([(f.gflops, f.gflops_per_w) for f in known])
+    try:
+        order = list(ConvexHull(points / points.max(axis=0)).vertices)
+    except QhullError:
+        return ()
+    begin = max(range(len(order)), key=lambda n: points[order[n]][1])
+    return tuple(known[n] for n in (*order[begin:], *order[:begin]))
+
+
+def _spreads(figures: Sequence[Figures]) -> tuple[Spread, ...]:
+    """Cut the variants by time into slices of equal number, and say how far their energies are apart."""
+    by_time = sorted(figures, key=lambda f: f.time_s)
+    found = []
+    for part in np.array_split(np.arange(len(by_time)), min(_SLICES, max(1, len(by_time) // 3))):
+        near = sorted((by_time[n] for n in part), key=lambda f: f.energy_j)
+        times = [f.time_s for f in near]
+        ratio = near[-1].energy_j / near[0].energy_j
+        found.append(Spread(min(times), max(times), len(near), ratio, near[0].name, near[-1].name))
+    return tuple(found)
+
+
+def _correlations(figures: Sequence[Figures]) -> tuple[Correlation, ...]:
+    targets: dict[str, list[float]] = {
+        "time": [f.time_s for f in figures],
+        "power": [f.power_w for f in figures],
+        "energy": [f.energy_j for f in figures],
+    }
+    found = []
+    for metric, values in _metrics([f.trial for f in figures]).items():
+        for target in _TARGETS:
+            pairs = [(v, t) for v, t in zip(values, targets[target], strict=True) if math.isfinite(v + t)]
+            one = _correlation(metric, target, pairs)
+            if one is not None:
+                found.append(one)
+    strength = {one.metric: abs(one.rho) for one in found if one.target == "energy"}
+    return tuple(sorted(found, key=lambda c: (-strength[c.metric], c.metric, _TARGETS.index(c.target))))
+
+
+def _correlation(metric: str, target: str, pairs: Sequence[tuple[float, float]]) -> Correlation | None:
+    """Return a rank correlation with its interval, None where a side is constant.
+
+    The interval is by Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) (Bonett and Wright, "Sample size
+    requirements for estimating Pearson, Kendall and Spearman correlations", 2000).
+    """
+    from scipy.stats import spearmanr
+
+    if len(pairs) < _FEWEST or len({v for v, _ in pairs}) < 2 or len({t for _, t in pairs}) < 2:
+        return None
+    rho = float(spearmanr([v for v, _ in pairs], [t for _, t in pairs]).statistic)
+    half = COVERAGE_FACTOR * math.sqrt((1 + rho**2 / 2) / (len(pairs) - 3))
+    middle = math.atanh(min(max(rho, -1 + 1e-12), 1 - 1e-12))
+    return Correlation(metric, target, len(pairs), rho, math.tanh(middle - half), math.tanh(middle + half))
+
+
+def _metrics(trials: Sequence[Trial]) -> dict[str, list[float]]:
+    """Return the value of each metric for each trial, NaN where it has none."""
+    plain: dict[str, Callable[[Trial], float]] = {
+        "registers": lambda t: float(t.registers or math.nan),
+        "occupancy": lambda t: t.occupancy,
+        "L2 bytes": lambda t: t.l2_bytes,
+        "DRAM bytes": lambda t: t.dram_bytes,
+        "executed instructions": lambda t: float(sum(o.count for o in t.executed) or math.nan),
+    }
+    found = {name: [value(t) for t in trials] for name, value in plain.items()}
+    axes: dict[str, list[float]] = defaultdict(lambda: [math.nan] * len(trials))
+    for n, trial in enumerate(trials):
+        variant = trial.variant
+        names = (
+            variant.by_axis
+            if isinstance(variant, Configuration)
+            else dict(zip(PARAMETERS, variant.values, strict=True))
+        )
+        for name, value in names.items():
+            if not isinstance(value, str):
+                axes[name][n] = float(value)
+        counts: dict[str, float] = defaultdict(float)
+        for one in trial.executed:
+            counts[f"executed {opcode_class(one.opcode)}"] += one.count
+        for name, count in counts.items():
+            axes[name][n] = count
+    return found | axes

@@ -1,0 +1,65 @@
+"""`ptxbench tune report` on kept runs and on a search that was just made."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from tune.fakes_kernel import write_spec
+
+from ptxbench.cli.main import run
+
+KEPT = Path(__file__).parents[2] / "results" / "nvidia-h200"
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["gemm/f32", "gemm/f64", "gemm-best/f16"])
+def test_kept_runs_are_reported_and_stay_as_they_are(name, tmp_path, capsys):
+    before = contents(KEPT / name)
+    assert run(["tune", "report", str(KEPT / name), "--plots", str(tmp_path / "p")]) == 0
+    shown = capsys.readouterr().out
+    assert "The fastest takes" in shown
+    assert "Best by alpha" in shown
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {"front.png", "hull.png", "correlations.png"}
+    assert contents(KEPT / name) == before
+
+
+def test_formats(tmp_path, capsys):
+    where = str(KEPT / "gemm" / "f32")
+    assert run(["tune", "report", where, "--out", str(tmp_path / "r.html")]) == 0
+    page = (tmp_path / "r.html").read_text()
+    assert page.count("data:image/png;base64,") == 3
+    assert "NVIDIA H200" in page
+    assert run(["tune", "report", where, "--out", str(tmp_path / "r.csv")]) == 0
+    rows = list(csv.DictReader((tmp_path / "r.csv").open()))
+    assert len(rows) == 105
+    assert sum(row["front"] == "True" for row in rows) == 3
+    capsys.readouterr()
+    assert run(["tune", "report", where, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["least_energy"]["energy_j"] == pytest.approx(1.758, abs=1e-3)
+    assert document["fastest"]["energy_j"] == pytest.approx(1.967, abs=1e-3)
+
+
+def test_a_simulated_search_of_a_user_s_kernel_says_that_it_is_one(tmp_path, capsys):
+    path = write_spec(tmp_path / "spec")
+    arguments = ["--gpu", "simulated:h200", "--window", "0.1", "--out", str(tmp_path / "t")]
+    assert run(["tune", "kernel", str(path), *arguments]) == 0
+    capsys.readouterr()
+    assert run(["tune", "report", str(tmp_path / "t"), "--out", str(tmp_path / "r.html")]) == 0
+    assert "SIMULATED, no measurement" in (tmp_path / "r.html").read_text()
+    assert run(["tune", "report", str(tmp_path / "t")]) == 0
+    shown = capsys.readouterr().out
+    assert "SIMULATED, no measurement" in shown
+    assert "MORE" in shown
+
+
+@pytest.mark.hostile
+def test_what_is_no_search_is_one_line(tmp_path, capsys):
+    assert run(["tune", "report", str(tmp_path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
