@@ -294,7 +294,9 @@ def _correlation(metric: str, target: str, pairs: Sequence[tuple[float, float]])
     rho = float(spearmanr([v for v, _ in pairs], [t for _, t in pairs]).statistic)
     half = COVERAGE_FACTOR * math.sqrt((1 + rho**2 / 2) / (len(pairs) - 3))
     middle = math.atanh(min(max(rho, -1 + 1e-12), 1 - 1e-12))
-    return Correlation(metric, target, len(pairs), rho, math.tanh(middle - half), math.tanh(middle + half))
+    low, high = math.tanh(middle - half), math.tanh(middle + half)
+    # The middle is kept off 1, where Fisher's z has no end.
+    return Correlation(metric, target, len(pairs), rho, min(low, rho), max(high, rho))
 
 
 def _metrics(trials: Sequence[Trial]) -> dict[str, list[float]]:

@@ -34,7 +34,7 @@ def test_formats(tmp_path, capsys):
     assert page.count("data:image/png;base64,") == 3
     assert "NVIDIA H200" in page
     assert run(["tune", "report", where, "--out", str(tmp_path / "r.csv")]) == 0
-    rows = list(csv.DictReader((tmp_path / "r.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
     assert len(rows) == 105
     assert sum(row["front"] == "True" for row in rows) == 3
     capsys.readouterr()
