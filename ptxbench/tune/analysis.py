@@ -278,7 +278,9 @@ def _correlations(figures: Sequence[Figures]) -> tuple[Correlation, ...]:
             if one is not None:
                 found.append(one)
     strength = {one.metric: abs(one.rho) for one in found if one.target == "energy"}
-    return tuple(sorted(found, key=lambda c: (-strength.get(c.metric, 0.0), c.metric, _TARGETS.index(c.target))))
+    return tuple(
+        sorted(found, key=lambda c: (-strength.get(c.metric, 0.0), c.metric, _TARGETS.index(c.target)))
+    )
 
 
 def _correlation(metric: str, target: str, pairs: Sequence[tuple[float, float]]) -> Correlation | None:
