@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @click.argument("run", type=click.Path(path_type=Path))
 @table_option(required=False)
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Where to write: a file (.html, .csv, or text otherwise)."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Where to write: a file (.html, .csv, .json as Kernel Tuner's cache, or text otherwise).",
 )
 @click.option("--plots", type=PictureFolder(), help="Folder for plots: the front, the hull, correlations.")
 @json_option
@@ -41,6 +43,7 @@ def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, 
     from ptxbench.tune.analysis import analyse
     from ptxbench.tune.evaluate import estimated_again
     from ptxbench.tune.folder import TuningFolder
+    from ptxbench.tune.kernel_tuner_cache import cache_text
     from ptxbench.tune.model_energy import open_model
 
     if out is not None:
@@ -61,6 +64,8 @@ def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, 
     if out is not None:
         if out.suffix == ".html":
             text = as_page(parts, _pictures(folder.manifest, found))
+        elif out.suffix == ".json":
+            text = cache_text(folder.manifest, trials)
         else:
             text = as_csv(found) if out.suffix == ".csv" else as_text(parts, None) + "\n"
         write_text(out, text)

@@ -13,6 +13,7 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import RefusedModuleError
 from ptxbench.core.toolchain import run_tool, tool_folder, tool_version
+from ptxbench.tune.cubin_cache import cached, cubin_key
 from ptxbench.tune.expression import Value
 from ptxbench.tune.spec import Source
 
@@ -39,8 +40,14 @@ def build_source(source: Source, values: Mapping[str, Value], target: str) -> Cu
         name, code = name.removesuffix(_TEMPLATE), _rendered(source, values)
     if name.endswith(".cubin"):
         return Cubin(code, target, OptLevel.O3, "as given")
-    ptx = code.decode(errors="replace") if name.endswith(".ptx") else _compiled(name, code, values, target)
-    return assemble_ptx(ptx, target, OptLevel.O3)
+
+    def make() -> bytes:
+        is_ptx = name.endswith(".ptx")
+        ptx = code.decode(errors="replace") if is_ptx else _compiled(name, code, values, target)
+        return assemble_ptx(ptx, target, OptLevel.O3).image
+
+    image = cached(cubin_key(name, code, values, target), make)
+    return Cubin(image, target, OptLevel.O3, f"ptxas {tool_version('ptxas')}")
 
 
 def _rendered(source: Source, values: Mapping[str, Value]) -> bytes:

@@ -63,3 +63,14 @@ def test_what_is_no_search_is_one_line(tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
+
+
+def test_kernel_tuner_reads_the_cache_file(tmp_path):
+    util = pytest.importorskip("kernel_tuner.util", reason="the extra tune is not installed")
+    searchspace = pytest.importorskip("kernel_tuner.searchspace")
+    out = tmp_path / "cache.json"
+    assert run(["tune", "report", str(KEPT / "gemm" / "f32"), "--out", str(out)]) == 0
+    held = util.read_cache(str(out), open_cache=False)
+    assert held["device_name"] == "NVIDIA H200"
+    assert min(one["energy"] for one in held["cache"].values()) == pytest.approx(1.758, abs=1e-3)
+    assert searchspace.Searchspace(None, None, None, from_cache=held).size == 105

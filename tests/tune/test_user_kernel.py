@@ -180,6 +180,25 @@ def test_too_much_shared_memory_of_a_cuda_source_is_refused_in_one_line() -> Non
     assert "too much shared data" in made[3].reason
 
 
+def test_what_was_compiled_once_is_not_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = write_spec(tmp_path / "spec")
+    _, first = built(path)
+    (entry,) = (path for path in (tmp_path / "cache").rglob("*") if path.is_file())
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("assembled again")
+
+    with monkeypatch.context() as without:
+        without.setattr("ptxbench.tune.source.assemble_ptx", refuse)
+        assert built(path)[1].cubin.image == first.cubin.image
+    # A damaged entry is made again.
+    entry.write_bytes(entry.read_bytes()[:-1])
+    assert built(path)[1].cubin.image == first.cubin.image
+
+
 @pytest.mark.parametrize("name", ["stencil", "reduction", "nbody"])
 def test_the_examples_compile_and_their_loops_are_known(name: str) -> None:
     require_nvcc()
