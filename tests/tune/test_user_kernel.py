@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tune.fakes_kernel import AddingGpu, write_spec
 from tune.fakes_tune import FlatModel
 
@@ -21,7 +23,7 @@ from ptxbench.tune.check import Correct
 from ptxbench.tune.folder import VARIANTS, TuningFolder
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, Objective
-from ptxbench.tune.spec import load_spec
+from ptxbench.tune.spec import load_spec, read_spec
 from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.user_kernel import BuiltKernel, UserKernel
@@ -197,6 +199,39 @@ def test_what_was_compiled_once_is_not_compiled_again(
     # A damaged entry is made again.
     entry.write_bytes(entry.read_bytes()[:-1])
     assert built(path)[1].cubin.image == first.cubin.image
+
+
+def test_the_space_of_the_paper_holds_its_best_kernel_and_what_its_filters_refuse_is_not_there() -> None:
+    spec = load_spec(EXAMPLES / "beast_dgemm.toml")
+    space = UserKernel(spec).space("sm_90a")
+    # Table II of Anzt et al. (2015): dim_m, dim_n, blk_m, blk_n, blk_k of the fastest and the most efficient.
+    kept = {v.values[:5] for v in space.variants}
+    assert {(16, 16, 64, 96, 16), (32, 16, 128, 128, 16)} <= kept
+    for dim_m, dim_n, blk_m, blk_n, _ in kept:
+        assert blk_m * blk_n >= 4 * 8 * (blk_m + blk_n)
+        assert 65536 // (2 * blk_m * blk_n) * dim_m * dim_n >= 512
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), st.integers(1, 12))
+def test_filters_that_are_asked_early_refuse_what_they_would_at_the_end(axis: list[int], bound: int) -> None:
+    document = {
+        "kernel": {"name": "k", "source": "k.ptx", "code": "x"},
+        "axes": {"a": axis, "b": axis, "c": {"from": "a", "to": "twice"}},
+        "derived": {"twice": "2 * a", "sum": "twice + b"},
+        "filters": [f"a <= {bound}", f"sum <= {bound}", "c % b == 0"],
+        "launch": {"grid": 1, "block": 32},
+        "arguments": [{"name": "o", "dtype": "f32", "shape": [1], "role": "output"}],
+        "reference": {"function": "copy", "arguments": ["o"]},
+    }
+    spec = read_spec(document, Path(), "test")
+    expected = [
+        (a, b, c)
+        for a in axis
+        for b in axis
+        for c in range(a, 2 * a + 1)
+        if a <= bound and 2 * a + b <= bound and c % b == 0
+    ]
+    assert [v.values for v, refused in spec.variants() if refused is None] == expected
 
 
 @pytest.mark.parametrize("name", ["stencil", "reduction", "nbody"])
