@@ -238,7 +238,7 @@ class KernelSpec:
     def variants(self) -> Iterator[tuple[Configuration, Expression | None]]:
         """Yield each combination of the axes, with the first filter that it does not meet, or None.
 
-        A filter is asked as soon as the axes that it needs have values: what it refuses then stands for all
+        A filter is checked as soon as the axes that it needs have values: what it refuses then stands for all
         combinations of the axes behind, so that large spaces are walked through fast (Anzt et al. 2015, 2.3).
 
         Raises:

@@ -213,10 +213,12 @@ def test_the_space_of_the_paper_holds_its_best_kernel_and_what_its_filters_refus
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), st.integers(1, 12))
-def test_filters_that_are_asked_early_refuse_what_they_would_at_the_end(axis: list[int], bound: int) -> None:
+def test_filters_that_are_checked_early_refuse_what_they_would_at_the_end(
+    axis: list[int], bound: int
+) -> None:
     document = {
         "kernel": {"name": "k", "source": "k.ptx", "code": "x"},
-        "axes": {"a": axis, "b": axis, "c": {"from": "a", "to": "twice"}},
+        "axes": {"a": axis, "b": axis, "c": {"from": "a", "to": "2 * a"}},
         "derived": {"twice": "2 * a", "sum": "twice + b"},
         "filters": [f"a <= {bound}", f"sum <= {bound}", "c % b == 0"],
         "launch": {"grid": 1, "block": 32},
