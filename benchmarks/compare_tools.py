@@ -4,7 +4,7 @@
 
 For kernels of 30 ms to 3 s: bias against the power that the same kernel has when it lasts, spread over the
 repeats, and how many seconds of measuring it takes until the mean's 95% half-width is 1% of it. A tool that
-cannot be imported is said so and left out. What each tool is asked to do, and what counts as measuring:
+cannot be imported is said so and left out. What each tool has to do, and what counts as measuring:
 
 - ptxbench: one launch, or as many as fill half a second, with the idle time around them that the method
   needs; all of the recording counts.

@@ -3,9 +3,9 @@
     python benchmarks/interval_coverage.py --runs 20 --profile h200 --profile b200
 
 Each run measures other instructions on a simulated GPU whose sensors have another noise and phase, by the
-whole pipeline, and compares every row with the hidden energy of the very machine code that ran. It
-prints the share of intervals that hold it, by level and by the rounds that rows took, and what the
-intervals look like. The numbers are simulated: they judge the arithmetic of the intervals, not a GPU.
+whole pipeline, and compares every row with the hidden energy of the very machine code that ran. It prints the
+share of intervals that hold it, by optimization level and the rounds that rows took, and what the intervals
+look like. The numbers are simulated: they judge the arithmetic of the intervals, not a GPU.
 
 Where a simulated supply voltage moves in steps, the energies of a run are those of its mean level, which is
 the run's own: its rows are judged by what is left beside their common factor.
@@ -86,7 +86,7 @@ class _Judged:
 
 
 def main() -> int:
-    """Run, print, and return 0 where every profile's share of intervals that hold the truth is as asked."""
+    """Run, print, and return 0 where every profile's share of intervals that hold the truth is as wanted."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--profile", action="append", choices=PROFILES, help="simulated GPU; h200 unless told"
@@ -107,7 +107,7 @@ def _share(profile: Profile, arguments: argparse.Namespace) -> float:
     target = find_target(profile.chip.target)
     known = [row.name for row in load_catalogue() if not row.refused and row.exists_on(target)]
     step = max(1, len(known) // arguments.rows)
-    asked = RunOptions(
+    options = RunOptions(
         protocols=(DYNAMIC,),
         min_repeats=arguments.min_repeats,
         max_repeats=arguments.max_repeats,
@@ -117,7 +117,7 @@ def _share(profile: Profile, arguments: argparse.Namespace) -> float:
     judged = []
     for run in range(arguments.runs):
         gpu = _RememberingGpu(profile, run, poll_interval_s=arguments.poll)
-        of_run = replace(asked, instructions=tuple(known[run % step :: step]), seed=run)
+        of_run = replace(options, instructions=tuple(known[run % step :: step]), seed=run)
         rows = list(_rows(gpu, of_run, profile))
         level = float(np.median([row.dynamic_pj / pj for row, pj in rows])) if profile.voltage_steps else 1.0
         judged += [
@@ -156,9 +156,9 @@ def _standard_error(judged: list[_Judged]) -> float:
     return float(np.sqrt(n / (n - 1) * sum(e**2 for e in excess.values()))) / len(judged) if n > 1 else np.nan
 
 
-def _rows(gpu: SimulatedGpu, asked: RunOptions, profile: Profile) -> Iterator[tuple[TableRow, float]]:
+def _rows(gpu: SimulatedGpu, options: RunOptions, profile: Profile) -> Iterator[tuple[TableRow, float]]:
     """Yield every valid row of one run with its hidden energy."""
-    with tempfile.TemporaryDirectory() as place, start_run(gpu, asked, Path(place, "run")) as folder:
+    with tempfile.TemporaryDirectory() as place, start_run(gpu, options, Path(place, "run")) as folder:
         for row in measure_table(gpu, folder):
             if row.status is Status.OK:
                 yield row, _truth_pj(folder, row, profile)

@@ -2,7 +2,7 @@
 
     python benchmarks/verify_ratio.py [--every 10] [--target sm_90a]
 
-Both do the same work for every Nth catalogue row, at both levels and in both forms, with nothing kept from
+Both do the same work for every Nth catalogue row, at O0 and O3 and in both forms, with nothing kept from
 before. By hand the PTX files are written beforehand, the tools run one after the other, and nothing judges
 what they print. The ratio is of elapsed times; the CPU times beside it do not depend on what else runs.
 """

@@ -139,7 +139,7 @@ def compare(runs: Sequence[Sequence[TableRow]], reference: str = REFERENCE) -> l
 def _reference_nj(
     rows: Sequence[TableRow], paper_of: Mapping[str, str], reference: str
 ) -> dict[OptLevel, float]:
-    """Return the mean energy of a run's instructions of the reference row by level."""
+    """Return the mean energy of a run's instructions of the reference row by optimization level."""
     energies: dict[OptLevel, list[float]] = {}
     for row in rows:
         if paper_of[row.instruction] == reference:

@@ -1,4 +1,4 @@
-"""Executed opcodes and bytes by level of the validation's kernels, by Nsight Compute."""
+"""Executed opcodes and bytes by memory level of the validation's kernels, by Nsight Compute."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _profile(
 
 
 def keep_columns(path: Path, broken: int | None = None) -> None:
-    """Rewrite one of ncu's CSV files with what was asked for: nine tenths are attributes of the device.
+    """Rewrite one of ncu's CSV files with what was wanted: nine tenths are attributes of the device.
 
     Args:
         path: The file; what is not a table of kernels is left as it is.
@@ -142,8 +142,8 @@ def keep_columns(path: Path, broken: int | None = None) -> None:
     head = next((i for i, row in enumerate(rows) if "Kernel Name" in row), None)
     if head is None:
         return
-    asked = {name for metrics in _METRICS for name in metrics}
-    wanted = [i for i, name in enumerate(rows[head]) if name in asked.union(_KEPT)]
+    requested = {name for metrics in _METRICS for name in metrics}
+    wanted = [i for i, name in enumerate(rows[head]) if name in requested.union(_KEPT)]
     at = rows[head].index("Kernel Name")
     kept = [row for row in rows[head:] if len(row) == len(rows[head])]
     marks = [i for i, row in enumerate(kept) if row[at].partition("(")[0] == f"ptxbench_case_{broken}"]

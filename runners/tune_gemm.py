@@ -71,7 +71,7 @@ def main() -> int:
     parser.add_argument(
         "--strategy", default=AT_RANDOM, help=f"{AT_RANDOM}, or {BY_ESTIMATE} for good ones first"
     )
-    parser.add_argument("--candidates", type=int, default=1000, help=f"variants foretold, for {BY_ESTIMATE}")
+    parser.add_argument("--candidates", type=int, default=1000, help=f"variants predicted, for {BY_ESTIMATE}")
     parser.add_argument(
         "--window", type=float, default=0.4, help="seconds of launches that power is read over"
     )

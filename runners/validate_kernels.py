@@ -102,7 +102,7 @@ def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
         )
     print(
         f"  off by {100 * terms.error:.1f}% (one standard deviation) on the dynamic energy of those kernels;"
-        f" each foretold from the others: {100 * terms.left_out_error:.1f}% of its energy (mean)"
+        f" each predicted from the others: {100 * terms.left_out_error:.1f}% of its energy (mean)"
     )
     for k in sorted(found.kernels, key=lambda k: abs(k.error_pct)):
         print(

@@ -4,7 +4,7 @@ While the supply voltage of an H200 changes the clock dips, so that the mean clo
 lies a thousandth below that of the same kernel's other trials. On some boards seven of ten such trials draw
 a power between two levels; on others the clock dips behind every second launch, before power is read, and
 they draw what their kernel draws (studies/h200/power.md). Which it is a run tells: how many of the trials
-with a dip are off is learnt from it, level by level, with the levels of the supply (`supply`).
+with a dip are off is learnt from it, for each optimization level, with the drift levels (`supply`).
 """
 
 from __future__ import annotations
@@ -70,6 +70,6 @@ class Dips:
 
     @property
     def excess(self) -> Mapping[OptLevel, float]:
-        """How many more of the trials with a dip are off than of the others, as a share, by level."""
+        """How many more of the trials with a dip are off than of others, a share, by optimization level."""
         more = np.maximum(self.off[1:] - WRONG_SHARE, 0.0) / (1 - WRONG_SHARE)
         return dict(zip(_LEVELS, more.tolist(), strict=True))

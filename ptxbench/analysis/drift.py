@@ -60,7 +60,7 @@ class Drift:
         noise: Scatter of one trial that is left, as a fraction of its power; NaN where no steps were found.
         static: Static power with the steps still in it, whose sessions may differ.
         off_by_dip: How many more of the trials in which the clock dipped are off than of others, as a share,
-            by level; a level that is not there: nobody knows, it may be all.
+            by optimization level; a level that is not there: nobody knows, it may be all.
     """
 
     unfed_w: float = 0.0
@@ -79,7 +79,7 @@ class Drift:
         return self.unfed_w + (self.static.shift_w(record.start_ns) if self.static else 0.0)
 
     def power_w(self, record: TrialRecord) -> float:
-        """Return a trial's power at the mean level of the supply, W."""
+        """Return a trial's power at the mean drift level, W."""
         level = self.level.get(record.trial_id, 0.0)
         if level == 0.0:
             return record.steady_power_w

@@ -97,7 +97,7 @@ class LoopEnergy:
         hidden: Where the clock dipped in all of its trials, so that none would differ from the others if all
             were off alike: how probable that is.
         fed_pj: Mean energy of what the supply of the SMs feeds.
-        step_error: Standard error of a trial within which the supply's level changed, a fraction.
+        step_error: Standard error of a trial within which the drift level changed, a fraction.
     """
 
     energy_pj: tuple[float, ...]

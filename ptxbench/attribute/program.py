@@ -127,7 +127,7 @@ def _environment(
     """Return the command's environment, and why kernels cannot be followed, if so."""
     own = dict(os.environ)
     if not kernels:
-        return own, ("kernels were not asked for: whole-run energy",)
+        return own, ("kernels were not requested: whole-run energy",)
     try:
         library = build_injector()
     except ToolError as error:

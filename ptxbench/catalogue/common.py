@@ -11,7 +11,7 @@ from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import OptLevel
 
 FILE = "common_opcodes.csv"
-# Rows of this family are loads and stores of one level of memory: an opcode has one for each.
+# Rows of this family are loads and stores of one memory level: an opcode has one for each.
 _LEVELS = "level"
 # A row measures an opcode where at least so much of what one copy becomes is of it.
 _MOSTLY = 0.5
@@ -34,7 +34,7 @@ def common_rows() -> frozenset[str]:
     """Return the names of the rows that measure the commonest opcodes.
 
     Of each opcode it is the row whose -O3 code holds least beside it, or, of what moves data, that of every
-    level of memory.
+    memory level.
     """
     best: dict[str, tuple[int, str]] = {}
     levels: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Read what a row expects of its SASS: by level, and where they differ by form and target."""
+"""Read what a row expects of its SASS: by optimization level, and where they differ by form and target."""
 
 from __future__ import annotations
 

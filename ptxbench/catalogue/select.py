@@ -61,7 +61,7 @@ def matching_instructions(
         text: Part of the name, or a glob of all of it.
         category: A category of the catalogue.
         ptx_type: Register type of the result.
-        opcode: SASS mnemonic that a copy becomes at either level, with all or the first of its
+        opcode: SASS mnemonic that a copy becomes at either optimization level, with all or the first of its
             modifiers ("IMAD" fits IMAD.U32), or a glob.
         target: GPU target that has the instruction.
 

@@ -217,7 +217,7 @@ class ReplayGpu:
         record = self._folder.record(launch.trial_id)
         if record is None:
             raise ReplayError(f"{self._folder.path} holds no trial {launch.trial_id}")
-        asked: dict[str, object] = {
+        requested: dict[str, object] = {
             "kernel": launch.kernel,
             "grid": launch.grid,
             "block": launch.block,
@@ -226,8 +226,8 @@ class ReplayGpu:
         }
         if not launch.trial_id.startswith(_SHARED_PREFIX):
             # A shared overhead loop is named after its code, and may come from any module that has it.
-            asked["cubin_sha256"] = launch.cubin.sha256
-        for key, value in asked.items():
+            requested["cubin_sha256"] = launch.cubin.sha256
+        for key, value in requested.items():
             if getattr(record, key) != value:
                 raise ReplayError(
                     f"{self._folder.path}: trial {launch.trial_id} was recorded with {key} "

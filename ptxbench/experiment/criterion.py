@@ -25,7 +25,7 @@ class StoppingCriterion(ABC):
 
     @abstractmethod
     def is_met(self, mean: float, ci95: float) -> bool:
-        """Return whether a row needs no more repeats; asked only between the bounds.
+        """Return whether a row needs no more repeats; called only between the bounds.
 
         Args:
             mean: Its energy so far.

@@ -5,11 +5,11 @@ For fit kernel k at clock ratio r with dynamic energy E_k = (P - P_static(T)) t 
     E_k = r^gamma (Z_k + a_d D_k + a_i I_k + sum_l b_kl e_l + sum_c n_kc e_c + sum_q m_kq e_q + P_active t)
           + d_k e_DRAM + n_k,miss e_miss
 
-where Z_k is the energy of its opcodes on zeros, D_k and I_k are what random operands add in data
-and in index opcodes (all three by the table), b_kl are bytes by level (d_k: DRAM), n_kc accesses by kind and
-m_kq multiply-adds. All unknowns but gamma are linear and not negative; gamma is the one that leaves the
-least. Each kernel weighs the same, relative to its energy. Accesses are terms only where that makes the error
-of kernels that are left out of the fit smaller (ptxbench.model.leave_out).
+where Z_k is the energy of its opcodes on zeros, D_k and I_k are what random operands add in data and in index
+opcodes (all three by the table), b_kl bytes by memory level (d_k: DRAM), n_kc accesses by kind and m_kq
+multiply-adds. All unknowns but gamma are linear and not negative; gamma is the one that leaves the least.
+Each kernel weighs the same, relative to its energy. Accesses are terms only where that makes the error of
+kernels that are left out of the fit smaller (ptxbench.model.leave_out).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.estimate import dynamic_parts
-from ptxbench.model.leave_out import Bools, can_be_foretold, left_out_errors
+from ptxbench.model.leave_out import Bools, can_be_predicted, left_out_errors
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.tensor import multiply_adds, tensor_kind
@@ -105,12 +105,12 @@ def fit_terms(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies) -> 
     counted = [access for access in Access if access in names]
     # The same kernels for every choice of terms: those that the others tell of with all terms.
     whole, _ = _system(kernels, constants, features, names, UNFITTED.gamma)
-    foretold = can_be_foretold(whole, [kernel.kernel for kernel in kernels])
+    predicted = can_be_predicted(whole, [kernel.kernel for kernel in kernels])
     tried = []
     for chosen in _subsets(counted):
         columns = [j for j, name in enumerate(names) if name not in counted or name in chosen]
         part = [names[j] for j in columns]
-        tried.append(_solved(kernels, constants, features[:, columns], part, foretold))
+        tried.append(_solved(kernels, constants, features[:, columns], part, predicted))
     fewest = min(len(one.names) for one in tried)
     # Where no kernel can be left out (NaN) it is the first, which has no such term.
     best = min(tried, key=lambda one: one.left_out * (1 + _WORTH * (len(one.names) - fewest)))
@@ -128,7 +128,7 @@ def _subsets(accesses: Sequence[Access]) -> Iterable[tuple[Access, ...]]:
 
 
 def _solved(
-    kernels: Sequence[FitKernel], constants: Floats, features: Floats, names: Sequence[str], foretold: Bools
+    kernels: Sequence[FitKernel], constants: Floats, features: Floats, names: Sequence[str], predicted: Bools
 ) -> _Solved:
     slowed = sum(kernel.clock_ratio < _SLOWED for kernel in kernels)
     gammas = _GAMMAS if slowed >= _MIN_SLOWED else np.array([UNFITTED.gamma])
@@ -141,7 +141,7 @@ def _solved(
         matrix,
         right,
         [k.kernel for k in kernels],
-        foretold,
+        predicted,
         lambda part, aim: _solve(part, aim, names)[0],
     )
     return _Solved(

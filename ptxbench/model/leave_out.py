@@ -1,4 +1,4 @@
-"""How well kernels are foretold by the others: the error of a fit on what it was not fitted to."""
+"""How well kernels are predicted by the others: the error of a fit on what it was not fitted to."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-# Of what hangs on one kernel by more than this part, the others tell too little to foretell it.
+# Of what hangs on one kernel by more than this part, the others tell too little to predict it.
 _ALONE = 0.9
 
 
-def can_be_foretold(matrix: Floats, groups: Sequence[str]) -> Bools:
+def can_be_predicted(matrix: Floats, groups: Sequence[str]) -> Bools:
     """Return which equations the others tell enough of, shape (m,).
 
     Not one of a group that determines something alone, or nearly so: the largest leverage of what its
     equations make together (the largest eigenvalue of its block of the hat matrix; Hoaglin and Welsch, Am.
-    Stat. 32, 1978) is above 0.9. Foretelling it would be extrapolation.
+    Stat. 32, 1978) is above 0.9. Predicting it would be extrapolation.
 
     Args:
         matrix: Weighted equations, shape (m, n).
@@ -28,19 +28,19 @@ def can_be_foretold(matrix: Floats, groups: Sequence[str]) -> Bools:
     names = np.array(groups)
     basis, singular, _ = np.linalg.svd(matrix / np.maximum(np.linalg.norm(matrix, axis=0), 1e-300))
     basis = basis[:, : int(np.sum(singular > singular[0] * 1e-9))]
-    foretold = np.zeros(len(names), dtype=bool)
+    predicted = np.zeros(len(names), dtype=bool)
     for name in dict.fromkeys(groups):
         members = names == name
         leverage = np.linalg.norm(basis[members], ord=2) ** 2
-        foretold[members] = leverage < _ALONE
-    return foretold
+        predicted[members] = leverage < _ALONE
+    return predicted
 
 
 def left_out_errors(
     matrix: Floats,
     right: Floats,
     groups: Sequence[str],
-    foretold: Bools,
+    predicted: Bools,
     solve: Callable[[Floats, Floats], Floats],
 ) -> Floats:
     """Return the residual of some equations by a solution that the whole group of each was kept out of.
@@ -49,14 +49,14 @@ def left_out_errors(
         matrix: Weighted equations, shape (m, n).
         right: Their right side, shape (m,).
         groups: Group of each equation; length m.
-        foretold: Which of them are foretold, shape (m,).
+        predicted: Which of them are predicted, shape (m,).
         solve: Solves some of the equations for the n unknowns.
     """
     names = np.array(groups)
     errors: list[float] = []
     for name in dict.fromkeys(groups):
         kept = names != name
-        own = ~kept & foretold
+        own = ~kept & predicted
         if own.any():
             values = solve(matrix[kept], right[kept])
             errors.extend(matrix[own] @ values - right[own])

@@ -133,7 +133,7 @@ def class_medians(opcode_energies: OpcodeEnergies) -> OpcodeEnergies:
 
 
 def shuffled(opcode_energies: OpcodeEnergies, seed: int) -> OpcodeEnergies:
-    """Return the same opcodes with each other's energies, in an order of chance."""
+    """Return the same opcodes with each other's energies, in random order."""
     energies = [known.energy_pj for known in opcode_energies.random.values()]
     drawn = np.random.default_rng(seed).permutation(energies)
     return _with_energies(opcode_energies, dict(zip(opcode_energies.random, map(float, drawn), strict=True)))

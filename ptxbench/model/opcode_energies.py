@@ -121,9 +121,9 @@ class OpcodeEnergies:
 
     @cached_property
     def fill_errors(self) -> Mapping[Rule, float]:
-        """How far each rule is off, relative: two thirds of the measured opcodes are foretold better.
+        """How far each rule is off, relative: two thirds of the measured opcodes are predicted better.
 
-        Each measured opcode is foretold as if it alone were missing.
+        Each measured opcode is predicted as if it alone were missing.
         """
         if self._measured is not self:
             return self._measured.fill_errors

@@ -98,12 +98,12 @@ class Terms:
         random: Activity of kernels on random floating-point numbers.
         zeros: Activity of kernels on zeros.
         active_w: Power of a chip that runs any kernel, beyond one whose every warp sleeps.
-        bytes_pj: Energy a byte by level.
+        bytes_pj: Energy a byte by memory level.
         tensor: Energy a multiply-add by kind.
         error: Relative error of the model on the kernels that it was fitted to (one standard deviation).
         kernels: Names of these kernels.
         accesses_pj: Energy an access by kind; none where the kernels were not counted so, or where these
-            terms do not help to foretell a kernel from the others.
+            terms do not help to predict a kernel from the others.
         left_out_error: Mean relative error of a kernel's whole energy where the terms are fitted to the
             others alone; NaN where it was not worked out.
         lowest_clock_ratio: Lowest SM clock over the full clock among the kernels that gamma was fitted to;

@@ -31,9 +31,9 @@ class Level(StrEnum):
 class Access(StrEnum):
     """Accesses, which cost by their number beside their bytes: each is looked up, arbitrated and sent.
 
-    L1_WAVEFRONT: what the tag stage of L1 hands on at once; a warp that reads one line makes one, a warp
-    that reads 32 lines many. L2_REQUEST: a line of 128 bytes asked of a slice of L2, whether for one of its
-    four sectors or for all. L2_MISS: a request whose line L2 has not; DRAM opens a row for it.
+    L1_WAVEFRONT: what the tag stage of L1 hands on at once; a warp that reads one line makes one, a warp that
+    reads 32 lines many. L2_REQUEST: a request to a slice of L2 for a line of 128 bytes, whether for one of
+    its four sectors or for all. L2_MISS: a request whose line L2 has not; DRAM opens a row for it.
     """
 
     L1_WAVEFRONT = "L1 wavefronts"
@@ -59,7 +59,7 @@ class KernelWork:
     Attributes:
         name: Kernel.
         opcodes: Opcode with modifiers, and its executions by threads (32 a warp where all take part).
-        bytes_moved: Bytes by level; a level that is not named was not counted.
+        bytes_moved: Bytes by memory level; a level that is not named was not counted.
         time_s: Duration, NaN where it is not known.
         modifiers: Whether the opcodes carry their modifiers; some profiles drop them.
         accesses: Number of accesses by kind; a kind that is not named was not counted.

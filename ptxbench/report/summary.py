@@ -21,7 +21,7 @@ _SASS_WIDTH = 30
 
 
 def summary_table(rows: Sequence[TableRow], pattern: str = "random") -> str:
-    """Return a Markdown table: dynamic energy with its 95% interval, and latency, at both levels.
+    """Return a Markdown table: dynamic energy with its 95% interval, and latency, at O3 and O0.
 
     Args:
         rows: A run's rows, both protocols.

@@ -110,7 +110,7 @@ class IntensityKernel:
 
     Attributes:
         kind: Kind of its multiply-adds.
-        target: Intensity that is asked for, flop/byte.
+        target: Intensity that is wanted, flop/byte.
     """
 
     kind: FlopKind

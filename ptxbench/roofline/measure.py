@@ -59,7 +59,7 @@ def measure(
     resume: bool = False,
     show: Callable[[int, int, str], None] = lambda *_: None,
 ) -> RecordingFolder:
-    """Run every kernel that is asked for, and return the folder of their readings.
+    """Run every kernel that is wanted, and return the folder of their readings.
 
     Args:
         gpu: A real or simulated GPU.
@@ -127,7 +127,7 @@ class _Bench:
         """Return the name of every recording with what makes its launch, in random order.
 
         Raises:
-            InputError: An intensity cannot be reached, or there are fewer SMs than asked for.
+            InputError: An intensity cannot be reached, or there are fewer SMs than wanted.
         """
         made: list[tuple[str, _Maker]] = []
         count = self._gpu.info.sm_count

@@ -50,7 +50,7 @@ class RooflineOptions:
         patterns: Operand patterns.
         sms: Numbers of SMs; none stand for all, and for an eighth of them, which meets no power limit and
             tells constant power apart.
-        intensities: Intensities that are asked for, flop/byte.
+        intensities: Intensities that are wanted, flop/byte.
         window_s: Time for which each kernel runs; 0: as the sensor needs.
         seed: Of the order.
     """

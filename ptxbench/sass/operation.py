@@ -63,7 +63,7 @@ def _wrong_table(wanted: str, shapes: Shapes) -> str:
     for opcode, shape in shapes:
         table = shape.rpartition(" table ")[2]
         if opcode.startswith("LOP3") and len(table) == len(wanted) and table != wanted:
-            return f"{opcode} computes the truth table {table} where {wanted} was asked for"
+            return f"{opcode} computes the truth table {table} where {wanted} was wanted"
     return ""
 
 
@@ -97,8 +97,8 @@ def _wrong_choice(instruction: Instruction, shapes: Shapes) -> str:
 
     ptxas may compare for the opposite, and choose by the inverted predicate.
     """
-    asked = instruction.opcode.split(".")[1].upper()
-    asked = _PTX_COMPARISONS.get(asked, asked)
+    comparison = instruction.opcode.split(".")[1].upper()
+    comparison = _PTX_COMPARISONS.get(comparison, comparison)
     words = [
         word
         for opcode, _ in shapes
@@ -110,12 +110,12 @@ def _wrong_choice(instruction: Instruction, shapes: Shapes) -> str:
     for (opcode, shape), n in shapes.items():
         if opcode.partition(".")[0] in ("SEL", "FSEL"):
             choices["-P" in _sources(shape)] += n
-    if len(set(words)) != 1 or asked not in _OPPOSITE:
+    if len(set(words)) != 1 or comparison not in _OPPOSITE:
         return ""
-    if words[0] in _OPPOSITE[asked] and choices[True] <= 0:
-        return f"the copies compare for {words[0]}, and choose by it where {asked} was asked for"
-    if words[0] == asked and choices[True] > 0:
-        return f"the copies compare for {asked}, and choose by its opposite"
+    if words[0] in _OPPOSITE[comparison] and choices[True] <= 0:
+        return f"the copies compare for {words[0]}, and choose by it where {comparison} was wanted"
+    if words[0] == comparison and choices[True] > 0:
+        return f"the copies compare for {comparison}, and choose by its opposite"
     return ""
 
 

@@ -88,7 +88,7 @@ def _symbol_names(sections: list[_Section]) -> list[str]:
 
 
 def _numbers(info: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield attribute, symbol and value of the attributes that are asked for."""
+    """Yield attribute, symbol and value of the attributes that are wanted."""
     at = 0
     while at + 4 <= len(info):
         shape, attribute, size = struct.unpack_from("<BBH", info, at)

@@ -52,7 +52,7 @@ class RunFolder(Closing):
         self.lost: tuple[str, ...] = ()
         self._partial = PartialRun(path)
         self._final = FinalRun(path)
-        # Read when a trial is asked for: what only needs the table does not wait for thousands of them.
+        # Read when a trial is wanted: what only needs the table does not wait for thousands of them.
         self._read_trials: HeldTrials | None = None
 
     @classmethod
@@ -80,7 +80,7 @@ class RunFolder(Closing):
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Read a run, finished or not; a run that is being written is read as it stands when it is asked for.
+        """Read a run, finished or not; a run that is being written is read as it stands when it is wanted.
 
         Raises:
             InputError: The folder holds no run, or its manifest does not fit.

@@ -75,7 +75,7 @@ class Bench:
         self._temperature = (-math.inf, math.nan)
         self._sensor = next(s for s in gpu.sensors if source_of(s.source).whole_board)
 
-    def foretell(self, built: Built | Refused, build_wall_s: float = math.nan) -> Trial:
+    def predict(self, built: Built | Refused, build_wall_s: float = math.nan) -> Trial:
         """Return what is known of a variant that has not run: its work, modelled time and energy."""
         if isinstance(built, Refused):
             return Trial(
@@ -124,7 +124,7 @@ class Bench:
         Raises:
             GpuError: The GPU stopped answering.
         """
-        trial = self.foretell(built, build_wall_s)
+        trial = self.predict(built, build_wall_s)
         if isinstance(built, Refused):
             return trial
         try:

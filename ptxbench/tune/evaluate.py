@@ -1,4 +1,4 @@
-"""How good the estimator was: what it foretold of variants beside what was measured of them."""
+"""How good the estimator was: what it predicted of variants beside what was measured of them."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def quality(trials: Sequence[Trial]) -> Quality:
 def estimated_again(
     trials: Sequence[Trial], problem: Problem | KernelProblem, model: EnergyModel
 ) -> tuple[Trial, ...]:
-    """Return trials with the energies that a model foretells from their work and their short timing."""
+    """Return trials with the energies that a model predicts from their work and their short timing."""
     return tuple(t.estimated_by(model, problem, t.time_s, t.temperature_c) for t in trials)
 
 

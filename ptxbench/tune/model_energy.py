@@ -61,7 +61,7 @@ class ModelEnergy:
             InputError: The run has no static power.
         """
         opcodes = tuple((one.opcode, float(one.count)) for one in work.executed)
-        counted = KernelWork("kernel", opcodes, _moved(work), time_s, accesses=_asked(work))
+        counted = KernelWork("kernel", opcodes, _moved(work), time_s, accesses=_requests(work))
         found = estimate(counted, self._machine, Conditions(self._activity, temperature_c))
         if not counted.bytes_moved:
             found = widened(found, counted, self._machine.terms, modelled_time=False)
@@ -69,7 +69,7 @@ class ModelEnergy:
 
 
 def _moved(work: Work) -> tuple[tuple[Level, float], ...]:
-    """Return bytes by level, as ncu counts them where the model's terms are fitted.
+    """Return bytes by memory level, as ncu counts them where the model's terms are fitted.
 
     Global reads and writes pass L1; L2 is touched by them and by what memory fills it with.
     """
@@ -83,8 +83,8 @@ def _moved(work: Work) -> tuple[tuple[Level, float], ...]:
     return tuple((level, count) for level, count in counts if math.isfinite(count))
 
 
-def _asked(work: Work) -> tuple[tuple[Access, float], ...]:
-    """Return accesses as ncu counts them: L2 is asked by the SMs, and by its other half for what it lacks.
+def _requests(work: Work) -> tuple[tuple[Access, float], ...]:
+    """Return accesses as ncu counts them: requests to L2 by SMs, and by its other half for what it lacks.
 
     The others move whole lines, which is what an estimate takes of those that are not named.
     """

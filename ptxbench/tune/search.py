@@ -127,7 +127,7 @@ def search_by_estimate(
     show: Show = lambda *_: None,
     sample: int = 0,
 ) -> None:
-    """Foretell many variants without running them, and try those that look best, and some at random.
+    """Predict many variants without running them, and try those that look best, and some at random.
 
     Args:
         space: The search space.
@@ -140,15 +140,15 @@ def search_by_estimate(
     """
     generator = random.Random(seed)  # noqa: S311
     drawn = generator.sample(space.variants, min(candidates, len(space.variants)))
-    foretold = []
+    predicted = []
     for built in build_ahead(evaluator.bench.subject, drawn, evaluator.bench.gpu.info.target, evaluator.jobs):
-        trial = evaluator.bench.foretell(built.kernel, built.wall_s)
-        foretold.append(trial)
-        show(len(foretold), len(drawn), trial.variant.name)
-    best_first = [trial.variant for trial in ranked(foretold, goal)]
+        trial = evaluator.bench.predict(built.kernel, built.wall_s)
+        predicted.append(trial)
+        show(len(predicted), len(drawn), trial.variant.name)
+    best_first = [trial.variant for trial in ranked(predicted, goal)]
     # Those of whose energy the code tells nothing come last.
     placed = {variant.name for variant in best_first}
-    best_first += [trial.variant for trial in foretold if trial.variant.name not in placed]
+    best_first += [trial.variant for trial in predicted if trial.variant.name not in placed]
     first = max(0, evaluator.budget - sample) if sample else len(best_first)
     for _ in evaluator.trials(best_first[:first]):
         pass

@@ -105,7 +105,7 @@ class Trial:
 
     @property
     def best_time_s(self) -> float:
-        """Time at the power that goes with it, or else as it was timed briefly or foretold."""
+        """Time at the power that goes with it, or else as it was timed briefly or predicted."""
         known = (self.steady_s, self.estimated_s, self.time_s, self.modelled_s)
         return next((time_s for time_s in known if math.isfinite(time_s)), _NAN)
 
@@ -117,7 +117,7 @@ class Trial:
     def estimated_by(
         self, model: EnergyModel, problem: Problem | KernelProblem, time_s: float, temperature_c: float
     ) -> Trial:
-        """Return the trial with the energy that a model foretells; as it is without a time or work.
+        """Return the trial with the energy that a model predicts; as it is without a time or work.
 
         Args:
             model: What turns work and time into joules.

@@ -41,7 +41,7 @@ class Tuning:
         strategy: "estimate", "random", or a strategy of Kernel Tuner; "" for the first where there is a
             table or time is the objective, or else the second.
         budget: Variants that are tried.
-        candidates: Variants that are foretold, for "estimate".
+        candidates: Variants that are predicted, for "estimate".
         table: Run by which energy is estimated, or None.
         space: TOML file of the search space, or None for the one that ptxbench ships.
         prune: Variants whose estimated cost is over so many times the best one's are not measured; NaN: all

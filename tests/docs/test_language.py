@@ -1,5 +1,6 @@
 """The pages are plain English: short lines, short sentences, and the words of the field."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -122,3 +123,19 @@ def test_a_long_sentence_and_a_private_word_are_found():
     )
     assert [words(part) for part in sentences(block)] == [3, 7]
     assert found_private("The gate refused it; `the gate` is code.") == ["'The gate': say loop check"]
+
+
+def docstrings(path: Path) -> str:
+    """Return the docstrings of a Python file."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, documented))
+    return "\n\n".join(ast.get_docstring(node) or "" for node in nodes)
+
+
+@pytest.mark.parametrize("folder", ["ptxbench", "runners", "benchmarks", "examples"])
+def test_docstrings_have_the_words_of_the_field(folder):
+    found = {name_of(path): found_private(docstrings(path)) for path in (ROOT / folder).rglob("*.py")}
+    rounding = [path for path in found if "emulator" in path or "codegen" in path]
+    for path in rounding:  # where a tie is what IEEE 754 calls so
+        found[path] = [hit for hit in found[path] if not hit.startswith("'ties'")]
+    assert {path: hits for path, hits in found.items() if hits} == {}

@@ -1,9 +1,9 @@
-"""Kernels foretold by a fit that they were kept out of."""
+"""Kernels predicted by a fit that they were kept out of."""
 
 import numpy as np
 import pytest
 
-from ptxbench.model.leave_out import can_be_foretold, left_out_errors
+from ptxbench.model.leave_out import can_be_predicted, left_out_errors
 
 ALL = np.ones(3, dtype=bool)
 
@@ -26,16 +26,16 @@ def test_a_group_does_not_foretell_itself():
 
 def test_what_alone_tells_of_an_unknown_is_not_foretold():
     matrix = np.array([[1.0, 0.0], [2.0, 0.0], [1.0, 5.0]])
-    foretold = can_be_foretold(matrix, ["a", "b", "c"])
-    assert foretold.tolist() == [True, True, False]
-    errors = left_out_errors(matrix, np.array([1.0, 2.0, 9.0]), ["a", "b", "c"], foretold, least_squares)
+    predicted = can_be_predicted(matrix, ["a", "b", "c"])
+    assert predicted.tolist() == [True, True, False]
+    errors = left_out_errors(matrix, np.array([1.0, 2.0, 9.0]), ["a", "b", "c"], predicted, least_squares)
     assert errors == pytest.approx([0.0, 0.0])
 
 
 @pytest.mark.parametrize(("others_tell", "expected"), [(0.2, False), (1.0, True)])
 def test_what_others_hardly_tell_of_is_not_foretold_either(others_tell, expected):
     matrix = np.array([[1.0, 0.0], [1.0, others_tell], [1.0, 0.0], [1.0, 5 * 0.2]])
-    foretold = can_be_foretold(matrix, ["a", "b", "a", "c"])
-    assert bool(foretold[3]) is expected
+    predicted = can_be_predicted(matrix, ["a", "b", "a", "c"])
+    assert bool(predicted[3]) is expected
     # The unit of an unknown does not matter.
-    assert can_be_foretold(matrix * [1.0, 1e9], ["a", "b", "a", "c"]).tolist() == foretold.tolist()
+    assert can_be_predicted(matrix * [1.0, 1e9], ["a", "b", "a", "c"]).tolist() == predicted.tolist()

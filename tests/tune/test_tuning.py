@@ -200,8 +200,8 @@ def test_the_estimator_s_order_is_the_order_of_trying(tmp_path: Path, tiny: Path
     tried = list(folder.trials.values())
     folder.close()
     assert len(tried) == 3
-    foretold = [bench.foretell(build_kernel(t.variant, "sm_90a")).estimated_j for t in tried]
-    assert foretold == sorted(foretold)
+    predicted = [bench.predict(build_kernel(t.variant, "sm_90a")).estimated_j for t in tried]
+    assert predicted == sorted(predicted)
 
 
 def test_every_strategy_of_kernel_tuner_finds_variants(tmp_path: Path, tiny: Path) -> None:

@@ -14,7 +14,7 @@ class VoltageInTime(Protocol):
 
     @property
     def until_ns(self) -> int:
-        """When the voltage must be asked for again, at the latest."""
+        """When the voltage must be wanted again, at the latest."""
 
     def factor_index(self, at_ns: int, temperature_c: float) -> int:
         """Return the voltage of a moment, by its place among the factors.

@@ -211,12 +211,12 @@ def cache_byte_j(
     """Return the energy of one byte from a cache as Eqs. 11 and 12 have it, J.
 
     What is left of one kernel's energy without its flops, its DRAM bytes, constant power and the bytes of
-    levels that are known already, over the bytes of the level asked for.
+    levels that are known already, over the bytes of the memory level wanted.
 
     Args:
         point: A kernel that works from that cache.
         machine: Fitted energies of flops and DRAM bytes, and the constant power.
-        level: The level asked for.
+        level: The memory level wanted.
         known: Levels and their J per byte: none for L2 (Eq. 11), L2 for L1 (Eq. 12).
 
     Raises:

@@ -17,7 +17,7 @@ _SILENT_READS = 5000
 class SamplesReader:
     """Reads the buffer incrementally.
 
-    The first read returns the whole buffer, seconds of it before this process asked. Where the system's
+    The first read returns the whole buffer, seconds of it before this process began. Where the system's
     clock is set back, nothing would be newer than the last read until it caught up: after a long silence
     reading goes on from the newest sample there is.
     """
