@@ -19,7 +19,8 @@ from ptxbench.storage.shipped import find_table
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.objective import Goal, Objective
-from ptxbench.tune.spec import DTYPES, KernelSpec, read_spec
+from ptxbench.tune.spec import DTYPES, KernelSpec
+from ptxbench.tune.spec_file import read_spec
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuned, Tuning, tune
 

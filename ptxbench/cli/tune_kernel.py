@@ -95,7 +95,7 @@ def kernel(
     from ptxbench.core.gpu_info import GpuKind
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.bench import BenchOptions
-    from ptxbench.tune.spec import load_spec
+    from ptxbench.tune.spec_file import load_spec
     from ptxbench.tune.tuning import Tuning
     from ptxbench.tune.user_kernel import UserKernel
 

@@ -15,7 +15,7 @@ import jinja2
 
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.tune.analysis import Analysis, Figures
-from ptxbench.tune.evaluate import ranking
+from ptxbench.tune.evaluate import FEW, quality, ranking
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.trial import Trial
 
@@ -94,6 +94,7 @@ def sections(manifest: TuningManifest, trials: Sequence[Trial], found: Analysis)
         ),
         _correlation_section(found),
         *_ranking_section(trials),
+        _cost_section(trials),
     )
 
 
@@ -129,11 +130,16 @@ def _ranking_section(trials: Sequence[Trial]) -> tuple[Section, ...]:
     one = ranking(trials)
     if one is None:
         return ()
+    found = quality(trials)
+    choice = (
+        f"the best of the {min(FEW, one.variants)} that it puts first takes {found.chosen_loss:.1%} more"
+        f" energy than the best measured, the fastest {found.fastest_loss:.1%}"
+    )
     which = "drawn at random" if one.sampled else "that were tried"
     return (
         Section(
             "The estimate beside models that know less",
-            (f"on {one.variants} variants {which}",),
+            (f"on {one.variants} variants {which}", choice),
             ("model", "rank correlation", "mean error"),
             (
                 ("estimate", _number(one.estimate, ".2f"), f"{one.estimate_error:.1%}"),
@@ -144,6 +150,25 @@ def _ranking_section(trials: Sequence[Trial]) -> tuple[Section, ...]:
     )
 
 
+def _cost_section(trials: Sequence[Trial]) -> Section:
+    """Say what the search took: with power, and what it would have taken by short timings alone."""
+    walls = {
+        "building (processor time)": [t.build_wall_s for t in trials],
+        "comparing results": [t.check_wall_s for t in trials],
+        "short timings": [t.timing_wall_s for t in trials],
+        "reading power": [t.power_wall_s for t in trials],
+    }
+    known = {name: sum(s for s in seconds if math.isfinite(s)) for name, seconds in walls.items()}
+    timing_s, power_s = known["short timings"], known["reading power"]
+    ratio = (f"Power took {(timing_s + power_s) / timing_s:.0f} times as long as timings alone.",)
+    return Section(
+        "What it took",
+        ratio if timing_s > 0 and power_s > 0 else (),
+        ("step", "seconds"),
+        tuple((name, f"{seconds:.2f}") for name, seconds in known.items()),
+    )
+
+
 def as_text(parts: Sequence[Section], width: int | None) -> str:
     """Return a report as text."""
     blocks = []
@@ -151,7 +176,9 @@ def as_text(parts: Sequence[Section], width: int | None) -> str:
         lines = [part.heading, *part.lines]
         if part.rows:
             names = [
-                Column(name, Kind.TEXT if name in ("by", "variant", "metric", "model") else Kind.NUMBER)
+                Column(
+                    name, Kind.TEXT if name in ("by", "variant", "metric", "model", "step") else Kind.NUMBER
+                )
                 for name in part.columns
             ]
             lines.append(render_table(names, part.rows, width))

@@ -23,7 +23,7 @@ from ptxbench.tune.check import Correct
 from ptxbench.tune.folder import VARIANTS, TuningFolder
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, Objective
-from ptxbench.tune.spec import load_spec, read_spec
+from ptxbench.tune.spec_file import load_spec, read_spec
 from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.user_kernel import BuiltKernel, UserKernel

@@ -1,0 +1,358 @@
+"""Reads and checks the file that describes a user's kernel (docs/howto/tune_kernel.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptxbench.core.errors import InputError
+from ptxbench.storage.file_errors import reading
+from ptxbench.tune.expression import Expression, Value, parse
+from ptxbench.tune.spec import (
+    CHECKS,
+    DTYPES,
+    FILLS,
+    METRICS,
+    ROLES,
+    SOURCES,
+    Array,
+    Axis,
+    FunctionReference,
+    KernelReference,
+    KernelSpec,
+    Range,
+    Reference,
+    Scalar,
+    Shape,
+    Source,
+    StoredReference,
+)
+
+_NAME = re.compile(r"[A-Za-z_]\w*\Z")
+_TEXT_VALUE = re.compile(r"[A-Za-z_]\w*\Z")
+_MAX_FILE_BYTES = 16 << 20
+_MAX_ARRAY_BYTES = 1 << 34
+_ELEMENT_BYTES = {"f16": 2, "f32": 4, "f64": 8, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "u8": 1}
+
+
+def load_spec(path: Path) -> KernelSpec:
+    """Read a specification.
+
+    Args:
+        path: TOML file (docs/howto/tune_kernel.md); the files that it names are beside it.
+
+    Raises:
+        InputError: The file cannot be read, or something in it does not fit.
+    """
+    with reading(path):
+        data = path.read_bytes()
+    try:
+        document = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: is no TOML: {error}") from error
+    return read_spec(document, path.parent, str(path))
+
+
+def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSpec:
+    """Check a specification.
+
+    Args:
+        document: As a TOML file holds it; a reference may hold arrays in `results` besides.
+        folder: Folder of the files that it names.
+        place: What to call it in messages.
+
+    Raises:
+        InputError: Something in it does not fit.
+    """
+    top = _Table(document, place)
+    top.allow("kernel", "sizes", "axes", "derived", "filters", "launch", "arguments", "reference", "work",
+              "objective")  # fmt: skip
+    kernel = top.table("kernel")
+    kernel.allow("name", "source", "code", "title")
+    source = _source(kernel, "source", "name", folder)
+    sizes = {name: _size(top, name, value) for name, value in top.table("sizes", {}).plain.items()}
+    axes = _axes(top, sizes)
+    known = {*sizes, *(axis.name for axis in axes)}
+    derived = []
+    for name, text in top.table("derived", {}).plain.items():
+        _require_name(name, top.place, known)
+        derived.append((name, parse(text, f"{place}: derived {name}", known)))
+        known.add(name)
+    filters = tuple(parse(text, f"{place}: filters", known) for text in top.items("filters", []))
+    arguments = _arguments(top, sizes, known)
+    checked = top.table("reference")
+    work = top.table("work", {})
+    work.allow("flops", "dram_bytes", "l2_bytes", "trips")
+    objective = top.table("objective", {})
+    objective.allow("metric")
+    reference, inputs = _reference(checked, arguments, sizes, folder)
+    return KernelSpec(
+        name=str(kernel.plain.get("title", source.entry)),
+        source=source,
+        sizes=sizes,
+        axes=axes,
+        derived=tuple(derived),
+        filters=filters,
+        shape=_shape(top.table("launch"), known),
+        arguments=arguments,
+        reference=reference,
+        rtol=checked.number("rtol"),
+        atol=checked.number("atol"),
+        flops=work.expression("flops", known),
+        dram_bytes=work.expression("dram_bytes", known),
+        l2_bytes=work.expression("l2_bytes", known),
+        trips={
+            name: parse(text, f"{place}: trips {name}", known)
+            for name, text in work.table("trips", {}).plain.items()
+        },
+        metric=objective.expression("metric", {*known, *METRICS}),
+        digest=_digest(document, source.code, *inputs, *_given_data(arguments)),
+    )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table of the document, with where it stands."""
+
+    plain: Mapping[str, Any]
+    place: str
+
+    def allow(self, *names: str) -> None:
+        """Refuse keys that are not known."""
+        unknown = sorted(set(self.plain) - set(names))
+        if unknown:
+            raise InputError(f"{self.place}: there is no {unknown[0]!r} here; there are {', '.join(names)}")
+
+    def table(self, name: str, default: Mapping[str, Any] | None = None) -> _Table:
+        """Return the table below a key."""
+        found = self.plain.get(name, default)
+        if not isinstance(found, Mapping):
+            raise InputError(f"{self.place}: needs the table [{name}]")
+        return _Table(found, f"{self.place}: [{name}]")
+
+    def items(self, name: str, default: list[Any] | None = None) -> list[Any]:
+        """Return the list below a key."""
+        found = self.plain.get(name, default)
+        if not isinstance(found, list | tuple):
+            raise InputError(f"{self.place}: {name} must be a list")
+        return list(found)
+
+    def text(self, name: str, choices: Sequence[str] = (), default: str | None = None) -> str:
+        """Return the text below a key."""
+        found = self.plain.get(name, default)
+        if not isinstance(found, str) or not found:
+            raise InputError(f"{self.place}: {name} must be text")
+        if choices and found not in choices:
+            raise InputError(f"{self.place}: {name} must be one of {', '.join(choices)}, not {found!r}")
+        return found
+
+    def number(self, name: str) -> float:
+        """Return the number below a key, NaN where there is none."""
+        found = self.plain.get(name, float("nan"))
+        if isinstance(found, bool) or not isinstance(found, int | float) or found < 0:
+            raise InputError(f"{self.place}: {name} must be a number that is not negative, not {found!r}")
+        return float(found)
+
+    def expression(self, name: str, known: Collection[str]) -> Expression | None:
+        """Return the expression below a key, None where there is none."""
+        return parse(self.plain[name], f"{self.place} {name}", known) if name in self.plain else None
+
+    def expressions(self, name: str, known: Collection[str]) -> tuple[Expression, ...]:
+        """Return one to three expressions below a key."""
+        found = self.plain.get(name)
+        found = list(found) if isinstance(found, list | tuple) else [found]
+        if not 1 <= len(found) <= 3 or None in found:
+            raise InputError(f"{self.place}: {name} must be one to three sizes")
+        return tuple(parse(one, f"{self.place} {name}", known) for one in found)
+
+
+def _require_name(name: str, place: str, taken: Collection[str]) -> None:
+    if not _NAME.match(name):
+        raise InputError(f"{place}: {name!r} is no name of letters, digits and _")
+    if name in taken or name in METRICS:
+        raise InputError(f"{place}: the name {name} is taken already")
+
+
+def _size(top: _Table, name: str, value: object) -> Value:
+    _require_name(name, top.place, ())
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{top.place}: size {name} must be a number, not {value!r}")
+    return value
+
+
+def _axes(top: _Table, sizes: Mapping[str, Value]) -> tuple[Axis, ...]:
+    axes: list[Axis] = []
+    for name, plain in top.table("axes").plain.items():
+        known = {*sizes, *(axis.name for axis in axes)}
+        _require_name(name, top.place, known)
+        axes.append(Axis(name, _axis_values(plain, f"{top.place}: axis {name}", known)))
+    if not axes:
+        raise InputError(f"{top.place}: [axes] is empty; give at least one axis")
+    return tuple(axes)
+
+
+def _axis_values(plain: object, place: str, known: Collection[str]) -> tuple[Value, ...] | Range:
+    if isinstance(plain, Mapping):
+        table = _Table(plain, place)
+        table.allow("from", "to", "step", "factor")
+        step, factor = (table.expression(key, known) for key in ("step", "factor"))
+        if "from" not in plain or "to" not in plain or (step is not None and factor is not None):
+            raise InputError(f"{place}: a range has from, to, and either step or factor")
+        first, last = (parse(plain[key], place, known) for key in ("from", "to"))
+        return Range(first, last, step or (None if factor else parse(1, place, ())), factor)
+    if not isinstance(plain, list | tuple):
+        raise InputError(f"{place}: must be a list of values, or a range with from and to")
+    if not plain:
+        raise InputError(f"{place}: is empty; give at least one value")
+    for value in plain:
+        is_text = isinstance(value, str) and _TEXT_VALUE.match(value)
+        if isinstance(value, bool) or not (is_text or isinstance(value, int | float)):
+            raise InputError(f"{place}: {value!r} is neither a number nor a plain word")
+    return tuple(dict.fromkeys(plain))
+
+
+def _shape(table: _Table, known: Collection[str]) -> Shape:
+    table.allow("grid", "block", "shared_bytes")
+    shared = table.expression("shared_bytes", known) or parse(0, table.place, ())
+    return Shape(table.expressions("grid", known), table.expressions("block", known), shared)
+
+
+def _arguments(top: _Table, sizes: Mapping[str, Value], known: Collection[str]) -> tuple[Array | Scalar, ...]:
+    found: list[Array | Scalar] = []
+    for number, plain in enumerate(top.items("arguments")):
+        if not isinstance(plain, Mapping):
+            raise InputError(f"{top.place}: [[arguments]] {number} must be a table")
+        table = _Table(plain, f"{top.place}: [[arguments]] {plain.get('name', number)}")
+        name = table.text("name")
+        _require_name(name, table.place, {one.name for one in found})
+        found.append(_scalar(table, known) if "value" in plain else _array(table, sizes))
+    if not any(isinstance(one, Array) and one.role != "input" for one in found):
+        raise InputError(f"{top.place}: no argument has the role output or inout, so nothing can be checked")
+    return tuple(found)
+
+
+def _scalar(table: _Table, known: Collection[str]) -> Scalar:
+    table.allow("name", "dtype", "value")
+    dtype = table.text("dtype", tuple(d for d in DTYPES if d not in ("f16", "u8")))
+    return Scalar(table.text("name"), dtype, parse(table.plain["value"], table.place, known))
+
+
+def _array(table: _Table, sizes: Mapping[str, Value]) -> Array:
+    table.allow("name", "dtype", "shape", "fill", "role", "seed", "data")
+    data = table.plain.get("data")
+    if data is not None and not hasattr(data, "tobytes"):
+        raise InputError(f"{table.place}: data is for numpy arrays, from Python; in a file give fill")
+    shape = tuple(one.whole(sizes, 1) for one in table.expressions("shape", sizes))
+    dtype, role = table.text("dtype", DTYPES), table.text("role", ROLES, "input")
+    total = _ELEMENT_BYTES[dtype]
+    for size in shape:
+        total *= size
+    if total > _MAX_ARRAY_BYTES:
+        raise InputError(f"{table.place}: {total} bytes are over {_MAX_ARRAY_BYTES}")
+    seed = table.plain.get("seed", 0)
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise InputError(f"{table.place}: seed must be a whole number from 0, not {seed!r}")
+    fill = table.text("fill", FILLS, "zeros" if role == "output" else "random")
+    return Array(table.text("name"), dtype, shape, fill, role, seed, data)
+
+
+def _source(table: _Table, key: str, entry: str, folder: Path) -> Source:
+    path = folder / table.text(key)
+    if not path.name.endswith(SOURCES):
+        raise InputError(f"{table.place}: {path.name} must end in {', '.join(SOURCES)}")
+    if key == "source" and "code" in table.plain:
+        code = table.text("code").encode()
+    else:
+        with reading(path):
+            code = path.read_bytes()
+    if len(code) > _MAX_FILE_BYTES:
+        raise InputError(f"{path}: {len(code)} bytes are over {_MAX_FILE_BYTES}")
+    name = table.text(entry)
+    if not _NAME.match(name):
+        raise InputError(f"{table.place}: {entry} = {name!r} is no name of a kernel")
+    return Source(path, code, name)
+
+
+def _reference(
+    table: _Table, arguments: Sequence[Array | Scalar], sizes: Mapping[str, Value], folder: Path
+) -> tuple[Reference, tuple[bytes, ...]]:
+    """Return what is right, and what else of it counts for the digest."""
+    table.allow(
+        *("kernel", "name", "grid", "block", "shared_bytes"),
+        *("function", "arguments", "files", "results", "rtol", "atol"),
+    )
+    kinds = [key for key in ("kernel", "function", "files", "results") if key in table.plain]
+    if len(kinds) != 1:
+        raise InputError(f"{table.place}: give one of kernel, function and files")
+    if kinds == ["kernel"]:
+        return _kernel_reference(table, arguments, sizes, folder)
+    if kinds == ["function"]:
+        return _function_reference(table, arguments), ()
+    written = {one.name for one in arguments if isinstance(one, Array) and one.role != "input"}
+    stored = table.table(kinds[0])
+    stored.allow(*sorted(written))
+    if set(stored.plain) != written:
+        raise InputError(f"{table.place}: needs a result for each of {', '.join(sorted(written))}")
+    if kinds == ["results"]:
+        return StoredReference(stored.plain), tuple(bytes(v.tobytes()) for v in stored.plain.values())
+    paths = {name: folder / stored.text(name) for name in stored.plain}
+    contents = []
+    for path in paths.values():
+        with reading(path):
+            contents.append(path.read_bytes())
+    return StoredReference(paths), tuple(contents)
+
+
+def _kernel_reference(
+    table: _Table, arguments: Sequence[Array | Scalar], sizes: Mapping[str, Value], folder: Path
+) -> tuple[KernelReference, tuple[bytes, ...]]:
+    for one in arguments:
+        if isinstance(one, Scalar) and not one.value.names <= set(sizes):
+            raise InputError(
+                f"{table.place}: a reference kernel has the same arguments, and {one.name} depends on axes"
+            )
+    shape = Shape(
+        table.expressions("grid", sizes),
+        table.expressions("block", sizes),
+        table.expression("shared_bytes", sizes) or parse(0, table.place, ()),
+    )
+    source = _source(table, "kernel", "name", folder)
+    return KernelReference(source, shape), (source.code,)
+
+
+def _function_reference(table: _Table, arguments: Sequence[Array | Scalar]) -> FunctionReference:
+    function = table.text("function", tuple(CHECKS))
+    names = tuple(str(one) for one in table.items("arguments", []))
+    arrays = {one.name for one in arguments if isinstance(one, Array)}
+    unknown = [name for name in names if name not in arrays]
+    if unknown or len(names) != CHECKS[function]:
+        raise InputError(
+            f"{table.place}: {function} takes {CHECKS[function]} arrays among {', '.join(sorted(arrays))}, "
+            f"not {', '.join(names) or 'none'}"
+        )
+    written = [one for one in arguments if isinstance(one, Array) and one.role != "input"]
+    if len(written) != 1:
+        raise InputError(f"{table.place}: a function gives one result, and {len(written)} arrays are written")
+    return FunctionReference(function, names)
+
+
+def _given_data(arguments: Sequence[Array | Scalar]) -> Iterator[bytes]:
+    for one in arguments:
+        if isinstance(one, Array) and one.data is not None:
+            yield one.data.tobytes()
+
+
+def _digest(document: Mapping[str, Any], *contents: bytes) -> str:
+    plain = {key: value for key, value in document.items() if key not in ("reference", "arguments")}
+    plain["arguments"] = [{k: v for k, v in one.items() if k != "data"} for one in document["arguments"]]
+    checked = {k: v for k, v in document["reference"].items() if k != "results"}
+    found = hashlib.sha256(json.dumps([plain, checked], sort_keys=True, default=str).encode())
+    for content in contents:
+        found.update(hashlib.sha256(content).digest())
+    return found.hexdigest()[:16]
