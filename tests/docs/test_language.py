@@ -72,7 +72,7 @@ def words(sentence: str) -> int:
     return len(re.findall(r"\S*[A-Za-z0-9]\S*", sentence))
 
 
-@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=name_of)
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS, ROOT / "CHANGELOG.md"], ids=name_of)
 def test_lines_are_short(page):
     for number, line in enumerate(page.read_text().splitlines(), 1):
         table_or_link = line.lstrip(" >").startswith(("|", "!["))
