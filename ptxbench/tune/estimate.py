@@ -17,7 +17,7 @@ _SCHEDULERS = 4
 # These are rounded guesses that serve to put variants in order.
 _MEMORY_CYCLES = 700.0
 _BARRIER_CYCLES = 80.0
-_L2_BYTES_PER_CYCLE = 32.0
+L2_BYTES_PER_CYCLE = 32.0
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _wave_cycles(kernel: Kernel, problem: Problem, blocks: int, rates: Rates) ->
     # What one block keeps an SM busy with in a trip.
     issue = v.warps / _SCHEDULERS * max(instructions, _pipe_cycles(kernel, rates))
     stripes_bytes = (v.blk_m + v.blk_n) * v.blk_k * problem.dtype.bytes
-    busy = max(issue, v.warps * shared_cycles(v), stripes_bytes / _L2_BYTES_PER_CYCLE)
+    busy = max(issue, v.warps * shared_cycles(v), stripes_bytes / L2_BYTES_PER_CYCLE)
     a_trip = max(blocks * busy, _alone_cycles(v, busy))
     once = len(kernel.code.once.instructions) * max(1.0, blocks * v.warps / _SCHEDULERS) + _MEMORY_CYCLES
     return once + v.trips(problem) * a_trip

@@ -33,7 +33,7 @@ from ptxbench.tune.arrays import (
 )
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.estimate import OpcodeCount, Work
+from ptxbench.tune.estimate import L2_BYTES_PER_CYCLE, OpcodeCount, Work
 from ptxbench.tune.expression import Expression, Value
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.occupancy import BlockNeeds, blocks_per_sm, limits_of
@@ -174,7 +174,8 @@ class UserKernel:
     def foresee(self, kernel: BuiltKernel, info: GpuInfo) -> Foreseen:
         """Return executed instructions by the control flow, bytes as the specification says, and a time.
 
-        The time is the busiest pipe's: memory and waiting are not in it.
+        The time is the busiest pipe's, or that of the bytes on the way to L2. DRAM and waiting
+        are not in it.
         """
         flops = self._figure(self.spec.flops, kernel.values)
         if not kernel.per_thread:
@@ -189,6 +190,8 @@ class UserKernel:
         dram = self._figure(self.spec.dram_bytes, kernel.values)
         through_l2 = self._figure(self.spec.l2_bytes, kernel.values)
         work = Work.of_bytes(executed, dram if math.isnan(through_l2) else through_l2, dram)
+        if math.isfinite(work.l2_bytes):
+            time_s = max(time_s, work.l2_bytes / (L2_BYTES_PER_CYCLE * info.sm_count * clock_mhz * 1e6))
         return Foreseen(work, time_s, flops)
 
     def check(self, gpu: Gpu, kernel: BuiltKernel) -> tuple[Correct, str]:

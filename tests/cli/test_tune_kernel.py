@@ -1,11 +1,14 @@
 """`ptxbench tune kernel` as its users meet it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tune.fakes_kernel import write_spec
 
 from ptxbench.cli.main import run
+from ptxbench.core.gpu_info import GpuKind
+from ptxbench.devices.simulated.gpu import SimulatedGpu
 
 
 def kernel(path, *arguments):
@@ -78,3 +81,32 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path, capsys, argument
 def test_gemm_has_no_metric_of_its_own(capsys):
     assert run(["tune", "gemm", "--gpu", "simulated", "--objective", "metric"]) == 2
     assert "needs a specification" in capsys.readouterr().err
+
+
+def test_on_a_real_gpu_the_search_is_watched_in_a_process_of_its_own(tmp_path, capsys, monkeypatch):
+    seen = []
+
+    class RealGpu(SimulatedGpu):
+        @property
+        def info(self):
+            return replace(super().info, kind=GpuKind.REAL)
+
+    def watched(command, path, limit_s, say):
+        seen.append((command(), path, limit_s))
+        path.mkdir()
+        (path / "manifest.json").touch()
+        seen.append(command())
+        say("MORE=4 took longer than 5 s; going on without")
+        return -9
+
+    monkeypatch.setattr("ptxbench.cli.tune_kernel.open_chosen_gpu", lambda _: RealGpu())
+    monkeypatch.setattr("ptxbench.tune.watch.search_watched", watched)
+    words = ["tune", "kernel", str(write_spec(tmp_path / "spec")), "--variant-timeout", "5"]
+    words += ["--out", str(tmp_path / "t")]
+    monkeypatch.setattr("sys.argv", ["ptxbench", *words])
+    assert run(words) == 137
+    (first, path, limit_s), again = seen
+    assert (path, limit_s) == (tmp_path / "t", 5)
+    assert first[1:] == ["-m", "ptxbench", *words, "--in-process"]
+    assert again == [*first, "--resume"]
+    assert "took longer than 5 s" in capsys.readouterr().err

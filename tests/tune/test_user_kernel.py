@@ -20,14 +20,17 @@ from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
-from ptxbench.tune.folder import VARIANTS, TuningFolder
+from ptxbench.tune.evaluate import ranking
+from ptxbench.tune.folder import VARIANTS, TuningFolder, TuningManifest
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.search import Evaluator, search_by_estimate
 from ptxbench.tune.spec_file import load_spec, read_spec
 from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.user_kernel import BuiltKernel, UserKernel
 
+ENERGY = Goal(Objective.ENERGY)
 EXAMPLES = Path(__file__).parents[2] / "examples" / "tune"
 
 
@@ -152,6 +155,45 @@ def test_a_strategy_of_kernel_tuner_takes_any_axes(tmp_path: Path) -> None:
     path = write_spec(tmp_path / "spec")
     found = tune(AddingGpu(), tuning(path, strategy="greedy_ils", budget=3), tmp_path / "t")
     assert 1 <= len(found.trials) <= 3
+
+
+def test_a_cubin_is_tuned_by_its_launch_alone(tmp_path: Path) -> None:
+    path = write_spec(tmp_path / "spec")
+    _, made = built(path)
+    (path.parent / "twice.cubin").write_bytes(made.cubin.image)
+    path.write_text(path.read_text().replace("twice.ptx.j2", "twice.cubin"))
+    tuned = tune(AddingGpu(), tuning(path, budget=2), tmp_path / "t")
+    assert {t.status for t in tuned.trials} == {TrialStatus.OK}
+    assert len({t.cubin_sha256 for t in tuned.trials}) == 1
+
+
+def test_the_estimate_chooses_first_and_a_sample_tells_how_well(tmp_path: Path) -> None:
+    kernel = UserKernel(load_spec(write_spec(tmp_path / "spec")))
+    gpu, options = AddingGpu(), BenchOptions(window_s=0.1)
+    bench = Bench(gpu, kernel, options, FlatModel())
+    folder = TuningFolder.create(tmp_path / "t", TuningManifest.new(gpu, kernel.problem, options, "flat"))
+    space = kernel.space("sm_90a")
+    search_by_estimate(space, Evaluator(bench, folder, 5, 1), ENERGY, 1, candidates=5, sample=3)
+    folder.close()
+    trials = list(folder.trials.values())
+    assert [t.sampled for t in trials] == [False, False, True, True, True]
+    predicted = {v.name: bench.predict(kernel.build(v, "sm_90a")).estimated_j for v in space.variants}
+    assert [t.variant.name for t in trials[:2]] == sorted(predicted, key=predicted.__getitem__)[:2]
+    found = ranking(trials)
+    assert found is not None
+    assert (found.variants, found.sampled) == (3, True)
+    assert found.constant_error >= 0
+
+
+def test_bytes_on_the_way_to_l2_bound_the_modelled_time(tmp_path: Path) -> None:
+    plain = 'dram_bytes = "8 * n"'
+    kernel, made = built(write_spec(tmp_path / "a"))
+    more, _ = built(write_spec(tmp_path / "b", (plain, f'{plain}\nl2_bytes = "8000 * n"')))
+    info = SimulatedGpu().info
+    assert more.foresee(made, info).modelled_s == pytest.approx(
+        8000 * 4194304 / (32 * info.sm_count * info.max_sm_clock_mhz * 1e6)
+    )
+    assert more.foresee(made, info).modelled_s > kernel.foresee(made, info).modelled_s
 
 
 def test_stored_results_are_a_reference(tmp_path: Path) -> None:
