@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ptxbench.core.errors import InputError
 from ptxbench.storage.file_errors import reading
@@ -37,7 +38,7 @@ from ptxbench.tune.spec import (
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
 _TEXT_VALUE = re.compile(r"[A-Za-z_]\w*\Z")
 _MAX_FILE_BYTES = 16 << 20
-_MAX_ARRAY_BYTES = 1 << 34
+_MAX_ARRAY_BYTES = 1 << 32
 _ELEMENT_BYTES = {"f16": 2, "f32": 4, "f64": 8, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "u8": 1}
 
 
@@ -155,7 +156,7 @@ class _Table:
     def number(self, name: str) -> float:
         """Return the number below a key, NaN where there is none."""
         found = self.plain.get(name, float("nan"))
-        if isinstance(found, bool) or not isinstance(found, int | float) or found < 0:
+        if name in self.plain and not (_is_number(found) and found >= 0):
             raise InputError(f"{self.place}: {name} must be a number that is not negative, not {found!r}")
         return float(found)
 
@@ -181,9 +182,13 @@ def _require_name(name: str, place: str, taken: Collection[str]) -> None:
 
 def _size(top: _Table, name: str, value: object) -> Value:
     _require_name(name, top.place, ())
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not _is_number(value):
         raise InputError(f"{top.place}: size {name} must be a number, not {value!r}")
-    return value
+    return cast(Value, value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _axes(top: _Table, sizes: Mapping[str, Value]) -> tuple[Axis, ...]:
@@ -212,7 +217,7 @@ def _axis_values(plain: object, place: str, known: Collection[str]) -> tuple[Val
         raise InputError(f"{place}: is empty; give at least one value")
     for value in plain:
         is_text = isinstance(value, str) and _TEXT_VALUE.match(value)
-        if isinstance(value, bool) or not (is_text or isinstance(value, int | float)):
+        if not (is_text or _is_number(value)):
             raise InputError(f"{place}: {value!r} is neither a number nor a plain word")
     return tuple(dict.fromkeys(plain))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +21,7 @@ from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.program import SassKernel
 from ptxbench.sass.resources import Resources, kernel_resources
 from ptxbench.tune.arrays import (
+    KINDS,
     Floats,
     Right,
     Tolerance,
@@ -45,6 +46,7 @@ from ptxbench.tune.spec import (
     FunctionReference,
     KernelReference,
     KernelSpec,
+    Scalar,
     Shape,
     Source,
     StoredReference,
@@ -159,6 +161,7 @@ class UserKernel:
         try:
             values = self.spec.values(variant)
             sizes = _sizes(self.spec.shape, values)
+            _require_scalars(self.spec.arguments, values)
             built = self._assembled(self.spec.source, variant, values, sizes, target)
         except (RefusedModuleError, InputError) as error:
             return Refused(variant, str(error))
@@ -353,6 +356,19 @@ def _sizes(shape: Shape, values: Mapping[str, Value]) -> Sizes:
     if math.prod(block) > _MAX_THREADS:
         raise InputError(f"{math.prod(block)} threads a block are over {_MAX_THREADS}")
     return Sizes(grid, block, shape.shared_bytes.whole(values))  # type: ignore[arg-type]
+
+
+def _require_scalars(arguments: Sequence[Array | Scalar], values: Mapping[str, Value]) -> None:
+    """Refuse numbers that their types do not hold.
+
+    Raises:
+        InputError: One does not fit.
+    """
+    for one in arguments:
+        if isinstance(one, Scalar) and not one.dtype.startswith("f"):
+            number, bounds = one.value.number(values), np.iinfo(np.dtype(KINDS[one.dtype]))
+            if number != int(number) or not bounds.min <= number <= bounds.max:
+                raise InputError(f"argument {one.name} is {number:g}, which is no {one.dtype}")
 
 
 def _entry(name: str, kernels: Mapping[str, SassKernel]) -> str:

@@ -51,6 +51,8 @@ def test_shows_the_best_and_that_nothing_was_compared(tmp_path, capsys):
         ("n = 4194304", "n = 99999999999", "bytes are over"),
         ("from = 1", "from = 0", "must begin at 1"),
         ("SPACE = [4]", "SPACE = ['-o/tmp/x']", "neither a number nor a plain word"),
+        ("SPACE = [4]", "SPACE = [nan]", "neither a number nor a plain word"),
+        ("n = 4194304", "n = inf", "must be a number"),
         ("[kernel]", "[kernel", "is no TOML"),
     ],
 )

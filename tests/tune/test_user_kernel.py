@@ -115,6 +115,8 @@ def test_a_variant_that_does_not_launch_ends_only_its_own_trial(tmp_path: Path) 
         ([('block = "BLOCK"', 'block = ["BLOCK", 16]')], "threads a block are over 1024"),
         ([('grid = "ceil_div(n, BLOCK)"', 'grid = [1, "n * 2"]')], "beyond what CUDA launches"),
         ([('block = "BLOCK"', 'block = "BLOCK"\nshared_bytes = 240000')], "does not fit an SM"),
+        ([('value = "n"', 'value = "-BLOCK"')], "argument count is -128, which is no u32"),
+        ([('value = "n"', 'value = "n / 3"')], "which is no u32"),
         ([("MORE = {", "OTHER = {"), ("BLOCK * MORE", "BLOCK"), ("n * MORE", "n")], "does not render"),
     ],
 )
