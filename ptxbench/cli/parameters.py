@@ -77,6 +77,23 @@ class LoopCount(click.ParamType[tuple[str, float]]):
             )
 
 
+class SizeValue(click.ParamType[tuple[str, float]]):
+    """A size of a specification and its value, such as N=8192."""
+
+    name = "NAME=N"
+    _value = Number(-1e18, 1e18)
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
+        """Return the name and the value."""
+        if isinstance(value, tuple):
+            return value
+        name, sign, number = str(value).partition("=")
+        if not sign or not name.strip():
+            self.fail(f"{value!r} must be NAME=N, such as N=8192.", param, ctx)
+        found = self._value.convert(number, param, ctx)
+        return name.strip(), int(found) if found == int(found) else found
+
+
 def one_of_each(
     context: click.Context, option: click.Parameter, values: tuple[tuple[str, float], ...]
 ) -> dict[int | str, float]:

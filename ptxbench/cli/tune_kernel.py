@@ -20,7 +20,7 @@ from ptxbench.cli.options import (
     seed_option,
     table_option,
 )
-from ptxbench.cli.parameters import Number
+from ptxbench.cli.parameters import Number, SizeValue, one_of_each
 from ptxbench.cli.tuning import (
     Place,
     goal_of,
@@ -44,6 +44,14 @@ _IN_PROCESS = "--in-process"
 @table_option(required=False)
 @search_options
 @sample_option(5)
+@click.option(
+    "--set",
+    "sizes",
+    multiple=True,
+    type=SizeValue(),
+    callback=one_of_each,
+    help="Give a size another value than the specification does (may be repeated).",
+)
 @click.option(
     "--variant-timeout",
     "limit_s",
@@ -76,6 +84,7 @@ def kernel(
     window_s: float,
     prune: float | None,
     sample: int,
+    sizes: dict[int | str, float],
     limit_s: float,
     in_process: bool,
     seed: int | None,
@@ -101,7 +110,7 @@ def kernel(
 
     place = Place(out, resume, plot, as_json)
     require_place(place)
-    described = load_spec(specification)
+    described = load_spec(specification, {str(name): value for name, value in sizes.items()})
     tuning = Tuning(
         problem=described,
         goal=goal_of(objective, alpha, power_limit_w),

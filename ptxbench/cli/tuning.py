@@ -230,6 +230,12 @@ def _print(tuned: Tuned) -> None:
     click.echo("\nPareto front of time and energy")
     _print_trials(tuned.front, tuned)
     _print_ranking(tuned)
+    unknown = [t for t in tuned.best if math.isnan(t.estimated_j)]
+    if tuned.manifest.model and unknown:
+        click.echo(
+            f"\n{len(unknown)} variants have no estimate: their code does not show how often its loops"
+            " run; give work.trips"
+        )
     if any(t.correct == "unchecked" for t in tuned.best):
         click.echo("\nunchecked: the simulated GPU computes nothing, so no result was compared")
     click.echo(f"\nfolder: {tuned.path}")

@@ -42,11 +42,12 @@ _MAX_ARRAY_BYTES = 1 << 32
 _ELEMENT_BYTES = {"f16": 2, "f32": 4, "f64": 8, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "u8": 1}
 
 
-def load_spec(path: Path) -> KernelSpec:
+def load_spec(path: Path, sizes: Mapping[str, float] | None = None) -> KernelSpec:
     """Read a specification.
 
     Args:
         path: TOML file (docs/howto/tune_kernel.md); the files that it names are beside it.
+        sizes: Values of sizes that take the place of the file's.
 
     Raises:
         InputError: The file cannot be read, or something in it does not fit.
@@ -57,6 +58,12 @@ def load_spec(path: Path) -> KernelSpec:
         document = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is no TOML: {error}") from error
+    held = document.get("sizes", {})
+    for name, value in (sizes or {}).items():
+        if not isinstance(held, dict) or name not in held:
+            known = ", ".join(held) if isinstance(held, dict) else ""
+            raise InputError(f"{path}: there is no size {name!r}; there are {known or 'none'}")
+        held[name] = value
     return read_spec(document, path.parent, str(path))
 
 

@@ -80,6 +80,33 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path, capsys, argument
     assert words in captured.err
 
 
+def test_sizes_are_set_from_the_command_line(tmp_path, capsys):
+    path = write_spec(tmp_path / "spec")
+    words = ["--budget", 1, "--window", 0.1, "--json"]
+    times = []
+    for number, size in enumerate((1 << 20, 1 << 24)):
+        assert kernel(path, "--set", f"n={size}", "--out", tmp_path / str(number), *words) == 0
+        times.append(json.loads(capsys.readouterr().out)["best"][0]["time_s"])
+    assert times[1] > 8 * times[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "m=1"], "there is no size 'm'; there are n"),
+        (["--set", "n"], "must be NAME=N"),
+        (["--set", "n=nan"], "finite"),
+        (["--set", "n=1", "--set", "n=2"], "given twice"),
+        (["--set", "n=0.5"], "must be a whole number"),
+    ],
+)
+def test_a_size_that_does_not_fit_is_one_line(tmp_path, capsys, words, message):
+    assert kernel(write_spec(tmp_path / "spec"), *words) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+
+
 def test_gemm_has_no_metric_of_its_own(capsys):
     assert run(["tune", "gemm", "--gpu", "simulated", "--objective", "metric"]) == 2
     assert "needs a specification" in capsys.readouterr().err
