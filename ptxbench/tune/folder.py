@@ -217,6 +217,7 @@ class TuningFolder:
         assert self._journal is not None  # noqa: S101 - a folder that is only read takes no trials
         self._journal.append(trial)
         self._trials[trial.variant.name] = trial
+        self._nothing_in_hand()
 
     def close(self) -> None:
         """Write variants.csv, and give the right to write back.
@@ -227,9 +228,12 @@ class TuningFolder:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
-            with writing(self.path):
-                (self.path / IN_HAND).unlink(missing_ok=True)
+            self._nothing_in_hand()
             write_text(self.path / VARIANTS, variants_csv(self._trials.values(), self.manifest.problem))
+
+    def _nothing_in_hand(self) -> None:
+        with writing(self.path):
+            (self.path / IN_HAND).unlink(missing_ok=True)
 
 
 def variants_csv(trials: Iterable[Trial], problem: Problem | KernelProblem) -> str:

@@ -56,10 +56,10 @@ def search_watched(
         failed = _last_failed(path, before)
         if not failed:
             failed = _blame(path, f"took longer than {limit_s:g} s" if hung else "broke the process", hung)
-        if not failed:
+        if not failed and _tried(path) == before:
             # The GPU itself is missing or lost: another process would meet the same.
             return code
-        say(f"{failed}; going on without")
+        say(f"{failed or 'the process ended'}; going on{' without' if failed else ''}")
 
 
 def _wait(process: Popen[bytes], path: Path, limit_s: float) -> bool:

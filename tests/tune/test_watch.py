@@ -67,3 +67,27 @@ def test_a_gpu_that_is_missing_is_not_tried_for_ever(folder: Path) -> None:
 
 def test_other_ends_are_the_search_s_own(folder: Path) -> None:
     assert run(folder, "raise SystemExit(2)")[0] == 2
+
+
+def test_building_between_two_variants_is_no_hang(folder: Path) -> None:
+    held = TuningFolder.reopen(folder)
+    variant = Configuration.of({"BLOCK": 7})
+    held.begin(variant)
+    assert (folder / "in_hand.json").exists()
+    held.add(trial(1, variant=variant))
+    assert not (folder / "in_hand.json").exists()
+    held._journal.close()
+    assert run(folder, "import time; time.sleep(1.0)", in_hand=False) == (0, [])
+
+
+def test_a_process_that_ended_after_its_variant_was_kept_is_followed_by_another(folder: Path) -> None:
+    keep = (
+        "from pathlib import Path; from ptxbench.tune.folder import TuningFolder;"
+        "from ptxbench.tune.configuration import Configuration; from ptxbench.tune.check import Correct;"
+        "from ptxbench.tune.trial import Trial, TrialStatus;"
+        f"held = TuningFolder.reopen(Path({str(folder)!r})); v = Configuration.of({{'BLOCK': 9}});"
+        "held.add(Trial(v, TrialStatus.OK, '', Correct.YES)); held.begin(v); import os; os.abort()"
+    )
+    code, said = run(folder, keep, END, in_hand=False)
+    assert (code, said) == (0, ["the process ended; going on"])
+    assert len(TuningFolder.read(folder).trials) == 2
