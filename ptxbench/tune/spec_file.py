@@ -52,7 +52,7 @@ def load_spec(path: Path, sizes: Mapping[str, float] | None = None) -> KernelSpe
     Raises:
         InputError: The file cannot be read, or something in it does not fit.
     """
-    with reading(path):
+    with reading(path, cure="name a specification, as docs/howto/tune_kernel.md describes it"):
         data = path.read_bytes()
     try:
         document = tomllib.loads(data.decode())
@@ -281,7 +281,7 @@ def _source(table: _Table, key: str, entry: str, folder: Path) -> Source:
     if key == "source" and "code" in table.plain:
         code = table.text("code").encode()
     else:
-        with reading(path):
+        with reading(path, cure=f"name a file beside {table.place.partition(': [')[0]}"):
             code = path.read_bytes()
     if len(code) > _MAX_FILE_BYTES:
         raise InputError(f"{path}: {len(code)} bytes are over {_MAX_FILE_BYTES}")
@@ -316,7 +316,7 @@ def _reference(
     paths = {name: folder / stored.text(name) for name in stored.plain}
     contents = []
     for path in paths.values():
-        with reading(path):
+        with reading(path, cure=f"name a file beside {table.place.partition(': [')[0]}"):
             contents.append(path.read_bytes())
     return StoredReference(paths), tuple(contents)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import math
+import tomllib
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tune.fakes_kernel import AddingGpu, write_spec
+from tune.fakes_kernel import SPEC, AddingGpu, write_spec
 from tune.fakes_tune import FlatModel
 
 from ptxbench.core.errors import InputError, ToolError
@@ -278,6 +281,32 @@ def test_filters_that_are_checked_early_refuse_what_they_would_at_the_end(
         if a <= bound and 2 * a + b <= bound and c % b == 0
     ]
     assert [v.values for v, refused in spec.variants() if refused is None] == expected
+
+
+ODD = [
+    *(None, True, 0, -1, 1.5, 10**30, math.inf, "", "x", "n", "1 +"),
+    *([], [1], ["n"], {}, {"from": 1}, [[]], [{}]),
+]
+
+
+@pytest.mark.hostile
+@given(st.data())
+def test_whatever_stands_in_a_specification_it_is_read_or_refused(data: st.DataObject) -> None:
+    document = tomllib.loads(SPEC.replace('"twice.ptx.j2"', '"twice.ptx.j2"\ncode = "x"'))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = document
+        while True:
+            keys = list(at) if isinstance(at, dict) else list(range(len(at)))
+            key = data.draw(st.sampled_from(keys))
+            if isinstance(at[key], dict | list) and at[key] and data.draw(st.booleans()):
+                at = at[key]
+                continue
+            at[key] = copy.deepcopy(data.draw(st.sampled_from(ODD)))
+            break
+        if not isinstance(document, dict):
+            return
+    with suppress(InputError):
+        UserKernel(read_spec(document, Path(), "here")).space("sm_90a")
 
 
 @pytest.mark.parametrize("name", ["stencil", "reduction", "nbody"])
