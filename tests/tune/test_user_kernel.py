@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import math
+import shutil
 import tomllib
 from contextlib import suppress
 from dataclasses import replace
@@ -218,6 +219,8 @@ def require_nvcc() -> None:
         tool_path("nvcc")
     except ToolError:
         pytest.skip("nvcc is not installed")
+    if shutil.which("gcc") is None:
+        pytest.skip("nvcc needs a C++ compiler")
 
 
 def test_too_much_shared_memory_of_a_cuda_source_is_refused_in_one_line() -> None:
