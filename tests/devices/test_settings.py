@@ -23,6 +23,15 @@ DURING = [1005, 3201, 500_000]
 
 
 @pytest.fixture(autouse=True)
+def signals_that_end_a_process():
+    # nohup, and some services, ignore SIGHUP; what is ignored stays so.
+    old = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in old.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path
