@@ -140,6 +140,6 @@ def _read_process(file: Path) -> _Process:
         ended = ended or word == "end"
     if not ended:
         process.remarks.append(
-            f"process {pid} did not end by itself: its last kernels (0.2 s) may be missing"
+            f"process {pid} did not end by itself: its last kernels (twenty, or 0.2 s) may be missing"
         )
     return process

@@ -101,6 +101,12 @@ def test_a_crash_keeps_what_was_written_and_says_so(sanitized, tmp_path):
     assert "did not end by itself" in log.remarks[0]
 
 
+def test_a_crash_loses_a_small_buffer_of_kernels_at_most(sanitized, tmp_path):
+    _, log = play(sanitized, tmp_path, "crash", "30", FAKE_RUNNING="1")
+    assert 19 <= sum(map(len, log.by_gpu.values())) < 30
+    assert "its last kernels" in log.remarks[0]
+
+
 def test_a_forked_child_writes_nothing_twice(sanitized, tmp_path):
     code, log = play(sanitized, tmp_path, "fork", "7")
     assert code == 3

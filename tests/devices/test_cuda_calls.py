@@ -8,6 +8,7 @@ import pytest
 
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
+from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.kernel import Kernel, build_kernel
 from ptxbench.tune.space import search_space
 from ptxbench.tune.trial import TrialStatus
@@ -29,7 +30,7 @@ def gpu():
 def test_variants_drawn_at_random_are_right(gpu, dtype):
     problem = Problem(dtype, 1024, 1024, 1024)
     space = search_space(problem, gpu.info.target)
-    bench = Bench(gpu, problem, BenchOptions(power=False), None)
+    bench = Bench(gpu, Gemm(problem), BenchOptions(power=False), None)
     for variant in random.Random(7).sample(space.variants, 12):
         built = build_kernel(variant, gpu.info.target)
         trial = bench.measure(built)
@@ -41,7 +42,7 @@ def test_variants_drawn_at_random_are_right(gpu, dtype):
 def test_power_of_launches_back_to_back(gpu):
     problem = Problem(DType.F32, 2048, 2048, 2048)
     variant = search_space(problem, gpu.info.target).variants[0]
-    trial = Bench(gpu, problem, BenchOptions(window_s=0.5), None).measure(
+    trial = Bench(gpu, Gemm(problem), BenchOptions(window_s=0.5), None).measure(
         build_kernel(variant, gpu.info.target)
     )
     assert trial.status is TrialStatus.OK, trial.reason

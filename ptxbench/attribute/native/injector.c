@@ -15,6 +15,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -56,7 +57,8 @@ typedef void (*request_fn)(uint8_t **, size_t *, size_t *);
 typedef void (*complete_fn)(void *, uint32_t, uint8_t *, size_t, size_t);
 typedef int (*register_fn)(request_fn, complete_fn);
 
-enum { KIND_CONCURRENT_KERNEL = 10, BUFFER_BYTES = 1 << 20, ALIGN = 8, BATCH = 1024, FLUSH_MS = 200 };
+enum { KIND_CONCURRENT_KERNEL = 10, ALIGN = 8, BATCH = 1024, FLUSH_MS = 200 };
+enum { LEAST_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
 /* CUPTI_API_VERSION: 14 is CUDA 11.0, the first with this layout; 13.x is 130000 and up. */
 enum { OLDEST_API = 14, NEXT_API = 140000 };
 
@@ -98,6 +100,7 @@ static void put(int file, const void *from, size_t bytes) {
     const char *at = from;
     while (bytes) {
         ssize_t done = write(file, at, bytes);
+        if (done < 0 && errno == EINTR) continue;
         if (done <= 0) return;
         at += done;
         bytes -= (size_t)done;
@@ -180,10 +183,26 @@ static void say_device(uint32_t ordinal) {
     say("device %u GPU-%s\n", ordinal, text);
 }
 
+/* A buffer that holds a running kernel comes back only when it is full. A small one soon is, so that a program
+ * that dies has written all but its last twenty kernels; one that fills buffers fast gets larger ones. */
+static size_t next_bytes(void) {
+    static size_t bytes = LEAST_BYTES;
+    static uint64_t before_ns;
+    pthread_mutex_lock(&state.lock);
+    uint64_t at_ns = now_ns(), since_ns = at_ns - before_ns;
+    if (before_ns && since_ns < FLUSH_MS * 1000000u / 4 && bytes < MOST_BYTES) bytes *= 2;
+    if (since_ns > FLUSH_MS * 1000000u && bytes > LEAST_BYTES) bytes /= 2;
+    before_ns = at_ns;
+    size_t chosen = bytes;
+    pthread_mutex_unlock(&state.lock);
+    return chosen;
+}
+
 static void on_request(uint8_t **buffer, size_t *size, size_t *most) {
     void *made = NULL;
+    size_t bytes = next_bytes();
     *most = 0;
-    *size = posix_memalign(&made, ALIGN, BUFFER_BYTES) ? 0 : BUFFER_BYTES;
+    *size = posix_memalign(&made, ALIGN, bytes) ? 0 : bytes;
     *buffer = *size ? made : NULL;
 }
 
