@@ -15,9 +15,11 @@ import numpy as np
 
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.opcodes import opcode_class
+from ptxbench.model.tensor import multiply_adds
 from ptxbench.model.validate import ModelValidation, measured_kernels, validate_model
 from ptxbench.model.validation_file import KernelSession, Purpose, read_session
 from ptxbench.model.validation_table import ValidatedKernel
+from ptxbench.model.work import Level
 
 # Constants that are tried, pJ a thread's instruction; the fit kernels choose one.
 _CONSTANTS_PJ = (4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 25.0)
@@ -130,6 +132,33 @@ def class_medians(opcode_energies: OpcodeEnergies) -> OpcodeEnergies:
     return _with_energies(
         opcode_energies, {opcode: medians[opcode_class(opcode)] for opcode in opcode_energies.random}
     )
+
+
+def drawn(opcode_energies: OpcodeEnergies, share: float) -> OpcodeEnergies:
+    """Return the same opcodes, drawn to the median: each keeps a share of its own energy.
+
+    Rows are measured in chains of one instruction; in a mixture less of what tells opcodes apart is left.
+    Tensor cores, whose opcodes stand for many multiply-adds, and bytes by memory level stay as they are.
+
+    Args:
+        opcode_energies: Energies by a run.
+        share: From 0 (all opcodes cost the same) to 1 (as measured).
+    """
+    apart = {level.opcode for level in Level}
+    alike = [op for op in opcode_energies.random if op not in apart and multiply_adds(op) is None]
+    sure = [known.energy_pj for op in alike if (known := opcode_energies.random[op]).sure]
+    if share == 1 or not sure:
+        return opcode_energies
+    common_pj, ratio = float(np.median(sure)), _zeros_ratio(opcode_energies)
+    random, zeros = dict(opcode_energies.random), dict(opcode_energies.zeros)
+    for op in alike:
+        for known, own_pj, middle_pj in (
+            (random, random[op].energy_pj, common_pj),
+            (zeros, opcode_energies.energy(op, 0.0).energy_pj, ratio * common_pj),
+        ):
+            error_pj = known[op].error_pj if op in known else 0.0
+            known[op] = Known(share * own_pj + (1 - share) * middle_pj, share * error_pj)
+    return OpcodeEnergies(random, zeros)
 
 
 def shuffled(opcode_energies: OpcodeEnergies, seed: int) -> OpcodeEnergies:

@@ -64,8 +64,9 @@ def mean(one):
 
 def test_where_opcodes_decide_the_table_wins_and_the_interval_says_so(module):
     cases = made_up(module, RANDOM_PJ.__getitem__)
-    table, best_constant, medians, wrong, nothing, power = module.compare(cases, ENERGIES)
-    assert mean(table) < 1
+    model, table, best_constant, medians, wrong, nothing, power = module.compare(cases, ENERGIES)
+    assert model.name == "the model: opcodes keep 100% of their own energy"
+    assert mean(model) == mean(table) < 1
     for null in (best_constant, wrong, nothing, power):
         assert mean(null) > 2 * mean(table)
         assert module.gain_pct(cases, table, null)[0] > 0
@@ -75,7 +76,9 @@ def test_where_opcodes_decide_the_table_wins_and_the_interval_says_so(module):
 
 def test_where_every_opcode_costs_the_same_the_constant_wins_and_the_interval_says_so(module):
     cases = made_up(module, lambda _: 12.0)
-    table, best_constant, *_ = module.compare(cases, ENERGIES)
+    model, table, best_constant, *_ = module.compare(cases, ENERGIES)
+    assert model.name == "the model: opcodes keep 25% of their own energy"
+    assert mean(model) < mean(table)
     assert best_constant.name == "every opcode at 12 pJ (chosen by the fit families)"
     assert mean(best_constant) < 1 < mean(table)
     assert module.gain_pct(cases, table, best_constant)[1] < 0
@@ -103,7 +106,7 @@ def test_a_session_without_a_judged_case_is_refused(module, tmp_path):
     write_session(tmp_path, session)
     (tmp_path / "counts").mkdir()
     with pytest.raises(InputError, match="fit and of judged families"):
-        module.read_cases(tmp_path)
+        module.read_cases(tmp_path, tmp_path)
 
 
 def test_a_folder_of_measured_and_counted_cases_gives_a_row_a_model_and_a_row_a_family(tmp_path):
@@ -124,21 +127,27 @@ def test_a_folder_of_measured_and_counted_cases_gives_a_row_a_model_and_a_row_a_
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "4 judged cases, 0 of them at the power limit"
-    assert sum(line.startswith("| the table |") for line in lines) == 1
+    assert sum(line.startswith("| the table as it is |") for line in lines) == 1
     assert lines[-1].startswith("| new | 4 |")
 
 
-def test_what_the_documents_say_of_the_h200(module, monkeypatch):
+def cells_of(line):
+    return [cell.strip() for cell in line.split("|")[1:-1]]
+
+
+@pytest.mark.parametrize(("gpu", "column"), [("nvidia-h200", 0), ("nvidia-h100", 3)])
+def test_what_the_documents_say_of_both_gpus(module, monkeypatch, gpu, column):
     # One constant and one shuffle: the others only take longer.
     monkeypatch.setattr(module, "_CONSTANTS_PJ", (16.0,))
     monkeypatch.setattr(module, "_SHUFFLES", 1)
-    cases = module.read_cases(H200 / "suite")
+    cases = module.read_cases(H200.parent / gpu / "suite", H200 / "suite")
     text = (H200.parents[1] / "docs" / "model.md").read_text()
-    found = module.compare(cases, read_solved(H200 / "full").opcode_energies)
-    for one in found:
-        if not one.name.startswith("shuffled"):
-            worst = float(np.max(np.abs(one.error_pct)))
-            assert f"| {one.name} | {one.fit_pct:.1f} | {mean(one):.1f} | {worst:.1f} |" in text
-    low, high = module.gain_pct(cases, found[0], found[1])
-    assert f"| {low:+.1f} to {high:+.1f} |" in text
+    found = module.compare(cases, read_solved(H200 / "table-6eda").opcode_energies)
+    assert found[0].name == "the model: opcodes keep 50% of their own energy"
+    shown = {cells[0]: cells[1 + column :] for cells in map(cells_of, text.splitlines()) if cells}
+    for name, one in zip(("the model", "the table as it is", "every opcode at 16 pJ"), found, strict=False):
+        low, high = module.gain_pct(cases, found[0], one)
+        difference = "" if one is found[0] else f"{low:+.1f} to {high:+.1f}"
+        worst = float(np.max(np.abs(one.error_pct)))
+        assert shown[name][:3] == [f"{mean(one):.1f}", f"{worst:.1f}", difference]
     assert not any(one.capped for one in cases)
