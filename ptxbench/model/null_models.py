@@ -150,14 +150,15 @@ def drawn(opcode_energies: OpcodeEnergies, share: float) -> OpcodeEnergies:
     if share == 1 or not sure:
         return opcode_energies
     common_pj, ratio = float(np.median(sure)), _zeros_ratio(opcode_energies)
+
+    def toward(own_pj: float, middle_pj: float, error_pj: float) -> Known:
+        return Known(share * own_pj + (1 - share) * middle_pj, share * error_pj)
+
     random, zeros = dict(opcode_energies.random), dict(opcode_energies.zeros)
     for op in alike:
-        for known, own_pj, middle_pj in (
-            (random, random[op].energy_pj, common_pj),
-            (zeros, opcode_energies.energy(op, 0.0).energy_pj, ratio * common_pj),
-        ):
-            error_pj = known[op].error_pj if op in known else 0.0
-            known[op] = Known(share * own_pj + (1 - share) * middle_pj, share * error_pj)
+        still = opcode_energies.energy(op, 0.0)
+        zeros[op] = toward(still.energy_pj, ratio * common_pj, zeros[op].error_pj if op in zeros else 0.0)
+        random[op] = toward(random[op].energy_pj, common_pj, random[op].error_pj)
     return OpcodeEnergies(random, zeros)
 
 
