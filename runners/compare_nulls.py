@@ -1,6 +1,6 @@
 """Set the energy model beside models that know less, on the validation kernels.
 
-    python runners/compare_nulls.py --validation RUN/validation --table RUN
+    python runners/compare_nulls.py --validation RUN/validation --table RUN [--also RUN/suite]
 
 Needs no GPU: it works everything out from what `validate_kernels.py` measured and counted, and a table. It
 prints a Markdown table.
@@ -22,8 +22,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--validation", type=Path, required=True, help="what measure and count wrote")
     parser.add_argument("--table", type=Path, required=True, help="run folder of the same kind of GPU")
+    parser.add_argument(
+        "--also", type=Path, action="append", default=[], help="more such folders, to fit to as well"
+    )
     arguments = parser.parse_args()
-    found = compare_with_nulls(arguments.validation, read_solved(arguments.table).opcode_energies)
+    energies = read_solved(arguments.table).opcode_energies
+    found = compare_with_nulls(arguments.validation, energies, arguments.also)
     print("| model | mean absolute error, % | worst, % | larger than the table's by, % (95%) |")
     print("| --- | ---: | ---: | ---: |")
     print(f"| {found.table.name} | {found.table.mean_absolute_pct:.1f} | {found.table.worst_pct:.1f} | |")

@@ -6,7 +6,7 @@ Needs no GPU: FOLDER is what `validate_kernels.py --suite instruction` measured 
 counts, those of a GPU of the same target serve, which runs the same machine code. Each model gets the same
 few terms, fitted to the suite's fit families alone: a factor of each kind of data, energy of a byte of shared
 memory, and power of SMs that are active. In the model an opcode keeps a share of its own energy
-(`ptxbench.model.null_models.drawn`); the fit families choose it, each of them predicted from the others. Each
+(`OpcodeEnergies.drawn`); the fit families choose it, each of them predicted from the others. Each
 knows the counts, the measured time and the temperature. The model is kept small on purpose: what differs
 between the rows is the table alone.
 """
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.model.estimate import dynamic_parts
-from ptxbench.model.null_models import class_medians, constant, drawn, shuffled
+from ptxbench.model.null_models import class_medians, constant, shuffled
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.solved import read_solved
@@ -146,7 +146,7 @@ def chosen_share(cases: Sequence[SuiteCase], energies: OpcodeEnergies) -> float:
     families = sorted({one.family for one in fit})
 
     def left_out_pct(share: float) -> float:
-        kept = drawn(energies, share)
+        kept = energies.drawn(share)
         errors = [
             judge([replace(one, judged=one.family == family) for one in fit], "", kept).error_pct
             for family in families
@@ -165,7 +165,7 @@ def compare(cases: Sequence[SuiteCase], energies: OpcodeEnergies) -> list[SuiteE
         judge(cases, f"shuffled (median of {_SHUFFLES})", shuffled(energies, n)) for n in range(_SHUFFLES)
     ]
     return [
-        judge(cases, f"the model: opcodes keep {share:.0%} of their own energy", drawn(energies, share)),
+        judge(cases, f"the model: opcodes keep {share:.0%} of their own energy", energies.drawn(share)),
         judge(cases, "the table as it is", energies),
         replace(best, name=f"{best.name} (chosen by the fit families)"),
         judge(cases, "every opcode at the median of its class", class_medians(energies)),

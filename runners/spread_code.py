@@ -30,10 +30,9 @@ from ptxbench.model.code_spread import (
 from ptxbench.model.estimate import Conditions, estimate
 from ptxbench.model.inputs import Table, read_table
 from ptxbench.model.ncu import ProfiledLaunch, work_of
-from ptxbench.model.opcode_energies import ZEROS
 from ptxbench.model.terms import FILE, CodeSpread, read_terms, write_terms
 from ptxbench.model.throughput import modelled_time_s
-from ptxbench.model.validate import launches_by_case, measured_kernels, session_static
+from ptxbench.model.validate import activity_of, launches_by_case, measured_kernels, session_static
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
 
 
@@ -52,8 +51,7 @@ def ratios(folder: Path, table: Table, purpose: Purpose) -> list[CodeRatio]:
             continue
         work = work_of(of_case, one.case.name, folder)
         work = replace(work, bytes_moved=(), accesses=())
-        terms = machine.terms
-        activity = terms.zeros if one.case.operands == ZEROS else terms.random
+        activity = activity_of(one.case, machine.terms)
         for modelled in (True, False):
             time_s = _modelled_s(of_case, folder, table) if modelled else one.time_s
             conditions = Conditions(activity, one.temperature_c, steady_time=not modelled)

@@ -2,7 +2,7 @@
 
     python runners/validate_kernels.py measure --out RUN/validation
     python runners/validate_kernels.py count --out RUN/validation
-    python runners/validate_kernels.py estimate --out RUN/validation --table RUN
+    python runners/validate_kernels.py estimate --out RUN/validation --table RUN [--also RUN/suite]
 
 `measure` (five minutes on a GPU) keeps the energy and time of every kernel, `count` (two to three minutes;
 needs ncu) what each executes. Both end with their budget, the most wanted cases first; `measure --resume` and
@@ -68,6 +68,13 @@ def main() -> int:
     stage = stages.add_parser("estimate")
     stage.add_argument("--out", type=Path, required=True, help="what measure and count wrote")
     stage.add_argument("--table", type=Path, required=True, help="run folder of the same kind of GPU")
+    stage.add_argument(
+        "--also",
+        type=Path,
+        action="append",
+        default=[],
+        help="another session of the same board or GPU, whose fit kernels the terms are fitted to, too",
+    )
     stage.add_argument("--csv", type=Path, help="default: kernel_validation.csv in the run folder")
     stage.add_argument("--model", type=Path, help="default: model.json in the run folder")
     child = stages.add_parser("child")
@@ -79,13 +86,14 @@ def main() -> int:
         return _count(arguments.suite, arguments.out, arguments.budget_s, arguments.only)
     if arguments.stage == "estimate":
         csv = arguments.csv or arguments.table / "kernel_validation.csv"
-        return _estimate(arguments.out, arguments.table, csv, arguments.model or arguments.table / FILE)
+        model = arguments.model or arguments.table / FILE
+        return _estimate(arguments.out, arguments.also, arguments.table, csv, model)
     return _child(arguments.suite, arguments.numbers)
 
 
-def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
+def _estimate(out: Path, also: Sequence[Path], table: Path, csv: Path, model: Path) -> int:
     solved = read_solved(table)
-    found = validate_model(out, solved.opcode_energies)
+    found = validate_model(out, solved.opcode_energies, also)
     write_validated(csv, found.kernels)
     write_terms(model, found.terms)
     terms = found.terms
@@ -95,6 +103,9 @@ def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
         print(f"  {byte.level}: {byte.random_pj:.1f} pJ a byte on random data, {byte.zeros_pj:.1f} on zeros")
     for one in terms.accesses_pj:
         print(f"  {one.access}: {one.energy_pj:.1f} pJ each")
+    print(f"  an opcode keeps {terms.opcode_share:.0%} of its own energy")
+    for data in terms.kinds:
+        print(f"  activity on {data.kind}: {data.data:.2f} ± {data.error:.2f}")
     for kind in terms.tensor:
         print(
             f"  {kind.kind}: {kind.random_pj:.3f} pJ a multiply-add on random data,"
@@ -125,6 +136,7 @@ def _estimate(out: Path, table: Path, csv: Path, model: Path) -> int:
         f"all: {len(found.kernels)} kernels, MAPE {mean_absolute_error_pct(found.kernels):.1f}%,"
         f" {inside} of them within the estimate's 95% interval; {csv}, {model}"
     )
+    print(f"next: runners/spread_code.py, as {model} has no intervals for estimates by code alone")
     return int(bool(found.missing))
 
 

@@ -14,10 +14,11 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.model.code_spread import widened
 from ptxbench.model.estimate import Conditions, KernelEstimate, estimate
-from ptxbench.model.work import KernelWork, activity_between
+from ptxbench.model.work import Activity, KernelWork, activity_between
 
 if TYPE_CHECKING:
     from ptxbench.model import inputs
+    from ptxbench.model.terms import Terms
 
 _MAX_BLOCKS = 2**31 - 1
 _MAX_THREADS = 1024
@@ -44,7 +45,9 @@ def estimate_kernel(
     time_s: float | None = None,
     steady: bool = False,
     clock_mhz: float | None = None,
-    activity: float = 1.0,
+    activity: float | None = None,
+    data: str | None = None,
+    integer_data: bool = False,
     temperature_c: float | None = None,
 ) -> KernelEstimate:
     """Estimate the energy of one launch from its code, or from what Nsight Compute counted.
@@ -68,7 +71,10 @@ def estimate_kernel(
         time_s: Time of one launch, s; None: as in the CSV, or modelled from the code.
         steady: Whether the time is that of a steady state, under the power cap if any.
         clock_mhz: SM clock that the time is at; None: the highest at which the power limit is kept.
-        activity: How much the operands toggle, from 0 (zeros) to 1 (random).
+        activity: How much the operands toggle, from 0 (zeros) to 1 (random); None: as `data` says.
+        data: Kind of data: "random" (where nothing is said), "zeros", or one that the table's terms were
+            fitted to, such as "image", "integers", "sparse", "text", "weights" or "constant".
+        integer_data: Whether the kernel's integer instructions compute data, not addresses.
         temperature_c: GPU temperature, degrees Celsius; None: that of the run's sleeping kernels.
 
     Returns:
@@ -80,6 +86,8 @@ def estimate_kernel(
         ToolError: The assembler or disassembler is missing, or refused the code.
     """
     _check_numbers(trips or {}, time_s, activity, temperature_c)
+    if activity is not None and (data is not None or integer_data):
+        raise InputError("give activity, or data and integer_data, not both")
     level = one_of("opt_level", opt_level, OptLevel)
     loaded = table if isinstance(table, Table) else load_table(table)
     clock_ratio = math.nan if clock_mhz is None else _clock_ratio(clock_mhz, loaded.gpu.max_sm_clock_mhz)
@@ -93,7 +101,7 @@ def estimate_kernel(
         work, notes = _profiled(kernel, Path(ncu), time_s, known), ()
     terms = known.machine.terms
     conditions = Conditions(
-        activity=activity_between(terms.zeros, terms.random, activity),
+        activity=_activity(terms, activity, data, integer_data),
         temperature_c=math.nan if temperature_c is None else temperature_c,
         clock_ratio=clock_ratio,
         steady_time=steady,
@@ -105,7 +113,10 @@ def estimate_kernel(
 
 
 def _check_numbers(
-    trips: Mapping[int | str, float], time_s: float | None, activity: float, temperature_c: float | None
+    trips: Mapping[int | str, float],
+    time_s: float | None,
+    activity: float | None,
+    temperature_c: float | None,
 ) -> None:
     for loop, count in trips.items():
         within(f"trips of loop {loop}", count, 0, _MAX_TRIPS)
@@ -113,7 +124,14 @@ def _check_numbers(
         within("time_s", time_s, _SHORTEST_S, _LONGEST_S)
     if temperature_c is not None:
         within("temperature_c", temperature_c, _COLDEST_C, _HOTTEST_C)
-    within("activity", activity, 0.0, 1.0)
+    if activity is not None:
+        within("activity", activity, 0.0, 1.0)
+
+
+def _activity(terms: Terms, activity: float | None, data: str | None, integer_data: bool) -> Activity:
+    if activity is None:
+        return terms.activity_on(data or "random", integer_data)
+    return activity_between(terms.zeros, terms.random, activity)
 
 
 def _clock_ratio(clock_mhz: float, highest_mhz: float) -> float:

@@ -46,7 +46,16 @@ _FILLS_SHOWN = 8
 @click.option(
     "--activity",
     type=Number(0, 1),
-    help="Activity of the operands, from 0 (zeros) to 1 (random, the default).",
+    help="Activity of the operands, from 0 (zeros) to 1 (random).",
+)
+@click.option(
+    "--data",
+    metavar="KIND",
+    help="Kind of data, in place of --activity: random (default), zeros, or another that the table's terms"
+    " know, such as image, integers, sparse, text, weights or constant.",
+)
+@click.option(
+    "--integer-data", is_flag=True, help="The kernel's integer instructions compute data, not addresses."
 )
 @click.option("--temperature-c", type=Number(-100, 200), help="GPU temperature (default: the run's).")
 @json_option
@@ -63,6 +72,8 @@ def command(
     steady: bool,
     clock_mhz: float | None,
     activity: float | None,
+    data: str | None,
+    integer_data: bool,
     temperature_c: float | None,
     as_json: bool,
 ) -> None:
@@ -92,7 +103,9 @@ def command(
         time_s=time_s,
         steady=steady,
         clock_mhz=clock_mhz,
-        activity=1.0 if activity is None else activity,
+        activity=activity,
+        data=data,
+        integer_data=integer_data,
         temperature_c=temperature_c,
     )
     if as_json:

@@ -9,14 +9,16 @@ where Z_k is the energy of its opcodes on zeros, D_k and I_k are what random ope
 opcodes (all three by the table), b_kl bytes by memory level (d_k: DRAM), n_kc accesses by kind and m_kq
 multiply-adds. All unknowns but gamma are linear and not negative; gamma is the one that leaves the least.
 Each kernel weighs the same, relative to its energy. Accesses are terms only where that makes the error of
-kernels that are left out of the fit smaller (ptxbench.model.leave_out).
+kernels that are left out of the fit smaller (ptxbench.model.leave_out); the same error chooses the share of
+its own energy that an opcode keeps (`OpcodeEnergies.drawn`). Each kind of data has an activity a_d; bytes and
+multiply-adds on other data than zeros count as those on random operands.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, combinations
 
 import numpy as np
@@ -28,19 +30,22 @@ from ptxbench.model.leave_out import Bools, can_be_predicted, left_out_errors
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.tensor import multiply_adds, tensor_kind
-from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy, TensorEnergy, Terms
+from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy, KindActivity, TensorEnergy, Terms
 from ptxbench.model.work import OFF_CLOCK, Access, Activity, KernelWork, Level
 
 _PICO = 1e-12
 _GAMMAS = np.linspace(0.0, 3.0, 61)
 # A kernel's energy counts as known to this: what a simple model can hold.
 _RELATIVE = 0.05
-# Activities of data are drawn to 1 on random operands and 0 on zeros, by this standard error.
+# Activities of data are drawn to 1 on random operands, 0 on zeros and the middle on others, by this error.
 _ACTIVITY_PRIOR = 0.5
 # Neighbouring threads' addresses differ in few bits.
 _INDEX_PRIOR = 0.5
+_OTHER_PRIOR = 0.5
 # With fewer kernels than this below this share of the clock, nothing is learned of the clock term.
 _MIN_SLOWED = 3
+# Shares of its own energy that an opcode may keep, the table as it is first.
+_SHARES = (1.0, 0.75, 0.5, 0.25)
 # A term more must make the error of kernels that are left out smaller by this part of it.
 _WORTH = 0.02
 _SLOWED = 0.97
@@ -54,7 +59,7 @@ class FitKernel:
 
     Attributes:
         name: Kernel and operands.
-        pattern: "random" or "zeros".
+        pattern: Kind of data, such as "random", "zeros" or "image".
         work: What it executes; its time is the measured one.
         dynamic_j: Measured energy of a call less static power.
         total_j: Measured energy of a call.
@@ -71,9 +76,14 @@ class FitKernel:
     integer_data: bool = False
 
     @property
-    def kernel(self) -> str:
-        """Its name without the operands."""
-        return self.name.removesuffix(f" {self.pattern}")
+    def group(self) -> str:
+        """Its family where it has one ("hash/crc32"), else its name without the operands."""
+        return self.name.removesuffix(f" {self.pattern}").partition("/")[0]
+
+    @property
+    def moved(self) -> str:
+        """The pattern that its bytes and multiply-adds count under."""
+        return ZEROS if self.pattern == ZEROS else RANDOM
 
 
 @dataclass(frozen=True)
@@ -87,16 +97,36 @@ class _Solved:
     right: Floats
     values: Floats
     left_out: float
+    left_out_error: float
 
 
-def fit_terms(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies) -> Terms:
-    """Return the terms that fit some kernels best.
+def fit_terms(
+    kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies, shares: Sequence[float] = _SHARES
+) -> Terms:
+    """Return the terms by which kernels that are left out of the fit are predicted best.
+
+    Of the shares it is the largest whose error is within one standard error of the least (Hastie, Tibshirani
+    and Friedman, The Elements of Statistical Learning, 2009, section 7.10).
+
+    Args:
+        kernels: Kernels to fit to.
+        opcode_energies: Energies of opcodes, by a run.
+        shares: Shares of its own energy that an opcode may keep.
 
     Raises:
         InputError: There is no kernel.
     """
     if not kernels:
         raise InputError("no kernel was both measured and counted, so the model's terms cannot be fitted")
+    tried = [_fit(kernels, opcode_energies, share) for share in sorted(shares, reverse=True)]
+    # Where no kernel can be left out (NaN) it is the first.
+    best, error = min(tried, key=lambda one: one[0].left_out_error)
+    return next((t for t, _ in tried if t.left_out_error <= best.left_out_error + error), best)
+
+
+def _fit(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies, kept: float) -> tuple[Terms, float]:
+    """Return the terms at one share, and the standard error of their error on kernels left out."""
+    opcode_energies = opcode_energies.drawn(kept)
     names = _unknowns(kernels)
     beside = opcode_energies.beside(_levels(kernels))
     rows = [_features(kernel, beside, names) for kernel in kernels]
@@ -105,7 +135,7 @@ def fit_terms(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies) -> 
     counted = [access for access in Access if access in names]
     # The same kernels for every choice of terms: those that the others tell of with all terms.
     whole, _ = _system(kernels, constants, features, names, UNFITTED.gamma)
-    predicted = can_be_predicted(whole, [kernel.kernel for kernel in kernels])
+    predicted = can_be_predicted(whole, [kernel.group for kernel in kernels])
     tried = []
     for chosen in _subsets(counted):
         columns = [j for j, name in enumerate(names) if name not in counted or name in chosen]
@@ -119,7 +149,8 @@ def fit_terms(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies) -> 
     residuals = (best.matrix @ best.values - best.right) * _RELATIVE * share
     freedom = max(len(kernels) - int(np.sum(best.values > 0)), 1)
     error = math.sqrt(float(np.sum(residuals**2)) / freedom)
-    return _terms(best, _errors(best.matrix, best.names, error), error, kernels)
+    terms = _terms(best, _errors(best.matrix, best.names, error), error, kernels)
+    return replace(terms, opcode_share=kept), best.left_out_error
 
 
 def _subsets(accesses: Sequence[Access]) -> Iterable[tuple[Access, ...]]:
@@ -140,7 +171,7 @@ def _solved(
     errors = left_out_errors(
         matrix,
         right,
-        [k.kernel for k in kernels],
+        [k.group for k in kernels],
         predicted,
         lambda part, aim: _solve(part, aim, names)[0],
     )
@@ -152,6 +183,9 @@ def _solved(
         right=right,
         values=found[best][0],
         left_out=_RELATIVE * float(np.mean(np.abs(errors))) if errors.size else math.nan,
+        left_out_error=_RELATIVE * float(np.std(np.abs(errors)) / math.sqrt(max(errors.size, 1)))
+        if errors.size
+        else math.nan,
     )
 
 
@@ -160,7 +194,8 @@ def _unknowns(kernels: Sequence[FitKernel]) -> list[str]:
 
     Bytes and accesses that one of the kernels was not counted for are none.
     """
-    patterns = [p for p in (RANDOM, ZEROS) if any(k.pattern == p for k in kernels)]
+    moved = [p for p in (RANDOM, ZEROS) if any(k.moved == p for k in kernels)]
+    others = sorted({k.pattern for k in kernels} - {RANDOM, ZEROS})
     kinds = sorted({tensor_kind(op) for k in kernels for op, _ in k.work.opcodes if multiply_adds(op)})
     levels = _levels(kernels)
     accesses = [access for access in Access if all(access in dict(k.work.accesses) for k in kernels)]
@@ -170,7 +205,8 @@ def _unknowns(kernels: Sequence[FitKernel]) -> list[str]:
         "active",
         "index",
         *accesses,
-        *(f"{name} {pattern}" for pattern in patterns for name in per_pattern),
+        *(f"{name} {pattern}" for pattern in moved for name in per_pattern),
+        *(f"data {kind}" for kind in others),
     ]
 
 
@@ -189,7 +225,7 @@ def _features(
     for opcode, count in kernel.work.opcodes:
         macs = multiply_adds(opcode)
         if macs:
-            key = f"{tensor_kind(opcode)} {pattern}"
+            key = f"{tensor_kind(opcode)} {kernel.moved}"
             tensor[key] = tensor.get(key, 0.0) + count * macs * _PICO
         else:
             plain.append((opcode, count))
@@ -200,15 +236,18 @@ def _features(
 
     zeros_j = joules(Activity(0.0, 0.0))
     index_j = joules(Activity(0.0, 1.0)) - zeros_j
-    # Integers that are random data toggle as the table's random operands do.
+    data_j = joules(Activity(1.0, 0.0)) - zeros_j
+    # Integers that are data toggle as data do; random ones as the table's random operands.
     random_integers_j = index_j if kernel.integer_data and pattern == RANDOM else 0.0
+    if kernel.integer_data and pattern not in (RANDOM, ZEROS):
+        data_j, index_j = data_j + index_j, 0.0
     values = {
         "active": kernel.work.time_s,
-        f"data {pattern}": joules(Activity(1.0, 0.0)) - zeros_j,
+        f"data {pattern}": data_j,
         "index": index_j - random_integers_j,
         **tensor,
         **{access: count * _PICO for access, count in kernel.work.accesses},
-        **{f"{level} {pattern}": count * _PICO for level, count in kernel.work.bytes_moved},
+        **{f"{level} {kernel.moved}": count * _PICO for level, count in kernel.work.bytes_moved},
     }
     return zeros_j + random_integers_j, [values.get(name, 0.0) for name in names]
 
@@ -239,7 +278,8 @@ def _solve(matrix: Floats, right: Floats, names: Sequence[str]) -> tuple[Floats,
 
 
 def _prior(name: str) -> float | None:
-    return {f"data {RANDOM}": 1.0, f"data {ZEROS}": 0.0, "index": _INDEX_PRIOR}.get(name)
+    known = {f"data {RANDOM}": 1.0, f"data {ZEROS}": 0.0, "index": _INDEX_PRIOR}
+    return known.get(name, _OTHER_PRIOR if name.startswith("data ") else None)
 
 
 def _errors(matrix: Floats, names: Sequence[str], error: float) -> Mapping[str, float]:
@@ -290,4 +330,8 @@ def _terms(solved: _Solved, errors: Mapping[str, float], error: float, kernels: 
         ),
         left_out_error=solved.left_out,
         lowest_clock_ratio=min(k.clock_ratio for k in kernels),
+        kinds=tuple(
+            KindActivity(kind, of(f"data {kind}"), float(errors[f"data {kind}"]))
+            for kind in sorted({k.pattern for k in kernels} - {RANDOM, ZEROS})
+        ),
     )

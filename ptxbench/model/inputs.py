@@ -58,7 +58,8 @@ class Table:
         terms = read_terms(self._path)
         if solved.clock is not None:
             terms = _with_clock(terms, solved.clock)
-        return Machine(solved.opcode_energies, terms, solved.static, self.gpu.power_limit_w)
+        energies = solved.opcode_energies.drawn(terms.opcode_share)
+        return Machine(energies, terms, solved.static, self.gpu.power_limit_w)
 
     @property
     def cycles(self) -> Mapping[str, float]:

@@ -15,11 +15,9 @@ import numpy as np
 
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.opcodes import opcode_class
-from ptxbench.model.tensor import multiply_adds
 from ptxbench.model.validate import ModelValidation, measured_kernels, validate_model
 from ptxbench.model.validation_file import KernelSession, Purpose, read_session
 from ptxbench.model.validation_table import ValidatedKernel
-from ptxbench.model.work import Level
 
 # Constants that are tried, pJ a thread's instruction; the fit kernels choose one.
 _CONSTANTS_PJ = (4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 25.0)
@@ -69,7 +67,8 @@ class NullComparison:
     def difference_pct(self, null: ModelErrors, seed: int = 0) -> tuple[float, float]:
         """Return the 95% interval of how much smaller the table's mean absolute error is than a null's, %.
 
-        Kernels are drawn by name, with all their operands: an interval above zero says that the table helps.
+        Kernels are drawn by family ("hash/crc32") or name, with all their operands. An interval above zero
+        says that the table helps.
 
         Args:
             null: One of `nulls`.
@@ -78,7 +77,7 @@ class NullComparison:
         gain = np.abs(null.error_pct) - np.abs(self.table.error_pct)
         groups: dict[str, list[float]] = {}
         for kernel, value in zip(self.kernels, gain, strict=True):
-            groups.setdefault(kernel.partition(" ")[0], []).append(float(value))
+            groups.setdefault(kernel.partition(" ")[0].partition("/")[0], []).append(float(value))
         sums = np.array([sum(values) for values in groups.values()])
         counts = np.array([len(values) for values in groups.values()])
         drawn = np.random.default_rng(seed).integers(0, len(sums), (_DRAWS, len(sums)))
@@ -86,27 +85,33 @@ class NullComparison:
         return float(low), float(high)
 
 
-def compare_with_nulls(folder: Path, opcode_energies: OpcodeEnergies) -> NullComparison:
+def compare_with_nulls(
+    folder: Path, opcode_energies: OpcodeEnergies, also: Sequence[Path] = ()
+) -> NullComparison:
     """Judge the model and every null model by a session of whole kernels.
 
     Args:
         folder: What `validate_kernels.py measure` and `count` wrote.
         opcode_energies: Energies of opcodes, by a run of the same kind of GPU.
+        also: More such folders, whose fit kernels every model is fitted to, too.
 
     Raises:
         InputError: The folder does not hold both, or no fit kernel was measured and counted.
     """
-    table = validate_model(folder, opcode_energies)
+    table = validate_model(folder, opcode_energies, also)
     session = read_session(folder)
-    constants = [(pj, validate_model(folder, constant(opcode_energies, pj))) for pj in _CONSTANTS_PJ]
+    constants = [(pj, validate_model(folder, constant(opcode_energies, pj), also)) for pj in _CONSTANTS_PJ]
     best_pj, best = min(constants, key=lambda one: one[1].terms.left_out_error)
     nulls = [
         _errors(f"every opcode at {best_pj:g} pJ (chosen by the fit kernels)", best),
         _errors(
-            "every opcode at the median of its class", validate_model(folder, class_medians(opcode_energies))
+            "every opcode at the median of its class",
+            validate_model(folder, class_medians(opcode_energies), also),
         ),
-        _shuffled_errors(folder, opcode_energies),
-        _errors("no energy of instructions", validate_model(folder, constant(opcode_energies, _NOTHING_PJ))),
+        _shuffled_errors(folder, opcode_energies, also),
+        _errors(
+            "no energy of instructions", validate_model(folder, constant(opcode_energies, _NOTHING_PJ), also)
+        ),
         _power_times_time(session, table.kernels),
         _limit_times_time(session, table.kernels),
     ]
@@ -132,34 +137,6 @@ def class_medians(opcode_energies: OpcodeEnergies) -> OpcodeEnergies:
     return _with_energies(
         opcode_energies, {opcode: medians[opcode_class(opcode)] for opcode in opcode_energies.random}
     )
-
-
-def drawn(opcode_energies: OpcodeEnergies, share: float) -> OpcodeEnergies:
-    """Return the same opcodes, drawn to the median: each keeps a share of its own energy.
-
-    Rows are measured in chains of one instruction; in a mixture less of what tells opcodes apart is left.
-    Tensor cores, whose opcodes stand for many multiply-adds, and bytes by memory level stay as they are.
-
-    Args:
-        opcode_energies: Energies by a run.
-        share: From 0 (all opcodes cost the same) to 1 (as measured).
-    """
-    apart = {level.opcode for level in Level}
-    alike = [op for op in opcode_energies.random if op not in apart and multiply_adds(op) is None]
-    sure = [known.energy_pj for op in alike if (known := opcode_energies.random[op]).sure]
-    if share == 1 or not sure:
-        return opcode_energies
-    common_pj, ratio = float(np.median(sure)), _zeros_ratio(opcode_energies)
-
-    def toward(own_pj: float, middle_pj: float, error_pj: float) -> Known:
-        return Known(share * own_pj + (1 - share) * middle_pj, share * error_pj)
-
-    random, zeros = dict(opcode_energies.random), dict(opcode_energies.zeros)
-    for op in alike:
-        still = opcode_energies.energy(op, 0.0)
-        zeros[op] = toward(still.energy_pj, ratio * common_pj, zeros[op].error_pj if op in zeros else 0.0)
-        random[op] = toward(random[op].energy_pj, common_pj, random[op].error_pj)
-    return OpcodeEnergies(random, zeros)
 
 
 def shuffled(opcode_energies: OpcodeEnergies, seed: int) -> OpcodeEnergies:
@@ -190,12 +167,12 @@ def _errors(name: str, validation: ModelValidation) -> ModelErrors:
     return ModelErrors(name, tuple(one.error_pct for one in validation.kernels))
 
 
-def _shuffled_errors(folder: Path, opcode_energies: OpcodeEnergies) -> ModelErrors:
+def _shuffled_errors(folder: Path, opcode_energies: OpcodeEnergies, also: Sequence[Path]) -> ModelErrors:
     """Return the shuffled table whose mean absolute error is the median of a few."""
     tried = [
         _errors(
             f"the table's energies shuffled (median of {_SHUFFLES})",
-            validate_model(folder, shuffled(opcode_energies, seed)),
+            validate_model(folder, shuffled(opcode_energies, seed), also),
         )
         for seed in range(_SHUFFLES)
     ]

@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.opcodes import (
+    BYTE,
     ONCE_A_WARP,
     ONCE_A_WARP_SHARE,
     OpcodeClass,
@@ -163,6 +164,34 @@ class OpcodeEnergies:
                 if left is not None:
                     known.update(dict.fromkeys(alike, left))
         return OpcodeEnergies(random, zeros, self._measured)
+
+    def drawn(self, share: float) -> OpcodeEnergies:
+        """Return the same opcodes, drawn to their median: each keeps a share of its own energy.
+
+        Rows are measured in chains of one instruction; in a mixture less of what tells opcodes apart is left.
+        Tensor cores, whose opcodes stand for many multiply-adds, and bytes by memory level stay as they are.
+
+        Args:
+            share: From 0 (all opcodes cost the same) to 1 (as measured).
+        """
+        alike = [op for op in self.random if not op.startswith(f"{BYTE}.") and multiply_adds(op) is None]
+        sure = [self.random[op].energy_pj for op in alike if self.random[op].sure]
+        if share == 1 or not sure:
+            return self
+        middle_pj = float(np.median(sure))
+        ratio = float(
+            np.median([self._zeros_pj(op) / k.energy_pj for op, k in self.random.items() if k.sure])
+        )
+
+        def toward(own_pj: float, common_pj: float, error_pj: float) -> Known:
+            return Known(share * own_pj + (1 - share) * common_pj, share * error_pj)
+
+        random, zeros = dict(self.random), dict(self.zeros)
+        for op in alike:
+            error_pj = zeros[op].error_pj if op in zeros else 0.0
+            zeros[op] = toward(self._zeros_pj(op), ratio * middle_pj, error_pj)
+            random[op] = toward(random[op].energy_pj, middle_pj, random[op].error_pj)
+        return OpcodeEnergies(random, zeros)
 
     def _stand_ins(self, opcode: str) -> tuple[Rule, list[str]]:
         if opcode in self.random:

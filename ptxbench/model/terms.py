@@ -7,7 +7,7 @@ beside the run as model.json. Without that file an estimate goes on without thes
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
@@ -69,6 +69,21 @@ class TensorEnergy:
 
 
 @dataclass(frozen=True)
+class KindActivity:
+    """How much operands of one kind of data toggle.
+
+    Attributes:
+        kind: Such as "image" or "sparse".
+        data: Activity of instructions that compute or move data, from 0 (zeros) to 1 (random bits).
+        error: Standard error of it.
+    """
+
+    kind: str
+    data: float
+    error: float
+
+
+@dataclass(frozen=True)
 class CodeSpread:
     """How far kernels were from an estimate that knew their instructions but no byte that they move.
 
@@ -109,6 +124,8 @@ class Terms:
         lowest_clock_ratio: Lowest SM clock over the full clock among the kernels that gamma was fitted to;
             NaN where it was not noted.
         code_spreads: What an interval needs where no byte was counted; none where it was not worked out.
+        kinds: Activity on other kinds of data than random numbers and zeros.
+        opcode_share: Share of its own energy that an opcode keeps, see `OpcodeEnergies.drawn`.
     """
 
     gamma: float
@@ -125,6 +142,34 @@ class Terms:
     left_out_error: float = field(default=math.nan, metadata={"optional": True})
     lowest_clock_ratio: float = field(default=math.nan, metadata={"optional": True})
     code_spreads: tuple[CodeSpread, ...] = field(default=(), metadata={"optional": True})
+    kinds: tuple[KindActivity, ...] = field(default=(), metadata={"optional": True})
+    opcode_share: float = field(default=1.0, metadata={"optional": True})
+
+    @property
+    def data_kinds(self) -> tuple[str, ...]:
+        """Kinds of data that the terms know."""
+        return ("random", "zeros", *(one.kind for one in self.kinds))
+
+    def activity_on(self, kind: str, integer_data: bool = False) -> Activity:
+        """Return the activity on a kind of data.
+
+        Args:
+            kind: "random", "zeros", or one of `kinds`.
+            integer_data: Whether the kernel's integer instructions compute data, not addresses.
+
+        Raises:
+            InputError: The terms were not fitted to this kind.
+        """
+        known = {"random": self.random, "zeros": self.zeros} | {
+            one.kind: Activity(one.data, self.random.index, 1.0) for one in self.kinds
+        }
+        if kind not in known:
+            names = ", ".join(self.data_kinds)
+            raise InputError(f"the table's terms know no data {kind!r}: take one of {names}")
+        activity = known[kind]
+        if not integer_data or kind == "zeros":
+            return activity
+        return replace(activity, index=1.0 if kind == "random" else activity.data)
 
 
 # gamma 1: a voltage that falls half as fast as the clock, within what is known of Volta and later.
@@ -162,4 +207,6 @@ def read_terms(folder: Path) -> Terms:
     terms = codec.decode(Terms, codec.read_json(path), Place(path))
     if not terms.gamma >= 0:
         raise InputError(f"{path}: gamma must not be negative, not {terms.gamma:g}")
+    if not 0 <= terms.opcode_share <= 1:
+        raise InputError(f"{path}: opcode_share must be between 0 and 1, not {terms.opcode_share:g}")
     return terms

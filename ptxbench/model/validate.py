@@ -28,7 +28,7 @@ from ptxbench.model.validation_file import (
     read_session,
 )
 from ptxbench.model.validation_table import ValidatedKernel
-from ptxbench.model.work import KernelWork
+from ptxbench.model.work import Activity, KernelWork
 from ptxbench.sensors.kernel_run import POWER_CAP
 
 _MARKER = "ptxbench_case_"
@@ -76,12 +76,15 @@ class ModelValidation:
     missing: tuple[str, ...]
 
 
-def validate_model(folder: Path, opcode_energies: OpcodeEnergies) -> ModelValidation:
+def validate_model(
+    folder: Path, opcode_energies: OpcodeEnergies, also: Sequence[Path] = ()
+) -> ModelValidation:
     """Fit the terms to a session's fit kernels and validate the model by the others.
 
     Args:
         folder: What `validate_kernels.py measure` and `count` wrote.
         opcode_energies: Energies of opcodes, by a run of the same kind of GPU.
+        also: More such folders, whose fit kernels the terms are fitted to, too.
 
     Raises:
         InputError: The folder does not hold both, or no fit kernel was measured and counted.
@@ -90,21 +93,9 @@ def validate_model(folder: Path, opcode_energies: OpcodeEnergies) -> ModelValida
     works, problems = read_works(folder / COUNTS, session)
     static = session_static(session)
     measured = measured_kernels(session)
-    fit = [
-        FitKernel(
-            name=f"{one.case.name} {one.case.operands}",
-            pattern=one.case.operands,
-            work=replace(works[one.case.number], time_s=one.time_s),
-            dynamic_j=one.energy_j - static.at(one.temperature_c) * one.time_s,
-            total_j=one.energy_j,
-            clock_ratio=one.clock_ratio,
-            integer_data=one.case.name.endswith(_INTEGER_DATA),
-        )
-        for one in measured
-        if one.case.purpose is Purpose.FIT and one.case.number in works
-    ]
+    fit = [kernel for path in (folder, *also) for kernel in fit_kernels(path)]
     terms = fit_terms(fit, opcode_energies)
-    machine = Machine(opcode_energies, terms, static, session.power_limit_w)
+    machine = Machine(opcode_energies.drawn(terms.opcode_share), terms, static, session.power_limit_w)
     held_out = [one for one in measured if one.case.purpose is Purpose.JUDGED]
     rows = tuple(
         _row(one, works[one.case.number], machine, session) for one in held_out if one.case.number in works
@@ -114,13 +105,39 @@ def validate_model(folder: Path, opcode_energies: OpcodeEnergies) -> ModelValida
     return ModelValidation(terms, rows, (*missing, *problems))
 
 
+def fit_kernels(folder: Path) -> list[FitKernel]:
+    """Return a session's fit kernels that were measured and counted.
+
+    Raises:
+        InputError: The folder does not hold both, or no sleeping kernel.
+    """
+    session = read_session(folder)
+    works, _ = read_works(folder / COUNTS, session)
+    static = session_static(session)
+    return [
+        FitKernel(
+            name=f"{one.case.name} {one.case.operands}",
+            pattern=one.case.operands,
+            work=replace(works[one.case.number], time_s=one.time_s),
+            dynamic_j=one.energy_j - static.at(one.temperature_c) * one.time_s,
+            total_j=one.energy_j,
+            clock_ratio=one.clock_ratio,
+            integer_data=one.case.name.endswith(_INTEGER_DATA),
+        )
+        for one in measured_kernels(session)
+        if one.case.purpose is Purpose.FIT and one.case.number in works
+    ]
+
+
+def activity_of(case: KernelCase, terms: Terms) -> Activity:
+    """Return the activity of a case's operands; data that the terms do not know count as random."""
+    kind = case.operands if case.operands in terms.data_kinds else RANDOM
+    return terms.activity_on(kind, case.name.endswith(_INTEGER_DATA))
+
+
 def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: KernelSession) -> ValidatedKernel:
     work = replace(work, name=one.case.name, time_s=one.time_s)
-    terms = machine.terms
-    activity = terms.random if one.case.operands == RANDOM else terms.zeros
-    if one.case.name.endswith(_INTEGER_DATA):
-        activity = replace(activity, index=1.0 if one.case.operands == RANDOM else activity.index)
-    conditions = Conditions(activity, one.temperature_c, steady_time=True)
+    conditions = Conditions(activity_of(one.case, machine.terms), one.temperature_c, steady_time=True)
     found = estimate(work, machine, replace(conditions, clock_ratio=one.clock_ratio))
     by_limit = estimate(work, machine, conditions)
     return ValidatedKernel(

@@ -13,7 +13,7 @@ from ptxbench.analysis.static_power import StaticPower
 from ptxbench.api.table import Table
 from ptxbench.model.estimate import Machine
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
-from ptxbench.model.terms import UNFITTED
+from ptxbench.model.terms import UNFITTED, KindActivity
 
 PTX = Path(__file__).parents[1] / "model" / "kernels" / "elementwise.ptx"
 LAUNCH = {"grid": 132, "block": 256, "trips": {0: 100}}
@@ -25,7 +25,8 @@ def table():
     manifest = fake.manifest()
     made = Table((), replace(manifest, gpus=(replace(manifest.gpu, max_sm_clock_mhz=1980.0),)))
     opcode_energies = OpcodeEnergies({"FFMA": Known(14.0, 0.1), "IADD3": Known(8.0, 0.1)}, {})
-    machine = Machine(opcode_energies, UNFITTED, StaticPower(120.0, 40.0, 0.5, 0.1, 0.01), math.nan)
+    terms = replace(UNFITTED, kinds=(KindActivity("sparse", 0.3, 0.1),))
+    machine = Machine(opcode_energies, terms, StaticPower(120.0, 40.0, 0.5, 0.1, 0.01), math.nan)
     made.__dict__["_estimator"] = SimpleNamespace(gpu=made.gpu, machine=machine, cycles={"FFMA": 0.25})
     return made
 
@@ -84,11 +85,28 @@ def test_a_trip_count_is_refused_by_its_loop(table, count):
         ({"opt_level": "O2"}, "opt_level"),
         ({"grid": None}, "grid"),
         ({"table": "nowhere"}, "nowhere"),
+        ({"data": "image"}, "no data 'image': take one of random, zeros, sparse"),
+        ({"data": "zeros", "activity": 0.5}, "not both"),
+        ({"integer_data": True, "activity": 0.5}, "not both"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(table, words, named):
     with pytest.raises(ptxbench.InputError, match=named):
         ptxbench.estimate_kernel(PTX, **{"table": table, **LAUNCH, **words})
+
+
+def test_a_kind_of_data_lies_where_the_fit_put_it(table):
+    energy_j = {
+        kind: ptxbench.estimate_kernel(PTX, table=table, time_s=1e-3, data=kind, **LAUNCH).energy_j
+        for kind in ("random", "zeros", "sparse")
+    }
+    data = ptxbench.estimate_kernel(PTX, table=table, time_s=1e-3, **LAUNCH)
+    assert data.energy_j == energy_j["random"] > energy_j["sparse"] > energy_j["zeros"]
+    integers = ptxbench.estimate_kernel(
+        PTX, table=table, time_s=1e-3, data="sparse", integer_data=True, **LAUNCH
+    )
+    # Addresses are taken as random here; integer data toggle less.
+    assert integers.energy_j < energy_j["sparse"]
 
 
 def test_a_table_that_was_not_kept_cannot_estimate():

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[2]
 Row = dict[str, str]
 
 
-def judged() -> list[Row]:
-    with (ROOT / "results/nvidia-h200/full/kernel_validation.csv").open() as file:
+def judged(run: str = "full") -> list[Row]:
+    with (ROOT / f"results/nvidia-h200/{run}/kernel_validation.csv").open() as file:
         return list(csv.DictReader(file))
 
 
@@ -50,7 +50,7 @@ def test_errors_of_whole_kernels(name: str, column: str, value: str) -> None:
 
 
 def test_the_readme_says_how_far_off_whole_kernels_are() -> None:
-    mean = mean_pct(judged(), "estimated_j")
-    worst = max(off_pct(judged(), "estimated_j"))
+    rows = judged("table-6eda")
+    mean, worst = mean_pct(rows, "estimated_j"), max(off_pct(rows, "estimated_j"))
     sentence = f"the mean absolute error is {mean}; none of them is off by more than {worst:.1f}%"
     assert sentence in " ".join((ROOT / "README.md").read_text().split())

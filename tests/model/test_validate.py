@@ -9,6 +9,7 @@ import pytest
 from fakes.kernel_session import GAMMA, HMMA_PJ, OPCODE_ENERGIES, REQUEST_PJ, MadeUpSession, mixture
 
 from ptxbench.core.errors import InputError
+from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.validate import validate_model
 from ptxbench.model.validation_file import Purpose
 from ptxbench.model.validation_table import mean_absolute_error_pct, write_validated
@@ -157,3 +158,32 @@ def test_integers_that_are_data_do_not_tell_how_much_addresses_toggle(tmp_path):
         index.append(validate_model(made.write(), OPCODE_ENERGIES).terms.random.index)
     assert index[0] == pytest.approx(0.5, abs=0.05)
     assert index[1] > 0.7
+
+
+def kept_share(folder, truth):
+    """The share that a fit finds where opcodes keep `truth` of what tells them apart."""
+    made = MadeUpSession(folder)
+    for n in range(12):
+        made.add(f"fit{n}", "random", Purpose.FIT, mixture(n), n * 2e9, 6e-3)
+    said = {opcode: known.energy_pj for opcode, known in OPCODE_ENERGIES.random.items()}
+    middle_pj = sorted(said.values())[1]
+    apart = OpcodeEnergies(
+        {o: Known(middle_pj + (pj - middle_pj) / truth, 0.1) for o, pj in said.items()},
+        {o: Known(0.3 * pj, 0.1) for o, pj in said.items()},
+    )
+    return validate_model(made.write(), apart).terms.opcode_share
+
+
+def test_opcodes_keep_what_kernels_left_out_ask_for(tmp_path):
+    assert kept_share(tmp_path / "all", 1.0) == 1.0
+    assert kept_share(tmp_path / "half", 0.5) < 1.0
+
+
+def test_kernels_of_another_session_are_fitted_to_and_not_judged(session, tmp_path):
+    session.add("judged", "random", Purpose.JUDGED, mixture(40), 3e9, 6e-3)
+    other = MadeUpSession(tmp_path / "also")
+    other.add("family/other", "random", Purpose.FIT, mixture(41), 1e9, 6e-3)
+    other.add("family/judged", "random", Purpose.JUDGED, mixture(42), 1e9, 6e-3)
+    found = validate_model(session.write(), OPCODE_ENERGIES, [other.write()])
+    assert "family/other random" in found.terms.kernels
+    assert [one.kernel for one in found.kernels] == ["judged"]

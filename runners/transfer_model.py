@@ -1,0 +1,95 @@
+"""Judge a table and its fitted terms, as they are, by kernels of another board or GPU.
+
+    python runners/transfer_model.py --validation FOLDER [--counts FOLDER] --table RUN
+
+Needs no GPU, and fits nothing: RUN has the energies and the terms (model.json), FOLDER what
+`validate_kernels.py` measured and counted. Where it has no counts, those of a GPU of the same target serve.
+Static power is that of FOLDER's sleeping kernels. Each estimate knows counts, time, clock and temperature.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.model.estimate import Conditions, estimate
+from ptxbench.model.inputs import read_table
+from ptxbench.model.validate import activity_of, measured_kernels, read_works, session_static
+from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """One case.
+
+    Attributes:
+        family: Its family, or its name where it has none.
+        error_pct: 100 (estimated / measured - 1).
+        inside: Whether the measured energy is in the estimate's 95% interval.
+    """
+
+    family: str
+    error_pct: float
+    inside: bool
+
+
+def transfer(folder: Path, counts: Path, run: Path) -> list[Transferred]:
+    """Return the judged cases of a session by the terms of a run.
+
+    Raises:
+        InputError: A folder does not fit, or holds no judged case.
+    """
+    session = read_session(folder)
+    works, _ = read_works(counts / COUNTS, session)
+    machine = replace(read_table(run).machine, static=session_static(session), limit_w=session.power_limit_w)
+    found = []
+    for one in measured_kernels(session):
+        if one.case.purpose is not Purpose.JUDGED or one.case.number not in works:
+            continue
+        conditions = Conditions(
+            activity_of(one.case, machine.terms), one.temperature_c, one.clock_ratio, steady_time=True
+        )
+        guess = estimate(replace(works[one.case.number], time_s=one.time_s), machine, conditions)
+        found.append(
+            Transferred(
+                one.case.name.partition("/")[0],
+                100 * (guess.energy_j / one.energy_j - 1),
+                guess.low_j <= one.energy_j <= guess.high_j,
+            )
+        )
+    if not found:
+        raise InputError(f"{folder} has no judged case that was measured and counted")
+    return found
+
+
+def main() -> int:
+    """Print the errors by family."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--validation", type=Path, required=True, help="what measure wrote")
+    parser.add_argument("--counts", type=Path, help="what count wrote, where it is not in --validation")
+    parser.add_argument("--table", type=Path, required=True, help="run folder with model.json")
+    arguments = parser.parse_args()
+    found = transfer(arguments.validation, arguments.counts or arguments.validation, arguments.table)
+    print("| family | cases | mean absolute error, % | mean error, % | inside the interval |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    for family in (*dict.fromkeys(one.family for one in found), "all"):
+        own = [one for one in found if family in (one.family, "all")]
+        errors = np.array([one.error_pct for one in own])
+        print(
+            f"| {family} | {len(own)} | {np.mean(np.abs(errors)):.1f} | {np.mean(errors):+.1f} |"
+            f" {sum(one.inside for one in own)} |"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"transfer_model: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,39 @@
+"""A table and its terms judged by kernels of another GPU, as the pages say."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from ptxbench.core.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+
+
+@pytest.fixture
+def module(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "runners"))
+    yield importlib.import_module("transfer_model")
+    sys.modules.pop("transfer_model", None)
+
+
+def test_what_the_page_says_of_the_h100(module, monkeypatch, capsys):
+    table, suite = RESULTS / "nvidia-h200" / "table-6eda", RESULTS / "nvidia-h200" / "suite"
+    words = ["--validation", RESULTS / "nvidia-h100" / "suite", "--counts", suite, "--table", table]
+    monkeypatch.setattr(sys, "argv", ["transfer_model.py", *map(str, words)])
+    assert module.main() == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    _, cases, error, _, inside = (cell.strip() for cell in last.strip("| ").split("|"))
+    said = f"the {cases} suite cases on an H100 are off by {error}%, {inside} of them inside"
+    assert said in " ".join((ROOT / "docs" / "model.md").read_text().split())
+
+
+def test_a_session_without_counts_is_refused(module):
+    with pytest.raises(InputError):
+        module.transfer(
+            RESULTS / "nvidia-h100" / "suite",
+            RESULTS / "nvidia-h100" / "suite",
+            RESULTS / "nvidia-h200" / "table-6eda",
+        )
