@@ -29,6 +29,7 @@ _SUBCOMMANDS = {
     "methods": "Compare the ways of reading power on kernels of many lengths.",
     "run": "Measure the energy of any program, by kernel.",
     "tune": "Find the variant of a kernel that takes the least energy or time.",
+    "occupancy": "Show how full a kernel makes an SM, by block size.",
     "estimate": "Estimate the energy of a kernel from a measured table.",
     "report": "Print or draw the tables of runs.",
     "diff": "Compare the tables of two or more runs.",
