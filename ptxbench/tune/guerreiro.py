@@ -27,8 +27,8 @@ Where a listing and its text disagree, this is the text:
   over what was found; the text takes it over, restarts, and returns what was found.
 
 Two things are in neither. K of Algorithm 4 is sorted by the energy of each kernel, which no sensor of the
-board tells: the shares that a run reports serve. And the restarts of Algorithms 3 and 4 can go round in a circle:
-when a choice comes back the cheapest run so far is taken.
+board tells: the shares that a run reports serve. And the restarts of Algorithms 3 and 4 can go round in a
+circle: when a choice comes back the cheapest run so far is taken.
 """
 
 from __future__ import annotations
