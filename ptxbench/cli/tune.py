@@ -17,6 +17,7 @@ from ptxbench.cli.options import (
     seed_option,
     table_option,
 )
+from ptxbench.cli.tune_concurrent import concurrent
 from ptxbench.cli.tune_kernel import kernel
 from ptxbench.cli.tune_report import report
 from ptxbench.cli.tuning import (
@@ -113,4 +114,5 @@ def gemm(
 
 
 command.add_command(kernel)
+command.add_command(concurrent)
 command.add_command(report)

@@ -49,7 +49,8 @@ _GOAL = (
 _SEARCH = (
     click.option(
         "--strategy",
-        help="Search by estimate, random, or a strategy of Kernel Tuner such as genetic_algorithm "
+        help="Search by estimate, random, guerreiro (block sizes in the order of their occupancy, for tune "
+        "kernel), or a strategy of Kernel Tuner such as genetic_algorithm "
         "(default: estimate with --table or for time, else random).",
     ),
     click.option(

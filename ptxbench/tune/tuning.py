@@ -14,6 +14,7 @@ from ptxbench.devices.base import Gpu
 from ptxbench.model.inputs import read_table
 from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Bench, BenchOptions
+from ptxbench.tune.block_search import search_blocks
 from ptxbench.tune.folder import TuningFolder, TuningManifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.model_energy import open_model
@@ -27,7 +28,7 @@ from ptxbench.tune.trial import Trial
 from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import Problem
 
-BY_ESTIMATE, AT_RANDOM = "estimate", "random"
+BY_ESTIMATE, AT_RANDOM, BY_BLOCKS = "estimate", "random", "guerreiro"
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Tuning:
         problem: The product, or a user's kernel.
         goal: What is made small.
         options: How variants are tried.
-        strategy: "estimate", "random", or a strategy of Kernel Tuner; "" for the first where there is a
-            table or time is the objective, or else the second.
+        strategy: "estimate", "random", "guerreiro", or a strategy of Kernel Tuner; "" for the first where
+            there is a table or time is the objective, or else the second.
         budget: Variants that are tried.
         candidates: Variants that are predicted, for "estimate".
         table: Run by which energy is estimated, or None.
@@ -129,6 +130,8 @@ def tune(
             search_by_estimate(space, evaluator, goal, seed, candidates, show, tuning.sample)
         elif strategy == AT_RANDOM:
             search_random(space, evaluator, tuning.options.seed)
+        elif isinstance(subject, UserKernel) and strategy == BY_BLOCKS:
+            search_blocks(subject, space, evaluator, goal)
         else:
             search_by_strategy(strategy, space, evaluator, goal, options.seed)
     finally:
@@ -170,8 +173,10 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         raise InputError("--strategy estimate needs a table to estimate by; give --table RUN")
     if not math.isnan(tuning.prune) and tuning.table is None:
         raise InputError("--prune needs a table to estimate by; give --table RUN")
-    if strategy not in (BY_ESTIMATE, AT_RANDOM):
+    if strategy not in (BY_ESTIMATE, AT_RANDOM, BY_BLOCKS):
         require_strategy(strategy)
+    if strategy == BY_BLOCKS and not isinstance(tuning.problem, KernelSpec):
+        raise InputError("--strategy guerreiro tunes the block size of your own kernel; gemm has more axes")
     if not for_time and not tuning.options.power and tuning.table is None:
         raise InputError(
             f"--measure time gives no energy for --objective {tuning.goal.objective}; give --table RUN"

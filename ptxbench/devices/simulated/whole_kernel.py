@@ -85,7 +85,8 @@ def plan_counted_kernel(
 ) -> tuple[Phase, ...]:
     """Return launches back to back of a kernel of which is known how often a thread executes each opcode.
 
-    Several launches are one phase of their mean power. Each execution is charged. A launch waits once for memory, whose bandwidth is no limit.
+    Several launches are one phase of their mean power. Each execution is charged. A launch waits once for
+    memory, whose bandwidth is no limit.
 
     Args:
         executed: Executions by one thread.
