@@ -24,6 +24,7 @@ _SUBCOMMANDS = {
     "list": "List the instructions that can be measured.",
     "show": "Print an instruction's PTX, its SASS and the loop check.",
     "verify": "Check the loops of the whole catalogue, without a GPU.",
+    "doctor": "Find out in a minute what can be measured here, and how.",
     "sensor": "Measure how the GPU's power sensors behave.",
     "table": "Measure the energy of instructions.",
     "methods": "Compare the ways of reading power on kernels of many lengths.",

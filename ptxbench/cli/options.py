@@ -112,7 +112,8 @@ def table_option(*, required: bool) -> Decorator:
         "--table",
         type=_PATH,
         required=required,
-        help="Table to take energies from: folder of a run on this GPU, or h200, which comes with ptxbench.",
+        help="Table to take energies from: folder of a run on this GPU, or the name of one that comes with"
+        " ptxbench (h100, h200).",
     )
 
 
