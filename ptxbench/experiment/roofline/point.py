@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
-from ptxbench.roofline.kernel import INTENSITIES, KINDS, IntensityKernel
+from ptxbench.experiment.roofline.kernel import INTENSITIES, KINDS, IntensityKernel
 from ptxbench.storage import codec, journal
 from ptxbench.storage.recording import RecordingFolder
 

@@ -14,10 +14,10 @@ from ptxbench.core.estimate import Estimate
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.energy.steady import settled_after_s, steady_power_w
+from ptxbench.experiment.roofline.point import PointKernel, read_kernels
 from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, fit_roofline
 from ptxbench.model.roofline.quantity import Quantity, machine_quantities
-from ptxbench.roofline.point import PointKernel, read_kernels
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.sources import source_of

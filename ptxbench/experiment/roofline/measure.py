@@ -21,8 +21,8 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu, Launch
-from ptxbench.roofline.kernel import FILL, STREAM, THREADS, BuiltKernel, IntensityKernel, build
-from ptxbench.roofline.point import (
+from ptxbench.experiment.roofline.kernel import FILL, STREAM, THREADS, BuiltKernel, IntensityKernel, build
+from ptxbench.experiment.roofline.point import (
     KERNELS,
     PURPOSE,
     SLEEP,
