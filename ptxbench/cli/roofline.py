@@ -33,10 +33,14 @@ if TYPE_CHECKING:
 _POSITIVE = Number(0, 1e18, above=True)
 _PATH = click.Path(path_type=Path)
 _MACHINE = ("gflops", "gbytes", "flop_pj", "byte_pj")
-_KIND = click.Choice(["f32", "f64", "f16x2"])
-_LEVEL = click.Choice(["dram", "l2"])
+_KIND = click.Choice(["f32", "f64", "f16x2", "mma-f16", "mma-bf16", "mma-f64"])
+_LEVEL = click.Choice(["dram", "l2", "l1", "shared"])
 pattern_option = click.option(
-    "--pattern", type=click.Choice(["random", "zeros"]), default="random", help="Operands (default: random)."
+    "--operands",
+    "pattern",
+    type=click.Choice(["random", "zeros"]),
+    default="random",
+    help="Operand pattern (default: random).",
 )
 
 
@@ -64,7 +68,7 @@ def command() -> None:
     help="Memory level (may be repeated; default: dram).",
 )
 @click.option(
-    "--pattern",
+    "--operands",
     "patterns",
     multiple=True,
     type=click.Choice(["random", "zeros"]),

@@ -2,106 +2,57 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 
-import numpy as np
-
+from ptxbench.catalogue.architecture import capability_of
 from ptxbench.codegen.render import render_kernel
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import InputError
 from ptxbench.core.target import find_target
+from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu
+from ptxbench.experiment.roofline.kinds import LEVELS, FlopKind, MemoryLevel
 from ptxbench.sass.executed import looped_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError
 from ptxbench.sass.resources import kernel_resources
 
-FILL, STREAM = "fill", "stream"
-THREADS = 1024
+FILL, STREAM, COPY = "fill", "stream", "copy"
 # So many bytes a trip and lane, less where that would take more multiply-adds than stay in the caches.
 _TRIP_BYTES = (128, 64, 32, 16, 8, 4)
 _MOST_STEPS = 1024
 _WIDEST_LOAD = 16
-_ACCUMULATORS = 8
+_ACCUMULATORS, _MATRICES = 8, 4
+# Multiply-adds of a trip of the kernel that loads nothing in its loop.
+_PEAK_STEPS = 512
+# What the kernel that copies loads and stores a lane and trip.
+COPY_BYTES = 256
+_IN_SM_THREADS = 512
 # A trip counts, wraps its address and branches; long loops need a few moves more.
 _SPARE_INSTRUCTIONS = 16
-# 1/8 to 512 flop/byte in steps of the square root of two.
-INTENSITIES = tuple(2 ** (n / 2) for n in range(-6, 19))
-# Above and below 1, their product under 1: no chain settles, none grows.
-_FACTORS = (1.3714159, -0.6127183, 1.1318281, -0.7345904)
-
-
-@dataclass(frozen=True)
-class FlopKind:
-    """One kind of multiply-add.
-
-    Attributes:
-        name: Such as "f32".
-        opcode: PTX.
-        register: PTX type of a register.
-        element_bytes: Bytes of one register.
-        flops: Flops of one multiply-add and thread.
-        sass: Mnemonic of the machine instruction.
-        random: Bits that are random and bits that are set, of even and of odd 32-bit words: signed values
-            from 1 to 2.
-    """
-
-    name: str
-    opcode: str
-    register: str
-    element_bytes: int
-    flops: int
-    sass: str
-    random: tuple[int, int, int, int]
-
-    def factors(self, pattern: str) -> tuple[int, ...]:
-        """Return the multipliers as 32-bit words, lower before upper, shape (8,)."""
-        if pattern == "zeros":
-            return (0,) * 8
-        if self.name == "f64":
-            words = np.array(_FACTORS, np.float64).view(np.uint32)
-        elif self.name == "f32":
-            words = np.repeat(np.array(_FACTORS, np.float32).view(np.uint32), 2)
-        else:
-            halves = np.array(_FACTORS, np.float16).view(np.uint16).astype(np.uint32)
-            words = np.repeat(halves | halves << 16, 2)
-        return tuple(int(word) for word in words)
-
-    def fill(self, pattern: str) -> tuple[int, int, int, int]:
-        """Return mask and base of even, then of odd words of the array."""
-        return (0, 0, 0, 0) if pattern == "zeros" else self.random
-
-
-_F32 = (0x807FFFFF, 0x3F800000)
-_F16 = (0x83FF83FF, 0x3C003C00)
-KINDS = {
-    kind.name: kind
-    for kind in (
-        FlopKind("f32", "fma.rn.f32", "f32", 4, 2, "FFMA", _F32 * 2),
-        FlopKind("f64", "fma.rn.f64", "f64", 8, 2, "DFMA", (0xFFFFFFFF, 0, 0x800FFFFF, 0x3FF00000)),
-        FlopKind("f16x2", "fma.rn.f16x2", "b32", 4, 4, "HFMA2", _F16 * 2),
-    )
-}
 
 
 @dataclass(frozen=True)
 class Step:
-    """One multiply-add: sum = sum * factor + first, or sum = first * second + sum.
+    """One multiply-add: sum = a * b + c, each the name of a register, or a list of them.
 
     Attributes:
-        sum: Number of its accumulator.
-        factor: Number of the multiplier.
-        first: Number of the element.
-        second: Number of a second element, or None.
+        sum: The accumulator.
+        a: First factor.
+        b: Second factor.
+        c: Summand.
     """
 
-    sum: int
-    factor: int
-    first: int
-    second: int | None
+    sum: str
+    a: str
+    b: str
+    c: str
 
 
 @dataclass(frozen=True)
@@ -110,14 +61,19 @@ class IntensityKernel:
 
     Attributes:
         kind: Kind of its multiply-adds.
-        target: Intensity that is wanted, flop/byte.
+        target: Intensity that is wanted, flop/byte; infinite: all loads stand before the loop.
+        level: Memory level that it loads from.
     """
 
     kind: FlopKind
     target: float
+    level: MemoryLevel = LEVELS["dram"]
 
     def __post_init__(self) -> None:
-        low, high = 1 / 8, self.kind.flops * _MOST_STEPS / self.kind.element_bytes
+        if self.loads_once:
+            return
+        low = max(1 / 8, self.kind.flops / _TRIP_BYTES[0])
+        high = self.kind.flops * _MOST_STEPS / self._sizes[-1]
         if not low <= self.target <= high:
             raise InputError(
                 f"{self.target:g} flop/byte cannot be reached with {self.kind.name}: "
@@ -125,19 +81,31 @@ class IntensityKernel:
             )
 
     @property
+    def loads_once(self) -> bool:
+        """Whether all loads stand before the loop."""
+        return math.isinf(self.target)
+
+    @property
     def name(self) -> str:
-        """Such as "f32-0.125"."""
-        return f"{self.kind.name}-{self.target:.4g}"
+        """Such as "f32-0.125", "f32-0.125-shared" or "f32-peak"."""
+        wanted = "peak" if self.loads_once else f"{self.target:.4g}"
+        return f"{self.kind.name}-{wanted}{self.level.code}"
+
+    @property
+    def _sizes(self) -> list[int]:
+        """Bytes that a lane may load in one trip; a product of matrices takes whole vectors."""
+        least = _WIDEST_LOAD if self.kind.matrix else self.kind.element_bytes
+        return [size for size in _TRIP_BYTES if size >= least]
 
     @cached_property
     def trip_bytes(self) -> int:
-        """Bytes that a lane loads in one trip."""
-        sizes = [size for size in _TRIP_BYTES if size >= self.kind.element_bytes]
-        fitting = [size for size in sizes if self._steps_of(size) <= _MOST_STEPS]
-        return fitting[0]
+        """Bytes that a lane loads in one trip, or before the loop."""
+        if self.loads_once:
+            return _TRIP_BYTES[0]
+        return next(size for size in self._sizes if self._steps_of(size) <= _MOST_STEPS)
 
     def _steps_of(self, size: int) -> int:
-        return max(1, round(self.target * size / self.kind.flops))
+        return _PEAK_STEPS if self.loads_once else max(1, round(self.target * size / self.kind.flops))
 
     @property
     def width(self) -> int:
@@ -155,70 +123,100 @@ class IntensityKernel:
         return self.trip_bytes // self.kind.element_bytes
 
     @property
-    def element_bytes(self) -> int:
-        """Bytes of an element."""
-        return self.kind.element_bytes
-
-    @property
     def accumulators(self) -> int:
         """Independent chains of a thread."""
-        return min(_ACCUMULATORS, self._steps_of(self.trip_bytes))
+        return min(_MATRICES if self.kind.matrix else _ACCUMULATORS, self._steps_of(self.trip_bytes))
+
+    @property
+    def sums(self) -> int:
+        """Registers of all accumulators."""
+        return self.accumulators * (self.kind.matrix.d if self.kind.matrix else 1)
+
+    @property
+    def sum_register(self) -> str:
+        """PTX type of an accumulator's register."""
+        return self.kind.matrix.register if self.kind.matrix else self.kind.register
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
-        return THREADS
+        """Threads of a block; what is in an SM must hold a trip of all of them."""
+        return min(self.kind.threads, _IN_SM_THREADS) if self.level.in_sm else self.kind.threads
 
     @property
-    def type(self) -> str:
-        """Kind of flop, for the comment."""
-        return self.kind.name
+    def in_shared(self) -> bool:
+        """Whether it loads from shared memory."""
+        return self.level.sass == "LDS"
 
     @property
-    def register(self) -> str:
-        """PTX type of a register."""
-        return self.kind.register
+    def shared_vectors(self) -> int:
+        """Vectors of 16 bytes of a lane's part of the warp's range in shared memory."""
+        return _TRIP_BYTES[0] // _WIDEST_LOAD
 
     @property
-    def bits(self) -> int:
-        """Bits of a register."""
-        return 8 * self.kind.element_bytes
+    def range_bytes(self) -> int:
+        """Bytes of a warp's range where they are in the SM."""
+        return _TRIP_BYTES[0] * WARP
 
     @property
-    def opcode(self) -> str:
-        """PTX of a multiply-add."""
-        return self.kind.opcode
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        return self.range_bytes * self.threads // WARP if self.in_shared else 0
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
-        """The multiply-adds of a trip: with two elements each, as long as there are too few for one each."""
-        count = self._steps_of(self.trip_bytes)
-        twice = min(count, max(0, self.elements - count))
-        made, element = [], 0
-        for n in range(count):
-            chain = n % self.accumulators
-            # Chains that share an element must not share the multiplier: they would come to one value.
-            factor = (n // self.accumulators + chain) % 4
-            if n < twice:
-                made.append(Step(chain, factor, element, element + 1))
-                element += 2
-            else:
-                made.append(Step(chain, factor, element % self.elements, None))
-                element += 1
-                if element >= self.elements:
-                    element = 2 * twice if 2 * twice < self.elements else 0
-        return tuple(made)
+    def _used(self) -> list[tuple[Step, tuple[int, ...]]]:
+        """The multiply-adds of a trip, each with the elements that it takes."""
+        made = self._matrix_steps() if self.kind.matrix else self._thread_steps()
+        return [one for one, _ in zip(made, range(self._steps_of(self.trip_bytes)), strict=False)]
 
     @property
-    def leftovers(self) -> tuple[tuple[int, int], ...]:
-        """Elements that no multiply-add takes, in pairs."""
-        first = 2 * len(self.steps)
-        return tuple((n, n + 1) for n in range(first, self.elements - 1, 2))
+    def steps(self) -> tuple[Step, ...]:
+        """The multiply-adds of a trip."""
+        return tuple(step for step, _ in self._used)
+
+    def _thread_steps(self) -> Iterator[tuple[Step, tuple[int, ...]]]:
+        """Yield multiply-adds on two elements each as long as there are too few for one each, then on one."""
+        total = self._steps_of(self.trip_bytes)
+        twice = min(total, max(0, self.elements - total))
+        element = 0
+        for n in count():
+            chain = n % self.accumulators
+            own = f"%sum{chain}"
+            if n < twice:
+                yield Step(own, f"%x{element}", f"%x{element + 1}", own), (element, element + 1)
+                element += 2
+                continue
+            # Chains that share an element must not share the multiplier: they would come to one value.
+            factor = (n // self.accumulators + chain) % 4
+            yield Step(own, own, f"%factor{factor}", f"%x{element % self.elements}"), (element,)
+            element += 1
+            if element >= self.elements:
+                element = 2 * twice if 2 * twice < self.elements else 0
+
+    def _matrix_steps(self) -> Iterator[tuple[Step, tuple[int, ...]]]:
+        """Yield products: A from the front of what was loaded, B from its end, so that few use all of it.
+
+        A and B are whole vectors or parts of them: their registers follow each other, as the machine wants.
+        """
+        shape = self.kind.matrix
+        assert shape is not None  # noqa: S101 - the caller asked
+        wholes, parts = self.elements // shape.a, self.elements // shape.b
+        for n in count():
+            a, b = n % wholes * shape.a, (parts - 1 - n - n // parts) % parts * shape.b
+            chain = n % self.accumulators * shape.d
+            own = _registers("sum", chain, shape.d)
+            of_a, of_b = range(a, a + shape.a), range(b, b + shape.b)
+            yield Step(own, _registers("x", a, shape.a), _registers("x", b, shape.b), own), (*of_a, *of_b)
+
+    @property
+    def leftovers(self) -> tuple[int, ...]:
+        """Elements that no multiply-add takes."""
+        used = {element for _, elements in self._used for element in elements}
+        return tuple(n for n in range(self.elements) if n not in used)
 
     @property
     def intensity(self) -> float:
         """The intensity that it has, flop/byte."""
-        return self.flops_per_trip / self.trip_bytes
+        return math.inf if self.loads_once else self.flops_per_trip / self.trip_bytes
 
     @property
     def flops_per_trip(self) -> int:
@@ -226,8 +224,27 @@ class IntensityKernel:
         return self.kind.flops * len(self.steps)
 
     def ptx(self, target: str) -> str:
-        """Return the PTX module."""
+        """Return the PTX module.
+
+        Raises:
+            InputError: The target does not have this kind of multiply-add.
+        """
+        if capability_of(target) < self.kind.min_target:
+            raise InputError(
+                f"{target} has no {self.kind.opcode}: choose another --kind than {self.kind.name}"
+            )
         return render_kernel("intensity", find_target(target), kernel=self)
+
+
+def copy_ptx(target: str) -> str:
+    """Return the PTX module of the kernel that copies, with the one that fills what it copies."""
+    return render_kernel("copy", find_target(target))
+
+
+def _registers(name: str, first: int, n: int) -> str:
+    """Return registers that follow each other, as PTX has them."""
+    listed = ", ".join(f"%{name}{first + i}" for i in range(n))
+    return f"{{ {listed} }}"
 
 
 @dataclass(frozen=True)
@@ -240,6 +257,7 @@ class BuiltKernel:
         listing: Its SASS as text.
         cubin: Its machine code.
         fault: Why it does not do what it should; "" where it does.
+        loop_instructions: Instructions of a trip that are neither multiply-adds nor loads.
     """
 
     kernel: IntensityKernel
@@ -247,6 +265,7 @@ class BuiltKernel:
     listing: str
     cubin: Cubin
     fault: str
+    loop_instructions: int
 
 
 def build(gpu: Gpu, kernel: IntensityKernel) -> BuiltKernel:
@@ -258,14 +277,16 @@ def build(gpu: Gpu, kernel: IntensityKernel) -> BuiltKernel:
     ptx = kernel.ptx(gpu.info.target)
     cubin = gpu.assemble(ptx, OptLevel.O3)
     listing = disassemble(cubin.image)
+    rest = 0
     if spilled := kernel_resources(cubin.image)[STREAM].stack_bytes:
         fault = f"it spills {spilled} bytes a thread"
     else:
         try:
-            fault = loop_fault(kernel, looped_kernel(parse_listing(listing)[STREAM]).loop.counts)
+            counts = looped_kernel(parse_listing(listing)[STREAM]).loop.counts
+            fault, rest = loop_fault(kernel, counts), other_instructions(kernel, counts)
         except LoopError as error:
             fault = str(error)
-    return BuiltKernel(kernel, ptx, listing, cubin, fault)
+    return BuiltKernel(kernel, ptx, listing, cubin, fault, rest)
 
 
 def loop_fault(kernel: IntensityKernel, counts: Counter[str]) -> str:
@@ -278,23 +299,33 @@ def loop_fault(kernel: IntensityKernel, counts: Counter[str]) -> str:
     base: Counter[str] = Counter()
     for opcode, n in counts.items():
         base[opcode.partition(".")[0]] += n
-    wide = sum(
-        n for opcode, n in counts.items() if opcode.startswith("LDG") and _width(opcode) == kernel.width
-    )
+    level = kernel.level
+    loads = 0 if kernel.loads_once else kernel.loads
+    wanted = sum(n for opcode, n in counts.items() if _is_load(opcode, kernel))
     steps = len(kernel.steps)
     if base[kernel.kind.sass] != steps:
         return f"its loop has {base[kernel.kind.sass]} {kernel.kind.sass}, not {steps}"
-    if base["LDG"] != kernel.loads or wide != kernel.loads:
-        return f"its loop has {base['LDG']} LDG, {wide} of {8 * kernel.width} bits, not {kernel.loads}"
-    if others := sorted(set(base) & {"LDL", "STL", "LDS", "STS", "STG", "CALL"}):
+    if base[level.sass] != loads or wanted != loads:
+        of = f"{8 * kernel.width} bits{' past L1' if level.passes_by_l1 else ''}"
+        return f"its loop has {base[level.sass]} {level.sass}, {wanted} of {of}, not {loads}"
+    forbidden = {"LDL", "STL", "LDS", "LDG", "STS", "STG", "CALL"} - {level.sass}
+    if others := sorted(set(base) & forbidden):
         return f"its loop has {', '.join(others)}"
-    rest = sum(base.values()) - steps - kernel.loads
-    if rest > _SPARE_INSTRUCTIONS + 2 * len(kernel.leftovers):
+    if other_instructions(kernel, counts) > _SPARE_INSTRUCTIONS + len(kernel.leftovers):
+        rest = other_instructions(kernel, counts)
         return f"its loop has {rest} instructions beside the multiply-adds and loads"
     return ""
 
 
-def _width(opcode: str) -> int:
-    """Return the bytes that a load brings one thread."""
-    words = opcode.split(".")
-    return next((bits // 8 for bits in (128, 64) if str(bits) in words), 4)
+def other_instructions(kernel: IntensityKernel, counts: Counter[str]) -> int:
+    """Return how many instructions of a loop are neither multiply-adds nor loads; no NOP is counted."""
+    useful = (kernel.kind.sass, kernel.level.sass, "NOP")
+    return sum(n for opcode, n in counts.items() if opcode.partition(".")[0] not in useful)
+
+
+def _is_load(opcode: str, kernel: IntensityKernel) -> bool:
+    """Return whether an opcode is a load of the kernel's level and width."""
+    base, *words = opcode.split(".")
+    width = next((bits // 8 for bits in (128, 64) if str(bits) in words), 4)
+    level = kernel.level
+    return base == level.sass and width == kernel.width and ("GPU" in words) == level.passes_by_l1

@@ -221,10 +221,10 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
     Raises:
         InputError: No kernel has the pattern, or the points are too few or too alike for a fit.
     """
-    points = tuple(p for p in measured if p.kernel.kind and p.kernel.pattern == pattern)
+    points = tuple(p for p in measured if p.kernel.kind and p.kernel.level and p.kernel.pattern == pattern)
     if not points:
         raise InputError(f"no kernel ran with operand pattern {pattern!r}")
-    asleep = [p for p in measured if not p.kernel.kind]
+    asleep = [p for p in measured if p.kernel.sleeps]
     at_c = float(np.median([p.temperature_c for p in points]))
     sleeping_w, slope = static_line(asleep, at_c)
     fit = fit_roofline([_as_fitted(point, slope, at_c) for point in points])
