@@ -25,18 +25,22 @@ from ptxbench.cli.parameters import Number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ptxbench.experiment.roofline.result import RooflineResult
     from ptxbench.model.roofline.equations import RooflineMachine
     from ptxbench.model.roofline.quantity import Quantity
     from ptxbench.model.roofline.tradeoff import TradeOff
-    from ptxbench.roofline.result import RooflineResult
 
 _POSITIVE = Number(0, 1e18, above=True)
 _PATH = click.Path(path_type=Path)
 _MACHINE = ("gflops", "gbytes", "flop_pj", "byte_pj")
-_KIND = click.Choice(["f32", "f64", "f16x2"])
-_LEVEL = click.Choice(["dram", "l2"])
+_KIND = click.Choice(["f32", "f64", "f16x2", "mma-f16", "mma-bf16", "mma-f64"])
+_LEVEL = click.Choice(["dram", "l2", "l1", "shared"])
 pattern_option = click.option(
-    "--pattern", type=click.Choice(["random", "zeros"]), default="random", help="Operands (default: random)."
+    "--operands",
+    "pattern",
+    type=click.Choice(["random", "zeros"]),
+    default="random",
+    help="Operand pattern (default: random).",
 )
 
 
@@ -64,7 +68,7 @@ def command() -> None:
     help="Memory level (may be repeated; default: dram).",
 )
 @click.option(
-    "--pattern",
+    "--operands",
     "patterns",
     multiple=True,
     type=click.Choice(["random", "zeros"]),
@@ -104,9 +108,9 @@ def run(
     Readings are kept after every kernel; --resume continues a stopped run. No setting of the GPU is changed.
     Of the simulated GPUs, simulated:h200-memory has a memory of limited bandwidth.
     """
-    from ptxbench.roofline.measure import measure
-    from ptxbench.roofline.point import RooflineOptions
-    from ptxbench.roofline.result import write_result
+    from ptxbench.experiment.roofline.measure import measure
+    from ptxbench.experiment.roofline.point import RooflineOptions
+    from ptxbench.experiment.roofline.result import write_result
 
     options = RooflineOptions(
         kinds or ("f32", "f64"), levels or ("dram",), patterns or ("random",), sms, intensities,
@@ -214,8 +218,8 @@ def _options(names: dict[str, float]) -> str:
 def _machine_of(
     path: Path, kind: str, level: str, pattern: str
 ) -> tuple[RooflineMachine, list[RooflineMachine]]:
-    from ptxbench.roofline.point import open_folder
-    from ptxbench.roofline.result import fitted_machine, work_out
+    from ptxbench.experiment.roofline.point import open_folder
+    from ptxbench.experiment.roofline.result import fitted_machine, work_out
 
     return fitted_machine(work_out(open_folder(path), pattern), kind, level)
 
@@ -224,8 +228,8 @@ def _report(
     path: Path, pattern: str, *, as_json: bool, plot: Path | None = None, table: Path | None = None
 ) -> None:
     """Work everything out from the readings, and print."""
-    from ptxbench.roofline.point import open_folder
-    from ptxbench.roofline.result import work_out
+    from ptxbench.experiment.roofline.point import open_folder
+    from ptxbench.experiment.roofline.result import work_out
 
     result = work_out(open_folder(path), pattern)
     if plot is not None:

@@ -70,6 +70,9 @@ H200_MEMORY = replace(
         sm_bytes_per_cycle=64.0,
         dram_pj_per_byte=87.0,
         l2_pj_per_byte=31.0,
+        l1_bytes=128 * 1024,
+        l1_bytes_per_cycle=128.0,
+        l1_pj_per_byte=5.0,
     ),
 )
 

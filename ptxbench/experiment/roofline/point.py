@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
-from ptxbench.roofline.kernel import INTENSITIES, KINDS, IntensityKernel
+from ptxbench.experiment.roofline.kernel import IntensityKernel
+from ptxbench.experiment.roofline.kinds import KINDS, LEVELS, FlopKind, MemoryLevel
 from ptxbench.storage import codec, journal
 from ptxbench.storage.recording import RecordingFolder
 
@@ -21,13 +23,16 @@ class PointKernel:
 
     Attributes:
         name: Such as "f32-dram-0.125-random-132".
-        kind: Kind of its flops; "" for the kernel that sleeps.
-        level: Memory level that it loads from: "dram" or "l2"; "" for the kernel that sleeps.
+        kind: Kind of its flops; "" for kernels that sleep or copy.
+        level: Memory level that it loads from, such as "dram"; "" for kernels that sleep, or load nothing in
+            their loop.
         pattern: Operand pattern.
         sms: SMs that it ran on.
         flops: Flops of one launch.
         bytes_moved: Bytes of one launch from `level`.
         launches: Launches back to back within the window.
+        loop_instructions: What threads execute in the loop of one launch beside multiply-adds and loads; NaN
+            in runs that did not count it.
     """
 
     name: str
@@ -38,6 +43,17 @@ class PointKernel:
     flops: float
     bytes_moved: float
     launches: int
+    loop_instructions: float = field(default=math.nan, metadata={"optional": True})
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it does nothing, so that its power is static."""
+        return not self.kind and not self.level
+
+    @property
+    def is_peak(self) -> bool:
+        """Whether it is a kernel that the others are held against: multiply-adds alone, or a copy."""
+        return not self.sleeps and not (self.kind and self.level)
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,7 @@ class RooflineOptions:
         intensities: Intensities that are wanted, flop/byte.
         window_s: Time for which each kernel runs; 0: as the sensor needs.
         seed: Of the order.
+        peaks: Whether kernels of multiply-adds alone, and a copy, are measured beside.
     """
 
     kinds: tuple[str, ...] = ("f32", "f64")
@@ -62,23 +79,32 @@ class RooflineOptions:
     intensities: tuple[float, ...] = ()
     window_s: float = 0.0
     seed: int = 0
+    peaks: bool = True
 
     def kernels(self) -> tuple[IntensityKernel, ...]:
-        """Return the kernels of every kind; with no intensities named, those that a kind can reach.
+        """Return the kernels of every kind and level; with no intensities named, those that a kind can reach.
 
         Raises:
             InputError: An intensity cannot be reached.
         """
-        if self.intensities:
-            return tuple(IntensityKernel(KINDS[kind], i) for kind in self.kinds for i in self.intensities)
         made = []
-        for kind in self.kinds:
-            for intensity in INTENSITIES:
-                try:
-                    made.append(IntensityKernel(KINDS[kind], intensity))
-                except InputError:
-                    continue
+        for kind in (KINDS[name] for name in self.kinds):
+            for level in (LEVELS[name] for name in self.levels):
+                if self.intensities:
+                    made += [IntensityKernel(kind, intensity, level) for intensity in self.intensities]
+                else:
+                    made += _reachable(kind, level)
         return tuple(made)
+
+
+def _reachable(kind: FlopKind, level: MemoryLevel) -> list[IntensityKernel]:
+    made = []
+    for intensity in kind.intensities:
+        try:
+            made.append(IntensityKernel(kind, intensity, level))
+        except InputError:
+            continue
+    return made
 
 
 def read_kernels(folder: RecordingFolder) -> tuple[PointKernel, ...]:

@@ -14,10 +14,10 @@ from ptxbench.core.estimate import Estimate
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.energy.steady import settled_after_s, steady_power_w
+from ptxbench.experiment.roofline.point import PointKernel, read_kernels
 from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, fit_roofline
 from ptxbench.model.roofline.quantity import Quantity, machine_quantities
-from ptxbench.roofline.point import PointKernel, read_kernels
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.sources import source_of
@@ -221,10 +221,10 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
     Raises:
         InputError: No kernel has the pattern, or the points are too few or too alike for a fit.
     """
-    points = tuple(p for p in measured if p.kernel.kind and p.kernel.pattern == pattern)
+    points = tuple(p for p in measured if p.kernel.kind and p.kernel.level and p.kernel.pattern == pattern)
     if not points:
         raise InputError(f"no kernel ran with operand pattern {pattern!r}")
-    asleep = [p for p in measured if not p.kernel.kind]
+    asleep = [p for p in measured if p.kernel.sleeps]
     at_c = float(np.median([p.temperature_c for p in points]))
     sleeping_w, slope = static_line(asleep, at_c)
     fit = fit_roofline([_as_fitted(point, slope, at_c) for point in points])
