@@ -30,6 +30,7 @@ from scipy.optimize import minimize, nnls
 
 from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.launches import Launches
+from ptxbench.attribute.ranges import Ranges
 from ptxbench.sensors.description import Shape
 from ptxbench.sensors.trace import Float64s
 
@@ -109,6 +110,43 @@ class Share:
 
 
 @dataclass(frozen=True)
+class Attribution:
+    """What a GPU's energy went into.
+
+    Attributes:
+        kernels: Kernels and the time without them; their energies add up to the measured one.
+        ranges: Parts of the program with a name, as `Ranges`; they may overlap.
+        delay_s: Mean age of what a power reading shows, s.
+    """
+
+    kernels: tuple[Share, ...]
+    ranges: tuple[Share, ...] = ()
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Powers of the columns, W: the fitted ones, shape (columns,), and draws, shape (draws, columns).
+
+    `scale` and `scales` are what makes their energies add up to the measured one, the latter shape (draws,);
+    `relative` is the error of the measured energy, a fraction.
+    """
+
+    power_w: Float64s
+    draws_w: Float64s
+    scale: float
+    scales: Float64s
+    relative: float
+
+    def energy_j(self, columns: Sequence[int], time_s: Float64s) -> tuple[float, tuple[float, float]]:
+        """Return what some columns took in times, shape (columns,), J, and its 95% interval."""
+        at = list(columns)
+        energy_j = float(self.power_w[at] @ time_s) * self.scale
+        draws_j = (self.draws_w[:, at] @ time_s) * self.scales
+        return energy_j, _interval(energy_j, draws_j, self.relative)
+
+
+@dataclass(frozen=True)
 class _Response:
     """What of the past a reading is the mean of.
 
@@ -170,9 +208,17 @@ class _Prior:
 
 
 def attribute(
-    readings: Readings, launches: Launches, length_s: float, energy_j: float, error_j: float, origin_ns: int
-) -> tuple[Share, ...]:
+    readings: Readings,
+    launches: Launches,
+    length_s: float,
+    energy_j: float,
+    error_j: float,
+    origin_ns: int,
+    ranges: Sequence[Ranges] = (),
+) -> Attribution:
     """Return what each kernel took of a GPU's energy, the largest first, and what passed without a kernel.
+
+    A range takes what its GPU drew from its begin to its end, by the powers of the kernels that ran then.
 
     Args:
         readings: Its power.
@@ -181,26 +227,30 @@ def attribute(
         energy_j: Measured energy of the run, J.
         error_j: Half of its 95% interval, J.
         origin_ns: Host time of the run's begin.
+        ranges: Parts of the program.
     """
     busy = BusyTime(launches, origin_ns)
     calls = np.bincount(launches.name, minlength=len(launches.names))
     if not len(launches):
         interval = (energy_j - error_j, energy_j + error_j)
-        return (Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),)
+        return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
     columns = _columns(busy.by_name_s, _LEAST_REFRESHES * readings.refresh_s)
     busy.set_columns(columns)
     responses = _responses(readings, busy, columns)
     designs = [_design(readings, busy, columns, length_s, response) for response in responses]
     design, power_w = designs[0]
     if len(power_w) < _NEEDED_READINGS:
-        return (_whole(launches, length_s, energy_j, error_j),)
+        return Attribution((_whole(launches, length_s, energy_j, error_j),))
     kernels = len(columns)
     prior = _prior(design, power_w, kernels)
     gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
     fitted = _solve(gram, side, prior, prior.mean_w)
     count = -(-_RESAMPLES // len(designs))
     draws = np.concatenate([_resampled(*one, prior, readings.refresh_s, count) for one in designs])
-    return _shares(design, fitted, draws, kernels, launches, calls, energy_j, error_j)
+    fit = _scaled(design, fitted, draws, energy_j, error_j)
+    shares = _shares(design, fit, kernels, launches, calls)
+    parts = tuple(_range_share(one, design, fit, busy, origin_ns) for one in ranges)
+    return Attribution(shares, parts, responses[0].lag_s + responses[0].averaging_s / 2)
 
 
 def _columns(own_s: Float64s, least_s: float) -> list[tuple[int, ...]]:
@@ -264,7 +314,7 @@ def _responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, 
     found = min(
         [_Response(0.0, nominal_s, Shape.BOXCAR), *(_refined(one, refresh_s, left) for one in best)], key=left
     )
-    # The grid, not the refined: names that share a column can make a wrong response look better than the true.
+    # The grid alone: names that share a column can make a refined response look better than the true.
     least = min(squares[one] for one in tried)
     as_good = [one for one in tried if one != found and squares[one] <= _AS_GOOD * least]
     chosen = np.random.default_rng(0).permutation(len(as_good))[:_MOST_RESPONSES]
@@ -381,42 +431,50 @@ def _grouped(draws_j: Float64s) -> list[list[int]]:
     return groups
 
 
-def _shares(
-    design: _Design,
-    power_w: Float64s,
-    draws: Float64s,
-    kernels: int,
-    launches: Launches,
-    calls: np.typing.NDArray[np.int64],
-    energy_j: float,
-    error_j: float,
-) -> tuple[Share, ...]:
-    def totals(powers: Float64s) -> Float64s:
-        raw = powers * design.time_s
-        scaled: Float64s = raw * (energy_j / np.maximum(raw.sum(axis=-1, keepdims=True), 1e-12))
-        return scaled
+def _scaled(design: _Design, power_w: Float64s, draws_w: Float64s, energy_j: float, error_j: float) -> _Fit:
+    """Return powers with what makes their energies add up to the measured one."""
 
-    energies, many = totals(power_w), totals(draws)
-    idle, idle_many = energies[kernels:].sum(), many[:, kernels:].sum(axis=1)
+    def factor(powers: Float64s) -> Float64s:
+        scale: Float64s = energy_j / np.maximum(powers @ design.time_s, 1e-12)
+        return scale
+
     relative = error_j / energy_j if energy_j > 0 else 0.0
+    return _Fit(power_w, draws_w, float(factor(power_w)), factor(draws_w), relative)
+
+
+def _shares(
+    design: _Design, fit: _Fit, kernels: int, launches: Launches, calls: np.typing.NDArray[np.int64]
+) -> tuple[Share, ...]:
+    draws_j = fit.draws_w * design.time_s * fit.scales[:, None]
     rows = []
-    for group in _grouped(many[:, :kernels]):
+    for group in _grouped(draws_j[:, :kernels]):
         names = [name for column in group for name in design.names[column]]
-        part_j = float(energies[group].sum())
         rows.append(
             Share(
                 tuple(launches.names[name] for name in names),
                 int(calls[names].sum()),
                 float(design.time_s[group].sum()),
-                part_j,
-                _interval(part_j, many[:, group].sum(axis=1), relative),
+                *fit.energy_j(group, design.time_s[group]),
                 "regression" if len(names) == 1 else "regression, not separable",
             )
         )
     rows.sort(key=lambda row: -row.energy_j)
-    idle_s = float(design.time_s[kernels:].sum())
-    interval = _interval(float(idle), idle_many, relative)
-    return (*rows, Share((NO_KERNEL,), 0, idle_s, float(idle), interval, "regression"))
+    idle = range(kernels, len(design.time_s))
+    idle_s = design.time_s[kernels:]
+    return (*rows, Share((NO_KERNEL,), 0, float(idle_s.sum()), *fit.energy_j(idle, idle_s), "regression"))
+
+
+def _range_share(ranges: Ranges, design: _Design, fit: _Fit, busy: BusyTime, origin_ns: int) -> Share:
+    """Return what a GPU drew within the ranges of one name."""
+    start_s, end_s = ((side - origin_ns) / 1e9 for side in ranges.merged())
+    in_kernels_s = (busy.until(end_s) - busy.until(start_s)).sum(axis=0)
+    time_s = float((end_s - start_s).sum())
+    idle_s = design.time_s[len(in_kernels_s) :]
+    # Time without kernels has the run's mean power of such time.
+    idle_share = idle_s / max(float(idle_s.sum()), 1e-12)
+    times_s = np.append(in_kernels_s, max(time_s - float(in_kernels_s.sum()), 0.0) * idle_share)
+    energy_j, interval_j = fit.energy_j(range(len(times_s)), times_s)
+    return Share((ranges.name,), len(ranges), time_s, energy_j, interval_j, str(ranges.kind))
 
 
 def _interval(energy_j: float, draws_j: Float64s, relative: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from ptxbench.api.board import Recording, open_boards
 from ptxbench.attribute.attribution import NO_KERNEL, Readings, attribute
 from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.launches import Launches, LaunchLog, join_launches
-from ptxbench.attribute.program import share_of
+from ptxbench.attribute.program import recorded_board, share_of
 from ptxbench.sensors.trace import KernelWindow
 
 POWERS_W = {"a": 100.0, "b": 250.0, "c": 400.0}
@@ -20,7 +20,7 @@ POWERS_W = {"a": 100.0, "b": 250.0, "c": 400.0}
 def launches(**kernels):
     """Return launches from lists of (begin, end) in ns."""
     return join_launches(
-        [(name, *(np.array(side, dtype=np.int64) for side in zip(*times, strict=True)))
+        [(name, *(np.array(side, dtype=np.int64) for side in zip(*times, strict=True)), "")
          for name, times in kernels.items()]
     )  # fmt: skip
 
@@ -47,7 +47,7 @@ def replay(seed, kept=lambda i, name: True, merge=None, offset_ns=0, rounds=250)
     end_ns = clock.now_ns()
     made.gpu.sleep(2.0)
     window = KernelWindow(start_ns, end_ns, (end_ns - start_ns) * 1e-9)
-    share = share_of(recording, window, LaunchLog({"": launches(**times)}, 1))
+    share = share_of(recorded_board(recording), window, LaunchLog({"": launches(**times)}, 1))
     recording.stop()
     return share, truth
 
@@ -88,7 +88,9 @@ def test_a_sensor_that_is_a_low_pass_is_found():
     values_w = np.interp(read_s - lag_s, grid_s, seen_w) + chance.normal(0, 0.5, len(read_s))
     energy_j = float(true_w.sum() * step_s)
     readings = Readings(read_s, values_w, 0.06, 0.02)
-    for row in attribute(readings, launches(**times), float(grid_s[-1]), energy_j, 0.01 * energy_j, 0)[:-1]:
+    for row in attribute(
+        readings, launches(**times), float(grid_s[-1]), energy_j, 0.01 * energy_j, 0
+    ).kernels[:-1]:
         (name,) = row.names
         assert row.energy_j / row.time_s == pytest.approx(powers_w[name], rel=0.012)
 
@@ -127,7 +129,7 @@ def test_kernels_at_the_same_time_share_it():
 
 def test_a_run_of_a_moment_is_one_row():
     few = Readings(np.array([0.01, 0.03]), np.array([100.0, 100.0]), 0.02, 0.02)
-    (row,) = attribute(few, launches(a=[(0, 1000)], b=[(2000, 3000)]), 0.05, 5.0, 1.0, 0)
+    (row,) = attribute(few, launches(a=[(0, 1000)], b=[(2000, 3000)]), 0.05, 5.0, 1.0, 0).kernels
     assert row.names == ("a", "b", NO_KERNEL)
     assert row.interval_j == (4.0, 6.0)
     assert "too short" in row.method
@@ -141,8 +143,9 @@ def test_a_program_that_repeats_itself_exactly_keeps_its_intervals():
         name = np.tile(chance.integers(0, 40, 300), 400)
         length_ns = chance.exponential(40_000, 40)[name] + 5_000
         end_ns = np.cumsum(length_ns + 3_000)
+        spans_ns = (side.astype(np.int64) for side in (end_ns - length_ns, end_ns))
         ran = Launches(
-            tuple(map(str, range(40))), name, (end_ns - length_ns).astype(np.int64), end_ns.astype(np.int64)
+            tuple(map(str, range(40))), name, *spans_ns, ("",), np.zeros(len(name), dtype=np.int64)
         )
         busy, length_s = BusyTime(ran, 0), float(end_ns[-1]) / 1e9
         at_s = np.arange(0.1, length_s, 0.02)
@@ -151,7 +154,7 @@ def test_a_program_that_repeats_itself_exactly_keeps_its_intervals():
         values = shares @ power_w + 100 * (1 - shares.sum(axis=1)) + chance.normal(0, 0.5, len(at_s))
         energy_j = float(busy.by_name_s @ power_w + 100 * (length_s - busy.by_name_s.sum()))
         rows = attribute(Readings(at_s, values, 0.06, 0.02), ran, length_s, energy_j, 0.002 * energy_j, 0)
-        for row in rows:
+        for row in rows.kernels:
             if row.names == (NO_KERNEL,):
                 continue
             names = [int(text) for text in row.names]
