@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from ptxbench.api.window_log import FOLDER_VARIABLE
 from ptxbench.core.errors import ToolError
 
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
@@ -104,7 +105,7 @@ def injected(
         "CUDA_INJECTION64_PATH": str(library),
         "LD_PRELOAD": preloaded,
         "PTXBENCH_CUPTI": ":".join(map(str, cupti)),
-        "PTXBENCH_LAUNCHES": str(folder),
+        FOLDER_VARIABLE: str(folder),
     }
 
 

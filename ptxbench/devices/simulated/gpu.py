@@ -20,7 +20,7 @@ from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_ro
 from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import H200
-from ptxbench.devices.simulated.sensor import TemperatureSource, describe, open_source
+from ptxbench.devices.simulated.sensor import ClockSource, TemperatureSource, describe, open_source
 from ptxbench.devices.simulated.settings import SimulatedSettings
 from ptxbench.devices.simulated.timing import Grid, plan_phases, resident_blocks
 from ptxbench.devices.simulated.whole_kernel import plan_counted_kernel, plan_whole_kernel
@@ -103,6 +103,10 @@ class SimulatedGpu:
     def open_sources(self) -> tuple[Reader, ...]:
         """Return readers of its own power sources, best for steady power first, for a recording beside it."""
         return tuple(open_source(s, self._physics, self._clock, self._seed) for s in self._profile.sensors)
+
+    def open_beside(self) -> tuple[Reader, ...]:
+        """Return readers of its temperature and its clock."""
+        return (TemperatureSource(self._physics, self._clock), ClockSource(self._physics, self._clock))
 
     def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
         """Assemble with ptxas for the chip that is simulated.
