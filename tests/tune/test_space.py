@@ -34,7 +34,7 @@ def test_the_space_is_large_and_every_variant_fits(dtype: DType, target: str) ->
     assert len({v.name for v in space.variants}) == len(space.variants)
     limits = limits_of(target)
     for v in space.variants[:: max(1, len(space.variants) // 500)]:
-        needs = BlockNeeds(v.threads, least_registers(v), v.shared_bytes)
+        needs = BlockNeeds(v.threads, least_registers(v), v.shared_bytes())
         assert v.threads % 32 == 0
         assert blocks_per_sm(needs, limits) >= v.min_blocks
         assert 4096 % v.blk_m == 4096 % v.blk_n == 4096 % v.blk_k == 0
