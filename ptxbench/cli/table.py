@@ -135,16 +135,22 @@ def command(
 ) -> None:
     """Measure the energy of instructions, by name or pattern ('*.f16x2'; default: twelve common ones).
 
-    Each trial is saved before the next begins; --resume continues a run that was stopped.
+    Each trial is saved before the next begins; --resume continues a run that was stopped. --gpu all, or a
+    list such as 0,2, measures on several GPUs at once and compares them: a process for each, and a run for
+    each below --out.
     """
     from ptxbench.catalogue.select import chosen_names
+    from ptxbench.cli.table_many import measure_many
     from ptxbench.core.condition import OptLevel, Pattern
+    from ptxbench.devices.select import names_several
     from ptxbench.experiment.linearity import Linearity
     from ptxbench.experiment.run_options import RunOptions
     from ptxbench.experiment.sensor_choice import sensors_for
     from ptxbench.experiment.session import resume_run, start_run
     from ptxbench.sensors.base import SourceName
 
+    if names_several(spec):
+        sys.exit(measure_many(str(spec), out, budget_minutes, resume=resume, as_json=as_json))
     if survive:
         if out is None:
             raise click.UsageError("--survive needs --out, the folder of the run")
