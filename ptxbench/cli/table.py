@@ -201,13 +201,14 @@ def _survive(out: Path, spec: str | None, resume: bool, budget_minutes: float | 
 
     def command() -> list[str]:
         words = [word for word in sys.argv[1:] if word != "--survive"]
-        if not resume and (out / "manifest.json").exists():
-            words.append("--resume")
+        # What follows -- are names.
+        end = words.index("--") if "--" in words else len(words)
+        own = ["--resume"] if not resume and (out / "manifest.json").exists() else []
         if budget_minutes is not None:
             # Of an option that is given twice the last counts.
             left = max(budget_minutes - (monotonic() - begin_s) / 60, 0.01)
-            words.append(f"--budget-minutes={left:.3f}")
-        return [sys.executable, "-m", "ptxbench", *words]
+            own.append(f"--budget-minutes={left:.3f}")
+        return [sys.executable, "-m", "ptxbench", *words[:end], *own, *words[end:]]
 
     code = run_surviving(command, out, lambda text: click.echo(f"ptxbench: {text}", err=True))
     return code if code >= 0 else _ended_by_signal(-code, out, spec)
