@@ -27,6 +27,7 @@ _SUBCOMMANDS = {
     "doctor": "Find out in a minute what can be measured here, and how.",
     "sensor": "Measure how the GPU's power sensors behave.",
     "table": "Measure the energy of instructions.",
+    "fleet": "Measure on many GPUs of many machines, and compare the boards.",
     "methods": "Compare the ways of reading power on kernels of many lengths.",
     "run": "Measure the energy of any program, by kernel.",
     "tune": "Find the variant of a kernel that takes the least energy or time.",

@@ -25,7 +25,8 @@ gpu_option = click.option(
     "--gpu",
     "spec",
     metavar="GPU",
-    help="The GPU: index, UUID, simulated[:PROFILE] or replay:FOLDER (default: the first one).",
+    help="The GPU: index, UUID, simulated[:PROFILE] or replay:FOLDER (default: the first one); "
+    "`table` takes several: all, or a list such as 0,2.",
 )
 out_option = click.option(
     "--out",

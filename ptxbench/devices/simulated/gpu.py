@@ -12,7 +12,7 @@ from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.clock import Clock, VirtualClock
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
-from ptxbench.core.errors import LaunchError
+from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.sequence import only_run, play
@@ -63,6 +63,7 @@ class SimulatedGpu:
         self._poll_interval_s = poll_interval_s
         self._clock = VirtualClock(_START_NS, _EPOCH_OFFSET_NS)
         self._physics = Physics(profile, _START_NS, seed)
+        self._launches = 0
         self._sources = [*self.open_sources(), TemperatureSource(self._physics, self._clock)]
 
     @property
@@ -226,6 +227,9 @@ class SimulatedGpu:
 
     def _launch(self, phases: tuple[Phase, ...]) -> KernelWindow:
         """Let the phases of one kernel pass."""
+        self._launches += 1
+        if 0 < self._profile.fails_after < self._launches:
+            raise GpuError(f"{self.info.name} stopped answering, as its profile says")
         clock = self._clock
         clock.sleep_s(_LAUNCH_OVERHEAD_S)
         start_ns = clock.now_ns()
