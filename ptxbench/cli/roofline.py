@@ -284,7 +284,9 @@ def _print_result(result: RooflineResult, beside: dict[str, float]) -> None:
     click.echo("Tflop/s and TB/s are the highest that these kernels reached; balances are in flop/byte.")
     click.echo(
         f"sleeping kernel: {result.sleeping_w:.4g} W at {result.temperature_c:.3g} C, "
-        f"{result.slope_w_per_k:.2g} W/K; residuals {100 * result.residual:.2g}%"
+        f"{result.slope_w_per_k:.2g} ± {1.96 * result.slope_error_w_per_k:.2g} W/K"
+        f"{' (assumed: it saw too few degrees)' if result.slope_is_assumed else ''}; "
+        f"residuals {100 * result.residual:.2g}%"
     )
     if result.left_out:
         click.echo(f"left out, slowed down by the power limit: {len(result.left_out)} kernels")

@@ -323,9 +323,35 @@ def other_instructions(kernel: IntensityKernel, counts: Counter[str]) -> int:
     return sum(n for opcode, n in counts.items() if opcode.partition(".")[0] not in useful)
 
 
+def loop_of(listing: str, kind: FlopKind, bytes_moved: float) -> tuple[float, int]:
+    """Return trips of all lanes, and instructions of a trip that are neither multiply-adds nor loads.
+
+    Args:
+        listing: SASS of a kernel that loads from global memory.
+        kind: Kind of its multiply-adds.
+        bytes_moved: What it loads in all trips.
+
+    Raises:
+        InputError: It has no loop of loads.
+    """
+    try:
+        counts = looped_kernel(parse_listing(listing)[STREAM]).loop.counts
+    except LoopError as error:
+        raise InputError(f"a kernel of {kind.name} has no loop: {error}") from error
+    loaded = sum(n * _width(opcode) for opcode, n in counts.items() if opcode.startswith("LDG"))
+    if not loaded:
+        raise InputError(f"a kernel of {kind.name} loads nothing in its loop")
+    return bytes_moved / loaded, other_instructions(IntensityKernel(kind, math.inf), counts)
+
+
+def _width(opcode: str) -> int:
+    """Return the bytes that a load brings one thread."""
+    words = opcode.split(".")
+    return next((bits // 8 for bits in (128, 64) if str(bits) in words), 4)
+
+
 def _is_load(opcode: str, kernel: IntensityKernel) -> bool:
     """Return whether an opcode is a load of the kernel's level and width."""
     base, *words = opcode.split(".")
-    width = next((bits // 8 for bits in (128, 64) if str(bits) in words), 4)
     level = kernel.level
-    return base == level.sass and width == kernel.width and ("GPU" in words) == level.passes_by_l1
+    return base == level.sass and _width(opcode) == kernel.width and ("GPU" in words) == level.passes_by_l1

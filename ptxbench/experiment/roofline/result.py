@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -14,9 +14,11 @@ from ptxbench.core.estimate import Estimate
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.energy.steady import settled_after_s, steady_power_w
+from ptxbench.experiment.roofline.kernel import loop_of
+from ptxbench.experiment.roofline.kinds import KINDS
 from ptxbench.experiment.roofline.point import PointKernel, read_kernels
 from ptxbench.model.roofline.equations import RooflineMachine
-from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, fit_roofline
+from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm, fit_roofline
 from ptxbench.model.roofline.quantity import Quantity, machine_quantities
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
@@ -30,6 +32,11 @@ RESULT = "roofline.json"
 _SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 # Temperatures are whole degrees: over a smaller span they say nothing of a slope.
 _LEAST_SPAN_K = 4.0
+# Static power then grows by this share of itself a degree, give or take as much: H200s had 0.28%.
+_ASSUMED_GROWTH = 0.003
+# A thread's instruction of a loop: counting, addresses and branches toggle few bits, xor on data many.
+_LOOP = RoughTerm("loop", 9e-12, 4e-12)
+_SLOPE = "slope"
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,9 @@ class RooflineDocument:
         machines: What follows for each kind of flop and memory level.
         sleeping_w: Power of the kernel that sleeps at `temperature_c`, W.
         slope_w_per_k: How static power grows with the temperature, W/K.
+        slope_error_w_per_k: Standard error of that.
+        slope_is_assumed: Whether kernels that sleep could not tell it; then it is a share of their power.
+        loop_pj: What an instruction of a loop beside multiply-adds and loads was taken to cost a thread, pJ.
         temperature_c: What all powers were brought to, degrees C.
         residual: Median of the relative residuals, a fraction.
         left_out: Kernels that the power limit slowed down.
@@ -122,6 +132,9 @@ class RooflineDocument:
     machines: tuple[FittedMachine, ...]
     sleeping_w: float
     slope_w_per_k: float
+    slope_error_w_per_k: float
+    slope_is_assumed: bool
+    loop_pj: Estimate
     temperature_c: float
     residual: float
     left_out: tuple[str, ...]
@@ -149,12 +162,24 @@ def measured_points(folder: RecordingFolder) -> tuple[MeasuredPoint, ...]:
     Raises:
         InputError: The folder is empty, a power cannot be read, or bytes came faster than DRAM can be.
     """
-    kernels = read_kernels(folder)
+    kernels = [_with_loop(folder, kernel) for kernel in read_kernels(folder)]
     if not kernels:
         raise InputError(f"{folder.path} holds no measured kernel; continue it with --resume")
     sensor = next(s for s in folder.manifest.sensors if source_of(s.source).whole_board)
     recordings = {recording.name: recording for recording in folder.recordings}
     return tuple(_measured(folder, kernel, recordings[kernel.name], sensor) for kernel in kernels)
+
+
+def _with_loop(folder: RecordingFolder, kernel: PointKernel) -> PointKernel:
+    """Return a kernel with the instructions of its loop, counted in its code where the run did not."""
+    if not kernel.kind or not math.isnan(kernel.loop_instructions):
+        return kernel
+    name = kernel.name.replace(f"-{kernel.level}-", "-", 1).partition(f"-{kernel.pattern}")[0]
+    entry = next((entry for entry in folder.kernels.entries if entry.name == name), None)
+    if entry is None:
+        raise InputError(f"{folder.path} does not hold the machine code of {kernel.name}")
+    trips, beside = loop_of(folder.kernels.sass(entry), KINDS[kernel.kind], kernel.bytes_moved)
+    return replace(kernel, loop_instructions=trips * beside)
 
 
 def _measured(
@@ -226,8 +251,9 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
         raise InputError(f"no kernel ran with operand pattern {pattern!r}")
     asleep = [p for p in measured if p.kernel.sleeps]
     at_c = float(np.median([p.temperature_c for p in points]))
-    sleeping_w, slope = static_line(asleep, at_c)
-    fit = fit_roofline([_as_fitted(point, slope, at_c) for point in points])
+    static = static_line(asleep, at_c)
+    rough = RoughTerm(_SLOPE, static.slope_w_per_k, static.slope_error_w_per_k)
+    fit = fit_roofline([_as_fitted(point, at_c) for point in points], [_LOOP, rough])
     return RooflineResult(
         gpu=gpu,
         pattern=pattern,
@@ -238,8 +264,11 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
             for kind in dict.fromkeys(p.kernel.kind for p in points)
             for level in dict.fromkeys(p.kernel.level for p in points)
         ),
-        sleeping_w=sleeping_w,
-        slope_w_per_k=slope,
+        sleeping_w=static.power_w,
+        slope_w_per_k=static.slope_w_per_k,
+        slope_error_w_per_k=static.slope_error_w_per_k,
+        slope_is_assumed=static.assumed,
+        loop_pj=fit.coefficient(_LOOP.name).scaled(1e12),
         temperature_c=at_c,
         residual=fit.residual,
         left_out=fit.left_out,
@@ -247,32 +276,51 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
     )
 
 
-def static_line(asleep: Sequence[MeasuredPoint], at_c: float) -> tuple[float, float]:
-    """Return the static power at a temperature, W, and its slope, W/K, from kernels that sleep.
+@dataclass(frozen=True)
+class StaticLine:
+    """Static power over the temperature.
 
-    The slope is 0 where temperatures span too little to tell it.
+    Attributes:
+        power_w: At the temperature that was asked for, W; NaN without kernels that sleep.
+        slope_w_per_k: Its slope, W/K.
+        slope_error_w_per_k: Standard error of the slope.
+        assumed: Whether the slope is a share of the power, as temperatures span too little to tell it.
     """
+
+    power_w: float
+    slope_w_per_k: float
+    slope_error_w_per_k: float
+    assumed: bool
+
+
+def static_line(asleep: Sequence[MeasuredPoint], at_c: float) -> StaticLine:
+    """Return the static power at a temperature and its slope, from kernels that sleep."""
     if not asleep:
-        return math.nan, 0.0
-    temperature_c = np.array([p.temperature_c for p in asleep])
+        return StaticLine(math.nan, 0.0, 1.0, assumed=True)
+    offset_k = np.array([p.temperature_c for p in asleep]) - at_c
     power_w = np.array([p.power_w for p in asleep])
-    if np.ptp(temperature_c) < _LEAST_SPAN_K:
-        return float(power_w.mean()), 0.0
-    slope, offset_w = np.polyfit(temperature_c - at_c, power_w, 1)
-    return float(offset_w), float(slope)
+    if np.ptp(offset_k) < _LEAST_SPAN_K or len(asleep) < 4:
+        slope = _ASSUMED_GROWTH * float(power_w.mean())
+        return StaticLine(float((power_w - slope * offset_k).mean()), slope, slope, assumed=True)
+    (slope, at_w), covariance = np.polyfit(offset_k, power_w, 1, cov=True)
+    return StaticLine(float(at_w), float(slope), math.sqrt(float(covariance[0, 0])), assumed=False)
 
 
-def _as_fitted(point: MeasuredPoint, slope_w_per_k: float, at_c: float) -> RooflinePoint:
-    """Return a point with its energy as it would be at one temperature for all."""
-    power_w = point.power_w - slope_w_per_k * (point.temperature_c - at_c)
+def _as_fitted(point: MeasuredPoint, at_c: float) -> RooflinePoint:
+    """Return a point as the regression takes it; static power is that of one temperature for all."""
+    kernel = point.kernel
     return RooflinePoint(
-        point.kernel.name,
-        point.kernel.kind,
-        point.kernel.flops,
-        ((point.kernel.level, point.kernel.bytes_moved),),
+        kernel.name,
+        kernel.kind,
+        kernel.flops,
+        ((kernel.level, kernel.bytes_moved),),
         point.time_s,
-        power_w * point.time_s,
+        point.power_w * point.time_s,
         at_full_clock=not point.slowed,
+        extras=(
+            (_LOOP.name, kernel.loop_instructions),
+            (_SLOPE, (point.temperature_c - at_c) * point.time_s),
+        ),
     )
 
 
