@@ -211,7 +211,8 @@ class _Bench:
             flops=float(lanes * kernel.flops_per_trip),
             bytes_moved=float(lanes * moved),
             launches=launches,
-            loop_instructions=float(lanes * built.loop_instructions),
+            counting_instructions=float(lanes * built.beside.counting),
+            mixing_instructions=float(lanes * built.beside.mixing),
         )
         return point, replace(launch, times=launches)
 
