@@ -25,7 +25,7 @@ from ptxbench.cli.parameters import Number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ptxbench.experiment.roofline.result import RooflineResult
+    from ptxbench.experiment.roofline.result import FittedMachine, RooflineResult
     from ptxbench.model.roofline.equations import RooflineMachine
     from ptxbench.model.roofline.quantity import Quantity
     from ptxbench.model.roofline.tradeoff import TradeOff
@@ -282,12 +282,46 @@ def _print_result(result: RooflineResult, beside: dict[str, float]) -> None:
         )
     print_table(headings, rows_of, headings[2:8])
     click.echo("Tflop/s and TB/s are the highest that these kernels reached; balances are in flop/byte.")
+    for machine in result.machines:
+        _print_peaks(machine)
+        _print_limited(machine)
     click.echo(
         f"sleeping kernel: {result.sleeping_w:.4g} W at {result.temperature_c:.3g} C, "
-        f"{result.slope_w_per_k:.2g} W/K; residuals {100 * result.residual:.2g}%"
+        f"{result.slope_w_per_k:.2g} ± {1.96 * result.slope_error_w_per_k:.2g} W/K"
+        f"{' (assumed: it saw too few degrees)' if result.slope_is_assumed else ''}; "
+        f"residuals {100 * result.residual:.2g}%"
     )
     if result.left_out:
         click.echo(f"left out, slowed down by the power limit: {len(result.left_out)} kernels")
+
+
+def _print_peaks(machine: FittedMachine) -> None:
+    """Print what the kernels reached of those that do nothing else."""
+    reached = []
+    if not math.isnan(machine.flops_share):
+        reached.append(f"{100 * machine.flops_share:.3g}% of the speed of multiply-adds alone")
+    if not math.isnan(machine.bytes_share):
+        reached.append(f"{100 * machine.bytes_share:.3g}% of the bandwidth of a copy")
+    if reached:
+        click.echo(f"{machine.kind}, {machine.level}: reached {' and '.join(reached)}")
+
+
+def _print_limited(machine: FittedMachine) -> None:
+    """Print what each model of the power limit is off by, in time and power."""
+    if not machine.limited:
+        return
+    off = []
+    for model in dict.fromkeys(point.model for point in machine.limited):
+        chosen = [point for point in machine.limited if point.model == model]
+        time_pct, power_pct = (
+            sum(abs(getattr(point, name)) for point in chosen) / len(chosen)
+            for name in ("time_pct", "power_pct")
+        )
+        off.append(f"{model} {time_pct:.2g}% and {power_pct:.2g}%")
+    click.echo(
+        f"{machine.kind}, {machine.level}, kernels at the power limit: time and power are off by "
+        f"{', '.join(off)} (mean)"
+    )
 
 
 def _print_tradeoff(trade: TradeOff, found: dict[str, Quantity]) -> None:

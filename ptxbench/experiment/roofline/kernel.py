@@ -248,6 +248,19 @@ def _registers(name: str, first: int, n: int) -> str:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Instructions of a trip that are neither multiply-adds nor loads.
+
+    Attributes:
+        counting: Those that count, compute addresses, compare and branch: few of their bits change.
+        mixing: Those that take in elements that no multiply-add takes, by xor: all of their bits change.
+    """
+
+    counting: int
+    mixing: int
+
+
+@dataclass(frozen=True)
 class BuiltKernel:
     """A kernel as machine code.
 
@@ -257,7 +270,7 @@ class BuiltKernel:
         listing: Its SASS as text.
         cubin: Its machine code.
         fault: Why it does not do what it should; "" where it does.
-        loop_instructions: Instructions of a trip that are neither multiply-adds nor loads.
+        beside: Instructions of a trip that are neither multiply-adds nor loads.
     """
 
     kernel: IntensityKernel
@@ -265,7 +278,7 @@ class BuiltKernel:
     listing: str
     cubin: Cubin
     fault: str
-    loop_instructions: int
+    beside: Beside
 
 
 def build(gpu: Gpu, kernel: IntensityKernel) -> BuiltKernel:
@@ -277,16 +290,16 @@ def build(gpu: Gpu, kernel: IntensityKernel) -> BuiltKernel:
     ptx = kernel.ptx(gpu.info.target)
     cubin = gpu.assemble(ptx, OptLevel.O3)
     listing = disassemble(cubin.image)
-    rest = 0
+    beside = Beside(0, 0)
     if spilled := kernel_resources(cubin.image)[STREAM].stack_bytes:
         fault = f"it spills {spilled} bytes a thread"
     else:
         try:
             counts = looped_kernel(parse_listing(listing)[STREAM]).loop.counts
-            fault, rest = loop_fault(kernel, counts), other_instructions(kernel, counts)
+            fault, beside = loop_fault(kernel, counts), instructions_beside(kernel.kind, counts)
         except LoopError as error:
             fault = str(error)
-    return BuiltKernel(kernel, ptx, listing, cubin, fault, rest)
+    return BuiltKernel(kernel, ptx, listing, cubin, fault, beside)
 
 
 def loop_fault(kernel: IntensityKernel, counts: Counter[str]) -> str:
@@ -311,21 +324,54 @@ def loop_fault(kernel: IntensityKernel, counts: Counter[str]) -> str:
     forbidden = {"LDL", "STL", "LDS", "LDG", "STS", "STG", "CALL"} - {level.sass}
     if others := sorted(set(base) & forbidden):
         return f"its loop has {', '.join(others)}"
-    if other_instructions(kernel, counts) > _SPARE_INSTRUCTIONS + len(kernel.leftovers):
-        rest = other_instructions(kernel, counts)
-        return f"its loop has {rest} instructions beside the multiply-adds and loads"
+    rest = instructions_beside(kernel.kind, counts)
+    if rest.counting + rest.mixing > _SPARE_INSTRUCTIONS + len(kernel.leftovers):
+        total = rest.counting + rest.mixing
+        return f"its loop has {total} instructions beside the multiply-adds and loads"
     return ""
 
 
-def other_instructions(kernel: IntensityKernel, counts: Counter[str]) -> int:
-    """Return how many instructions of a loop are neither multiply-adds nor loads; no NOP is counted."""
-    useful = (kernel.kind.sass, kernel.level.sass, "NOP")
-    return sum(n for opcode, n in counts.items() if opcode.partition(".")[0] not in useful)
+def instructions_beside(kind: FlopKind, counts: Counter[str]) -> Beside:
+    """Return what a loop executes beside multiply-adds of a kind and loads; no NOP is counted."""
+    base: Counter[str] = Counter()
+    for opcode, n in counts.items():
+        base[opcode.partition(".")[0]] += n
+    # One LOP3 wraps the address, where there is one to wrap.
+    loads = base["LDG"] + base["LDS"]
+    mixing = max(0, base["LOP3"] - (1 if loads else 0))
+    counting = base.total() - base[kind.sass] - loads - base["NOP"] - mixing
+    return Beside(counting, mixing)
+
+
+def loop_of(listing: str, kind: FlopKind, bytes_moved: float) -> tuple[float, Beside]:
+    """Return trips of all lanes, and instructions of a trip that are neither multiply-adds nor loads.
+
+    Args:
+        listing: SASS of a kernel that loads from global memory.
+        kind: Kind of its multiply-adds.
+        bytes_moved: What it loads in all trips.
+
+    Raises:
+        InputError: It has no loop of loads.
+    """
+    try:
+        counts = looped_kernel(parse_listing(listing)[STREAM]).loop.counts
+    except LoopError as error:
+        raise InputError(f"a kernel of {kind.name} has no loop: {error}") from error
+    loaded = sum(n * _width(opcode) for opcode, n in counts.items() if opcode.startswith("LDG"))
+    if not loaded:
+        raise InputError(f"a kernel of {kind.name} loads nothing in its loop")
+    return bytes_moved / loaded, instructions_beside(kind, counts)
+
+
+def _width(opcode: str) -> int:
+    """Return the bytes that a load brings one thread."""
+    words = opcode.split(".")
+    return next((bits // 8 for bits in (128, 64) if str(bits) in words), 4)
 
 
 def _is_load(opcode: str, kernel: IntensityKernel) -> bool:
     """Return whether an opcode is a load of the kernel's level and width."""
     base, *words = opcode.split(".")
-    width = next((bits // 8 for bits in (128, 64) if str(bits) in words), 4)
     level = kernel.level
-    return base == level.sass and width == kernel.width and ("GPU" in words) == level.passes_by_l1
+    return base == level.sass and _width(opcode) == kernel.width and ("GPU" in words) == level.passes_by_l1

@@ -74,6 +74,7 @@ def measure(
     *,
     resume: bool = False,
     show: Callable[[int, int, str], None] = lambda *_: None,
+    budget_s: float = math.inf,
 ) -> RecordingFolder:
     """Run every kernel that is wanted, and return the folder of their readings.
 
@@ -83,6 +84,7 @@ def measure(
         out: Folder; None for a new one below results/, or below runs/ where nothing is measured.
         resume: Go on with the folder `out`: what it holds is not run again.
         show: Told how many are done, how many there are, and which is in hand.
+        budget_s: No kernel begins later than this; what is missing then can be resumed.
 
     Raises:
         InputError: An intensity cannot be reached, a kernel is not what it should be, or the folder does
@@ -92,8 +94,8 @@ def measure(
     """
     if gpu.info.kind is GpuKind.REPLAYED:
         raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
-    bench = _Bench(gpu, options)
-    plan = bench.plan()
+    until_ns = gpu.clock.now_ns() + budget_s * 1e9
+    plan = _Bench(gpu, options).plan()
     with _open(gpu, out, resume=resume) as folder:
         done = {kernel.name for kernel in read_kernels(folder)}
         missing = [(name, make) for name, make in plan if name not in done]
@@ -104,6 +106,8 @@ def measure(
         journal = Journal(folder.path / KERNELS, create=True)
         try:
             for number, (name, make) in enumerate(missing, len(plan) - len(missing)):
+                if gpu.clock.now_ns() > until_ns:
+                    return folder
                 show(number, len(plan), name)
                 kernel, launch = make(folder, name)
                 run = gpu.run_sequence((launch,), ())
@@ -207,7 +211,8 @@ class _Bench:
             flops=float(lanes * kernel.flops_per_trip),
             bytes_moved=float(lanes * moved),
             launches=launches,
-            loop_instructions=float(lanes * built.loop_instructions),
+            counting_instructions=float(lanes * built.beside.counting),
+            mixing_instructions=float(lanes * built.beside.mixing),
         )
         return point, replace(launch, times=launches)
 

@@ -31,8 +31,9 @@ class PointKernel:
         flops: Flops of one launch.
         bytes_moved: Bytes of one launch from `level`.
         launches: Launches back to back within the window.
-        loop_instructions: What threads execute in the loop of one launch beside multiply-adds and loads; NaN
-            in runs that did not count it.
+        counting_instructions: What threads execute in the loop of one launch to count and branch; NaN in runs
+            that did not count it.
+        mixing_instructions: What they execute to take in elements that no multiply-add takes; NaN likewise.
     """
 
     name: str
@@ -43,7 +44,8 @@ class PointKernel:
     flops: float
     bytes_moved: float
     launches: int
-    loop_instructions: float = field(default=math.nan, metadata={"optional": True})
+    counting_instructions: float = field(default=math.nan, metadata={"optional": True})
+    mixing_instructions: float = field(default=math.nan, metadata={"optional": True})
 
     @property
     def sleeps(self) -> bool:
@@ -54,6 +56,37 @@ class PointKernel:
     def is_peak(self) -> bool:
         """Whether it is a kernel that the others are held against: multiply-adds alone, or a copy."""
         return not self.sleeps and not (self.kind and self.level)
+
+
+@dataclass(frozen=True)
+class MeasuredPoint:
+    """One kernel with what was read of it.
+
+    Attributes:
+        kernel: What ran.
+        time_s: Time of one launch, s.
+        power_w: Its mean power, W.
+        power_error_w: Standard error of the power, W.
+        temperature_c: Mean temperature while power was read, degrees C.
+        slowed: Whether the GPU lowered its clocks meanwhile.
+    """
+
+    kernel: PointKernel
+    time_s: float
+    power_w: float
+    power_error_w: float
+    temperature_c: float
+    slowed: bool
+
+    @property
+    def flops_per_s(self) -> float:
+        """Achieved speed, flop/s."""
+        return self.kernel.flops / self.time_s
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Achieved bandwidth, byte/s."""
+        return self.kernel.bytes_moved / self.time_s
 
 
 @dataclass(frozen=True)
