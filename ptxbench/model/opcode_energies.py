@@ -16,7 +16,7 @@ from ptxbench.model.opcodes import (
     ONCE_A_WARP,
     ONCE_A_WARP_SHARE,
     OpcodeClass,
-    likeness,
+    nearest,
     opcode_class,
     width_bytes,
 )
@@ -272,9 +272,7 @@ def _candidates(opcode: str, others: Sequence[str]) -> Iterable[tuple[Rule, list
     if multiply_adds(opcode):
         kind = tensor_kind(opcode)
         yield Rule.SCALED, [o for o in others if tensor_kind(o) == kind and multiply_adds(o)]
-    shared = {other: likeness(opcode, other) for other in others}
-    most = max(shared.values(), default=0)
-    yield Rule.MODIFIERS, [other for other, n in shared.items() if n == most and n > 0]
+    yield Rule.MODIFIERS, nearest(opcode, others)
     kin = opcode_class(opcode)
     alike = [other for other in others if opcode_class(other) is kin]
     # One barrier is no evidence on branches.
