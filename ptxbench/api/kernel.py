@@ -102,6 +102,7 @@ def estimate_kernel(
     terms = known.machine.terms
     conditions = Conditions(
         activity=_activity(terms, activity, data, integer_data),
+        activity_range=None if activity is not None else terms.activity_range(data or "random", integer_data),
         temperature_c=math.nan if temperature_c is None else temperature_c,
         clock_ratio=clock_ratio,
         steady_time=steady,

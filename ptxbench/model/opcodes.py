@@ -106,6 +106,11 @@ def _likeness(words: Sequence[str], others: Sequence[str]) -> tuple[int, int]:
     return leading, -len(set(words) ^ set(others))
 
 
+def operand_words(opcode: str) -> int:
+    """Return how many registers of 32 bits an operand of an opcode takes: 2 for FP64, else 1."""
+    return 2 if opcode_class(opcode) is OpcodeClass.FP64 else 1
+
+
 def width_bytes(opcode: str) -> int:
     """Return how many bytes a load or a store moves for a thread: 16 for LDS.128, 4 where nothing is said."""
     return next((_WIDTHS[word] for word in opcode.split(".") if word in _WIDTHS), 4)

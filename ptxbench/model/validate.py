@@ -28,7 +28,7 @@ from ptxbench.model.validation_file import (
     read_session,
 )
 from ptxbench.model.validation_table import ValidatedKernel
-from ptxbench.model.work import Activity, KernelWork
+from ptxbench.model.work import KernelWork
 from ptxbench.sensors.kernel_run import POWER_CAP
 
 _MARKER = "ptxbench_case_"
@@ -129,16 +129,26 @@ def fit_kernels(folder: Path) -> list[FitKernel]:
     ]
 
 
-def activity_of(case: KernelCase, terms: Terms) -> Activity:
-    """Return the activity of a case's operands; data that the terms do not know count as random."""
-    kind = case.operands if case.operands in terms.data_kinds else RANDOM
-    return terms.activity_on(kind, case.name.endswith(_INTEGER_DATA))
+def conditions_of(case: KernelCase, terms: Terms, temperature_c: float, clock_ratio: float) -> Conditions:
+    """Return how a case ran, its time measured; data that the terms do not know count as random.
+
+    Args:
+        case: The case.
+        terms: Know kinds of data.
+        temperature_c: GPU temperature.
+        clock_ratio: SM clock over the full clock; NaN: found by the power limit.
+    """
+    data = (case.operands if case.operands in terms.data_kinds else RANDOM, case.name.endswith(_INTEGER_DATA))
+    return Conditions(
+        terms.activity_on(*data), temperature_c, clock_ratio, True, activity_range=terms.activity_range(*data)
+    )
 
 
 def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: KernelSession) -> ValidatedKernel:
     work = replace(work, name=one.case.name, time_s=one.time_s)
-    conditions = Conditions(activity_of(one.case, machine.terms), one.temperature_c, steady_time=True)
-    found = estimate(work, machine, replace(conditions, clock_ratio=one.clock_ratio))
+    known = conditions_of(one.case, machine.terms, one.temperature_c, one.clock_ratio)
+    conditions = replace(known, clock_ratio=math.nan)
+    found = estimate(work, machine, known)
     by_limit = estimate(work, machine, conditions)
     return ValidatedKernel(
         kernel=one.case.name,

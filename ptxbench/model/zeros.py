@@ -40,7 +40,8 @@ class ZerosRatios:
 
         What a warp executes once (branches, barriers, counters) has no operands that are data: an overhead
         loop of such opcodes drew 20.6 pJ a pass on zeros and 20.7 on random operands on an H200 (patterns,
-        `ld.global.u32`). Else it is the median of those that are most like it, of the same class, or of all that access memory.
+        `ld.global.u32`). Else it is the median of those that are most like it, of the same class, or of
+        all that access memory.
         """
         kind = opcode_class(opcode)
         if kind in ONCE_A_WARP:
