@@ -19,6 +19,7 @@ from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.cap import Demand, settled_clock
+from ptxbench.model.null_answer import NullAnswer
 from ptxbench.model.opcode_energies import OpcodeEnergies, OpcodeEnergy, Rule
 from ptxbench.model.opcodes import nearest, opcode_class
 from ptxbench.model.tensor import multiply_adds, operand_bits, tensor_kind
@@ -82,6 +83,7 @@ class KernelEstimate:
         uncovered_share: Share of the executed instructions whose energy is not in the table.
         fills: How those were filled, most executed first.
         notes: What the estimate leaves out or assumes, a sentence each.
+        answers: What the table's model and models that know less say, where that was asked for.
     """
 
     kernel: str
@@ -96,6 +98,7 @@ class KernelEstimate:
     uncovered_share: float
     fills: tuple[Fill, ...]
     notes: tuple[str, ...]
+    answers: tuple[NullAnswer, ...] = ()
 
 
 @dataclass(frozen=True)

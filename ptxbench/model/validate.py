@@ -89,14 +89,26 @@ def validate_model(
     Raises:
         InputError: The folder does not hold both, or no fit kernel was measured and counted.
     """
+    fit = [kernel for path in (folder, *also) for kernel in fit_kernels(path)]
+    return judge_terms(folder, opcode_energies, fit_terms(fit, opcode_energies))
+
+
+def judge_terms(folder: Path, opcode_energies: OpcodeEnergies, terms: Terms) -> ModelValidation:
+    """Validate fitted terms by the judged kernels of a session.
+
+    Args:
+        folder: What `validate_kernels.py measure` and `count` wrote.
+        opcode_energies: Energies of opcodes, as they were when the terms were fitted.
+        terms: The terms.
+
+    Raises:
+        InputError: The folder does not hold both.
+    """
     session = read_session(folder)
     works, problems = read_works(folder / COUNTS, session)
     static = session_static(session)
-    measured = measured_kernels(session)
-    fit = [kernel for path in (folder, *also) for kernel in fit_kernels(path)]
-    terms = fit_terms(fit, opcode_energies)
     machine = Machine(opcode_energies.drawn(terms.opcode_share), terms, static, session.power_limit_w)
-    held_out = [one for one in measured if one.case.purpose is Purpose.JUDGED]
+    held_out = [one for one in measured_kernels(session) if one.case.purpose is Purpose.JUDGED]
     rows = tuple(
         _row(one, works[one.case.number], machine, session) for one in held_out if one.case.number in works
     )
