@@ -104,6 +104,8 @@ def injected(
         **environment,
         "CUDA_INJECTION64_PATH": str(library),
         "LD_PRELOAD": preloaded,
+        # Of another tool for NVTX, such as nsys, the choice stands.
+        "NVTX_INJECTION64_PATH": environment.get("NVTX_INJECTION64_PATH") or str(library),
         "PTXBENCH_CUPTI": ":".join(map(str, cupti)),
         FOLDER_VARIABLE: str(folder),
     }
