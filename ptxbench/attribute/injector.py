@@ -14,6 +14,7 @@ from pathlib import Path
 from ptxbench.api.window_log import FOLDER_VARIABLE
 from ptxbench.core.errors import ToolError
 
+MOST_LAUNCHES_VARIABLE = "PTXBENCH_MOST_LAUNCHES"
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _LIBRARIES = ("-ldl", "-lpthread")
 _TIMEOUT_S = 60

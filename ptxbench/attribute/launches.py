@@ -126,7 +126,18 @@ def read_launches(folder: Path) -> LaunchLog:
                 parts.setdefault(uuid, []).append((text, start_ns, end_ns, lane))
     by_gpu = {uuid: join_launches(found) for uuid, found in parts.items()}
     found = (*join_ranges(ranges), *read_windows(folder))
-    return LaunchLog(by_gpu, processes, dropped, tuple(dict.fromkeys(remarks)), found, tuple(sorted(unseen)))
+    return LaunchLog(by_gpu, processes, dropped, tuple(dict.fromkeys(remarks)), found, _apart(unseen))
+
+
+def _apart(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Join spans that overlap."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return tuple(joined)
 
 
 def _unseen(turns_ns: Sequence[tuple[bool, int]]) -> list[tuple[int, int]]:
