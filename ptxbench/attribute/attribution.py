@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from scipy.optimize import minimize, nnls
+from scipy.optimize import fmin, nnls
 
 from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.launches import Launches
@@ -215,6 +215,7 @@ def attribute(
     error_j: float,
     origin_ns: int,
     ranges: Sequence[Ranges] = (),
+    unseen_ns: Sequence[tuple[int, int]] = (),
 ) -> Attribution:
     """Return what each kernel took of a GPU's energy, the largest first, and what passed without a kernel.
 
@@ -228,9 +229,9 @@ def attribute(
         error_j: Half of its 95% interval, J.
         origin_ns: Host time of the run's begin.
         ranges: Parts of the program.
+        unseen_ns: Times in which kernels were not looked at.
     """
-    busy = BusyTime(launches, origin_ns)
-    calls = np.bincount(launches.name, minlength=len(launches.names))
+    busy = BusyTime(launches, origin_ns, unseen_ns)
     if not len(launches):
         interval = (energy_j - error_j, energy_j + error_j)
         return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
@@ -248,7 +249,7 @@ def attribute(
     count = -(-_RESAMPLES // len(designs))
     draws = np.concatenate([_resampled(*one, prior, readings.refresh_s, count) for one in designs])
     fit = _scaled(design, fitted, draws, energy_j, error_j)
-    shares = _shares(design, fit, kernels, launches, calls)
+    shares = _shares(design, fit, kernels, launches, busy.calls)
     parts = tuple(_range_share(one, design, fit, busy, origin_ns) for one in ranges)
     return Attribution(shares, parts, responses[0].lag_s + responses[0].averaging_s / 2)
 
@@ -269,7 +270,8 @@ def _design(
     response: _Response,
 ) -> tuple[_Design, Float64s]:
     end_s = readings.at_s - response.lag_s
-    inside = (end_s <= length_s) & (end_s >= response.reach_s)
+    unseen_s = busy.unseen_until(end_s) - busy.unseen_until(end_s - response.reach_s)
+    inside = (end_s <= length_s) & (end_s >= response.reach_s) & (unseen_s <= 0)
     end_s, at_s, power_w = end_s[inside], readings.at_s[inside], readings.power_w[inside]
     shares = response.mean(busy.until, at_s)
     idle = np.clip(1 - shares.sum(axis=1), 0, None)
@@ -331,13 +333,16 @@ def _refined(response: _Response, refresh_s: float, left: Callable[[_Response], 
         return response
     start = np.array([response.lag_s / refresh_s, math.log(response.averaging_s)])
     simplex = start + np.array([[0.0, 0.0], [0.1, 0.0], [0.0, 0.15]])
-    found = minimize(
+    found = fmin(
         lambda point: left(at(point)),
         start,
-        method="Nelder-Mead",
-        options={"initial_simplex": simplex, "maxfev": _REFINEMENTS, "xatol": 0.005, "fatol": 0.0},
+        xtol=0.005,
+        ftol=0.0,
+        maxfun=_REFINEMENTS,
+        initial_simplex=simplex,
+        disp=False,
     )
-    return min((response, at(found.x)), key=left)
+    return min((response, at(np.asarray(found))), key=left)
 
 
 def _left_w2(

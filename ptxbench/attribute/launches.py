@@ -65,6 +65,7 @@ class LaunchLog:
         dropped: Kernels that CUPTI or memory lost.
         remarks: What else to know, a sentence each.
         ranges: NVTX ranges and windows of `EnergyMonitor`.
+        unseen_ns: Times in which kernels were not looked at, begin and end, as they came too fast.
     """
 
     by_gpu: dict[str, Launches]
@@ -72,6 +73,7 @@ class LaunchLog:
     dropped: int = 0
     remarks: tuple[str, ...] = ()
     ranges: tuple[Ranges, ...] = ()
+    unseen_ns: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -82,6 +84,8 @@ class _Process:
     devices: dict[int, str]
     dropped: int
     remarks: list[str]
+    turns_ns: list[tuple[bool, int]]
+    has_cuda: bool = False
 
 
 def no_launches() -> Launches:
@@ -100,10 +104,13 @@ def read_launches(folder: Path) -> LaunchLog:
     remarks: list[str] = []
     dropped = 0
     ranges: list[tuple[RangeKind, str, int, int]] = []
-    files = sorted(folder.glob("*.txt"))
-    for file in files:
+    processes = 0
+    unseen: list[tuple[int, int]] = []
+    for file in sorted(folder.glob("*.txt")):
         process = _read_process(file)
+        processes += process.has_cuda
         dropped += process.dropped
+        unseen += _unseen(process.turns_ns)
         remarks += process.remarks
         rows = _records(file.with_suffix(".bin"), _LAUNCH)
         for start, end, name, _ in _records(file.with_suffix(".ranges"), _RANGE).tolist():
@@ -119,7 +126,25 @@ def read_launches(folder: Path) -> LaunchLog:
                 parts.setdefault(uuid, []).append((text, start_ns, end_ns, lane))
     by_gpu = {uuid: join_launches(found) for uuid, found in parts.items()}
     found = (*join_ranges(ranges), *read_windows(folder))
-    return LaunchLog(by_gpu, len(files), dropped, tuple(dict.fromkeys(remarks)), found)
+    return LaunchLog(by_gpu, processes, dropped, tuple(dict.fromkeys(remarks)), found, _apart(unseen))
+
+
+def _apart(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Join spans that overlap."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return tuple(joined)
+
+
+def _unseen(turns_ns: Sequence[tuple[bool, int]]) -> list[tuple[int, int]]:
+    """Return the times in which kernels were not looked at, from turns: whether on, and when."""
+    off = [at_ns for is_on, at_ns in turns_ns if not is_on]
+    on = [at_ns for is_on, at_ns in turns_ns if is_on]
+    return list(zip(off, on, strict=False))
 
 
 def _records(file: Path, kind: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -170,7 +195,7 @@ def innermost(ranges: Sequence[Ranges]) -> Launches:
 
 
 def _read_process(file: Path) -> _Process:
-    process = _Process({}, {}, 0, [])
+    process = _Process({}, {}, 0, [], [])
     # One file a process: its pid stands before the dash.
     pid = file.name.partition("-")[0]
     ended = False
@@ -186,12 +211,13 @@ def _read_process(file: Path) -> _Process:
         elif word == "refused":
             process.remarks.append(f"process {pid}: kernels are not known: {rest}")
             ended = True
-        elif word == "taken":
-            process.remarks.append(
-                f"process {pid}: another tool, as torch.profiler, took CUPTI: later kernels are not known"
-            )
+        elif word == "shared":
+            process.remarks.append(f"process {pid}: another tool, as torch.profiler, used CUPTI beside")
+        elif word in ("off", "on") and first.isdecimal():
+            process.turns_ns.append((word == "on", int(first)))
+        process.has_cuda = process.has_cuda or word in ("cupti", "refused")
         ended = ended or word == "end"
-    if not ended:
+    if process.has_cuda and not ended:
         process.remarks.append(
             f"process {pid} did not end by itself: its last kernels (twenty, or 0.2 s) may be missing"
         )

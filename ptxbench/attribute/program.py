@@ -16,7 +16,7 @@ from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.api.window_log import FOLDER_VARIABLE
 from ptxbench.attribute.attribution import NO_KERNEL, Readings, Share, attribute
 from ptxbench.attribute.child import run_child
-from ptxbench.attribute.injector import build_injector, find_cupti, injected
+from ptxbench.attribute.injector import MOST_LAUNCHES_VARIABLE, build_injector, find_cupti, injected
 from ptxbench.attribute.launches import Launches, LaunchLog, innermost, no_launches, read_launches
 from ptxbench.attribute.recorded import BoardFacts, RecordedBoard, RecordedProgram, RunFacts, run_facts
 from ptxbench.core.errors import ToolError
@@ -78,18 +78,20 @@ class ProgramEnergy:
         return sum(gpu.energy.energy_j for gpu in self.gpus)
 
 
-def measure_program(boards: Sequence[Board], words: Sequence[str], *, kernels: bool = True) -> ProgramEnergy:
-    """Run a command and return its energy; arguments and errors are those of `record_program`."""
-    return energy_of(record_program(boards, words, kernels=kernels))
-
-
-def record_program(boards: Sequence[Board], words: Sequence[str], *, kernels: bool = True) -> RecordedProgram:
+def record_program(
+    boards: Sequence[Board],
+    words: Sequence[str],
+    *,
+    kernels: bool = True,
+    most_launches_per_s: float | None = None,
+) -> RecordedProgram:
     """Run a command and return what was recorded of it.
 
     Args:
         boards: The GPUs to read; they are released at the end.
         words: The command.
         kernels: Whether kernels are followed; without, the program runs exactly as it would by itself.
+        most_launches_per_s: Rate of launches in a process from which on kernels are looked at in turns.
 
     Raises:
         CommandNotRunError: The command could not be started.
@@ -98,6 +100,8 @@ def record_program(boards: Sequence[Board], words: Sequence[str], *, kernels: bo
     with recording(boards) as recordings, tempfile.TemporaryDirectory(prefix="ptxbench-run-") as folder:
         clock = boards[0].clock
         environment, not_followed = _environment(boards, words, Path(folder), kernels=kernels)
+        if most_launches_per_s is not None:
+            environment[MOST_LAUNCHES_VARIABLE] = repr(most_launches_per_s)
         start_ns = clock.now_ns()
         code = run_child(words, environment)
         end_ns = clock.now_ns()
@@ -179,6 +183,7 @@ def share_of(board: RecordedBoard, window: KernelWindow, log: LaunchLog) -> GpuS
         half_j,
         origin_ns=window.start_ns,
         ranges=log.ranges,
+        unseen_ns=log.unseen_ns,
     )
     kernels = found.kernels if source is Followed.KERNELS else ()
     return GpuShare(energy, kernels, found.ranges, found.delay_s)
@@ -221,6 +226,11 @@ def _said(facts: RunFacts, log: LaunchLog) -> tuple[str, ...]:
         said.append("no process of the command started CUDA: what the GPUs drew is not the command's")
     if log.dropped:
         said.append(f"{log.dropped} kernels were lost: their energy is in {NO_KERNEL!r}")
+    if log.unseen_ns:
+        share = sum(on - off for off, on in log.unseen_ns) / 1e9 / facts.window.elapsed_s
+        said.append(
+            f"kernels came too fast and were not looked at for {share:.0%} of the time: calls are estimated"
+        )
     unread = set(log.by_gpu) - {board.uuid for board in facts.boards}
     if unread:
         said.append(f"kernels also ran on {len(unread)} GPUs that were not read: {', '.join(sorted(unread))}")

@@ -59,8 +59,8 @@ def join_ranges(parts: Iterable[tuple[RangeKind, str, int, int]]) -> tuple[Range
             found.setdefault((kind, name), []).append((start_ns, end_ns))
     joined = []
     for (kind, name), times in list(found.items())[:_MOST_NAMES]:
-        start_ns, end_ns = (np.array(side, dtype=np.int64) for side in zip(*sorted(times), strict=True))
-        joined.append(Ranges(name, kind, start_ns, end_ns))
+        sides = np.array(sorted(times), dtype=np.int64)
+        joined.append(Ranges(name, kind, sides[:, 0], sides[:, 1]))
     return tuple(joined)
 
 

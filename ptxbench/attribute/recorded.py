@@ -65,6 +65,8 @@ class RunFacts:
         processes: Processes that wrote kernels, or why they could not.
         dropped: Kernels that were lost.
         remarks: What else the processes said, a sentence each.
+        off_ns: When kernels were no longer looked at, as they came too fast; host time.
+        on_ns: When they were again.
     """
 
     schema: int
@@ -79,6 +81,8 @@ class RunFacts:
     processes: int
     dropped: int
     remarks: tuple[str, ...]
+    off_ns: tuple[int, ...]
+    on_ns: tuple[int, ...]
 
     @property
     def window(self) -> KernelWindow:
@@ -159,6 +163,8 @@ def run_facts(
         log.processes,
         log.dropped,
         log.remarks,
+        tuple(off for off, _ in log.unseen_ns),
+        tuple(on for _, on in log.unseen_ns),
     )
 
 
@@ -213,6 +219,7 @@ def load(folder: Path) -> RecordedProgram:
         facts.dropped,
         facts.remarks,
         found,
+        tuple(zip(facts.off_ns, facts.on_ns, strict=False)),
     )
     return RecordedProgram(facts, boards, log)
 

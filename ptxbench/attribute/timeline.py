@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ptxbench.attribute.attribution import Share
 from ptxbench.attribute.demangle import demangled
@@ -101,14 +102,16 @@ def _counter_events(
 ) -> Iterator[Event]:
     window = recorded.facts.window
     at_ns, power_w = board.power(window)
-    yield from _counter("power", "W", at_ns - window.start_ns - gpu.delay_s * 1e9, power_w, process)
+    yield from _counter("power", "W", at_ns - float(window.start_ns) - gpu.delay_s * 1e9, power_w, process)
     for source, name, unit in _COUNTERS:
         series = board.of(source)
         if series is not None:
             yield from _counter(name, unit, series.time_ns - float(window.start_ns), series.value, process)
 
 
-def _counter(name: str, unit: str, at_ns: Float64s, value: Float64s, process: int) -> Iterator[Event]:
+def _counter(
+    name: str, unit: str, at_ns: npt.NDArray[np.floating[Any]], value: Float64s, process: int
+) -> Iterator[Event]:
     for at, one in zip((at_ns / 1e3).tolist(), value.tolist(), strict=True):
         yield {"ph": "C", "name": f"{name} ({unit})", "pid": process, "ts": at, "args": {unit: one}}
 

@@ -27,6 +27,13 @@ _PATH = click.Path(path_type=Path)
     "--gpu", "spec", metavar="GPU", help="The GPU: indices or UUIDs, as 0,1 (default: all that are visible)."
 )
 @click.option("--no-kernels", is_flag=True, help="Do not follow kernels: energy of the whole run only.")
+@click.option(
+    "--most-launches",
+    "most_launches",
+    type=click.FloatRange(min=1),
+    metavar="PER_S",
+    help="Look at kernels in turns where a process launches more a second.",
+)
 @click.option("--out", type=_PATH, help="Where to write: a folder, new or empty, for the run and its report.")
 @click.option("--from", "kept", type=_PATH, metavar="RUN", help="Report a run that --out kept; nothing runs.")
 @click.option(
@@ -46,6 +53,7 @@ _PATH = click.Path(path_type=Path)
 def command(
     spec: str | None,
     no_kernels: bool,
+    most_launches: float | None,
     out: Path | None,
     kept: Path | None,
     trace: Path | None,
@@ -76,7 +84,11 @@ def command(
     if out is not None:
         _make_folder(out)
     try:
-        recorded = load(kept) if kept is not None else _record(spec, words, kernels=not no_kernels)
+        recorded = (
+            load(kept)
+            if kept is not None
+            else _record(spec, words, kernels=not no_kernels, most_launches_per_s=most_launches)
+        )
     except CommandNotRunError as error:
         click.echo(f"ptxbench: {error}", err=True)
         return error.exit_code
@@ -97,11 +109,15 @@ def command(
     return exit_code or _compare(program, baseline, limit)
 
 
-def _record(spec: str | None, words: tuple[str, ...], *, kernels: bool) -> RecordedProgram:
+def _record(
+    spec: str | None, words: tuple[str, ...], *, kernels: bool, most_launches_per_s: float | None
+) -> RecordedProgram:
     from ptxbench.api.board import open_boards
     from ptxbench.attribute.program import record_program
 
-    return record_program(open_boards(_specs(spec)), words, kernels=kernels)
+    return record_program(
+        open_boards(_specs(spec)), words, kernels=kernels, most_launches_per_s=most_launches_per_s
+    )
 
 
 def _compare(program: ProgramEnergy, baseline: Path | None, limit: float | None) -> int:

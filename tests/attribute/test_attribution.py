@@ -25,7 +25,7 @@ def launches(**kernels):
     )  # fmt: skip
 
 
-def replay(seed, kept=lambda i, name: True, merge=None, offset_ns=0, rounds=250):
+def replay(seed, kept=lambda i, name: True, merge=None, offset_ns=0, rounds=250, turns=None):
     """Run kernels of three powers in turn; return the share of each name, and the true energies."""
     made = LoadedGpu(seed=seed)
     recording = Recording(open_boards(made.gpu)[0])
@@ -34,7 +34,7 @@ def replay(seed, kept=lambda i, name: True, merge=None, offset_ns=0, rounds=250)
     made.gpu.sleep(1.0)
     start_ns, truth, times = clock.now_ns(), dict.fromkeys(POWERS_W, 0.0), {}
     for i in range(rounds):
-        step_s = chance.uniform(0.02, 0.06)
+        step_s, round_ns = chance.uniform(0.02, 0.06), clock.now_ns()
         for name, power_w in POWERS_W.items():
             before_j, begin_ns = made.energy_j(), clock.now_ns()
             made.load(step_s if merge else chance.uniform(0.02, 0.06), power_w)
@@ -44,10 +44,14 @@ def replay(seed, kept=lambda i, name: True, merge=None, offset_ns=0, rounds=250)
                 times.setdefault(name, []).append((begin_ns + offset_ns, clock.now_ns() + offset_ns))
             truth[name] += made.energy_j() - before_j
         made.gpu.sleep(merge or 0.01)
+        if turns is not None and not kept(i, ""):
+            begin_ns = turns.pop()[0] if turns and turns[-1][1] == round_ns else round_ns
+            turns.append((begin_ns, clock.now_ns()))
     end_ns = clock.now_ns()
     made.gpu.sleep(2.0)
     window = KernelWindow(start_ns, end_ns, (end_ns - start_ns) * 1e-9)
-    share = share_of(recorded_board(recording), window, LaunchLog({"": launches(**times)}, 1))
+    log = LaunchLog({"": launches(**times)}, 1, unseen_ns=tuple(turns or ()))
+    share = share_of(recorded_board(recording), window, log)
     recording.stop()
     return share, truth
 
@@ -125,6 +129,20 @@ def test_kernels_at_the_same_time_share_it():
     assert busy.until(at_s)[:, 0] == pytest.approx([0.5, 1.0, 1.5, 2.0, 3.0])
     assert busy.until(at_s)[:, 1] == pytest.approx([0, 0, 0.5, 1.0, 1.0])
     assert busy.any_until(at_s) == pytest.approx([0.5, 1, 2, 3, 4])
+
+
+def test_kernels_that_are_seen_in_turns_keep_their_energy():
+    whole, _ = replay(4)
+    turns = []
+    share, truth = replay(4, kept=lambda i, _name: i % 10 < 4, turns=turns)
+    assert len(turns) == 25
+    for row in share.kernels:
+        if row.names != (NO_KERNEL,):
+            assert row.calls == pytest.approx(250, rel=0.05)
+            assert row.energy_j == pytest.approx(truth[row.names[0]], rel=0.1)
+            seen_always = next(one for one in whole.kernels if one.names == row.names)
+            power_w = seen_always.energy_j / seen_always.time_s
+            assert row.energy_j / row.time_s == pytest.approx(power_w, rel=0.03)
 
 
 def test_a_run_of_a_moment_is_one_row():
