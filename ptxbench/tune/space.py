@@ -67,7 +67,7 @@ def load_axes(dtype: DType, path: Path | None = None) -> Axes:
     try:
         text = path.read_text(encoding="utf-8") if path else _shipped()
         document = tomllib.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{place}: the search space cannot be read: {error}") from error
     table = document.get(dtype.value)
     if not isinstance(table, dict):
