@@ -14,6 +14,8 @@ import numpy.typing as npt
 from ptxbench.attribute.ranges import RangeKind, Ranges, join_ranges, read_windows
 from ptxbench.sensors.trace import Int64s
 
+# Of the injector's numbers; a longer one is damage.
+_DIGITS = 19
 _LAUNCH = np.dtype(
     [
         ("start_ns", "<u8"),
@@ -202,12 +204,13 @@ def _read_process(file: Path) -> _Process:
     for line in file.read_text(errors="replace").splitlines():
         word, _, rest = line.partition(" ")
         first, _, text = rest.partition(" ")
-        if word == "name" and first.isdecimal():
-            process.names[int(first)] = text
-        elif word == "device" and first.isdecimal():
-            process.devices[int(first)] = text
-        elif word == "dropped" and first.isdecimal():
-            process.dropped += int(first)
+        number = int(first) if first.isdecimal() and len(first) <= _DIGITS else None
+        if word == "name" and number is not None:
+            process.names[number] = text
+        elif word == "device" and number is not None:
+            process.devices[number] = text
+        elif word == "dropped" and number is not None:
+            process.dropped += number
         elif word == "refused":
             process.remarks.append(f"process {pid}: kernels are not known: {rest}")
             ended = True

@@ -153,14 +153,14 @@ def read_report(path: Path) -> dict[str, Any]:
     """
     file = path / "energy.json" if path.is_dir() else path
     try:
-        found = json.loads(file.read_text())
+        found = json.loads(file.read_bytes())
         if not all(
             isinstance(row["energy_j"], int | float | None) for row in found["gpus"] + found["kernels"]
         ):
             raise TypeError
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{file} is no energy.json of `ptxbench run --out`") from error
     assert isinstance(found, dict)  # noqa: S101
     return found

@@ -79,7 +79,7 @@ def load_axes(dtype: DType, space: str | Path = _USUAL, core: Core | None = None
     try:
         text = _shipped(place) if str(space) in SHIPPED else Path(space).read_text(encoding="utf-8")
         document = tomllib.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"{place}: the search space cannot be read: {error}; name a TOML file, or {' or '.join(SHIPPED)}"
         ) from error
