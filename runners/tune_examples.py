@@ -42,8 +42,8 @@ from ptxbench.storage.atomic import write_text
 from ptxbench.tune.analysis import analyse
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.evaluate import choices, ranking
-from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.filters import rejection
+from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.library import CUBLAS, CallingGpu
 from ptxbench.tune.objective import Goal, Objective
@@ -99,7 +99,7 @@ class Session:
             found = run(self)
         except OutOfTimeError:
             found = {"cut_off": True, **self.told(name)}
-        except Exception as error:  # noqa: BLE001 - a part that fails must not end the sitting
+        except Exception as error:  # a part that fails must not end the sitting
             found = {"failed": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-2000:]}
         self.done[name] = {"wall_s": round(time.monotonic() - began_s, 1), **found}
         print(f"{name}: {self.done[name]['wall_s']} s {found.get('failed', '')}", flush=True)
@@ -236,7 +236,7 @@ def example(name: str, budget: int, **sizes: int) -> Callable[[Session], dict[st
     """Return the part that tunes an example by its specification."""
 
     def run(session: Session) -> dict[str, Any]:
-        smaller = {key: value for key, value in sizes.items()} if session.scale < 1 else {}
+        smaller = sizes if session.scale < 1 else {}
         spec = load_spec(EXAMPLES / f"{name}.toml", smaller)
         by = BY_ESTIMATE if session.table else AT_RANDOM
         tuning = Tuning(

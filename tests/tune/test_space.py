@@ -58,7 +58,7 @@ def test_sizes_that_no_tile_divides_have_guarded_variants() -> None:
 
 
 def test_rows_that_no_copy_divides_are_refused_with_the_cure() -> None:
-    with pytest.raises(InputError, match="no whole reads of 8.*multiples of 8"):
+    with pytest.raises(InputError, match=r"no whole reads of 8.*multiples of 8"):
         search_space(Problem(DType.F16, 1000, 1000, 1001), "sm_90a")
 
 
