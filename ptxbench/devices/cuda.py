@@ -202,6 +202,42 @@ class CudaGpu:
         with self._context.watched():
             return self._launch(launch, *self._prepared((launch,))[0]).elapsed_s
 
+    @property
+    def ordinal(self) -> int:
+        """Number of the GPU, as CUDA counts."""
+        return int(self._device)
+
+    def time_calls_s(self, call: Callable[[], object], times: int) -> float:
+        """Return how long so many calls of another library took, s; it works in the default stream.
+
+        Raises:
+            LaunchError: A kernel ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            return self._called(call, times).elapsed_s
+
+    def run_calls(self, call: Callable[[], object], times: int) -> KernelRun:
+        """Call another library so often, back to back, while the sampler thread records.
+
+        Raises:
+            LaunchError: A kernel ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            before = self.telemetry()
+            window, sampler, trace = self._sampled(lambda: self._called(call, times))
+            reasons = sampler.throttle_reasons(window)
+            return KernelRun(window, trace, before, self.telemetry(), reasons, np.zeros(0, np.uint8))
+
+    def _called(self, call: Callable[[], object], times: int) -> KernelWindow:
+        def calls() -> None:
+            for _ in range(times):
+                call()
+
+        self._context.make_current()
+        return self._timer.timed(calls)
+
     def compute(self, launch: Launch) -> Bytes | None:
         """Launch once into a cleared output and return it.
 

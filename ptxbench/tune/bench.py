@@ -104,7 +104,8 @@ class Bench:
             flops=seen.flops,
             build_wall_s=build_wall_s,
         )
-        return self._estimated(trial, trial.modelled_s, _COOL_C)
+        estimated = self._estimated(trial, trial.modelled_s, _COOL_C)
+        return replace(estimated, foreseen_j=estimated.estimated_j)
 
     def measure(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -107,12 +108,13 @@ def _lacking(tile: int, vector: int) -> int:
     return max(1, tile // vector // 3) * vector
 
 
-def right_product(problem: Problem, inputs: tuple[Bytes, ...]) -> Numbers:
-    """Return op(A) op(B) + beta C in float64 or complex128, shape (m, n)."""
+def product_of(problem: Problem, inputs: tuple[Bytes, ...], rows: Sequence[int] | None = None) -> Numbers:
+    """Return op(A) op(B) + beta C in float64 or complex128, shape (m, n), or some of its rows."""
+    some = slice(None) if rows is None else list(rows)
     a, b = _matrices(problem, inputs)
-    exact = a @ b
+    exact = a[some] @ b
     if problem.beta:
-        exact = exact + problem.beta * _source(problem, inputs)
+        exact = exact + problem.beta * _source(problem, inputs)[some]
     return exact  # type: ignore[no-any-return]
 
 
@@ -142,4 +144,4 @@ def _make_case(problem: Problem, seed: int) -> _Case:
     if problem.beta:
         size = size + abs(problem.beta) * np.abs(_source(problem, inputs))
     terms = problem.k * problem.dtype.parts
-    return _Case(problem, inputs, right_product(problem, inputs), _ROUNDINGS * terms * epsilon * size)
+    return _Case(problem, inputs, product_of(problem, inputs), _ROUNDINGS * terms * epsilon * size)

@@ -39,8 +39,8 @@ class Bounds:
         max_tile: Most results of a thread.
         max_aspect: Most that a thread's tile may be longer than wide, or wider than long.
         max_unrolled: Most multiply-adds of a thread in one pass of the loop: the code must fit the caches.
-        min_threads: Least threads of an SM, where registers are those of the tile of C alone and shared memory
-            that of the stripes, as Anzt et al. count them; 0: they are counted as `min_occupancy` says.
+        min_threads: Least threads of an SM, where registers are those of the tile of C alone and shared
+            memory is that of the stripes, as Anzt et al. count them; 0: `min_occupancy` counts alone.
     """
 
     min_occupancy: float

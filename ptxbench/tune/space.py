@@ -20,8 +20,8 @@ from ptxbench.tune.spec_file import read_combinations
 from ptxbench.tune.variant import OPTIONAL, PARAMETERS, Core, DType, Op, Problem, Variant
 
 # Spaces that are shipped: ptxbench's own, and that of Anzt et al. (2015), Figure 3 and section 2.3.2.
-_USUAL = "gemm"
-SHIPPED = (_USUAL, "beast")
+USUAL = "gemm"
+SHIPPED = (USUAL, "beast")
 _MAY_BE_ZERO = ("pad", "read_a", "read_b", "interleaved")
 
 
@@ -63,7 +63,7 @@ class Space:
         return next((v for v in self.variants if v.name == name), None)
 
 
-def load_axes(dtype: DType, space: str | Path = _USUAL, core: Core | None = None) -> Axes:
+def load_axes(dtype: DType, space: str | Path = USUAL, core: Core | None = None) -> Axes:
     """Return the axes of one element type.
 
     Args:
@@ -157,14 +157,14 @@ def _checked_axes(table: dict[str, object], place: str) -> tuple[tuple[int, ...]
     for name in sorted(names - set(PARAMETERS)):
         raise InputError(f"{place} has an unknown parameter {name}")
     for name in PARAMETERS:
-        if name not in names | OPTIONAL:
+        if name not in names and name not in OPTIONAL:
             raise InputError(f"{place} has no axis {name}")
     return found
 
 
 def _checked_values(table: dict[str, object], name: str, place: str) -> tuple[int, ...]:
     if name in OPTIONAL and name not in table:
-        return (next(field.default for field in fields(Variant) if field.name == name),)
+        return (OPTIONAL[name],)
     values = table.get(name)
     if not isinstance(values, list) or not values:
         raise InputError(f"{place} {name} must be a list of whole numbers")

@@ -285,7 +285,7 @@ class KernelSpec:
         return self._with_derived(configuration.by_axis)
 
     def variants(self) -> Iterator[tuple[Configuration, Expression | None]]:
-        """Yield each combination of the axes, with the first filter that it does not meet (`Combinations`)."""
+        """Yield each combination of the axes, with the first filter that it does not meet, or None."""
         return Combinations(self.sizes, self.axes, self.derived, self.filters).all()
 
     def _with_derived(self, chosen: Mapping[str, Value]) -> dict[str, Value]:

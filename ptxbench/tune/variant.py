@@ -11,7 +11,7 @@ from ptxbench.core.threads import WARP
 
 def _also(value: int) -> int:
     """Return a parameter that older searches did not have."""
-    return field(default=value, metadata={"optional": True})  # type: ignore[no-any-return]
+    return field(default=value, metadata={"optional": True})
 
 
 class DType(StrEnum):
@@ -356,9 +356,7 @@ class Variant:
             return self._stripe(self.blk_k, self.blk_n, self.b_k, self.b_n, along_k=False)
         return self._stripe(self.blk_n, self.blk_k, self.b_n, self.b_k, along_k=True)
 
-    def _stripe(
-        self, outer: int, inner: int, outer_lanes: int, inner_lanes: int, *, along_k: bool
-    ) -> Stripe:
+    def _stripe(self, outer: int, inner: int, outer_lanes: int, inner_lanes: int, *, along_k: bool) -> Stripe:
         """Return a stripe: the tensor cores take it as it is in memory, the others by rows of one k."""
         by_k = not (self.on_tensor_cores and along_k)
         row = outer if along_k and by_k else inner
@@ -394,4 +392,10 @@ class Variant:
 
 
 PARAMETERS = tuple(one.name for one in fields(Variant) if one.name not in ("dtype", "core"))
-OPTIONAL = frozenset(one.name for one in fields(Variant) if one.default is not MISSING)
+"""The search space: every combination of the parameters' values that passes the filters."""
+OPTIONAL: dict[str, int] = {
+    one.name: int(one.default)
+    for one in fields(Variant)
+    if one.name in PARAMETERS and one.default is not MISSING
+}
+"""Parameters that a file of the search space may leave out, with their values."""

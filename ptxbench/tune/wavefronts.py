@@ -92,14 +92,16 @@ def _simt_cycles(v: Variant, a: Stripe, b: Stripe) -> int:
 def _lane_cycles(v: Variant, a: Stripe, b: Stripe) -> int:
     """Return the wavefronts of reading fragments of f64: an element a lane, 8 of m or n by 4 of k."""
     size = v.dtype.bytes
-    each_a, each_b = (
-        _of_warp(lambda t, s=s: (t // 4 * s.other_stride + t % 4 * s.k_stride) * size, size) for s in (a, b)
-    )
+
+    def each(s: Stripe) -> int:
+        return _of_warp(lambda t: (t // 4 * s.other_stride + t % 4 * s.k_stride) * size, size)
+
+    each_a, each_b = each(a), each(b)
     return v.blk_k // 4 * (v.blk_m // v.warps_m // 8 * each_a + v.blk_n // v.warps_n // 8 * each_b)
 
 
 def _matrix_cycles(v: Variant, a: Stripe, b: Stripe) -> int:
-    """Return the wavefronts of reading fragments of f16 by ldmatrix.x4: four matrices, one after the other."""
+    """Return the wavefronts of reading fragments of f16: an ldmatrix.x4 takes four matrices in turn."""
     size, steps = v.dtype.bytes, v.blk_k // 16
     gets_a, gets_b = steps * (v.blk_m // v.warps_m // 16), steps * (v.blk_n // v.warps_n // 16)
     each_a, each_b = (4 * wavefronts((row * s.lead * size for row in range(8)), _ROW) for s in (a, b))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tune.lockstep import Block
 
-from ptxbench.tune.check import right_product
+from ptxbench.tune.check import product_of
 from ptxbench.tune.filters import shape_faults
 from ptxbench.tune.kernel import RESULTS, operand_matrices, render_variant
 from ptxbench.tune.variant import DType, Op, Problem, Variant
@@ -72,7 +72,7 @@ def product(
     block = Block(text, variant.threads, variant.shared_bytes(form), (1, 1))
     memory = dict(zip(("p_a", "p_b", "p_source"), operands, strict=False)) | {"p_c": c}
     block.run(memory, {"p_m": problem.m, "p_n": problem.n, "p_k": problem.k})
-    return c.view(RESULTS[variant.dtype]).reshape(problem.m, problem.n), right_product(problem, operands)
+    return c.view(RESULTS[variant.dtype]).reshape(problem.m, problem.n), product_of(problem, operands)
 
 
 @pytest.mark.parametrize("variant", SMALL, ids=lambda v: v.name)
