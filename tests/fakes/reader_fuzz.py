@@ -24,6 +24,7 @@ from fakes import run as fake
 from ptxbench.attribute.launches import read_launches as read_injected
 from ptxbench.attribute.report import read_report
 from ptxbench.core.errors import PtxbenchError
+from ptxbench.experiment.roofline.point import open_folder, read_kernels
 from ptxbench.meter.readers import read_mapping, read_meter
 from ptxbench.meter.readers.nvml import read_nvml, read_windows
 from ptxbench.model.inputs import read_table as read_model_table
@@ -32,7 +33,6 @@ from ptxbench.model.power_samples import read_power_samples
 from ptxbench.model.solved import read_solved
 from ptxbench.model.terms import read_terms
 from ptxbench.model.validation_file import read_session
-from ptxbench.roofline.point import open_folder, read_kernels
 from ptxbench.storage.board_spread import read_board_spread
 from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.methods_file import read_methods_file
