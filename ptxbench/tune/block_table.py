@@ -62,7 +62,7 @@ class BlockRow:
         best: The best run of all.
         default: The run with the default blocks, at the highest clock.
         fastest: The run that the algorithm for time ends at, at the highest clock.
-        iterations: Different runs that it asked for.
+        iterations: Different runs that it needed.
         tried: Combinations of high occupancy.
         possible: All combinations.
         gap: Cost over that of the best of all, less 1.

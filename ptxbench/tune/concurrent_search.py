@@ -120,7 +120,7 @@ class ConcurrentTuned:
         trials: Every run of all kernels.
         chosen: The run that Algorithm 3 ended at.
         default: The run with 256 threads in each block, or the size nearest to that.
-        iterations: Runs that Algorithm 3 asked for.
+        iterations: Runs that Algorithm 3 needed.
         tried: Combinations of block sizes of high occupancy.
         possible: Combinations of all block sizes.
         best: The best of all combinations, where all were run, or None.
