@@ -52,7 +52,7 @@ from ptxbench.tune.user_kernel import UserKernel
 EXAMPLES = Path(__file__).parents[1] / "examples" / "tune"
 # Sizes with which each kernel takes some tenths of a millisecond.
 SIZES = {
-    "stencil": {"NX": 8192, "NY": 8192},
+    "stencil": {"NX": 8192, "NY": 4096},
     "reduction": {"N": 134217728},
     "nbody": {"N": 32768},
 }
@@ -141,13 +141,14 @@ class Runner:
         self._kept = kept
         self._arguments = arguments
         self._end_s = time.monotonic() + arguments.limit_s
+        self._checked: dict[tuple[str, str], str] = {}
         self._built: dict[str, tuple[UserKernel, tuple]] = {}
 
     def case(self, names: Sequence[str], clocks_mhz: Sequence[int], set_clock: Callable[[int], None]) -> None:
         """Run every combination of a case, and again what matters; print and keep it."""
         arguments, label = self._arguments, "+".join(names)
         kernels, sizes = zip(*(self._kernel(name) for name in names), strict=True)
-        bench = ConcurrentBench(self._gpu, kernels, arguments.window)
+        bench = ConcurrentBench(self._gpu, kernels, arguments.window, checked=self._checked)
         case = BlockCase(tuple(names), tuple(sizes), tuple(clocks_mhz), {})
         held: dict[str, ConcurrentTrial] = {}
         generator = random.Random(arguments.seed)  # noqa: S311 - an order, no secret
