@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ptxbench.tune.block_search import BlockVariant, default_block
 from ptxbench.tune.concurrent import ConcurrentTrial, run_name
@@ -121,7 +122,7 @@ def _row(
     case: BlockCase, algorithm: int, objective: str, clocks_mhz: Sequence[int], fastest: ConcurrentTrial
 ) -> BlockRow:
     chosen, iterations, high = _found(case, objective, clocks_mhz)
-    cost: Callable[[ConcurrentTrial], float] = lambda trial: cost_of(trial, objective)  # noqa: E731
+    cost = partial(cost_of, objective=objective)
     every = [case.trial(one, clock_mhz) for one in case.combinations for clock_mhz in clocks_mhz]
     best, default = min(every, key=cost), case.trial(case.default, max(case.clocks_mhz))
     return BlockRow(
