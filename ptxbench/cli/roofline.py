@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _POSITIVE = Number(0, 1e18, above=True)
 _PATH = click.Path(path_type=Path)
 _MACHINE = ("gflops", "gbytes", "flop_pj", "byte_pj")
-_KIND = click.Choice(["f32", "f64", "f16x2", "mma-f16", "mma-bf16", "mma-f64"])
+_KIND = click.Choice(["f32", "f64", "f16x2", "mma-f16", "mma-bf16", "mma-tf32", "mma-f64"])
 _LEVEL = click.Choice(["dram", "l2", "l1", "shared"])
 pattern_option = click.option(
     "--operands",
