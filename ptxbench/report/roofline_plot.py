@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _DARK, _ENERGY, _BYTES, _CONSTANT = "#222222", "#2f6fb0", "#c46a1b", "#999999"
 _GRID = 241
+# Kernels of other intensities, flop/byte, are not drawn: they would make the picture wide.
+_SHOWN = (1 / 64, 8192.0)
 Floats = npt.NDArray[np.float64]
 
 
@@ -58,7 +60,7 @@ def _page(results: Sequence[RooflineResult], kind: str, level: str, placed: Sequ
         figure = new_figure(5.5 * len(chosen), 15)
         columns = list(figure.subplots(4, len(chosen), sharey="row").T)
     for result, axes in zip(chosen, columns, strict=True):
-        on_it = [k for k in placed if k.kind == kind and level == "dram" and result is results[0]]
+        on_it = [k for k in placed if level == "dram" and result is results[0] and _is_drawn(k, kind, result)]
         points = _draw_column(axes, result, kind, level, on_it)
         if len(chosen) > 1:
             axes[0].set_title(
@@ -69,6 +71,12 @@ def _page(results: Sequence[RooflineResult], kind: str, level: str, placed: Sequ
         heading = f"{title(chosen[0].gpu)}\n{heading}, {points[0].kernel.sms} SMs"
     figure.suptitle(heading, fontsize=10, parse_math=False)
     return figure
+
+
+def _is_drawn(one: PlacedKernel, kind: str, result: RooflineResult) -> bool:
+    """Return whether a kernel is of a page: its flops and data are, and its intensity is near the others'."""
+    low, high = _SHOWN
+    return one.kind == kind and one.operands == result.pattern and low <= one.intensity <= high
 
 
 def _draw_column(
@@ -84,7 +92,7 @@ def _draw_column(
     _draw_lines(axes[0], machine, points, intensities)
     _draw_placed(axes[0], machine, placed)
     _draw_power(axes[1], machine, points, intensities)
-    _draw_parts(axes[2], machine, intensities)
+    _draw_parts(axes[2], replace(machine, cap_w=np.inf), intensities)
     _draw_greenup(axes[3], machine)
     for one in axes[:3]:
         one.set_xscale("log", base=2)

@@ -183,9 +183,17 @@ def test_the_energies_of_the_instruction_table_stand_beside_the_fitted_ones(fini
     assert f"{row.pj_per_flop:.4g}" in capsys.readouterr().out
 
 
-def test_the_pictures_are_drawn(finished, tmp_path):
-    assert run(["roofline", "show", str(finished), "--plot", str(tmp_path / "roofline.svg")]) == 0
+def test_pictures_of_runs_side_by_side_are_drawn(finished, tmp_path, capsys):
+    two = [str(finished), str(finished)]
+    assert run(["roofline", "show", *two, "--plot", str(tmp_path / "roofline.svg")]) == 0
     assert "<svg" in (tmp_path / "roofline.svg").read_text()
+    assert capsys.readouterr().out.count("race to halt") == 2
+    assert run(["roofline", "show", *two, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 2
+    assert run(["roofline", "show", *two, "--csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + 2 * 2 * len(INTENSITIES)
+    assert lines[0].startswith("gpu,kernel,kind,level,operands,sms,flop_per_byte,time_s,power_w")
 
 
 CODE = [(kind, "dram", 1) for kind in KINDS] + [(kind, "dram", math.inf) for kind in KINDS]
