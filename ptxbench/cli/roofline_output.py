@@ -47,6 +47,9 @@ def print_result(result: RooflineResult, beside: dict[str, float]) -> None:
         )
     print_table(headings, rows_of, headings[2:8])
     click.echo("Tflop/s and TB/s are the highest that these kernels reached; balances are in flop/byte.")
+    for one in result.saved:
+        value = f"{one.value.value:.2g} ± {one.value.uncertainty:.2g}"
+        click.echo(f"{one.name}: {value} pJ/flop less, where one is all that a kernel computes on")
     for machine in result.machines:
         _print_peaks(machine)
         _print_limited(machine)
