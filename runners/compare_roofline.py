@@ -3,13 +3,15 @@
     python runners/compare_roofline.py --roofline RUN [--roofline RUN] --validation FOLDER --table RUN
         [--counts FOLDER] [--judged CSV] [--json FILE]
     python runners/compare_roofline.py --roofline RUN --fmm FOLDER
+    python runners/compare_roofline.py --roofline RUN --elements
 
 Needs no GPU. RUN are folders of `ptxbench roofline run`: each kind of flop and memory level has the energy of
 the first of them that has it. FOLDER is what `validate_kernels.py` measured and counted. All models know the
 measured time. The roofline knows besides it flops and bytes of DRAM (Eq. 4), or those of caches too (Eq. 10);
 its energies come from its own kernels alone. The instruction model is that of `--judged`, a
 kernel_validation.csv, or else the one of compare_suite.py. `--fmm` checks variants of an N-body kernel, as
-section 5.3 of the paper does.
+section 5.3 of the paper does. `--elements` fits an energy of a flop for each number of different elements
+that a kernel computes on.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import csv
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +31,9 @@ from fmm_cases import fmm_cases
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.experiment.roofline.point import open_folder
-from ptxbench.experiment.roofline.result import work_out
+from ptxbench.experiment.roofline.result import elements_of, regression_point, work_out
 from ptxbench.model.opcode_energies import RANDOM
+from ptxbench.model.roofline.fit import RoughTerm, fit_roofline
 from ptxbench.model.roofline.kernels import (
     DRAM,
     L1,
@@ -55,7 +58,7 @@ class Energies:
     """What rooflines say.
 
     Attributes:
-        joules: J of a flop by kind, and of a byte by level.
+        joules: J of a flop by kind, and of a byte of each memory level.
         constant_w: Constant power of the first.
         slope_w_per_k: How it grows with the temperature.
         at_c: The temperature of `constant_w`.
@@ -249,6 +252,25 @@ def print_fmm(found: Sequence[Mapping[str, object]]) -> None:
         print(f"{name}: mean {size.mean():.1f}%, median {np.median(size):.1f}%, worst {size.max():.1f}%")
 
 
+def print_elements(path: Path) -> None:
+    """Print the fit of a run in which a flop has an energy of its own for each number of elements."""
+    result = work_out(open_folder(path))
+    points = [
+        replace(
+            regression_point(point, result.temperature_c),
+            kind=f"{point.kernel.kind} on {elements_of(point.kernel)}",
+        )
+        for point in result.points
+    ]
+    slope = RoughTerm("slope", result.slope_w_per_k, result.slope_error_w_per_k)
+    fit = fit_roofline(points, [slope])
+    for name in sorted(fit.names):
+        scale = 1.0 if name == "constant" else 1e12
+        found = fit.coefficient(name).scaled(scale)
+        print(f"{name}: {found.value:.4g} ± {found.uncertainty:.2g} {'W' if scale == 1 else 'pJ'}")
+    print(f"residuals {100 * fit.residual:.2g}%; sleeping {result.sleeping_w:.4g} W")
+
+
 def _number(value: object) -> float:
     return float(str(value))
 
@@ -262,8 +284,14 @@ def main() -> int:
     parser.add_argument("--table", type=Path, help="run folder of the same kind of GPU")
     parser.add_argument("--judged", type=Path, help="kernel_validation.csv of the instruction model")
     parser.add_argument("--fmm", type=Path, help="what `--suite fmm` measured and counted")
+    parser.add_argument("--elements", action="store_true", help="energies by number of elements")
     parser.add_argument("--json", type=Path, help="write the rows there, too")
     arguments = parser.parse_args()
+    if arguments.elements:
+        for path in arguments.roofline:
+            print(path)
+            print_elements(path)
+        return 0
     energies = read_energies(arguments.roofline)
     if arguments.fmm:
         found = compare_fmm(arguments.fmm, energies)

@@ -267,7 +267,7 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
 
 def _fit(points: Sequence[MeasuredPoint], at_c: float, rough: Sequence[RoughTerm]) -> RooflineFit:
     """Fit points twice: what few elements save is known as a share of a flop's energy."""
-    fitted_points = [_as_fitted(point, at_c) for point in points]
+    fitted_points = [regression_point(point, at_c) for point in points]
     first = fit_roofline(fitted_points, rough)
     saved = [
         RoughTerm(_on_few(kind), *[_LESS_ON_ONE * max(0.0, first.coefficient(kind).value)] * 2)
@@ -282,11 +282,16 @@ def _on_few(kind: str) -> str:
     return f"{kind} on few elements"
 
 
+def elements_of(kernel: PointKernel) -> int:
+    """Return how many different elements a kernel computes on in a trip."""
+    kind, level = KINDS[kernel.kind], LEVELS[kernel.level]
+    return IntensityKernel(kind, kernel.flops / kernel.bytes_moved, level).elements
+
+
 def _fewness(kernel: PointKernel) -> float:
     """Return 0 for a kernel that loads its full number of elements in a trip, 1 for one that loads one."""
-    kind = KINDS[kernel.kind]
-    elements = IntensityKernel(kind, kernel.flops / kernel.bytes_moved, LEVELS[kernel.level]).elements
-    return 1 - math.log(elements) / math.log(MOST_TRIP_BYTES / kind.element_bytes)
+    most = MOST_TRIP_BYTES / KINDS[kernel.kind].element_bytes
+    return 1 - math.log(elements_of(kernel)) / math.log(most)
 
 
 @dataclass(frozen=True)
@@ -294,7 +299,7 @@ class StaticLine:
     """Static power over the temperature.
 
     Attributes:
-        power_w: At the temperature that was asked for, W; NaN without kernels that sleep.
+        power_w: At the temperature wanted, W; NaN without kernels that sleep.
         slope_w_per_k: Its slope, W/K.
         slope_error_w_per_k: Standard error of the slope.
         assumed: Whether the slope is a share of the power, as temperatures span too little to tell it.
@@ -324,7 +329,7 @@ def static_line(asleep: Sequence[MeasuredPoint], at_c: float) -> StaticLine:
     return StaticLine(float(at_w), float(slope), math.sqrt(float(covariance[0, 0])), assumed=False)
 
 
-def _as_fitted(point: MeasuredPoint, at_c: float) -> RooflinePoint:
+def regression_point(point: MeasuredPoint, at_c: float) -> RooflinePoint:
     """Return a point as the regression takes it; static power is that of one temperature for all."""
     kernel = point.kernel
     return RooflinePoint(
