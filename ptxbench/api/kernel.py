@@ -14,6 +14,7 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.model.code_spread import widened
 from ptxbench.model.estimate import Conditions, KernelEstimate, estimate
+from ptxbench.model.kept_nulls import null_answers
 from ptxbench.model.work import Activity, KernelWork, activity_between
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def estimate_kernel(
     data: str | None = None,
     integer_data: bool = False,
     temperature_c: float | None = None,
+    explain: bool = False,
 ) -> KernelEstimate:
     """Estimate the energy of one launch from its code, or from what Nsight Compute counted.
 
@@ -77,12 +79,16 @@ def estimate_kernel(
         integer_data: Whether the kernel's integer instructions compute data, not addresses.
         temperature_c: GPU temperature, degrees Celsius; None: that of the run's sleeping kernels.
 
+        explain: Whether to add what models that know less than the table say of the kernel (`answers`), with
+            the error of each on judged kernels.
+
     Returns:
         Energy with its 95% interval (`energy_j`, `low_j`, `high_j`), power, time, where the joules go
         (`parts`), what stood in for opcodes that the table lacks (`fills`), and `notes`.
 
     Raises:
-        InputError: An argument is out of range, a file does not fit, or a trip count is not known.
+        InputError: An argument is out of range, a file does not fit, a trip count is not known, or the table
+            has no models that know less (`explain`).
         ToolError: The assembler or disassembler is missing, or refused the code.
     """
     _check_numbers(trips or {}, time_s, activity, temperature_c)
@@ -102,6 +108,7 @@ def estimate_kernel(
     terms = known.machine.terms
     conditions = Conditions(
         activity=_activity(terms, activity, data, integer_data),
+        activity_range=None if activity is not None else terms.activity_range(data or "random", integer_data),
         temperature_c=math.nan if temperature_c is None else temperature_c,
         clock_ratio=clock_ratio,
         steady_time=steady,
@@ -109,6 +116,17 @@ def estimate_kernel(
     found = estimate(work, known.machine, conditions)
     if not work.bytes_moved:
         found = widened(found, work, terms, modelled_time=_MODELLED in notes)
+    if explain:
+        answers = null_answers(
+            known.nulls,
+            found,
+            work,
+            (known.opcode_energies, known.machine),
+            conditions,
+            data or "random",
+            lambda fitted: _activity(fitted, activity, data, integer_data),
+        )
+        found = replace(found, answers=answers)
     return replace(found, notes=(*notes, *found.notes))
 
 

@@ -183,6 +183,7 @@ class Profile:
         voltage_steps: Steps of the supply voltage; without them it is always at factor 1.
         memory: Bandwidth and energy of its memory; without it loads cost what their opcode costs, and no
             bandwidth limits them.
+        fails_after: Launches after which it stops answering, as a GPU that is lost; 0: never.
     """
 
     name: str
@@ -192,3 +193,4 @@ class Profile:
     sensors: tuple[SensorSpec, ...]
     voltage_steps: TimedVoltageSteps | ThermalVoltageSteps | None = None
     memory: Memory | None = None
+    fails_after: int = 0

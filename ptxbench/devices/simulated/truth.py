@@ -212,13 +212,18 @@ def issue_cycles(loop: Loop, profile: Profile) -> float:
 
 def counted_issue_cycles(counts: Mapping[str, float], profile: Profile) -> float:
     """Return the cycles that so many executions of each opcode by one warp take of a sub-partition."""
+    return max(counted_pipe_cycles(counts, profile).values())
+
+
+def counted_pipe_cycles(counts: Mapping[str, float], profile: Profile) -> dict[str, float]:
+    """Return for how many cycles so many executions by one warp keep each pipe, and the issue, busy."""
     chip = profile.chip
     rates = _ISSUE_CYCLES | {"fp32": chip.fp32_cycles, "fp64": chip.fp64_cycles}
     busy = dict.fromkeys(rates, 0.0)
     for opcode, n in counts.items():
         pipe = pipe_of(opcode)
         busy[pipe] += n * rates[pipe]
-    return max(float(sum(counts.values())), *busy.values())
+    return busy | {"issue": float(sum(counts.values()))}
 
 
 def latency_cycles(loop: Loop, profile: Profile) -> float:

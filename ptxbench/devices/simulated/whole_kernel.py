@@ -22,7 +22,7 @@ from ptxbench.sass.executed import looped_kernel
 from ptxbench.sass.program import Loop, SassKernel
 
 # What a warp waits for memory and barriers in one pass, whatever else it does meanwhile.
-_WAIT_CYCLES = 700.0
+WAIT_CYCLES = 700.0
 
 
 def plan_whole_kernel(
@@ -89,7 +89,8 @@ def plan_counted_kernel(
 ) -> tuple[Phase, ...]:
     """Return launches back to back of a kernel of which is known how often a thread executes each opcode.
 
-    Each execution is charged. A launch waits once for memory, whose bandwidth is no limit.
+    Several launches are one phase of their mean power. Each execution is charged. A launch waits once for
+    memory, whose bandwidth is no limit.
 
     Args:
         executed: Executions by one thread.
@@ -107,13 +108,17 @@ def plan_counted_kernel(
 
     def wave(blocks: int, times: int) -> Phase:
         warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
-        of_one = sum(executed.values()) + _WAIT_CYCLES
+        of_one = sum(executed.values()) + WAIT_CYCLES
         cycles = max(of_one, math.ceil(warps / chip.schedulers_per_sm) * issue)
         return Phase(times * cycles, times * blocks * grid.threads * thread_pj * 1e-12)
 
     full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
     phases = [wave(grid.blocks_per_sm * chip.sm_count, launches * full)] if full else []
-    return (*phases, *([wave(rest, launches)] if rest else ()))
+    phases += [wave(rest, launches)] if rest else []
+    if launches == 1:
+        return tuple(phases)
+    # Launches back to back: their waves are too short for a sensor to see one by one.
+    return (Phase(sum(one.cycles for one in phases), sum(one.energy_j for one in phases)),)
 
 
 @dataclass(frozen=True)
@@ -138,4 +143,4 @@ def _source(memory: Memory, loop: Loop, array_bytes: int, sms: int, clock_hz: fl
 def _pass_cycles(code: Loop, warps_per_sm: int, profile: Profile) -> float:
     """Return the cycles of one pass of every resident warp of one SM."""
     warps = math.ceil(warps_per_sm / profile.chip.schedulers_per_sm)
-    return max(len(code.instructions) + _WAIT_CYCLES, warps * issue_cycles(code, profile))
+    return max(len(code.instructions) + WAIT_CYCLES, warps * issue_cycles(code, profile))
