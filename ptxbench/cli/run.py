@@ -24,7 +24,10 @@ _PATH = click.Path(path_type=Path)
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
-    "--gpu", "spec", metavar="GPU", help="The GPU: indices or UUIDs, as 0,1 (default: all that are visible)."
+    "--gpu",
+    "spec",
+    metavar="GPU",
+    help="The GPU: indices or UUIDs, as 0,1 (default: all visible); simulated[:PROFILE] with --from.",
 )
 @click.option("--no-kernels", is_flag=True, help="Do not follow kernels: energy of the whole run only.")
 @click.option(
@@ -71,21 +74,15 @@ def command(
     """
     from ptxbench.attribute.child import CommandNotRunError
     from ptxbench.attribute.program import energy_of
-    from ptxbench.attribute.recorded import load
-    from ptxbench.attribute.report import document, lines, read_report
+    from ptxbench.attribute.report import document, lines
 
-    if (baseline is None) != (limit is None):
-        raise click.UsageError("--baseline and --fail-over need each other.")
-    if bool(words) == (kept is not None):
-        raise click.UsageError("Give a command to run, or --from RUN.")
-    if baseline is not None:
-        read_report(baseline)
+    _check_usage(spec, kept, words, baseline, limit)
     _check_files(trace, html)
     if out is not None:
         _make_folder(out)
     try:
         recorded = (
-            load(kept)
+            _kept(kept, spec)
             if kept is not None
             else _record(spec, words, kernels=not no_kernels, most_launches_per_s=most_launches)
         )
@@ -109,6 +106,20 @@ def command(
     return exit_code or _compare(program, baseline, limit)
 
 
+def _kept(folder: Path, spec: str | None) -> RecordedProgram:
+    """Return a kept run, or what the simulated GPU draws for its kernels."""
+    from ptxbench.attribute.recorded import load
+
+    recorded = load(folder)
+    if spec is None:
+        return recorded
+    from ptxbench.attribute.simulated import replay
+    from ptxbench.devices.simulated import SimulatedGpu, find_profile
+
+    _, _, profile = spec.partition(":")
+    return replay(recorded, SimulatedGpu(find_profile(profile or "h200")))
+
+
 def _record(
     spec: str | None, words: tuple[str, ...], *, kernels: bool, most_launches_per_s: float | None
 ) -> RecordedProgram:
@@ -118,6 +129,26 @@ def _record(
     return record_program(
         open_boards(_specs(spec)), words, kernels=kernels, most_launches_per_s=most_launches_per_s
     )
+
+
+def _check_usage(
+    spec: str | None, kept: Path | None, words: tuple[str, ...], baseline: Path | None, limit: float | None
+) -> None:
+    """Refuse options that do not go together, and an earlier report that is none, before anything runs."""
+    from ptxbench.attribute.report import read_report
+
+    if (baseline is None) != (limit is None):
+        raise click.UsageError("--baseline and --fail-over need each other.")
+    if bool(words) == (kept is not None):
+        raise click.UsageError("Give a command to run, or --from RUN.")
+    if kept is None and spec is not None and spec.startswith("simulated"):
+        raise click.UsageError(
+            "A simulated GPU runs no program; with --from RUN it replays the kernels of a kept run."
+        )
+    if kept is not None and spec is not None and not spec.startswith("simulated"):
+        raise click.UsageError("--from reads a kept run: --gpu can only be simulated[:PROFILE].")
+    if baseline is not None:
+        read_report(baseline)
 
 
 def _compare(program: ProgramEnergy, baseline: Path | None, limit: float | None) -> int:
@@ -172,9 +203,7 @@ def _specs(spec: str | None) -> list[int | str] | None:
     named = [word.strip() for word in spec.split(",")]
     for word in named:
         if not word.isdecimal() and not word.startswith("GPU-"):
-            raise click.UsageError(
-                f"--gpu {word!r} is no index or UUID of a GPU; a simulated GPU runs no program."
-            )
+            raise click.UsageError(f"--gpu {word!r} is no index or UUID of a GPU.")
     return [int(word) if word.isdecimal() else word for word in named]
 
 
