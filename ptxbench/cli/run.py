@@ -31,6 +31,9 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--no-kernels", is_flag=True, help="Do not follow kernels: energy of the whole run only.")
 @click.option(
+    "--by-events", is_flag=True, help="Time kernels by events, where CUPTI is taken or missing: less exact."
+)
+@click.option(
     "--most-launches",
     "most_launches",
     type=click.FloatRange(min=1),
@@ -56,6 +59,7 @@ _PATH = click.Path(path_type=Path)
 def command(
     spec: str | None,
     no_kernels: bool,
+    by_events: bool,
     most_launches: float | None,
     out: Path | None,
     kept: Path | None,
@@ -84,7 +88,7 @@ def command(
         recorded = (
             _kept(kept, spec)
             if kept is not None
-            else _record(spec, words, kernels=not no_kernels, most_launches_per_s=most_launches)
+            else _record(spec, words, kernels=not no_kernels, by_events=by_events, most=most_launches)
         )
     except CommandNotRunError as error:
         click.echo(f"ptxbench: {error}", err=True)
@@ -121,13 +125,13 @@ def _kept(folder: Path, spec: str | None) -> RecordedProgram:
 
 
 def _record(
-    spec: str | None, words: tuple[str, ...], *, kernels: bool, most_launches_per_s: float | None
+    spec: str | None, words: tuple[str, ...], *, kernels: bool, by_events: bool, most: float | None
 ) -> RecordedProgram:
     from ptxbench.api.board import open_boards
     from ptxbench.attribute.program import record_program
 
     return record_program(
-        open_boards(_specs(spec)), words, kernels=kernels, most_launches_per_s=most_launches_per_s
+        open_boards(_specs(spec)), words, kernels=kernels, by_events=by_events, most_launches_per_s=most
     )
 
 
