@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -14,7 +14,7 @@ from pathlib import Path
 from ptxbench.api.board import Board, Recording
 from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.api.window_log import FOLDER_VARIABLE
-from ptxbench.attribute.attribution import NO_KERNEL, Readings, Share, attribute
+from ptxbench.attribute.attribution import NO_KERNEL, Expected, Readings, Share, attribute
 from ptxbench.attribute.child import run_child
 from ptxbench.attribute.injector import MOST_LAUNCHES_VARIABLE, build_injector, find_cupti, injected, timed
 from ptxbench.attribute.launches import Launches, LaunchLog, innermost, no_launches, read_launches
@@ -149,10 +149,15 @@ def recorded_board(one: Recording) -> RecordedBoard:
     return RecordedBoard(facts, one.series())
 
 
-def energy_of(recorded: RecordedProgram) -> ProgramEnergy:
-    """Work out what a recorded run took."""
+def energy_of(recorded: RecordedProgram, expected: Mapping[str, Expected] | None = None) -> ProgramEnergy:
+    """Work out what a recorded run took.
+
+    Args:
+        recorded: The run.
+        expected: What a measured table expects, by kernel name.
+    """
     facts = recorded.facts
-    gpus = tuple(share_of(board, facts.window, recorded.log) for board in recorded.boards)
+    gpus = tuple(share_of(board, facts.window, recorded.log, expected) for board in recorded.boards)
     method = "; ".join(dict.fromkeys(board.method for board in recorded.boards))
     return ProgramEnergy(
         facts.command,
@@ -165,7 +170,12 @@ def energy_of(recorded: RecordedProgram) -> ProgramEnergy:
     )
 
 
-def share_of(board: RecordedBoard, window: KernelWindow, log: LaunchLog) -> GpuShare:
+def share_of(
+    board: RecordedBoard,
+    window: KernelWindow,
+    log: LaunchLog,
+    expected: Mapping[str, Expected] | None = None,
+) -> GpuShare:
     """Return what one GPU drew in a window that is over, and for what."""
     energy = board.energy(window, ())
     launches, source = _followed(board.facts.uuid, log)
@@ -177,6 +187,7 @@ def share_of(board: RecordedBoard, window: KernelWindow, log: LaunchLog) -> GpuS
         power_w,
         board.sensor.averaging_s,
         max(board.sensor.refresh_s, 1e-3),
+        board.facts.limit_w,
     )
     half_j = (energy.interval_j[1] - energy.interval_j[0]) / 2
     found = attribute(
@@ -188,6 +199,7 @@ def share_of(board: RecordedBoard, window: KernelWindow, log: LaunchLog) -> GpuS
         origin_ns=window.start_ns,
         ranges=log.ranges,
         unseen_ns=log.unseen_ns,
+        expected=expected,
     )
     kernels = found.kernels if source is Followed.KERNELS else ()
     return GpuShare(energy, kernels, found.ranges, found.delay_s)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import json_option
+from ptxbench.cli.options import json_option, table_option
 from ptxbench.cli.parameters import Fraction
 from ptxbench.core.errors import InputError
 
 if TYPE_CHECKING:
+    from ptxbench.attribute.attribution import Expected
     from ptxbench.attribute.program import ProgramEnergy
     from ptxbench.attribute.recorded import RecordedProgram
 
@@ -46,6 +47,8 @@ _PATH = click.Path(path_type=Path)
     "--trace", type=_PATH, metavar="FILE", help="Write kernels, power and clock for Perfetto; .gz packs it."
 )
 @click.option("--html", type=_PATH, metavar="FILE", help="Write the report as a page for a browser.")
+@table_option(required=False)
+@click.option("--ncu", type=_PATH, help="CSV of `ncu --csv --page raw` of the same kernels, for --table.")
 @click.option("--baseline", type=_PATH, help="An earlier energy.json, or its folder, to compare with.")
 @click.option(
     "--fail-over",
@@ -65,6 +68,8 @@ def command(
     kept: Path | None,
     trace: Path | None,
     html: Path | None,
+    table: Path | None,
+    ncu: Path | None,
     baseline: Path | None,
     limit: float | None,
     as_json: bool,
@@ -81,6 +86,7 @@ def command(
     from ptxbench.attribute.report import document, lines
 
     _check_usage(spec, kept, words, baseline, limit)
+    _check_table(table, ncu)
     _check_files(trace, html)
     if out is not None:
         _make_folder(out)
@@ -94,15 +100,17 @@ def command(
         click.echo(f"ptxbench: {error}", err=True)
         return error.exit_code
     failed = _keep_recorded(recorded, out) if out is not None else None
-    program = energy_of(recorded)
+    expected, refused = _expected(recorded, table, ncu)
+    program = energy_of(recorded, expected)
     # What was measured is shown, whatever cannot be written.
     if as_json:
         _print_json(document(program))
     else:
         for line in lines(program):
             click.echo(f"ptxbench: {line}", err=True)
-    if failed is not None:
-        raise failed
+    for error in (failed, refused):
+        if error is not None:
+            raise error
     if out is not None:
         _keep(program, out)
     _write(recorded, program, trace, html)
@@ -155,6 +163,20 @@ def _check_usage(
         read_report(baseline)
 
 
+def _expected(
+    recorded: RecordedProgram, table: Path | None, ncu: Path | None
+) -> tuple[dict[str, Expected], InputError | None]:
+    """Return what a table expects of the kernels, and why it cannot tell."""
+    if table is None or ncu is None:
+        return {}, None
+    from ptxbench.attribute.expected import expected_powers
+
+    try:
+        return expected_powers(recorded, table, ncu), None
+    except InputError as error:
+        return {}, error
+
+
 def _compare(program: ProgramEnergy, baseline: Path | None, limit: float | None) -> int:
     """Print what takes more than in an earlier report, and return 1 if anything does."""
     from ptxbench.attribute.report import changes
@@ -163,6 +185,19 @@ def _compare(program: ProgramEnergy, baseline: Path | None, limit: float | None)
     for line in found:
         click.echo(f"ptxbench: {line}", err=True)
     return int(bool(found))
+
+
+def _check_table(table: Path | None, ncu: Path | None) -> None:
+    """Refuse a table or counts that cannot be read, before anything runs."""
+    if (table is None) != (ncu is None):
+        raise click.UsageError("--table and --ncu need each other.")
+    if table is None or ncu is None:
+        return
+    from ptxbench.api.table import load_table
+    from ptxbench.model.ncu import read_launches
+
+    load_table(table)
+    read_launches(ncu)
 
 
 def _check_files(*paths: Path | None) -> None:

@@ -1,5 +1,7 @@
 """Launch logs replayed on the simulated GPU: do the intervals hold its hidden energies?"""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -136,6 +138,58 @@ def test_names_in_one_ratio_are_not_separable():
     rows = cases(pairs, [1])
     assert len(rows) == 1
     assert coverage(rows) == 1
+
+
+SHORT_S = 0.0005
+
+
+def with_a_short_kernel(seed):
+    """Two long kernels in turn, and one that runs ten times for half a millisecond."""
+    chance, at_s, spans = np.random.default_rng(seed), 0.2, []
+    for turn in range(200):
+        for name in ("k0", "k1"):
+            end_s = at_s + chance.uniform(0.01, 0.03)
+            spans.append((name, at_s, end_s, 0))
+            at_s = end_s + 1e-5
+        if turn % 20 == 0:
+            spans.append(("short(float*)", at_s, at_s + SHORT_S, 0))
+            at_s += SHORT_S + 1e-5
+    return program(spans, at_s + 0.3)
+
+
+def test_a_kernel_that_is_too_short_has_its_bound():
+    gpu = SimulatedGpu(seed=2)
+    drawn = replay(with_a_short_kernel(2), gpu)
+    (share,) = energy_of(drawn).gpus
+    (short,) = (row for row in share.kernels if row.names == ("short(float*)",))
+    assert short.method == "too short to tell, the interval is its bound"
+    low_j, high_j = short.interval_j
+    assert low_j <= truth_j(drawn, gpu)["short(float*)"] <= high_j
+    assert high_j == pytest.approx(10 * SHORT_S * 700.0)
+
+
+def test_a_table_and_counts_say_what_the_sensor_cannot(tmp_path, capfd):
+    drawn = replay(with_a_short_kernel(2), SimulatedGpu(seed=2))
+    (tmp_path / "run").mkdir()
+    keep(drawn, tmp_path / "run")
+    counts = tmp_path / "counts.csv"
+    # In half a millisecond all SMs execute 132 SMs * 4 * 1.98 GHz * 0.5 ms warp instructions at most.
+    cell = "400,000,000 (FFMA: 300,000,000; IADD3: 100,000,000)"
+    counts.write_text(
+        '"ID","Kernel Name","sass__inst_executed_per_opcode_with_modifier_all"\n'
+        f'"0","void short(float *)","{cell}"\n"1","other","{cell}"\n'
+    )
+    words = ["run", "--from", str(tmp_path / "run"), "--table", "h200", "--ncu", str(counts), "--json"]
+    assert run(words) == 0
+    rows = {tuple(row["kernels"]): row for row in json.loads(capfd.readouterr().err)["kernels"]}
+    short = rows["short(float*)",]
+    assert short["method"] == "the table's estimate, too short for the sensor"
+    assert short["energy_j"] == pytest.approx(short["expected_j"], rel=0.05)
+    # 300e6 * 32 FFMA of 12 pJ and 100e6 * 32 IADD3 of 8 pJ in each of ten calls, and static power.
+    assert 1.0 < short["expected_j"] < 2.5
+    assert rows["k0",]["expected_j"] is None
+    assert run([*words[:3], "--table", "h200"]) == 2
+    assert run([*words[:3], "--table", "h200", "--ncu", str(tmp_path / "none.csv")]) == 2
 
 
 def test_run_from_replays_a_kept_run_on_the_simulated_gpu(tmp_path, capfd):
