@@ -115,7 +115,7 @@ class Share:
         energy_j: Energy of the whole GPU in that time, J.
         interval_j: Its 95% interval, J; NaN where there is none.
         method: How it was found.
-        expected_j: What a measured table expects, J; NaN where it was not asked or does not know.
+        expected_j: What a measured table expects, J; NaN where none was given or it does not know.
     """
 
     names: tuple[str, ...]
