@@ -184,7 +184,7 @@ def test_a_table_and_counts_say_what_the_sensor_cannot(tmp_path, capfd):
     rows = {tuple(row["kernels"]): row for row in json.loads(capfd.readouterr().err)["kernels"]}
     short = rows["short(float*)",]
     assert short["method"] == "the table's estimate, too short for the sensor"
-    assert short["energy_j"] == pytest.approx(short["expected_j"], rel=0.05)
+    assert short["energy_j"] == pytest.approx(short["expected_j"], rel=0.1)
     # 300e6 * 32 FFMA of 12 pJ and 100e6 * 32 IADD3 of 8 pJ in each of ten calls, and static power.
     assert 1.0 < short["expected_j"] < 2.5
     assert rows["k0",]["expected_j"] is None
