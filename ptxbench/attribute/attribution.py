@@ -42,7 +42,7 @@ _LEAST_REFRESHES = 3.0
 # Half of a 95% interval beyond which a name is reported with what it is mixed up with.
 _WIDEST = 0.15
 # Least spread of the prior, of its mean.
-_LEAST_SPREAD = 0.2
+_LEAST_SPREAD = 0.35
 # Power between kernels before the readings are seen, of that in kernels; its spread is as large.
 _IDLE = 0.3
 _BLOCK_S = 1.0
@@ -66,6 +66,9 @@ _PARTS = 12
 _LAGS = np.arange(-1.0, 3.01, 0.25)
 _WINDOWS = (0.25, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
 _SEARCH_READINGS = 3000
+# Rows a refresh of the table of busy times that is searched with, and its largest size, in numbers.
+_FEWEST_ROWS, _MOST_ROWS = 64.0, 256.0
+_LARGEST_TABLE = 2e7
 # Steps of the search beyond the grid, for each shape.
 _REFINEMENTS = 60
 # A pause that is longer than this is idle of another kind: the GPU lowers its power meanwhile.
@@ -296,12 +299,14 @@ def _design(
     columns: Sequence[tuple[int, ...]],
     length_s: float,
     response: _Response,
+    until: Callable[[Float64s], Float64s] | None = None,
 ) -> tuple[_Design, Float64s]:
+    """Return what each reading sees, and the readings, W; `until` stands in for that of `busy`."""
     end_s = readings.at_s - response.lag_s
     unseen_s = busy.unseen_until(end_s) - busy.unseen_until(end_s - response.reach_s)
     inside = (end_s <= length_s) & (end_s >= response.reach_s) & (unseen_s <= 0)
     end_s, at_s, power_w = end_s[inside], readings.at_s[inside], readings.power_w[inside]
-    shares = response.mean(busy.until, at_s)
+    shares = response.mean(until or busy.until, at_s)
     idle = np.clip(1 - shares.sum(axis=1), 0, None)
     # A window without any kernel for a while is a pause; else the GPU waits between kernels.
     around = busy.any_until(end_s + _PAUSE_S) - busy.any_until(end_s - response.averaging_s - _PAUSE_S)
@@ -323,6 +328,9 @@ def _responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, 
     # Documents are right about a running mean of a second, but not about windows near the refresh.
     is_long = readings.averaging_s >= _LONG_MEAN * refresh_s
     nominal_s = readings.averaging_s if is_long else min(readings.averaging_s or refresh_s, refresh_s)
+    rows = _LARGEST_TABLE * refresh_s / max(length_s, refresh_s) / len(columns)
+    is_fine = rows >= _FEWEST_ROWS
+    until = busy.tabulated(refresh_s / min(rows, _MOST_ROWS), length_s) if is_fine else busy.until
     squares: dict[_Response, float] = {}
 
     def left(response: _Response) -> float:
@@ -330,7 +338,7 @@ def _responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, 
         # Of a program that repeats itself exactly, other lags and windows can explain the readings as well.
         odd = abs(response.lag_s) / refresh_s + abs(math.log(response.averaging_s / nominal_s))
         if response not in squares:
-            squares[response] = _left_w2(few, busy, columns, length_s, response)
+            squares[response] = _left_w2(few, busy, columns, length_s, response, until)
         return squares[response] * (1 + _ODD * odd)
 
     windows = [refresh_s * share for share in _WINDOWS] + [nominal_s]
@@ -382,9 +390,10 @@ def _left_w2(
     columns: Sequence[tuple[int, ...]],
     length_s: float,
     response: _Response,
+    until: Callable[[Float64s], Float64s],
 ) -> float:
     """Return the mean square of what a response does not explain of the readings, W^2."""
-    design, power_w = _design(readings, busy, columns, length_s, response)
+    design, power_w = _design(readings, busy, columns, length_s, response, until)
     if len(power_w) < _NEEDED_READINGS:
         return math.inf
     gram, side = design.shares.T @ design.shares, design.shares.T @ power_w

@@ -108,9 +108,9 @@ def command(
     else:
         for line in lines(program):
             click.echo(f"ptxbench: {line}", err=True)
-    for error in (failed, refused):
-        if error is not None:
-            raise error
+    for problem in (failed, refused):
+        if problem is not None:
+            raise problem
     if out is not None:
         _keep(program, out)
     _write(recorded, program, trace, html)
