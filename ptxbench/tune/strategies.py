@@ -96,7 +96,7 @@ def require_strategy(name: str) -> None:
         InputError: Kernel Tuner is not installed, or has no such strategy.
     """
     if name not in STRATEGIES:
-        known = ", ".join(("estimate", "random", *STRATEGIES))
+        known = ", ".join(("estimate", "random", "guerreiro", *STRATEGIES))
         raise InputError(f"no strategy is called {name!r}; there are {known}")
     _imported()
 

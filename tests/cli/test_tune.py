@@ -32,7 +32,7 @@ def test_shows_the_best_the_front_and_where_they_are(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--m", "100"], "multiples of 128"),
+        (["--m", "17"], "multiples of 8"),
         (["--strategy", "estimate"], "--table RUN"),
         (["--strategy", "magic"], "no strategy is called 'magic'"),
         (["--objective", "power-limited"], "--power-limit-w"),

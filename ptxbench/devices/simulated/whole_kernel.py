@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ptxbench.core.threads import WARP
 from ptxbench.devices.simulated.physics import Phase
@@ -12,16 +13,16 @@ from ptxbench.devices.simulated.timing import Grid
 from ptxbench.devices.simulated.truth import (
     counted_energy_pj,
     counted_issue_cycles,
-    global_load_bytes,
+    global_bytes,
     issue_cycles,
     loop_energy_pj,
-    without_global_loads,
+    without_global,
 )
 from ptxbench.sass.executed import looped_kernel
 from ptxbench.sass.program import Loop, SassKernel
 
 # What a warp waits for memory and barriers in one pass, whatever else it does meanwhile.
-_WAIT_CYCLES = 700.0
+WAIT_CYCLES = 700.0
 
 
 def plan_whole_kernel(
@@ -53,22 +54,25 @@ def plan_whole_kernel(
         InputError: The simulated GPU does not know the pattern.
     """
     code, chip = looped_kernel(kernel), profile.chip
-    charged = without_global_loads(code.loop) if profile.memory else code.loop
+    charged = without_global(code.loop) if profile.memory else code.loop
     thread_pj = loop_energy_pj(code.once, pattern, profile) + trips * loop_energy_pj(
         charged, pattern, profile
     )
-    loaded = trips * global_load_bytes(code.loop) if profile.memory else 0
-    if profile.memory:
-        thread_pj += loaded * _byte_pj(profile.memory, array_bytes)
+    loaded = trips * global_bytes(code.loop) if profile.memory else 0
+    sms = min(grid.blocks, chip.sm_count)
+    source = (
+        _source(profile.memory, code.loop, array_bytes, sms, chip.clock_mhz * 1e6) if profile.memory else None
+    )
+    if source:
+        thread_pj += loaded * source.pj_per_byte
 
     def wave(blocks: int, times: int) -> Phase:
         # The busiest SM ends last, and the others wait for it.
         warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
         cycles = _pass_cycles(code.once, warps, profile) + trips * _pass_cycles(code.loop, warps, profile)
-        if profile.memory:
-            sms = min(blocks, chip.sm_count)
-            per_cycle = _bytes_per_cycle(profile.memory, array_bytes, sms, chip.clock_mhz * 1e6)
-            cycles = max(cycles, loaded * blocks * grid.threads / per_cycle)
+        if source:
+            # Fewer blocks than SMs are one wave, so that the SMs at work are those of every wave.
+            cycles = max(cycles, loaded * blocks * grid.threads / source.bytes_per_cycle)
         return Phase(times * cycles, times * blocks * grid.threads * thread_pj * 1e-12)
 
     full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
@@ -85,7 +89,8 @@ def plan_counted_kernel(
 ) -> tuple[Phase, ...]:
     """Return launches back to back of a kernel of which is known how often a thread executes each opcode.
 
-    Each execution is charged. A launch waits once for memory, whose bandwidth is no limit.
+    Several launches are one phase of their mean power. Each execution is charged. A launch waits once for
+    memory, whose bandwidth is no limit.
 
     Args:
         executed: Executions by one thread.
@@ -103,27 +108,39 @@ def plan_counted_kernel(
 
     def wave(blocks: int, times: int) -> Phase:
         warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
-        of_one = sum(executed.values()) + _WAIT_CYCLES
+        of_one = sum(executed.values()) + WAIT_CYCLES
         cycles = max(of_one, math.ceil(warps / chip.schedulers_per_sm) * issue)
         return Phase(times * cycles, times * blocks * grid.threads * thread_pj * 1e-12)
 
     full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
     phases = [wave(grid.blocks_per_sm * chip.sm_count, launches * full)] if full else []
-    return (*phases, *([wave(rest, launches)] if rest else ()))
+    phases += [wave(rest, launches)] if rest else []
+    if launches == 1:
+        return tuple(phases)
+    # Launches back to back: their waves are too short for a sensor to see one by one.
+    return (Phase(sum(one.cycles for one in phases), sum(one.energy_j for one in phases)),)
 
 
-def _byte_pj(memory: Memory, array_bytes: int) -> float:
-    return memory.l2_pj_per_byte if array_bytes <= memory.l2_bytes else memory.dram_pj_per_byte
+@dataclass(frozen=True)
+class _Source:
+    """Where a loop's bytes come from: energy of one, and how many some SMs get in a cycle."""
+
+    pj_per_byte: float
+    bytes_per_cycle: float
 
 
-def _bytes_per_cycle(memory: Memory, array_bytes: int, sms: int, clock_hz: float) -> float:
-    """Return the bytes that some SMs get in a cycle of their full clock."""
-    fits = array_bytes <= memory.l2_bytes
-    whole_chip = memory.l2_bytes_per_s if fits else memory.dram_bytes_per_s
-    return min(whole_chip / clock_hz, sms * memory.sm_bytes_per_cycle)
+def _source(memory: Memory, loop: Loop, array_bytes: int, sms: int, clock_hz: float) -> _Source:
+    """Return the nearest level that holds the array; loads that pass by L1 are marked with the whole GPU."""
+    by_l1 = any(i.base == "LDG" and "GPU" in i.opcode.split(".") for i in loop.instructions)
+    if not by_l1 and array_bytes <= sms * memory.l1_bytes:
+        return _Source(memory.l1_pj_per_byte, sms * memory.l1_bytes_per_cycle)
+    most = sms * memory.sm_bytes_per_cycle
+    if array_bytes <= memory.l2_bytes:
+        return _Source(memory.l2_pj_per_byte, min(memory.l2_bytes_per_s / clock_hz, most))
+    return _Source(memory.dram_pj_per_byte, min(memory.dram_bytes_per_s / clock_hz, most))
 
 
 def _pass_cycles(code: Loop, warps_per_sm: int, profile: Profile) -> float:
     """Return the cycles of one pass of every resident warp of one SM."""
     warps = math.ceil(warps_per_sm / profile.chip.schedulers_per_sm)
-    return max(len(code.instructions) + _WAIT_CYCLES, warps * issue_cycles(code, profile))
+    return max(len(code.instructions) + WAIT_CYCLES, warps * issue_cycles(code, profile))
