@@ -30,7 +30,9 @@ _COLDEST_C, _HOTTEST_C = -40.0, 125.0
 _SLOWEST = 0.1
 _ROUNDED_MHZ = 1.0
 
-_BOUND = "the time is modelled by the busiest pipe, a lower bound: a kernel that waits for memory takes longer"
+_BOUND = (
+    "the time is modelled by the busiest pipe, as a lower bound: a kernel that waits for memory takes longer"
+)
 
 
 def estimate_kernel(

@@ -441,17 +441,8 @@ def test_each_part_has_its_error_and_together_they_are_the_estimate():
 
 
 def test_explain_shows_what_models_that_know_less_say(capsys):
-    words = [
-        str(KERNELS / "saxpy.ptx"),
-        "--table",
-        "h200",
-        "--grid",
-        "132",
-        "--block",
-        "256",
-        "--trips",
-        "0=9",
-    ]
+    words = [str(KERNELS / "gemm.ptx"), "--table", "h200", "--grid", "132", "--block", "256"]
+    words += ["--trips", "0x220=100"]
     assert main(["estimate", *words, "--explain", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     names = [answer["name"] for answer in found["answers"]]
