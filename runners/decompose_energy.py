@@ -5,7 +5,7 @@
 Needs no GPU: FOLDER is what `validate_kernels.py --suite instruction` measured. What is explained is the
 logarithm of dynamic energy by executed instruction. Its variance is taken apart (one-way analysis of
 variance): between kernels on one kind of data (random), and within a kernel between kinds of data. Of the
-part between kernels, the opcodes' share is what the table foretells with one common factor. The 95% intervals
+part between kernels, the opcodes' share is what the table predicts with one common factor. The 95% intervals
 draw whole families.
 """
 
@@ -39,8 +39,8 @@ class Shares:
 
     Attributes:
         spread: Standard deviation of the logarithm of the energy.
-        opcodes: Between kernels, foretold by the opcodes.
-        kernel: Between kernels, not foretold by them (registers, structure, data that it makes itself).
+        opcodes: Between kernels, predicted by the opcodes.
+        kernel: Between kernels, not predicted by them (registers, structure, data that it makes itself).
         operands: Within a kernel, between kinds of data.
     """
 
@@ -52,13 +52,13 @@ class Shares:
 
 @dataclass(frozen=True)
 class Case:
-    """One case: logarithms of its energy an instruction, measured and as the opcodes foretell it."""
+    """One case: logarithms of its energy an instruction, measured and as the opcodes predict it."""
 
     family: str
     kernel: str
     kind: str
     log_energy: float
-    log_foretold: float
+    log_predicted: float
 
 
 def shares(cases: Sequence[Case]) -> Shares:
@@ -68,10 +68,10 @@ def shares(cases: Sequence[Case]) -> Shares:
         kernels.setdefault(one.kernel, []).append(one)
     random = [next(one for one in of if one.kind == RANDOM) for of in kernels.values()]
     energy = np.array([one.log_energy for one in random])
-    foretold = np.array([one.log_foretold for one in random])
+    predicted = np.array([one.log_predicted for one in random])
     between = float(np.var(energy, ddof=1))
     # One factor for all: the scale of data is no merit of the opcodes.
-    left = float(np.var(energy - foretold, ddof=1))
+    left = float(np.var(energy - predicted, ddof=1))
     within = float(
         np.mean(
             [np.var([one.log_energy for one in of], ddof=1) for of in kernels.values() if len(of) > 1]
@@ -94,7 +94,7 @@ def interval(cases: Sequence[Case], seed: int = 0) -> tuple[Shares, Shares]:
         drawn.append(
             shares(
                 [
-                    Case(c.family, f"{n} {c.kernel}", c.kind, c.log_energy, c.log_foretold)
+                    Case(c.family, f"{n} {c.kernel}", c.kind, c.log_energy, c.log_predicted)
                     for n, i in enumerate(chosen)
                     for c in by_family[families[i]]
                 ]
@@ -106,7 +106,7 @@ def interval(cases: Sequence[Case], seed: int = 0) -> tuple[Shares, Shares]:
 
 
 def cases_of(suite: Sequence[SuiteCase], table: Path) -> list[Case]:
-    """Return the suite's cases with what the opcodes foretell on random operands."""
+    """Return the suite's cases with what the opcodes predict on random operands."""
     machine = read_table(table).machine
     found = []
     for one in suite:

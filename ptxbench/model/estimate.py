@@ -83,7 +83,7 @@ class KernelEstimate:
         uncovered_share: Share of the executed instructions whose energy is not in the table.
         fills: How those were filled, most executed first.
         notes: What the estimate leaves out or assumes, a sentence each.
-        answers: What the table's model and models that know less say, where that was asked for.
+        answers: What the table's model and models that know less say, where they were requested.
     """
 
     kernel: str

@@ -23,11 +23,11 @@ def kernels(module, opcodes, kernel, operands, count=3000):
     random = np.random.default_rng(1)
     cases = []
     for n in range(count):
-        foretold = opcodes * random.standard_normal()
-        level = foretold + kernel * random.standard_normal()
+        predicted = opcodes * random.standard_normal()
+        level = predicted + kernel * random.standard_normal()
         for kind in ("random", "zeros"):
             energy = level + operands * random.standard_normal()
-            cases.append(module.Case(f"f{n % 10}", f"k{n}", kind, energy, foretold))
+            cases.append(module.Case(f"f{n % 10}", f"k{n}", kind, energy, predicted))
     return cases
 
 
