@@ -1,15 +1,15 @@
 """The worked tunings on a GPU, in one command: GEMM in f16 and f64 beside cuBLAS, n-body, stencil, reduction.
 
-    python runners/tune_examples.py --gpu 0 --out tunings --seconds 300 --table results/nvidia-h100/table-57c3
+    python runners/tune_examples.py --gpu 0 --out tunings --seconds 400 --table ptxbench/tables/nvidia-h200
 
 First one variant of every form of the GEMM kernels is compared with numpy. Then each kernel is tuned: the
 variants that the estimate puts first and some drawn at random, with the power of each read. What each way of
 tuning (power, time, estimate) would have chosen, and what it loses, is worked out of the same readings. Last,
 Kernel Tuner searches the same n-body space, where it is installed.
 
-Parts run in the order of their worth until the seconds are spent. --out gets three files, written after every
-part: summary.json, summary.txt (the report of each search) and folders.tar.gz (the folders, as `ptxbench tune`
-keeps them).
+Parts run in the order of their worth until the seconds are spent. --out gets three files, written after
+every part: summary.json, summary.txt (the report of each search) and folders.tar.gz (the folders, as
+`ptxbench tune` keeps them).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Session:
     done: dict[str, Any] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
 
-    def show(self, done: int, total: int, name: str) -> None:
+    def show(self, *_: object) -> None:
         """Stop where the seconds are spent."""
         if time.monotonic() > self.until_s:
             raise OutOfTimeError
@@ -178,7 +178,7 @@ def numerics(session: Session) -> dict[str, Any]:
         built = list(pool.map(lambda one: one[0].build(one[1], target), wanted))
     rows = []
     for (subject, variant), kernel in zip(wanted, built, strict=True):
-        session.show(0, 0, "")
+        session.show()
         trial = Bench(session.gpu, subject, BenchOptions(power=False), None).measure(kernel)
         rows.append({"problem": subject.problem.title, "variant": variant.name, "status": str(trial.status),
                      "correct": str(trial.correct), "reason": trial.reason[:150]})  # fmt: skip
