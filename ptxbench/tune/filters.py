@@ -15,9 +15,8 @@ from ptxbench.tune.occupancy import (
     BlockNeeds,
     blocks_per_sm,
     limits_of,
-    occupancy,
 )
-from ptxbench.tune.variant import PLAIN, DType, Form, Op, Problem, Stripe, Variant
+from ptxbench.tune.variant import PLAIN, DType, Form, Op, Problem, Variant
 
 _MMA_M, _MMA_N = 16, 16
 _MMA_CAPABILITY = 80
@@ -78,17 +77,21 @@ def tile_registers(variant: Variant) -> int:
 
 def shape_faults(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> Iterator[str]:
     """Yield why the parameters make no kernel: what does not divide what."""
-    v = variant
-    if v.threads % WARP or v.threads > MAX_THREADS:
-        yield f"{v.threads} threads are no whole warps of at most {MAX_THREADS} threads"
+    v, threads = variant, variant.threads
+    if threads % WARP or threads > MAX_THREADS:
+        yield f"{threads} threads are no whole warps of at most {MAX_THREADS} threads"
         return
-    if v.threads % v.a_k or v.threads % v.b_n:
-        yield f"{v.threads} threads cannot stand {v.a_k} along k or {v.b_n} along n"
+    if threads % v.a_k or threads % v.b_n:
+        yield f"{threads} threads cannot stand {v.a_k} along k or {v.b_n} along n"
         return
-    if not _divides(v.stripe_a(op_a)):
-        yield f"{v.a_m} x {v.a_k} threads do not divide the stripe of A"
-    if not _divides(v.stripe_b(op_b)):
-        yield f"{v.b_k} x {v.b_n} threads do not divide the stripe of B"
+    # As the stripes have it (`Variant.stripe_a`), written out: a search asks this a million times.
+    a_m, b_k = threads // v.a_k, threads // v.b_n
+    reads_a = (v.blk_m, v.blk_k, a_m, v.a_k) if op_a is Op.N else (v.blk_k, v.blk_m, v.a_k, a_m)
+    reads_b = (v.blk_k, v.blk_n, b_k, v.b_n) if op_b is Op.N else (v.blk_n, v.blk_k, v.b_n, b_k)
+    if not _divide(reads_a, v.vector):
+        yield f"{a_m} x {v.a_k} threads do not divide the stripe of A"
+    if not _divide(reads_b, v.vector):
+        yield f"{b_k} x {v.b_n} threads do not divide the stripe of B"
     if v.vector * v.dtype.bytes > _VECTOR_BYTES or v.pad % v.vector:
         yield f"vectors of {v.vector} do not fit 16 bytes, or the padding of {v.pad}"
     if v.on_tensor_cores:
@@ -97,8 +100,10 @@ def shape_faults(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> Iterator
         yield f"{v.dim_m} x {v.dim_n} threads with vectors of {v.vector} do not divide the tile of C"
 
 
-def _divides(stripe: Stripe) -> bool:
-    return stripe.outer % stripe.outer_lanes == 0 and stripe.inner % (stripe.inner_lanes * stripe.vector) == 0
+def _divide(reads: tuple[int, int, int, int], vector: int) -> bool:
+    """Return whether threads across and along the rows of a stripe read it wholly."""
+    outer, inner, outer_lanes, inner_lanes = reads
+    return outer % outer_lanes == 0 and inner % (inner_lanes * vector) == 0
 
 
 def _mma_faults(v: Variant) -> Iterator[str]:
@@ -129,8 +134,8 @@ def device_faults(variant: Variant, target: str, bounds: Bounds, form: Form = PL
         yield f"{resident} blocks fit one SM where {v.min_blocks} must"
     elif resident * v.threads < bounds.min_threads:
         yield f"{resident * v.threads} threads on an SM are under {bounds.min_threads}"
-    elif occupancy(needs, limits) < bounds.min_occupancy:
-        yield f"occupancy {occupancy(needs, limits):.3f} is under {bounds.min_occupancy}"
+    elif (held := resident * needs.warps / limits.max_warps) < bounds.min_occupancy:
+        yield f"occupancy {held:.3f} is under {bounds.min_occupancy}"
 
 
 def quality_faults(variant: Variant, bounds: Bounds) -> Iterator[str]:
@@ -150,10 +155,13 @@ def quality_faults(variant: Variant, bounds: Bounds) -> Iterator[str]:
 
 def target_faults(variant: Variant, target: str) -> Iterator[str]:
     """Yield why a target has not the instructions of a kernel."""
-    v, capability = variant, find_target(target).capability
-    if v.on_tensor_cores and capability < _MMA_CAPABILITY:
+    v = variant
+    if not v.on_tensor_cores:
+        return
+    capability = find_target(target).capability
+    if capability < _MMA_CAPABILITY:
         yield f"{target} has neither mma.{'m16n8k16' if v.dtype is DType.F16 else 'm8n8k4'} nor cp.async"
-    elif v.on_tensor_cores and v.dtype is DType.F64 and v.mma_k > 4 and capability < WIDE_MMA_CAPABILITY:
+    elif v.dtype is DType.F64 and v.mma_k > 4 and capability < WIDE_MMA_CAPABILITY:
         yield f"{target} has no mma.m16n8k{v.mma_k} of f64"
 
 
@@ -172,9 +180,14 @@ def problem_faults(variant: Variant, problem: Problem) -> Iterator[str]:
 
 def rejection(variant: Variant, problem: Problem, target: str, bounds: Bounds) -> str:
     """Return the first reason against a variant, "" where there is none."""
+    shape = next(shape_faults(variant, problem.op_a, problem.op_b), "")
+    return shape or misfit(variant, problem, target, bounds)
+
+
+def misfit(variant: Variant, problem: Problem, target: str, bounds: Bounds) -> str:
+    """Return the first reason against a variant whose shapes divide each other, "" where there is none."""
     for faults in (
         target_faults(variant, target),
-        shape_faults(variant, problem.op_a, problem.op_b),
         quality_faults(variant, bounds),
         problem_faults(variant, problem),
         device_faults(variant, target, bounds, variant.form(problem)),
