@@ -63,7 +63,7 @@ class OutOfTimeError(Exception):
 
 @dataclass
 class Session:
-    """One sitting on one GPU.
+    """One session on one GPU.
 
     Attributes:
         gpu: Where everything runs.
@@ -99,7 +99,7 @@ class Session:
             found = run(self)
         except OutOfTimeError:
             found = {"cut_off": True, **self.told(name)}
-        except Exception as error:  # a part that fails must not end the sitting
+        except Exception as error:  # a part that fails must not end the session
             found = {"failed": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-2000:]}
         self.done[name] = {"wall_s": round(time.monotonic() - began_s, 1), **found}
         print(f"{name}: {self.done[name]['wall_s']} s {found.get('failed', '')}", flush=True)
@@ -144,7 +144,7 @@ class Session:
         }
 
     def sized(self, whole: int, least: int = 1) -> int:
-        """Return a size or a budget for this sitting."""
+        """Return a size or a budget for this session."""
         return max(least, round(whole * self.scale))
 
 

@@ -57,7 +57,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class LibraryFigures:
-    """The figures of a library's product, measured in the same sitting.
+    """The figures of a library's product, measured in the same session.
 
     Attributes:
         name: Which library.

@@ -80,7 +80,7 @@ def test_the_space_of_beast_has_the_best_kernel_of_the_paper() -> None:
     assert rejection(best, SQUARE[DType.F64], "sm_90a", axes.bounds) == ""
     assert best.form(SQUARE[DType.F64]).edge_m
     # Less than four multiply-adds a byte, and under 512 threads by registers or by shared memory.
-    for change, few in (({"blk_m": 32}, "multiply-adds"), ({"blk_k": 192}, "256 threads on an SM")):
+    for change, few in (({"blk_m": 32}, "multiply-adds"), ({"blk_k": 96}, "256 threads on an SM")):
         assert few in rejection(replace(best, **change), SQUARE[DType.F64], "sm_90a", axes.bounds)
 
 
