@@ -168,8 +168,10 @@ _RATES = {
 def modelled_time_s(kernel: Kernel, problem: Problem, sm_count: int, clock_mhz: float) -> float:
     """Return about how long one launch takes, without running it; good enough to put variants in order.
 
-    Blocks come in waves that fill the SMs. In each pass of the loop an SM takes as long as its busiest
-    part: the schedulers, the pipe of the products, shared memory, the way to L2, or one warp's wait.
+    Blocks come in waves that fill the SMs. In each pass of the loop an SM takes as long as its schedulers or
+    the pipe of the products, and besides as long as its memory pipe, which hands out one wavefront of shared
+    memory or one line of global memory a cycle: that the two do not overlap is what the kept runs say
+    (docs/tuning.md). Where the way to L2 or one warp's wait takes longer, it takes that long.
 
     Args:
         kernel: The kernel.
@@ -200,8 +202,9 @@ def _wave_cycles(kernel: Kernel, problem: Problem, blocks: int, rates: Rates) ->
     # What one block keeps an SM busy with in a trip.
     issue = v.warps / _SCHEDULERS * max(instructions, _pipe_cycles(kernel, rates))
     stripes_bytes = (v.blk_m + v.blk_n) * v.blk_k * problem.dtype.bytes
-    shared = v.warps * shared_cycles(v, problem.op_a, problem.op_b)
-    busy = max(issue, shared, stripes_bytes / L2_BYTES_PER_CYCLE)
+    ops = problem.op_a, problem.op_b
+    memory = v.warps * shared_cycles(v, *ops) + line_requests(v, *ops)
+    busy = max(issue + memory, stripes_bytes / L2_BYTES_PER_CYCLE)
     a_trip = max(blocks * busy, _alone_cycles(v, busy))
     once = len(kernel.code.once.instructions) * max(1.0, blocks * v.warps / _SCHEDULERS) + _MEMORY_CYCLES
     return once + v.trips(problem) * a_trip
