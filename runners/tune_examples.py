@@ -166,12 +166,14 @@ def numerics(session: Session) -> dict[str, Any]:
     """Compare variants of every form of the GEMM kernels with numpy, on the GPU."""
     size, target = 512, session.gpu.info.target
     cases = [(dtype, Core.SIMT) for dtype in DType if dtype is not DType.F16]
-    cases += [(DType.F64, Core.MMA), (DType.F16, Core.MMA)]
+    cases += [(DType.F64, Core.MMA), (DType.F16, Core.MMA), (DType.F16, Core.WGMMA)]
     forms = [("n", "n", 0.0, 0), ("t", "n", 0.0, 8), ("n", "t", -0.5, 24), ("t", "t", 1.5, 40)]
     wanted = []
     for dtype, core in cases:
         for op_a, op_b, beta, cut in [*forms, ("c", "c", 0.5, 0)] if dtype.complex else forms:
-            problem = Problem(dtype, size - cut, size + 128 - cut, 256 - cut, Op(op_a), Op(op_b), beta)
+            if core is Core.WGMMA:
+                op_a = op_b = "n"
+            problem = Problem(dtype, size - cut, size + 128 - cut, 512 - cut, Op(op_a), Op(op_b), beta)
             variants = drawn(problem, target, load_axes(dtype, core=core), 2)
             wanted += [(Gemm(problem), variant) for variant in variants]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -287,6 +289,7 @@ def kernel_tuner(session: Session) -> dict[str, Any]:
 PARTS: dict[str, Callable[[Session], dict[str, Any]]] = {
     "numerics": numerics,
     "gemm-f16-mma": gemm(DType.F16, Core.MMA, 40, 16),
+    "gemm-f16-wgmma": gemm(DType.F16, Core.WGMMA, 30, 12),
     "gemm-f64-mma": gemm(DType.F64, Core.MMA, 32, 12),
     "nbody": example("nbody", 60, N=4096),
     "stencil": example("stencil", 40, NX=512, NY=512),

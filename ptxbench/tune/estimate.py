@@ -9,8 +9,8 @@ from typing import Protocol
 from ptxbench.core.target import find_target
 from ptxbench.tune.kernel import Kernel
 from ptxbench.tune.occupancy import blocks_per_sm, limits_of
-from ptxbench.tune.variant import Problem, Variant
-from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, line_requests, shared_cycles
+from ptxbench.tune.variant import Op, Problem, Variant
+from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, core_wavefronts, line_requests, shared_cycles
 
 _SCHEDULERS = 4
 # What memory, and a barrier with the first reads behind it, take; and what L2 gives each SM when all ask.
@@ -18,6 +18,8 @@ _SCHEDULERS = 4
 _MEMORY_CYCLES = 700.0
 _BARRIER_CYCLES = 80.0
 _SMALLEST_DMMA = 8 * 8 * 4
+# Of f16, for each sub-partition, at the peak of the data sheet of an H100.
+_HGMMA_PER_CYCLE = 512
 L2_BYTES_PER_CYCLE = 32.0
 
 
@@ -128,10 +130,14 @@ def work_by_tiles(variant: Variant, executed: tuple[OpcodeCount, ...], problem: 
         executed,
         read_bytes=float(stripes + (results if problem.beta else 0)),
         written_bytes=float(results),
-        shared_bytes=float(blocks * v.trips(problem) * v.warps * shared_cycles(v, *ops) * WAVEFRONT_BYTES),
+        shared_bytes=float(blocks * v.trips(problem) * _shared_wavefronts(v, *ops) * WAVEFRONT_BYTES),
         dram_bytes=float(problem.least_bytes),
         read_requests=float(blocks * v.trips(problem) * line_requests(v, *ops)),
     )
+
+
+def _shared_wavefronts(v: Variant, op_a: Op, op_b: Op) -> int:
+    return v.warps * shared_cycles(v, op_a, op_b) + core_wavefronts(v)
 
 
 @dataclass(frozen=True)
@@ -228,9 +234,12 @@ def _pipe_cycles(kernel: Kernel, rates: Rates) -> float:
 
 def _product_cycles(opcode: str, rates: Rates) -> float:
     base, _, modifiers = opcode.partition(".")
+    sizes = modifiers.split(".")[0].split("x")
+    if base == "HGMMA":
+        # Four warps share the products of HGMMA.64x256x16.
+        return math.prod(map(int, sizes)) / 4 / _HGMMA_PER_CYCLE
     if base == "DMMA":
         # DMMA.16x8x4, or DMMA.884 on older GPUs.
-        sizes = modifiers.split(".")[0].split("x")
         products = math.prod(map(int, sizes)) if len(sizes) == 3 else _SMALLEST_DMMA
         return rates.tensor64_cycles * products / _SMALLEST_DMMA
     return {"FFMA": rates.fp32_cycles, "DFMA": rates.fp64_cycles, "HMMA": rates.tensor_cycles}.get(base, 0.0)

@@ -20,6 +20,7 @@ from ptxbench.tune.variant import PLAIN, DType, Form, Op, Problem, Variant
 
 _MMA_M, _MMA_N = 16, 16
 _MMA_CAPABILITY = 80
+_WGMMA_TARGET = "sm_90a"
 _DEPTHS = {DType.F16: (16,), DType.F64: (4, 8, 16)}
 _REGISTER_BYTES = 4
 _VECTOR_BYTES = 16
@@ -60,6 +61,8 @@ def least_registers(variant: Variant) -> int:
     words = max(1, v.dtype.bytes // _REGISTER_BYTES)
     if v.on_tensor_cores:
         rows, columns = v.blk_m // v.warps_m // _MMA_M, v.blk_n // v.warps_n // 8
+        if v.by_warpgroups:
+            return 4 * rows * columns + _OTHER_REGISTERS
         if v.dtype is DType.F16:
             return 4 * rows * columns + 4 * rows + 2 * columns + _OTHER_REGISTERS
         # Of the fragments of B, those in hand and the next.
@@ -94,7 +97,9 @@ def shape_faults(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> Iterator
         yield f"{b_k} x {v.b_n} threads do not divide the stripe of B"
     if v.vector * v.dtype.bytes > _VECTOR_BYTES or v.pad % v.vector:
         yield f"vectors of {v.vector} do not fit 16 bytes, or the padding of {v.pad}"
-    if v.on_tensor_cores:
+    if v.by_warpgroups:
+        yield from _wgmma_faults(v)
+    elif v.on_tensor_cores:
         yield from _mma_faults(v)
     elif v.blk_m % (v.dim_m * v.vector) or v.blk_n % (v.dim_n * v.vector):
         yield f"{v.dim_m} x {v.dim_n} threads with vectors of {v.vector} do not divide the tile of C"
@@ -117,6 +122,19 @@ def _mma_faults(v: Variant) -> Iterator[str]:
         yield "asynchronous copies are of 16 bytes"
     if v.buffers < 2:
         yield "asynchronous copies need two buffers"
+
+
+def _wgmma_faults(v: Variant) -> Iterator[str]:
+    if v.dtype is not DType.F16 or v.mma_k != 16:
+        yield "the kernels by wgmma are of f16, with a depth of 16"
+    if v.dim_m % 32 or v.dim_n != 4:
+        yield f"{v.dim_m} x {v.dim_n} threads are no warpgroups of 32 x 4"
+    elif v.blk_m % (v.dim_m // 32 * 64) or v.blk_n % 64 or v.blk_n > 256:
+        yield f"{v.dim_m // 32} warpgroups do not divide {v.blk_m} x {v.blk_n} into 64 x up to 256"
+    if (v.blk_k, v.vector, v.a_k, v.b_n, v.pad) != (64, 8, 8, 8, 0):
+        yield "the kernels by wgmma have rows of 64 elements, read by 8 threads, and no padding"
+    if v.buffers < 3:
+        yield "products that run on need three buffers"
 
 
 def device_faults(variant: Variant, target: str, bounds: Bounds, form: Form = PLAIN) -> Iterator[str]:
@@ -159,7 +177,9 @@ def target_faults(variant: Variant, target: str) -> Iterator[str]:
     if not v.on_tensor_cores:
         return
     capability = find_target(target).capability
-    if capability < _MMA_CAPABILITY:
+    if v.by_warpgroups and target != _WGMMA_TARGET:
+        yield f"{target} has no wgmma: {_WGMMA_TARGET} alone has it"
+    elif capability < _MMA_CAPABILITY:
         yield f"{target} has neither mma.{'m16n8k16' if v.dtype is DType.F16 else 'm8n8k4'} nor cp.async"
     elif v.dtype is DType.F64 and v.mma_k > 4 and capability < WIDE_MMA_CAPABILITY:
         yield f"{target} has no mma.m16n8k{v.mma_k} of f64"
@@ -170,6 +190,8 @@ def problem_faults(variant: Variant, problem: Problem) -> Iterator[str]:
     v = variant
     rows = (problem.shapes[0][1], problem.shapes[1][1])
     written = 2 if v.on_tensor_cores else v.vector
+    if v.by_warpgroups and not problem.op_a is problem.op_b is Op.N:
+        yield "the kernels by wgmma take A and B as they are, not transposed"
     if any(row % v.vector for row in rows) or problem.n % written:
         yield f"rows of {rows[0]}, {rows[1]} and {problem.n} elements are no whole reads of {v.vector}"
     elif v.trips(problem) < v.buffers:

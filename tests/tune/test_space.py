@@ -23,7 +23,7 @@ from ptxbench.tune.occupancy import (
 )
 from ptxbench.tune.space import Space, load_axes, search_space
 from ptxbench.tune.spec import Combinations
-from ptxbench.tune.variant import Core, DType, Problem, Variant
+from ptxbench.tune.variant import Core, DType, Op, Problem, Variant
 
 H200 = limits_of("sm_90a")
 SQUARE = {dtype: Problem(dtype, 4096, 4096, 4096) for dtype in DType}
@@ -200,6 +200,15 @@ def test_a_space_of_ranges_that_does_not_fit_is_one_line(
         space_of(tmp_path, RANGES.replace(old, new))
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_warpgroups_are_for_hopper_alone() -> None:
+    axes = load_axes(DType.F16, core=Core.WGMMA)
+    assert len(search_space(SQUARE[DType.F16], "sm_90a", axes).variants) >= 30
+    with pytest.raises(InputError, match="sm_90a alone"):
+        search_space(SQUARE[DType.F16], "sm_100a", axes)
+    with pytest.raises(InputError, match="not transposed"):
+        search_space(replace(SQUARE[DType.F16], op_b=Op.T), "sm_90a", axes)
 
 
 def test_occupancy_of_a_textbook_block() -> None:
