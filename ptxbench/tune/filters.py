@@ -87,6 +87,9 @@ def shape_faults(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> Iterator
     if threads % v.a_k or threads % v.b_n:
         yield f"{threads} threads cannot stand {v.a_k} along k or {v.b_n} along n"
         return
+    if v.by_warpgroups:
+        yield from _wgmma_faults(v)
+        return
     # As the stripes have it (`Variant.stripe_a`), written out: a search asks this a million times.
     a_m, b_k = threads // v.a_k, threads // v.b_n
     reads_a = (v.blk_m, v.blk_k, a_m, v.a_k) if op_a is Op.N else (v.blk_k, v.blk_m, v.a_k, a_m)
@@ -97,9 +100,7 @@ def shape_faults(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> Iterator
         yield f"{b_k} x {v.b_n} threads do not divide the stripe of B"
     if v.vector * v.dtype.bytes > _VECTOR_BYTES or v.pad % v.vector:
         yield f"vectors of {v.vector} do not fit 16 bytes, or the padding of {v.pad}"
-    if v.by_warpgroups:
-        yield from _wgmma_faults(v)
-    elif v.on_tensor_cores:
+    if v.on_tensor_cores:
         yield from _mma_faults(v)
     elif v.blk_m % (v.dim_m * v.vector) or v.blk_n % (v.dim_n * v.vector):
         yield f"{v.dim_m} x {v.dim_n} threads with vectors of {v.vector} do not divide the tile of C"

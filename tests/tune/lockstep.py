@@ -302,7 +302,7 @@ class Block:
         self.fenced = True
 
     def _wgmma(self, modifiers: list[str], operands: list[str]) -> None:
-        """m64nNk16 of f16 by descriptors (PTX ISA, "Asynchronous Warpgroup Level Matrix"); at once, not later."""
+        """m64nNk16 of f16 by descriptors (PTX ISA, "Asynchronous Warpgroup Level Matrix"), at once."""
         if "mma_async" not in modifiers:
             return
         assert self.fenced, "what copies brought is not shown to the tensor cores"
