@@ -128,8 +128,8 @@ def _mma_faults(v: Variant) -> Iterator[str]:
 def _wgmma_faults(v: Variant) -> Iterator[str]:
     if v.dtype is not DType.F16 or v.mma_k != 16:
         yield "the kernels by wgmma are of f16, with a depth of 16"
-    if v.dim_m % 32 or v.dim_n != 4:
-        yield f"{v.dim_m} x {v.dim_n} threads are no warpgroups of 32 x 4"
+    if v.dim_m not in (32, 64, 128) or v.dim_n != 4:
+        yield f"{v.dim_m} x {v.dim_n} threads are not one, two or four warpgroups of 32 x 4"
     elif v.blk_m % (v.dim_m // 32 * 64) or v.blk_n % 64 or v.blk_n > 256:
         yield f"{v.dim_m // 32} warpgroups do not divide {v.blk_m} x {v.blk_n} into 64 x up to 256"
     if (v.blk_k, v.vector, v.a_k, v.b_n, v.pad) != (64, 8, 8, 8, 0):
