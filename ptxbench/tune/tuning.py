@@ -18,7 +18,7 @@ from ptxbench.tune.block_search import search_blocks
 from ptxbench.tune.folder import MANIFEST, TuningFolder, TuningManifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_library, open_cublas
-from ptxbench.tune.model_energy import open_model
+from ptxbench.tune.model_energy import model_name, open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
 from ptxbench.tune.space import USUAL, Space, load_axes, search_space
@@ -129,7 +129,7 @@ def tune(
     pattern = subject.pattern if isinstance(subject, UserKernel) else tuning.options.pattern
     model = open_model(tuning.table, gpu.info, pattern) if tuning.table else None
     options = replace(tuning.options, pattern=pattern)
-    manifest = TuningManifest.new(gpu, subject.problem, options, _model_name(tuning))
+    manifest = TuningManifest.new(gpu, subject.problem, options, _model_name(tuning, gpu))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
     bench = Bench(gpu, subject, options, model)
@@ -276,5 +276,5 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         raise InputError("--objective power-limited needs --power-limit-w W")
 
 
-def _model_name(tuning: Tuning) -> str:
-    return f"table {tuning.table.name}" if tuning.table else ""
+def _model_name(tuning: Tuning, gpu: Gpu) -> str:
+    return model_name(tuning.table, gpu.info) if tuning.table else ""
