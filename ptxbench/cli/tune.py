@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,7 +28,11 @@ from ptxbench.cli.tuning import (
     sample_option,
     search_and_print,
     search_options,
+    setting_options,
 )
+
+if TYPE_CHECKING:
+    from ptxbench.tune.setting_axes import Values
 
 # As in ptxbench.tune, which would load numpy.
 _DTYPES = ("f32", "f64", "f16")
@@ -50,6 +55,7 @@ def command() -> None:
 @goal_options
 @table_option(required=False)
 @search_options
+@setting_options
 @sample_option(0)
 @click.option("--space", type=click.Path(path_type=Path), help="TOML file of the search space.")
 @seed_option
@@ -73,6 +79,10 @@ def gemm(
     measure: str,
     window_s: float,
     prune: float | None,
+    clocks: Values | None,
+    memory_clocks: Values | None,
+    power_limits: Values | None,
+    allow_settings: bool,
     sample: int,
     space: Path | None,
     seed: int | None,
@@ -88,6 +98,7 @@ def gemm(
     """
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.bench import BenchOptions
+    from ptxbench.tune.setting_axes import SettingAxes
     from ptxbench.tune.tuning import Tuning
     from ptxbench.tune.variant import DType, Problem
 
@@ -104,6 +115,8 @@ def gemm(
         space=space,
         prune=math.nan if prune is None else prune,
         sample=sample,
+        axes=SettingAxes(clocks, memory_clocks, power_limits),
+        allow_settings=allow_settings,
     )
     gpu = open_chosen_gpu(spec)
     try:

@@ -13,7 +13,7 @@ import click
 
 from ptxbench.cli.options import Decorator, window_option
 from ptxbench.cli.output import print_json, print_table
-from ptxbench.cli.parameters import Number
+from ptxbench.cli.parameters import AxisValues, Number
 from ptxbench.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -80,6 +80,25 @@ _SEARCH = (
         help="Only time a variant whose estimate is more than so many times the best.",
     ),
 )
+
+
+_SETTINGS = (
+    click.option("--clocks", type=AxisValues(), help="Try each variant at these SM clocks, MHz."),
+    click.option("--memory-clocks", type=AxisValues(), help="Try each variant at these memory clocks, MHz."),
+    click.option("--power-limits", type=AxisValues(), help="Try each variant under these power limits, W."),
+    click.option(
+        "--allow-settings",
+        is_flag=True,
+        help="Allow that clocks and power limit of the GPU are set; they are restored at the end.",
+    ),
+)
+
+
+def setting_options(function: Decorator) -> Decorator:
+    """Add the options that make clocks and the power limit axes of the search."""
+    for option in reversed(_SETTINGS):
+        function = option(function)
+    return function
 
 
 def goal_options(function: Decorator) -> Decorator:
@@ -154,7 +173,8 @@ def search_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
     path = place.out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     with progress_bar() as show:
         try:
-            tuned = tune(gpu, tuning, None if place.resume else path, path if place.resume else None, show)
+            new, old = (None, path) if place.resume else (path, None)
+            tuned = tune(gpu, tuning, new, old, show, _say)
         except KeyboardInterrupt:
             if path.exists():
                 resuming = shlex.join(["--resume", "--out", str(path)])
@@ -166,6 +186,10 @@ def search_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
     else:
         _print(tuned)
     return 0 if tuned.best else 1
+
+
+def _say(text: str) -> None:
+    click.echo(f"ptxbench: {text}", err=True)
 
 
 def _draw(tuned: Tuned, plot: Path | None) -> None:
@@ -205,7 +229,7 @@ def _plain_ranking(tuned: Tuned) -> dict[str, object] | None:
 
 def _plain(trial: Trial, tuned: Tuned) -> dict[str, object]:
     return {
-        "variant": trial.variant.name,
+        "variant": trial.name,
         "parameters": _parameters(trial),
         "time_s": trial.best_time_s,
         "energy_j": trial.energy_j,
@@ -222,7 +246,7 @@ def _print(tuned: Tuned) -> None:
     failed = [t for t in tuned.trials if not t.ok]
     click.echo(f"{tuned.searched} variants; {len(tuned.trials)} tried, of which {len(failed)} are not valid")
     for trial in failed[:_FAILED_SHOWN]:
-        click.echo(f"  {trial.variant.name}: {trial.status}: {trial.reason}")
+        click.echo(f"  {trial.name}: {trial.status}: {trial.reason}")
     if len(failed) > _FAILED_SHOWN:
         click.echo(f"  and {len(failed) - _FAILED_SHOWN} more in variants.csv")
     click.echo("\nbest first")
@@ -245,7 +269,7 @@ def _print_trials(trials: tuple[Trial, ...], tuned: Tuned) -> None:
     problem = tuned.manifest.problem
     rows = [
         (
-            t.variant.name,
+            t.name,
             f"{1e3 * t.best_time_s:.3f}",
             _number(t.best_power_w, ".1f"),
             _number(t.energy_j, ".4g"),
@@ -279,7 +303,8 @@ def _parameters(trial: Trial) -> dict[str, object]:
     from ptxbench.tune.configuration import Configuration
 
     variant = trial.variant
-    return dict(variant.by_axis) if isinstance(variant, Configuration) else asdict(variant)
+    plain = dict(variant.by_axis) if isinstance(variant, Configuration) else asdict(variant)
+    return {**plain, **trial.settings.by_axis}
 
 
 def _number(value: float, form: str) -> str:

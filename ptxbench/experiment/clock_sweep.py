@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ptxbench.core.errors import LaunchError
-from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.core.gpu_settings import GpuSettings, evenly
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.settings import SettableGpu, applied
@@ -37,12 +37,12 @@ def sweep_clocks(
     clocks = settable.choices().clocks
     # With no clock to set, `applied` says so.
     every = clocks[-1].sm_clocks_mhz if clocks else (0,)
-    picked = sorted({every[round(n * (len(every) - 1) / (count - 1))] for n in range(count)}, reverse=True)
+    picked = evenly(every, count)[::-1]
     with applied(settable, GpuSettings(sm_clock_mhz=picked[0]), say, allowed=allowed) as set_clock:
         load = prepare_load(gpu)
         samples = []
         for clock_mhz in picked:
-            set_clock(clock_mhz)
+            set_clock(GpuSettings(sm_clock_mhz=clock_mhz))
             samples.append(_sample(gpu, load, clock_mhz))
         return tuple(samples)
 

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ptxbench.core.errors import GpuError, LaunchError
+from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.steady import PowerReading, steady_power_w
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.sources import source_of
+from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import EnergyModel
 from ptxbench.tune.kernel import Refused
@@ -73,9 +75,12 @@ class Bench:
         self._model = model
         self._wall_s = wall_s
         self._temperature = (-math.inf, math.nan)
+        self._verdicts: dict[str, tuple[Correct, str]] = {}
         self._sensor = next(s for s in gpu.sensors if source_of(s.source).whole_board)
 
-    def predict(self, built: Built | Refused, build_wall_s: float = math.nan) -> Trial:
+    def predict(
+        self, built: Built | Refused, build_wall_s: float = math.nan, settings: GpuSettings = UNSET
+    ) -> Trial:
         """Return what is known of a variant that has not run: its work, modelled time and energy."""
         if isinstance(built, Refused):
             return Trial(
@@ -84,6 +89,7 @@ class Bench:
                 built.reason,
                 Correct.UNCHECKED,
                 build_wall_s=build_wall_s,
+                settings=settings,
             )
         info = self.gpu.info
         seen = self.subject.foresee(built, info)
@@ -102,6 +108,7 @@ class Bench:
             modelled_s=seen.modelled_s,
             flops=seen.flops,
             build_wall_s=build_wall_s,
+            settings=settings,
         )
         return self._estimated(trial, trial.modelled_s, _COOL_C)
 
@@ -110,6 +117,7 @@ class Bench:
         built: Built | Refused,
         build_wall_s: float = math.nan,
         objection: Callable[[Trial], str] = lambda _: "",
+        settings: GpuSettings = UNSET,
     ) -> Trial:
         """Check a variant, time it, and measure its power where that is requested.
 
@@ -120,11 +128,12 @@ class Bench:
             build_wall_s: Host time that it took.
             objection: BenchOptions once the variant is timed and its energy estimated: why its power is not
                 worth measuring, or "".
+            settings: What is set on the GPU for this trial.
 
         Raises:
             GpuError: The GPU stopped answering.
         """
-        trial = self.predict(built, build_wall_s)
+        trial = self.predict(built, build_wall_s, settings)
         if isinstance(built, Refused):
             return trial
         try:
@@ -134,7 +143,7 @@ class Bench:
 
     def _measured(self, trial: Trial, kernel: Built, objection: Callable[[Trial], str]) -> Trial:
         began_s = self._wall_s()
-        correct, why = self.subject.check(self.gpu, kernel)
+        correct, why = self._checked(kernel)
         trial = replace(trial, correct=correct, check_wall_s=self._wall_s() - began_s)
         if correct is Correct.NO:
             return replace(trial, status=TrialStatus.WRONG, reason=why)
@@ -149,6 +158,13 @@ class Bench:
         if why := objection(trial):
             return replace(trial, status=TrialStatus.PRUNED, reason=why)
         return self._with_power(trial, launch)
+
+    def _checked(self, kernel: Built) -> tuple[Correct, str]:
+        """Check a variant once: no setting changes what it computes."""
+        name = kernel.variant.name
+        if name not in self._verdicts:
+            self._verdicts[name] = self.subject.check(self.gpu, kernel)
+        return self._verdicts[name]
 
     def _temperature_c(self) -> float:
         """Return the temperature, which was read within the last second."""

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.tune.candidate import UNSET, Candidate, name_of
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.estimate import EnergyModel, OpcodeCount, Work, work_by_tiles
@@ -61,6 +63,7 @@ class Trial:
         power_wall_s: Host time of the power window.
         flops: Floating-point operations of one launch; NaN where only the problem says them, or nothing.
         sampled: Whether it was drawn at random beside those that the estimator put first.
+        settings: What clocks and power limit were set for it.
     """
 
     variant: Variant | Configuration
@@ -92,6 +95,17 @@ class Trial:
     power_wall_s: float = _NAN
     flops: float = field(default=_NAN, metadata={"optional": True})
     sampled: bool = field(default=False, metadata={"optional": True})
+    settings: GpuSettings = field(default=UNSET, metadata={"optional": True})
+
+    @property
+    def name(self) -> str:
+        """Name of its variant, with its settings where there are any."""
+        return name_of(self.variant, self.settings)
+
+    @property
+    def candidate(self) -> Candidate:
+        """What was tried."""
+        return Candidate(self.variant, self.settings)
 
     @property
     def ok(self) -> bool:

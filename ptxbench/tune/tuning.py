@@ -19,6 +19,7 @@ from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.model_energy import open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
+from ptxbench.tune.setting_axes import SettingAxes, settings_of
 from ptxbench.tune.space import Space, load_axes, search_space
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.strategies import require_strategy, search_by_strategy
@@ -48,6 +49,8 @@ class Tuning:
             are.
         jobs: Assemblers at once; 0 for as many as there are processors.
         sample: Of the budget, variants that are drawn at random beside those that "estimate" puts first.
+        axes: Clocks and power limits that each variant is tried at.
+        allow_settings: Whether the user allowed that the GPU is set.
     """
 
     problem: Problem | KernelSpec
@@ -61,6 +64,8 @@ class Tuning:
     prune: float = math.nan
     jobs: int = 0
     sample: int = 0
+    axes: SettingAxes = field(default_factory=SettingAxes)
+    allow_settings: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Tuned:
         trials: Every variant that was tried.
         best: Those that count, the best for the goal first.
         front: Those that no other beats in time and energy, the fastest first.
-        searched: Variants in the search space.
+        searched: Candidates in the search space.
     """
 
     path: Path
@@ -90,6 +95,7 @@ def tune(
     out: Path | None = None,
     resume: Path | None = None,
     show: Callable[[int, int, str], None] = lambda *_: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Tuned:
     """Search, and return what was found.
 
@@ -99,10 +105,12 @@ def tune(
         out: New folder; None for one below results/, or below runs/ where nothing is measured.
         resume: Folder to resume, in place of `out`.
         show: Called with how many are done, how many there are to do, and which variant is in hand.
+        say: Told when the GPU is set and restored.
 
     Raises:
-        InputError: The problem, the table or the folder does not fit.
-        GpuError: The GPU stopped answering; the folder holds what was tried.
+        InputError: The problem, the table, a setting or the folder does not fit.
+        GpuError: The GPU stopped answering; the folder holds what was tried. Or it could not be set, and
+            nothing was changed.
         ToolError: ptxas or nvdisasm is missing.
     """
     if gpu.info.kind is GpuKind.REPLAYED:
@@ -119,23 +127,25 @@ def tune(
     options = replace(tuning.options, pattern=pattern)
     manifest = TuningManifest.new(gpu, subject.problem, options, _model_name(tuning))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
-    folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
     bench = Bench(gpu, subject, options, model)
     pruning = None if math.isnan(tuning.prune) else Pruning(goal, tuning.prune)
-    evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning)
-    try:
-        if strategy == BY_ESTIMATE:
-            candidates, seed = tuning.candidates, options.seed
-            search_by_estimate(space, evaluator, goal, seed, candidates, show, tuning.sample)
-        elif strategy == AT_RANDOM:
-            search_random(space, evaluator, tuning.options.seed)
-        else:
-            search_by_strategy(strategy, space, evaluator, goal, options.seed)
-    finally:
-        folder.close()
+    with settings_of(gpu, tuning.axes, say, allowed=tuning.allow_settings) as set_to:
+        space = replace(space, settings=set_to.settings)
+        folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
+        evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning, set_to.apply)
+        try:
+            if strategy == BY_ESTIMATE:
+                candidates, seed = tuning.candidates, options.seed
+                search_by_estimate(space, evaluator, goal, seed, candidates, show, tuning.sample)
+            elif strategy == AT_RANDOM:
+                search_random(space, evaluator, tuning.options.seed)
+            else:
+                search_by_strategy(strategy, space, evaluator, goal, options.seed)
+        finally:
+            folder.close()
     trials = tuple(folder.trials.values())
     best, front = ranked(trials, goal), pareto_front(trials)
-    return Tuned(path, folder.manifest, trials, best, front, len(space.variants))
+    return Tuned(path, folder.manifest, trials, best, front, len(space.candidates))
 
 
 def _subject(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:

@@ -87,7 +87,7 @@ class SimulatedGpu:
     @property
     def settable(self) -> SimulatedSettings:
         """Its settings, as `ptxbench.devices.settings` takes them."""
-        return SimulatedSettings(self.info, self._physics.governor, self._profile)
+        return SimulatedSettings(self.info, self._physics, self._profile)
 
     @property
     def clock(self) -> Clock:
@@ -180,7 +180,7 @@ class SimulatedGpu:
         return Telemetry(
             temperature_c=float(round(self._physics.temperature_c(now_ns))),
             sm_clock_mhz=self._physics.clock_mhz(now_ns),
-            memory_clock_mhz=self._profile.chip.memory_clock_mhz,
+            memory_clock_mhz=self._profile.chip.memory_clock_mhz * self._physics.memory_clock_ratio,
             throttle_reasons=self._throttle_reasons(),
             other_processes=0,
         )
@@ -201,18 +201,19 @@ class SimulatedGpu:
         clock = self._clock
         clock.sleep_s(_LAUNCH_OVERHEAD_S)
         start_ns = clock.now_ns()
-        ends_ns = self._physics.run(start_ns, phases)
-        clock.sleep_s((ends_ns[-1] - start_ns) * 1e-9)
+        ends = self._physics.lay(start_ns, phases)
+        end_ns = ends[-1].at_ns
+        clock.sleep_s((end_ns - start_ns) * 1e-9)
         # Blocks are stamped each by itself; those of the later half count.
         later = len(phases) // 2
-        began_ns = ends_ns[later - 1] if later else start_ns
+        began_ns = ends[later - 1].at_ns if later else start_ns
         waves = len(phases) - later
         return KernelWindow(
             start_ns=start_ns,
-            end_ns=ends_ns[-1],
-            elapsed_s=(ends_ns[-1] - start_ns) * 1e-9,
-            cycles=round(sum(phase.cycles for phase in phases[later:]) / waves),
-            globaltimer_ns=round((ends_ns[-1] - began_ns) / waves),
+            end_ns=end_ns,
+            elapsed_s=(end_ns - start_ns) * 1e-9,
+            cycles=round(sum(end.cycles for end in ends[later:]) / waves),
+            globaltimer_ns=round((end_ns - began_ns) / waves),
         )
 
     def _plan(self, launch: Launch) -> tuple[Phase, ...]:
@@ -237,7 +238,9 @@ class SimulatedGpu:
         if launch.parameters is not None:
             if not launch.executed:
                 raise LaunchError(f"{launch.kernel} cannot be simulated: give the trip counts of its loops")
-            return plan_counted_kernel(dict(launch.executed), grid, launch.times, pattern, profile)
+            array_bytes = sum(data.nbytes for data in launch.operands)
+            executed = dict(launch.executed)
+            return plan_counted_kernel(executed, grid, launch.times, pattern, profile, array_bytes)
         try:
             if launch.scalars is not None:
                 return plan_whole_kernel(

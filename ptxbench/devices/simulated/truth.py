@@ -141,6 +141,20 @@ def global_load_bytes(loop: Loop) -> int:
     return sum(n * _load_bytes(opcode) for opcode, n in loop.counts.items() if opcode.startswith("LDG"))
 
 
+def counted_global_bytes(counts: Mapping[str, float]) -> float:
+    """Return the bytes that so many executions by one thread move to and from global memory."""
+    return sum(n * _load_bytes(opcode) for opcode, n in counts.items() if _is_global(opcode))
+
+
+def without_global(counts: Mapping[str, float]) -> dict[str, float]:
+    """Return counts without what moves bytes to and from global memory, whose bytes are charged instead."""
+    return {opcode: n for opcode, n in counts.items() if not _is_global(opcode)}
+
+
+def _is_global(opcode: str) -> bool:
+    return opcode.partition(".")[0] in ("LDG", "STG")
+
+
 def without_global_loads(loop: Loop) -> Loop:
     """Return a loop without its loads from global memory, whose bytes are charged by themselves."""
     return Loop(tuple(i for i in loop.instructions if i.base != "LDG"))

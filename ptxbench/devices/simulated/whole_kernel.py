@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ptxbench.core.threads import WARP
 from ptxbench.devices.simulated.physics import Phase
@@ -11,10 +12,12 @@ from ptxbench.devices.simulated.profile import Memory, Profile
 from ptxbench.devices.simulated.timing import Grid
 from ptxbench.devices.simulated.truth import (
     counted_energy_pj,
+    counted_global_bytes,
     counted_issue_cycles,
     global_load_bytes,
     issue_cycles,
     loop_energy_pj,
+    without_global,
     without_global_loads,
 )
 from ptxbench.sass.executed import looped_kernel
@@ -58,18 +61,14 @@ def plan_whole_kernel(
         charged, pattern, profile
     )
     loaded = trips * global_load_bytes(code.loop) if profile.memory else 0
-    if profile.memory:
-        thread_pj += loaded * _byte_pj(profile.memory, array_bytes)
 
     def wave(blocks: int, times: int) -> Phase:
         # The busiest SM ends last, and the others wait for it.
         warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
         cycles = _pass_cycles(code.once, warps, profile) + trips * _pass_cycles(code.loop, warps, profile)
-        if profile.memory:
-            sms = min(blocks, chip.sm_count)
-            per_cycle = _bytes_per_cycle(profile.memory, array_bytes, sms, chip.clock_mhz * 1e6)
-            cycles = max(cycles, loaded * blocks * grid.threads / per_cycle)
-        return Phase(times * cycles, times * blocks * grid.threads * thread_pj * 1e-12)
+        threads = times * blocks * grid.threads
+        moved = _Moved(loaded * threads, min(blocks, chip.sm_count), array_bytes)
+        return moved.phase(times * cycles, threads * thread_pj * 1e-12, profile.memory)
 
     full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
     phases = []
@@ -81,11 +80,17 @@ def plan_whole_kernel(
 
 
 def plan_counted_kernel(
-    executed: Mapping[str, float], grid: Grid, launches: int, pattern: str, profile: Profile
+    executed: Mapping[str, float],
+    grid: Grid,
+    launches: int,
+    pattern: str,
+    profile: Profile,
+    array_bytes: int = 0,
 ) -> tuple[Phase, ...]:
     """Return launches back to back of a kernel of which is known how often a thread executes each opcode.
 
-    Each execution is charged. A launch waits once for memory, whose bandwidth is no limit.
+    Each execution is charged. A launch waits once for memory. The bandwidth of the memory is a limit where
+    the profile has one: every byte then comes from L2 where the arrays fit it, or else from DRAM.
 
     Args:
         executed: Executions by one thread.
@@ -93,34 +98,48 @@ def plan_counted_kernel(
         launches: How many launches.
         pattern: Operand pattern.
         profile: The GPU.
+        array_bytes: Size of its arrays.
 
     Raises:
         InputError: The simulated GPU does not know the pattern.
     """
     chip = profile.chip
-    thread_pj = counted_energy_pj(executed, pattern, profile)
+    charged = without_global(executed) if profile.memory else executed
+    thread_pj = counted_energy_pj(charged, pattern, profile)
     issue = counted_issue_cycles(executed, profile)
+    thread_bytes = counted_global_bytes(executed) if profile.memory else 0.0
 
     def wave(blocks: int, times: int) -> Phase:
         warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
         of_one = sum(executed.values()) + _WAIT_CYCLES
         cycles = max(of_one, math.ceil(warps / chip.schedulers_per_sm) * issue)
-        return Phase(times * cycles, times * blocks * grid.threads * thread_pj * 1e-12)
+        threads = times * blocks * grid.threads
+        moved = _Moved(thread_bytes * threads, min(blocks, chip.sm_count), array_bytes)
+        return moved.phase(times * cycles, threads * thread_pj * 1e-12, profile.memory)
 
     full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
     phases = [wave(grid.blocks_per_sm * chip.sm_count, launches * full)] if full else []
     return (*phases, *([wave(rest, launches)] if rest else ()))
 
 
-def _byte_pj(memory: Memory, array_bytes: int) -> float:
-    return memory.l2_pj_per_byte if array_bytes <= memory.l2_bytes else memory.dram_pj_per_byte
+@dataclass(frozen=True)
+class _Moved:
+    """Bytes of a phase that pass by the SMs, how many SMs take them, and the size of the arrays."""
 
+    count: float
+    sms: int
+    array_bytes: int
 
-def _bytes_per_cycle(memory: Memory, array_bytes: int, sms: int, clock_hz: float) -> float:
-    """Return the bytes that some SMs get in a cycle of their full clock."""
-    fits = array_bytes <= memory.l2_bytes
-    whole_chip = memory.l2_bytes_per_s if fits else memory.dram_bytes_per_s
-    return min(whole_chip / clock_hz, sms * memory.sm_bytes_per_cycle)
+    def phase(self, cycles: float, energy_j: float, memory: Memory | None) -> Phase:
+        """Return the phase of so many cycles and joules, besides its bytes."""
+        if memory is None or not self.count:
+            return Phase(cycles, energy_j)
+        cycles = max(cycles, self.count / (self.sms * memory.sm_bytes_per_cycle))
+        if self.array_bytes <= memory.l2_bytes:
+            energy_j += self.count * memory.l2_pj_per_byte * 1e-12
+            return Phase(cycles, energy_j, self.count / memory.l2_bytes_per_s, from_dram=False)
+        dram_j = self.count * memory.dram_pj_per_byte * 1e-12
+        return Phase(cycles, energy_j, self.count / memory.dram_bytes_per_s, dram_j)
 
 
 def _pass_cycles(code: Loop, warps_per_sm: int, profile: Profile) -> float:
