@@ -20,6 +20,7 @@ from ptxbench.cli.options import (
 )
 from ptxbench.cli.tune_kernel import kernel
 from ptxbench.cli.tune_report import report
+from ptxbench.cli.tune_strategies import strategies
 from ptxbench.cli.tuning import (
     Place,
     goal_of,
@@ -82,6 +83,7 @@ def gemm(
     clocks: Values | None,
     memory_clocks: Values | None,
     power_limits: Values | None,
+    base_mhz: float | None,
     allow_settings: bool,
     sample: int,
     space: Path | None,
@@ -117,6 +119,7 @@ def gemm(
         sample=sample,
         axes=SettingAxes(clocks, memory_clocks, power_limits),
         allow_settings=allow_settings,
+        base_mhz=math.nan if base_mhz is None else base_mhz,
     )
     gpu = open_chosen_gpu(spec)
     try:
@@ -127,3 +130,4 @@ def gemm(
 
 command.add_command(kernel)
 command.add_command(report)
+command.add_command(strategies)

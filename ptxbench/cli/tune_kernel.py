@@ -89,6 +89,7 @@ def kernel(
     clocks: Values | None,
     memory_clocks: Values | None,
     power_limits: Values | None,
+    base_mhz: float | None,
     allow_settings: bool,
     sample: int,
     sizes: dict[int | str, float],
@@ -131,6 +132,7 @@ def kernel(
         sample=sample,
         axes=SettingAxes(clocks, memory_clocks, power_limits),
         allow_settings=allow_settings,
+        base_mhz=math.nan if base_mhz is None else base_mhz,
     )
     gpu = open_chosen_gpu(spec)
     try:

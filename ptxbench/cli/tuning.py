@@ -49,8 +49,8 @@ _GOAL = (
 _SEARCH = (
     click.option(
         "--strategy",
-        help="Search by estimate, random, or a strategy of Kernel Tuner such as genetic_algorithm "
-        "(default: estimate with --table or for time, else random).",
+        help="Search by estimate, random, a way to tune clocks such as race-to-idle+clocks, or a strategy of "
+        "Kernel Tuner such as genetic_algorithm (default: estimate with --table or for time, else random).",
     ),
     click.option(
         "--budget",
@@ -86,6 +86,12 @@ _SETTINGS = (
     click.option("--clocks", type=AxisValues(), help="Try each variant at these SM clocks, MHz."),
     click.option("--memory-clocks", type=AxisValues(), help="Try each variant at these memory clocks, MHz."),
     click.option("--power-limits", type=AxisValues(), help="Try each variant under these power limits, W."),
+    click.option(
+        "--base-clock-mhz",
+        "base_mhz",
+        type=Number(1, 100_000),
+        help="Base clock for --strategy energy-to-solution+clocks (default: 54% of the highest).",
+    ),
     click.option(
         "--allow-settings",
         is_flag=True,

@@ -183,11 +183,16 @@ def fit_ridge(samples: Sequence[PowerSample], cap_w: float = math.inf, seed: int
             else Estimate(math.nan, math.nan)
         ),
         best_clock_mhz=Estimate(best_mhz, best_error_mhz),
-        search_mhz=((1 - _SEARCHED) * best_mhz, (1 + _SEARCHED) * best_mhz),
+        search_mhz=searched(best_mhz),
         range_mhz=(float(clocks[0]), float(clocks[-1])),
         residual_w=math.sqrt(best.squares / (len(clocks) - _PARAMETERS)),
         near_cap=near_cap,
     )
+
+
+def searched(best_mhz: float) -> tuple[float, float]:
+    """Return the clocks that are worth trying: within 10% of the best one (section V-D), MHz."""
+    return (1 - _SEARCHED) * best_mhz, (1 + _SEARCHED) * best_mhz
 
 
 def fitted_cap_w(samples: Sequence[PowerSample]) -> float:

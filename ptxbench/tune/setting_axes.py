@@ -90,10 +90,12 @@ class SetGpu:
     Attributes:
         settings: What it will be set to.
         apply: Sets one of them; the same again changes nothing.
+        supported_mhz: SM clocks that the GPU has at its highest memory clock, in ascending order.
     """
 
     settings: tuple[GpuSettings, ...]
     apply: Callable[[GpuSettings], None]
+    supported_mhz: tuple[int, ...] = ()
 
 
 @contextmanager
@@ -118,7 +120,9 @@ def settings_of(
     if not allowed:
         raise InputError("clocks and power limits change the GPU for all its users; add --allow-settings")
     with open_settable(gpu) as settable:
-        every = axes.combinations(settable.choices())
+        choices = settable.choices()
+        every = axes.combinations(choices)
+        supported_mhz = choices.clocks[-1].sm_clocks_mhz if choices.clocks else ()
         now = [every[0]]
         with applied(settable, every[0], say, allowed=allowed, later=every[1:]) as set_other:
 
@@ -127,4 +131,4 @@ def settings_of(
                     set_other(wanted)
                     now[0] = wanted
 
-            yield SetGpu(every, apply)
+            yield SetGpu(every, apply, supported_mhz)

@@ -17,6 +17,7 @@ import numpy as np
 
 from ptxbench.core.errors import InputError
 from ptxbench.tune.candidate import Candidate
+from ptxbench.tune.clock_strategies import CLOCK_STRATEGIES
 from ptxbench.tune.expression import Value
 from ptxbench.tune.objective import Goal, first_valid
 from ptxbench.tune.search import Evaluator
@@ -96,7 +97,7 @@ def require_strategy(name: str) -> None:
         InputError: Kernel Tuner is not installed, or has no such strategy.
     """
     if name not in STRATEGIES:
-        known = ", ".join(("estimate", "random", *STRATEGIES))
+        known = ", ".join(("estimate", "random", *CLOCK_STRATEGIES, *STRATEGIES))
         raise InputError(f"no strategy is called {name!r}; there are {known}")
     _imported()
 

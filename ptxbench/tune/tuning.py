@@ -14,6 +14,8 @@ from ptxbench.devices.base import Gpu
 from ptxbench.model.inputs import read_table
 from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Bench, BenchOptions
+from ptxbench.tune.clock_search import search_by_clocks
+from ptxbench.tune.clock_strategies import CAPPED, CLOCK_STRATEGIES
 from ptxbench.tune.folder import TuningFolder, TuningManifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.model_energy import open_model
@@ -51,6 +53,7 @@ class Tuning:
         sample: Of the budget, variants that are drawn at random beside those that "estimate" puts first.
         axes: Clocks and power limits that each variant is tried at.
         allow_settings: Whether the user allowed that the GPU is set.
+        base_mhz: Base clock, for the strategy that begins there; NaN: 54% of the highest.
     """
 
     problem: Problem | KernelSpec
@@ -66,6 +69,7 @@ class Tuning:
     sample: int = 0
     axes: SettingAxes = field(default_factory=SettingAxes)
     allow_settings: bool = False
+    base_mhz: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,8 @@ def tune(
                 search_by_estimate(space, evaluator, goal, seed, candidates, show, tuning.sample)
             elif strategy == AT_RANDOM:
                 search_random(space, evaluator, tuning.options.seed)
+            elif strategy in CLOCK_STRATEGIES:
+                search_by_clocks(strategy, space, evaluator, set_to, tuning.base_mhz)
             else:
                 search_by_strategy(strategy, space, evaluator, goal, options.seed)
         finally:
@@ -180,7 +186,9 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         raise InputError("--strategy estimate needs a table to estimate by; give --table RUN")
     if not math.isnan(tuning.prune) and tuning.table is None:
         raise InputError("--prune needs a table to estimate by; give --table RUN")
-    if strategy not in (BY_ESTIMATE, AT_RANDOM):
+    if strategy in CLOCK_STRATEGIES:
+        _require_clocks(tuning, strategy)
+    elif strategy not in (BY_ESTIMATE, AT_RANDOM):
         require_strategy(strategy)
     if not for_time and not tuning.options.power and tuning.table is None:
         raise InputError(
@@ -193,6 +201,12 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         raise InputError("--objective gflops-per-w needs a specification with [work] flops")
     if tuning.goal.objective is Objective.POWER_LIMITED and math.isnan(tuning.goal.power_limit_w):
         raise InputError("--objective power-limited needs --power-limit-w W")
+
+
+def _require_clocks(tuning: Tuning, strategy: str) -> None:
+    wanted = "--power-limits" if strategy == CAPPED else "--clocks"
+    if (tuning.axes.power_limits if strategy == CAPPED else tuning.axes.sm_clocks) is None:
+        raise InputError(f"--strategy {strategy} needs {wanted}")
 
 
 def _model_name(tuning: Tuning) -> str:
