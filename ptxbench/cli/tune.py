@@ -18,6 +18,7 @@ from ptxbench.cli.options import (
     seed_option,
     table_option,
 )
+from ptxbench.cli.tune_difficulty import difficulty
 from ptxbench.cli.tune_kernel import kernel
 from ptxbench.cli.tune_report import report
 from ptxbench.cli.tune_strategies import strategies
@@ -130,4 +131,5 @@ def gemm(
 
 command.add_command(kernel)
 command.add_command(report)
+command.add_command(difficulty)
 command.add_command(strategies)
