@@ -54,6 +54,9 @@ def difficulty(run: Path, plot: Path | None, as_json: bool) -> None:
     ]
     numbers = ("candidates", "minima", *percents)
     print_table(("tuned", *numbers), rows, numbers)
+    alone = sum(one.alone for one in found)
+    if alone:
+        click.echo(f"\n{alone} candidates have no neighbour that was tried: this is no full sweep")
 
 
 def _plain(one: Difficulty) -> dict[str, object]:
@@ -63,6 +66,7 @@ def _plain(one: Difficulty) -> dict[str, object]:
         "tuned": one.part,
         "candidates": one.candidates,
         "edges": one.edges,
+        "without_neighbour": one.alone,
         "proportion_of_centrality": [{"p": p, "share": one.proportion(p)} for p in PROPORTIONS],
         "minima": [vars(minimum) for minimum in one.minima],
     }

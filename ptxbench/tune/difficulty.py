@@ -1,10 +1,10 @@
 """How hard a search space is for a local search: the proportion of PageRank centrality.
 
 Schoonhoven et al. (2022), section V-B and Fig. 5, after Schoonhoven et al., "Benchmarking optimization
-algorithms for auto-tuning GPU kernels" (2022). In the fitness-flow graph each candidate is a node with an edge to
-every neighbour that is better. A random walk along the edges is a randomized first-improvement local search,
-which ends in a local minimum. PageRank says how often it arrives in each. The proportion of centrality at p is
-the share of those arrivals that end in minima of at most p times the least cost.
+algorithms for auto-tuning GPU kernels" (2022). In the fitness-flow graph each candidate is a node with an
+edge to every neighbour that is better. A random walk along the edges is a randomized first-improvement local
+search, which ends in a local minimum. PageRank says how often it arrives in each. The proportion of centrality
+at p is the share of those arrivals that end in minima of at most p times the least cost.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ class Difficulty:
         part: What was tuned, in words.
         candidates: Nodes of the graph.
         edges: Edges of the graph.
+        alone: Candidates of which no neighbour was tried; each counts as a minimum.
         minima: Local minima, the least cost first.
     """
 
     part: str
     candidates: int
     edges: int
+    alone: int
     minima: tuple[Minimum, ...]
 
     def proportion(self, p: float) -> float:
@@ -92,6 +94,7 @@ def difficulty(part: str, trials: Sequence[Trial], cost: Callable[[Trial], float
         part=part,
         candidates=len(costs),
         edges=graph.number_of_edges(),
+        alone=sum(not graph.degree(point) for point in costs),
         minima=tuple(
             sorted(
                 (Minimum(names[p], costs[p] / least, ranks[p] / arrivals) for p in minima),
@@ -148,7 +151,5 @@ def _networkx() -> Any:
     try:
         import networkx
     except ImportError as error:
-        raise InputError(
-            "this needs networkx; run 'pip install ptxbench[tune]' or 'pip install networkx'"
-        ) from error
+        raise InputError("the fitness-flow graph needs networkx; run 'pip install networkx'") from error
     return networkx
