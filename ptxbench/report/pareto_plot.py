@@ -86,7 +86,7 @@ def _dots_by_clock(figure: Figure, axes: Axes, shown: Sequence[Trial]) -> None:
     drawn = axes.scatter(
         [1e3 * t.best_time_s for t in dots],
         [t.best_energy_j for t in dots],
-        c=[t.settings.sm_clock_mhz for t in dots],
+        c=[float(t.settings.sm_clock_mhz or 0) for t in dots],
         s=14,
         cmap="viridis",
         label="variant at a clock",

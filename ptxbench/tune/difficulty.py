@@ -3,8 +3,8 @@
 Schoonhoven et al. (2022), section V-B and Fig. 5, after Schoonhoven et al., "Benchmarking optimization
 algorithms for auto-tuning GPU kernels" (2022). In the fitness-flow graph each candidate is a node with an
 edge to every neighbour that is better. A random walk along the edges is a randomized first-improvement local
-search, which ends in a local minimum. PageRank says how often it arrives in each. The proportion of centrality
-at p is the share of those arrivals that end in minima of at most p times the least cost.
+search, which ends in a local minimum. PageRank says how often it arrives in each. The proportion of
+centrality at p is the share of those arrivals that end in minima of at most p times the least cost.
 """
 
 from __future__ import annotations
