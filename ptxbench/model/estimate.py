@@ -3,7 +3,8 @@
 E = s (sum_op n_op e_op(a) + sum_l b_l e_l(a) + sum_c n_c e_c + P_active t) + b_DRAM e_DRAM(a)
     + n_miss e_miss + P_static t,
 with a the activity of the operands and s = (f / f0)^gamma what a lower clock does to what it drives. The
-form is that of AccelWattch (Kandiah et al. 2021); the energies are this GPU's own.
+form is that of AccelWattch (Kandiah et al. 2021); the energies are this GPU's own. Where the voltage over the
+clock is known, s is (v(f) / v(f0))^2 (`clock_law`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.cap import Demand, settled_clock
+from ptxbench.model.clock_law import ClockLaw, PowerLaw, VoltageLaw, unseen
 from ptxbench.model.opcode_energies import OpcodeEnergies, OpcodeEnergy, Rule
 from ptxbench.model.opcodes import opcode_class
 from ptxbench.model.tensor import multiply_adds, tensor_kind
@@ -26,6 +28,7 @@ from ptxbench.model.zeros import shipped_ratios
 
 _PICO = 1e-12
 ACTIVE = "active chip"
+_WHAT = {False: "the power law", True: "the voltage curve"}
 
 
 @dataclass(frozen=True)
@@ -100,12 +103,23 @@ class Machine:
         terms: Fitted terms.
         static: Static power.
         limit_w: Power limit, NaN where there is none.
+        voltage: The voltage over the clock, where it is known; else the power law of the terms stands in.
     """
 
     opcode_energies: OpcodeEnergies
     terms: Terms
     static: StaticPower
     limit_w: float
+    voltage: VoltageLaw | None = None
+
+    @property
+    def law(self) -> ClockLaw:
+        """How the energy of what the SM clock drives goes with it."""
+        if self.voltage is not None:
+            return self.voltage
+        terms = self.terms
+        lowest = 1.0 if math.isnan(terms.lowest_clock_ratio) else terms.lowest_clock_ratio
+        return PowerLaw(terms.gamma, terms.gamma_error, lowest)
 
 
 @dataclass(frozen=True)
@@ -118,12 +132,16 @@ class Conditions:
         clock_ratio: SM clock over the full clock where it was measured with the time; else NaN: found by the
             power limit.
         steady_time: Whether the work's time was measured in steady state, under the cap if there is one.
+        set_ratio: SM clock that is set, over the full clock, for a time at the full clock.
+        memory_s: Time that memory takes at least at its clock.
     """
 
     activity: Activity
     temperature_c: float = math.nan
     clock_ratio: float = math.nan
     steady_time: bool = False
+    set_ratio: float = 1.0
+    memory_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -144,9 +162,9 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     """Estimate one launch.
 
     The interval holds the errors of the opcodes' energies (independent of each other), of stand-ins (all off
-    the same way), and of static power. It holds that of the clock term where the kernel is capped. And it
-    holds the model's own error on the kernels that its terms were fitted to, which is that of bytes and
-    accesses, too.
+    the same way), and of static power. It holds that of the clock term where the clock is below the full
+    one. And it holds the model's own error on the kernels that its terms were fitted to, which is that of
+    bytes and accesses, too.
 
     Raises:
         InputError: The work's time is not known, or the run has no static power.
@@ -172,16 +190,20 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
         static_w=static_w,
         time_s=work.time_s,
         follows_clock=not (conditions.steady_time or known_clock),
-        gamma=machine.terms.gamma,
+        law=machine.law,
+        memory_s=conditions.memory_s,
     )
-    ratio = conditions.clock_ratio if known_clock else settled_clock(demand, machine.limit_w)
-    scale, time_s = ratio**demand.gamma, demand.time_at(ratio)
+    settled = conditions.clock_ratio if known_clock else settled_clock(demand, machine.limit_w)
+    # A lower clock draws less, so that one under the limit is held.
+    ratio = settled if known_clock else min(settled, conditions.set_ratio)
+    law = machine.law
+    scale, time_s = law.scale(ratio), demand.time_at(ratio)
     static_j = static_w * time_s
     energy_j = demand.energy_at(ratio)
-    capped = not known_clock and ratio < 1
+    capped = not known_clock and ratio < conditions.set_ratio
     half_j = math.hypot(
         _half_width_j(dynamic, machine, ratio, machine.static.error_at(temperature_c) * time_s),
-        _unseen_clock_j(machine.terms, ratio, demand.clocked_j),
+        unseen(law, ratio) * demand.clocked_j,
     )
     parts = [
         Part(name, joules if name in OFF_CLOCK else scale * joules) for name, joules in dynamic.parts.items()
@@ -198,7 +220,7 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
         parts=tuple(sorted([*parts, Part("static", static_j)], key=lambda part: -part.energy_j)),
         uncovered_share=sum(fill.share for fill in dynamic.fills),
         fills=dynamic.fills,
-        notes=(*_notes(work, machine, capped, conditions), *_clock_notes(machine.terms, ratio)),
+        notes=(*_notes(work, machine, capped, conditions), *_clock_notes(law, ratio)),
     )
 
 
@@ -264,40 +286,24 @@ def _byte_energy(level: Level, machine: Machine, activity: Activity) -> OpcodeEn
 
 def _half_width_j(dynamic: _DynamicEnergy, machine: Machine, ratio: float, static_error_j: float) -> float:
     """Return half of the 95% interval."""
-    terms = machine.terms
-    scale = ratio**terms.gamma
-    clock_j = abs(math.log(ratio)) * terms.gamma_error * scale * dynamic.total_j
+    terms, law = machine.terms, machine.law
+    scale = law.scale(ratio)
+    clock_j = law.error(ratio) * dynamic.total_j
     known_j2 = scale**2 * (dynamic.measured_variance_j2 + dynamic.filled_error_j**2)
     model_j = terms.error * scale * dynamic.total_j
     static_j = static_error_j if math.isfinite(static_error_j) else 0.0
     return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + model_j**2 + static_j**2)
 
 
-def _lowest_seen(terms: Terms) -> float:
-    """Return the lowest clock over the full clock at which any kernel of the run or its fit was measured."""
-    return 1.0 if math.isnan(terms.lowest_clock_ratio) else terms.lowest_clock_ratio
-
-
-def _unseen_clock_j(terms: Terms, ratio: float, clocked_j: float) -> float:
-    """Return what an interval is widened by where the clock is below all that were measured.
-
-    The voltage follows the clock down to an unknown floor. Energy at `ratio` then lies between the
-    power law and the energy at the lowest clock that was measured; the interval reaches the latter.
-    """
-    lowest = _lowest_seen(terms)
-    if ratio >= lowest:
-        return 0.0
-    return float(lowest**terms.gamma - ratio**terms.gamma) * clocked_j
-
-
-def _clock_notes(terms: Terms, ratio: float) -> tuple[str, ...]:
-    lowest = _lowest_seen(terms)
+def _clock_notes(law: ClockLaw, ratio: float) -> tuple[str, ...]:
+    lowest = law.lowest_ratio
     if ratio >= lowest:
         return ()
     seen = f"below {100 * lowest:.0f}% of it" if lowest < 1 else "below it"
     return (
-        f"the SM clock is taken at {100 * ratio:.0f}% of its maximum, and no kernel was measured {seen}: the"
-        " power law is extrapolated, and the interval reaches to a voltage that stays",
+        f"the SM clock is taken at {100 * ratio:.0f}% of its maximum, and no kernel was measured {seen}:"
+        f" {_WHAT[isinstance(law, VoltageLaw)]} is extrapolated, and the interval reaches to a voltage that"
+        " stays",
     )
 
 

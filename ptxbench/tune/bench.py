@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.errors import GpuError, LaunchError
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu, Launch
@@ -16,7 +18,7 @@ from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.sources import source_of
 from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
-from ptxbench.tune.estimate import EnergyModel
+from ptxbench.tune.estimate import EnergyModel, Work
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.occupancy import limits_of, occupancy
 from ptxbench.tune.subject import Built, Subject
@@ -59,6 +61,7 @@ class Bench:
         options: What is measured.
         model: What estimates their energy; None: nothing does.
         wall_s: Host time in s, for what each step takes.
+        full_memory_mhz: Highest memory clock that can be set, NaN where it is not known.
     """
 
     def __init__(
@@ -68,12 +71,14 @@ class Bench:
         options: BenchOptions,
         model: EnergyModel | None,
         wall_s: Callable[[], float] = time.perf_counter,
+        full_memory_mhz: float = math.nan,
     ) -> None:
         self.gpu = gpu
         self.subject = subject
         self._options = options
         self._model = model
         self._wall_s = wall_s
+        self._full_memory_mhz = full_memory_mhz
         self._temperature = (-math.inf, math.nan)
         self._verdicts: dict[str, tuple[Correct, str]] = {}
         self._sensor = next(s for s in gpu.sensors if source_of(s.source).whole_board)
@@ -92,7 +97,7 @@ class Bench:
                 settings=settings,
             )
         info = self.gpu.info
-        seen = self.subject.foresee(built, info)
+        seen = self.subject.foresee(built, _clocked(info, settings))
         work = seen.work
         trial = Trial(
             variant=built.variant,
@@ -105,12 +110,25 @@ class Bench:
             executed=work.executed if work else (),
             l2_bytes=work.l2_bytes if work else math.nan,
             dram_bytes=work.dram_bytes if work else math.nan,
-            modelled_s=seen.modelled_s,
+            modelled_s=max(seen.modelled_s, self._memory_s(work, settings)),
             flops=seen.flops,
             build_wall_s=build_wall_s,
             settings=settings,
         )
         return self._estimated(trial, trial.modelled_s, _COOL_C)
+
+    def _memory_s(self, work: Work | None, settings: GpuSettings) -> float:
+        """Return the time that the bytes from memory take at least where a clock is set, else 0.
+
+        Without it a kernel that waits for memory would look slower at each lower SM clock.
+        """
+        if work is None or settings == UNSET or not math.isfinite(work.dram_bytes):
+            return 0.0
+        memory_ratio = 1.0
+        if settings.memory_clock_mhz is not None and math.isfinite(self._full_memory_mhz):
+            memory_ratio = settings.memory_clock_mhz / self._full_memory_mhz
+        bandwidth = architecture_of(self.gpu.info.target).dram_bytes_per_s.value
+        return work.dram_bytes / (bandwidth * memory_ratio)
 
     def measure(
         self,
@@ -206,6 +224,13 @@ class Bench:
         if self._model is None:
             return trial
         return trial.estimated_by(self._model, self.subject.problem, time_s, temperature_c)
+
+
+def _clocked(info: GpuInfo, settings: GpuSettings) -> GpuInfo:
+    """Return a GPU as it is at a set SM clock."""
+    if settings.sm_clock_mhz is None:
+        return info
+    return replace(info, max_sm_clock_mhz=float(settings.sm_clock_mhz))
 
 
 def short_timing_s(gpu: Gpu, launch: Launch) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -91,11 +92,13 @@ class SetGpu:
         settings: What it will be set to.
         apply: Sets one of them; the same again changes nothing.
         supported_mhz: SM clocks that the GPU has at its highest memory clock, in ascending order.
+        full_memory_mhz: Its highest memory clock, NaN where it is not known.
     """
 
     settings: tuple[GpuSettings, ...]
     apply: Callable[[GpuSettings], None]
     supported_mhz: tuple[int, ...] = ()
+    full_memory_mhz: float = math.nan
 
 
 @contextmanager
@@ -122,7 +125,9 @@ def settings_of(
     with open_settable(gpu) as settable:
         choices = settable.choices()
         every = axes.combinations(choices)
-        supported_mhz = choices.clocks[-1].sm_clocks_mhz if choices.clocks else ()
+        highest = choices.clocks[-1] if choices.clocks else None
+        supported_mhz = highest.sm_clocks_mhz if highest else ()
+        memory_mhz = float(highest.memory_clock_mhz) if highest else math.nan
         now = [every[0]]
         with applied(settable, every[0], say, allowed=allowed, later=every[1:]) as set_other:
 
@@ -131,4 +136,4 @@ def settings_of(
                     set_other(wanted)
                     now[0] = wanted
 
-            yield SetGpu(every, apply, supported_mhz)
+            yield SetGpu(every, apply, supported_mhz, memory_mhz)

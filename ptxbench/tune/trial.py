@@ -136,12 +136,12 @@ class Trial:
         Args:
             model: What turns work and time into joules.
             problem: What the kernel computes.
-            time_s: Time of one launch.
+            time_s: Time of one launch at the clocks that are set.
             temperature_c: Temperature of the GPU.
         """
         if not math.isfinite(time_s) or not self.executed:
             return self
-        energy = model.energy_j(self._work(problem), time_s, temperature_c)
+        energy = model.energy_j(self._work(problem), time_s, temperature_c, self.settings)
         return replace(
             self,
             estimated_j=energy.energy_j,

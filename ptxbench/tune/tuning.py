@@ -54,6 +54,7 @@ class Tuning:
         axes: Clocks and power limits that each variant is tried at.
         allow_settings: Whether the user allowed that the GPU is set.
         base_mhz: Base clock, for the strategy that begins there; NaN: 54% of the highest.
+        samples: CSV file of power at several clocks, by which energies at lower clocks are estimated.
     """
 
     problem: Problem | KernelSpec
@@ -70,6 +71,7 @@ class Tuning:
     axes: SettingAxes = field(default_factory=SettingAxes)
     allow_settings: bool = False
     base_mhz: float = math.nan
+    samples: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -127,14 +129,14 @@ def tune(
     subject, space = _subject(gpu, tuning)
     goal = _goal(tuning.goal, subject)
     pattern = subject.pattern if isinstance(subject, UserKernel) else tuning.options.pattern
-    model = open_model(tuning.table, gpu.info, pattern) if tuning.table else None
+    model = open_model(tuning.table, gpu.info, pattern, tuning.samples) if tuning.table else None
     options = replace(tuning.options, pattern=pattern)
     manifest = TuningManifest.new(gpu, subject.problem, options, _model_name(tuning))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
-    bench = Bench(gpu, subject, options, model)
     pruning = None if math.isnan(tuning.prune) else Pruning(goal, tuning.prune)
     with settings_of(gpu, tuning.axes, say, allowed=tuning.allow_settings) as set_to:
         space = replace(space, settings=set_to.settings)
+        bench = Bench(gpu, subject, options, model, full_memory_mhz=set_to.full_memory_mhz)
         folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
         evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning, set_to.apply)
         try:
