@@ -1,6 +1,6 @@
 """The strategies of Schoonhoven et al. (2022) on three kernels of the SIMULATED GPU, against a full sweep.
 
-    python benchmarks/clock_strategies.py --out FOLDER [--clocks 23] [--limits 9]
+    python benchmarks/clock_strategies.py --out FOLDER [--clocks 16] [--limits 7]
 
 One kernel is bound by the SM clock, one by memory, one by either, as the clock says. Each has variants that
 trade time for energy: some of its work by many cheap instructions or by a few slow ones (`SPECIAL`), and part
@@ -18,6 +18,7 @@ from pathlib import Path
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profiles import find_profile
 from ptxbench.experiment.clock_sweep import sweep_clocks
+from ptxbench.experiment.load import prepare_load
 from ptxbench.model.ridge import fit_ridge
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.clock_strategies import Comparison, compare
@@ -28,6 +29,7 @@ from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
 
 PROFILE = "h200-clocks"
+_WARM_UP_S = 100.0
 KERNEL = """
 .version 8.0
 .target sm_90a
@@ -147,7 +149,10 @@ def sweep(case: Case, folder: Path, clocks: int, limits: int) -> TuningFolder:
             allow_settings=True,
         )
         there = (out / "manifest.json").exists()
-        tune(SimulatedGpu(find_profile(PROFILE)), tuning, None if there else out, out if there else None)
+        gpu = SimulatedGpu(find_profile(PROFILE))
+        # Else the first trials would run on a cooler chip, which draws less.
+        gpu.run(prepare_load(gpu).launch("warm-up", _WARM_UP_S))
+        tune(gpu, tuning, None if there else out, out if there else None)
     return TuningFolder.read(out)
 
 
@@ -179,8 +184,8 @@ def main() -> None:
     """Sweep the three kernels and print a table of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of the sweeps; they are resumed")
-    parser.add_argument("--clocks", type=int, default=23, help="clocks of the sweep, evenly spread")
-    parser.add_argument("--limits", type=int, default=9, help="power limits of the sweep, evenly spread")
+    parser.add_argument("--clocks", type=int, default=16, help="clocks of the sweep, evenly spread")
+    parser.add_argument("--limits", type=int, default=7, help="power limits of the sweep, evenly spread")
     options = parser.parse_args()
     low_mhz, high_mhz = fitted_search_mhz(options.clocks)
     print(f"SIMULATED, no measurement: {PROFILE}; model-steered tries {low_mhz:.0f} to {high_mhz:.0f} MHz\n")

@@ -169,30 +169,10 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     Raises:
         InputError: The work's time is not known, or the run has no static power.
     """
-    if not 0 < work.time_s < math.inf:
-        raise InputError(
-            f"{work.name}: its time is not known; give it with --time-s, or profile gpu__time_duration.sum"
-        )
-    temperature_c = conditions.temperature_c
-    if math.isnan(temperature_c):
-        temperature_c = machine.static.temperature_c
-    static_w = machine.static.at(temperature_c)
-    if math.isnan(static_w):
-        raise InputError(
-            "the run has no valid sleeping kernel, so its static power is not known; measure again"
-        )
-    dynamic = _dynamic_energy(work, machine, conditions.activity)
-    dram_j = sum(joules for name, joules in dynamic.parts.items() if name in OFF_CLOCK)
-    known_clock = math.isfinite(conditions.clock_ratio)
-    demand = Demand(
-        clocked_j=dynamic.total_j - dram_j,
-        dram_j=dram_j,
-        static_w=static_w,
-        time_s=work.time_s,
-        follows_clock=not (conditions.steady_time or known_clock),
-        law=machine.law,
-        memory_s=conditions.memory_s,
-    )
+    dynamic = _known_dynamic(work, machine, conditions)
+    temperature_c = _temperature_c(machine, conditions)
+    demand = _demand(dynamic, work, machine, conditions)
+    known_clock, static_w = math.isfinite(conditions.clock_ratio), demand.static_w
     settled = conditions.clock_ratio if known_clock else settled_clock(demand, machine.limit_w)
     # A lower clock draws less, so that one under the limit is held.
     ratio = settled if known_clock else min(settled, conditions.set_ratio)
@@ -221,6 +201,45 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
         uncovered_share=sum(fill.share for fill in dynamic.fills),
         fills=dynamic.fills,
         notes=(*_notes(work, machine, capped, conditions), *_clock_notes(law, ratio)),
+    )
+
+
+def demand_of(work: KernelWork, machine: Machine, conditions: Conditions) -> Demand:
+    """Return what a kernel draws at the full clock, and how that and its time go with the clock.
+
+    Raises:
+        InputError: The work's time is not known, or the run has no static power.
+    """
+    return _demand(_known_dynamic(work, machine, conditions), work, machine, conditions)
+
+
+def _known_dynamic(work: KernelWork, machine: Machine, conditions: Conditions) -> _DynamicEnergy:
+    if not 0 < work.time_s < math.inf:
+        raise InputError(
+            f"{work.name}: its time is not known; give it with --time-s, or profile gpu__time_duration.sum"
+        )
+    if math.isnan(machine.static.at(_temperature_c(machine, conditions))):
+        raise InputError(
+            "the run has no valid sleeping kernel, so its static power is not known; measure again"
+        )
+    return _dynamic_energy(work, machine, conditions.activity)
+
+
+def _temperature_c(machine: Machine, conditions: Conditions) -> float:
+    given = conditions.temperature_c
+    return machine.static.temperature_c if math.isnan(given) else given
+
+
+def _demand(dynamic: _DynamicEnergy, work: KernelWork, machine: Machine, conditions: Conditions) -> Demand:
+    dram_j = sum(joules for name, joules in dynamic.parts.items() if name in OFF_CLOCK)
+    return Demand(
+        clocked_j=dynamic.total_j - dram_j,
+        dram_j=dram_j,
+        static_w=machine.static.at(_temperature_c(machine, conditions)),
+        time_s=work.time_s,
+        follows_clock=not (conditions.steady_time or math.isfinite(conditions.clock_ratio)),
+        law=machine.law,
+        memory_s=conditions.memory_s,
     )
 
 

@@ -200,7 +200,7 @@ class Bench:
         trial = replace(
             trial,
             steady_s=launch_s,
-            clock_mhz=run.after.sm_clock_mhz,
+            clock_mhz=_held_mhz(run),
             temperature_c=run.after.temperature_c,
             capped=run.throttle_reasons > 0 and bool(run.throttle_reasons & _SLOWED),
             power_wall_s=self._wall_s() - began_s,
@@ -224,6 +224,12 @@ class Bench:
         if self._model is None:
             return trial
         return trial.estimated_by(self._model, self.subject.problem, time_s, temperature_c)
+
+
+def _held_mhz(run: KernelRun) -> float:
+    """Return the mean SM clock of a run where blocks were stamped, else the clock right after it."""
+    held_mhz = run.window.clock_mhz
+    return held_mhz if math.isfinite(held_mhz) else run.after.sm_clock_mhz
 
 
 def _clocked(info: GpuInfo, settings: GpuSettings) -> GpuInfo:

@@ -54,7 +54,7 @@ class Trial:
         estimated_low_j: Lower end of its 95% interval.
         estimated_high_j: Upper end.
         estimated_s: Time that the estimate is for, which the power cap may lengthen.
-        clock_mhz: SM clock after the launches.
+        clock_mhz: SM clock of the launches, or where it is not known right after them.
         temperature_c: Temperature of the GPU.
         capped: Whether the power cap or heat held the clock down.
         build_wall_s: Host time to assemble and to disassemble.
