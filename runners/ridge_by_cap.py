@@ -7,7 +7,8 @@ On few SMs the kernel runs at the highest clock; on more of them the power limit
 All slowed runs draw the limit, so the dynamic energy of a pass is compared, which goes with the voltage
 squared: samples.csv has the power that the whole chip would draw at each clock, P_static + E_pass passes/s.
 P_static, with what an active chip draws beside, is where the line through the power of the runs at the
-highest clock meets no SM. runs.csv has the runs themselves, written one by one. The temperature is not corrected for.
+highest clock meets no SM. runs.csv has the runs themselves, written one by one. The temperature is not
+corrected for.
 """
 
 from __future__ import annotations

@@ -115,10 +115,17 @@ def one_of_each(
 
 
 class AxisValues(click.ParamType["Values"]):
-    """Values of a setting: a list such as 1980,1500,1005, or even:7 for so many over the whole range."""
+    """Values of a setting: a list such as 1980,1500,1005, or even:7 for so many over the whole range.
 
-    name = "LIST|even:N"
+    Args:
+        model: Whether the word "model" is taken, too: no values, ranked by the estimator.
+    """
+
     _most = 1000
+
+    def __init__(self, *, model: bool = False) -> None:
+        self._model = model
+        self.name = "LIST|even:N|model" if model else "LIST|even:N"
 
     def convert(self, value: object, param: _Parameter, ctx: _Context) -> Values:
         """Return the values."""
@@ -126,6 +133,8 @@ class AxisValues(click.ParamType["Values"]):
 
         if isinstance(value, Values):
             return value
+        if self._model and value == "model":
+            return Values()
         words, sign, count = str(value).partition(":")
         if sign:
             if words != "even" or not count.isdecimal() or not 2 <= int(count) <= self._most:

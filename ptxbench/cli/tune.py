@@ -82,6 +82,7 @@ def gemm(
     window_s: float,
     prune: float | None,
     clocks: Values | None,
+    clock_samples: Path | None,
     memory_clocks: Values | None,
     power_limits: Values | None,
     base_mhz: float | None,
@@ -120,6 +121,7 @@ def gemm(
         sample=sample,
         axes=SettingAxes(clocks, memory_clocks, power_limits),
         allow_settings=allow_settings,
+        samples=clock_samples,
         base_mhz=math.nan if base_mhz is None else base_mhz,
     )
     gpu = open_chosen_gpu(spec)

@@ -87,6 +87,7 @@ def kernel(
     window_s: float,
     prune: float | None,
     clocks: Values | None,
+    clock_samples: Path | None,
     memory_clocks: Values | None,
     power_limits: Values | None,
     base_mhz: float | None,
@@ -132,11 +133,13 @@ def kernel(
         sample=sample,
         axes=SettingAxes(clocks, memory_clocks, power_limits),
         allow_settings=allow_settings,
+        samples=clock_samples,
         base_mhz=math.nan if base_mhz is None else base_mhz,
     )
     gpu = open_chosen_gpu(spec)
     try:
-        if in_process or gpu.info.kind is not GpuKind.REAL:
+        by_model = clocks is not None and clocks.by_model
+        if in_process or by_model or gpu.info.kind is not GpuKind.REAL:
             return search_and_print(gpu, tuning, place)
         UserKernel(described).space(gpu.info.target)  # refused here where it holds nothing
         info = gpu.info

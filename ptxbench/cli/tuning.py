@@ -83,7 +83,18 @@ _SEARCH = (
 
 
 _SETTINGS = (
-    click.option("--clocks", type=AxisValues(), help="Try each variant at these SM clocks, MHz."),
+    click.option(
+        "--clocks",
+        type=AxisValues(model=True),
+        help="Try each variant at these SM clocks, MHz; model: rank variants and clocks by the estimate of "
+        "--table, and run nothing.",
+    ),
+    click.option(
+        "--clock-samples",
+        type=click.Path(path_type=Path),
+        help="CSV file of power at several clocks, as `ptxbench ridge` takes it: its voltage curve stands in "
+        "for the power law of --table.",
+    ),
     click.option("--memory-clocks", type=AxisValues(), help="Try each variant at these memory clocks, MHz."),
     click.option("--power-limits", type=AxisValues(), help="Try each variant under these power limits, W."),
     click.option(
@@ -176,6 +187,8 @@ def search_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
     from ptxbench.storage.location import default_run_path
     from ptxbench.tune.tuning import tune
 
+    if tuning.axes.sm_clocks is not None and tuning.axes.sm_clocks.by_model:
+        return _rank_and_print(gpu, tuning, place)
     path = place.out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     with progress_bar() as show:
         try:
@@ -192,6 +205,68 @@ def search_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
     else:
         _print(tuned)
     return 0 if tuned.best else 1
+
+
+def _rank_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
+    """Rank variants and clocks by the estimate, print them, and return the exit code."""
+    from ptxbench.tune.clock_ranking import rank_clocks
+
+    with progress_bar() as show:
+        found = rank_clocks(gpu, tuning, show)
+    pairs, variants = found.best[:_SHOWN], found.by_variant[:_SHOWN]
+    if place.as_json:
+        print_json(
+            {
+                "gpu": asdict(gpu.info),
+                "measured": False,
+                "law": found.law,
+                "lowest_seen_mhz": found.seen_mhz,
+                "predicted_variants": found.predicted,
+                "clocks_mhz": found.clocks_mhz,
+                "best": [_plain_prediction(t) for t in pairs],
+                "best_clock_of_each": [_plain_prediction(t) for t in variants],
+            }
+        )
+        return 0 if found.best else 1
+    click.echo(f"{gpu.info.title}: {found.subject.problem.title}")
+    click.echo(
+        f"PREDICTED, NOT MEASURED: {found.predicted} variants at {len(found.clocks_mhz)} clocks,"
+        f" by {found.law}"
+    )
+    click.echo("\nbest pairs first")
+    _print_predictions(pairs, found.seen_mhz)
+    click.echo("\nbest clock of each variant")
+    _print_predictions(variants, found.seen_mhz)
+    if any((t.settings.sm_clock_mhz or 0) < found.seen_mhz for t in (*pairs, *variants)):
+        click.echo(f"\n*: below {found.seen_mhz:.0f} MHz nothing was measured; the interval is wider")
+    return 0 if found.best else 1
+
+
+def _plain_prediction(trial: Trial) -> dict[str, object]:
+    return {
+        "variant": trial.variant.name,
+        "sm_clock_mhz": trial.settings.sm_clock_mhz,
+        "time_s": trial.best_time_s,
+        "energy_j": trial.estimated_j,
+        "low_j": trial.estimated_low_j,
+        "high_j": trial.estimated_high_j,
+    }
+
+
+def _print_predictions(trials: tuple[Trial, ...], seen_mhz: float) -> None:
+    rows = [
+        (
+            t.variant.name,
+            f"{t.settings.sm_clock_mhz}{'*' if (t.settings.sm_clock_mhz or 0) < seen_mhz else ''}",
+            f"{1e3 * t.best_time_s:.3f}",
+            _number(t.best_power_w, ".1f"),
+            _number(t.estimated_j, ".4g"),
+            f"{_number(t.estimated_low_j, '.4g')} to {_number(t.estimated_high_j, '.4g')}",
+        )
+        for t in trials
+    ]
+    numbers = ("MHz", "time ms", "power W", "energy J", "95%")
+    print_table(("variant", *numbers), rows, numbers, ("power W",))
 
 
 def _say(text: str) -> None:

@@ -164,7 +164,7 @@ def search_by_estimate(
     """
     generator = random.Random(seed)  # noqa: S311
     drawn = generator.sample(space.candidates, min(candidates, len(space.candidates)))
-    predicted = predict_all(drawn, evaluator, show)
+    predicted = predict_candidates(drawn, evaluator.bench, evaluator.jobs, show)
     best_first = [trial.candidate for trial in ranked(predicted, goal)]
     # Those of whose energy the code tells nothing come last.
     placed = {candidate.name for candidate in best_first}
@@ -177,19 +177,20 @@ def search_by_estimate(
         pass
 
 
-def predict_all(
-    candidates: Sequence[Candidate], evaluator: Evaluator, show: Show = lambda *_: None
+def predict_candidates(
+    candidates: Sequence[Candidate], bench: Bench, jobs: int, show: Show = lambda *_: None
 ) -> list[Trial]:
     """Build candidates and predict each one's time and energy; nothing runs.
 
     Args:
         candidates: Those to predict.
-        evaluator: Its bench has a model.
+        bench: Where they would be tried; it has a model.
+        jobs: Assemblers at once; 0 for as many as there are processors.
         show: Called with how many are predicted, how many there are, and which is in hand.
     """
-    bench, target = evaluator.bench, evaluator.bench.gpu.info.target
     predicted: list[Trial] = []
-    builds = build_candidates(bench.subject, candidates, target, evaluator.jobs)
+    jobs = jobs or os.cpu_count() or 1
+    builds = build_candidates(bench.subject, candidates, bench.gpu.info.target, jobs)
     for candidate, built in zip(candidates, builds, strict=True):
         predicted.append(bench.predict(built.kernel, built.wall_s, candidate.settings))
         show(len(predicted), len(candidates), candidate.name)

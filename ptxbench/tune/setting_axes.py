@@ -30,6 +30,11 @@ class Values:
     named: tuple[int, ...] = ()
     even: int = 0
 
+    @property
+    def by_model(self) -> bool:
+        """Whether there are none: the estimator ranks all that the GPU has, and nothing is set."""
+        return not self.named and not self.even
+
 
 @dataclass(frozen=True)
 class SettingAxes:

@@ -126,9 +126,9 @@ def tune(
     for_time = tuning.goal.objective is Objective.TIME
     strategy = tuning.strategy or (BY_ESTIMATE if tuning.table or for_time else AT_RANDOM)
     _require_sense(tuning, strategy)
-    subject, space = _subject(gpu, tuning)
-    goal = _goal(tuning.goal, subject)
-    pattern = subject.pattern if isinstance(subject, UserKernel) else tuning.options.pattern
+    subject, space = subject_of(gpu, tuning)
+    goal = goal_for(tuning.goal, subject)
+    pattern = pattern_of(subject, tuning)
     model = open_model(tuning.table, gpu.info, pattern, tuning.samples) if tuning.table else None
     options = replace(tuning.options, pattern=pattern)
     manifest = TuningManifest.new(gpu, subject.problem, options, _model_name(tuning))
@@ -156,7 +156,7 @@ def tune(
     return Tuned(path, folder.manifest, trials, best, front, len(space.candidates))
 
 
-def _subject(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
+def subject_of(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
     """Return what has the variants, and the variants.
 
     Raises:
@@ -171,10 +171,15 @@ def _subject(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
     return Gemm(tuning.problem, tuning.options.seed, tuning.options.pattern), space
 
 
-def _goal(goal: Goal, subject: Subject) -> Goal:
+def goal_for(goal: Goal, subject: Subject) -> Goal:
     """Return the goal with what the kernel itself says of a trial."""
     metric = subject.metric if isinstance(subject, UserKernel) else None
     return replace(goal, flops=lambda trial: trial.flops_of(subject.problem), metric=metric)
+
+
+def pattern_of(subject: Subject, tuning: Tuning) -> str:
+    """Return the operand pattern: a user's arrays say their own."""
+    return subject.pattern if isinstance(subject, UserKernel) else tuning.options.pattern
 
 
 def _require_sense(tuning: Tuning, strategy: str) -> None:
