@@ -58,7 +58,7 @@ def test_every_variant_is_tried_at_every_clock_and_the_gpu_is_restored(tmp_path)
     assert gpu.settable.settings() == before
     assert ["set SM clock" in said[0], "restored" in said[1], len(said)] == [True, True, 2]
     for trial in found.trials:
-        assert trial.clock_mhz == trial.settings.sm_clock_mhz
+        assert trial.clock_mhz == pytest.approx(trial.settings.sm_clock_mhz, rel=1e-3)
     # Half the clock costs time and saves power.
     by_name = {t.name: t for t in found.trials}
     fast, slow = by_name["BLOCK=128 MORE=16 SPACE=4 @sm1980"], by_name["BLOCK=128 MORE=16 SPACE=4 @sm990"]

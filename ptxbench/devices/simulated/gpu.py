@@ -143,7 +143,7 @@ class SimulatedGpu:
         before = self.telemetry()
         clock.start_ticker(sampler.poll, sampler.wait_s)
         try:
-            windows = play(launches, gaps_s, clock, lambda launch: self._launch(plans[id(launch)]))
+            windows = play(launches, gaps_s, clock, lambda launch: self._launch(launch, plans[id(launch)]))
             after = self.telemetry()
             clock.sleep_s(launches[-1].after_s)
         finally:
@@ -163,7 +163,7 @@ class SimulatedGpu:
         Raises:
             LaunchError: The kernel is not there, has no loop to charge, or does not fit.
         """
-        return self._launch(self._plan(launch)).elapsed_s
+        return self._launch(launch, self._plan(launch)).elapsed_s
 
     def compute(self, launch: Launch) -> Bytes | None:
         """Launch once; nothing is computed, so that there is no result.
@@ -196,7 +196,7 @@ class SimulatedGpu:
         mean_s, throttle_poll = self._poll_interval_s, self._throttle_reasons
         return Sampler(self._sources, self._clock, mean_s, throttle_poll, exactly_s=poll_interval_s)
 
-    def _launch(self, phases: tuple[Phase, ...]) -> KernelWindow:
+    def _launch(self, launch: Launch, phases: tuple[Phase, ...]) -> KernelWindow:
         """Let the phases of one kernel pass."""
         clock = self._clock
         clock.sleep_s(_LAUNCH_OVERHEAD_S)
@@ -204,8 +204,8 @@ class SimulatedGpu:
         ends = self._physics.lay(start_ns, phases)
         end_ns = ends[-1].at_ns
         clock.sleep_s((end_ns - start_ns) * 1e-9)
-        # Blocks are stamped each by itself; those of the later half count.
-        later = len(phases) // 2
+        # Blocks of ptxbench's own kernels are stamped each by itself; those of the later half count.
+        later = len(phases) // 2 if launch.scalars is None else 0
         began_ns = ends[later - 1].at_ns if later else start_ns
         waves = len(phases) - later
         return KernelWindow(
