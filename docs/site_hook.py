@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -20,12 +21,15 @@ DOCS = ROOT / "docs"
 # What the site holds beside docs/, by path in the repository.
 TAKEN = (
     *("CHANGELOG.md", "CONTRIBUTING.md", "hw_validation/README.md", "ptxbench/catalogue/data/README.md"),
-    *("results/README.md", "results/nvidia-h200/README.md", "results/nvidia-h200/methods/methods.png"),
+    *("results/README.md", "results/nvidia-h100/README.md", "results/nvidia-h200/README.md"),
+    "results/nvidia-h200/methods/methods.png",
     *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("studies/**/*.md"))),
     *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("studies/**/*.png"))),
 )
-# The page of each table that comes with ptxbench, in place of the table's folder.
+# The page of each table that comes with ptxbench, in place of the table's folder, and that of all of them.
 TABLES = {folder: f"tables/{name}.html" for name, folder in SHIPPED.items()}
+ALL_TABLES = "tables/all.html"
+TABLES_FOLDER = ROOT / "ptxbench" / "tables"
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -34,7 +38,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in TAKEN:
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
     for name, folder in SHIPPED.items():
-        files.append(File.generated(config, TABLES[folder], content=_table_page(name, folder)))
+        files.append(File.generated(config, TABLES[folder], content=_tables_page(name)))
+    files.append(File.generated(config, ALL_TABLES, content=_tables_page(*SHIPPED)))
     return files
 
 
@@ -57,19 +62,27 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return _LINK.sub(of_site, markdown)
 
 
-def _table_page(name: str, folder: Path) -> str:
+def _tables_page(*names: str) -> str:
+    """Return the page of the tables of these names, side by side where there are several."""
+    with ExitStack() as stack:
+        reports = [_report(name, SHIPPED[name], stack) for name in names]
+        return render_report("html", reports, None)
+
+
+def _report(name: str, folder: Path, stack: ExitStack) -> RunReport:
     spread = read_board_spread(folder)
     # The run itself, which has the kernels, too.
     measured = ROOT / "results" / folder.name / (spread.reference if spread else "")
-    with RunFolder.open(measured) as run:
-        report = RunReport(name, run.manifest.gpu, run.rows(), False, run.manifest, spread, run.kernels)
-    return render_report("html", [report], None)
+    run = stack.enter_context(RunFolder.open(measured))
+    return RunReport(name, run.manifest.gpu, run.rows(), False, run.manifest, spread, run.kernels)
 
 
 def _uri(path: Path) -> str:
     """Return what the site calls a file: by its path in docs/, or else in the repository."""
     if path in TABLES:
         return TABLES[path]
+    if path == TABLES_FOLDER:
+        return ALL_TABLES
     if path.is_dir():
         path = path / "README.md"
     return path.relative_to(DOCS if path.is_relative_to(DOCS) else ROOT).as_posix()

@@ -1,9 +1,9 @@
-"""Write boards.json of the H200 table that comes with ptxbench: how its rows differ between boards.
+"""Write boards.json of every table that comes with ptxbench: how its rows differ between boards.
 
     python runners/build_atlas.py
 
-It reads the table.csv of every run `table-*` and `board-*` below results/nvidia-h200, one run for each board:
-all of them ran the same machine code by the same protocol. Exit codes are those of `ptxbench`.
+It reads the table.csv of every run `table-*` and `board-*` below results/GPU, one run for each board: all of
+them ran the same machine code by the same protocol. Exit codes are those of `ptxbench`.
 """
 
 from __future__ import annotations
@@ -19,33 +19,37 @@ from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.shipped import SHIPPED
 from ptxbench.storage.table import read_table
 
-RESULTS = Path(__file__).parents[1] / "results" / "nvidia-h200"
-REFERENCE = "table-6eda"
+RESULTS = Path(__file__).parents[1] / "results"
+# The run that comes with ptxbench, by GPU; its board has the factor 1.
+REFERENCES = {"h100": "table-57c3", "h200": "table-6eda"}
 # A second run on a board that has one already.
 _AGAIN = ("-repeat", "-after")
 
 
 def main() -> int:
-    """Write the file."""
+    """Write the files."""
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    write_board_spread(SHIPPED["h200"], spread_of(RESULTS))
+    for name, reference in REFERENCES.items():
+        folder = SHIPPED[name]
+        write_board_spread(folder, spread_of(RESULTS / folder.name, reference))
     return 0
 
 
-def spread_of(results: Path) -> BoardSpread:
+def spread_of(results: Path, reference: str) -> BoardSpread:
     """Return how boards differ.
 
     Args:
         results: Folder with the runs.
+        reference: The run whose board has the factor 1.
 
     Raises:
         InputError: A run cannot be read.
     """
     paths = sorted([*results.glob("table-*"), *results.glob("board-*")])
-    names = [path.name for path in paths if not path.name.endswith(_AGAIN) and path.name != REFERENCE]
+    names = [path.name for path in paths if not path.name.endswith(_AGAIN) and path.name != reference]
     runs = [
         BoardRun(name, read_run_manifest(results / name), read_table(results / name / "table.csv"))
-        for name in (REFERENCE, *names)
+        for name in (reference, *names)
     ]
     return board_spread(runs[0], runs[1:])
 

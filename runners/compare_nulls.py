@@ -1,9 +1,11 @@
 """Set the energy model beside models that know less, on the validation kernels.
 
-    python runners/compare_nulls.py --validation RUN/validation --table RUN [--also RUN/suite]
+    python runners/compare_nulls.py --validation FOLDER [--validation FOLDER] --table RUN [--keep]
 
-Needs no GPU: it works everything out from what `validate_kernels.py` measured and counted, and a table. It
-prints a Markdown table.
+Needs no GPU: it works everything out from what `validate_kernels.py` measured and counted, and a table. All
+models are fitted to the fit kernels of every FOLDER, and judged by the judged kernels of each. Prints a
+Markdown table of each. `--keep` writes the null models beside the table (nulls.json), for `ptxbench
+estimate --explain`.
 """
 
 from __future__ import annotations
@@ -13,21 +15,34 @@ import sys
 from pathlib import Path
 
 from ptxbench.core.errors import PtxbenchError
-from ptxbench.model.null_models import compare_with_nulls
+from ptxbench.model.kept_nulls import write_nulls
+from ptxbench.model.null_models import NullComparison, fit_null_models
 from ptxbench.model.solved import read_solved
+
+# What the kernels of a folder are called.
+_SETS = {"validation": "library", "suite": "suite"}
 
 
 def main() -> int:
     """Print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--validation", type=Path, required=True, help="what measure and count wrote")
-    parser.add_argument("--table", type=Path, required=True, help="run folder of the same kind of GPU")
     parser.add_argument(
-        "--also", type=Path, action="append", default=[], help="more such folders, to fit to as well"
+        "--validation", type=Path, action="append", required=True, help="what measure and count wrote"
     )
+    parser.add_argument("--table", type=Path, required=True, help="run folder of the same kind of GPU")
+    parser.add_argument("--keep", action="store_true", help="write nulls.json beside the table")
     arguments = parser.parse_args()
-    energies = read_solved(arguments.table).opcode_energies
-    found = compare_with_nulls(arguments.validation, energies, arguments.also)
+    models = fit_null_models(arguments.validation, read_solved(arguments.table).opcode_energies)
+    judged = [(_SETS.get(one.name, one.name), models.judged_by(one)) for one in arguments.validation]
+    for name, found in judged:
+        print(f"\n{name}: {len(found.kernels)} judged cases\n")
+        _print(found)
+    if arguments.keep:
+        write_nulls(arguments.table, models.kept(judged))
+    return 0
+
+
+def _print(found: NullComparison) -> None:
     print("| model | mean absolute error, % | worst, % | larger than the table's by, % (95%) |")
     print("| --- | ---: | ---: | ---: |")
     print(f"| {found.table.name} | {found.table.mean_absolute_pct:.1f} | {found.table.worst_pct:.1f} | |")
@@ -35,7 +50,6 @@ def main() -> int:
         low, high = found.difference_pct(null)
         print(f"| {null.name} | {null.mean_absolute_pct:.1f} | {null.worst_pct:.1f} |", end="")
         print(f" {low:+.1f} to {high:+.1f} |")
-    return 0
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.model.estimate import dynamic_parts
-from ptxbench.model.null_models import class_medians, constant, shuffled
+from ptxbench.model.null_energies import NOTHING_PJ, class_medians, constant, shuffled
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.solved import read_solved
@@ -41,7 +41,6 @@ _DRAWS = 10_000
 # Factors of data are drawn to 1 on random operands, 0 on zeros and to the middle for the rest, by this much.
 _PRIOR = {RANDOM: 1.0, ZEROS: 0.0}
 _PRIOR_ERROR = 0.5
-_NOTHING_PJ = 1e-9
 
 Floats = npt.NDArray[np.float64]
 
@@ -170,7 +169,7 @@ def compare(cases: Sequence[SuiteCase], energies: OpcodeEnergies) -> list[SuiteE
         replace(best, name=f"{best.name} (chosen by the fit families)"),
         judge(cases, "every opcode at the median of its class", class_medians(energies)),
         sorted(tried, key=lambda one: float(np.mean(np.abs(one.error_pct))))[_SHUFFLES // 2],
-        judge(cases, "no energy of instructions", constant(energies, _NOTHING_PJ)),
+        judge(cases, "no energy of instructions", constant(energies, NOTHING_PJ)),
         _mean_power(cases),
     ]
 

@@ -1,23 +1,36 @@
 """Measure programs of every kind with `ptxbench run` on a real GPU, and keep each report.
 
-    python runners/run_programs.py --out FOLDER [--only NAME ...]
+    python runners/run_programs.py --out FOLDER [--only NAME ...] [--limit-s 250]
 
-Takes about 180 s on an H200. `FOLDER/NAME/energy.json` and `FOLDER/NAME.txt` are written as it goes.
+Takes about 230 s on an H100; with two GPUs, torchrun uses both. FOLDER gets, as it goes:
+
+- `log.txt`: what every program and its report said;
+- `summary.json`: the reports, what tracing adds to time and energy, kernels alone against mixed;
+- `runs.tar`: the kept runs (`ptxbench run --from` works them out again);
+- `mixed.json.gz`, `train.json.gz`: time lines for Perfetto;
+- `train.html`: a report as a page.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 KERNELS = r"""
 #include <cstdio>
 #include <cstdlib>
 #include <chrono>
+#include <unistd.h>
 __global__ void fma_kernel(float *x, long n) {
   float a = x[threadIdx.x], b = a + 1, c = a + 2, d = a + 3;
   for (long i = 0; i < n; i++) { a = a * 1.0001f + b; b = b * .9999f + c; c = c * 1.0001f + d;
@@ -35,33 +48,68 @@ __global__ void wait_kernel(long ns) {
   do { __nanosleep(1000); asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - from < ns);
 }
 __global__ void small_kernel() {}
-static double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+__global__ void spin_kernel(long clocks) { long from = clock64(); while (clock64() - from < clocks) {} }
+typedef std::chrono::steady_clock Clock;
+static long long ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+/* A window as `EnergyMonitor` writes it, so that time and energy of the loop alone are known. */
+static void note(long long from, long long to) {
+  const char *folder = getenv("PTXBENCH_LAUNCHES");
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%d.windows", folder ? folder : "/tmp", (int)getpid());
+  FILE *file = folder ? fopen(path, "a") : NULL;
+  if (!file) return;
+  fprintf(file, "{\"name\": \"loop\", \"start_ns\": %lld, \"end_ns\": %lld}\n", from, to);
+  fclose(file);
 }
 int main(int count, char **words) {
   char which = words[1][0];
   double seconds = atof(words[2]);
+  long made = 0, wanted = (long)seconds;
   float *x; float4 *from, *to; long n = 1l << 26;
   cudaMalloc(&x, 4096); cudaMemset(x, 0, 4096); cudaMalloc(&from, n * 16); cudaMalloc(&to, n * 16);
   cudaMemset(from, 63, n * 16);
-  double start = now();
-  if (which == 's') { long made = 0; for (; made < (long)seconds; made++) small_kernel<<<1, 32>>>();
-    cudaDeviceSynchronize(); printf("%ld launches in %.3f s\n", made, now() - start); return 0; }
+  cudaStream_t stream; cudaStreamCreate(&stream);
+  cudaGraph_t graph; cudaGraphExec_t exec;
+  if (which == 'g') {
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    for (int i = 0; i < 100; i++) spin_kernel<<<132, 128, 0, stream>>>(3000);
+    cudaStreamEndCapture(stream, &graph);
+    cudaGraphInstantiate(&exec, graph, 0);
+  }
+  cudaDeviceSynchronize();
+  if (which == 'a' || which == 'b' || which == 'g' || which == 'p') usleep(300000);
+  long long start = ns();
+  for (; which == 'a' && made < wanted; made++) small_kernel<<<1, 32, 0, stream>>>();
+  for (; which == 'b' && made < wanted; made++) spin_kernel<<<132, 128, 0, stream>>>(40000);
+  for (; which == 'g' && made < wanted; made++) cudaGraphLaunch(exec, stream);
+  for (; which == 'p' && made < wanted; made++) {
+    small_kernel<<<1, 32, 0, stream>>>();
+    while (ns() - start < made * 50000) {}
+  }
   if (which == 'x') seconds = 3;
-  while (now() - start < seconds) {
-    if (which == 'f' || which == 'm' || which == 'x') fma_kernel<<<132 * 2, 1024>>>(x, 1200000);
-    if (which == 'c' || which == 'm') copy_kernel<<<132 * 8, 256>>>(to, from, n, 180);
+  while (!made && ns() - start < seconds * 1e9) {
+    if (which == 'f' || which == 'm' || which == 'x') fma_kernel<<<132 * 2, 1024>>>(x, 2870000);
+    if (which == 'c' || which == 'm') copy_kernel<<<132 * 8, 256>>>(to, from, n, 140);
     if (which == 'w' || which == 'm') wait_kernel<<<132, 128>>>(100000000);
     cudaDeviceSynchronize();
   }
+  cudaDeviceSynchronize();
+  long long end = ns();
+  note(start, end);
+  if (made) usleep(300000);
   if (which == 'x') abort();
-  printf("%s\n", cudaGetErrorString(cudaGetLastError()));
+  printf("%ld launches in %.4f s: %s\n", made, (end - start) / 1e9,
+         cudaGetErrorString(cudaGetLastError()));
 }
 """
 STEP = """
-import sys, time, torch
+import json, os, sys, time, torch
 torch.manual_seed(0)
 layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True)
+rank = int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count()
+torch.cuda.set_device(rank)
 model = torch.nn.TransformerEncoder(layer, 4).cuda()
 best = torch.optim.AdamW(model.parameters())
 x = torch.randn(16, 512, 1024, device="cuda")
@@ -74,17 +122,44 @@ def steps(seconds):
     return made
 """
 TRAIN = STEP + "print(steps(float(sys.argv[1])), 'steps')\n"
+LABELLED = (
+    STEP
+    + """
+import ptxbench, ptxbench.torch
+steps(2)
+with ptxbench.EnergyMonitor(rank, sync=torch.cuda.synchronize) as monitor:
+    with monitor.window("plain steps"):
+        print(steps(4), "steps")
+    with ptxbench.torch.labelled(model), monitor.window("labelled steps"):
+        print(steps(5), "labelled steps")
+for found in monitor.measured: print(found)
+"""
+)
 PROFILED = (
     STEP
     + """
 from torch.profiler import profile, ProfilerActivity
-steps(3)
+print(steps(3), "steps")
 with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as found:
-    steps(2)
-steps(3)
-print(len(found.key_averages()), "rows of torch.profiler")
+    print(steps(2), "steps profiled")
+rows = [row for row in found.key_averages() if row.self_device_time_total > 0]
+rows.sort(key=lambda row: -row.self_device_time_total)
+print(len(rows), "rows of torch.profiler;", [(row.key[:60], row.count) for row in rows[:4]])
+print(steps(3), "steps")
 """
 )
+GEMM = """
+import json, os, sys, time, torch
+x = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+for _ in range(20): x @ x
+torch.cuda.synchronize(); time.sleep(0.3); start = time.monotonic_ns()
+for _ in range(int(sys.argv[1])): x @ x
+torch.cuda.synchronize(); end = time.monotonic_ns()
+if "PTXBENCH_LAUNCHES" in os.environ:
+    with open(f"{os.environ['PTXBENCH_LAUNCHES']}/{os.getpid()}.windows", "a") as file:
+        print(json.dumps({"name": "loop", "start_ns": start, "end_ns": end}), file=file)
+time.sleep(0.3); print((end - start) / 1e9, "s")
+"""
 TRITON = """
 import time, torch, triton, triton.language as tl
 @triton.jit
@@ -93,7 +168,7 @@ def add_kernel(x, y, z, n, B: tl.constexpr):
     tl.store(z + at, tl.load(x + at, at < n) + tl.load(y + at, at < n), at < n)
 n = 1 << 28
 x, y = (torch.randn(n, device="cuda") for _ in range(2)); z = torch.empty_like(x)
-until = time.monotonic() + 5
+until = time.monotonic() + 4
 while time.monotonic() < until:
     for _ in range(50): add_kernel[(n // 1024,)](x, y, z, n, B=1024)
     torch.cuda.synchronize()
@@ -102,85 +177,242 @@ FORKS = """
 import multiprocessing as m, time
 def work(_):
     import torch
-    x = torch.randn(4096, 4096, device="cuda"); until = time.monotonic() + 4
+    x = torch.randn(4096, 4096, device="cuda"); until = time.monotonic() + 3
     while time.monotonic() < until:
         for _ in range(20): x @ x
         torch.cuda.synchronize()
 if __name__ == "__main__":
     with m.get_context("fork").Pool(2) as pool: pool.map(work, range(2))
 """
+TEXTS = {
+    "train": TRAIN,
+    "labelled": LABELLED,
+    "profiled": PROFILED,
+    "gemm": GEMM,
+    "triton": TRITON,
+    "forks": FORKS,
+}
+ROOT = Path(__file__).resolve().parents[1]
+# Pairs of runs without and with tracing.
+PAIRS = 2
+TIMEOUT_S = 80
+
+
+@dataclass
+class Program:
+    """A program that is measured.
+
+    Attributes:
+        words: Its command.
+        options: Options of `ptxbench run`.
+        files: What is kept beside the run: option and file name.
+        gpus: How many GPUs it may see.
+    """
+
+    words: list[str]
+    options: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    gpus: int = 1
 
 
 def main() -> int:
     """Run the programs one after the other."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--limit-s", type=float, default=250.0, help="no program begins later than this")
     options = parser.parse_args()
     out = options.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
-    for name, text in (("train", TRAIN), ("profiled", PROFILED), ("triton", TRITON), ("forks", FORKS)):
-        (out / f"program_{name}.py").write_text(text)
-    (out / "kernels.cu").write_text(KERNELS)
-    binary = Path("/tmp") / "ptxbench-run-kernels"  # noqa: S108
-    subprocess.run(["nvcc", "-O3", "-arch=native", "-o", binary, out / "kernels.cu"], check=True)  # noqa: S607
-    python, kernels = sys.executable, str(binary)
-    programs = {
-        "mixed": [kernels, "m", "15"],
-        "fma": [kernels, "f", "6"],
-        "copy": [kernels, "c", "6"],
-        "wait": [kernels, "w", "6"],
-        "train": [python, str(out / "program_train.py"), "25"],
-        "launches": [kernels, "s", "200000"],
-        "crash": [kernels, "x", "3"],
-        "triton": [python, str(out / "program_triton.py")],
-        "forks": [python, str(out / "program_forks.py")],
-        "torchrun": [
-            *(python, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
-            *(str(out / "program_train.py"), "8"),
-        ],
-        "profiled": [python, str(out / "program_profiled.py")],
-        "no_gpu": [python, "-c", "print(6 * 7)"],
-    }
-    for name, words in programs.items():
-        if not options.only or name in options.only:
-            _measure(name, words, out)
-    _compare(out)
+    begin_s = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        programs = _programs(_build(work, out), work)
+        for title, program in programs.items():
+            if options.only and not any(title.startswith(word) for word in options.only):
+                continue
+            if time.monotonic() - begin_s > options.limit_s:
+                _say(out, f"== {title}: left out, {options.limit_s:g} s are over")
+                continue
+            try:
+                _measure(title, program, work, out)
+            except Exception as error:
+                _say(out, f"== {title}: {type(error).__name__}: {error}")
+            (out / "summary.json").write_text(json.dumps(_summary(work), indent=1) + "\n")
+    print(json.dumps(_figures(json.loads((out / "summary.json").read_text())), indent=1))
     return 0
 
 
-def _measure(name: str, words: list[str], out: Path) -> None:
+def _build(work: Path, out: Path) -> str:
+    """Write the programs, build the CUDA one, and return it; "" where nvcc fails."""
+    for name, text in TEXTS.items():
+        (work / f"{name}.py").write_text(text)
+    (work / "kernels.cu").write_text(KERNELS)
+    command = ["nvcc", "-O3", "-arch=native", "-o", str(work / "kernels"), str(work / "kernels.cu")]
+    try:
+        built = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        _say(out, f"nvcc: {error}")
+        return ""
+    _say(out, f"nvcc: exit {built.returncode} {built.stderr[:1000]}")
+    return str(work / "kernels") if built.returncode == 0 else ""
+
+
+def _programs(kernels: str, work: Path) -> dict[str, Program]:
+    def python(name: str, *words: str) -> list[str]:
+        return [sys.executable, str(work / f"{name}.py"), *words]
+
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    binary = {
+        "mixed": Program([kernels, "m", "12"], files={"--trace": "mixed.json.gz"}),
+        "fma": Program([kernels, "f", "5"]),
+        "copy": Program([kernels, "c", "5"]),
+        "wait": Program([kernels, "w", "5"]),
+    }
+    kinds = {
+        "small": [kernels, "a", "800000"],
+        "spin20": [kernels, "b", "100000"],
+        "graph": [kernels, "g", "6000"],
+        "gemm": python("gemm", "1500"),
+    }
+    pairs = {
+        f"{kind}-{how}-{pair}": Program(words, ["--no-kernels"] if how == "plain" else [])
+        for kind, words in kinds.items()
+        for pair in range(PAIRS)
+        for how in ("plain", "traced")
+    }
+    rest = {
+        "labelled": Program(python("labelled"), files={"--html": "train.html", "--trace": "train.json.gz"}),
+        "profiled": Program(python("profiled")),
+        "torchrun": Program([*torchrun, str(work / "train.py"), "6"], gpus=2),
+        "paced": Program([kernels, "p", "200000"]),
+        "turns": Program([kernels, "a", "1500000"], ["--most-launches", "20000"]),
+        "triton": Program(python("triton")),
+        "crash": Program([kernels, "x", "3"]),
+        "forks": Program(python("forks")),
+        "no_gpu": Program([sys.executable, "-c", "print(6 * 7)"]),
+    }
+    # In order of worth: what the limit of time leaves out is last.
+    first = {name: rest.pop(name) for name in ("labelled", "profiled", "torchrun", "paced")}
+    found = {**binary, **first, **pairs, **rest}
+    return {name: program for name, program in found.items() if program.words[0]}
+
+
+def _measure(name: str, program: Program, work: Path, out: Path) -> None:
     start_s = time.monotonic()
-    tool = [sys.executable, "-c", "from ptxbench.cli.main import main; main()"]
+    kept = work / "runs" / name
+    kept.parent.mkdir(exist_ok=True)
+    for file in program.files.values():
+        (out / file).unlink(missing_ok=True)
+    files = [word for option, file in program.files.items() for word in (option, str(out / file))]
     ended = subprocess.run(
-        [*tool, "run", "--out", str(out / name), "--", *words],
+        [
+            *(sys.executable, "-m", "ptxbench", "run", "--out", str(kept), *files, *program.options, "--"),
+            *program.words,
+        ],
+        env=_environment(program.gpus),
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=120,
+        timeout=TIMEOUT_S,
         check=False,
     )
     title = f"== {name}: exit {ended.returncode}, {time.monotonic() - start_s:.1f} s"
-    text = f"{title}\n{ended.stdout}{ended.stderr}"
-    (out / f"{name}.txt").write_text(text)
-    print(text[:6000], flush=True)
+    _say(out, f"{title}\n{ended.stdout[-3000:]}{ended.stderr[-6000:]}")
+    if kept.exists():
+        with tarfile.open(out / "runs.tar", "a") as archive:
+            # Of runs that only compare, a million launches are too much to keep.
+            archive.add(kept, name, filter=lambda one: None if _is_left_out(name, one.name) else one)
 
 
-def _compare(out: Path) -> None:
-    """Print the mean power of each kernel alone and in the mixed program, and each sum against its total."""
-    powers = {}
-    for file in sorted(out.glob("*/energy.json")):
-        found = json.loads(file.read_text())
-        total, parts = found["energy_j"], sum(row["energy_j"] for row in found["kernels"])
-        if found["kernels"] and total:
-            print(f"{file.parent.name}: sum of kernels over total - 1 = {parts / total - 1:+.2%}")
-        powers[file.parent.name] = {
-            row["kernels"][0].partition("_kernel")[0]: row["mean_power_w"] for row in found["kernels"]
+def _is_left_out(name: str, file: str) -> bool:
+    return file.endswith("launches.parquet") and any(how in name for how in ("-plain-", "-traced-", "turns"))
+
+
+def _environment(gpus: int) -> dict[str, str]:
+    """Return an environment in which so many GPUs are visible, where there are so many."""
+    path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
+    visible = ",".join(map(str, range(min(gpus, max(_gpus(), 1)))))
+    return {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": visible}
+
+
+def _gpus() -> int:
+    found = shutil.which("nvidia-smi")
+    if found is None:
+        return 0
+    listed = subprocess.run([found, "-L"], capture_output=True, text=True, check=False)
+    return listed.stdout.count("UUID: GPU-")
+
+
+def _say(out: Path, text: str) -> None:
+    print(text, flush=True)
+    with (out / "log.txt").open("a") as file:
+        file.write(text + "\n")
+
+
+def _summary(work: Path) -> dict[str, Any]:
+    """Return the report of each run, and time and energy of its loop by the readings alone."""
+    sys.path.insert(0, str(ROOT))
+    from ptxbench.attribute.recorded import load
+    from ptxbench.sensors.trace import KernelWindow
+
+    found: dict[str, Any] = {}
+    for folder in sorted((work / "runs").glob("*")):
+        if not (folder / "energy.json").exists():
+            continue
+        report = json.loads((folder / "energy.json").read_text())
+        # A row of forty names is known by its first.
+        for row in report["kernels"]:
+            row["names"] = len(row["kernels"])
+            row["kernels"] = [text[:80] for text in row["kernels"][:3]]
+        recorded = load(folder)
+        loops = [one for one in recorded.log.ranges if one.name == "loop"]
+        if loops:
+            start_ns, end_ns = int(loops[0].start_ns[0]), int(loops[0].end_ns[-1])
+            window = KernelWindow(start_ns, end_ns, (end_ns - start_ns) / 1e9)
+            energy = recorded.boards[0].energy(window, ())
+            report["loop"] = {
+                "time_s": window.elapsed_s,
+                "energy_j": energy.energy_j,
+                "interval_j": energy.interval_j,
+                "status": str(energy.status),
+            }
+        found[folder.name] = report
+    return found
+
+
+def _figures(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return what tracing adds, kernels alone against mixed, and each sum against its total."""
+    added = {}
+    for kind in ("small", "spin20", "graph", "gemm"):
+        loops = {
+            how: [
+                summary[f"{kind}-{how}-{pair}"]["loop"]
+                for pair in range(PAIRS)
+                if "loop" in summary.get(f"{kind}-{how}-{pair}", {})
+            ]
+            for how in ("plain", "traced")
         }
+        if all(loops.values()):
+            added[kind] = {
+                what: [round(one[what], 4) for how in ("plain", "traced") for one in loops[how]]
+                for what in ("time_s", "energy_j")
+            }
+    powers = {
+        name: {row["kernels"][0].partition("_kernel")[0]: row for row in report["kernels"]}
+        for name, report in summary.items()
+    }
+    alone = {}
     for name in ("fma", "copy", "wait"):
-        alone, mixed = powers.get(name, {}).get(name), powers.get("mixed", {}).get(name)
-        if alone and mixed:
-            print(f"{name}: alone {alone:.1f} W, mixed {mixed:.1f} W ({mixed / alone - 1:+.2%})")
+        one, mixed = powers.get(name, {}).get(name), powers.get("mixed", {}).get(name)
+        if one and mixed:
+            alone[name] = [round(one["mean_power_w"], 1), round(mixed["mean_power_w"], 1)]
+    sums = {
+        name: sum(row["energy_j"] for row in report["kernels"]) / report["energy_j"] - 1
+        for name, report in summary.items()
+        if report["kernels"] and report["energy_j"]
+    }
+    return {"plain then traced": added, "alone and mixed (W)": alone, "sum over total - 1": sums}
 
 
 if __name__ == "__main__":

@@ -27,12 +27,12 @@ from ptxbench.model.code_spread import (
     inside,
     uses_global_memory,
 )
-from ptxbench.model.estimate import Conditions, estimate
+from ptxbench.model.estimate import estimate
 from ptxbench.model.inputs import Table, read_table
 from ptxbench.model.ncu import ProfiledLaunch, work_of
 from ptxbench.model.terms import FILE, CodeSpread, read_terms, write_terms
 from ptxbench.model.throughput import modelled_time_s
-from ptxbench.model.validate import activity_of, launches_by_case, measured_kernels, session_static
+from ptxbench.model.validate import conditions_of, launches_by_case, measured_kernels, session_static
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
 
 
@@ -51,10 +51,10 @@ def ratios(folder: Path, table: Table, purpose: Purpose) -> list[CodeRatio]:
             continue
         work = work_of(of_case, one.case.name, folder)
         work = replace(work, bytes_moved=(), accesses=())
-        activity = activity_of(one.case, machine.terms)
+        known = conditions_of(one.case, machine.terms, one.temperature_c, math.nan)
         for modelled in (True, False):
             time_s = _modelled_s(of_case, folder, table) if modelled else one.time_s
-            conditions = Conditions(activity, one.temperature_c, steady_time=not modelled)
+            conditions = replace(known, steady_time=not modelled)
             energy_j = estimate(replace(work, time_s=time_s), machine, conditions).energy_j
             found.append(
                 CodeRatio(

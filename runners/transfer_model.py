@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.core.errors import InputError, PtxbenchError
-from ptxbench.model.estimate import Conditions, estimate
+from ptxbench.model.estimate import estimate
 from ptxbench.model.inputs import read_table
-from ptxbench.model.validate import activity_of, measured_kernels, read_works, session_static
+from ptxbench.model.validate import conditions_of, measured_kernels, read_works, session_static
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
 
 
@@ -51,9 +51,7 @@ def transfer(folder: Path, counts: Path, run: Path) -> list[Transferred]:
     for one in measured_kernels(session):
         if one.case.purpose is not Purpose.JUDGED or one.case.number not in works:
             continue
-        conditions = Conditions(
-            activity_of(one.case, machine.terms), one.temperature_c, one.clock_ratio, steady_time=True
-        )
+        conditions = conditions_of(one.case, machine.terms, one.temperature_c, one.clock_ratio)
         guess = estimate(replace(works[one.case.number], time_s=one.time_s), machine, conditions)
         found.append(
             Transferred(

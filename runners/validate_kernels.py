@@ -8,8 +8,9 @@
 needs ncu) what each executes. Both end with their budget, the most wanted cases first; `measure --resume` and
 `count` once more do the rest, on the same board. `--suite instruction` before the stage takes the kernels of
 suite_split.toml, which are bound by instructions, in place of those of libraries; `--suite move` those of
-move_cases.py, which need no counts and are read by compare_moves.py. `estimate` needs no GPU: it
-works everything else out again from the two and a table.
+move_cases.py, which need no counts and are read by compare_moves.py; `--suite fmm` those of fmm_cases.py,
+which compare_roofline.py reads. `estimate` needs no GPU: it works everything else out again from the two
+and a table.
 """
 
 from __future__ import annotations
@@ -47,16 +48,19 @@ _WARM_S = 0.25
 _WINDOW_S = 0.6
 _TARGET = "sm_90a"
 # Each suite and its rounds.
-LIBRARY, INSTRUCTION, MOVE = "library", "instruction", "move"
-_ROUNDS = {LIBRARY: ROUNDS, INSTRUCTION: {Purpose.JUDGED: 2, Purpose.FIT: 2}, MOVE: {Purpose.FIT: 2}}
+LIBRARY, INSTRUCTION, MOVE, FMM = "library", "instruction", "move", "fmm"
+_ROUNDS = {
+    LIBRARY: ROUNDS,
+    INSTRUCTION: {Purpose.JUDGED: 2, Purpose.FIT: 2},
+    MOVE: {Purpose.FIT: 2},
+    FMM: {Purpose.JUDGED: 2},
+}
 
 
 def main() -> int:
     """Run one stage."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--suite", choices=(LIBRARY, INSTRUCTION, MOVE), default=LIBRARY, help="whose kernels"
-    )
+    parser.add_argument("--suite", choices=tuple(_ROUNDS), default=LIBRARY, help="whose kernels")
     stages = parser.add_subparsers(dest="stage", required=True)
     for name in ("measure", "count"):
         stage = stages.add_parser(name)
@@ -206,6 +210,10 @@ def _all_cases(suite: str) -> Sequence[Case]:
         import move_cases
 
         return move_cases.all_cases()
+    if suite == FMM:
+        import fmm_cases
+
+        return fmm_cases.all_cases()
     import kernel_cases
 
     return kernel_cases.all_cases()

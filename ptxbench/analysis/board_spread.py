@@ -52,11 +52,11 @@ def board_spread(reference: BoardRun, others: Sequence[BoardRun]) -> BoardSpread
     hashes = [run.manifest.gpu.uuid_hash for run in (reference, *others)]
     if len(set(hashes)) < len(hashes):
         raise InputError("two of the runs are of one board; name one run for each board")
-    base = _energies(reference)
+    base = board_energies(reference)
     boards = [_factor(reference, base, base)]
     found: dict[Key, list[float]] = {key: [energy] for key, energy in base.items()}
     for run in others:
-        energies = _energies(run)
+        energies = board_energies(run)
         board = _factor(run, energies, base)
         boards.append(board)
         for key, energy in energies.items():
@@ -70,7 +70,8 @@ def _key(row: TableRow) -> Key:
     return (*row.key, row.sass)
 
 
-def _energies(run: BoardRun) -> dict[Key, float]:
+def board_energies(run: BoardRun) -> dict[Key, float]:
+    """Return the dynamic energies of a run's valid rows, pJ, by row and SASS."""
     return {
         _key(row): row.dynamic_pj for row in run.rows if row.protocol == DYNAMIC and row.status is Status.OK
     }

@@ -11,6 +11,7 @@ from ptxbench.storage.methods_file import LoadKind, MethodPoint
 # An error that most comparisons of kernels can live with.
 _ACCEPTED_PCT = 2.0
 _AS_PUBLISHED = ("sma", "papi", "mtsm")
+_WITH_IDLE = ("corrected", "capacitance")
 
 _Way = tuple[str, str]
 
@@ -70,7 +71,7 @@ def _advice(way: _Way, of_way: dict[float, float]) -> str:
     if math.isinf(serves_s):
         error_pct = of_way[longest_s]
         return f"{method} on {source} is the least wrong, {error_pct:.1f}% off on a {longest_s:g} s kernel"
-    around = ", with idle time recorded around the kernel" if method == "corrected" else ""
+    around = ", with idle time recorded around the kernel" if method in _WITH_IDLE else ""
     text = f"use {method} on {source}{around}: within {_ACCEPTED_PCT:g}% from {serves_s:g} s on"
     if serves_s > min(of_way):
         text += f"; repeat shorter kernels until they fill {serves_s:g} s"

@@ -10,8 +10,8 @@ import numpy as np
 
 from ptxbench.analysis.drift import Drift
 from ptxbench.analysis.loop_energy import LoopEnergy
+from ptxbench.analysis.operating_point import OTHER_CLOCK
 from ptxbench.analysis.statistics import Estimate
-from ptxbench.analysis.subject import CLOCK_TOLERANCE
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import TrialRecord
 
@@ -100,7 +100,7 @@ def clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:
     """Return a sentence where both ran at different, known SM clocks, else ""."""
     if not target.trials or not overhead.trials:
         return ""
-    if not abs(target.clock_mhz / overhead.clock_mhz - 1) > CLOCK_TOLERANCE:
+    if not abs(target.clock_mhz / overhead.clock_mhz - 1) > OTHER_CLOCK:
         return ""
     return f"the target ran at {target.clock_mhz:.0f} MHz, its overhead loop at {overhead.clock_mhz:.0f}"
 

@@ -18,7 +18,7 @@ from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
 from ptxbench.energy.reading import EnergyReading
 from ptxbench.energy.window import blur_s, context_s, counted, noise_w_of, window_energy
-from ptxbench.sensors.base import Reader, SourceName
+from ptxbench.sensors.base import Reader, Reading, SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.sensors.sampler import Sampler, SamplerThread
@@ -27,6 +27,8 @@ from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 
 _POLL_S = 0.005
 _POLLS_A_SWEEP = 256
+# Temperature and clock move slowly, and their queries cost time.
+_BESIDE_NS = 50_000_000
 # Windows that follow each other this closely share a moment.
 _SAME_NS = 1_000_000
 _NS_PER_S = 1e9
@@ -67,6 +69,7 @@ class Board:
         uuid: Its UUID, "" of a simulated one.
         cuda_major: Major version of CUDA that its driver implements, 0 where it is not known.
         other_processes: Processes that computed on it when it was opened, -1 where NVML does not tell.
+        beside: Readers of temperature and clock.
     """
 
     name: str
@@ -79,24 +82,51 @@ class Board:
     uuid: str = ""
     cuda_major: int = 0
     other_processes: int = 0
+    beside: tuple[Reader, ...] = ()
 
 
-class Recording:
-    """What a board draws, from when the recording is started until it is stopped.
+class _Seldom:
+    """A reader that reads at most every 50 ms."""
+
+    def __init__(self, reader: Reader, clock: Clock) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._next_ns = 0
+
+    @property
+    def name(self) -> SourceName:
+        """Which source this is."""
+        return self._reader.name
+
+    def read(self) -> tuple[Reading, ...]:
+        """Read, or return nothing where the last time was not long ago."""
+        now_ns = self._clock.now_ns()
+        if now_ns < self._next_ns:
+            return ()
+        self._next_ns = now_ns + _BESIDE_NS
+        return self._reader.read()
+
+
+class BoardReadings:
+    """What a board drew, from its readings.
 
     Args:
-        board: The board; its first source is recorded, and the energy counter.
+        name: Name and index of the board.
+        sensors: Its power sources, best first; readings of the first and of the energy counter serve.
+        limit_w: Its power limit, NaN where it is not known.
     """
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
-        self._sensor = board.sensors[0]
-        counters = [s for s in board.sensors[1:] if s.source is SourceName.COUNTER]
+    def __init__(self, name: str, sensors: Sequence[SensorDescription], limit_w: float) -> None:
+        self._name = name
+        self._limit_w = limit_w
+        self._sensor = sensors[0]
+        counters = [s for s in sensors[1:] if s.source is SourceName.COUNTER]
         self._counter = counters[0] if counters else None
-        wanted = {self._sensor.source, SourceName.COUNTER}
-        self._sampler = _RollingSampler([s for s in board.sources if s.name in wanted], board.clock)
-        self._thread: SamplerThread | None = None
         self._noise_w = math.inf
+
+    def series(self) -> tuple[Series, ...]:
+        """Return all readings so far, of each source."""
+        raise NotImplementedError
 
     @property
     def sensor(self) -> SensorDescription:
@@ -126,37 +156,6 @@ class Recording:
         """How energy is found."""
         beside = ", checked against the energy counter" if self._counter else ""
         return f"corrected MTSM on {self._sensor.source}{beside}"
-
-    def start(self, needed_from_ns: Callable[[], int]) -> None:
-        """Begin to record.
-
-        Args:
-            needed_from_ns: Returns from when on readings are needed; it is called by the recording's thread.
-
-        Raises:
-            SensorError: The first reading failed or did not return.
-        """
-        self._sampler.needed_from_ns = needed_from_ns
-        clock = self.board.clock
-        if isinstance(clock, VirtualClock):
-            clock.start_ticker(self._sampler.poll, self._sampler.wait_s)
-        else:
-            self._thread = SamplerThread(self._sampler)
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End the recording and release the board; what was read stays."""
-        clock = self.board.clock
-        if isinstance(clock, VirtualClock):
-            clock.stop_ticker(self._sampler.poll)
-        try:
-            if self._thread is not None:
-                self._thread.stop()
-        except GpuError:
-            # A board that is gone must not hide why a program ended; its windows reported that.
-            pass
-        finally:
-            self.board.close()
 
     def energy(self, window: KernelWindow, changes_ns: Sequence[int]) -> GpuEnergy:
         """Return what the board drew in a window that is over for `context_s`.
@@ -206,7 +205,7 @@ class Recording:
         near_w = float(good.value.mean())
         if self._sensor.source is SourceName.COUNTER:
             near_w = float(np.ptp(good.value)) / (float(np.ptp(good.end_ns)) / _NS_PER_S)
-        highest_w = self.board.limit_w if math.isfinite(self.board.limit_w) else math.inf
+        highest_w = self._limit_w if math.isfinite(self._limit_w) else math.inf
         interval_j = 0.0, highest_w * window.elapsed_s
         reason = f"{found.reason}: the interval is all that the GPU can have drawn"
         return self._of(near_w * window.elapsed_s, interval_j, Status.WINDOW_TOO_SHORT, reason)
@@ -219,13 +218,10 @@ class Recording:
         reason: str,
         notes: tuple[str, ...] = (),
     ) -> GpuEnergy:
-        return GpuEnergy(
-            self.board.name, energy_j, interval_j, str(self._sensor.source), status, reason, notes
-        )
+        return GpuEnergy(self._name, energy_j, interval_j, str(self._sensor.source), status, reason, notes)
 
     def _around(self, source: SourceName, window: KernelWindow) -> Series:
-        series = self._sampler.finish().of(source)
-        assert series is not None  # noqa: S101
+        (series,) = (one for one in self.series() if one.source is source)
         reach_ns = round(self.context_s * _NS_PER_S)
         at_ns = series.time_ns
         return series.select((at_ns >= window.start_ns - reach_ns) & (at_ns <= window.end_ns + reach_ns))
@@ -238,6 +234,60 @@ class Recording:
         last = (int(good.end_ns[-1]) - window.start_ns) / _NS_PER_S if len(good) else 0.0
         when = f"{max(last, 0.0):.3g} s after the window began"
         return f"it stopped answering {when} (NVML code {int(series.code[-1])}); see `nvidia-smi`"
+
+
+class Recording(BoardReadings):
+    """What a board draws, from when the recording is started until it is stopped.
+
+    Args:
+        board: The board; its first source is recorded, and the energy counter.
+        beside: Whether its temperature and its clock are recorded as well.
+    """
+
+    def __init__(self, board: Board, *, beside: bool = False) -> None:
+        super().__init__(board.name, board.sensors, board.limit_w)
+        self.board = board
+        wanted = {self._sensor.source, SourceName.COUNTER}
+        sources: list[Reader] = [s for s in board.sources if s.name in wanted]
+        if beside:
+            sources += [_Seldom(reader, board.clock) for reader in board.beside]
+        self._sampler = _RollingSampler(sources, board.clock)
+        self._thread: SamplerThread | None = None
+
+    def series(self) -> tuple[Series, ...]:
+        """Return all readings so far, of each source."""
+        return self._sampler.finish().series
+
+    def start(self, needed_from_ns: Callable[[], int]) -> None:
+        """Begin to record.
+
+        Args:
+            needed_from_ns: Returns from when on readings are needed; it is called by the recording's thread.
+
+        Raises:
+            SensorError: The first reading failed or did not return.
+        """
+        self._sampler.needed_from_ns = needed_from_ns
+        clock = self.board.clock
+        if isinstance(clock, VirtualClock):
+            clock.start_ticker(self._sampler.poll, self._sampler.wait_s)
+        else:
+            self._thread = SamplerThread(self._sampler)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the recording and release the board; what was read stays."""
+        clock = self.board.clock
+        if isinstance(clock, VirtualClock):
+            clock.stop_ticker(self._sampler.poll)
+        try:
+            if self._thread is not None:
+                self._thread.stop()
+        except GpuError:
+            # A board that is gone must not hide why a program ended; its windows reported that.
+            pass
+        finally:
+            self.board.close()
 
 
 def open_boards(
@@ -310,6 +360,7 @@ def _simulated(gpu: Gpu) -> Board:
         gpu.info.power_limit_w,
         lambda: None,
         is_device=False,
+        beside=device.open_beside(),
     )
 
 
@@ -344,6 +395,7 @@ def _by_nvml(which: int | str, library: Any) -> Board:
             uuid=device.uuid,
             cuda_major=int(major) if major.isdecimal() else 0,
             other_processes=device.other_processes(),
+            beside=tuple(device.source(name) for name in (SourceName.TEMPERATURE, SourceName.CLOCK)),
         )
     except GpuError:
         device.close()

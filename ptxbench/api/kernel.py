@@ -14,6 +14,7 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.model.code_spread import widened
 from ptxbench.model.estimate import Conditions, KernelEstimate, Machine, estimate
+from ptxbench.model.kept_nulls import null_answers
 from ptxbench.model.work import Activity, KernelWork, Level, activity_between
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def estimate_kernel(
     memory_ratio: float | None = None,
     limit_w: float | None = None,
     clock_samples: str | Path | None = None,
+    explain: bool = False,
 ) -> KernelEstimate:
     """Estimate the energy of one launch from its code, or from what Nsight Compute counted.
 
@@ -87,12 +89,16 @@ def estimate_kernel(
         clock_samples: CSV file of power at several clocks, as `ptxbench ridge` takes it, whose voltage curve
             stands in for the table's power law of the clock.
 
+        explain: Whether to add what models that know less than the table say of the kernel (`answers`), with
+            the error of each on judged kernels.
+
     Returns:
         Energy with its 95% interval (`energy_j`, `low_j`, `high_j`), power, time, where the joules go
         (`parts`), what stood in for opcodes that the table lacks (`fills`), and `notes`.
 
     Raises:
-        InputError: An argument is out of range, a file does not fit, or a trip count is not known.
+        InputError: An argument is out of range, a file does not fit, a trip count is not known, or the table
+            has no models that know less (`explain`).
         ToolError: The assembler or disassembler is missing, or refused the code.
     """
     _check_numbers(trips or {}, time_s, activity, temperature_c)
@@ -116,6 +122,7 @@ def estimate_kernel(
     terms = known.machine.terms
     conditions = Conditions(
         activity=_activity(terms, activity, data, integer_data),
+        activity_range=None if activity is not None else terms.activity_range(data or "random", integer_data),
         temperature_c=math.nan if temperature_c is None else temperature_c,
         clock_ratio=clock_ratio,
         steady_time=steady,
@@ -134,6 +141,17 @@ def estimate_kernel(
     found = estimate(work, machine, conditions)
     if not work.bytes_moved:
         found = widened(found, work, terms, modelled_time=_MODELLED in notes)
+    if explain:
+        answers = null_answers(
+            known.nulls,
+            found,
+            work,
+            (known.opcode_energies, known.machine),
+            conditions,
+            data or "random",
+            lambda fitted: _activity(fitted, activity, data, integer_data),
+        )
+        found = replace(found, answers=answers)
     return replace(found, notes=(*notes, *found.notes))
 
 

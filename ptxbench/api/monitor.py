@@ -11,6 +11,7 @@ from typing import Self
 
 from ptxbench.api.board import Board, Recording, Spec, open_boards
 from ptxbench.api.window_energy import GpuLostError, WindowEnergy
+from ptxbench.api.window_log import log_window
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.sensors.trace import KernelWindow
 
@@ -180,6 +181,7 @@ class EnergyMonitor:
                 window = self._open.pop(name)
                 window._end_ns = self._mark()
                 self._ended.append(window)
+                log_window(name, window._start_ns, window._end_ns)
         return window
 
     def _mark(self) -> int:

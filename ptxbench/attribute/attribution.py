@@ -9,8 +9,8 @@ where all shares of a reading add up to 1. Before the readings are seen, each P_
 standard normal, m the mean power of all kernels and d half of what m is above the lowest reading; each I_j is
 thought to be 0.3 m, give or take as much. Names that the readings cannot tell apart then share what is left.
 Kernel n took P_n times its busy time. All energies are then scaled by one factor, so that they add up to the
-measured energy of the run. The lag of the sensor and what it averages over are those that leave the least
-squares.
+measured energy of the run. The lag of the sensor, and how long it is a running mean or a low-pass, are those
+that leave the least squares.
 
 Intervals are quantiles over resampled blocks of readings (block bootstrap: Kuensch, Ann. Statist. 17, 1989),
 each with prior means and an error of the sensor's model (2%) drawn by chance, for several lags and windows
@@ -21,15 +21,17 @@ more than 15% are reported as a group, together with what they are mixed up with
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import fmin, nnls
 
 from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.launches import Launches
+from ptxbench.attribute.ranges import Ranges
+from ptxbench.sensors.description import Shape
 from ptxbench.sensors.trace import Float64s
 
 NO_KERNEL = "(no kernel)"
@@ -57,10 +59,14 @@ _AS_GOOD = 1.1
 _MOST_RESPONSES = 9
 # Refreshes from which on an averaging window counts as a running mean.
 _LONG_MEAN = 5.0
+# Parts of equal weight in which a low-pass is taken.
+_PARTS = 12
 # Grid of the lag and of the averaging window, in refreshes, and readings that it is searched with.
 _LAGS = np.arange(-1.0, 3.01, 0.25)
 _WINDOWS = (0.25, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
 _SEARCH_READINGS = 3000
+# Steps of the search beyond the grid, for each shape.
+_REFINEMENTS = 60
 # A pause that is longer than this is idle of another kind: the GPU lowers its power meanwhile.
 _PAUSE_S = 0.1
 
@@ -104,6 +110,82 @@ class Share:
 
 
 @dataclass(frozen=True)
+class Attribution:
+    """What a GPU's energy went into.
+
+    Attributes:
+        kernels: Kernels and the time without them; their energies add up to the measured one.
+        ranges: Parts of the program with a name, as `Ranges`; they may overlap.
+        delay_s: Mean age of what a power reading shows, s.
+    """
+
+    kernels: tuple[Share, ...]
+    ranges: tuple[Share, ...] = ()
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Powers of the columns, W: the fitted ones, shape (columns,), and draws, shape (draws, columns).
+
+    `scale` and `scales` are what makes their energies add up to the measured one, the latter shape (draws,);
+    `relative` is the error of the measured energy, a fraction.
+    """
+
+    power_w: Float64s
+    draws_w: Float64s
+    scale: float
+    scales: Float64s
+    relative: float
+
+    def energy_j(self, columns: Sequence[int], time_s: Float64s) -> tuple[float, tuple[float, float]]:
+        """Return what some columns took in times, shape (columns,), J, and its 95% interval."""
+        at = list(columns)
+        energy_j = float(self.power_w[at] @ time_s) * self.scale
+        draws_j = (self.draws_w[:, at] @ time_s) * self.scales
+        return energy_j, _interval(energy_j, draws_j, self.relative)
+
+
+@dataclass(frozen=True)
+class _Response:
+    """What of the past a reading is the mean of.
+
+    Attributes:
+        lag_s: Age of the newest moment in it, s.
+        averaging_s: Length of a running mean, s; of a low-pass twice its time constant, as in
+            `SensorDescription`.
+        shape: Which of the two it is.
+    """
+
+    lag_s: float
+    averaging_s: float
+    shape: Shape
+
+    @property
+    def reach_s(self) -> float:
+        """How far the running mean, or the part of the low-pass that counts, reaches back, s."""
+        return float(self.edges_s[-1])
+
+    @property
+    def edges_s(self) -> Float64s:
+        """Ages between which the past has equal weight, s, shape (parts + 1,)."""
+        if self.shape is Shape.BOXCAR:
+            return np.array([0.0, self.averaging_s])
+        time_constant_s = self.averaging_s / 2
+        inner_s = -time_constant_s * np.log1p(-np.arange(_PARTS) / _PARTS)
+        # The last part has the mean age of all that is older.
+        return np.append(inner_s, inner_s[-1] + 2 * time_constant_s)
+
+    def mean(self, until: Callable[[Float64s], Float64s], at_s: Float64s) -> Float64s:
+        """Return what accumulates as `until` per second, as readings at moments see it, shape (n, ...)."""
+        edges_s = self.edges_s
+        held = [until(at_s - self.lag_s - age_s) for age_s in edges_s]
+        parts = [(held[i] - held[i + 1]) / (edges_s[i + 1] - edges_s[i]) for i in range(len(edges_s) - 1)]
+        mean: Float64s = sum(parts[1:], start=parts[0]) / len(parts)
+        return mean
+
+
+@dataclass(frozen=True)
 class _Design:
     """Shares of each reading, shape (readings, columns), and busy time, shape (columns,)."""
 
@@ -126,9 +208,18 @@ class _Prior:
 
 
 def attribute(
-    readings: Readings, launches: Launches, length_s: float, energy_j: float, error_j: float, origin_ns: int
-) -> tuple[Share, ...]:
+    readings: Readings,
+    launches: Launches,
+    length_s: float,
+    energy_j: float,
+    error_j: float,
+    origin_ns: int,
+    ranges: Sequence[Ranges] = (),
+    unseen_ns: Sequence[tuple[int, int]] = (),
+) -> Attribution:
     """Return what each kernel took of a GPU's energy, the largest first, and what passed without a kernel.
+
+    A range takes what its GPU drew from its begin to its end, by the powers of the kernels that ran then.
 
     Args:
         readings: Its power.
@@ -137,26 +228,30 @@ def attribute(
         energy_j: Measured energy of the run, J.
         error_j: Half of its 95% interval, J.
         origin_ns: Host time of the run's begin.
+        ranges: Parts of the program.
+        unseen_ns: Times in which kernels were not looked at.
     """
-    busy = BusyTime(launches, origin_ns)
-    calls = np.bincount(launches.name, minlength=len(launches.names))
+    busy = BusyTime(launches, origin_ns, unseen_ns)
     if not len(launches):
         interval = (energy_j - error_j, energy_j + error_j)
-        return (Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),)
+        return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
     columns = _columns(busy.by_name_s, _LEAST_REFRESHES * readings.refresh_s)
     busy.set_columns(columns)
     responses = _responses(readings, busy, columns)
-    designs = [_design(readings, busy, columns, length_s, *response) for response in responses]
+    designs = [_design(readings, busy, columns, length_s, response) for response in responses]
     design, power_w = designs[0]
     if len(power_w) < _NEEDED_READINGS:
-        return (_whole(launches, length_s, energy_j, error_j),)
+        return Attribution((_whole(launches, length_s, energy_j, error_j),))
     kernels = len(columns)
     prior = _prior(design, power_w, kernels)
     gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
     fitted = _solve(gram, side, prior, prior.mean_w)
     count = -(-_RESAMPLES // len(designs))
     draws = np.concatenate([_resampled(*one, prior, readings.refresh_s, count) for one in designs])
-    return _shares(design, fitted, draws, kernels, launches, calls, energy_j, error_j)
+    fit = _scaled(design, fitted, draws, energy_j, error_j)
+    shares = _shares(design, fit, kernels, launches, busy.calls)
+    parts = tuple(_range_share(one, design, fit, busy, origin_ns) for one in ranges)
+    return Attribution(shares, parts, responses[0].lag_s + responses[0].averaging_s / 2)
 
 
 def _columns(own_s: Float64s, least_s: float) -> list[tuple[int, ...]]:
@@ -172,16 +267,16 @@ def _design(
     busy: BusyTime,
     columns: Sequence[tuple[int, ...]],
     length_s: float,
-    lag_s: float,
-    window_s: float,
+    response: _Response,
 ) -> tuple[_Design, Float64s]:
-    end_s = readings.at_s - lag_s
-    inside = (end_s <= length_s) & (end_s >= window_s)
-    end_s, power_w = end_s[inside], readings.power_w[inside]
-    shares = (busy.until(end_s) - busy.until(end_s - window_s)) / window_s
+    end_s = readings.at_s - response.lag_s
+    unseen_s = busy.unseen_until(end_s) - busy.unseen_until(end_s - response.reach_s)
+    inside = (end_s <= length_s) & (end_s >= response.reach_s) & (unseen_s <= 0)
+    end_s, at_s, power_w = end_s[inside], readings.at_s[inside], readings.power_w[inside]
+    shares = response.mean(busy.until, at_s)
     idle = np.clip(1 - shares.sum(axis=1), 0, None)
     # A window without any kernel for a while is a pause; else the GPU waits between kernels.
-    around = busy.any_until(end_s + _PAUSE_S) - busy.any_until(end_s - window_s - _PAUSE_S)
+    around = busy.any_until(end_s + _PAUSE_S) - busy.any_until(end_s - response.averaging_s - _PAUSE_S)
     pause = around == 0
     whole = np.column_stack((shares, np.where(pause, 0.0, idle), np.where(pause, idle, 0.0)))
     time_s = [float(busy.by_name_s[list(names)].sum()) for names in columns]
@@ -191,46 +286,79 @@ def _design(
     return _Design(whole, np.array([*time_s, idle_s - pause_s, pause_s]), (*columns, (), ())), power_w
 
 
-def _responses(
-    readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, ...]]
-) -> list[tuple[float, float]]:
-    """Return the lag and the averaging window that explain the readings best, s, then some as good."""
+def _responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, ...]]) -> list[_Response]:
+    """Return the response of the sensor that explains the readings best, then some that do as well."""
     thinned = max(1, len(readings.at_s) // _SEARCH_READINGS)
     few = replace(readings, at_s=readings.at_s[::thinned], power_w=readings.power_w[::thinned])
     length_s = float(readings.at_s[-1]) if len(readings.at_s) else 0.0
     refresh_s = readings.refresh_s
     # Documents are right about a running mean of a second, but not about windows near the refresh.
     is_long = readings.averaging_s >= _LONG_MEAN * refresh_s
-    found = (0.0, readings.averaging_s if is_long else min(readings.averaging_s or refresh_s, refresh_s))
-    nominal_s = found[1]
+    nominal_s = readings.averaging_s if is_long else min(readings.averaging_s or refresh_s, refresh_s)
+    squares: dict[_Response, float] = {}
 
-    squares: dict[tuple[float, float], float] = {}
-
-    def left(response: tuple[float, float]) -> float:
-        """Return the mean square that a lag and a window leave."""
-        design, power_w = _design(few, busy, columns, length_s, *response)
-        if len(power_w) < _NEEDED_READINGS:
-            return math.inf
-        gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
-        powers = np.linalg.solve(gram + _RIDGE * len(power_w) * np.eye(len(gram)), side)
+    def left(response: _Response) -> float:
+        """Return the mean square that a response leaves."""
         # Of a program that repeats itself exactly, other lags and windows can explain the readings as well.
-        lag_s, window_s = response
-        odd = abs(lag_s) / refresh_s + abs(math.log(window_s / nominal_s))
-        squares[response] = float(np.mean((power_w - design.shares @ powers) ** 2))
+        odd = abs(response.lag_s) / refresh_s + abs(math.log(response.averaging_s / nominal_s))
+        if response not in squares:
+            squares[response] = _left_w2(few, busy, columns, length_s, response)
         return squares[response] * (1 + _ODD * odd)
 
-    windows = [refresh_s * share for share in _WINDOWS] + [found[1]]
-    lags = _LAGS * refresh_s
-    for _ in range(3):
-        found = min([found, *((float(lag), window) for window in windows for lag in lags)], key=left)
-        step_s = (lags[1] - lags[0]) / 4
-        lags = found[0] + step_s * np.arange(-3, 4)
-        factor = 1 + 0.4 * step_s / (_LAGS[1] - _LAGS[0]) / refresh_s
-        windows = [found[1] / factor, found[1], found[1] * factor]
-    least = min(squares.values(), default=0.0)
-    as_good = [one for one in squares if one != found and squares[one] <= _AS_GOOD * least]
+    windows = [refresh_s * share for share in _WINDOWS] + [nominal_s]
+    tried = [
+        _Response(float(lag * refresh_s), window_s, shape)
+        for shape in Shape
+        for lag in _LAGS
+        for window_s in windows
+    ]
+    best = [min((one for one in tried if one.shape is shape), key=left) for shape in Shape]
+    found = min(
+        [_Response(0.0, nominal_s, Shape.BOXCAR), *(_refined(one, refresh_s, left) for one in best)], key=left
+    )
+    # The grid alone: names that share a column can make a refined response look better than the true.
+    least = min(squares[one] for one in tried)
+    as_good = [one for one in tried if one != found and squares[one] <= _AS_GOOD * least]
     chosen = np.random.default_rng(0).permutation(len(as_good))[:_MOST_RESPONSES]
     return [found, *(as_good[i] for i in chosen)]
+
+
+def _refined(response: _Response, refresh_s: float, left: Callable[[_Response], float]) -> _Response:
+    """Return a response of the same shape that leaves less, by the simplex method of Nelder and Mead."""
+
+    def at(point: Float64s) -> _Response:
+        return replace(response, lag_s=float(point[0]) * refresh_s, averaging_s=math.exp(float(point[1])))
+
+    if not math.isfinite(left(response)):
+        return response
+    start = np.array([response.lag_s / refresh_s, math.log(response.averaging_s)])
+    simplex = start + np.array([[0.0, 0.0], [0.1, 0.0], [0.0, 0.15]])
+    found = fmin(
+        lambda point: left(at(point)),
+        start,
+        xtol=0.005,
+        ftol=0.0,
+        maxfun=_REFINEMENTS,
+        initial_simplex=simplex,
+        disp=False,
+    )
+    return min((response, at(np.asarray(found))), key=left)
+
+
+def _left_w2(
+    readings: Readings,
+    busy: BusyTime,
+    columns: Sequence[tuple[int, ...]],
+    length_s: float,
+    response: _Response,
+) -> float:
+    """Return the mean square of what a response does not explain of the readings, W^2."""
+    design, power_w = _design(readings, busy, columns, length_s, response)
+    if len(power_w) < _NEEDED_READINGS:
+        return math.inf
+    gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
+    powers = np.linalg.solve(gram + _RIDGE * len(power_w) * np.eye(len(gram)), side)
+    return float(np.mean((power_w - design.shares @ powers) ** 2))
 
 
 def _prior(design: _Design, power_w: Float64s, kernels: int) -> _Prior:
@@ -308,42 +436,50 @@ def _grouped(draws_j: Float64s) -> list[list[int]]:
     return groups
 
 
-def _shares(
-    design: _Design,
-    power_w: Float64s,
-    draws: Float64s,
-    kernels: int,
-    launches: Launches,
-    calls: np.typing.NDArray[np.int64],
-    energy_j: float,
-    error_j: float,
-) -> tuple[Share, ...]:
-    def totals(powers: Float64s) -> Float64s:
-        raw = powers * design.time_s
-        scaled: Float64s = raw * (energy_j / np.maximum(raw.sum(axis=-1, keepdims=True), 1e-12))
-        return scaled
+def _scaled(design: _Design, power_w: Float64s, draws_w: Float64s, energy_j: float, error_j: float) -> _Fit:
+    """Return powers with what makes their energies add up to the measured one."""
 
-    energies, many = totals(power_w), totals(draws)
-    idle, idle_many = energies[kernels:].sum(), many[:, kernels:].sum(axis=1)
+    def factor(powers: Float64s) -> Float64s:
+        scale: Float64s = energy_j / np.maximum(powers @ design.time_s, 1e-12)
+        return scale
+
     relative = error_j / energy_j if energy_j > 0 else 0.0
+    return _Fit(power_w, draws_w, float(factor(power_w)), factor(draws_w), relative)
+
+
+def _shares(
+    design: _Design, fit: _Fit, kernels: int, launches: Launches, calls: np.typing.NDArray[np.int64]
+) -> tuple[Share, ...]:
+    draws_j = fit.draws_w * design.time_s * fit.scales[:, None]
     rows = []
-    for group in _grouped(many[:, :kernels]):
+    for group in _grouped(draws_j[:, :kernels]):
         names = [name for column in group for name in design.names[column]]
-        part_j = float(energies[group].sum())
         rows.append(
             Share(
                 tuple(launches.names[name] for name in names),
                 int(calls[names].sum()),
                 float(design.time_s[group].sum()),
-                part_j,
-                _interval(part_j, many[:, group].sum(axis=1), relative),
+                *fit.energy_j(group, design.time_s[group]),
                 "regression" if len(names) == 1 else "regression, not separable",
             )
         )
     rows.sort(key=lambda row: -row.energy_j)
-    idle_s = float(design.time_s[kernels:].sum())
-    interval = _interval(float(idle), idle_many, relative)
-    return (*rows, Share((NO_KERNEL,), 0, idle_s, float(idle), interval, "regression"))
+    idle = range(kernels, len(design.time_s))
+    idle_s = design.time_s[kernels:]
+    return (*rows, Share((NO_KERNEL,), 0, float(idle_s.sum()), *fit.energy_j(idle, idle_s), "regression"))
+
+
+def _range_share(ranges: Ranges, design: _Design, fit: _Fit, busy: BusyTime, origin_ns: int) -> Share:
+    """Return what a GPU drew within the ranges of one name."""
+    start_s, end_s = ((side - origin_ns) / 1e9 for side in ranges.merged())
+    in_kernels_s = (busy.until(end_s) - busy.until(start_s)).sum(axis=0)
+    time_s = float((end_s - start_s).sum())
+    idle_s = design.time_s[len(in_kernels_s) :]
+    # Time without kernels has the run's mean power of such time.
+    idle_share = idle_s / max(float(idle_s.sum()), 1e-12)
+    times_s = np.append(in_kernels_s, max(time_s - float(in_kernels_s.sum()), 0.0) * idle_share)
+    energy_j, interval_j = fit.energy_j(range(len(times_s)), times_s)
+    return Share((ranges.name,), len(ranges), time_s, energy_j, interval_j, str(ranges.kind))
 
 
 def _interval(energy_j: float, draws_j: Float64s, relative: float) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -19,13 +20,16 @@ class BusyTime:
 
     Attributes:
         by_name_s: Busy time of each name, s, shape (names,).
+        calls: How often each ran, shape (names,).
 
     Args:
         launches: The kernels; each name is a column at first.
         origin_ns: Zero of the seconds here.
+        unseen_ns: Times in which kernels were not looked at, ascending and apart. `by_name_s` and `calls`
+            suppose that as many ran then as just before.
     """
 
-    def __init__(self, launches: Launches, origin_ns: int) -> None:
+    def __init__(self, launches: Launches, origin_ns: int, unseen_ns: Sequence[tuple[int, int]] = ()) -> None:
         self._start_s: Float64s = (launches.start_ns - origin_ns) / 1e9
         self._end_s: Float64s = (launches.end_ns - origin_ns) / 1e9
         self._name = launches.name
@@ -35,8 +39,15 @@ class BusyTime:
         self._shared_s = np.concatenate(([0.0], np.cumsum(share * gaps_s)))
         self._any_s = np.concatenate(([0.0], np.cumsum((running[:-1] > 0) * gaps_s)))
         own_s = self._share(self._end_s) - self._share(self._start_s)
-        counted = np.bincount(self._name, weights=own_s, minlength=len(launches.names))
-        self.by_name_s: Float64s = counted.astype(np.float64)
+        weight = _weights(launches.start_ns, unseen_ns)
+        count = len(launches.names)
+        self.by_name_s: Float64s = np.bincount(self._name, own_s * weight, count).astype(np.float64)
+        self.calls: Int64s = np.rint(np.bincount(self._name, weight, count)).astype(np.int64)
+        unseen_s = (np.array(unseen_ns, dtype=np.int64).reshape(-1, 2) - origin_ns) / 1e9
+        self._unseen_at_s = np.concatenate(([0.0], unseen_s.ravel()))
+        passed_s = np.cumsum(np.diff(unseen_s, axis=1))
+        self._unseen_s = np.concatenate(([0.0], np.column_stack((passed_s, passed_s)).ravel()))
+        self._unseen_s[1::2] = np.concatenate(([0.0], passed_s[:-1])) if len(passed_s) else 0.0
         self._knots: list[tuple[Float64s, Float64s]] = []
         self.set_columns([(name,) for name in range(len(launches.names))])
 
@@ -65,8 +76,24 @@ class BusyTime:
         """Return for how long any kernel ran up to each moment, s, shape (n,)."""
         return np.interp(at_s, self._at_s, self._any_s)
 
+    def unseen_until(self, at_s: Float64s) -> Float64s:
+        """Return for how long kernels were not looked at up to each moment, s, shape (n,)."""
+        return np.interp(at_s, self._unseen_at_s, self._unseen_s)
+
     def _share(self, at_s: Float64s) -> Float64s:
         return np.interp(at_s, self._at_s, self._shared_s)
+
+
+def _weights(start_ns: Int64s, unseen_ns: Sequence[tuple[int, int]]) -> Float64s:
+    """Return for how many kernels each one stands, shape (n,): the last before a time unseen stand for it."""
+    weight = np.ones(len(start_ns))
+    before_ns = -math.inf
+    for off_ns, on_ns in unseen_ns:
+        length_ns = on_ns - off_ns
+        reach_ns = min(float(length_ns), off_ns - before_ns)
+        weight[(start_ns >= off_ns - reach_ns) & (start_ns < off_ns)] += length_ns / max(reach_ns, 1.0)
+        before_ns = on_ns
+    return weight
 
 
 def _running(start_s: Float64s, end_s: Float64s) -> tuple[Float64s, Int64s]:

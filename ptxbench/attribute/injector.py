@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from ptxbench.api.window_log import FOLDER_VARIABLE
 from ptxbench.core.errors import ToolError
 
+MOST_LAUNCHES_VARIABLE = "PTXBENCH_MOST_LAUNCHES"
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _LIBRARIES = ("-ldl", "-lpthread")
 _TIMEOUT_S = 60
@@ -103,8 +105,10 @@ def injected(
         **environment,
         "CUDA_INJECTION64_PATH": str(library),
         "LD_PRELOAD": preloaded,
+        # Of another tool for NVTX, such as nsys, the choice stands.
+        "NVTX_INJECTION64_PATH": environment.get("NVTX_INJECTION64_PATH") or str(library),
         "PTXBENCH_CUPTI": ":".join(map(str, cupti)),
-        "PTXBENCH_LAUNCHES": str(folder),
+        FOLDER_VARIABLE: str(folder),
     }
 
 

@@ -5,20 +5,32 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from ptxbench.api.board import Board, Recording
 from ptxbench.api.window_energy import GpuEnergy
+from ptxbench.api.window_log import FOLDER_VARIABLE
 from ptxbench.attribute.attribution import NO_KERNEL, Readings, Share, attribute
 from ptxbench.attribute.child import run_child
-from ptxbench.attribute.injector import build_injector, find_cupti, injected
-from ptxbench.attribute.launches import LaunchLog, no_launches, read_launches
+from ptxbench.attribute.injector import MOST_LAUNCHES_VARIABLE, build_injector, find_cupti, injected
+from ptxbench.attribute.launches import Launches, LaunchLog, innermost, no_launches, read_launches
+from ptxbench.attribute.recorded import BoardFacts, RecordedBoard, RecordedProgram, RunFacts, run_facts
 from ptxbench.core.errors import ToolError
 from ptxbench.sensors.trace import KernelWindow
 
 _NS_PER_S = 1e9
+
+
+class Followed(Enum):
+    """What power is told apart by."""
+
+    KERNELS = "kernels"
+    RANGES = "ranges"
+    NOTHING = "nothing"
 
 
 @dataclass(frozen=True)
@@ -28,10 +40,14 @@ class GpuShare:
     Attributes:
         energy: The whole board's energy.
         kernels: Its parts, the largest first; empty where they are not known.
+        ranges: What it drew within NVTX ranges and windows of `EnergyMonitor`; they may overlap.
+        delay_s: Mean age of what a power reading shows, s.
     """
 
     energy: GpuEnergy
     kernels: tuple[Share, ...]
+    ranges: tuple[Share, ...] = ()
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,92 +78,162 @@ class ProgramEnergy:
         return sum(gpu.energy.energy_j for gpu in self.gpus)
 
 
-def measure_program(boards: Sequence[Board], words: Sequence[str], *, kernels: bool = True) -> ProgramEnergy:
-    """Run a command and return its energy.
+def record_program(
+    boards: Sequence[Board],
+    words: Sequence[str],
+    *,
+    kernels: bool = True,
+    most_launches_per_s: float | None = None,
+) -> RecordedProgram:
+    """Run a command and return what was recorded of it.
 
     Args:
         boards: The GPUs to read; they are released at the end.
         words: The command.
         kernels: Whether kernels are followed; without, the program runs exactly as it would by itself.
+        most_launches_per_s: Rate of launches in a process from which on kernels are looked at in turns.
 
     Raises:
         CommandNotRunError: The command could not be started.
         SensorError: A GPU's first reading failed.
     """
-    recordings = [Recording(board) for board in boards]
+    with recording(boards) as recordings, tempfile.TemporaryDirectory(prefix="ptxbench-run-") as folder:
+        clock = boards[0].clock
+        environment, not_followed = _environment(boards, words, Path(folder), kernels=kernels)
+        if most_launches_per_s is not None:
+            environment[MOST_LAUNCHES_VARIABLE] = repr(most_launches_per_s)
+        start_ns = clock.now_ns()
+        code = run_child(words, environment)
+        end_ns = clock.now_ns()
+        log = read_launches(Path(folder))
+    recorded = tuple(recorded_board(one) for one in recordings)
+    facts = run_facts(
+        words,
+        code,
+        (start_ns, end_ns),
+        [board.facts for board in recorded],
+        log,
+        not_followed=not_followed,
+        is_simulated=not boards[0].is_device,
+    )
+    return RecordedProgram(facts, recorded, log)
+
+
+@contextmanager
+def recording(boards: Sequence[Board]) -> Iterator[list[Recording]]:
+    """Record what boards draw from before the block until after it, and release them."""
+    recordings = [Recording(board, beside=True) for board in boards]
     clock = boards[0].clock
-    context_s = max(recording.context_s for recording in recordings)
+    context_s = max(one.context_s for one in recordings)
     started: list[Recording] = []
     try:
-        for recording in recordings:
-            recording.start(int)
-            started.append(recording)
+        for one in recordings:
+            one.start(int)
+            started.append(one)
         clock.sleep_s(context_s)
-        with tempfile.TemporaryDirectory(prefix="ptxbench-run-") as folder:
-            environment, remarks = _environment(boards, words, Path(folder), kernels=kernels)
-            start_ns = clock.now_ns()
-            code = run_child(words, environment)
-            end_ns = clock.now_ns()
-            log = read_launches(Path(folder))
+        yield recordings
         clock.sleep_s(context_s)
     finally:
-        for recording in started:
-            recording.stop()
-    window = KernelWindow(start_ns, end_ns, (end_ns - start_ns) / _NS_PER_S)
-    followed = kernels and not remarks
-    gpus = tuple(share_of(recording, window, log) for recording in recordings)
-    said = (*remarks, *_said(log, boards, followed=followed))
-    method = "; ".join(dict.fromkeys(recording.method for recording in recordings))
-    return ProgramEnergy(tuple(words), code, window.elapsed_s, gpus, method, said)
+        for one in started:
+            one.stop()
 
 
-def share_of(recording: Recording, window: KernelWindow, log: LaunchLog) -> GpuShare:
+def recorded_board(one: Recording) -> RecordedBoard:
+    """Return what a recording holds when it is over."""
+    board = one.board
+    facts = BoardFacts(board.name, board.uuid, board.limit_w, board.other_processes, board.sensors)
+    return RecordedBoard(facts, one.series())
+
+
+def energy_of(recorded: RecordedProgram) -> ProgramEnergy:
+    """Work out what a recorded run took."""
+    facts = recorded.facts
+    gpus = tuple(share_of(board, facts.window, recorded.log) for board in recorded.boards)
+    method = "; ".join(dict.fromkeys(board.method for board in recorded.boards))
+    return ProgramEnergy(
+        facts.command,
+        facts.exit_code,
+        facts.window.elapsed_s,
+        gpus,
+        method,
+        _said(facts, recorded.log),
+        facts.is_simulated,
+    )
+
+
+def share_of(board: RecordedBoard, window: KernelWindow, log: LaunchLog) -> GpuShare:
     """Return what one GPU drew in a window that is over, and for what."""
-    energy = recording.energy(window, ())
-    launches = log.by_gpu.get(recording.board.uuid, no_launches())
-    if not log.by_gpu or math.isnan(energy.energy_j):
-        return GpuShare(energy, ())
-    at_ns, power_w = recording.power(window)
+    energy = board.energy(window, ())
+    launches, source = _followed(board.facts.uuid, log)
+    if launches is None or math.isnan(energy.energy_j):
+        return GpuShare(energy, (), delay_s=board.sensor.delay_s)
+    at_ns, power_w = board.power(window)
     readings = Readings(
         (at_ns - window.start_ns) / _NS_PER_S,
         power_w,
-        recording.sensor.averaging_s,
-        max(recording.sensor.refresh_s, 1e-3),
+        board.sensor.averaging_s,
+        max(board.sensor.refresh_s, 1e-3),
     )
     half_j = (energy.interval_j[1] - energy.interval_j[0]) / 2
-    shares = attribute(
-        readings, launches, window.elapsed_s, energy.energy_j, half_j, origin_ns=window.start_ns
+    found = attribute(
+        readings,
+        launches,
+        window.elapsed_s,
+        energy.energy_j,
+        half_j,
+        origin_ns=window.start_ns,
+        ranges=log.ranges,
+        unseen_ns=log.unseen_ns,
     )
-    return GpuShare(energy, shares)
+    kernels = found.kernels if source is Followed.KERNELS else ()
+    return GpuShare(energy, kernels, found.ranges, found.delay_s)
+
+
+def _followed(uuid: str, log: LaunchLog) -> tuple[Launches | None, Followed]:
+    """Return what a GPU's power is told apart by: its kernels, or else the ranges of the program."""
+    if log.by_gpu:
+        return log.by_gpu.get(uuid, no_launches()), Followed.KERNELS
+    if log.ranges:
+        return innermost(log.ranges), Followed.RANGES
+    return None, Followed.NOTHING
 
 
 def _environment(
     boards: Sequence[Board], words: Sequence[str], folder: Path, *, kernels: bool
-) -> tuple[dict[str, str], tuple[str, ...]]:
+) -> tuple[dict[str, str], str]:
     """Return the command's environment, and why kernels cannot be followed, if so."""
     own = dict(os.environ)
     if not kernels:
-        return own, ("kernels were not requested: whole-run energy",)
+        return {**own, FOLDER_VARIABLE: str(folder)}, "kernels were not requested"
     try:
         library = build_injector()
     except ToolError as error:
-        return own, (f"kernels are not known: {error}; whole-run energy",)
+        return {**own, FOLDER_VARIABLE: str(folder)}, f"kernels are not known: {error}"
     cupti = find_cupti(words[0], max(board.cuda_major for board in boards))
-    return injected(own, library, cupti, folder), ()
+    return injected(own, library, cupti, folder), ""
 
 
-def _said(log: LaunchLog, boards: Sequence[Board], *, followed: bool) -> tuple[str, ...]:
-    """Return what to know about the kernels that were followed."""
-    if not followed:
-        return ()
-    said = list(log.remarks)
+def _said(facts: RunFacts, log: LaunchLog) -> tuple[str, ...]:
+    """Return what to know about the kernels that were followed, or why they were not."""
+    said = [facts.not_followed] if facts.not_followed else list(log.remarks)
+    if not log.by_gpu:
+        whole = "energy by the program's ranges" if log.ranges else "whole-run energy"
+        unknown = ("not known", "not requested")
+        said = [f"{text}; {whole}" if any(word in text for word in unknown) else text for text in said]
+    if facts.not_followed:
+        return tuple(said)
     if not log.processes:
         said.append("no process of the command started CUDA: what the GPUs drew is not the command's")
     if log.dropped:
         said.append(f"{log.dropped} kernels were lost: their energy is in {NO_KERNEL!r}")
-    unread = set(log.by_gpu) - {board.uuid for board in boards}
+    if log.unseen_ns:
+        share = sum(on - off for off, on in log.unseen_ns) / 1e9 / facts.window.elapsed_s
+        said.append(
+            f"kernels came too fast and were not looked at for {share:.0%} of the time: calls are estimated"
+        )
+    unread = set(log.by_gpu) - {board.uuid for board in facts.boards}
     if unread:
         said.append(f"kernels also ran on {len(unread)} GPUs that were not read: {', '.join(sorted(unread))}")
-    foreign = [board.name for board in boards if board.other_processes > 0]
+    foreign = [board.name for board in facts.boards if board.other_processes > 0]
     said += [f"{name}: another process was on it, whose energy is included" for name in foreign]
     return tuple(said)

@@ -3,48 +3,46 @@
 from __future__ import annotations
 
 import csv
-import ctypes
 import io
 import json
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ptxbench.attribute.attribution import NO_KERNEL, Share
-from ptxbench.attribute.program import ProgramEnergy
+from ptxbench.attribute.demangle import demangled
+from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import finite
 
 _LONGEST_NAME = 60
+_HEAD = f"{'J':>9} {'95% interval':>19} {'share':>6} {'W':>6} {'s':>9} {'calls':>8}"
 _COLUMNS = (
     *("gpu", "kernels", "calls", "time_s", "energy_j", "low_j", "high_j", "share"),
     *("mean_power_w", "method"),
 )
 
 
-@lru_cache(maxsize=4096)
-def demangled(name: str) -> str:
-    """Return a C++ name as it is written, where the C++ library is there; else as it is."""
-    if not name.startswith("_Z"):
-        return name
-    try:
-        library = ctypes.CDLL("libstdc++.so.6")
-        libc = ctypes.CDLL(None)
-    except OSError:
-        return name
-    library.__cxa_demangle.restype = ctypes.c_void_p
-    status = ctypes.c_int()
-    found = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
-    if status.value != 0 or not found:
-        return name
-    text = ctypes.string_at(found).decode(errors="replace")
-    libc.free(ctypes.c_void_p(found))
-    return text
-
-
 def rows(program: ProgramEnergy) -> list[dict[str, Any]]:
     """Return one row for each GPU and kernel, or group of kernels that cannot be told apart."""
-    return [_row(gpu.energy.gpu, share, gpu.energy.energy_j) for gpu in program.gpus for share in gpu.kernels]
+    return [
+        {
+            "gpu": gpu.energy.gpu,
+            "kernels": [demangled(name) for name in share.names],
+            "calls": share.calls,
+            **_figures(share, gpu),
+        }
+        for gpu in program.gpus
+        for share in gpu.kernels
+    ]
+
+
+def range_rows(program: ProgramEnergy) -> list[dict[str, Any]]:
+    """Return one row for each GPU and name of NVTX ranges or windows of `EnergyMonitor`; they may overlap."""
+    return [
+        {"gpu": gpu.energy.gpu, "range": share.names[0], "count": share.calls, **_figures(share, gpu)}
+        for gpu in program.gpus
+        for share in gpu.ranges
+    ]
 
 
 def document(program: ProgramEnergy) -> dict[str, Any]:
@@ -71,6 +69,7 @@ def document(program: ProgramEnergy) -> dict[str, Any]:
         "remarks": list(program.remarks),
         "gpus": whole,
         "kernels": rows(program),
+        "ranges": range_rows(program),
     }
 
 
@@ -85,6 +84,15 @@ def csv_text(program: ProgramEnergy) -> str:
     return text.getvalue()
 
 
+def energy_line(gpu: GpuShare, time_s: float) -> str:
+    """Return what a GPU drew in a run, in a line."""
+    low_j, high_j = gpu.energy.interval_j
+    return (
+        f"{gpu.energy.energy_j:.5g} J (95%: {low_j:.5g} to {high_j:.5g})"
+        f" in {time_s:.4g} s, {gpu.energy.energy_j / time_s:.4g} W"
+    )
+
+
 def lines(program: ProgramEnergy, most: int = 25) -> list[str]:
     """Return the report for people, a line each.
 
@@ -96,19 +104,21 @@ def lines(program: ProgramEnergy, most: int = 25) -> list[str]:
     if program.is_simulated:
         said.append("SIMULATED: these numbers are no measurements")
     for gpu in program.gpus:
-        low_j, high_j = gpu.energy.interval_j
-        said.append(
-            f"{gpu.energy.gpu}: {gpu.energy.energy_j:.5g} J (95%: {low_j:.5g} to {high_j:.5g})"
-            f" in {program.time_s:.4g} s, {gpu.energy.energy_j / program.time_s:.4g} W"
-        )
+        said.append(f"{gpu.energy.gpu}: {energy_line(gpu, program.time_s)}")
         said += [text for text in (gpu.energy.reason, *gpu.energy.notes) if text]
         if gpu.kernels:
-            said.append(f"{'J':>9} {'95% interval':>19} {'share':>6} {'W':>6} {'s':>9} {'calls':>8}  kernel")
+            said.append(f"{_HEAD}  kernel")
             ordered = sorted(gpu.kernels, key=lambda share: share.names == (NO_KERNEL,))
             shown = [share for share in ordered if share.names != (NO_KERNEL,)][:most]
             said += [_line(share, gpu.energy.energy_j) for share in [*shown, *ordered[-1:]]]
             left = len(ordered) - 1 - len(shown)
             said += [f"and {left} kernels more (--out FOLDER keeps all)"] if left > 0 else []
+        if gpu.ranges:
+            said.append(f"{_HEAD}  range of the program (they may overlap)")
+            ordered = sorted(gpu.ranges, key=lambda share: -share.energy_j)
+            said += [_line(share, gpu.energy.energy_j, f", {share.method}") for share in ordered[:most]]
+            left = len(ordered) - most
+            said += [f"and {left} ranges more (--out FOLDER keeps all)"] if left > 0 else []
     return [*said, f"by {program.method}", *program.remarks]
 
 
@@ -143,14 +153,14 @@ def read_report(path: Path) -> dict[str, Any]:
     """
     file = path / "energy.json" if path.is_dir() else path
     try:
-        found = json.loads(file.read_text())
+        found = json.loads(file.read_bytes())
         if not all(
             isinstance(row["energy_j"], int | float | None) for row in found["gpus"] + found["kernels"]
         ):
             raise TypeError
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{file} is no energy.json of `ptxbench run --out`") from error
     assert isinstance(found, dict)  # noqa: S101
     return found
@@ -171,11 +181,9 @@ def _by_name(entries: list[dict[str, Any]], key: str) -> dict[str, dict[str, Any
     return {name(entry): entry for entry in entries}
 
 
-def _row(gpu: str, share: Share, whole_j: float) -> dict[str, Any]:
+def _figures(share: Share, gpu: GpuShare) -> dict[str, Any]:
+    whole_j = gpu.energy.energy_j
     return {
-        "gpu": gpu,
-        "kernels": [demangled(name) for name in share.names],
-        "calls": share.calls,
         "time_s": share.time_s,
         "energy_j": finite(share.energy_j),
         "interval_j": [finite(end) for end in share.interval_j],
@@ -185,7 +193,7 @@ def _row(gpu: str, share: Share, whole_j: float) -> dict[str, Any]:
     }
 
 
-def _line(share: Share, whole_j: float) -> str:
+def _line(share: Share, whole_j: float, after: str = "") -> str:
     low_j, high_j = share.interval_j
     interval = f"{low_j:.4g} to {high_j:.4g}"
     mean_w = f"{share.energy_j / share.time_s:6.1f}" if share.time_s > 0 else f"{'':>6}"
@@ -195,5 +203,5 @@ def _line(share: Share, whole_j: float) -> str:
         name += f" and {len(share.names) - 1} more, not separable"
     return (
         f"{share.energy_j:9.4g} {interval:>19} {share.energy_j / whole_j:6.1%} {mean_w} {share.time_s:9.4g}"
-        f" {share.calls:8d}  {name}"
+        f" {share.calls:8d}  {name}{after}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,11 @@ _FILLS_SHOWN = 8
     help="CSV file of power at several clocks, as `ptxbench ridge` takes it: its voltage curve stands in for"
     " the table's power law of the clock.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Show the error of each part, and what models that know less than the table say of the kernel.",
+)
 @json_option
 def command(
     kernel: str,
@@ -96,6 +102,7 @@ def command(
     memory_ratio: float | None,
     limit_w: float | None,
     clock_samples: Path | None,
+    explain: bool,
     as_json: bool,
 ) -> None:
     """Estimate the energy of KERNEL: a PTX or cubin file or, with --ncu, a kernel's name or part of it.
@@ -132,14 +139,15 @@ def command(
         memory_ratio=memory_ratio,
         limit_w=limit_w,
         clock_samples=clock_samples,
+        explain=explain,
     )
     if as_json:
         print_encoded(result, {"gpu": measured.gpu.name, "kind": measured.gpu.kind})
     else:
-        _print(result, measured.gpu)
+        _print(result, measured.gpu, explain)
 
 
-def _print(result: KernelEstimate, gpu: GpuInfo) -> None:
+def _print(result: KernelEstimate, gpu: GpuInfo, explain: bool) -> None:
     click.echo(f"{result.kernel} on {gpu.title}")
     click.echo(
         f"{result.energy_j:.4g} J (95%: {result.low_j:.4g} to {result.high_j:.4g}), {result.power_w:.4g} W,"
@@ -147,17 +155,40 @@ def _print(result: KernelEstimate, gpu: GpuInfo) -> None:
     )
     if result.clock_ratio < 1:
         click.echo(f"at {result.clock_ratio * gpu.max_sm_clock_mhz:.0f} MHz SM clock")
-    print_table(
-        ("where", "J", "%"),
-        [
-            (part.name, f"{part.energy_j:.4g}", f"{100 * part.energy_j / result.energy_j:.1f}")
-            for part in result.parts
-        ],
-        ("J", "%"),
-    )
+    _print_parts(result, explain)
     click.echo(f"{100 * result.uncovered_share:.1f}% of the executed instructions are not in the table")
     for fill in result.fills[:_FILLS_SHOWN]:
         beside = f" ({fill.source})" if fill.source else ""
         click.echo(f"  {fill.opcode}, {100 * fill.share:.2f}%: {fill.rule}{beside}")
+    _print_answers(result)
     for note in result.notes:
         click.echo(f"note: {note}")
+
+
+def _print_parts(result: KernelEstimate, with_errors: bool) -> None:
+    rows = []
+    for part in result.parts:
+        row = [part.name, f"{part.energy_j:.4g}", f"{100 * part.energy_j / result.energy_j:.1f}"]
+        error = "" if math.isnan(part.error_j) else f"{part.error_j:.2g}"
+        rows.append([*row, error] if with_errors else row)
+    headings = ("where", "J", "%", "± J") if with_errors else ("where", "J", "%")
+    print_table(headings, rows, headings[1:])
+
+
+def _print_answers(result: KernelEstimate) -> None:
+    """Print what models that know less say, with their errors on judged kernels."""
+    if not result.answers:
+        return
+    sets = [f"% off, {one.cases} {one.kernels}" for one in result.answers[0].errors]
+    rows = [
+        (
+            answer.name,
+            f"{answer.energy_j:.4g}",
+            f"{100 * (answer.energy_j / result.energy_j - 1):+.1f}",
+            *(f"{one.mean_absolute_pct:.1f}" for one in answer.errors),
+        )
+        for answer in result.answers
+    ]
+    headings = ("model", "J", "% beside", *sets)
+    print_table(headings, rows, headings[1:])
+    click.echo("% off: mean absolute error on judged kernels, with counts by ncu, measured time and clock")

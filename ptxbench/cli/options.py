@@ -25,7 +25,8 @@ gpu_option = click.option(
     "--gpu",
     "spec",
     metavar="GPU",
-    help="The GPU: index, UUID, simulated[:PROFILE] or replay:FOLDER (default: the first one).",
+    help="The GPU: index, UUID, simulated[:PROFILE] or replay:FOLDER (default: the first one); "
+    "`table` takes several: all, or a list such as 0,2.",
 )
 out_option = click.option(
     "--out",
@@ -112,7 +113,8 @@ def table_option(*, required: bool) -> Decorator:
         "--table",
         type=_PATH,
         required=required,
-        help="Table to take energies from: folder of a run on this GPU, or h200, which comes with ptxbench.",
+        help="Table to take energies from: folder of a run on this GPU, or the name of one that comes with"
+        " ptxbench (h100, h200).",
     )
 
 

@@ -98,6 +98,29 @@ class SizeValue(click.ParamType[tuple[str, float]]):
         return name.strip(), int(found) if found == int(found) else found
 
 
+class SizeList(click.ParamType[tuple[int, ...]]):
+    """Sizes with commas between them, such as 512,1024, each of them once.
+
+    Args:
+        size: What each of them must be.
+    """
+
+    name = "N,N,..."
+
+    def __init__(self, size: click.IntRange) -> None:
+        self._size = size
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[int, ...]:
+        """Return the sizes, in the order in which they are given."""
+        if isinstance(value, tuple):
+            return value
+        words = str(value).split(",")
+        found = [self._size.convert(word.strip(), param, ctx) for word in words]  # type: ignore[arg-type]
+        if len(set(found)) < len(found):
+            self.fail(f"{value!r} has a size twice.", param, ctx)
+        return tuple(found)
+
+
 def one_of_each(
     context: click.Context, option: click.Parameter, values: tuple[tuple[str, float], ...]
 ) -> dict[int | str, float]:

@@ -10,6 +10,8 @@ from time import monotonic
 
 import click
 
+from ptxbench.core.progress_pipe import teller
+
 _LINE_S = 30.0
 _MINUTE_S = 60.0
 
@@ -19,6 +21,10 @@ Show = Callable[[int, int, str], None]
 @contextmanager
 def progress_bar() -> Iterator[Show]:
     """Show progress; the block calls what it gets with how much is done, the total, and the current item."""
+    tell = teller()
+    if tell is not None:
+        yield tell
+        return
     if not sys.stderr.isatty():
         with progress_lines() as show:
             yield show

@@ -35,7 +35,7 @@ def command(
     all_rows: bool,
     as_json: bool,
 ) -> None:
-    """Print the tables of run folders, or of a table that comes with ptxbench (h200), or draw one.
+    """Print the tables of run folders, or of a table that comes with ptxbench (h100, h200), or draw one.
 
     Formats for people (text, markdown, latex, html) leave out rows that a run did not reach
     (--budget-minutes), and say how many. Formats for programs (json, csv) have every row. Both latex and html

@@ -25,18 +25,22 @@ from ptxbench.cli.parameters import Number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ptxbench.experiment.roofline.result import FittedMachine, RooflineResult
     from ptxbench.model.roofline.equations import RooflineMachine
     from ptxbench.model.roofline.quantity import Quantity
     from ptxbench.model.roofline.tradeoff import TradeOff
-    from ptxbench.roofline.result import RooflineResult
 
 _POSITIVE = Number(0, 1e18, above=True)
 _PATH = click.Path(path_type=Path)
 _MACHINE = ("gflops", "gbytes", "flop_pj", "byte_pj")
-_KIND = click.Choice(["f32", "f64", "f16x2"])
-_LEVEL = click.Choice(["dram", "l2"])
+_KIND = click.Choice(["f32", "f64", "f16x2", "mma-f16", "mma-bf16", "mma-f64"])
+_LEVEL = click.Choice(["dram", "l2", "l1", "shared"])
 pattern_option = click.option(
-    "--pattern", type=click.Choice(["random", "zeros"]), default="random", help="Operands (default: random)."
+    "--operands",
+    "pattern",
+    type=click.Choice(["random", "zeros"]),
+    default="random",
+    help="Operand pattern (default: random).",
 )
 
 
@@ -64,7 +68,7 @@ def command() -> None:
     help="Memory level (may be repeated; default: dram).",
 )
 @click.option(
-    "--pattern",
+    "--operands",
     "patterns",
     multiple=True,
     type=click.Choice(["random", "zeros"]),
@@ -104,9 +108,9 @@ def run(
     Readings are kept after every kernel; --resume continues a stopped run. No setting of the GPU is changed.
     Of the simulated GPUs, simulated:h200-memory has a memory of limited bandwidth.
     """
-    from ptxbench.roofline.measure import measure
-    from ptxbench.roofline.point import RooflineOptions
-    from ptxbench.roofline.result import write_result
+    from ptxbench.experiment.roofline.measure import measure
+    from ptxbench.experiment.roofline.point import RooflineOptions
+    from ptxbench.experiment.roofline.result import write_result
 
     options = RooflineOptions(
         kinds or ("f32", "f64"), levels or ("dram",), patterns or ("random",), sms, intensities,
@@ -214,8 +218,8 @@ def _options(names: dict[str, float]) -> str:
 def _machine_of(
     path: Path, kind: str, level: str, pattern: str
 ) -> tuple[RooflineMachine, list[RooflineMachine]]:
-    from ptxbench.roofline.point import open_folder
-    from ptxbench.roofline.result import fitted_machine, work_out
+    from ptxbench.experiment.roofline.point import open_folder
+    from ptxbench.experiment.roofline.result import fitted_machine, work_out
 
     return fitted_machine(work_out(open_folder(path), pattern), kind, level)
 
@@ -224,8 +228,8 @@ def _report(
     path: Path, pattern: str, *, as_json: bool, plot: Path | None = None, table: Path | None = None
 ) -> None:
     """Work everything out from the readings, and print."""
-    from ptxbench.roofline.point import open_folder
-    from ptxbench.roofline.result import work_out
+    from ptxbench.experiment.roofline.point import open_folder
+    from ptxbench.experiment.roofline.result import work_out
 
     result = work_out(open_folder(path), pattern)
     if plot is not None:
@@ -278,12 +282,46 @@ def _print_result(result: RooflineResult, beside: dict[str, float]) -> None:
         )
     print_table(headings, rows_of, headings[2:8])
     click.echo("Tflop/s and TB/s are the highest that these kernels reached; balances are in flop/byte.")
+    for machine in result.machines:
+        _print_peaks(machine)
+        _print_limited(machine)
     click.echo(
         f"sleeping kernel: {result.sleeping_w:.4g} W at {result.temperature_c:.3g} C, "
-        f"{result.slope_w_per_k:.2g} W/K; residuals {100 * result.residual:.2g}%"
+        f"{result.slope_w_per_k:.2g} ± {1.96 * result.slope_error_w_per_k:.2g} W/K"
+        f"{' (assumed: it saw too few degrees)' if result.slope_is_assumed else ''}; "
+        f"residuals {100 * result.residual:.2g}%"
     )
     if result.left_out:
         click.echo(f"left out, slowed down by the power limit: {len(result.left_out)} kernels")
+
+
+def _print_peaks(machine: FittedMachine) -> None:
+    """Print what the kernels reached of those that do nothing else."""
+    reached = []
+    if not math.isnan(machine.flops_share):
+        reached.append(f"{100 * machine.flops_share:.3g}% of the speed of multiply-adds alone")
+    if not math.isnan(machine.bytes_share):
+        reached.append(f"{100 * machine.bytes_share:.3g}% of the bandwidth of a copy")
+    if reached:
+        click.echo(f"{machine.kind}, {machine.level}: reached {' and '.join(reached)}")
+
+
+def _print_limited(machine: FittedMachine) -> None:
+    """Print what each model of the power limit is off by, in time and power."""
+    if not machine.limited:
+        return
+    off = []
+    for model in dict.fromkeys(point.model for point in machine.limited):
+        chosen = [point for point in machine.limited if point.model == model]
+        time_pct, power_pct = (
+            sum(abs(getattr(point, name)) for point in chosen) / len(chosen)
+            for name in ("time_pct", "power_pct")
+        )
+        off.append(f"{model} {time_pct:.2g}% and {power_pct:.2g}%")
+    click.echo(
+        f"{machine.kind}, {machine.level}, kernels at the power limit: time and power are off by "
+        f"{', '.join(off)} (mean)"
+    )
 
 
 def _print_tradeoff(trade: TradeOff, found: dict[str, Quantity]) -> None:

@@ -9,9 +9,11 @@ import click
 
 from ptxbench.cli.options import json_option
 from ptxbench.cli.parameters import Fraction
+from ptxbench.core.errors import InputError
 
 if TYPE_CHECKING:
     from ptxbench.attribute.program import ProgramEnergy
+    from ptxbench.attribute.recorded import RecordedProgram
 
 _PATH = click.Path(path_type=Path)
 
@@ -25,7 +27,19 @@ _PATH = click.Path(path_type=Path)
     "--gpu", "spec", metavar="GPU", help="The GPU: indices or UUIDs, as 0,1 (default: all that are visible)."
 )
 @click.option("--no-kernels", is_flag=True, help="Do not follow kernels: energy of the whole run only.")
-@click.option("--out", type=_PATH, help="Where to write: a folder, new or empty, for JSON and CSV.")
+@click.option(
+    "--most-launches",
+    "most_launches",
+    type=click.FloatRange(min=1),
+    metavar="PER_S",
+    help="Look at kernels in turns where a process launches more a second.",
+)
+@click.option("--out", type=_PATH, help="Where to write: a folder, new or empty, for the run and its report.")
+@click.option("--from", "kept", type=_PATH, metavar="RUN", help="Report a run that --out kept; nothing runs.")
+@click.option(
+    "--trace", type=_PATH, metavar="FILE", help="Write kernels, power and clock for Perfetto; .gz packs it."
+)
+@click.option("--html", type=_PATH, metavar="FILE", help="Write the report as a page for a browser.")
 @click.option("--baseline", type=_PATH, help="An earlier energy.json, or its folder, to compare with.")
 @click.option(
     "--fail-over",
@@ -35,11 +49,15 @@ _PATH = click.Path(path_type=Path)
     help="Exit with 1 if a number differs by more than this, upward from --baseline.",
 )
 @json_option
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def command(
     spec: str | None,
     no_kernels: bool,
+    most_launches: float | None,
     out: Path | None,
+    kept: Path | None,
+    trace: Path | None,
+    html: Path | None,
     baseline: Path | None,
     limit: float | None,
     as_json: bool,
@@ -51,36 +69,100 @@ def command(
     standard error; --json makes it JSON. The energy is that of the whole board, idle power included.
     No GPU is set. Kernels need a C compiler and CUPTI; without them the whole run is measured.
     """
-    from ptxbench.api.board import open_boards
     from ptxbench.attribute.child import CommandNotRunError
-    from ptxbench.attribute.program import measure_program
-    from ptxbench.attribute.report import changes, document, lines, read_report
+    from ptxbench.attribute.program import energy_of
+    from ptxbench.attribute.recorded import load
+    from ptxbench.attribute.report import document, lines, read_report
 
     if (baseline is None) != (limit is None):
         raise click.UsageError("--baseline and --fail-over need each other.")
+    if bool(words) == (kept is not None):
+        raise click.UsageError("Give a command to run, or --from RUN.")
     if baseline is not None:
         read_report(baseline)
+    _check_files(trace, html)
     if out is not None:
         _make_folder(out)
-    boards = open_boards(_specs(spec))
     try:
-        program = measure_program(boards, words, kernels=not no_kernels)
+        recorded = (
+            load(kept)
+            if kept is not None
+            else _record(spec, words, kernels=not no_kernels, most_launches_per_s=most_launches)
+        )
     except CommandNotRunError as error:
         click.echo(f"ptxbench: {error}", err=True)
         return error.exit_code
-    if out is not None:
-        _keep(program, out)
+    failed = _keep_recorded(recorded, out) if out is not None else None
+    program = energy_of(recorded)
+    # What was measured is shown, whatever cannot be written.
     if as_json:
         _print_json(document(program))
     else:
         for line in lines(program):
             click.echo(f"ptxbench: {line}", err=True)
-    if baseline is None or limit is None:
-        return program.exit_code
-    found = changes(program, baseline, limit)
+    if failed is not None:
+        raise failed
+    if out is not None:
+        _keep(program, out)
+    _write(recorded, program, trace, html)
+    exit_code = program.exit_code if kept is None else 0
+    return exit_code or _compare(program, baseline, limit)
+
+
+def _record(
+    spec: str | None, words: tuple[str, ...], *, kernels: bool, most_launches_per_s: float | None
+) -> RecordedProgram:
+    from ptxbench.api.board import open_boards
+    from ptxbench.attribute.program import record_program
+
+    return record_program(
+        open_boards(_specs(spec)), words, kernels=kernels, most_launches_per_s=most_launches_per_s
+    )
+
+
+def _compare(program: ProgramEnergy, baseline: Path | None, limit: float | None) -> int:
+    """Print what takes more than in an earlier report, and return 1 if anything does."""
+    from ptxbench.attribute.report import changes
+
+    found = [] if baseline is None or limit is None else changes(program, baseline, limit)
     for line in found:
         click.echo(f"ptxbench: {line}", err=True)
-    return program.exit_code or bool(found)
+    return int(bool(found))
+
+
+def _check_files(*paths: Path | None) -> None:
+    """Refuse files that cannot be written, or are there already, before anything runs."""
+    from ptxbench.storage.atomic import require_file
+
+    for path in paths:
+        if path is None:
+            continue
+        require_file(path)
+        if path.exists():
+            raise click.UsageError(f"{path} exists already; name a new file.")
+
+
+def _write(recorded: RecordedProgram, program: ProgramEnergy, trace: Path | None, html: Path | None) -> None:
+    if trace is not None:
+        from ptxbench.attribute.timeline import write_timeline
+
+        write_timeline(recorded, program, trace)
+    if html is not None:
+        from ptxbench.attribute.page import page
+        from ptxbench.storage.atomic import write_text
+
+        write_text(html, page(recorded, program))
+
+
+def _keep_recorded(recorded: RecordedProgram, out: Path) -> InputError | None:
+    """Keep a run, and return why it could not be kept."""
+    from ptxbench.attribute.recorded import keep
+
+    try:
+        keep(recorded, out)
+    except InputError as error:
+        return error
+    return None
 
 
 def _specs(spec: str | None) -> list[int | str] | None:

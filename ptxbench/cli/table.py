@@ -135,16 +135,22 @@ def command(
 ) -> None:
     """Measure the energy of instructions, by name or pattern ('*.f16x2'; default: twelve common ones).
 
-    Each trial is saved before the next begins; --resume continues a run that was stopped.
+    Each trial is saved before the next begins; --resume continues a run that was stopped. --gpu all, or a
+    list such as 0,2, measures on several GPUs at once and compares them: a process for each, and a run for
+    each below --out.
     """
     from ptxbench.catalogue.select import chosen_names
+    from ptxbench.cli.table_many import measure_many
     from ptxbench.core.condition import OptLevel, Pattern
+    from ptxbench.devices.select import names_several
     from ptxbench.experiment.linearity import Linearity
     from ptxbench.experiment.run_options import RunOptions
     from ptxbench.experiment.sensor_choice import sensors_for
     from ptxbench.experiment.session import resume_run, start_run
     from ptxbench.sensors.base import SourceName
 
+    if names_several(spec):
+        sys.exit(measure_many(str(spec), out, budget_minutes, resume=resume, as_json=as_json))
     if survive:
         if out is None:
             raise click.UsageError("--survive needs --out, the folder of the run")
@@ -195,13 +201,14 @@ def _survive(out: Path, spec: str | None, resume: bool, budget_minutes: float | 
 
     def command() -> list[str]:
         words = [word for word in sys.argv[1:] if word != "--survive"]
-        if not resume and (out / "manifest.json").exists():
-            words.append("--resume")
+        # What follows -- are names.
+        end = words.index("--") if "--" in words else len(words)
+        own = ["--resume"] if not resume and (out / "manifest.json").exists() else []
         if budget_minutes is not None:
             # Of an option that is given twice the last counts.
             left = max(budget_minutes - (monotonic() - begin_s) / 60, 0.01)
-            words.append(f"--budget-minutes={left:.3f}")
-        return [sys.executable, "-m", "ptxbench", *words]
+            own.append(f"--budget-minutes={left:.3f}")
+        return [sys.executable, "-m", "ptxbench", *words[:end], *own, *words[end:]]
 
     code = run_surviving(command, out, lambda text: click.echo(f"ptxbench: {text}", err=True))
     return code if code >= 0 else _ended_by_signal(-code, out, spec)

@@ -49,8 +49,9 @@ _GOAL = (
 _SEARCH = (
     click.option(
         "--strategy",
-        help="Search by estimate, random, a way to tune clocks such as race-to-idle+clocks, or a strategy of "
-        "Kernel Tuner such as genetic_algorithm (default: estimate with --table or for time, else random).",
+        help="Search by estimate, random, guerreiro (block sizes in the order of their occupancy, for tune "
+        "kernel), a way to tune clocks such as race-to-idle+clocks, or a strategy of Kernel Tuner such as "
+        "genetic_algorithm (default: estimate with --table or for time, else random).",
     ),
     click.option(
         "--budget",
@@ -273,6 +274,41 @@ def _say(text: str) -> None:
     click.echo(f"ptxbench: {text}", err=True)
 
 
+def sweep_and_print(gpu: Gpu, tuning: Tuning, sizes: tuple[int, ...], place: Place) -> int:
+    """Search for each size in turn, each in a folder of its own, print the best of each; the exit code."""
+    from ptxbench.storage.location import default_run_path
+    from ptxbench.tune.tuning import tune_sizes
+
+    path = place.out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
+    with progress_bar() as show:
+        found = tune_sizes(gpu, tuning, sizes, path, show)
+    for tuned in found:
+        _draw(tuned, None)
+    if place.as_json:
+        print_json({"folder": str(path), "sizes": [_plain_size(tuned) for tuned in found]})
+    else:
+        click.echo(f"{found[0].manifest.gpu.title}: the best of each size")
+        rows = [row for tuned in found for row in _size_rows(tuned)]
+        print_table(("size", *_HEADINGS), rows, ("size", *_HEADINGS[1:-1]), ("estimated J", "power W"))
+        click.echo(f"\nfolder: {path}")
+    return 0 if all(tuned.best for tuned in found) else 1
+
+
+def _size_rows(tuned: Tuned) -> list[tuple[str, ...]]:
+    problem = tuned.manifest.problem
+    size = str(getattr(problem, "m", ""))
+    return [(size, *row) for row in (*_trial_rows(tuned.best[:1], tuned), *_library_rows(tuned)[-1:])]
+
+
+def _plain_size(tuned: Tuned) -> dict[str, object]:
+    return {
+        "folder": str(tuned.path),
+        "problem": asdict(tuned.manifest.problem),
+        "best": [_plain(t, tuned) for t in tuned.best[:1]],
+        "beside": [asdict(one) for one in tuned.beside],
+    }
+
+
 def _draw(tuned: Tuned, plot: Path | None) -> None:
     """Draw the front; without matplotlib only where a picture was requested."""
     from ptxbench.core.errors import InputError
@@ -296,6 +332,7 @@ def _print_json(tuned: Tuned) -> None:
             "tried": len(tuned.trials),
             "best": [_plain(t, tuned) for t in tuned.best[:_SHOWN]],
             "front": [_plain(t, tuned) for t in tuned.front],
+            "beside": [asdict(one) for one in tuned.beside],
             "ranking": _plain_ranking(tuned),
         }
     )
@@ -347,8 +384,13 @@ def _print(tuned: Tuned) -> None:
 
 
 def _print_trials(trials: tuple[Trial, ...], tuned: Tuned) -> None:
+    rows = [*_trial_rows(trials, tuned), *_library_rows(tuned)]
+    print_table(_HEADINGS, rows, _HEADINGS[1:-1], ("GFLOP/s", "estimated J", "power W"))
+
+
+def _trial_rows(trials: tuple[Trial, ...], tuned: Tuned) -> list[tuple[str, ...]]:
     problem = tuned.manifest.problem
-    rows = [
+    return [
         (
             t.name,
             f"{1e3 * t.best_time_s:.3f}",
@@ -360,7 +402,23 @@ def _print_trials(trials: tuple[Trial, ...], tuned: Tuned) -> None:
         )
         for t in trials
     ]
-    print_table(_HEADINGS, rows, _HEADINGS[1:-1], ("GFLOP/s", "estimated J", "power W"))
+
+
+def _library_rows(tuned: Tuned) -> list[tuple[str, ...]]:
+    """Return what a library took for the same product, each time that it was measured."""
+    flops = getattr(tuned.manifest.problem, "flops", math.nan)
+    return [
+        (
+            one.name,
+            f"{1e3 * one.best_time_s:.3f}",
+            _number(one.power_w, ".1f"),
+            _number(one.energy_j, ".4g"),
+            "-",
+            _number(flops / one.time_s * 1e-9, ".0f"),
+            "yes" if one.correct else "no",
+        )
+        for one in tuned.beside
+    ]
 
 
 def _print_ranking(tuned: Tuned) -> None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from ptxbench.core.printable import quotable
+
 
 class PtxbenchError(Exception):
-    """Base of every expected error; its text is one line that names the thing and the cure."""
+    """Base of every expected error; its text is one line that names the thing and the cure.
+
+    What it quotes of foreign files cannot command a terminal, nor fill the screen.
+    """
 
     exit_code = 2
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(quotable(text))
 
 
 class InputError(PtxbenchError):

@@ -6,3 +6,5 @@ WARPGROUP = 4 * WARP
 # Warp instructions that one SM issues in a cycle: each of its four schedulers issues one (CUDA C++
 # Programming Guide, compute capabilities 7.x to 12.x, "Architecture").
 ISSUED_PER_CYCLE = 4
+# Parts of an SM, each with a scheduler and a quarter of the registers of its own.
+SUB_PARTITIONS = ISSUED_PER_CYCLE

@@ -14,7 +14,7 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
+from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -163,6 +163,20 @@ class Gpu(Protocol):
             LaunchError: A kernel could not be loaded or did not end.
             GpuError: The GPU stopped answering.
             ValueError: There is no launch, or not one gap between each two.
+        """
+        ...
+
+    def run_concurrently(self, launches: Sequence[Launch], rounds: int = 1) -> ConcurrentRun:
+        """Launch kernels at once, each in a stream of its own, and record power over the window.
+
+        Args:
+            launches: Kernels with `parameters`; each is launched once a round, in this order.
+            rounds: A round begins when every kernel of the one before has ended.
+
+        Raises:
+            LaunchError: A kernel could not be loaded or did not end.
+            GpuError: The GPU stopped answering.
+            ReplayError: The GPU replays a run.
         """
         ...
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
+
+import numpy as np
 
 from ptxbench.core.clock import Clock, HostClock
 from ptxbench.core.condition import OptLevel
@@ -14,6 +17,7 @@ from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.target import target_for_capability
 from ptxbench.devices.base import Bytes, Launch
+from ptxbench.devices.concurrent_streams import ConcurrentStreams
 from ptxbench.devices.context import Context
 from ptxbench.devices.jit import Jit
 from ptxbench.devices.kernel_timer import KernelTimer, with_stamps
@@ -22,7 +26,7 @@ from ptxbench.devices.placed_buffer import PLACE, PlacedBuffer
 from ptxbench.devices.sequence import only_run, play
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
+from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.sensors.nvml import NvmlDevice, available_sources
 from ptxbench.sensors.sampler import Sampler, SamplerThread
@@ -101,6 +105,7 @@ class CudaGpu:
         scratch = PlacedBuffer(_call, driver=driver, device=int(self._device), place=scratch_place)
         self._buffers = LaunchBuffers(_call, scratch)
         self._timer = KernelTimer(_call, self._clock)
+        self._streams = ConcurrentStreams(_call)
         self._info = self._read_info()
         assembler = f"driver JIT {self._info.driver} (CUDA {self._info.cuda})"
         self._jit = Jit(_call, driver, self._info.target, assembler)
@@ -169,6 +174,24 @@ class CudaGpu:
         with self._context.watched():
             return self._run(launches, gaps_s, poll_interval_s)
 
+    def run_concurrently(self, launches: Sequence[Launch], rounds: int = 1) -> ConcurrentRun:
+        """Launch kernels at once, each in a stream of its own, while the sampler thread records.
+
+        Raises:
+            LaunchError: A kernel could not be loaded, or ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            prepared = self._prepared(launches)
+            starts = [partial(_start, launch, *one) for launch, one in zip(launches, prepared, strict=True)]
+            before = self.telemetry()
+            window, sampler, trace = self._sampled(
+                lambda: self._timer.timed(lambda: self._streams.play(starts, rounds))
+            )
+            reasons, nothing = sampler.throttle_reasons(window), np.zeros(0, np.uint8)
+            run = KernelRun(window, trace, before, self.telemetry(), reasons, nothing)
+            return ConcurrentRun(run, self._streams.ends_s())
+
     def time_s(self, launch: Launch) -> float:
         """Launch without a recording and return how long it took, s.
 
@@ -178,6 +201,42 @@ class CudaGpu:
         """
         with self._context.watched():
             return self._launch(launch, *self._prepared((launch,))[0]).elapsed_s
+
+    @property
+    def ordinal(self) -> int:
+        """Number of the GPU, as CUDA counts."""
+        return int(self._device)
+
+    def time_calls_s(self, call: Callable[[], object], times: int) -> float:
+        """Return how long so many calls of another library took, s; it works in the default stream.
+
+        Raises:
+            LaunchError: A kernel ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            return self._called(call, times).elapsed_s
+
+    def run_calls(self, call: Callable[[], object], times: int) -> KernelRun:
+        """Call another library so often, back to back, while the sampler thread records.
+
+        Raises:
+            LaunchError: A kernel ended in an error.
+            GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            before = self.telemetry()
+            window, sampler, trace = self._sampled(lambda: self._called(call, times))
+            reasons = sampler.throttle_reasons(window)
+            return KernelRun(window, trace, before, self.telemetry(), reasons, np.zeros(0, np.uint8))
+
+    def _called(self, call: Callable[[], object], times: int) -> KernelWindow:
+        def calls() -> None:
+            for _ in range(times):
+                call()
+
+        self._context.make_current()
+        return self._timer.timed(calls)
 
     def compute(self, launch: Launch) -> Bytes | None:
         """Launch once into a cleared output and return it.
@@ -255,15 +314,10 @@ class CudaGpu:
     def _launch(self, launch: Launch, function: Any, arguments: Any) -> KernelWindow:
         """Launch with its own operands, back to back; return when all of it ran."""
         self._buffers.upload(launch)
-        shape = (
-            *(launch.grid, launch.grid_y, launch.grid_z),
-            *(launch.block, launch.block_y, launch.block_z),
-            launch.shared_bytes,
-        )
 
         def start() -> None:
             for _ in range(launch.times):
-                _call("cuLaunchKernel", function, *shape, 0, arguments, 0)
+                _start(launch, function, arguments, 0)
 
         return self._timer.timed(start)
 
@@ -298,6 +352,12 @@ class CudaGpu:
             vbios=nvml.vbios,
             clocks_locked=nvml.clocks_locked,
         )
+
+
+def _start(launch: Launch, function: Any, arguments: Any, stream: Any) -> None:
+    """Launch a kernel once in a stream."""
+    grid, block = (launch.grid, launch.grid_y, launch.grid_z), (launch.block, launch.block_y, launch.block_z)
+    _call("cuLaunchKernel", function, *grid, *block, launch.shared_bytes, stream, arguments, 0)
 
 
 def synchronize_contexts() -> None:

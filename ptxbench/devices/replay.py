@@ -18,7 +18,7 @@ from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
+from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
 from ptxbench.sensors.trace import KernelWindow
 from ptxbench.storage.kernels import KernelEntry
 from ptxbench.storage.manifest import Manifest
@@ -182,6 +182,14 @@ class ReplayGpu:
             f"{self._folder.path} holds no recording that spans {len(launches)} launches; "
             "it needs a real or simulated GPU"
         )
+
+    def run_concurrently(self, launches: Sequence[Launch], rounds: int = 1) -> ConcurrentRun:  # noqa: ARG002
+        """Refuse: no kernels that ran at once are recorded.
+
+        Raises:
+            ReplayError: Always.
+        """
+        raise self._runs_nothing(launches[0])
 
     def time_s(self, launch: Launch) -> float:
         """Refuse: what was not recorded has no time.

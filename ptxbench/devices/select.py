@@ -1,10 +1,11 @@
-"""Choose a GPU by what the user wrote: an index, a UUID, `simulated[:profile]` or `replay:RUN`."""
+"""Choose GPUs by what the user wrote: an index, a UUID, `simulated[:PROFILE[@BOARD]]`, `replay:RUN`."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
@@ -14,12 +15,16 @@ from ptxbench.devices.driver_presence import driver_traces
 from ptxbench.devices.settings import SettableGpu
 from ptxbench.storage.settings_journal import has_notes
 
+# What names every GPU that this process may use.
+ALL = "all"
+
 
 def open_gpu(spec: str) -> Gpu:
     """Open the GPU that `spec` names.
 
     Args:
-        spec: An NVML index, a UUID, "simulated", "simulated:PROFILE" or "replay:RUN".
+        spec: An NVML index, a UUID, "simulated", "simulated:PROFILE", "simulated:PROFILE@BOARD" or
+            "replay:RUN".
 
     Raises:
         GpuError: There is no such GPU, or no driver.
@@ -27,9 +32,9 @@ def open_gpu(spec: str) -> Gpu:
     """
     kind, _, rest = spec.partition(":")
     if kind == "simulated":
-        from ptxbench.devices.simulated import SimulatedGpu, find_profile
+        from ptxbench.devices.simulated import SimulatedGpu, find_board
 
-        return SimulatedGpu(find_profile(rest)) if rest else SimulatedGpu()
+        return SimulatedGpu(*find_board(rest)) if rest else SimulatedGpu()
     if kind == "replay":
         from ptxbench.devices.replay import ReplayGpu
         from ptxbench.storage.run_folder import RunFolder
@@ -64,6 +69,65 @@ def open_settable(gpu: Gpu) -> Iterator[SettableGpu]:
     device = SettableDevice(gpu.info.index)
     try:
         yield device
+    finally:
+        device.close()
+
+
+@dataclass(frozen=True)
+class NamedGpu:
+    """One of several GPUs.
+
+    Attributes:
+        spec: What `open_gpu` takes: a UUID, or the name of a simulated board.
+        board: Hash of its UUID, which names it in files.
+    """
+
+    spec: str
+    board: str
+
+
+def names_several(spec: str | None) -> bool:
+    """Return whether --gpu names more than one GPU."""
+    return spec is not None and not spec.startswith("replay:") and (spec == ALL or "," in spec)
+
+
+def named_gpus(spec: str) -> tuple[NamedGpu, ...]:
+    """Return the GPUs that a list names, in its order; a real one by its UUID.
+
+    Args:
+        spec: "all" (what CUDA_VISIBLE_DEVICES shows), or indices, UUIDs and simulated boards, by commas.
+
+    Raises:
+        GpuError: There is no such GPU, or no driver.
+        InputError: A profile is unknown, a word is none of these, or a GPU is named twice.
+    """
+    if spec == ALL:
+        from ptxbench.sensors.visible import visible_uuids
+
+        words = list(visible_uuids())
+    else:
+        words = [word.strip() for word in spec.split(",")]
+    found = [_named(word) for word in words]
+    twice = [gpu.spec for gpu in found if [one.board for one in found].count(gpu.board) > 1]
+    if twice:
+        raise InputError(f"--gpu {spec!r} names {twice[0]} twice")
+    return tuple(found)
+
+
+def _named(word: str) -> NamedGpu:
+    kind, _, rest = word.partition(":")
+    if kind == "simulated":
+        from ptxbench.devices.simulated import SimulatedGpu, find_board
+
+        gpu = SimulatedGpu(*find_board(rest)) if rest else SimulatedGpu()
+        return NamedGpu(word, gpu.info.uuid_hash)
+    if not word.isdecimal() and not word.startswith("GPU-"):
+        raise InputError(f"--gpu: {word!r} is no index, UUID or simulated[:PROFILE[@BOARD]]")
+    from ptxbench.sensors.nvml import NvmlDevice
+
+    device = NvmlDevice(int(word) if word.isdecimal() else word)
+    try:
+        return NamedGpu(device.uuid, device.uuid_hash)
     finally:
         device.close()
 

@@ -38,7 +38,7 @@ def counter_disagreement(
         window: The kernel's window.
         sensor: The source.
     """
-    counted = _counted(power, trace, window, sensor)
+    counted = _beside(power, trace, window, sensor)
     if counted is None:
         return ""
     found = {str(sensor.source): power, "the counter": counted}
@@ -62,7 +62,7 @@ def counter_contradiction(
         window: The kernel's window.
         sensor: The source.
     """
-    counted = _counted(power, trace, window, sensor)
+    counted = _beside(power, trace, window, sensor)
     if counted is None:
         return ""
     allowed_w = max(
@@ -74,12 +74,27 @@ def counter_contradiction(
     return f"{sensor.source} gives {power.power_w:.4g} W and the energy counter {counted.power_w:.4g} W"
 
 
-def _counted(
-    power: PowerReading, trace: Trace, window: KernelWindow, sensor: SensorDescription
-) -> PowerReading | None:
-    """Return the counter's power between its edges in the window; None where there is nothing to compare."""
+def counter_power(trace: Trace, window: KernelWindow) -> PowerReading | None:
+    """Return the counter's power between its edges in a window of even power, with the error of its steps.
+
+    Args:
+        trace: The recording.
+        window: The window.
+
+    Returns:
+        The power, or None where there is no counter, or it has fewer than two edges there.
+    """
     series = trace.of(SourceName.COUNTER)
-    if sensor.counts_energy or series is None or power.status is not Status.OK:
+    if series is None:
         return None
     counted = power_between_edges(series, window.start_ns + _LAG_NS, window.end_ns, _QUANTUM_J, _JITTER_S)
     return counted if counted.status is Status.OK else None
+
+
+def _beside(
+    power: PowerReading, trace: Trace, window: KernelWindow, sensor: SensorDescription
+) -> PowerReading | None:
+    """Return the counter's power in the window; None where there is nothing to compare."""
+    if sensor.counts_energy or power.status is not Status.OK:
+        return None
+    return counter_power(trace, window)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxbench.energy.capacitance import capacitance_j
 from ptxbench.energy.corrected import corrected_j
 from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.energy.reading import EnergyReading
@@ -102,6 +103,7 @@ def methods_for(source: SourceName) -> dict[str, Method]:
         "sma": lambda series, window, _: sma_j(series, window),
         "papi": lambda series, window, _: papi_j(series, window),
         "mtsm": lambda series, window, _: mtsm_j(series, window),
+        "capacitance": capacitance_j,
         "corrected": corrected_j,
     }
 

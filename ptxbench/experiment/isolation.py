@@ -13,8 +13,10 @@ import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ptxbench.core.errors import GpuError
+from ptxbench.core.progress_pipe import inherited_pipe
 from ptxbench.core.status import Status
 from ptxbench.storage.run_folder import RunFolder
 
@@ -30,12 +32,17 @@ def call_bound(command: Sequence[str]) -> int:
     Returns:
         Its exit code, negative for a signal.
     """
-    return subprocess.call(command, preexec_fn=_bound_to_this())
+    return subprocess.call(command, preexec_fn=_bound_to_this(), pass_fds=inherited_pipe())
 
 
-def start_bound(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a command line that is ended (SIGTERM) when this process dies, be it of SIGKILL."""
-    return subprocess.Popen(command, preexec_fn=_bound_to_this())
+def start_bound(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a command line that is ended (SIGTERM) when this process dies, be it of SIGKILL.
+
+    Args:
+        command: The words of the command line.
+        options: Further ones of `subprocess.Popen`.
+    """
+    return subprocess.Popen(command, preexec_fn=_bound_to_this(), **options)
 
 
 def _bound_to_this() -> Callable[[], None]:

@@ -1,24 +1,21 @@
 """The interval of an estimate by code alone: as wide as kernels that were measured were off.
 
 Code tells neither how many bytes pass each memory level nor what a kernel waits for. So the interval is by
-the ratios of measured to estimated energy of the fit kernels (split conformal prediction: Vovk et al.,
-*Algorithmic Learning in a Random World*, 2005): of n ratios in order, the floor(0.025 (n + 1))-th from
-either end, and the outermost where n is below 39.
+the ratios of measured to estimated energy of the fit kernels (ptxbench.model.conformal).
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ptxbench.model.conformal import conformal_ends
 from ptxbench.model.estimate import KernelEstimate
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.terms import CodeSpread, Terms
 from ptxbench.model.work import KernelWork
 
-_OUTSIDE = 0.025
 # Of the fit kernels on an H200 none is between 0.4 and 1% of its instructions.
 _NOW_AND_THEN = 0.005
 _GLOBAL = frozenset({OpcodeClass.GLOBAL, OpcodeClass.ATOMIC, OpcodeClass.COPY})
@@ -58,9 +55,7 @@ def code_spreads(ratios: Sequence[CodeRatio]) -> tuple[CodeSpread, ...]:
         by_class[one.modelled_time, one.global_memory].append(one.ratio)
     spreads = []
     for (modelled_time, global_memory), values in sorted(by_class.items()):
-        values.sort()
-        rank = max(math.floor(_OUTSIDE * (len(values) + 1)), 1)
-        spreads.append(CodeSpread(modelled_time, global_memory, values[rank - 1], values[-rank], len(values)))
+        spreads.append(CodeSpread(modelled_time, global_memory, *conformal_ends(values), len(values)))
     return tuple(spreads)
 
 

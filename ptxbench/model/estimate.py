@@ -14,21 +14,26 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.cap import Demand, settled_clock
 from ptxbench.model.clock_law import ClockLaw, PowerLaw, VoltageLaw, unseen
+from ptxbench.model.null_answer import NullAnswer
 from ptxbench.model.opcode_energies import OpcodeEnergies, OpcodeEnergy, Rule
-from ptxbench.model.opcodes import opcode_class
-from ptxbench.model.tensor import multiply_adds, tensor_kind
+from ptxbench.model.opcodes import nearest, opcode_class
+from ptxbench.model.tensor import multiply_adds, operand_bits, tensor_kind
 from ptxbench.model.terms import TensorEnergy, Terms
 from ptxbench.model.work import OFF_CLOCK, Activity, KernelWork, Level
 from ptxbench.model.zeros import shipped_ratios
 
 _PICO = 1e-12
-ACTIVE = "active chip"
+ACTIVE, STATIC = "active chip", "static"
 _WHAT = {False: "the power law", True: "the voltage curve"}
+# Kinds on one GPU differ by so much in energy a multiply-add and bit of an operand (H200: 0.08 to 0.32 pJ).
+_OTHER_KIND = 0.5
 
 
 @dataclass(frozen=True)
@@ -38,10 +43,13 @@ class Part:
     Attributes:
         name: Class of SASS opcodes, memory level, kind of access, "active chip" or "static".
         energy_j: How many.
+        error_j: Standard error of that by itself: parts that were fitted together are better known together.
+            NaN where it is not known.
     """
 
     name: str
     energy_j: float
+    error_j: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,7 @@ class KernelEstimate:
         uncovered_share: Share of the executed instructions whose energy is not in the table.
         fills: How those were filled, most executed first.
         notes: What the estimate leaves out or assumes, a sentence each.
+        answers: What the table's model and models that know less say, where that was asked for.
     """
 
     kernel: str
@@ -92,6 +101,7 @@ class KernelEstimate:
     uncovered_share: float
     fills: tuple[Fill, ...]
     notes: tuple[str, ...]
+    answers: tuple[NullAnswer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +138,8 @@ class Conditions:
 
     Attributes:
         activity: How much its operands toggle.
+        activity_range: The least and the most that they may, by what is known of their kind of data; None: as
+            `activity` says.
         temperature_c: GPU temperature; NaN: that of the run's sleeping kernels.
         clock_ratio: SM clock over the full clock where it was measured with the time; else NaN: found by the
             power limit.
@@ -142,20 +154,39 @@ class Conditions:
     steady_time: bool = False
     set_ratio: float = 1.0
     memory_s: float = 0.0
+    activity_range: tuple[Activity, Activity] | None = None
+
+
+@dataclass
+class _Sum:
+    """Some of the energy with its errors: those of measured opcodes are independent, stand-ins err alike."""
+
+    energy_j: float = 0.0
+    variance_j2: float = 0.0
+    filled_error_j: float = 0.0
+    fitted_error_j: float = 0.0
+
+    @property
+    def error_j(self) -> float:
+        return math.hypot(math.sqrt(self.variance_j2), self.filled_error_j, self.fitted_error_j)
 
 
 @dataclass(frozen=True)
 class _DynamicEnergy:
     """Dynamic energy at the full clock."""
 
-    parts: Mapping[str, float]
-    measured_variance_j2: float
-    filled_error_j: float
+    parts: Mapping[str, _Sum]
     fills: tuple[Fill, ...]
 
     @property
     def total_j(self) -> float:
-        return sum(self.parts.values())
+        return sum(part.energy_j for part in self.parts.values())
+
+    @property
+    def known_variance_j2(self) -> float:
+        """What opcodes and stand-ins leave open; what fitted terms do is in the model's own error."""
+        measured_j2 = sum(part.variance_j2 for part in self.parts.values())
+        return measured_j2 + sum(part.filled_error_j for part in self.parts.values()) ** 2
 
 
 def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> KernelEstimate:
@@ -163,8 +194,8 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
 
     The interval holds the errors of the opcodes' energies (independent of each other), of stand-ins (all off
     the same way), and of static power. It holds that of the clock term where the clock is below the full
-    one. And it holds the model's own error on the kernels that its terms were fitted to, which is that of
-    bytes and accesses, too.
+    one, and that of the activity of its kind of data. And it holds the model's own error, which is that of
+    bytes and accesses, too: how far kernels were from an estimate by terms that were fitted to the others.
 
     Raises:
         InputError: The work's time is not known, or the run has no static power.
@@ -181,23 +212,26 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     static_j = static_w * time_s
     energy_j = demand.energy_at(ratio)
     capped = not known_clock and ratio < conditions.set_ratio
+    static_error_j = machine.static.error_at(temperature_c) * time_s
     half_j = math.hypot(
-        _half_width_j(dynamic, machine, ratio, machine.static.error_at(temperature_c) * time_s),
+        _half_width_j(dynamic, machine, ratio, static_error_j),
         unseen(law, ratio) * demand.clocked_j,
     )
-    parts = [
-        Part(name, joules if name in OFF_CLOCK else scale * joules) for name, joules in dynamic.parts.items()
-    ]
+    below_j, above_j = _model_reach_j(machine.terms, scale * dynamic.total_j)
+    less_j, more_j = _activity_reach_j(work, machine, conditions, dynamic.total_j)
+    parts = [_part(name, part, 1.0 if name in OFF_CLOCK else scale) for name, part in dynamic.parts.items()]
     return KernelEstimate(
         kernel=work.name,
         energy_j=energy_j,
-        low_j=max(energy_j - half_j, 0.0),
-        high_j=energy_j + half_j,
+        low_j=max(energy_j - math.hypot(half_j, below_j, scale * less_j), 0.0),
+        high_j=energy_j + math.hypot(half_j, above_j, scale * more_j),
         power_w=energy_j / time_s,
         time_s=time_s,
         clock_ratio=ratio,
         capped=capped,
-        parts=tuple(sorted([*parts, Part("static", static_j)], key=lambda part: -part.energy_j)),
+        parts=tuple(
+            sorted([*parts, Part(STATIC, static_j, static_error_j)], key=lambda part: -part.energy_j)
+        ),
         uncovered_share=sum(fill.share for fill in dynamic.fills),
         fills=dynamic.fills,
         notes=(*_notes(work, machine, capped, conditions), *_clock_notes(law, ratio)),
@@ -231,7 +265,7 @@ def _temperature_c(machine: Machine, conditions: Conditions) -> float:
 
 
 def _demand(dynamic: _DynamicEnergy, work: KernelWork, machine: Machine, conditions: Conditions) -> Demand:
-    dram_j = sum(joules for name, joules in dynamic.parts.items() if name in OFF_CLOCK)
+    dram_j = sum(part.energy_j for name, part in dynamic.parts.items() if name in OFF_CLOCK)
     return Demand(
         clocked_j=dynamic.total_j - dram_j,
         dram_j=dram_j,
@@ -250,46 +284,69 @@ def dynamic_parts(
     machine = Machine(
         opcode_energies, terms, StaticPower(math.nan, math.nan, math.nan, math.nan, math.nan), math.nan
     )
-    return _dynamic_energy(work, machine, activity).parts
+    return {name: part.energy_j for name, part in _dynamic_energy(work, machine, activity).parts.items()}
 
 
 def _dynamic_energy(work: KernelWork, machine: Machine, activity: Activity) -> _DynamicEnergy:
     fitted = {one.kind: one for one in machine.terms.tensor}
     opcode_energies = machine.opcode_energies.beside([byte.level for byte in machine.terms.bytes_pj])
-    parts: dict[str, float] = defaultdict(float)
-    variance_j2, filled_j, fills = 0.0, 0.0, []
+    parts: dict[str, _Sum] = defaultdict(_Sum)
+    fills = []
     for opcode, count in work.opcodes:
         energy = _energy_of(opcode, fitted, opcode_energies, activity)
         joules, error_j = (count * pj * _PICO for pj in (energy.energy_pj, energy.error_pj))
-        parts[opcode_class(opcode)] += joules
+        part = parts[opcode_class(opcode)]
+        part.energy_j += joules
         if energy.rule is Rule.MEASURED:
-            variance_j2 += error_j**2
+            part.variance_j2 += error_j**2
         else:
-            filled_j += error_j
+            part.filled_error_j += error_j
             fills.append(Fill(opcode, count / work.executions, energy.rule, energy.source))
     for level, count in work.bytes_moved:
         byte = _byte_energy(level, machine, activity)
         if byte is not None:
-            parts[level] += count * byte.energy_pj * _PICO
-            variance_j2 += (count * byte.error_pj * _PICO) ** 2
+            parts[level].energy_j += count * byte.energy_pj * _PICO
+            parts[level].variance_j2 += (count * byte.error_pj * _PICO) ** 2
+            parts[level].fitted_error_j += _fitted_error(level, machine) * count * byte.energy_pj * _PICO
     for one in machine.terms.accesses_pj:
         joules = work.count(one.access) * one.energy_pj * _PICO
         if joules:
-            parts[one.access] += joules
+            parts[one.access].energy_j += joules
+            parts[one.access].fitted_error_j += one.error * joules
     if machine.terms.active_w:
-        parts[ACTIVE] = machine.terms.active_w * work.time_s
+        parts[ACTIVE] = _Sum(machine.terms.active_w * work.time_s, fitted_error_j=math.nan)
     fills.sort(key=lambda fill: -fill.share)
-    return _DynamicEnergy(parts, variance_j2, filled_j, tuple(fills))
+    return _DynamicEnergy(parts, tuple(fills))
+
+
+def _part(name: str, part: _Sum, scale: float) -> Part:
+    return Part(name, scale * part.energy_j, scale * part.error_j)
+
+
+def _fitted_error(level: Level, machine: Machine) -> float:
+    return next((one.error for one in machine.terms.bytes_pj if one.level is level), 0.0)
 
 
 def _energy_of(
     opcode: str, fitted: Mapping[str, TensorEnergy], opcode_energies: OpcodeEnergies, activity: Activity
 ) -> OpcodeEnergy:
-    one, macs = fitted.get(tensor_kind(opcode)), multiply_adds(opcode)
-    if one is None or macs is None:
+    macs = multiply_adds(opcode)
+    if macs is None or not fitted:
         return opcode_energies.energy(opcode, activity.of(opcode))
-    energy_pj = macs * (one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj))
-    return OpcodeEnergy(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
+    kind = tensor_kind(opcode)
+    if kind in fitted:
+        one = fitted[kind]
+        energy_pj = macs * _at(one, activity)
+        return OpcodeEnergy(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
+    alike = nearest(kind, fitted) or list(fitted)
+    energies_pj = [macs * _at(fitted[k], activity) * operand_bits(opcode) / operand_bits(k) for k in alike]
+    energy_pj = float(np.median(energies_pj))
+    shown = ", ".join(alike[:3])
+    return OpcodeEnergy(energy_pj, _OTHER_KIND * energy_pj, Rule.SCALED, shown)
+
+
+def _at(one: TensorEnergy, activity: Activity) -> float:
+    return one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj)
 
 
 def _byte_energy(level: Level, machine: Machine, activity: Activity) -> OpcodeEnergy | None:
@@ -305,13 +362,30 @@ def _byte_energy(level: Level, machine: Machine, activity: Activity) -> OpcodeEn
 
 def _half_width_j(dynamic: _DynamicEnergy, machine: Machine, ratio: float, static_error_j: float) -> float:
     """Return half of the 95% interval."""
-    terms, law = machine.terms, machine.law
+    law = machine.law
     scale = law.scale(ratio)
     clock_j = law.error(ratio) * dynamic.total_j
-    known_j2 = scale**2 * (dynamic.measured_variance_j2 + dynamic.filled_error_j**2)
-    model_j = terms.error * scale * dynamic.total_j
+    known_j2 = scale**2 * dynamic.known_variance_j2
     static_j = static_error_j if math.isfinite(static_error_j) else 0.0
-    return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + model_j**2 + static_j**2)
+    return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + static_j**2)
+
+
+def _model_reach_j(terms: Terms, dynamic_j: float) -> tuple[float, float]:
+    """Return how far the model's own error reaches below and above some dynamic energy (95%)."""
+    if terms.counted is None:
+        half_j = COVERAGE_FACTOR * terms.error * dynamic_j
+        return half_j, half_j
+    return max(1 - terms.counted.low, 0.0) * dynamic_j, max(terms.counted.high - 1, 0.0) * dynamic_j
+
+
+def _activity_reach_j(
+    work: KernelWork, machine: Machine, conditions: Conditions, best_j: float
+) -> tuple[float, float]:
+    """Return by how much less and more it may be, as the kind of data does not tell how much it toggles."""
+    if conditions.activity_range is None:
+        return 0.0, 0.0
+    least_j, most_j = (_dynamic_energy(work, machine, one).total_j for one in conditions.activity_range)
+    return max(best_j - least_j, 0.0), max(most_j - best_j, 0.0)
 
 
 def _clock_notes(law: ClockLaw, ratio: float) -> tuple[str, ...]:

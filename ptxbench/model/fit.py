@@ -25,12 +25,21 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.core.errors import InputError
+from ptxbench.model.conformal import conformal_ends
 from ptxbench.model.estimate import dynamic_parts
 from ptxbench.model.leave_out import Bools, can_be_predicted, left_out_errors
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.tensor import multiply_adds, tensor_kind
-from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy, KindActivity, TensorEnergy, Terms
+from ptxbench.model.terms import (
+    UNFITTED,
+    AccessEnergy,
+    ByteEnergy,
+    CountedSpread,
+    KindActivity,
+    TensorEnergy,
+    Terms,
+)
 from ptxbench.model.work import OFF_CLOCK, Access, Activity, KernelWork, Level
 
 _PICO = 1e-12
@@ -88,7 +97,11 @@ class FitKernel:
 
 @dataclass(frozen=True)
 class _Solved:
-    """One choice of unknowns, solved at each gamma: weighted equations and values at the best one."""
+    """One choice of unknowns, solved at each gamma: weighted equations and values at the best one.
+
+    `residuals` are those of kernels that are left out, relative to their whole energy; NaN where one is not
+    predicted.
+    """
 
     names: tuple[str, ...]
     gamma: float
@@ -96,8 +109,23 @@ class _Solved:
     matrix: Floats
     right: Floats
     values: Floats
-    left_out: float
-    left_out_error: float
+    residuals: Floats
+
+    @property
+    def left_out(self) -> float:
+        """Mean absolute residual of kernels that are left out, NaN where none can be."""
+        off = self._predicted
+        return float(np.mean(off)) if off.size else math.nan
+
+    @property
+    def left_out_error(self) -> float:
+        """Standard error of that."""
+        off = self._predicted
+        return float(np.std(off) / math.sqrt(off.size)) if off.size else math.nan
+
+    @property
+    def _predicted(self) -> Floats:
+        return np.abs(self.residuals[np.isfinite(self.residuals)])
 
 
 def fit_terms(
@@ -150,7 +178,19 @@ def _fit(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies, kept: fl
     freedom = max(len(kernels) - int(np.sum(best.values > 0)), 1)
     error = math.sqrt(float(np.sum(residuals**2)) / freedom)
     terms = _terms(best, _errors(best.matrix, best.names, error), error, kernels)
-    return replace(terms, opcode_share=kept), best.left_out_error
+    terms = replace(terms, opcode_share=kept, counted=_counted_spread(kernels, best.residuals))
+    return terms, best.left_out_error
+
+
+def _counted_spread(kernels: Sequence[FitKernel], residuals: Floats) -> CountedSpread | None:
+    """Return how far the dynamic energy of kernels that are left out is from their estimate."""
+    ratios = [
+        k.dynamic_j / (k.dynamic_j + residual * k.total_j)
+        for k, residual in zip(kernels, residuals, strict=True)
+        if k.dynamic_j + residual * k.total_j > 0
+    ]
+    families = {k.group for k, residual in zip(kernels, residuals, strict=True) if math.isfinite(residual)}
+    return CountedSpread(*conformal_ends(ratios), len(ratios), len(families)) if ratios else None
 
 
 def _subsets(accesses: Sequence[Access]) -> Iterable[tuple[Access, ...]]:
@@ -182,10 +222,7 @@ def _solved(
         matrix=matrix,
         right=right,
         values=found[best][0],
-        left_out=_RELATIVE * float(np.mean(np.abs(errors))) if errors.size else math.nan,
-        left_out_error=_RELATIVE * float(np.std(np.abs(errors)) / math.sqrt(max(errors.size, 1)))
-        if errors.size
-        else math.nan,
+        residuals=_RELATIVE * errors,
     )
 
 

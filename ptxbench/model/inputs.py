@@ -15,7 +15,9 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.control_flow import executions
 from ptxbench.model.estimate import Machine
+from ptxbench.model.kept_nulls import KeptNulls, read_nulls
 from ptxbench.model.ncu import read_launches, work_of
+from ptxbench.model.opcode_energies import OpcodeEnergies
 from ptxbench.model.solved import ClockExponent, Solved, read_solved
 from ptxbench.model.terms import Terms, read_terms
 from ptxbench.model.throughput import modelled_time_s
@@ -60,6 +62,24 @@ class Table:
             terms = _with_clock(terms, solved.clock)
         energies = solved.opcode_energies.drawn(terms.opcode_share)
         return Machine(energies, terms, solved.static, self.gpu.power_limit_w)
+
+    @property
+    def opcode_energies(self) -> OpcodeEnergies:
+        """Opcode energies as they were measured.
+
+        Raises:
+            InputError: The run has no valid dynamic trial on random operands, or cannot be read.
+        """
+        return self._solved.opcode_energies
+
+    @cached_property
+    def nulls(self) -> KeptNulls:
+        """The null models beside the run.
+
+        Raises:
+            InputError: It has none, or they cannot be read.
+        """
+        return read_nulls(self._path)
 
     @property
     def cycles(self) -> Mapping[str, float]:

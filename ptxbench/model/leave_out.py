@@ -43,7 +43,9 @@ def left_out_errors(
     predicted: Bools,
     solve: Callable[[Floats, Floats], Floats],
 ) -> Floats:
-    """Return the residual of some equations by a solution that the whole group of each was kept out of.
+    """Return the residual of each equation by a solution that its whole group was kept out of, shape (m,).
+
+    It is NaN for those that are not predicted.
 
     Args:
         matrix: Weighted equations, shape (m, n).
@@ -53,11 +55,11 @@ def left_out_errors(
         solve: Solves some of the equations for the n unknowns.
     """
     names = np.array(groups)
-    errors: list[float] = []
+    errors = np.full(len(names), np.nan)
     for name in dict.fromkeys(groups):
         kept = names != name
         own = ~kept & predicted
         if own.any():
             values = solve(matrix[kept], right[kept])
-            errors.extend(matrix[own] @ values - right[own])
-    return np.array(errors)
+            errors[own] = matrix[own] @ values - right[own]
+    return errors

@@ -7,22 +7,25 @@ model is not the table's merit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from ptxbench.model.opcode_energies import Known, OpcodeEnergies
-from ptxbench.model.opcodes import opcode_class
-from ptxbench.model.validate import ModelValidation, measured_kernels, validate_model
-from ptxbench.model.validation_file import KernelSession, Purpose, read_session
+from ptxbench.model.fit import fit_terms
+from ptxbench.model.kept_nulls import Form, KeptNull, KeptNulls, KindPower, mean_power_w
+from ptxbench.model.null_answer import SetErrors
+from ptxbench.model.null_energies import NOTHING_PJ, class_medians, constant, shuffled
+from ptxbench.model.opcode_energies import OpcodeEnergies
+from ptxbench.model.terms import Terms
+from ptxbench.model.validate import ModelValidation, fit_kernels, judge_terms
+from ptxbench.model.validation_file import read_session
 from ptxbench.model.validation_table import ValidatedKernel
 
 # Constants that are tried, pJ a thread's instruction; the fit kernels choose one.
 _CONSTANTS_PJ = (4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 25.0)
-# Ratios of energies must stay defined.
-_NOTHING_PJ = 1e-9
 _DRAWS = 10_000
 _SHUFFLES = 5
 
@@ -85,118 +88,134 @@ class NullComparison:
         return float(low), float(high)
 
 
-def compare_with_nulls(
-    folder: Path, opcode_energies: OpcodeEnergies, also: Sequence[Path] = ()
-) -> NullComparison:
-    """Judge the model and every null model by a session of whole kernels.
+@dataclass(frozen=True)
+class _Fitted:
+    """Energies of opcodes and the terms that were fitted beside them."""
+
+    energies: OpcodeEnergies
+    terms: Terms
+
+
+@dataclass(frozen=True)
+class NullModels:
+    """The table's model and the null models, fitted to the same kernels.
+
+    Attributes:
+        constant_pj: The constant that the fit kernels chose.
+        powers: Mean power of the fit kernels by kind of data.
+    """
+
+    constant_pj: float
+    powers: tuple[KindPower, ...]
+    _table: _Fitted
+    _by_form: dict[Form, _Fitted]
+    _shuffles: tuple[_Fitted, ...]
+
+    def judged_by(self, folder: Path) -> NullComparison:
+        """Return every model against the judged kernels of a session.
+
+        Raises:
+            InputError: The folder does not hold measurements and counts.
+        """
+        table = _validated(folder, self._table)
+        nulls = [
+            _errors(self._shown(form), _validated(folder, fitted)) for form, fitted in self._by_form.items()
+        ]
+        tried = [
+            _errors(f"the table's energies shuffled (median of {_SHUFFLES})", _validated(folder, one))
+            for one in self._shuffles
+        ]
+        nulls.insert(2, sorted(tried, key=lambda one: one.mean_absolute_pct)[len(tried) // 2])
+        limit_w = read_session(folder).power_limit_w
+        nulls += [self._by_power(form, table.kernels, limit_w) for form in (Form.POWER, Form.LIMIT)]
+        names = tuple(f"{one.kernel} {one.operands}" for one in table.kernels)
+        return NullComparison(names, _errors("the table", table), tuple(nulls))
+
+    def kept(self, judged: Sequence[tuple[str, NullComparison]]) -> KeptNulls:
+        """Return what is kept beside the table: every null model but the shuffled table.
+
+        Args:
+            judged: Each set of judged kernels by its name, and the models against it.
+        """
+
+        def errors(form: Form) -> tuple[SetErrors, ...]:
+            return tuple(_set_errors(name, found, self._shown(form)) for name, found in judged)
+
+        fitted = [
+            KeptNull(
+                form,
+                self.constant_pj if form is Form.CONSTANT else math.nan,
+                replace(one.terms, kernels=()),
+                (),
+                errors(form),
+            )
+            for form, one in self._by_form.items()
+        ]
+        powers = [
+            KeptNull(form, math.nan, None, self.powers, errors(form)) for form in (Form.POWER, Form.LIMIT)
+        ]
+        table = tuple(_set_errors(name, found, None) for name, found in judged)
+        return KeptNulls(table, (*fitted, *powers))
+
+    def _shown(self, form: Form) -> str:
+        if form is Form.CONSTANT:
+            return f"every opcode at {self.constant_pj:g} pJ (chosen by the fit kernels)"
+        return str(form)
+
+    def _by_power(self, form: Form, kernels: Sequence[ValidatedKernel], limit_w: float) -> ModelErrors:
+        def power_w(one: ValidatedKernel) -> float:
+            at_limit = form is Form.LIMIT and one.capped
+            return limit_w if at_limit else mean_power_w(self.powers, one.operands)
+
+        errors = [100 * (power_w(one) * one.time_s / one.measured_j - 1) for one in kernels]
+        return ModelErrors(str(form), tuple(errors))
+
+
+def fit_null_models(folders: Sequence[Path], opcode_energies: OpcodeEnergies) -> NullModels:
+    """Fit the table's model and every null model to the fit kernels of some sessions.
 
     Args:
-        folder: What `validate_kernels.py measure` and `count` wrote.
+        folders: What `validate_kernels.py measure` and `count` wrote.
         opcode_energies: Energies of opcodes, by a run of the same kind of GPU.
-        also: More such folders, whose fit kernels every model is fitted to, too.
 
     Raises:
-        InputError: The folder does not hold both, or no fit kernel was measured and counted.
+        InputError: A folder does not hold both, or no fit kernel was measured and counted.
     """
-    table = validate_model(folder, opcode_energies, also)
-    session = read_session(folder)
-    constants = [(pj, validate_model(folder, constant(opcode_energies, pj), also)) for pj in _CONSTANTS_PJ]
+    kernels = [kernel for folder in folders for kernel in fit_kernels(folder)]
+
+    def fitted(energies: OpcodeEnergies) -> _Fitted:
+        return _Fitted(energies, fit_terms(kernels, energies))
+
+    constants = [(pj, fitted(constant(opcode_energies, pj))) for pj in _CONSTANTS_PJ]
     best_pj, best = min(constants, key=lambda one: one[1].terms.left_out_error)
-    nulls = [
-        _errors(f"every opcode at {best_pj:g} pJ (chosen by the fit kernels)", best),
-        _errors(
-            "every opcode at the median of its class",
-            validate_model(folder, class_medians(opcode_energies), also),
-        ),
-        _shuffled_errors(folder, opcode_energies, also),
-        _errors(
-            "no energy of instructions", validate_model(folder, constant(opcode_energies, _NOTHING_PJ), also)
-        ),
-        _power_times_time(session, table.kernels),
-        _limit_times_time(session, table.kernels),
-    ]
-    names = tuple(f"{one.kernel} {one.operands}" for one in table.kernels)
-    return NullComparison(names, _errors("the table", table), tuple(nulls))
-
-
-def constant(opcode_energies: OpcodeEnergies, energy_pj: float) -> OpcodeEnergies:
-    """Return the same opcodes with one energy for all, pJ; zeros keep their median ratio to random ones."""
-    ratio = _zeros_ratio(opcode_energies)
-    return OpcodeEnergies(
-        dict.fromkeys(opcode_energies.random, Known(energy_pj, 0.0)),
-        dict.fromkeys(opcode_energies.random, Known(ratio * energy_pj, 0.0)),
+    powers: dict[str, list[float]] = {}
+    for one in kernels:
+        powers.setdefault(one.pattern, []).append(one.total_j / one.work.time_s)
+    return NullModels(
+        constant_pj=best_pj,
+        powers=tuple(KindPower(kind, float(np.mean(watts))) for kind, watts in powers.items()),
+        _table=fitted(opcode_energies),
+        _by_form={
+            Form.CONSTANT: best,
+            Form.MEDIANS: fitted(class_medians(opcode_energies)),
+            Form.NOTHING: fitted(constant(opcode_energies, NOTHING_PJ)),
+        },
+        _shuffles=tuple(fitted(shuffled(opcode_energies, seed)) for seed in range(_SHUFFLES)),
     )
 
 
-def class_medians(opcode_energies: OpcodeEnergies) -> OpcodeEnergies:
-    """Return the same opcodes, each with the median energy of its functional class."""
-    by_class: dict[str, list[float]] = {}
-    for opcode, known in opcode_energies.random.items():
-        by_class.setdefault(opcode_class(opcode), []).append(known.energy_pj)
-    medians = {kind: float(np.median(energies)) for kind, energies in by_class.items()}
-    return _with_energies(
-        opcode_energies, {opcode: medians[opcode_class(opcode)] for opcode in opcode_energies.random}
-    )
-
-
-def shuffled(opcode_energies: OpcodeEnergies, seed: int) -> OpcodeEnergies:
-    """Return the same opcodes with each other's energies, in random order."""
-    energies = [known.energy_pj for known in opcode_energies.random.values()]
-    drawn = np.random.default_rng(seed).permutation(energies)
-    return _with_energies(opcode_energies, dict(zip(opcode_energies.random, map(float, drawn), strict=True)))
-
-
-def _with_energies(opcode_energies: OpcodeEnergies, energies_pj: Mapping[str, float]) -> OpcodeEnergies:
-    ratio = _zeros_ratio(opcode_energies)
-    return OpcodeEnergies(
-        {opcode: Known(energy_pj, 0.0) for opcode, energy_pj in energies_pj.items()},
-        {opcode: Known(ratio * energy_pj, 0.0) for opcode, energy_pj in energies_pj.items()},
-    )
-
-
-def _zeros_ratio(opcode_energies: OpcodeEnergies) -> float:
-    """Return the median ratio of energy on zeros to that on random operands."""
-    pairs = [
-        (opcode_energies.energy(op, 0.0).energy_pj, known.energy_pj)
-        for op, known in opcode_energies.random.items()
-    ]
-    return float(np.median([zeros / random for zeros, random in pairs if random > 0]))
+def _validated(folder: Path, model: _Fitted) -> ModelValidation:
+    return judge_terms(folder, model.energies, model.terms)
 
 
 def _errors(name: str, validation: ModelValidation) -> ModelErrors:
     return ModelErrors(name, tuple(one.error_pct for one in validation.kernels))
 
 
-def _shuffled_errors(folder: Path, opcode_energies: OpcodeEnergies, also: Sequence[Path]) -> ModelErrors:
-    """Return the shuffled table whose mean absolute error is the median of a few."""
-    tried = [
-        _errors(
-            f"the table's energies shuffled (median of {_SHUFFLES})",
-            validate_model(folder, shuffled(opcode_energies, seed), also),
-        )
-        for seed in range(_SHUFFLES)
-    ]
-    return sorted(tried, key=lambda one: one.mean_absolute_pct)[_SHUFFLES // 2]
-
-
-def _power_times_time(session: KernelSession, kernels: Sequence[ValidatedKernel]) -> ModelErrors:
-    """Return the error of the fit kernels' mean power, by operands, times the measured time."""
-    powers: dict[str, list[float]] = {}
-    for one in measured_kernels(session):
-        if one.case.purpose is Purpose.FIT:
-            powers.setdefault(one.case.operands, []).append(one.power_w)
-    means = {operands: float(np.mean(values)) for operands, values in powers.items()}
-    errors = [100 * (means[one.operands] * one.time_s / one.measured_j - 1) for one in kernels]
-    return ModelErrors("mean power of the fit kernels, by operands, times time", tuple(errors))
-
-
-def _limit_times_time(session: KernelSession, kernels: Sequence[ValidatedKernel]) -> ModelErrors:
-    """Return the error of power limit times time where the limit was on, else of mean power times time."""
-    mean = _power_times_time(session, kernels)
-    errors = [
-        100 * (session.power_limit_w * one.time_s / one.measured_j - 1) if one.capped else error
-        for one, error in zip(kernels, mean.error_pct, strict=True)
-    ]
-    return ModelErrors(
-        "power limit times time where the limit was on, else mean power times time", tuple(errors)
-    )
+def _set_errors(kernels: str, found: NullComparison, name: str | None) -> SetErrors:
+    """Return the errors of a null model, or of the table where no name is given."""
+    if name is None:
+        return SetErrors(kernels, len(found.kernels), found.table.mean_absolute_pct, found.table.worst_pct)
+    null = next(one for one in found.nulls if one.name == name)
+    ends = found.difference_pct(null)
+    return SetErrors(kernels, len(found.kernels), null.mean_absolute_pct, null.worst_pct, *ends)

@@ -16,8 +16,9 @@ from ptxbench.model.opcodes import (
     ONCE_A_WARP,
     ONCE_A_WARP_SHARE,
     OpcodeClass,
-    likeness,
+    nearest,
     opcode_class,
+    operand_words,
     width_bytes,
 )
 from ptxbench.model.tensor import multiply_adds, tensor_kind
@@ -175,7 +176,7 @@ class OpcodeEnergies:
             share: From 0 (all opcodes cost the same) to 1 (as measured).
         """
         alike = [op for op in self.random if not op.startswith(f"{BYTE}.") and multiply_adds(op) is None]
-        sure = [self.random[op].energy_pj for op in alike if self.random[op].sure]
+        sure = [self.random[op].energy_pj / operand_words(op) for op in alike if self.random[op].sure]
         if share == 1 or not sure:
             return self
         middle_pj = float(np.median(sure))
@@ -189,8 +190,9 @@ class OpcodeEnergies:
         random, zeros = dict(self.random), dict(self.zeros)
         for op in alike:
             error_pj = zeros[op].error_pj if op in zeros else 0.0
-            zeros[op] = toward(self._zeros_pj(op), ratio * middle_pj, error_pj)
-            random[op] = toward(random[op].energy_pj, middle_pj, random[op].error_pj)
+            common_pj = middle_pj * operand_words(op)
+            zeros[op] = toward(self._zeros_pj(op), ratio * common_pj, error_pj)
+            random[op] = toward(random[op].energy_pj, common_pj, random[op].error_pj)
         return OpcodeEnergies(random, zeros)
 
     def _stand_ins(self, opcode: str) -> tuple[Rule, list[str]]:
@@ -272,9 +274,7 @@ def _candidates(opcode: str, others: Sequence[str]) -> Iterable[tuple[Rule, list
     if multiply_adds(opcode):
         kind = tensor_kind(opcode)
         yield Rule.SCALED, [o for o in others if tensor_kind(o) == kind and multiply_adds(o)]
-    shared = {other: likeness(opcode, other) for other in others}
-    most = max(shared.values(), default=0)
-    yield Rule.MODIFIERS, [other for other, n in shared.items() if n == most and n > 0]
+    yield Rule.MODIFIERS, nearest(opcode, others)
     kin = opcode_class(opcode)
     alike = [other for other in others if opcode_class(other) is kin]
     # One barrier is no evidence on branches.

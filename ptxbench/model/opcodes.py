@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import takewhile
 
 
 class OpcodeClass(StrEnum):
@@ -86,14 +88,27 @@ def opcode_class(opcode: str) -> OpcodeClass:
     return OpcodeClass.UNIFORM if base.startswith("U") else OpcodeClass.OTHER
 
 
-def likeness(one: str, other: str) -> int:
-    """Return how many leading words two opcodes share: 2 for IMAD.WIDE.U32 and IMAD.WIDE; 0 for none."""
-    shared = 0
-    for left, right in zip(one.split("."), other.split("."), strict=False):
-        if left != right:
-            break
-        shared += 1
-    return shared
+def nearest(opcode: str, others: Iterable[str]) -> list[str]:
+    """Return those of the others that are most like an opcode; none where no mnemonic is the same.
+
+    First counts how many leading words they share (2 for IMAD.WIDE.U32 and IMAD.WIDE), then how few other
+    words either has: FFMA is nearer to FFMA.FTZ than FFMA.RM is.
+    """
+    words = opcode.split(".")
+    keys = {other: _likeness(words, other.split(".")) for other in others}
+    best = max(keys.values(), default=(0, 0))
+    return [other for other, key in keys.items() if key == best and key[0] > 0]
+
+
+def _likeness(words: Sequence[str], others: Sequence[str]) -> tuple[int, int]:
+    """Return how many leading words two opcodes share, and less than zero by how many words they differ."""
+    leading = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(words, others, strict=False))))
+    return leading, -len(set(words) ^ set(others))
+
+
+def operand_words(opcode: str) -> int:
+    """Return how many registers of 32 bits an operand of an opcode takes: 2 for FP64, else 1."""
+    return 2 if opcode_class(opcode) is OpcodeClass.FP64 else 1
 
 
 def width_bytes(opcode: str) -> int:

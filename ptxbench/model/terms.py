@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.work import Access, Activity, Level
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
@@ -104,6 +105,25 @@ class CodeSpread:
 
 
 @dataclass(frozen=True)
+class CountedSpread:
+    """How far kernels whose instructions and bytes were counted are from their estimate.
+
+    Each was estimated by terms fitted to the other families (ptxbench.model.conformal).
+
+    Attributes:
+        low: Lower end of measured over estimated dynamic energy.
+        high: Upper end.
+        kernels: How many cases the two are by.
+        families: How many families these are of.
+    """
+
+    low: float
+    high: float
+    kernels: int
+    families: int
+
+
+@dataclass(frozen=True)
 class Terms:
     """Fitted terms.
 
@@ -126,6 +146,8 @@ class Terms:
         code_spreads: What an interval needs where no byte was counted; none where it was not worked out.
         kinds: Activity on other kinds of data than random numbers and zeros.
         opcode_share: Share of its own energy that an opcode keeps, see `OpcodeEnergies.drawn`.
+        counted: What an interval needs where all was counted; None in older files, and where no kernel can be
+            predicted from the others.
     """
 
     gamma: float
@@ -144,6 +166,7 @@ class Terms:
     code_spreads: tuple[CodeSpread, ...] = field(default=(), metadata={"optional": True})
     kinds: tuple[KindActivity, ...] = field(default=(), metadata={"optional": True})
     opcode_share: float = field(default=1.0, metadata={"optional": True})
+    counted: CountedSpread | None = field(default=None, metadata={"optional": True})
 
     @property
     def data_kinds(self) -> tuple[str, ...]:
@@ -170,6 +193,27 @@ class Terms:
         if not integer_data or kind == "zeros":
             return activity
         return replace(activity, index=1.0 if kind == "random" else activity.data)
+
+    def activity_range(self, kind: str, integer_data: bool = False) -> tuple[Activity, Activity]:
+        """Return the least and the most that operands of a kind may toggle (95%), by its activity's error.
+
+        Random numbers are as they are known. Integers that are zeros may be addresses or data.
+
+        Args:
+            kind: As for `activity_on`.
+            integer_data: As for `activity_on`.
+        """
+        best = self.activity_on(kind, integer_data)
+        if kind == "zeros" and integer_data:
+            return replace(best, index=min(best.data, best.index)), best
+        error = next((one.error for one in self.kinds if one.kind == kind), 0.0)
+
+        def moved(by: float) -> Activity:
+            change = by * COVERAGE_FACTOR * error
+            data, operands = (min(max(x + change, 0.0), 1.0) for x in (best.data, best.operands))
+            return Activity(data, data if integer_data and error else best.index, operands)
+
+        return (moved(-1), moved(1)) if error else (best, best)
 
 
 # gamma 1: a voltage that falls half as fast as the clock, within what is known of Volta and later.

@@ -17,7 +17,7 @@ from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
-from ptxbench.model.opcodes import OpcodeClass, likeness, opcode_class
+from ptxbench.model.opcodes import OpcodeClass, nearest, opcode_class
 from ptxbench.storage.schema import TableRow
 
 # Four schedulers issue one instruction a cycle each, on every SM since Volta.
@@ -86,8 +86,7 @@ def modelled_time_s(
 def _interval(opcode: str, cycles: Mapping[str, float]) -> float:
     if opcode in cycles:
         return cycles[opcode]
-    shared = {other: likeness(opcode, other) for other in cycles}
-    kin = [c for other, c in cycles.items() if shared[other] and shared[other] == max(shared.values())]
+    kin = [cycles[other] for other in nearest(opcode, cycles)]
     if not kin:
         kin = [c for other, c in cycles.items() if opcode_class(other) is opcode_class(opcode)]
     return float(np.median(kin)) if kin else _ISSUE_CYCLES

@@ -28,7 +28,7 @@ from ptxbench.model.validation_file import (
     read_session,
 )
 from ptxbench.model.validation_table import ValidatedKernel
-from ptxbench.model.work import Activity, KernelWork
+from ptxbench.model.work import KernelWork
 from ptxbench.sensors.kernel_run import POWER_CAP
 
 _MARKER = "ptxbench_case_"
@@ -89,14 +89,26 @@ def validate_model(
     Raises:
         InputError: The folder does not hold both, or no fit kernel was measured and counted.
     """
+    fit = [kernel for path in (folder, *also) for kernel in fit_kernels(path)]
+    return judge_terms(folder, opcode_energies, fit_terms(fit, opcode_energies))
+
+
+def judge_terms(folder: Path, opcode_energies: OpcodeEnergies, terms: Terms) -> ModelValidation:
+    """Validate fitted terms by the judged kernels of a session.
+
+    Args:
+        folder: What `validate_kernels.py measure` and `count` wrote.
+        opcode_energies: Energies of opcodes, as they were when the terms were fitted.
+        terms: The terms.
+
+    Raises:
+        InputError: The folder does not hold both.
+    """
     session = read_session(folder)
     works, problems = read_works(folder / COUNTS, session)
     static = session_static(session)
-    measured = measured_kernels(session)
-    fit = [kernel for path in (folder, *also) for kernel in fit_kernels(path)]
-    terms = fit_terms(fit, opcode_energies)
     machine = Machine(opcode_energies.drawn(terms.opcode_share), terms, static, session.power_limit_w)
-    held_out = [one for one in measured if one.case.purpose is Purpose.JUDGED]
+    held_out = [one for one in measured_kernels(session) if one.case.purpose is Purpose.JUDGED]
     rows = tuple(
         _row(one, works[one.case.number], machine, session) for one in held_out if one.case.number in works
     )
@@ -129,16 +141,26 @@ def fit_kernels(folder: Path) -> list[FitKernel]:
     ]
 
 
-def activity_of(case: KernelCase, terms: Terms) -> Activity:
-    """Return the activity of a case's operands; data that the terms do not know count as random."""
-    kind = case.operands if case.operands in terms.data_kinds else RANDOM
-    return terms.activity_on(kind, case.name.endswith(_INTEGER_DATA))
+def conditions_of(case: KernelCase, terms: Terms, temperature_c: float, clock_ratio: float) -> Conditions:
+    """Return how a case ran, its time measured; data that the terms do not know count as random.
+
+    Args:
+        case: The case.
+        terms: Know kinds of data.
+        temperature_c: GPU temperature.
+        clock_ratio: SM clock over the full clock; NaN: found by the power limit.
+    """
+    data = (case.operands if case.operands in terms.data_kinds else RANDOM, case.name.endswith(_INTEGER_DATA))
+    return Conditions(
+        terms.activity_on(*data), temperature_c, clock_ratio, True, activity_range=terms.activity_range(*data)
+    )
 
 
 def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: KernelSession) -> ValidatedKernel:
     work = replace(work, name=one.case.name, time_s=one.time_s)
-    conditions = Conditions(activity_of(one.case, machine.terms), one.temperature_c, steady_time=True)
-    found = estimate(work, machine, replace(conditions, clock_ratio=one.clock_ratio))
+    known = conditions_of(one.case, machine.terms, one.temperature_c, one.clock_ratio)
+    conditions = replace(known, clock_ratio=math.nan)
+    found = estimate(work, machine, known)
     by_limit = estimate(work, machine, conditions)
     return ValidatedKernel(
         kernel=one.case.name,

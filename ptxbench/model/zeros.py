@@ -15,7 +15,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from ptxbench.model.opcodes import ONCE_A_WARP, OpcodeClass, likeness, opcode_class
+from ptxbench.model.opcodes import ONCE_A_WARP, OpcodeClass, nearest, opcode_class
 
 # Their operands are addresses, which are the same whatever the data are.
 MEMORY = frozenset(
@@ -40,18 +40,16 @@ class ZerosRatios:
 
         What a warp executes once (branches, barriers, counters) has no operands that are data: an overhead
         loop of such opcodes drew 20.6 pJ a pass on zeros and 20.7 on random operands on an H200 (patterns,
-        `ld.global.u32`). Else it is the median of those that share most leading words, of the same
-        class, or of all that access memory.
+        `ld.global.u32`). Else it is the median of those that are most like it, of the same class, or of
+        all that access memory.
         """
         kind = opcode_class(opcode)
         if kind in ONCE_A_WARP:
             return 1.0
-        shared = {other: likeness(opcode, other) for other in self.by_opcode}
-        most = max(shared.values(), default=0)
         for alike in (
-            [other for other, n in shared.items() if n == most and n > 0],
-            [other for other in shared if opcode_class(other) is kind],
-            [other for other in shared if kind in MEMORY and opcode_class(other) in MEMORY],
+            nearest(opcode, self.by_opcode),
+            [other for other in self.by_opcode if opcode_class(other) is kind],
+            [other for other in self.by_opcode if kind in MEMORY and opcode_class(other) in MEMORY],
         ):
             if alike:
                 return self._median(alike)

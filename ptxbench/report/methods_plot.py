@@ -17,6 +17,7 @@ _COLOURS = {
     "sma": "#8a8f99",
     "papi": "#c25b2e",
     "mtsm": "#b8952c",
+    "capacitance": "#7a5195",
     "counter": "#4c8c4a",
     "corrected": "#2f6fb0",
 }

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.experiment.roofline.result import MeasuredPoint, RooflineResult, fitted_machine
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 from ptxbench.model.roofline.tradeoff import TradeOff
 from ptxbench.report.figure import new_figure, save_pages, title
-from ptxbench.roofline.result import MeasuredPoint, RooflineResult, fitted_machine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +15,16 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMBOL_TABLE = 2
 # Attributes of .nv.info (cuobjdump calls them EIATTR_...) that hold a symbol and a number.
 _REGCOUNT, _FRAME_SIZE = 0x2F, 0x11
+# Attributes of .nv.info.KERNEL that hold three sizes of a block: .maxntid and .reqntid.
+_MAX_THREADS, _REQUIRED_THREADS = 0x05, 0x10
 _HAS_SIZE = 0x04
-# The section that holds a kernel's static shared memory.
-_SHARED = ".nv.shared."
+_OF_KERNEL = ".nv.info."
+# The section that holds a kernel's static shared memory. From sm_90 on it begins with what the system
+# reserves of every block, and the second section says so.
+_SHARED, _SHARED_RESERVED = ".nv.shared.", ".nv.shared.reserved.0"
+_RESERVED_BYTES = 1024
+# Where an ELF header says the SM: its flags, by its ABI (CUDA 13 has another than those before it).
+_ABI_AT, _FLAGS_AT, _CUDA_13_ABI = 7, 0x30, 0x41
 
 
 @dataclass(frozen=True)
@@ -26,12 +34,16 @@ class Resources:
     Attributes:
         registers: Registers of a thread, as they are allotted.
         stack_bytes: Local memory of a thread; what it spills is there.
-        shared_bytes: Static shared memory of a block.
+        shared_bytes: Static shared memory of a block, without what the system reserves.
+        max_threads: Most threads of a block by its launch bounds; 0: they say nothing.
+        required_threads: Threads that a block must have by its launch bounds; 0: they say nothing.
     """
 
     registers: int
     stack_bytes: int
     shared_bytes: int = 0
+    max_threads: int = 0
+    required_threads: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,13 +69,33 @@ def kernel_resources(image: bytes) -> dict[str, Resources]:
         for attribute, symbol, value in _numbers(info):
             found.setdefault(names[symbol], {})[attribute] = value
         shared = {s.name.removeprefix(_SHARED): s.size for s in sections if s.name.startswith(_SHARED)}
+        reserved = _RESERVED_BYTES if any(s.name == _SHARED_RESERVED for s in sections) else 0
+        own = {s.name.removeprefix(_OF_KERNEL): s.data for s in sections if s.name.startswith(_OF_KERNEL)}
         return {
-            name: Resources(values[_REGCOUNT], values.get(_FRAME_SIZE, 0), shared.get(name, 0))
+            name: Resources(
+                values[_REGCOUNT],
+                values.get(_FRAME_SIZE, 0),
+                max(0, shared.get(name, 0) - reserved),
+                _threads(own.get(name, b""), _MAX_THREADS),
+                _threads(own.get(name, b""), _REQUIRED_THREADS),
+            )
             for name, values in found.items()
             if _REGCOUNT in values
         }
     except (struct.error, IndexError, StopIteration, ValueError) as error:
         raise RefusedModuleError("the cubin does not say what its kernels take (.nv.info)") from error
+
+
+def cubin_capability(image: bytes) -> int:
+    """Return the compute capability times ten that a cubin is assembled for.
+
+    Raises:
+        RefusedModuleError: The image is no cubin.
+    """
+    if not image.startswith(_MAGIC) or len(image) < _FLAGS_AT + 4:
+        raise RefusedModuleError("the code is no cubin")
+    (flags,) = struct.unpack_from("<I", image, _FLAGS_AT)
+    return int((flags >> 8 if image[_ABI_AT] == _CUDA_13_ABI else flags) & 0xFF)
 
 
 def _sections(image: bytes) -> list[_Section]:
@@ -89,15 +121,26 @@ def _symbol_names(sections: list[_Section]) -> list[str]:
 
 def _numbers(info: bytes) -> Iterator[tuple[int, int, int]]:
     """Yield attribute, symbol and value of the attributes that are wanted."""
+    for attribute, data in _attributes(info):
+        if attribute in (_REGCOUNT, _FRAME_SIZE):
+            yield (attribute, *struct.unpack_from("<II", data))
+
+
+def _threads(info: bytes, wanted: int) -> int:
+    """Return the threads of a block that an attribute of three sizes says; 0 where it is not there."""
+    sizes = (struct.unpack_from("<III", data) for attribute, data in _attributes(info) if attribute == wanted)
+    return math.prod(next(sizes, (0,)))
+
+
+def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the attributes that have a size, with their data."""
     at = 0
     while at + 4 <= len(info):
         shape, attribute, size = struct.unpack_from("<BBH", info, at)
         at += 4
-        if shape != _HAS_SIZE:
-            continue
-        if attribute in (_REGCOUNT, _FRAME_SIZE):
-            yield (attribute, *struct.unpack_from("<II", info, at))
-        at += size
+        if shape == _HAS_SIZE:
+            yield attribute, info[at : at + size]
+            at += size
 
 
 def _text(data: bytes, at: int) -> str:

@@ -39,10 +39,13 @@ class SourceName(StrEnum):
     SAMPLES = "samples"
     COUNTER = "counter"
     TEMPERATURE = "temperature"
+    CLOCK = "clock"
     vars().update(further_sources(vars()))
 
 
-POWER_SOURCES = tuple(name for name in SourceName if name is not SourceName.TEMPERATURE)
+# What is recorded beside the power.
+_BESIDE = (SourceName.TEMPERATURE, SourceName.CLOCK)
+POWER_SOURCES = tuple(name for name in SourceName if name not in _BESIDE)
 
 
 class Unit(StrEnum):
@@ -51,6 +54,7 @@ class Unit(StrEnum):
     WATT = "W"
     JOULE = "J"
     CELSIUS = "C"
+    MEGAHERTZ = "MHz"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,19 @@ class KernelRun:
 
 
 @dataclass(frozen=True)
+class ConcurrentRun:
+    """What several kernels that ran at once gave.
+
+    Attributes:
+        run: All of them together, over all rounds.
+        kernel_s: When each ended after the beginning of its round, in the last one, s.
+    """
+
+    run: KernelRun
+    kernel_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class SequenceRun:
     """What several launches within one recording gave.
 

@@ -18,6 +18,8 @@ from ptxbench.core.printable import printable
 from ptxbench.storage.file_errors import reading
 
 T = TypeVar("T")
+# Whole numbers go into columns of 64 bits.
+_INT64 = 2**63
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
         if key in plain:
             value = plain[key]
             # A run has millions of plain numbers and texts: for those that fit no place is made.
-            fits = type(value) is hint and (hint is not str or cast(str, value).isprintable())
+            fits = type(value) is hint and _is_plain(value)
             values[key] = value if fits else _decode(hint, value, place.at(key))
     made = kind(**values)
     # A dataclass that knows what its values must be has a method that says what is wrong with them.
@@ -174,6 +176,13 @@ def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
     if fault:
         raise place.error(fault)
     return cast(object, made)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a text can be shown as it is, and a whole number fits its column."""
+    if type(value) is str:
+        return value.isprintable()
+    return type(value) is not int or -_INT64 <= value < _INT64
 
 
 def _decode_list(hint: Any, plain: object, place: Place) -> tuple[object, ...]:
@@ -213,6 +222,10 @@ def _decode_scalar(hint: type, plain: object, place: Place) -> object:
                 raise place.error("is too large for a number") from None
     elif type(plain) is hint:  # exact: True is no whole number
         # Reasons may have several lines.
-        return "\n".join(map(printable, plain.split("\n"))) if isinstance(plain, str) else plain
+        if isinstance(plain, str):
+            return "\n".join(map(printable, plain.split("\n")))
+        if hint is not int or -_INT64 <= cast(int, plain) < _INT64:
+            return plain
+        raise place.error("is too large for a whole number")
     words = {int: "a whole number", float: "a number or null", str: "text", bool: "true or false"}
     raise place.error(f"must be {words[hint]}, not {plain!r}")

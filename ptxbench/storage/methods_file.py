@@ -50,7 +50,7 @@ class MethodPoint:
         kind: Load.
         requested_s: Requested duration.
         duration_s: Mean duration as it came, first begin to last end.
-        method: "sma", "papi", "mtsm", "corrected" or "counter".
+        method: "sma", "papi", "mtsm", "capacitance", "corrected" or "counter".
         source: Source.
         runs: Runs.
         answered: Runs for which the method gave an energy.

@@ -8,7 +8,7 @@ from ptxbench.core.errors import InputError
 
 _TABLES = Path(__file__).parents[1] / "tables"
 # Each is a run of results/ without its readings and kernels; tests/storage/test_shipped.py holds them equal.
-SHIPPED = {"h200": _TABLES / "nvidia-h200"}
+SHIPPED = {"h100": _TABLES / "nvidia-h100", "h200": _TABLES / "nvidia-h200"}
 
 
 def shipped_names() -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.opcodes import opcode_class
 from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
@@ -52,6 +53,33 @@ class Figures:
     def name(self) -> str:
         """Name of the trial."""
         return self.trial.name
+
+
+@dataclass(frozen=True)
+class LibraryFigures:
+    """The figures of a library's product, measured in the same sitting.
+
+    Attributes:
+        name: Which library.
+        time_s: Time of one call.
+        energy_j: Energy of one call; NaN where no power was read.
+        half_j: Half of its 95% interval.
+        power_w: Power.
+        gflops: 1e9 floating-point operations a second.
+        gflops_per_w: The same for each watt.
+        capped: Whether the power cap or heat held the clock down.
+        correct: Whether its result is right.
+    """
+
+    name: str
+    time_s: float
+    energy_j: float
+    half_j: float
+    power_w: float
+    gflops: float
+    gflops_per_w: float
+    capped: bool
+    correct: bool
 
 
 @dataclass(frozen=True)
@@ -125,6 +153,7 @@ class Analysis:
         both: Those that are both.
         spreads: Variants of about equal speed, the fastest first.
         correlations: The strongest with energy first.
+        beside: A library's product, as often as it was measured.
     """
 
     figures: tuple[Figures, ...]
@@ -136,6 +165,7 @@ class Analysis:
     both: int
     spreads: tuple[Spread, ...]
     correlations: tuple[Correlation, ...]
+    beside: tuple[LibraryFigures, ...] = ()
 
     @property
     def best(self) -> Figures:
@@ -154,12 +184,15 @@ class Analysis:
         return best.energy_j + best.half_j < fastest.energy_j - fastest.half_j
 
 
-def analyse(trials: Sequence[Trial], problem: Problem | KernelProblem) -> Analysis | None:
+def analyse(
+    trials: Sequence[Trial], problem: Problem | KernelProblem, beside: Sequence[LibraryTrial] = ()
+) -> Analysis | None:
     """Work out what a search tells; None where no variant has a time and an energy.
 
     Args:
         trials: Its trials. Where some energies were measured, those that are only estimated are left out.
         problem: What the variants compute.
+        beside: What a library took for the same.
     """
     known = [t for t in trials if t.ok and math.isfinite(t.best_time_s) and math.isfinite(t.best_energy_j)]
     measured = [t for t in known if math.isfinite(t.energy_j)]
@@ -180,6 +213,22 @@ def analyse(trials: Sequence[Trial], problem: Problem | KernelProblem) -> Analys
         both=len(faster & thriftier),
         spreads=_spreads(figures),
         correlations=_correlations(figures),
+        beside=tuple(_library_figures(one, problem) for one in beside),
+    )
+
+
+def _library_figures(one: LibraryTrial, problem: Problem | KernelProblem) -> LibraryFigures:
+    flops = float(problem.flops) if isinstance(problem, Problem) else math.nan
+    return LibraryFigures(
+        name=one.name,
+        time_s=one.best_time_s,
+        energy_j=one.energy_j,
+        half_j=COVERAGE_FACTOR * one.power_error_w * one.best_time_s,
+        power_w=one.power_w,
+        gflops=flops / one.best_time_s * 1e-9,
+        gflops_per_w=flops / one.energy_j * 1e-9,
+        capped=one.capped,
+        correct=one.correct,
     )
 
 

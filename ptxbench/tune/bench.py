@@ -14,6 +14,7 @@ from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.steady import PowerReading, steady_power_w
+from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.sources import source_of
 from ptxbench.tune.candidate import UNSET
@@ -81,7 +82,7 @@ class Bench:
         self._full_memory_mhz = full_memory_mhz
         self._temperature = (-math.inf, math.nan)
         self._verdicts: dict[str, tuple[Correct, str]] = {}
-        self._sensor = next(s for s in gpu.sensors if source_of(s.source).whole_board)
+        self._sensor = board_sensor(gpu)
 
     def predict(
         self, built: Built | Refused, build_wall_s: float = math.nan, settings: GpuSettings = UNSET
@@ -115,7 +116,8 @@ class Bench:
             build_wall_s=build_wall_s,
             settings=settings,
         )
-        return self._estimated(trial, trial.modelled_s, _COOL_C)
+        estimated = self._estimated(trial, trial.modelled_s, _COOL_C)
+        return replace(estimated, foreseen_j=estimated.estimated_j)
 
     def _memory_s(self, work: Work | None, settings: GpuSettings) -> float:
         """Return the time that the bytes from memory take at least where a clock is set, else 0.
@@ -196,13 +198,13 @@ class Bench:
         times = min(_MAX_LAUNCHES, max(1, math.ceil(self._options.window_s / trial.time_s)))
         run = self.gpu.run(replace(launch, times=times))
         launch_s = run.window.elapsed_s / times
-        power = self._power(run)
+        power = settled_power(run, self._sensor)
         trial = replace(
             trial,
             steady_s=launch_s,
             clock_mhz=_held_mhz(run),
             temperature_c=run.after.temperature_c,
-            capped=run.throttle_reasons > 0 and bool(run.throttle_reasons & _SLOWED),
+            capped=slowed(run),
             power_wall_s=self._wall_s() - began_s,
         )
         if power.status is not Status.OK:
@@ -213,12 +215,6 @@ class Bench:
             power_error_w=power.standard_error_w,
             energy_j=power.power_w * launch_s,
         )
-
-    def _power(self, run: KernelRun) -> PowerReading:
-        series = run.trace.of(self._sensor.source)
-        if series is None:
-            raise GpuError(f"the recording holds no readings of {self._sensor.source}")
-        return steady_power_w(series, run.window, self._sensor)
 
     def _estimated(self, trial: Trial, time_s: float, temperature_c: float) -> Trial:
         if self._model is None:
@@ -237,6 +233,28 @@ def _clocked(info: GpuInfo, settings: GpuSettings) -> GpuInfo:
     if settings.sm_clock_mhz is None:
         return info
     return replace(info, max_sm_clock_mhz=float(settings.sm_clock_mhz))
+
+
+def board_sensor(gpu: Gpu) -> SensorDescription:
+    """Return the best power source that speaks of the whole board."""
+    return next(s for s in gpu.sensors if source_of(s.source).whole_board)
+
+
+def settled_power(run: KernelRun, sensor: SensorDescription) -> PowerReading:
+    """Return the power of a recorded run by one source.
+
+    Raises:
+        GpuError: The recording holds no readings of it.
+    """
+    series = run.trace.of(sensor.source)
+    if series is None:
+        raise GpuError(f"the recording holds no readings of {sensor.source}")
+    return steady_power_w(series, run.window, sensor)
+
+
+def slowed(run: KernelRun) -> bool:
+    """Tell whether the power cap or heat held the clock down during a run."""
+    return run.throttle_reasons > 0 and bool(run.throttle_reasons & _SLOWED)
 
 
 def short_timing_s(gpu: Gpu, launch: Launch) -> float:

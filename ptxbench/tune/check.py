@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ptxbench.devices.base import Bytes, Gpu
-from ptxbench.tune.kernel import Kernel, operand_matrices
-from ptxbench.tune.variant import DType, Problem, Variant
+from ptxbench.tune.kernel import KINDS, RESULTS, Kernel, operand_matrices
+from ptxbench.tune.variant import PLAIN, Form, Op, Problem, Variant
 
-_KINDS = {DType.F32: np.float32, DType.F64: np.float64, DType.F16: np.float16}
-_RESULTS = {DType.F32: np.float32, DType.F64: np.float64, DType.F16: np.float32}
 # A product of k terms may be off by k roundings; a tensor core truncates, which counts twice.
 _ROUNDINGS = 2.0
 # Blocks each way, so that a block's place in the grid counts, and stripes beyond those that fill the buffers.
@@ -21,6 +21,7 @@ _BLOCKS = 2
 _MORE_STRIPES = 3
 
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.float64] | npt.NDArray[np.complex128]
 
 
 class Correct(StrEnum):
@@ -37,14 +38,14 @@ class _Case:
 
     Attributes:
         problem: Its sizes.
-        inputs: A and B.
-        exact: A B in float64, shape (m, n).
+        inputs: A, B and, for an update, C.
+        exact: What is right, in float64 or complex128, shape (m, n).
         allowed: How far off each element may be, shape (m, n).
     """
 
     problem: Problem
-    inputs: tuple[Bytes, Bytes]
-    exact: Floats
+    inputs: tuple[Bytes, ...]
+    exact: Numbers
     allowed: Floats
 
 
@@ -69,11 +70,11 @@ class Checker:
             LaunchError: The kernel did not run.
             GpuError: The GPU stopped answering.
         """
-        case = self._case(kernel.variant)
+        case = self._case(small_problem(kernel.variant, kernel.form))
         output = gpu.compute(kernel.launch(case.problem, case.inputs))
         if output is None:
             return Correct.UNCHECKED, ""
-        result = output.view(_RESULTS[case.problem.dtype]).reshape(case.exact.shape).astype(np.float64)
+        result = output.view(RESULTS[case.problem.dtype]).reshape(case.exact.shape)
         off = np.abs(result - case.exact)
         wrong = ~(off <= case.allowed)  # NaN, too
         if not wrong.any():
@@ -84,24 +85,63 @@ class Checker:
             f"{result[row, column]:.6g} where {case.exact[row, column]:.6g} is right"
         )
 
-    def _case(self, variant: Variant) -> _Case:
-        problem = small_problem(variant)
+    def _case(self, problem: Problem) -> _Case:
         if problem not in self._cases:
             self._cases[problem] = _make_case(problem, self.seed)
         return self._cases[problem]
 
 
-def small_problem(variant: Variant) -> Problem:
-    """Return the problem that a variant is checked on."""
-    stripes = variant.buffers + _MORE_STRIPES
-    return Problem(variant.dtype, _BLOCKS * variant.blk_m, _BLOCKS * variant.blk_n, stripes * variant.blk_k)
+def small_problem(variant: Variant, form: Form = PLAIN) -> Problem:
+    """Return the problem that a variant is checked on: where the form has edges, the last tiles lack some."""
+    v = variant
+    sizes = (
+        (_BLOCKS * v.blk_m, v.blk_m, form.edge_m),
+        (_BLOCKS * v.blk_n, v.blk_n, form.edge_n),
+        ((v.buffers + _MORE_STRIPES) * v.blk_k, v.blk_k, form.edge_k),
+    )
+    m, n, k = (size - _lacking(tile, v.vector) if edge else size for size, tile, edge in sizes)
+    return Problem(v.dtype, m, n, k, form.op_a, form.op_b, form.beta)
+
+
+def _lacking(tile: int, vector: int) -> int:
+    """Return about a third of a tile, in whole reads."""
+    return max(1, tile // vector // 3) * vector
+
+
+def product_of(problem: Problem, inputs: tuple[Bytes, ...], rows: Sequence[int] | None = None) -> Numbers:
+    """Return op(A) op(B) + beta C in float64 or complex128, shape (m, n), or some of its rows."""
+    some = slice(None) if rows is None else list(rows)
+    a, b = _matrices(problem, inputs)
+    exact = a[some] @ b
+    if problem.beta:
+        exact = exact + problem.beta * _source(problem, inputs)[some]
+    return exact  # type: ignore[no-any-return]
+
+
+def _matrices(problem: Problem, inputs: tuple[Bytes, ...]) -> list[Any]:
+    """Return op(A) and op(B) in float64 or complex128."""
+    kind = np.complex128 if problem.dtype.complex else np.float64
+    found = []
+    for data, shape, op in zip(inputs, problem.shapes, (problem.op_a, problem.op_b), strict=False):
+        matrix = data.view(KINDS[problem.dtype]).astype(kind).reshape(shape)
+        matrix = matrix if op is Op.N else matrix.T
+        found.append(matrix.conj() if op is Op.C else matrix)
+    return found
+
+
+def _source(problem: Problem, inputs: tuple[Bytes, ...]) -> Any:
+    kind = np.complex128 if problem.dtype.complex else np.float64
+    return inputs[2].view(RESULTS[problem.dtype]).astype(kind).reshape(problem.m, problem.n)
 
 
 def _make_case(problem: Problem, seed: int) -> _Case:
     inputs = operand_matrices(problem, seed)
-    kind = _KINDS[problem.dtype]
-    a, b = (data.view(kind).astype(np.float64) for data in inputs)
-    a, b = a.reshape(problem.m, problem.k), b.reshape(problem.k, problem.n)
-    # |fl(AB) - AB| <= k u |A| |B|, u half an epsilon (Higham, Accuracy and Stability, Eq. 3.13).
-    epsilon = 2.0**-52 if problem.dtype is DType.F64 else 2.0**-23
-    return _Case(problem, inputs, a @ b, _ROUNDINGS * problem.k * epsilon * (np.abs(a) @ np.abs(b)))
+    a, b = _matrices(problem, inputs)
+    # |fl(AB) - AB| <= k u |A| |B|, u half an epsilon (Higham, Accuracy and Stability, Eq. 3.13); a complex
+    # product has two terms, and the update is one more.
+    epsilon = 2.0**-52 if problem.dtype.result == "f64" else 2.0**-23
+    size = np.abs(a) @ np.abs(b)
+    if problem.beta:
+        size = size + abs(problem.beta) * np.abs(_source(problem, inputs))
+    terms = problem.k * problem.dtype.parts
+    return _Case(problem, inputs, product_of(problem, inputs), _ROUNDINGS * terms * epsilon * size)

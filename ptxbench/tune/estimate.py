@@ -19,6 +19,7 @@ _SCHEDULERS = 4
 # These are rounded guesses that serve to put variants in order.
 _MEMORY_CYCLES = 700.0
 _BARRIER_CYCLES = 80.0
+_SMALLEST_DMMA = 8 * 8 * 4
 L2_BYTES_PER_CYCLE = 32.0
 
 
@@ -105,7 +106,7 @@ def work_of(kernel: Kernel, problem: Problem) -> Work:
 
     Args:
         kernel: The kernel.
-        problem: Its sizes are multiples of the kernel's tiles.
+        problem: It has the kernel's form.
     """
     executed = tuple(OpcodeCount(opcode, n) for opcode, n in kernel.executed(problem).most_common())
     return work_by_tiles(kernel.variant, executed, problem)
@@ -114,24 +115,27 @@ def work_of(kernel: Kernel, problem: Problem) -> Work:
 def work_by_tiles(variant: Variant, executed: tuple[OpcodeCount, ...], problem: Problem) -> Work:
     """Return what a variant does for a problem: its executed opcodes, and the bytes by its tiles.
 
-    Each block reads its rows of A and its columns of B through L2, and writes its part of C. Memory is
-    taken to be read once, as if L2 kept what blocks share.
+    Each block reads its rows of A and its columns of B through L2, and writes its part of C, which it reads
+    before where C is updated. Memory is taken to be read once, as if L2 kept what blocks share.
 
     Args:
         variant: The variant.
         executed: Every opcode that one launch executes.
-        problem: Its sizes are multiples of the variant's tiles.
+        problem: What it computes.
     """
     v = variant
-    blocks = math.prod(v.grid(problem))
-    stripes = blocks * (v.blk_m + v.blk_n) * problem.k * problem.dtype.bytes
+    blocks_n, blocks_m = v.grid(problem)
+    blocks = blocks_n * blocks_m
+    results = problem.m * problem.n * problem.dtype.result_bytes
+    stripes = (blocks_n * problem.m + blocks_m * problem.n) * problem.k * problem.dtype.bytes
+    ops = problem.op_a, problem.op_b
     return Work(
         executed,
-        read_bytes=float(stripes),
-        written_bytes=float(problem.m * problem.n * problem.dtype.result_bytes),
-        shared_bytes=float(blocks * v.trips(problem) * v.warps * shared_cycles(v) * WAVEFRONT_BYTES),
+        read_bytes=float(stripes + (results if problem.beta else 0)),
+        written_bytes=float(results),
+        shared_bytes=float(blocks * v.trips(problem) * v.warps * shared_cycles(v, *ops) * WAVEFRONT_BYTES),
         dram_bytes=float(problem.least_bytes),
-        read_requests=float(blocks * v.trips(problem) * line_requests(v)),
+        read_requests=float(blocks * v.trips(problem) * line_requests(v, *ops)),
     )
 
 
@@ -146,21 +150,23 @@ class Rates:
         fp32_cycles: Cycles in which a sub-partition takes one warp's FFMA.
         fp64_cycles: The same of a DFMA.
         tensor_cycles: The same of an HMMA.16816.
+        tensor64_cycles: The same of a DMMA.8x8x4; one of more products takes as many times as long.
     """
 
     fp32_cycles: float
     fp64_cycles: float
     tensor_cycles: float
+    tensor64_cycles: float
 
 
 _RATES = {
-    75: Rates(2.0, 64.0, 16.0),
-    80: Rates(2.0, 4.0, 8.0),
-    86: Rates(1.0, 64.0, 16.0),
-    89: Rates(1.0, 64.0, 16.0),
-    90: Rates(1.0, 2.0, 6.0),
-    100: Rates(1.0, 2.0, 6.0),
-    120: Rates(1.0, 64.0, 16.0),
+    75: Rates(2.0, 64.0, 16.0, 512.0),
+    80: Rates(2.0, 4.0, 8.0, 16.0),
+    86: Rates(1.0, 64.0, 16.0, 512.0),
+    89: Rates(1.0, 64.0, 16.0, 512.0),
+    90: Rates(1.0, 2.0, 6.0, 8.0),
+    100: Rates(1.0, 2.0, 6.0, 16.0),
+    120: Rates(1.0, 64.0, 16.0, 512.0),
 }
 
 
@@ -172,7 +178,7 @@ def modelled_time_s(kernel: Kernel, problem: Problem, sm_count: int, clock_mhz: 
 
     Args:
         kernel: The kernel.
-        problem: Its sizes are multiples of the kernel's tiles.
+        problem: It has the kernel's form.
         sm_count: Streaming multiprocessors.
         clock_mhz: SM clock.
 
@@ -199,7 +205,8 @@ def _wave_cycles(kernel: Kernel, problem: Problem, blocks: int, rates: Rates) ->
     # What one block keeps an SM busy with in a trip.
     issue = v.warps / _SCHEDULERS * max(instructions, _pipe_cycles(kernel, rates))
     stripes_bytes = (v.blk_m + v.blk_n) * v.blk_k * problem.dtype.bytes
-    busy = max(issue, v.warps * shared_cycles(v), stripes_bytes / L2_BYTES_PER_CYCLE)
+    shared = v.warps * shared_cycles(v, problem.op_a, problem.op_b)
+    busy = max(issue, shared, stripes_bytes / L2_BYTES_PER_CYCLE)
     a_trip = max(blocks * busy, _alone_cycles(v, busy))
     once = len(kernel.code.once.instructions) * max(1.0, blocks * v.warps / _SCHEDULERS) + _MEMORY_CYCLES
     return once + v.trips(problem) * a_trip
@@ -218,6 +225,14 @@ def _alone_cycles(v: Variant, busy: float) -> float:
 
 def _pipe_cycles(kernel: Kernel, rates: Rates) -> float:
     """Return the cycles of one warp's products in one trip."""
-    cycles = {"FFMA": rates.fp32_cycles, "DFMA": rates.fp64_cycles, "HMMA": rates.tensor_cycles}
-    counts = kernel.code.loop.counts
-    return sum(n * cycles.get(opcode.partition(".")[0], 0.0) for opcode, n in counts.items())
+    return sum(n * _product_cycles(opcode, rates) for opcode, n in kernel.code.loop.counts.items())
+
+
+def _product_cycles(opcode: str, rates: Rates) -> float:
+    base, _, modifiers = opcode.partition(".")
+    if base == "DMMA":
+        # DMMA.16x8x4, or DMMA.884 on older GPUs.
+        sizes = modifiers.split(".")[0].split("x")
+        products = math.prod(map(int, sizes)) if len(sizes) == 3 else _SMALLEST_DMMA
+        return rates.tensor64_cycles * products / _SMALLEST_DMMA
+    return {"FFMA": rates.fp32_cycles, "DFMA": rates.fp64_cycles, "HMMA": rates.tensor_cycles}.get(base, 0.0)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import median
 
 from ptxbench.tune.estimate import EnergyModel
@@ -167,6 +168,86 @@ def ranking(trials: Sequence[Trial]) -> Ranking | None:
         time_error=_mean([abs(power_w * t.time_s / t.energy_j - 1) for t in used]),
         constant_error=_mean([abs(energy_j / t.energy_j - 1) for t in used]),
     )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one way of tuning chooses, of variants whose energy was measured.
+
+    Attributes:
+        way: How it chooses.
+        variant: Its choice; "" for what is drawn at random.
+        energy_j: Measured energy of the choice; the expected one for what is drawn at random.
+        loss: How much more that is than the best measured, relative.
+        gpu_s: Host seconds of what runs on the GPU for it: comparing, short timings, reading power.
+    """
+
+    way: str
+    variant: str
+    energy_j: float
+    loss: float
+    gpu_s: float
+
+
+def choices(trials: Sequence[Trial], few: int = 5) -> tuple[Choice, ...]:
+    """Compare ways of tuning for energy, on variants whose energy was measured.
+
+    Args:
+        trials: Trials; those without a measured energy are left out.
+        few: How many variants are measured by the ways that rank first; and by drawing at random.
+
+    Returns:
+        Reading power of all; the fastest, and the least estimate, by short timings of all; the best of the few
+        that the estimate from code alone, or the modelled time, puts first, and of as many drawn at random.
+        A way is left out where its figure is not known. () where no energy was measured.
+    """
+    measured = sorted((t for t in trials if t.ok and math.isfinite(t.energy_j)), key=lambda t: t.energy_j)
+    if not measured:
+        return ()
+    best_j = measured[0].energy_j
+    timed_s = sum(map(_timed_s, measured))
+    power_s = sum(map(_power_s, measured))
+
+    def chosen(way: str, trial: Trial, gpu_s: float) -> Choice:
+        return Choice(way, trial.variant.name, trial.energy_j, trial.energy_j / best_j - 1, gpu_s)
+
+    found = [chosen("power of all", measured[0], timed_s + power_s)]
+    figure: Callable[[Trial], float]
+    for way, figure in (
+        ("time of all", attrgetter("time_s")),
+        ("estimate by the time of all", attrgetter("estimated_j")),
+    ):
+        known = [t for t in measured if math.isfinite(figure(t))]
+        if known:
+            found.append(chosen(way, min(known, key=figure), timed_s))
+    for way, figure in (
+        (f"estimate from code, then power of {few}", attrgetter("foreseen_j")),
+        (f"modelled time, then power of {few}", attrgetter("modelled_s")),
+    ):
+        first = sorted((t for t in measured if math.isfinite(figure(t))), key=figure)[:few]
+        if first:
+            gpu_s = sum(_timed_s(t) + _power_s(t) for t in first)
+            found.append(chosen(way, min(first, key=lambda t: t.energy_j), gpu_s))
+    few = min(few, len(measured))
+    expected_j = _expected_best(measured, few)
+    share = few / len(measured)
+    drawn = f"power of {few} drawn at random"
+    found.append(Choice(drawn, "", expected_j, expected_j / best_j - 1, share * (timed_s + power_s)))
+    return tuple(found)
+
+
+def _expected_best(in_order: Sequence[Trial], few: int) -> float:
+    """Return the expected energy of the best of a few that are drawn without being put back."""
+    n, ways = len(in_order), math.comb(len(in_order), few)
+    return sum(math.comb(n - 1 - i, few - 1) / ways * t.energy_j for i, t in enumerate(in_order))
+
+
+def _timed_s(trial: Trial) -> float:
+    return sum(s for s in (trial.check_wall_s, trial.timing_wall_s) if math.isfinite(s))
+
+
+def _power_s(trial: Trial) -> float:
+    return trial.power_wall_s if math.isfinite(trial.power_wall_s) else 0.0
 
 
 def _spearman(pairs: Sequence[tuple[float, float]]) -> float:

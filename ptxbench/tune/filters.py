@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
+from ptxbench.tune.kernel import WIDE_MMA_CAPABILITY
 from ptxbench.tune.occupancy import (
     MAX_REGISTERS,
     MAX_THREADS,
@@ -16,10 +17,11 @@ from ptxbench.tune.occupancy import (
     limits_of,
     occupancy,
 )
-from ptxbench.tune.variant import DType, Problem, Variant
+from ptxbench.tune.variant import PLAIN, DType, Form, Op, Problem, Stripe, Variant
 
-_MMA_M, _MMA_N, _MMA_K = 16, 16, 16
+_MMA_M, _MMA_N = 16, 16
 _MMA_CAPABILITY = 80
+_DEPTHS = {DType.F16: (16,), DType.F64: (4, 8, 16)}
 _REGISTER_BYTES = 4
 _VECTOR_BYTES = 16
 # Addresses, counters and what the assembler needs besides.
@@ -37,6 +39,8 @@ class Bounds:
         max_tile: Most results of a thread.
         max_aspect: Most that a thread's tile may be longer than wide, or wider than long.
         max_unrolled: Most multiply-adds of a thread in one pass of the loop: the code must fit the caches.
+        min_threads: Least threads of an SM, where registers are those of the tile of C alone and shared
+            memory is that of the stripes, as Anzt et al. count them; 0: `min_occupancy` counts alone.
     """
 
     min_occupancy: float
@@ -45,6 +49,7 @@ class Bounds:
     max_tile: int
     max_aspect: int
     max_unrolled: int
+    min_threads: int = 0
 
 
 def least_registers(variant: Variant) -> int:
@@ -54,15 +59,24 @@ def least_registers(variant: Variant) -> int:
     """
     v = variant
     words = max(1, v.dtype.bytes // _REGISTER_BYTES)
-    if v.dtype is DType.F16:
+    if v.on_tensor_cores:
         rows, columns = v.blk_m // v.warps_m // _MMA_M, v.blk_n // v.warps_n // 8
-        return 4 * rows * columns + 4 * rows + 2 * columns + _OTHER_REGISTERS
+        if v.dtype is DType.F16:
+            return 4 * rows * columns + 4 * rows + 2 * columns + _OTHER_REGISTERS
+        # Of the fragments of B, those in hand and the next.
+        return words * (4 * rows * columns + v.mma_k // 2 * rows + v.mma_k // 2) + _OTHER_REGISTERS
     results = v.tile_m * v.tile_n + v.tile_m + v.tile_n
     under_way = (v.blk_m + v.blk_n) * v.blk_k // v.threads if v.buffers > 1 else 0
     return words * (results + under_way) + _OTHER_REGISTERS
 
 
-def shape_faults(variant: Variant) -> Iterator[str]:
+def tile_registers(variant: Variant) -> int:
+    """Return the registers of a thread's results alone, as Anzt et al. (2015), section 2.3.2, count them."""
+    words = variant.dtype.result_bytes // _REGISTER_BYTES
+    return -(-words * variant.blk_m * variant.blk_n // variant.threads)
+
+
+def shape_faults(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> Iterator[str]:
     """Yield why the parameters make no kernel: what does not divide what."""
     v = variant
     if v.threads % WARP or v.threads > MAX_THREADS:
@@ -71,42 +85,50 @@ def shape_faults(variant: Variant) -> Iterator[str]:
     if v.threads % v.a_k or v.threads % v.b_n:
         yield f"{v.threads} threads cannot stand {v.a_k} along k or {v.b_n} along n"
         return
-    if v.blk_m % v.a_m or v.blk_k % (v.a_k * v.vector):
+    if not _divides(v.stripe_a(op_a)):
         yield f"{v.a_m} x {v.a_k} threads do not divide the stripe of A"
-    if v.blk_k % v.b_k or v.blk_n % (v.b_n * v.vector):
+    if not _divides(v.stripe_b(op_b)):
         yield f"{v.b_k} x {v.b_n} threads do not divide the stripe of B"
     if v.vector * v.dtype.bytes > _VECTOR_BYTES or v.pad % v.vector:
         yield f"vectors of {v.vector} do not fit 16 bytes, or the padding of {v.pad}"
-    if v.dtype is DType.F16:
+    if v.on_tensor_cores:
         yield from _mma_faults(v)
     elif v.blk_m % (v.dim_m * v.vector) or v.blk_n % (v.dim_n * v.vector):
         yield f"{v.dim_m} x {v.dim_n} threads with vectors of {v.vector} do not divide the tile of C"
 
 
+def _divides(stripe: Stripe) -> bool:
+    return stripe.outer % stripe.outer_lanes == 0 and stripe.inner % (stripe.inner_lanes * stripe.vector) == 0
+
+
 def _mma_faults(v: Variant) -> Iterator[str]:
     if v.dim_m % 8 or v.dim_n % 4:
         yield f"{v.dim_m} x {v.dim_n} threads are no whole warps of 8 x 4"
-    elif v.blk_m % (v.warps_m * _MMA_M) or v.blk_n % (v.warps_n * _MMA_N) or v.blk_k % _MMA_K:
-        yield f"{v.warps_m} x {v.warps_n} warps do not divide the tile into {_MMA_M} x {_MMA_N} x {_MMA_K}"
+    elif v.blk_m % (v.warps_m * _MMA_M) or v.blk_n % (v.warps_n * _MMA_N) or v.blk_k % v.mma_k:
+        yield f"{v.warps_m} x {v.warps_n} warps do not divide the tile into {_MMA_M} x {_MMA_N} x {v.mma_k}"
+    if v.mma_k not in _DEPTHS.get(v.dtype, ()):
+        yield f"the tensor cores have no mma of {v.dtype} with a depth of {v.mma_k}"
     if v.vector * v.dtype.bytes != _VECTOR_BYTES:
         yield "asynchronous copies are of 16 bytes"
     if v.buffers < 2:
         yield "asynchronous copies need two buffers"
 
 
-def device_faults(variant: Variant, target: str, bounds: Bounds) -> Iterator[str]:
+def device_faults(variant: Variant, target: str, bounds: Bounds, form: Form = PLAIN) -> Iterator[str]:
     """Yield why a kernel does not fit a GPU, or leaves it too empty (Eqs. 1 to 5)."""
     v = variant
     limits = limits_of(target)
-    registers = least_registers(v)
+    registers = tile_registers(v) if bounds.min_threads else least_registers(v)
     allowed = min(MAX_REGISTERS, REGISTERS_PER_SM // (v.threads * v.min_blocks))
     if registers > allowed:
         yield f"a thread needs {registers} registers where {allowed} are to be had"
         return
-    needs = BlockNeeds(v.threads, registers, v.shared_bytes)
+    needs = BlockNeeds(v.threads, registers, v.shared_bytes(form))
     resident = blocks_per_sm(needs, limits)
     if resident < v.min_blocks:
         yield f"{resident} blocks fit one SM where {v.min_blocks} must"
+    elif resident * v.threads < bounds.min_threads:
+        yield f"{resident * v.threads} threads on an SM are under {bounds.min_threads}"
     elif occupancy(needs, limits) < bounds.min_occupancy:
         yield f"occupancy {occupancy(needs, limits):.3f} is under {bounds.min_occupancy}"
 
@@ -128,27 +150,34 @@ def quality_faults(variant: Variant, bounds: Bounds) -> Iterator[str]:
 
 def target_faults(variant: Variant, target: str) -> Iterator[str]:
     """Yield why a target has not the instructions of a kernel."""
-    if variant.dtype is DType.F16 and find_target(target).capability < _MMA_CAPABILITY:
-        yield f"{target} has neither mma.m16n8k16 nor cp.async"
+    v, capability = variant, find_target(target).capability
+    if v.on_tensor_cores and capability < _MMA_CAPABILITY:
+        yield f"{target} has neither mma.{'m16n8k16' if v.dtype is DType.F16 else 'm8n8k4'} nor cp.async"
+    elif v.on_tensor_cores and v.dtype is DType.F64 and v.mma_k > 4 and capability < WIDE_MMA_CAPABILITY:
+        yield f"{target} has no mma.m16n8k{v.mma_k} of f64"
 
 
 def problem_faults(variant: Variant, problem: Problem) -> Iterator[str]:
-    """Yield why a kernel cannot compute a product: it has no code for a tile's rest."""
+    """Yield why a kernel cannot compute a product."""
     v = variant
-    if problem.m % v.blk_m or problem.n % v.blk_n or problem.k % v.blk_k:
-        yield f"tiles of {v.blk_m} x {v.blk_n} x {v.blk_k} do not divide the product"
+    rows = (problem.shapes[0][1], problem.shapes[1][1])
+    written = 2 if v.on_tensor_cores else v.vector
+    if any(row % v.vector for row in rows) or problem.n % written:
+        yield f"rows of {rows[0]}, {rows[1]} and {problem.n} elements are no whole reads of {v.vector}"
     elif v.trips(problem) < v.buffers:
         yield f"{v.trips(problem)} stripes do not fill {v.buffers} buffers"
+    elif problem.m < v.blk_m or problem.n < v.blk_n:
+        yield f"a tile of {v.blk_m} x {v.blk_n} is larger than C"
 
 
 def rejection(variant: Variant, problem: Problem, target: str, bounds: Bounds) -> str:
     """Return the first reason against a variant, "" where there is none."""
     for faults in (
         target_faults(variant, target),
-        shape_faults(variant),
+        shape_faults(variant, problem.op_a, problem.op_b),
         quality_faults(variant, bounds),
         problem_faults(variant, problem),
-        device_faults(variant, target, bounds),
+        device_faults(variant, target, bounds, variant.form(problem)),
     ):
         if fault := next(faults, ""):
             return fault

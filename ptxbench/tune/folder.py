@@ -3,6 +3,7 @@
 manifest.json   tool, GPU, host, problem and settings
 trials.jsonl    one line a trial, on the disk before the next begins
 variants.csv    the same as a table, written at the end
+beside.jsonl    one line a measurement of a library's product, where it was measured beside
 in_hand.json    the variant that is being tried, by which a process that watches knows it
 pareto.svg      the front of time and energy, where matplotlib is installed
 """
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import Self, TypeVar
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
@@ -37,13 +38,16 @@ from ptxbench.storage.recording import read_document
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.candidate import UNSET, Candidate, name_of
 from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem, Variant
 
 TUNING_VERSION = 1
-_MANIFEST, _TRIALS, VARIANTS = "manifest.json", "trials.jsonl", "variants.csv"
+_Line = TypeVar("_Line")
+MANIFEST, _TRIALS, VARIANTS = "manifest.json", "trials.jsonl", "variants.csv"
 IN_HAND = "in_hand.json"
+_BESIDE = "beside.jsonl"
 _FIGURES = (
     *("correct", "registers", "occupancy", "modelled_s", "time_s", "steady_s", "power_w", "power_error_w"),
     *(
@@ -135,8 +139,15 @@ class TuningFolder:
         manifest: What it is.
     """
 
-    def __init__(self, path: Path, manifest: TuningManifest, trials: Iterable[Trial]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        manifest: TuningManifest,
+        trials: Iterable[Trial],
+        beside: Iterable[LibraryTrial] = (),
+    ) -> None:
         self.path = path
+        self._beside = list(beside)
         self.manifest = manifest
         self._trials = {trial.name: trial for trial in trials}
         self._journal: Journal | None = None
@@ -149,7 +160,7 @@ class TuningFolder:
             InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
         """
         make_place(path, manifest.gpu.kind, "choose a new folder, or continue this one with --resume")
-        write_text(path / _MANIFEST, codec.to_text(manifest))
+        write_text(path / MANIFEST, codec.to_text(manifest))
         folder = cls(path, manifest, ())
         folder._journal = Journal(path / _TRIALS, create=True)
         return folder
@@ -199,10 +210,8 @@ class TuningFolder:
         Raises:
             InputError: It is none, or a file of it does not fit.
         """
-        manifest = read_document(path / _MANIFEST, TuningManifest, "tuning_version", TUNING_VERSION)
-        file = path / _TRIALS
-        lines = journal.read(file) if file.exists() else ()
-        return cls(path, manifest, [codec.decode(Trial, plain, place) for place, plain in lines])
+        manifest = read_document(path / MANIFEST, TuningManifest, "tuning_version", TUNING_VERSION)
+        return cls(path, manifest, _lines(path / _TRIALS, Trial), _lines(path / _BESIDE, LibraryTrial))
 
     @property
     def trials(self) -> Mapping[str, Trial]:
@@ -231,6 +240,24 @@ class TuningFolder:
         self._trials[trial.name] = trial
         self._nothing_in_hand()
 
+    @property
+    def beside(self) -> tuple[LibraryTrial, ...]:
+        """What a library took for the same product, as often as it was measured."""
+        return tuple(self._beside)
+
+    def add_beside(self, trial: LibraryTrial) -> None:
+        """Keep a measurement of a library; it is on the disk when this returns.
+
+        Raises:
+            InputError: The disk is full.
+        """
+        journal_of = Journal(self.path / _BESIDE, create=True)
+        try:
+            journal_of.append(trial)
+        finally:
+            journal_of.close()
+        self._beside.append(trial)
+
     def close(self) -> None:
         """Write variants.csv, and give the right to write back.
 
@@ -248,6 +275,11 @@ class TuningFolder:
     def _nothing_in_hand(self) -> None:
         with writing(self.path):
             (self.path / IN_HAND).unlink(missing_ok=True)
+
+
+def _lines(file: Path, kind: type[_Line]) -> list[_Line]:
+    lines = journal.read(file) if file.exists() else ()
+    return [codec.decode(kind, plain, place) for place, plain in lines]
 
 
 def variants_csv(trials: Sequence[Trial], problem: Problem | KernelProblem) -> str:

@@ -27,11 +27,11 @@ class Gemm:
         self._seed = seed
         self._pattern = pattern
         self._checker = Checker(seed)
-        self._inputs: tuple[Bytes, Bytes] | None = None
+        self._inputs: tuple[Bytes, ...] | None = None
 
     def build(self, variant: Variant, target: str) -> Kernel | Refused:
         """Render, assemble and take apart one variant; see `build_kernel`."""
-        return build_kernel(variant, target)
+        return build_kernel(variant, target, variant.form(self.problem))
 
     def foresee(self, kernel: Kernel, info: GpuInfo) -> Foreseen:
         """Return work by the tiles, and the time by a model of the GEMM."""

@@ -1,4 +1,7 @@
-"""How many blocks one SM holds: Eqs. 1 to 5 of Guerreiro et al. (2015), section III-A."""
+"""How many blocks one SM holds: Eqs. 1 to 5 of Guerreiro et al. (2015), section III-A.
+
+Units and rounding are those of NVIDIA's occupancy calculator (`cuda_occupancy.h`, CUDA 13).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from dataclasses import dataclass
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.target import find_target
-from ptxbench.core.threads import WARP
+from ptxbench.core.threads import SUB_PARTITIONS, WARP
 
 MAX_THREADS = 1024
 MAX_REGISTERS = 255
@@ -99,9 +102,16 @@ def limit_by_shared(needs: BlockNeeds, limits: SmLimits) -> int:
 
 
 def limit_by_registers(needs: BlockNeeds) -> int:
-    """Eq. 4: TB_lim3 = floor(floor(devRegsLimit_SM / kerRegs_W) / kerW_TB), by whole allocation units."""
+    """Eq. 4: TB_lim3 = floor(floor(devRegsLimit_SM / kerRegs_W) / kerW_TB), by whole allocation units.
+
+    The paper takes the registers of an SM as one file. Each sub-partition has a quarter of them of its own,
+    and a warp's registers lie in one: the inner floor is taken there (`cuda_occupancy.h`).
+    """
+    if needs.registers > MAX_REGISTERS:
+        return 0
     warp_registers = -(-max(1, needs.registers) * WARP // _REGISTER_UNIT) * _REGISTER_UNIT
-    return REGISTERS_PER_SM // warp_registers // needs.warps
+    warps = SUB_PARTITIONS * (REGISTERS_PER_SM // SUB_PARTITIONS // warp_registers)
+    return warps // needs.warps
 
 
 def blocks_per_sm(needs: BlockNeeds, limits: SmLimits) -> int:
@@ -112,3 +122,52 @@ def blocks_per_sm(needs: BlockNeeds, limits: SmLimits) -> int:
 def occupancy(needs: BlockNeeds, limits: SmLimits) -> float:
     """Eq. 5: maxTB_SM kerW_TB devWarpSize / devMaxThreads_SM, from 0 to 1."""
     return blocks_per_sm(needs, limits) * needs.warps / limits.max_warps
+
+
+@dataclass(frozen=True)
+class Residency:
+    """How many blocks of one size an SM holds, and what keeps it from more.
+
+    Attributes:
+        threads: Threads of a block.
+        by_blocks: Blocks that the device's limit of blocks lets in (Eq. 2, first term).
+        by_warps: Blocks that its limit of warps lets in (Eq. 2, second term).
+        by_shared: Blocks that shared memory lets in (Eq. 3).
+        by_registers: Blocks that registers let in (Eq. 4).
+        occupancy: Eq. 5, 0 to 1.
+    """
+
+    threads: int
+    by_blocks: int
+    by_warps: int
+    by_shared: int
+    by_registers: int
+    occupancy: float
+
+    @property
+    def blocks(self) -> int:
+        """Eq. 1: blocks that one SM holds at once."""
+        return min(self.by_blocks, self.by_warps, self.by_shared, self.by_registers)
+
+    @property
+    def limiters(self) -> tuple[str, ...]:
+        """What lets no more blocks in: "blocks", "warps", "shared memory", "registers"."""
+        named = {
+            "blocks": self.by_blocks,
+            "warps": self.by_warps,
+            "shared memory": self.by_shared,
+            "registers": self.by_registers,
+        }
+        return tuple(name for name, blocks in named.items() if blocks == self.blocks)
+
+
+def residency(needs: BlockNeeds, limits: SmLimits) -> Residency:
+    """Return how many blocks an SM holds, with each limit (Eqs. 1 to 5)."""
+    return Residency(
+        threads=needs.threads,
+        by_blocks=limits.max_blocks,
+        by_warps=limits.max_warps // needs.warps,
+        by_shared=limit_by_shared(needs, limits),
+        by_registers=limit_by_registers(needs),
+        occupancy=occupancy(needs, limits),
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections import Counter
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +17,14 @@ from ptxbench.tune.candidate import UNSET, Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.filters import Bounds, rejection, shape_faults
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.variant import PARAMETERS, DType, Problem, Variant
+from ptxbench.tune.spec import Combinations
+from ptxbench.tune.spec_file import read_combinations
+from ptxbench.tune.variant import OPTIONAL, PARAMETERS, Core, DType, Op, Problem, Variant
+
+# Spaces that are shipped: ptxbench's own, and that of Anzt et al. (2015), Figure 3 and section 2.3.2.
+USUAL = "gemm"
+SHIPPED = (USUAL, "beast")
+_MAY_BE_ZERO = ("pad", "read_a", "read_b", "interleaved")
 
 
 @dataclass(frozen=True)
@@ -25,13 +33,15 @@ class Axes:
 
     Attributes:
         dtype: Element type.
-        values: Values of each parameter, in the order of `PARAMETERS`.
+        values: Values of each parameter, in the order of `PARAMETERS`; or ranges and filters.
         bounds: Bounds that keep hopeless variants out.
+        core: What multiplies.
     """
 
     dtype: DType
-    values: tuple[tuple[int, ...], ...]
+    values: tuple[tuple[int, ...], ...] | Combinations
     bounds: Bounds
+    core: Core
 
 
 @dataclass(frozen=True)
@@ -67,30 +77,36 @@ class Space:
         return next((v for v in self.variants if v.name == name), None)
 
 
-def load_axes(dtype: DType, path: Path | None = None) -> Axes:
+def load_axes(dtype: DType, space: str | Path = USUAL, core: Core | None = None) -> Axes:
     """Return the axes of one element type.
 
     Args:
         dtype: Element type.
-        path: TOML file (None: the one that ptxbench ships).
+        space: TOML file, or the name of one that ptxbench ships: one of `SHIPPED`.
+        core: What multiplies; None: the usual for the type.
 
     Raises:
         InputError: The file cannot be read, or a value does not fit.
     """
-    place = str(path) if path else "gemm.toml"
+    core = core or Core.usual(dtype)
+    place = f"{space}.toml" if str(space) in SHIPPED else str(space)
     try:
-        text = path.read_text(encoding="utf-8") if path else _shipped()
+        text = _shipped(place) if str(space) in SHIPPED else Path(space).read_text(encoding="utf-8")
         document = tomllib.loads(text)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{place}: the search space cannot be read: {error}") from error
-    table = document.get(dtype.value)
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{place}: the search space cannot be read: {error}; name a TOML file, or {' or '.join(SHIPPED)}"
+        ) from error
+    name = str(dtype) if core is Core.usual(dtype) else f"{dtype}-{core}"
+    table = document.get(name)
     if not isinstance(table, dict):
-        raise InputError(f"{place}: there is no table [{dtype}]")
-    unknown = set(table) - {*PARAMETERS, "bounds"}
+        known = ", ".join(document)
+        raise InputError(f"{place}: there is no table [{name}], only {known or 'none'}")
+    here = f"{place}: [{name}]"
+    unknown = set(table) - {*PARAMETERS, "bounds", "axes", "derived", "filters"}
     if unknown:
-        raise InputError(f"{place}: [{dtype}] has an unknown parameter {sorted(unknown)[0]}")
-    values = tuple(_checked_values(table, name, f"{place}: [{dtype}]") for name in PARAMETERS)
-    return Axes(dtype, values, _checked_bounds(table, f"{place}: [{dtype}.bounds]"))
+        raise InputError(f"{here} has an unknown parameter {sorted(unknown)[0]}")
+    return Axes(dtype, _checked_axes(table, here), _checked_bounds(table, f"{place}: [{name}.bounds]"), core)
 
 
 def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Space:
@@ -106,7 +122,7 @@ def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Spa
     """
     axes = axes or load_axes(problem.dtype)
     kept, like, examples = [], Counter[str](), dict[str, str]()
-    for variant in _combinations(axes):
+    for variant in _combinations(axes, problem.op_a, problem.op_b):
         reason = rejection(variant, problem, target, axes.bounds)
         if reason:
             like[_without_numbers(reason)] += 1
@@ -118,28 +134,55 @@ def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Spa
         most = rejected[0][0] if rejected else "the axes hold nothing"
         raise InputError(
             f"no variant computes {problem.m} x {problem.n} x {problem.k} {problem.dtype} on {target} "
-            f"(most often: {most}); take sizes that are multiples of 128"
+            f"(most often: {most}); take sizes that are multiples of 8, or other axes by --space"
         )
     return Space(problem, target, tuple(kept), rejected)
 
 
 @cache
-def _shipped() -> str:
-    return files("ptxbench.tune.data").joinpath("gemm.toml").read_text(encoding="utf-8")
+def _shipped(name: str) -> str:
+    return files("ptxbench.tune.data").joinpath(name).read_text(encoding="utf-8")
 
 
 @cache
-def _combinations(axes: Axes) -> tuple[Variant, ...]:
+def _combinations(axes: Axes, op_a: Op, op_b: Op) -> tuple[Variant, ...]:
     """Return the combinations that make a kernel at all."""
-    variants = (Variant(axes.dtype, *values) for values in itertools.product(*axes.values))
-    return tuple(v for v in variants if next(shape_faults(v), None) is None)
+    core = "" if axes.core is Core.usual(axes.dtype) else str(axes.core)
+    variants = (Variant(axes.dtype, **values, core=core) for values in _each(axes.values))
+    return tuple(v for v in variants if next(shape_faults(v, op_a, op_b), None) is None)
+
+
+def _each(values: tuple[tuple[int, ...], ...] | Combinations) -> Iterator[dict[str, int]]:
+    if isinstance(values, Combinations):
+        for configuration, refused in values.all():
+            if refused is None:
+                yield {name: int(value) for name, value in configuration.by_axis.items()}
+        return
+    for chosen in itertools.product(*values):
+        yield dict(zip(PARAMETERS, chosen, strict=True))
+
+
+def _checked_axes(table: dict[str, object], place: str) -> tuple[tuple[int, ...], ...] | Combinations:
+    """Return lists of values, or what [axes], [derived] and `filters` say of ranges that hang together."""
+    if "axes" not in table:
+        return tuple(_checked_values(table, name, place) for name in PARAMETERS)
+    found = read_combinations(table, place, {})
+    names = {axis.name for axis in found.axes}
+    for name in sorted(names - set(PARAMETERS)):
+        raise InputError(f"{place} has an unknown parameter {name}")
+    for name in PARAMETERS:
+        if name not in names and name not in OPTIONAL:
+            raise InputError(f"{place} has no axis {name}")
+    return found
 
 
 def _checked_values(table: dict[str, object], name: str, place: str) -> tuple[int, ...]:
+    if name in OPTIONAL and name not in table:
+        return (OPTIONAL[name],)
     values = table.get(name)
     if not isinstance(values, list) or not values:
         raise InputError(f"{place} {name} must be a list of whole numbers")
-    least = 0 if name == "pad" else 1
+    least = 0 if name in _MAY_BE_ZERO else 1
     for value in values:
         if type(value) is not int or not least <= value <= 1024:
             raise InputError(f"{place} {name}: {value!r} is no whole number from {least} to 1024")
@@ -149,7 +192,8 @@ def _checked_values(table: dict[str, object], name: str, place: str) -> tuple[in
 def _checked_bounds(table: dict[str, object], place: str) -> Bounds:
     bounds = table.get("bounds")
     names = [field.name for field in fields(Bounds)]
-    if not isinstance(bounds, dict) or sorted(bounds) != sorted(names):
+    needed = {field.name for field in fields(Bounds) if field.default is MISSING}
+    if not isinstance(bounds, dict) or not needed <= set(bounds) <= set(names):
         raise InputError(f"{place} must give {', '.join(names)}")
     for name, value in bounds.items():
         if type(value) not in (int, float) or value < 0:

@@ -170,6 +170,65 @@ class _Step:
     filters: tuple[Expression, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Combinations:
+    """The search space: axes whose ranges and filters may depend on those before.
+
+    Attributes:
+        sizes: Constants.
+        axes: The axes.
+        derived: Values that follow from sizes and axes, in order.
+        filters: What a combination must meet.
+    """
+
+    sizes: Mapping[str, Value]
+    axes: tuple[Axis, ...]
+    derived: tuple[tuple[str, Expression], ...]
+    filters: tuple[Expression, ...]
+
+    def all(self) -> Iterator[tuple[Configuration, Expression | None]]:
+        """Yield each combination of the axes, with the first filter that it does not meet, or None.
+
+        A filter is checked as soon as the axes that it needs have values: what it refuses then stands for all
+        combinations of the axes behind, so that large spaces are walked through fast (Anzt et al. 2015, 2.3).
+
+        Raises:
+            InputError: There are too many, or an expression has no value.
+        """
+        for count, (chosen, refused) in enumerate(self._combinations({}, {**self.sizes}, 0, self._order())):
+            if count >= _MAX_COMBINATIONS:
+                raise InputError(f"the axes have over {_MAX_COMBINATIONS} combinations; take fewer values")
+            yield Configuration.of(chosen), refused
+
+    def _combinations(
+        self, chosen: dict[str, Value], values: dict[str, Value], depth: int, order: Sequence[_Step]
+    ) -> Iterator[tuple[dict[str, Value], Expression | None]]:
+        values = dict(values)
+        for name, expression in order[depth].derived:
+            values[name] = expression.value(values)
+        refused = next((one for one in order[depth].filters if not one.value(values)), None)
+        if refused is not None or depth == len(self.axes):
+            yield chosen, refused
+            return
+        axis = self.axes[depth]
+        for value in axis.of(values):
+            known = {**values, axis.name: value}
+            yield from self._combinations({**chosen, axis.name: value}, known, depth + 1, order)
+
+    def _order(self) -> tuple[_Step, ...]:
+        """Return what is worked out once so many axes have values: none, one, and so on."""
+        depth_of: dict[str, int] = {**dict.fromkeys(self.sizes, 0)}
+        depth_of |= {axis.name: n for n, axis in enumerate(self.axes, start=1)}
+        derived: list[list[tuple[str, Expression]]] = [[] for _ in range(len(self.axes) + 1)]
+        filters: list[list[Expression]] = [[] for _ in range(len(self.axes) + 1)]
+        for name, expression in self.derived:
+            depth_of[name] = max((depth_of[one] for one in expression.names), default=0)
+            derived[depth_of[name]].append((name, expression))
+        for one in self.filters:
+            filters[max((depth_of[name] for name in one.names), default=0)].append(one)
+        return tuple(_Step(tuple(d), tuple(f)) for d, f in zip(derived, filters, strict=True))
+
+
 @dataclass(frozen=True)
 class KernelSpec:
     """A kernel to tune.
@@ -226,46 +285,8 @@ class KernelSpec:
         return self._with_derived(configuration.by_axis)
 
     def variants(self) -> Iterator[tuple[Configuration, Expression | None]]:
-        """Yield each combination of the axes, with the first filter that it does not meet, or None.
-
-        A filter is checked as soon as the axes that it needs have values: what it refuses then stands for all
-        combinations of the axes behind, so that large spaces are walked through fast (Anzt et al. 2015, 2.3).
-
-        Raises:
-            InputError: There are too many, or an expression has no value.
-        """
-        for count, (chosen, refused) in enumerate(self._combinations({}, {**self.sizes}, 0, self._order())):
-            if count >= _MAX_COMBINATIONS:
-                raise InputError(f"the axes have over {_MAX_COMBINATIONS} combinations; take fewer values")
-            yield Configuration.of(chosen), refused
-
-    def _combinations(
-        self, chosen: dict[str, Value], values: dict[str, Value], depth: int, order: Sequence[_Step]
-    ) -> Iterator[tuple[dict[str, Value], Expression | None]]:
-        values = dict(values)
-        for name, expression in order[depth].derived:
-            values[name] = expression.value(values)
-        refused = next((one for one in order[depth].filters if not one.value(values)), None)
-        if refused is not None or depth == len(self.axes):
-            yield chosen, refused
-            return
-        axis = self.axes[depth]
-        for value in axis.of(values):
-            known = {**values, axis.name: value}
-            yield from self._combinations({**chosen, axis.name: value}, known, depth + 1, order)
-
-    def _order(self) -> tuple[_Step, ...]:
-        """Return what is worked out once so many axes have values: none, one, and so on."""
-        depth_of: dict[str, int] = {**dict.fromkeys(self.sizes, 0)}
-        depth_of |= {axis.name: n for n, axis in enumerate(self.axes, start=1)}
-        derived: list[list[tuple[str, Expression]]] = [[] for _ in range(len(self.axes) + 1)]
-        filters: list[list[Expression]] = [[] for _ in range(len(self.axes) + 1)]
-        for name, expression in self.derived:
-            depth_of[name] = max((depth_of[one] for one in expression.names), default=0)
-            derived[depth_of[name]].append((name, expression))
-        for one in self.filters:
-            filters[max((depth_of[name] for name in one.names), default=0)].append(one)
-        return tuple(_Step(tuple(d), tuple(f)) for d, f in zip(derived, filters, strict=True))
+        """Yield each combination of the axes, with the first filter that it does not meet, or None."""
+        return Combinations(self.sizes, self.axes, self.derived, self.filters).all()
 
     def _with_derived(self, chosen: Mapping[str, Value]) -> dict[str, Value]:
         values = {**self.sizes, **chosen}

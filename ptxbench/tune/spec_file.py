@@ -24,6 +24,7 @@ from ptxbench.tune.spec import (
     SOURCES,
     Array,
     Axis,
+    Combinations,
     FunctionReference,
     KernelReference,
     KernelSpec,
@@ -85,14 +86,8 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
     kernel.allow("name", "source", "code", "title")
     source = _source(kernel, "source", "name", folder)
     sizes = {name: _size(top, name, value) for name, value in top.table("sizes", {}).plain.items()}
-    axes = _axes(top, sizes)
-    known = {*sizes, *(axis.name for axis in axes)}
-    derived = []
-    for name, text in top.table("derived", {}).plain.items():
-        _require_name(name, top.place, known)
-        derived.append((name, parse(text, f"{place}: derived {name}", known)))
-        known.add(name)
-    filters = tuple(parse(text, f"{place}: filters", known) for text in top.items("filters", []))
+    space = _combinations(top, sizes)
+    known = {*sizes, *(axis.name for axis in space.axes), *(name for name, _ in space.derived)}
     arguments = _arguments(top, sizes, known)
     checked = top.table("reference")
     work = top.table("work", {})
@@ -104,9 +99,9 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
         name=str(kernel.plain.get("title", source.entry)),
         source=source,
         sizes=sizes,
-        axes=axes,
-        derived=tuple(derived),
-        filters=filters,
+        axes=space.axes,
+        derived=space.derived,
+        filters=space.filters,
         shape=_shape(top.table("launch"), known),
         arguments=arguments,
         reference=reference,
@@ -122,6 +117,32 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
         metric=objective.expression("metric", {*known, *METRICS}),
         digest=_digest(document, source.code, *inputs, *_given_data(arguments)),
     )
+
+
+def read_combinations(document: Mapping[str, Any], place: str, sizes: Mapping[str, Value]) -> Combinations:
+    """Check the tables `axes` and `derived` and the list `filters`, as a specification has them.
+
+    Args:
+        document: What holds them.
+        place: What to call it in messages.
+        sizes: Constants that they may name.
+
+    Raises:
+        InputError: Something in it does not fit.
+    """
+    return _combinations(_Table(document, place), dict(sizes))
+
+
+def _combinations(top: _Table, sizes: dict[str, Value]) -> Combinations:
+    axes = _axes(top, sizes)
+    known = {*sizes, *(axis.name for axis in axes)}
+    derived = []
+    for name, text in top.table("derived", {}).plain.items():
+        _require_name(name, top.place, known)
+        derived.append((name, parse(text, f"{top.place}: derived {name}", known)))
+        known.add(name)
+    filters = tuple(parse(text, f"{top.place}: filters", known) for text in top.items("filters", []))
+    return Combinations(sizes, axes, tuple(derived), filters)
 
 
 @dataclass(frozen=True)

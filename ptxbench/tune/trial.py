@@ -62,6 +62,7 @@ class Trial:
         timing_wall_s: Host time of the short timing.
         power_wall_s: Host time of the power window.
         flops: Floating-point operations of one launch; NaN where only the problem says them, or nothing.
+        foreseen_j: Energy by the estimator from the code alone, with the modelled time.
         sampled: Whether it was drawn at random beside those that the estimator put first.
         settings: What clocks and power limit were set for it.
     """
@@ -94,6 +95,7 @@ class Trial:
     timing_wall_s: float = _NAN
     power_wall_s: float = _NAN
     flops: float = field(default=_NAN, metadata={"optional": True})
+    foreseen_j: float = field(default=_NAN, metadata={"optional": True})
     sampled: bool = field(default=False, metadata={"optional": True})
     settings: GpuSettings = field(default=UNSET, metadata={"optional": True})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,23 +14,26 @@ from ptxbench.devices.base import Gpu
 from ptxbench.model.inputs import read_table
 from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Bench, BenchOptions
+from ptxbench.tune.block_search import search_blocks
+from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.clock_search import search_by_clocks
 from ptxbench.tune.clock_strategies import CAPPED, CLOCK_STRATEGIES
-from ptxbench.tune.folder import TuningFolder, TuningManifest
+from ptxbench.tune.folder import MANIFEST, TuningFolder, TuningManifest
 from ptxbench.tune.gemm import Gemm
+from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_library, open_cublas
 from ptxbench.tune.model_energy import open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
 from ptxbench.tune.setting_axes import SettingAxes, settings_of
-from ptxbench.tune.space import Space, load_axes, search_space
+from ptxbench.tune.space import USUAL, Space, load_axes, search_space
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.strategies import require_strategy, search_by_strategy
-from ptxbench.tune.subject import Subject
+from ptxbench.tune.subject import Point, Subject
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.user_kernel import UserKernel
-from ptxbench.tune.variant import Problem
+from ptxbench.tune.variant import Core, Problem
 
-BY_ESTIMATE, AT_RANDOM = "estimate", "random"
+BY_ESTIMATE, AT_RANDOM, BY_BLOCKS = "estimate", "random", "guerreiro"
 
 
 @dataclass(frozen=True)
@@ -41,15 +44,18 @@ class Tuning:
         problem: The product, or a user's kernel.
         goal: What is made small.
         options: How variants are tried.
-        strategy: "estimate", "random", or a strategy of Kernel Tuner; "" for the first where there is a
-            table or time is the objective, or else the second.
+        strategy: "estimate", "random", "guerreiro", or a strategy of Kernel Tuner; "" for the first where
+            there is a table or time is the objective, or else the second.
         budget: Variants that are tried.
         candidates: Variants that are predicted, for "estimate".
         table: Run by which energy is estimated, or None.
-        space: TOML file of the search space, or None for the one that ptxbench ships.
+        space: TOML file of the search space, or the name of one that ptxbench ships; None for the usual.
         prune: Variants whose estimated cost is over so many times the best one's are not measured; NaN: all
             are.
         jobs: Assemblers at once; 0 for as many as there are processors.
+        core: For a product, what multiplies; None: the usual for its type.
+        variants: Names of the variants to try, and no others; (): the strategy chooses.
+        beside: Library whose product is measured before and after the search; "": none is.
         sample: Of the budget, variants that are drawn at random beside those that "estimate" puts first.
         axes: Clocks and power limits that each variant is tried at.
         allow_settings: Whether the user allowed that the GPU is set.
@@ -64,7 +70,7 @@ class Tuning:
     budget: int = 50
     candidates: int = 256
     table: Path | None = None
-    space: Path | None = None
+    space: str | Path | None = None
     prune: float = math.nan
     jobs: int = 0
     sample: int = 0
@@ -72,6 +78,9 @@ class Tuning:
     allow_settings: bool = False
     base_mhz: float = math.nan
     samples: Path | None = None
+    core: Core | None = None
+    variants: tuple[str, ...] = ()
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,7 @@ class Tuned:
         best: Those that count, the best for the goal first.
         front: Those that no other beats in time and energy, the fastest first.
         searched: Candidates in the search space.
+        beside: What a library took for the same product, as often as it was measured.
     """
 
     path: Path
@@ -93,6 +103,7 @@ class Tuned:
     best: tuple[Trial, ...]
     front: tuple[Trial, ...]
     searched: int
+    beside: tuple[LibraryTrial, ...] = ()
 
 
 def tune(
@@ -127,6 +138,8 @@ def tune(
     strategy = tuning.strategy or (BY_ESTIMATE if tuning.table or for_time else AT_RANDOM)
     _require_sense(tuning, strategy)
     subject, space = subject_of(gpu, tuning)
+    chosen = _chosen(space, tuning.variants)
+    library = _library(gpu, tuning) if tuning.beside else None
     goal = goal_for(tuning.goal, subject)
     pattern = pattern_of(subject, tuning)
     model = open_model(tuning.table, gpu.info, pattern, tuning.samples) if tuning.table else None
@@ -140,20 +153,76 @@ def tune(
         folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
         evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning, set_to.apply)
         try:
-            if strategy == BY_ESTIMATE:
-                candidates, seed = tuning.candidates, options.seed
-                search_by_estimate(space, evaluator, goal, seed, candidates, show, tuning.sample)
-            elif strategy == AT_RANDOM:
-                search_random(space, evaluator, tuning.options.seed)
+            if library is not None:
+                library(folder)
+            if tuning.variants:
+                named = [Candidate(variant, one) for variant in chosen for one in space.settings]
+                evaluator.budget = max(evaluator.budget, len(folder.trials) + len(named))
+                for _ in evaluator.trials(named):
+                    pass
             elif strategy in CLOCK_STRATEGIES:
                 search_by_clocks(strategy, space, evaluator, set_to, tuning.base_mhz)
             else:
-                search_by_strategy(strategy, space, evaluator, goal, options.seed)
+                _search(strategy, space, evaluator, goal, tuning, show)
+            if library is not None:
+                library(folder)
         finally:
             folder.close()
     trials = tuple(folder.trials.values())
     best, front = ranked(trials, goal), pareto_front(trials)
-    return Tuned(path, folder.manifest, trials, best, front, len(space.candidates))
+    return Tuned(path, folder.manifest, trials, best, front, len(space.candidates), folder.beside)
+
+
+def _search(
+    strategy: str,
+    space: Space,
+    evaluator: Evaluator,
+    goal: Goal,
+    tuning: Tuning,
+    show: Callable[[int, int, str], None],
+) -> None:
+    """Search by a strategy that takes clocks as it takes any other axis."""
+    subject, seed = evaluator.bench.subject, tuning.options.seed
+    if strategy == BY_ESTIMATE:
+        search_by_estimate(space, evaluator, goal, seed, tuning.candidates, show, tuning.sample)
+    elif strategy == AT_RANDOM:
+        search_random(space, evaluator, seed)
+    elif isinstance(subject, UserKernel) and strategy == BY_BLOCKS:
+        search_blocks(subject, space, evaluator, goal)
+    else:
+        search_by_strategy(strategy, space, evaluator, goal, seed)
+
+
+def tune_sizes(
+    gpu: Gpu,
+    tuning: Tuning,
+    sizes: Sequence[int],
+    out: Path,
+    show: Callable[[int, int, str], None] = lambda *_: None,
+) -> tuple[Tuned, ...]:
+    """Search for square products of several sizes (Anzt et al. 2015, Figure 4), each in a folder of its own.
+
+    Args:
+        gpu: Where variants run.
+        tuning: What is tuned, and how; its problem's m, n and k are those of `sizes`.
+        sizes: The sizes.
+        out: Folder of the folders; one that is there is continued.
+        show: As `tune` calls it.
+
+    Raises:
+        InputError: A size, the table or a folder does not fit.
+        GpuError: The GPU stopped answering; the folders hold what was tried.
+        ToolError: ptxas or nvdisasm is missing.
+    """
+    found = []
+    for size in sizes:
+        assert isinstance(tuning.problem, Problem)  # noqa: S101 - a product has sizes
+        problem = replace(tuning.problem, m=size, n=size, k=size)
+        folder = out / f"{size:05d}"
+        begun = (folder / MANIFEST).exists()
+        one = replace(tuning, problem=problem)
+        found.append(tune(gpu, one, None if begun else folder, folder if begun else None, show))
+    return tuple(found)
 
 
 def subject_of(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
@@ -166,9 +235,44 @@ def subject_of(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
         cycles = read_table(tuning.table).cycles if tuning.table else None
         kernel = UserKernel(tuning.problem, tuning.options.seed, cycles)
         return kernel, kernel.space(gpu.info.target)
-    axes = load_axes(tuning.problem.dtype, tuning.space)
+    axes = load_axes(tuning.problem.dtype, tuning.space or USUAL, tuning.core)
     space = search_space(tuning.problem, gpu.info.target, axes)
     return Gemm(tuning.problem, tuning.options.seed, tuning.options.pattern), space
+
+
+def _chosen(space: Space, names: tuple[str, ...]) -> list[Point]:
+    """Return the variants that are named.
+
+    Raises:
+        InputError: The space has no such variant.
+    """
+    found = {name: space.find(name) for name in names}
+    missing = [name for name, variant in found.items() if variant is None]
+    if missing:
+        like = ", ".join(v.name for v in space.variants[:3])
+        raise InputError(f"no variant of the space is called {missing[0]!r}; some are {like}")
+    return [variant for variant in found.values() if variant is not None]
+
+
+def _library(gpu: Gpu, tuning: Tuning) -> Callable[[TuningFolder], None]:
+    """Return what measures a library's product and keeps it in a folder.
+
+    Raises:
+        InputError: The library is not there, or cannot compute it, or the GPU is not a real one.
+    """
+    problem, options = tuning.problem, tuning.options
+    if not isinstance(problem, Problem):
+        raise InputError(f"--beside {tuning.beside} goes with a matrix product; use tune gemm")
+    if not isinstance(gpu, CallingGpu):
+        raise InputError(f"--beside {tuning.beside} needs a real GPU: name one by --gpu")
+    product = open_cublas(problem, gpu.ordinal, options.seed, options.pattern)
+    right = is_right(problem, options.seed, options.pattern)
+    window_s = options.window_s if options.power else math.nan
+
+    def measure(folder: TuningFolder) -> None:
+        folder.add_beside(measure_library(gpu, product, right, len(folder.trials), window_s))
+
+    return measure
 
 
 def goal_for(goal: Goal, subject: Subject) -> Goal:
@@ -195,8 +299,10 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         raise InputError("--prune needs a table to estimate by; give --table RUN")
     if strategy in CLOCK_STRATEGIES:
         _require_clocks(tuning, strategy)
-    elif strategy not in (BY_ESTIMATE, AT_RANDOM):
+    elif strategy not in (BY_ESTIMATE, AT_RANDOM, BY_BLOCKS):
         require_strategy(strategy)
+    if strategy == BY_BLOCKS and not isinstance(tuning.problem, KernelSpec):
+        raise InputError("--strategy guerreiro tunes the block size of your own kernel; gemm has more axes")
     if not for_time and not tuning.options.power and tuning.table is None:
         raise InputError(
             f"--measure time gives no energy for --objective {tuning.goal.objective}; give --table RUN"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from ptxbench.core.threads import WARP
 from ptxbench.model.work import LINE_BYTES
-from ptxbench.tune.variant import DType, Variant
+from ptxbench.tune.variant import DType, Op, Stripe, Variant
 
 _BANKS = 32
 _WORD = 4
@@ -18,28 +18,36 @@ WAVEFRONT_BYTES = _BANKS * _WORD
 _ROW = 16
 
 
-def shared_cycles(variant: Variant) -> int:
+def shared_cycles(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> int:
     """Return the wavefronts of one warp in one trip of the loop, those of the block's first warp.
 
     Args:
         variant: Its shapes divide each other.
+        op_a: How A is stored.
+        op_b: How B is stored.
     """
-    return _mma_cycles(variant) if variant.dtype is DType.F16 else _simt_cycles(variant)
+    a, b = variant.stripe_a(op_a), variant.stripe_b(op_b)
+    puts = sum(_put_cycles(stripe, variant.dtype.bytes) for stripe in (a, b))
+    if variant.dtype is DType.F16:
+        return puts + _matrix_cycles(variant, a, b)
+    return puts + (_lane_cycles(variant, a, b) if variant.on_tensor_cores else _simt_cycles(variant, a, b))
 
 
-def line_requests(variant: Variant) -> float:
+def line_requests(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> float:
     """Return the lines of 128 bytes that one block asks L2 for in one trip of the loop, as often as it asks.
 
     Lanes side by side read side by side; a warp whose lanes read several short pieces asks for as many lines.
 
     Args:
         variant: Its shapes divide each other.
+        op_a: How A is stored.
+        op_b: How B is stored.
     """
-    v = variant
     requested = 0.0
-    for elements, lanes in ((v.blk_m * v.blk_k, v.a_k), (v.blk_n * v.blk_k, v.b_n)):
-        piece = min(lanes, WARP) * v.vector
-        requested += elements / piece * max(piece * v.dtype.bytes / LINE_BYTES, 1.0)
+    for stripe in (variant.stripe_a(op_a), variant.stripe_b(op_b)):
+        piece = min(stripe.inner_lanes, WARP) * stripe.vector
+        lines = max(piece * variant.dtype.bytes / LINE_BYTES, 1.0)
+        requested += stripe.outer * stripe.inner / piece * lines
     return requested
 
 
@@ -61,32 +69,40 @@ def _of_warp(address: Callable[[int], int], size: int) -> int:
     return wavefronts(map(address, range(WARP)), size)
 
 
-def _simt_cycles(v: Variant) -> int:
+def _put_cycles(stripe: Stripe, size: int) -> int:
+    """Return the wavefronts of writing a stripe: whole reads where they lie side by side, or else singly."""
+    s = stripe
+    together = s.vector if s.inner_stride == 1 else 1
+
+    def address(t: int) -> int:
+        return (t % s.inner_lanes * s.vector * s.inner_stride + t // s.inner_lanes * s.outer_stride) * size
+
+    return s.reads // together * _of_warp(address, size * together)
+
+
+def _simt_cycles(v: Variant, a: Stripe, b: Stripe) -> int:
+    """Return the wavefronts of reading the stripes: for each k, a thread's rows and columns."""
     size, width = v.dtype.bytes, v.vector
-    lda, ldb = v.blk_m + v.pad, v.blk_n + v.pad
-    puts_a = v.blk_m * v.blk_k // v.threads
-    puts_b = v.blk_n * v.blk_k // (v.threads * width)
     gets_a, gets_b = v.blk_k * v.tile_m // width, v.blk_k * v.tile_n // width
-    return (
-        puts_a * _of_warp(lambda t: ((t % v.a_k) * width * lda + t // v.a_k) * size, size)
-        + puts_b * _of_warp(lambda t: ((t % v.b_n) * width + t // v.b_n * ldb) * size, size * width)
-        + gets_a * _of_warp(lambda t: t // v.dim_n * width * size, size * width)
-        + gets_b * _of_warp(lambda t: t % v.dim_n * width * size, size * width)
-    )
+    return gets_a * _of_warp(
+        lambda t: t // v.dim_n * width * a.other_stride * size, size * width
+    ) + gets_b * _of_warp(lambda t: t % v.dim_n * width * b.other_stride * size, size * width)
 
 
-def _mma_cycles(v: Variant) -> int:
-    size, width = v.dtype.bytes, v.vector
-    lda, ldb = (v.blk_k + v.pad) * size, (v.blk_n + v.pad) * size
-    steps = v.blk_k // 16
-    puts = (v.blk_m + v.blk_n) * v.blk_k // (v.threads * width)
-    gets_a = steps * (v.blk_m // v.warps_m // 16)
-    gets_b = steps * (v.blk_n // v.warps_n // 16)
-    put_a = _of_warp(lambda t: t // v.a_k * lda + t % v.a_k * _ROW, _ROW)
-    put_b = _of_warp(lambda t: t // v.b_n * ldb + t % v.b_n * _ROW, _ROW)
-    return puts * max(put_a, put_b) + gets_a * _matrices(lda) + gets_b * _matrices(ldb)
+def _lane_cycles(v: Variant, a: Stripe, b: Stripe) -> int:
+    """Return the wavefronts of reading fragments of f64: an element a lane, 8 of m or n by 4 of k."""
+    size = v.dtype.bytes
+
+    def each(s: Stripe) -> int:
+        return _of_warp(lambda t: (t // 4 * s.other_stride + t % 4 * s.k_stride) * size, size)
+
+    each_a, each_b = each(a), each(b)
+    return v.blk_k // 4 * (v.blk_m // v.warps_m // 8 * each_a + v.blk_n // v.warps_n // 8 * each_b)
 
 
-def _matrices(row_bytes: int) -> int:
-    """Return the wavefronts of an ldmatrix.x4: four matrices of eight rows, one after the other."""
-    return 4 * wavefronts((row * row_bytes for row in range(8)), _ROW)
+def _matrix_cycles(v: Variant, a: Stripe, b: Stripe) -> int:
+    """Return the wavefronts of reading fragments of f16: an ldmatrix.x4 takes four matrices in turn."""
+    size, steps = v.dtype.bytes, v.blk_k // 16
+    gets_a, gets_b = steps * (v.blk_m // v.warps_m // 16), steps * (v.blk_n // v.warps_n // 16)
+    each_a, each_b = (4 * wavefronts((row * s.lead * size for row in range(8)), _ROW) for s in (a, b))
+    return gets_a * each_a + gets_b * each_b

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxbench.analysis.operating_point import (
+    clock_faults,
     dipped_trials,
     full_clock_mhz,
     kernel_of,
@@ -101,3 +102,28 @@ def test_a_kernel_of_which_one_trial_is_sure_is_the_mean_of_what_there_is():
 def test_at_least_two_trials_count(drawn):
     selection = chosen(trials(*[FULL] * len(drawn)), np.flatnonzero(drawn))
     assert np.count_nonzero(selection.kept) >= min(2, len(drawn))
+
+
+def test_a_trial_one_step_of_the_clock_below_its_kernels_others_is_a_fault():
+    records = trials(*[FULL] * 20, 1965.0, 1974.0)
+    assert numbers(records, clock_faults(records)) == [20]
+
+
+def test_where_most_trials_are_a_step_below_those_above_are_the_faults():
+    records = trials(*[1965.0] * 30, FULL)
+    assert numbers(records, clock_faults(records)) == [30]
+
+
+def test_at_the_power_limit_no_clock_is_a_fault():
+    limited = trials(1700.0, 1690.0, role=Role.OVERHEAD)
+    assert clock_faults(trials(*[FULL] * 20) + limited) == {}
+
+
+def test_a_clock_that_is_not_known_is_no_fault():
+    assert clock_faults(trials(*[math.nan] * 3)) == {}
+
+
+def test_a_kernel_that_was_always_above_the_full_clock_has_its_own():
+    # As one H100 board ran at times, whose highest clock is 1980 MHz by NVML.
+    records = [*trials(*[FULL] * 30), *trials(1995.0, 2003.9, 2003.5, role=Role.OVERHEAD)]
+    assert numbers(records, clock_faults(records)) == [30]

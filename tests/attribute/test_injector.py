@@ -6,6 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ptxbench.attribute.injector import build_injector, find_cupti, injected, source
@@ -13,6 +14,7 @@ from ptxbench.attribute.launches import read_launches
 from ptxbench.core.errors import ToolError
 
 FAKE = Path(__file__).parents[1] / "fakes" / "cupti.c"
+FAKE_NVTX = FAKE.with_name("nvtx.c")
 GPUS = [f"GPU-{b * 4}-{b * 2}-{b * 2}-{b * 2}-{b * 6}" for b in ("10", "11")]
 CC = shutil.which("cc") or ""
 SANITIZE = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -23,11 +25,12 @@ pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
 def build(folder, *flags):
     """Return the fake libcupti, the program and the injector, built with `flags`."""
     (folder / "injector.c").write_text(source())
-    made = [folder / name for name in ("libfakecupti.so", "program", "injector.so")]
+    made = [folder / name for name in ("libfakecupti.so", "program", "injector.so", "nvtx")]
     shared = ("-shared", "-fPIC", "-fvisibility=default")
     for words in (
-        (*shared, str(FAKE), "-o", str(made[0])),
+        (*shared, str(FAKE), "-o", str(made[0]), "-lpthread"),
         ("-DPROGRAM", str(FAKE), "-o", str(made[1]), "-ldl"),
+        (str(FAKE_NVTX), "-o", str(made[3]), "-ldl"),
         (*shared, "-Wall", "-Wextra", "-Werror", str(folder / "injector.c"), "-o", str(made[2]), "-ldl"),
     ):
         subprocess.run((CC, "-std=gnu11", *flags, *words), check=True)
@@ -50,7 +53,8 @@ def sanitized(tmp_path_factory):
 
 
 def play(built, folder, *words, preload=False, **more):
-    fake, program, library = built
+    fake, program, library, nvtx = built
+    program = nvtx if words == ("nvtx",) else program
     environment = injected({"PATH": os.environ["PATH"], **more}, library, [fake], folder)
     environment |= {"FAKE_CUPTI": str(fake), "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0"}
     if not preload:
@@ -77,7 +81,13 @@ def test_every_kernel_of_both_gpus_arrives(sanitized, tmp_path, count):
         for gpu, launches in log.by_gpu.items()
         for start, end, name in zip(launches.start_ns, launches.end_ns, launches.name, strict=True)
     )
-    assert found == [(1000 + 10 * i, 1005 + 10 * i, f"kernel_{i % 3000}", GPUS[i % 2]) for i in range(count)]
+    base = found[0][0]
+    assert found == [
+        (base + 10 * i, base + 5 + 10 * i, f"kernel_{i % 3000}", GPUS[i % 2]) for i in range(count)
+    ]
+    assert {lane for launches in log.by_gpu.values() for lane in launches.lanes} == {
+        f"process {log.by_gpu[GPUS[0]].lanes[0].split()[1].rstrip(',')}, stream 7"
+    }
 
 
 def test_lost_and_unfinished_kernels_are_counted(sanitized, tmp_path):
@@ -114,11 +124,43 @@ def test_a_forked_child_writes_nothing_twice(sanitized, tmp_path):
     assert log.processes == 1
 
 
-def test_another_tool_that_takes_cupti_is_said(plain, tmp_path):
-    code, log = play(plain, tmp_path, "taken", "8", preload=True)
+def test_another_tool_shares_cupti(plain, tmp_path):
+    before_ns = time.monotonic_ns()
+    # The exit code says that the other tool got the 50 kernels of its own time, and no others.
+    code, log = play(plain, tmp_path, "shared", "8", preload=True)
     assert code == 3
-    assert "another tool" in log.remarks[0]
-    assert sum(map(len, log.by_gpu.values())) == 8
+    assert "used CUPTI beside" in log.remarks[0]
+    assert log.dropped == 0
+    assert sum(map(len, log.by_gpu.values())) == 8 + 50 + 25
+    # The other tool's clock was another one; the host's time is found again.
+    starts_ns = np.concatenate([launches.start_ns for launches in log.by_gpu.values()])
+    assert before_ns <= starts_ns.min()
+    assert starts_ns.max() <= time.monotonic_ns()
+
+
+def test_kernels_that_come_too_fast_are_seen_in_turns(plain, tmp_path):
+    _, log = play(plain, tmp_path, "fast", PTXBENCH_MOST_LAUNCHES="2000")
+    seen = sum(map(len, log.by_gpu.values()))
+    assert 0 < seen < 4000
+    assert log.unseen_ns
+    starts_ns = np.concatenate([launches.start_ns for launches in log.by_gpu.values()])
+    for off_ns, on_ns in log.unseen_ns:
+        assert off_ns < on_ns
+        assert not np.any((starts_ns > off_ns + 5_000_000) & (starts_ns < on_ns))
+    assert log.dropped == 0
+
+
+def test_nvtx_ranges_arrive_with_their_names(sanitized, tmp_path):
+    code, log = play(sanitized, tmp_path, "nvtx")
+    assert code == 3
+    assert log.processes == 0
+    assert log.remarks == ()
+    found = {ranges.name: ranges for ranges in log.ranges}
+    assert set(found) == {"outer range", "inn\u00e9r", "library: call", "crossed", "started", "deep"}
+    assert len(found["deep"]) == 256
+    inner, outer = found["inn\u00e9r"], found["outer range"]
+    assert outer.start_ns[0] <= inner.start_ns[0] < inner.end_ns[0] <= outer.end_ns[0]
+    assert inner.end_ns[0] - inner.start_ns[0] >= 2_000_000
 
 
 @pytest.mark.parametrize("more", [{"FAKE_VERSION": "13"}, {"FAKE_VERSION": "140000"}, {"FAKE_BUSY": "1"}])

@@ -9,7 +9,8 @@ import pytest
 from fakes.loads import LoadedGpu
 
 from ptxbench.api.board import open_boards
-from ptxbench.attribute import child, program, report
+from ptxbench.attribute import child, program
+from ptxbench.attribute.demangle import demangled
 from ptxbench.cli.main import run
 from ptxbench.core.errors import GpuError, ToolError
 
@@ -147,5 +148,5 @@ def test_signals_reach_the_command(number, code):
 
 
 def test_a_cpp_name_is_readable():
-    assert report.demangled("_Z10fma_kernelPfl") in ("fma_kernel(float*, long)", "_Z10fma_kernelPfl")
-    assert report.demangled("plain") == "plain"
+    assert demangled("_Z10fma_kernelPfl") in ("fma_kernel(float*, long)", "_Z10fma_kernelPfl")
+    assert demangled("plain") == "plain"

@@ -38,7 +38,7 @@ def folder(path, *rows, gpu=fake.GPU):
 
 
 def test_a_name_prints_both_optimization_levels_and_where_they_were_measured(capsys):
-    lines = printed(capsys, "fma.rn.f32").splitlines()
+    lines = printed(capsys, "fma.rn.f32", "--gpu", "h200").splitlines()
     assert [line.split()[:2] for line in lines[1:3]] == [["fma.rn.f32", "O0"], ["fma.rn.f32", "O3"]]
     for part in ("14.41", "0.017", "thread", "7.204", "FFMA", "ok"):
         assert part in lines[2].split()
@@ -47,14 +47,27 @@ def test_a_name_prints_both_optimization_levels_and_where_they_were_measured(cap
         assert part in whence
 
 
+def test_without_a_gpu_it_shows_every_gpu_that_was_measured(capsys):
+    rows = document(capsys, "fma.rn.f32")["rows"]
+    assert [(row["table"], row["opt_level"]) for row in rows] == [
+        *(("h100", "O0"), ("h100", "O3"), ("h200", "O0"), ("h200", "O3"))
+    ]
+    assert all(row["energy_pj"] > 0 and row["boards"] > 1 for row in rows)
+    text = printed(capsys, "fma.rn.f32")
+    assert "57c3f0dca2b5" in text
+    assert "6eda50547c2a" in text
+
+
 def test_json_and_csv_have_the_same_rows_as_numbers(capsys):
-    found = document(capsys, "fma.rn.f32")
+    found = document(capsys, "fma.rn.f32", "--gpu", "h200")
     assert found["tables"][0]["driver"] == "580.159.04"
     assert len(found["tables"][0]["boards"]) == 18
     (fast,) = (row for row in found["rows"] if row["opt_level"] == "O3")
     assert (fast["type"], fast["unit"], fast["boards"], fast["pj_per_byte"]) == ("f32", "thread", 18, None)
     assert fast["pj_per_flop"] == pytest.approx(fast["energy_pj"] / 2)
-    rows = list(csv.DictReader(io.StringIO(printed(capsys, "fma.rn.f32", "--format", "csv"))))
+    rows = list(
+        csv.DictReader(io.StringIO(printed(capsys, "fma.rn.f32", "--gpu", "h200", "--format", "csv")))
+    )
     assert [float(row["energy_pj"]) for row in rows] == [row["energy_pj"] for row in found["rows"]]
     assert rows[0]["pj_per_byte"] == ""
 
@@ -63,15 +76,15 @@ def test_a_pattern_of_names_leaves_out_what_no_board_has_reached_and_says_how_ma
     every = document(capsys, "mma.*", "--gpu", "H200")["rows"]
     assert all(row["instruction"].startswith("mma.") for row in every)
     known = [row for row in every if row["boards"]]
-    text = printed(capsys, "mma.*").splitlines()
+    text = printed(capsys, "mma.*", "--gpu", "h200").splitlines()
     assert sum(line.startswith("mma.") for line in text) == len(known) < len(every)
     assert text[-1].startswith(f"{len(every) - len(known)} more rows")
-    lines = printed(capsys, "mma.*", "--all-rows").splitlines()
+    lines = printed(capsys, "mma.*", "--gpu", "h200", "--all-rows").splitlines()
     assert sum(line.startswith("mma.") for line in lines) == len(every)
 
 
 def test_a_row_without_a_number_says_why_and_has_that_of_other_boards(capsys):
-    row = document(capsys, "fma.rn.ftz.f32")["rows"][0]
+    row = document(capsys, "fma.rn.ftz.f32", "--gpu", "h200")["rows"][0]
     assert (row["status"], row["energy_pj"], row["ci95_pj"]) == ("not_reached", None, None)
     assert row["boards"] == 3
     assert row["boards_pj"] == pytest.approx(16.8, abs=0.1)
@@ -116,8 +129,8 @@ def test_a_name_that_nothing_fits_is_exit_2_with_near_ones(capsys, pattern):
 
 
 def test_bad_usage_is_exit_2_and_names_the_cure(capsys, tmp_path):
-    assert "(those are h200); name the folder of a run with --table" in refused(
-        capsys, "fma.rn.f32", "--gpu", "h100"
+    assert "(those are h100, h200); name the folder of a run with --table" in refused(
+        capsys, "fma.rn.f32", "--gpu", "v100"
     )
     assert "exclude each other" in refused(capsys, "fma.rn.f32", "--json", "--format", "csv")
     assert "holds no run" in refused(capsys, "fma.rn.f32", "--table", str(tmp_path))

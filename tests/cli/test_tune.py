@@ -32,7 +32,7 @@ def test_shows_the_best_the_front_and_where_they_are(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--m", "100"], "multiples of 128"),
+        (["--m", "17"], "multiples of 8"),
         (["--strategy", "estimate"], "--table RUN"),
         (["--strategy", "magic"], "no strategy is called 'magic'"),
         (["--objective", "power-limited"], "--power-limit-w"),
@@ -66,7 +66,7 @@ def test_no_variant_under_the_power_limit_is_exit_code_1(tmp_path, capsys):
 
 
 def test_ctrl_c_says_how_to_continue(tmp_path, capsys, monkeypatch):
-    def stopped(_gpu, _tuning, out, _resume, _show):
+    def stopped(_gpu, _tuning, out, _resume, _show, _say):
         out.mkdir()
         raise KeyboardInterrupt
 

@@ -57,11 +57,19 @@ def test_a_link_between_files_of_the_repository_is_one_between_pages(site):
     assert "images/supply_levels.png" in text
 
 
-def test_the_page_of_the_h200_is_there_and_linked(site):
-    assert 'href="../tables/h200.html"' in (site / "howto" / "look_up.html").read_text()
-    text = (site / "tables" / "h200.html").read_text()
+@pytest.mark.parametrize(
+    ("page", "boards"),
+    [
+        ("h100", {"57c3f0dca2b5"}),
+        ("h200", {"6eda50547c2a"}),
+        ("all", {"57c3f0dca2b5", "6eda50547c2a"}),
+    ],
+)
+def test_the_pages_of_the_tables_are_there_and_linked(site, page, boards):
+    assert f'href="../tables/{page}.html"' in (site / "howto" / "look_up.html").read_text()
+    text = (site / "tables" / f"{page}.html").read_text()
     assert "fma.rn.f32" in text
-    assert "6eda50547c2a" in text
+    assert {board for board in ("57c3f0dca2b5", "6eda50547c2a") if board in text} == boards
 
 
 def test_the_citation_names_this_version():

@@ -96,4 +96,4 @@ def test_readings_of_samples_bring_stamps_and_others_hold_their_value():
     assert np.all(held.stamp_ns == -1)
     changes = np.flatnonzero(np.diff(held.value)) + 1
     assert np.diff(held.end_ns[changes]) / 1e9 == pytest.approx(0.3, abs=2 * POLL_S)
-    assert set(methods_for(SourceName.USAGE)) == {"sma", "papi", "mtsm", "corrected"}
+    assert set(methods_for(SourceName.USAGE)) == {"sma", "papi", "mtsm", "capacitance", "corrected"}

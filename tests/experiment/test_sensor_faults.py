@@ -1,12 +1,13 @@
-"""A sensor whose readings succeed and are wrong: no row is valid with a wrong number."""
+"""A sensor or clock that is wrong without an error: no row is valid with a wrong number."""
 
 from dataclasses import replace
 
 import pytest
 from fakes.distorters import distorted, frozen_values, future_stamps, spikes
-from fakes.faults import FaultyGpu
+from fakes.faults import FaultyGpu, SlowClockGpu
 from fakes.measuring import asked, measured
 
+from ptxbench.core.condition import ARAFA
 from ptxbench.core.status import Status
 from ptxbench.devices.simulated.profiles import H200, SLOW_SENSOR
 from ptxbench.sensors.base import SourceName
@@ -89,3 +90,60 @@ def test_a_sensor_of_whole_watts_is_believed(tmp_path, clean):
     row = row_of(tmp_path / "run", distorted(round))
     assert row.status is Status.OK
     assert row.dynamic_pj == pytest.approx(clean.dynamic_pj, rel=0.02)
+
+
+# One step of the clock: 99.2% of 1980 MHz.
+STEP_DOWN_MHZ = 1965
+# A small energy beside its overhead loop, one at the same rate, one that takes longer.
+AT_TWO_CLOCKS = ("shl.b32", "add.u32", "sin.approx.f32")
+
+
+def every_second():
+    launched = 0
+
+    def slow(_):
+        nonlocal launched
+        launched += 1
+        return launched % 2 == 0
+
+    return slow
+
+
+def odd_repeats(trial_id):
+    return trial_id.rsplit("/", 1)[1] in ("1", "3")
+
+
+def targets(trial_id):
+    return "/target" in trial_id
+
+
+@pytest.fixture(scope="module")
+def at_full_clock(tmp_path_factory):
+    what = asked(*AT_TWO_CLOCKS, min_repeats=4, max_repeats=4)
+    rows = measured(FaultyGpu(SAMPLES), tmp_path_factory.mktemp("full") / "run", what)
+    return {row.instruction: row for row in rows}
+
+
+@pytest.mark.parametrize("slow", [every_second(), odd_repeats, targets], ids=lambda f: f.__name__)
+def test_launches_at_two_clocks_close_together_give_no_wrong_number(tmp_path, at_full_clock, slow):
+    what = asked(*AT_TWO_CLOCKS, min_repeats=4, max_repeats=4)
+    rows = measured(SlowClockGpu(slow, STEP_DOWN_MHZ, SAMPLES), tmp_path / "run", what)
+    for row in rows:
+        true = at_full_clock[row.instruction]
+        if row.status is Status.CLOCK_DRIFT:
+            assert f"{STEP_DOWN_MHZ} MHz" in row.reason
+            continue
+        assert row.status is Status.OK
+        assert "MHz" in row.reason
+        # At the lower clock the voltage is lower, too: that is the energy then, not an error.
+        voltage = (0.5 + 0.5 * row.clock_mhz / 1980) ** 2
+        off_pj = abs(row.dynamic_pj - true.dynamic_pj * voltage)
+        assert off_pj < row.dynamic_ci95_pj + true.dynamic_ci95_pj
+
+
+def test_a_trial_of_arafa_at_another_clock_is_left_out(tmp_path):
+    what = asked("fma.rn.f32", protocols=(ARAFA,), min_repeats=4, max_repeats=4)
+    (row,) = measured(SlowClockGpu(odd_repeats, STEP_DOWN_MHZ), tmp_path / "run", what)
+    assert row.status is Status.OK
+    assert row.repeats == 2
+    assert "the SM clock was 1965 MHz" in row.reason

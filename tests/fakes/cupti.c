@@ -1,12 +1,14 @@
 /* A libcupti that plays kernels, and (with -DPROGRAM) a program that loads the injector as the driver does. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 typedef void (*request_fn)(uint8_t **, size_t *, size_t *);
 typedef void (*complete_fn)(void *, uint32_t, uint8_t *, size_t, size_t);
@@ -24,15 +26,29 @@ int cuptiGetVersion(uint32_t *version) {
 }
 int cuptiActivityRegisterTimestampCallback(uint64_t (*from)(void)) { stamp = from; return 0; }
 int cuptiActivityRegisterCallbacks(request_fn a, complete_fn b) { request = a; complete = b; return 0; }
-int cuptiActivityEnable(uint32_t kind) { return getenv("FAKE_BUSY") ? 39 : kind != 10; }
+static int enabled;
+int cuptiActivityEnable(uint32_t kind) {
+    enabled |= kind == 10;
+    return getenv("FAKE_BUSY") ? 39 : kind != 10 && kind != 3;
+}
+int cuptiActivityDisable(uint32_t kind) {
+    enabled &= kind != 10;
+    return 0;
+}
+int cuptiFinalize(void) { return enabled = 0; }
 int cuptiActivityFlushPeriod(uint32_t ms) { return ms == 0; }
-int cuptiActivityFlushAll(uint32_t forced) {
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static void flush(uint32_t forced) {
     /* As the real one does while a kernel of the buffer runs. */
-    if (!forced && buffer && used + BYTES <= size && getenv("FAKE_RUNNING")) return 0;
+    if (!forced && buffer && used + BYTES <= size && getenv("FAKE_RUNNING")) return;
     uint8_t *full = buffer;
     buffer = NULL;
     if (full) complete(NULL, 0, full, size, used);
-    return 0;
+}
+int cuptiActivityFlushAll(uint32_t forced) {
+    pthread_mutex_lock(&lock);
+    flush(forced);
+    return pthread_mutex_unlock(&lock);
 }
 int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *count) {
     (void)context, (void)stream;
@@ -48,8 +64,8 @@ int cuptiActivityGetNextRecord(uint8_t *from, size_t valid, uint8_t **record) {
 }
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDeviceGetUuid(uint8_t *id, int device) { memset(id, 0x10 + device, 16); return 0; }
-void fake_kernel(const char *name, uint64_t start, uint64_t end, uint32_t device) {
-    if (buffer && used + BYTES > size) cuptiActivityFlushAll(0);
+static void add_kernel(const char *name, uint64_t start, uint64_t end, uint32_t device) {
+    if (buffer && used + BYTES > size) flush(0);
     if (!buffer) {
         request(&buffer, &size, &most);
         used = 0;
@@ -65,21 +81,51 @@ void fake_kernel(const char *name, uint64_t start, uint64_t end, uint32_t device
     memcpy(record + 104, &name, 8);
     memcpy(record + 144, &(uint64_t){0}, 8);
 }
+void fake_kernel(const char *name, uint64_t start, uint64_t end, uint32_t device) {
+    pthread_mutex_lock(&lock);
+    if (enabled) add_kernel(name, start, end, device);
+    pthread_mutex_unlock(&lock);
+}
 void fake_loss(size_t count) { lost += count; }
 uint64_t fake_now(void) { return stamp(); }
 #else
 static void (*play)(const char *, uint64_t, uint64_t, uint32_t);
+static uint64_t (*fake_now)(void);
+static uint64_t base;
 static void kernels(long count) {
     static char names[3000][16];
     for (long i = 0; i < count; i++) {
         snprintf(names[i % 3000], sizeof *names, "kernel_%ld", i % 3000);
-        play(names[i % 3000], 1000 + 10 * (uint64_t)i, 1005 + 10 * (uint64_t)i, (uint32_t)(i % 2));
+        play(names[i % 3000], base + 10 * (uint64_t)i, base + 5 + 10 * (uint64_t)i, (uint32_t)(i % 2));
     }
 }
+/* Another tool: it counts the kernels in the buffers that it gets back. */
+static long others;
 static void other_request(uint8_t **b, size_t *s, size_t *m) { *b = malloc(*s = 4096); *m = 0; }
 static void other_complete(void *c, uint32_t s, uint8_t *b, size_t n, size_t v) {
-    (void)c, (void)s, (void)n, (void)v;
+    (void)c, (void)s, (void)n;
+    others += (long)(v / 208);
     free(b);
+}
+static uint64_t other_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 3 * ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) + 77;
+}
+#define CALL(name, type, ...) ((type)dlsym(RTLD_DEFAULT, name))(__VA_ARGS__)
+typedef int (*kind_fn)(uint32_t);
+static int share(void) {
+    CALL("cuptiActivityRegisterCallbacks", int (*)(request_fn, complete_fn), other_request, other_complete);
+    CALL("cuptiActivityRegisterTimestampCallback", int (*)(uint64_t(*)(void)), other_clock);
+    CALL("cuptiActivityEnable", kind_fn, 10);
+    base = fake_now();
+    kernels(50);
+    CALL("cuptiActivityFlushAll", kind_fn, 1);
+    CALL("cuptiActivityDisable", kind_fn, 10);
+    CALL("cuptiFinalize", int (*)(void));
+    base = fake_now();
+    kernels(25);
+    return others == 50 ? 3 : 4;
 }
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
@@ -88,22 +134,25 @@ int main(int count, char **words) {
     void *library = dlopen(getenv("CUDA_INJECTION64_PATH"), RTLD_NOW);
     int (*begin)(void) = (int (*)(void))dlsym(library, "InitializeInjection");
     if (!cupti || !begin || begin() != 1) return 99;
-    *(void **)&play = dlsym(cupti, "fake_kernel");
     if (!strcmp(what, "refused")) return 0;
+    *(void **)&play = dlsym(cupti, "fake_kernel");
+    *(void **)&fake_now = dlsym(cupti, "fake_now");
+    base = fake_now ? fake_now() : 0;
     kernels(count > 2 ? atol(words[2]) : 10);
     if (!strcmp(what, "crash")) raise(SIGSEGV);
     if (!strcmp(what, "unfinished")) play("broken", 0, 0, 0);
     if (!strcmp(what, "loss")) ((void (*)(size_t))dlsym(cupti, "fake_loss"))(5);
     if (!strcmp(what, "clock")) {
-        uint64_t now = ((uint64_t(*)(void))dlsym(cupti, "fake_now"))();
+        uint64_t now = fake_now();
         play("clock", now, now + 1, 0);
     }
-    if (!strcmp(what, "taken")) {
-        int (*take)(request_fn, complete_fn) =
-            (int (*)(request_fn, complete_fn))dlsym(RTLD_DEFAULT, "cuptiActivityRegisterCallbacks");
-        take(other_request, other_complete);
-        kernels(5);
-    }
+    if (!strcmp(what, "shared")) return share();
+    if (!strcmp(what, "fast"))
+        for (int i = 0; i < 40; i++) {
+            base = fake_now();
+            kernels(100);
+            usleep(20000);
+        }
     if (!strcmp(what, "fork") && fork() == 0) exit(0);
     while (wait(NULL) > 0) {}
     return 3;

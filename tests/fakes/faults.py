@@ -109,3 +109,21 @@ class ThrottlingGpu(WatchedGpu):
 def failed(code: int = 999) -> tuple[Reading, ...]:
     """What a source gives where its read failed."""
     return (Reading(float("nan"), code=code),)
+
+
+class SlowClockGpu(WatchedGpu):
+    """A GPU that really runs some launches at another SM clock, without a reason that NVML tells."""
+
+    def __init__(self, slow: Callable[[str], bool], clock_mhz: int, profile: Profile = H200) -> None:
+        super().__init__(profile)
+        self._slow = slow
+        self._slow_mhz = clock_mhz
+
+    def run(self, launch: Launch) -> KernelRun:
+        governor = self._physics.governor
+        full_mhz = max(governor.supported_mhz)
+        governor.set_clock(self._slow_mhz if self._slow(launch.trial_id) else full_mhz)
+        try:
+            return super().run(launch)
+        finally:
+            governor.set_clock(full_mhz)

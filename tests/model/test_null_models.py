@@ -3,11 +3,17 @@
 from pathlib import Path
 
 import pytest
+from fakes.kernel_session import OPCODE_ENERGIES, MadeUpSession, mixture
 
 from ptxbench.model import null_models
-from ptxbench.model.null_models import class_medians, compare_with_nulls, constant, shuffled
+from ptxbench.model.kept_nulls import Form, read_nulls, write_nulls
+from ptxbench.model.null_energies import class_medians, constant, shuffled
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.solved import read_solved
+from ptxbench.model.terms import read_terms
+from ptxbench.model.validate import judge_terms
+from ptxbench.model.validation_file import Purpose
+from ptxbench.model.validation_table import mean_absolute_error_pct
 
 ROOT = Path(__file__).parents[2]
 H200 = ROOT / "results" / "nvidia-h200"
@@ -44,18 +50,43 @@ def test_a_shuffled_table_has_the_same_energies_elsewhere(opcode_energies):
     assert found != energies(opcode_energies)
 
 
-def test_what_the_documents_say_of_the_h200(monkeypatch):
-    # One constant and one shuffle: the others only take longer.
-    monkeypatch.setattr(null_models, "_CONSTANTS_PJ", (18.0,))
-    monkeypatch.setattr(null_models, "_SHUFFLES", 1)
-    found = compare_with_nulls(H200 / "validation", read_solved(H200 / "full").opcode_energies)
-    by_name = {null.name: null for null in found.nulls}
+def test_kept_null_models_are_as_far_off_as_the_documents_say():
+    table = H200 / "table-6eda"
+    kept, energies = read_nulls(table), read_solved(table).opcode_energies
     text = (ROOT / "docs" / "model.md").read_text()
-    shown = [found.table, *(null for name, null in by_name.items() if "shuffled" not in name)]
-    for one in shown:
-        assert f"| {one.name} | {one.mean_absolute_pct:.1f} | {one.worst_pct:.1f} |" in text
-    medians = by_name["every opcode at the median of its class"]
-    low, high = found.difference_pct(medians)
-    assert low < 0 < high
-    mean_power = by_name["mean power of the fit kernels, by operands, times time"]
-    assert found.difference_pct(mean_power)[0] > 0
+    own, constant_model = read_terms(table), kept.nulls[0]
+    assert constant_model.form is Form.CONSTANT
+    less = constant(energies, constant_model.constant_pj)
+    for at, folder in enumerate(("validation", "suite")):
+        for said, known, terms in (
+            (kept.table, energies, own),
+            (constant_model.errors, less, constant_model.terms),
+        ):
+            found = judge_terms(H200 / folder, known, terms).kernels
+            assert said[at].mean_absolute_pct == pytest.approx(mean_absolute_error_pct(found), abs=0.05)
+        # The table is better than every model that knows less.
+        assert all(null.errors[at].worse_low_pct > 0 for null in kept.nulls)
+    for errors in (kept.table, *(null.errors for null in kept.nulls)):
+        for one in errors:
+            assert f"| {one.mean_absolute_pct:.1f} | {one.worst_pct:.1f} |" in text
+
+
+def test_null_models_are_fitted_and_judged_like_the_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(null_models, "_CONSTANTS_PJ", (8.0, 14.0))
+    monkeypatch.setattr(null_models, "_SHUFFLES", 1)
+    made = MadeUpSession(tmp_path / "validation")
+    for n in range(8):
+        for pattern in ("random", "zeros"):
+            made.add(f"fit{n}", pattern, Purpose.FIT, mixture(n), n * 2e9, 6e-3)
+            made.add(f"judged{n}", pattern, Purpose.JUDGED, mixture(40 + n), n * 1e9, 6e-3)
+    folder = made.write()
+    models = null_models.fit_null_models([folder], OPCODE_ENERGIES)
+    found = models.judged_by(folder)
+    assert len(found.kernels) == 16
+    assert found.table.mean_absolute_pct < min(null.mean_absolute_pct for null in found.nulls)
+    assert {one.kind for one in models.powers} == {"random", "zeros"}
+    kept = models.kept([("library", found)])
+    write_nulls(tmp_path, kept)
+    assert [one.form for one in read_nulls(tmp_path).nulls] == list(Form)
+    nothing = next(one for one in kept.nulls if one.form is Form.NOTHING)
+    assert nothing.errors[0].worse_low_pct > 0

@@ -20,7 +20,7 @@ def test_every_source_says_what_it_is():
     assert [name for name in SourceName if not source_of(name).whole_board] == [SourceName.MEMORY]
     assert len({source_of(name).rank for name in SourceName}) == len(SourceName)
     assert best_first()[:3] == (SourceName.SAMPLES, SourceName.COUNTER, SourceName.INSTANT)
-    assert best_first()[-1] is SourceName.TEMPERATURE
+    assert best_first()[-2:] == (SourceName.TEMPERATURE, SourceName.CLOCK)
 
 
 def test_the_command_line_offers_every_power_source(capsys):

@@ -1,5 +1,6 @@
 """A table by its name, without a checkout."""
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,22 @@ from ptxbench.core.errors import InputError
 from ptxbench.model.inputs import read_table
 from ptxbench.storage.shipped import SHIPPED, find_table
 
-RUN = Path(__file__).parents[2] / "results" / "nvidia-h200" / "table-6eda"
+RESULTS = Path(__file__).parents[2] / "results"
 
 
-def test_the_shipped_table_is_the_one_of_the_readme():
-    (shipped,) = SHIPPED.values()
-    run = sorted(path for path in shipped.iterdir() if path.name != "boards.json")
-    assert [path.name for path in run] == ["manifest.json", "model.json", "solved.json", "table.csv"]
-    for path in run:
-        assert path.read_bytes() == (RUN / path.name).read_bytes(), f"copy {RUN / path.name} to {path}"
+@pytest.mark.parametrize(("gpu", "run"), [("h100", "table-57c3"), ("h200", "table-6eda")])
+def test_a_shipped_table_is_a_committed_run(gpu, run):
+    shipped = SHIPPED[gpu]
+    folder = RESULTS / shipped.name / run
+    names = {path.name for path in shipped.iterdir()}
+    assert names >= {"boards.json", "manifest.json", "solved.json", "table.csv"}
+    for name in names - {"boards.json"}:
+        assert (shipped / name).read_bytes() == (folder / name).read_bytes(), f"copy {folder / name}"
+
+
+def test_the_tables_take_little_of_the_wheel():
+    files = [path for folder in SHIPPED.values() for path in folder.iterdir()]
+    assert sum(len(zlib.compress(path.read_bytes())) for path in files) < 500_000
 
 
 def test_it_gives_energies_and_a_report_without_trials_or_kernels(tmp_path, monkeypatch, caplog):
@@ -36,6 +44,6 @@ def test_it_gives_energies_and_a_report_without_trials_or_kernels(tmp_path, monk
 def test_a_folder_is_itself_and_what_is_neither_is_refused(tmp_path):
     assert find_table(tmp_path) == tmp_path
     with pytest.raises(
-        InputError, match=r"h100 holds no run, and no table .* has this name \(those are h200\)"
+        InputError, match=r"v100 holds no run, and no table .* has this name \(those are h100, h200\)"
     ):
-        find_table("h100")
+        find_table("v100")

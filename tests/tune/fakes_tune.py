@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import EnergyRange, OpcodeCount, Work
+from ptxbench.tune.kernel import Kernel, build_kernel
 from ptxbench.tune.trial import Trial, TrialStatus
 from ptxbench.tune.variant import DType, Problem, Variant
 
 SMALL = Problem(DType.F32, 256, 256, 256)
 VARIANT = Variant(DType.F32, 16, 16, 64, 64, 16, 4, 16, 4, 2, 4, 1)
 _KINDS = {DType.F32: np.float32, DType.F64: np.float64, DType.F16: np.float16}
+
+# A dozen kernels of little code, which are built fast.
+TINY = """
+[f32]
+dim_m = [8]
+dim_n = [8, 16]
+blk_m = [32]
+blk_n = [32, 64]
+blk_k = [4, 8]
+a_k = [1, 2]
+b_n = [8]
+vector = [4]
+buffers = [1, 2]
+pad = [0, 4]
+min_blocks = [1]
+[f32.bounds]
+min_occupancy = 0.1
+min_fma_per_byte = 1.0
+min_tile = 16
+max_tile = 64
+max_aspect = 4
+max_unrolled = 256
+"""
 
 
 def variant(blk_k: int) -> Variant:
@@ -69,3 +97,24 @@ class ComputingGpu(SimulatedGpu):
         a, b = (data.view(np.float32).astype(float) for data in launch.operands)
         product = (self.factor * (a.reshape(m, k) @ b.reshape(k, n))).astype(np.float32)
         return product.view(np.uint8).ravel()
+
+
+class CallableGpu(ComputingGpu):
+    """One that a library can use, too: a call takes as long as a kernel of a product of 2048 cubed."""
+
+    ordinal = 0
+
+    def time_calls_s(self, call: Callable[[], object], times: int) -> float:
+        call()
+        return self.time_s(self._standing_in(times))
+
+    def run_calls(self, call: Callable[[], object], times: int) -> KernelRun:
+        call()
+        return self.run(self._standing_in(times))
+
+    def _standing_in(self, times: int) -> Launch:
+        built = build_kernel(VARIANT, self.info.target)
+        assert isinstance(built, Kernel)
+        problem = Problem(DType.F32, 2048, 2048, 2048)
+        empty = np.zeros(0, np.uint8)
+        return replace(built.launch(problem, (empty, empty)), times=times)

@@ -75,6 +75,7 @@ class Block:
         self.pending: list[list[tuple[np.ndarray, np.ndarray]]] = []
         self.open: list[tuple[np.ndarray, np.ndarray]] = []
         self.lines = _code(ptx)
+        self.active = np.ones(threads, bool)
 
     def run(self, memory: dict[str, np.ndarray], scalars: dict[str, int]) -> None:
         """Execute the kernel.
@@ -99,9 +100,10 @@ class Block:
             if opcode == "bra":
                 assert active.all() or not active.any(), "threads of a block take different ways"
                 at = labels[operands[0]] if active.all() else at
-            elif active.any():
-                assert active.all(), "only whole blocks take part in an instruction"
+            elif active.all():
                 self._execute(opcode, operands)
+            elif active.any():
+                self._execute_some(opcode, operands, active)
             elif opcode == "cp.async.commit_group":
                 raise AssertionError("a guarded commit")
 
@@ -134,6 +136,19 @@ class Block:
         handler = getattr(self, f"_{base}", None)
         assert handler, f"the lockstep block does not know {opcode}"
         handler(modifiers, operands)
+
+    def _execute_some(self, opcode: str, operands: list[str], active: np.ndarray) -> None:
+        """Execute an instruction of some threads: the others keep their registers, and touch no memory."""
+        base = opcode.split(".")[0]
+        assert base in ("ld", "st", "fma"), f"only whole blocks take part in {opcode}"
+        self.active = active
+        before = {name: values.copy() for name, values in self.registers.items()}
+        self._execute(opcode, operands)
+        self.active = np.ones(self.threads, bool)
+        if base != "st":
+            for name in _listed(operands[0]):
+                kept = before.get(name, np.zeros(self.threads))
+                self.registers[name] = np.where(active, self.registers[name], kept)
 
     def _set(self, register: str, values: np.ndarray, kind: str) -> None:
         if kind in ("u32", "b32") or kind == "s32":
@@ -184,8 +199,11 @@ class Block:
 
     def _setp(self, modifiers: list[str], operands: list[str]) -> None:
         a, b = self._value(operands[1]), self._value(operands[2])
-        compare = {"ne": a != b, "eq": a == b, "ge": a >= b}
-        self.registers[operands[0]] = compare[modifiers[0]]
+        if modifiers[-1] == "s32":
+            a, b = ((one & 0xFFFFFFFF).astype(np.uint32).view(np.int32) for one in (a, b))
+        compare = {"ne": a != b, "eq": a == b, "ge": a >= b, "gt": a > b}
+        met = compare[modifiers[0]]
+        self.registers[operands[0]] = met & self._value(operands[3]) if "and" in modifiers else met
 
     def _selp(self, modifiers: list[str], operands: list[str]) -> None:
         chosen = np.where(self._value(operands[3]), self._value(operands[1]), self._value(operands[2]))
@@ -210,7 +228,12 @@ class Block:
             to = self._bytes_at(operands[0], size) - SHARED_AT
             self.shared.written[to] = False
             self.shared.claim(to, np.repeat(self.warps[:, None], size, 1))
+            if len(operands) > 3:
+                filled = self._value(operands[3])
+                assert set(np.unique(filled)) <= {0, size}, "a copy of a part"
+                self.active = filled == size
             self.open.append((to, self._load_global(operands[1], size)))
+            self.active = np.ones(self.threads, bool)
 
     def _ld(self, modifiers: list[str], operands: list[str]) -> None:
         if "param" in modifiers:
@@ -237,8 +260,8 @@ class Block:
         if "shared" in modifiers:
             self.shared.write(at - SHARED_AT, data, np.repeat(self.warps[:, None], data.shape[1], 1))
         else:
-            buffer = self.memory[(int(at[0, 0]) >> 40) - 1]
-            buffer[at & ((1 << 40) - 1)] = data
+            at, data = at[self.active], data[self.active]
+            self._buffer(at)[at & ((1 << 40) - 1)] = data
 
     def _ldmatrix(self, modifiers: list[str], operands: list[str]) -> None:
         rows = self.shared.read(
@@ -254,6 +277,9 @@ class Block:
 
     def _mma(self, modifiers: list[str], operands: list[str]) -> None:
         d, a, b, c = (_listed(o) for o in operands)
+        if modifiers[-1] == "f64":
+            self._mma_f64(d, a, b, c)
+            return
         left, right = self._halves(a), self._halves(b)  # warp, register, group, lane of group, half
         product_a = left.reshape(-1, 2, 2, 8, 8)  # warp, k half, row half, row, column (pairs side by side)
         matrix_a = np.concatenate(
@@ -264,6 +290,20 @@ class Block:
         for n, (target, source) in enumerate(zip(d, c, strict=True)):
             part = product[:, 8 * (n // 2) : 8 * (n // 2) + 8].reshape(-1, 8, 4, 2)[..., n % 2]
             self.registers[target] = (part.reshape(-1) + self._value(source)).astype(np.float32)
+
+    def _mma_f64(self, d: list[str], a: list[str], b: list[str], c: list[str]) -> None:
+        """m8n8k4, m16n8k4, m16n8k8 or m16n8k16: PTX ISA, "Matrix Fragments for mma with .f64"."""
+        halves = len(d) // 2
+        # Register r of A: row lane / 4 of its half, column lane mod 4 of four.
+        of_a = np.stack([self._value(r).reshape(-1, 8, 4) for r in a], 1)
+        of_b = np.stack([self._value(r).reshape(-1, 8, 4) for r in b], 1)
+        matrix_b = np.concatenate(list(of_b.transpose(1, 0, 2, 3)), 2)
+        for half in range(halves):
+            matrix_a = np.concatenate(list(of_a[:, half::halves].transpose(1, 0, 2, 3)), 2)
+            product = np.einsum("wmk,wnk->wmn", matrix_a, matrix_b).reshape(-1, 8, 4, 2)
+            for n in range(2):
+                target, source = d[2 * half + n], c[2 * half + n]
+                self.registers[target] = product[..., n].reshape(-1) + self._value(source)
 
     def _halves(self, registers: list[str]) -> np.ndarray:
         words = np.stack([self.registers[r].reshape(-1, WARP) for r in registers], 1).astype(np.uint32)
@@ -276,8 +316,19 @@ class Block:
         return start[:, None] + np.arange(size)
 
     def _load_global(self, operand: str, size: int) -> np.ndarray:
+        """Bytes that active threads read; zeros for the others."""
         at = self._bytes_at(operand, size)
-        return self.memory[(int(at[0, 0]) >> 40) - 1][at & ((1 << 40) - 1)]
+        data = np.zeros(at.shape, np.uint8)
+        if self.active.any():
+            data[self.active] = self._buffer(at[self.active])[at[self.active] & ((1 << 40) - 1)]
+        return data
+
+    def _buffer(self, at: np.ndarray) -> np.ndarray:
+        """The one buffer that all addresses lie in."""
+        (number,) = {int(one) for one in np.unique(at >> 40)}
+        buffer = self.memory[number - 1]
+        assert int((at & ((1 << 40) - 1)).max()) < buffer.size, "an access beyond an array"
+        return buffer
 
 
 def _listed(operand: str) -> list[str]:

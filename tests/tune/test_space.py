@@ -20,7 +20,7 @@ from ptxbench.tune.occupancy import (
     occupancy,
 )
 from ptxbench.tune.space import load_axes, search_space
-from ptxbench.tune.variant import DType, Problem, Variant
+from ptxbench.tune.variant import Core, DType, Problem, Variant
 
 H200 = limits_of("sm_90a")
 SQUARE = {dtype: Problem(dtype, 4096, 4096, 4096) for dtype in DType}
@@ -34,7 +34,7 @@ def test_the_space_is_large_and_every_variant_fits(dtype: DType, target: str) ->
     assert len({v.name for v in space.variants}) == len(space.variants)
     limits = limits_of(target)
     for v in space.variants[:: max(1, len(space.variants) // 500)]:
-        needs = BlockNeeds(v.threads, least_registers(v), v.shared_bytes)
+        needs = BlockNeeds(v.threads, least_registers(v), v.shared_bytes())
         assert v.threads % 32 == 0
         assert blocks_per_sm(needs, limits) >= v.min_blocks
         assert 4096 % v.blk_m == 4096 % v.blk_n == 4096 % v.blk_k == 0
@@ -48,9 +48,41 @@ def test_tensor_kernels_are_not_for_turing() -> None:
         search_space(SQUARE[DType.F16], "sm_75")
 
 
-def test_sizes_that_no_tile_divides_are_refused_with_the_cure() -> None:
-    with pytest.raises(InputError, match="multiples of 128"):
-        search_space(Problem(DType.F32, 1000, 1000, 1001), "sm_90a")
+def test_sizes_that_no_tile_divides_have_guarded_variants() -> None:
+    odd = Problem(DType.F32, 1000, 1003, 1001)
+    variants = search_space(odd, "sm_90a").variants
+    assert len(variants) >= 200
+    # Rows of an odd length are read one by one.
+    assert {v.vector for v in variants} == {1}
+    assert all(v.form(odd).edges for v in variants)
+
+
+def test_rows_that_no_copy_divides_are_refused_with_the_cure() -> None:
+    with pytest.raises(InputError, match=r"no whole reads of 8.*multiples of 8"):
+        search_space(Problem(DType.F16, 1000, 1000, 1001), "sm_90a")
+
+
+def test_the_space_of_beast_has_the_best_kernel_of_the_paper() -> None:
+    # Table II: 16 x 16 threads, 64 x 96 x 16, reads of 64 x 4 and 16 x 16; m and n change places.
+    beast = load_axes(DType.F64, "beast")
+    space = search_space(SQUARE[DType.F64], "sm_90a", beast)
+    best = space.find("f64-16x16-96x64x16-a16-b64-v1-s1-p0-r1-i1")
+    assert isinstance(best, Variant)
+    assert best.form(SQUARE[DType.F64]).edge_m
+    for v in space.variants[::997]:
+        assert isinstance(v, Variant)
+        assert v.blk_m * v.blk_n >= 4 * 8 * (v.blk_m + v.blk_n)
+        assert 65536 // (2 * v.blk_m * v.blk_n) * v.threads >= 512
+        assert min(228 * 1024 // (v.shared_bytes() + 1024), 32) * v.threads >= 512
+
+
+def test_doubles_on_the_tensor_cores_need_what_the_target_has() -> None:
+    axes = load_axes(DType.F64, core=Core.MMA)
+    small = Problem(DType.F64, 1024, 1024, 1024)
+    assert {v.mma_k for v in search_space(small, "sm_80", axes).variants} == {4}
+    assert {v.mma_k for v in search_space(small, "sm_90a", axes).variants} == {4, 16}
+    with pytest.raises(InputError, match=r"no table \[f32-mma\]"):
+        load_axes(DType.F32, core=Core.MMA)
 
 
 GOOD = Variant(DType.F32, 16, 16, 128, 128, 8, 2, 32, 4, 2, 4, 1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tune.fakes_tune import SMALL, VARIANT, ComputingGpu, FlatModel
+from tune.fakes_tune import SMALL, TINY, VARIANT, ComputingGpu, FlatModel
 
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
@@ -108,30 +108,6 @@ def test_a_kernel_that_does_not_launch_ends_only_its_trial(kernel: Kernel) -> No
     trial = Bench(gpu, Gemm(SMALL), BenchOptions(), None).measure(kernel)
     assert trial.status is TrialStatus.LAUNCH_FAILED
     assert "OUT_OF_RESOURCES" in trial.reason
-
-
-# A dozen kernels of little code, which are built fast.
-TINY = """
-[f32]
-dim_m = [8]
-dim_n = [8, 16]
-blk_m = [32]
-blk_n = [32, 64]
-blk_k = [4, 8]
-a_k = [1, 2]
-b_n = [8]
-vector = [4]
-buffers = [1, 2]
-pad = [0, 4]
-min_blocks = [1]
-[f32.bounds]
-min_occupancy = 0.1
-min_fma_per_byte = 1.0
-min_tile = 16
-max_tile = 64
-max_aspect = 4
-max_unrolled = 256
-"""
 
 
 @pytest.fixture(scope="module")

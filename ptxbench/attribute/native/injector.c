@@ -1,11 +1,19 @@
 /* Writes down when each kernel of a process ran on which GPU.
  *
  * The CUDA driver loads this library by CUDA_INJECTION64_PATH and calls InitializeInjection. It asks CUPTI's
- * activity API for kernel records and appends them to two files in the folder PTXBENCH_LAUNCHES:
+ * activity API for kernel records and appends them to files in the folder PTXBENCH_LAUNCHES:
  *
- *   PID-NS.bin   `struct launch`, one a kernel, as they come
- *   PID-NS.txt   lines: "cupti VERSION", "name ID NAME", "device ORDINAL UUID", "dropped COUNT",
- *                "taken NS" (another tool took CUPTI), "refused WHY", "end NS"
+ *   PID-NS.bin     `struct launch`, one a kernel, as they come
+ *   PID-NS.ranges  `struct range`, one an NVTX range, when it ends
+ *   PID-NS.txt     lines: "cupti VERSION", "name ID NAME", "device ORDINAL UUID", "dropped COUNT",
+ *                  "shared NS" (another tool uses CUPTI beside), "off NS" and "on NS" (kernels are not seen
+ *                  between them), "refused WHY", "end NS"
+ *
+ * CUPTI serves one tool. Where this library is preloaded as well, another tool's calls come through here: this
+ * library stays registered, hands the other tool buffers that it asked for, and reads the kernels in them.
+ *
+ * NVTX loads the same library by NVTX_INJECTION64_PATH and calls InitializeInjectionNvtx2. The layouts are those
+ * of nvtxTypes.h and nvToolsExt.h, version 3.
  *
  * Everything goes out by write(2): a process that is killed loses what CUPTI still held. Nothing here ends or
  * slows down the program when something fails: it is said in the text file, and the program goes on.
@@ -53,11 +61,33 @@ struct launch {
     uint32_t name, device, stream, is_in_graph;
 };
 
+struct range {
+    uint64_t start_ns, end_ns;
+    uint32_t name, thread;
+};
+
+/* nvtxEventAttributes_t. */
+struct event {
+    uint16_t version, size;
+    uint32_t category;
+    int32_t color_type;
+    uint32_t color;
+    int32_t payload_type, reserved;
+    uint64_t payload;
+    int32_t message_type;
+    const void *message;
+};
+_Static_assert(offsetof(struct event, message_type) == 32, "messageType");
+_Static_assert(offsetof(struct event, message) == 40, "message");
+
+typedef uint64_t (*clock_fn)(void);
 typedef void (*request_fn)(uint8_t **, size_t *, size_t *);
 typedef void (*complete_fn)(void *, uint32_t, uint8_t *, size_t, size_t);
 typedef int (*register_fn)(request_fn, complete_fn);
 
 enum { KIND_CONCURRENT_KERNEL = 10, ALIGN = 8, BATCH = 1024, FLUSH_MS = 200 };
+enum { MOST_NESTED = 256, MOST_OPEN = 1024, MOST_NAME = 4096, SLICE_MS = 100 };
+enum { MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
 enum { LEAST_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
 /* CUPTI_API_VERSION: 14 is CUDA 11.0, the first with this layout; 13.x is 130000 and up. */
 enum { OLDEST_API = 14, NEXT_API = 140000 };
@@ -65,20 +95,32 @@ enum { OLDEST_API = 14, NEXT_API = 140000 };
 static struct {
     register_fn register_callbacks;
     int (*enable)(uint32_t);
+    int (*disable)(uint32_t);
     int (*next_record)(uint8_t *, size_t, struct record **);
     int (*dropped)(void *, uint32_t, size_t *);
     int (*flush_all)(uint32_t);
     int (*flush_period)(uint32_t);
-    int (*timestamps)(uint64_t (*)(void));
+    int (*timestamps)(clock_fn);
     int (*version)(uint32_t *);
 } cupti;
 
 static struct {
-    int bin, text, is_on, was_taken;
+    int bin, text, ranges, is_on;
     pid_t pid;
     pthread_mutex_t lock;
-    uint64_t devices_said;
-} state = {.bin = -1, .text = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
+    uint64_t devices_said, begin_ns, seen;
+} state = {.bin = -1, .text = -1, .ranges = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Another tool of this process. Its kinds are a bit each; `clock` is its own, read at `clock_at` when the host's
+ * was `host_at`; `buffers` are those that it gave and has not got back. */
+static struct {
+    request_fn request;
+    complete_fn complete;
+    uint64_t kinds;
+    clock_fn clock;
+    uint64_t clock_at, host_at;
+    uint8_t *buffers[MOST_OPEN];
+} other;
 
 /* CUptiResult of the last step of starting; 0 where it was not CUPTI that failed. */
 static int last_code;
@@ -144,8 +186,15 @@ static int grow(void) {
 }
 
 /* Returns the number of a name, and writes it down the first time; UINT32_MAX without memory. */
-static uint32_t number_of(const char *name) {
-    if (!name) name = "(no name)";
+static uint32_t number_of(const char *given) {
+    char plain[MOST_NAME];
+    const char *name = given ? given : "(no name)";
+    if (strpbrk(name, "\n\r") || strlen(name) >= sizeof plain) {
+        /* A line is a name. */
+        snprintf(plain, sizeof plain, "%s", name);
+        for (char *at = plain; (at = strpbrk(at, "\n\r"));) *at = ' ';
+        name = plain;
+    }
     if (names.count * 2 >= names.slots && !grow()) return UINT32_MAX;
     size_t at = hash(name) & (names.slots - 1);
     for (; names.slot[at]; at = (at + 1) & (names.slots - 1))
@@ -198,7 +247,36 @@ static size_t next_bytes(void) {
     return chosen;
 }
 
+/* Returns whether a buffer is the other tool's, and forgets it if asked to. */
+static int is_theirs(uint8_t *buffer, int forget) {
+    for (size_t i = 0; i < MOST_OPEN; i++)
+        if (other.buffers[i] == buffer) {
+            if (forget) other.buffers[i] = NULL;
+            return 1;
+        }
+    return 0;
+}
+
+/* Asks the other tool for a buffer; returns 0 where it is not to be asked. */
+static int request_theirs(uint8_t **buffer, size_t *size, size_t *most) {
+    pthread_mutex_lock(&state.lock);
+    int has_room = is_theirs(NULL, 0);
+    request_fn request = other.kinds && has_room ? other.request : NULL;
+    pthread_mutex_unlock(&state.lock);
+    if (!request) return 0;
+    request(buffer, size, most);
+    pthread_mutex_lock(&state.lock);
+    for (size_t i = 0; i < MOST_OPEN && *buffer; i++)
+        if (!other.buffers[i]) {
+            other.buffers[i] = *buffer;
+            break;
+        }
+    pthread_mutex_unlock(&state.lock);
+    return 1;
+}
+
 static void on_request(uint8_t **buffer, size_t *size, size_t *most) {
+    if (request_theirs(buffer, size, most)) return;
     void *made = NULL;
     size_t bytes = next_bytes();
     *most = 0;
@@ -206,54 +284,173 @@ static void on_request(uint8_t **buffer, size_t *size, size_t *most) {
     *buffer = *size ? made : NULL;
 }
 
-static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
-    (void)size;
-    pthread_mutex_lock(&state.lock);
+/* Returns the host's time of a time stamp, which may be by the other tool's clock; 0 where it is neither. */
+static uint64_t host_ns(uint64_t stamp, uint64_t now, double rate) {
+    if (stamp >= state.begin_ns && stamp <= now) return stamp;
+    if (!other.clock) return 0;
+    double since = (double)(int64_t)(stamp - other.clock_at) * rate;
+    double at = (double)other.host_at + since;
+    return at >= (double)state.begin_ns && at <= (double)now ? (uint64_t)at : 0;
+}
+
+/* Writes down the kernels of a buffer. */
+static void read_buffer(uint8_t *buffer, size_t valid) {
     struct launch batch[BATCH];
     size_t filled = 0, lost = 0;
     struct record *record = NULL;
+    uint64_t now = now_ns() + 1000000000u;
+    uint64_t ticks = other.clock ? other.clock() - other.clock_at : 0;
+    double rate = ticks ? (double)(now_ns() - other.host_at) / (double)ticks : 0;
     while (valid && buffer && cupti.next_record(buffer, valid, &record) == 0) {
         if (record->kind != KIND_CONCURRENT_KERNEL) continue;
         uint32_t name = number_of(record->name);
+        uint64_t start = host_ns(record->start_ns, now, rate), end = host_ns(record->end_ns, now, rate);
+        state.seen++;
         /* A kernel that did not end has no times. */
-        if (name == UINT32_MAX || !record->start_ns || record->end_ns < record->start_ns) {
+        if (name == UINT32_MAX || !start || end < start) {
             lost++;
             continue;
         }
         say_device(record->device);
-        batch[filled++] = (struct launch){record->start_ns, record->end_ns, name,
-                                          record->device,   record->stream, record->graph_node != 0};
+        batch[filled++] = (struct launch){start, end, name, record->device, record->stream,
+                                          record->graph_node != 0};
         if (filled == BATCH) {
             put(state.bin, batch, sizeof batch);
             filled = 0;
         }
     }
     put(state.bin, batch, filled * sizeof *batch);
-    size_t dropped = 0;
-    if (cupti.dropped && cupti.dropped(context, stream, &dropped) == 0) lost += dropped;
     if (lost) say("dropped %zu\n", lost);
-    pthread_mutex_unlock(&state.lock);
-    free(buffer);
 }
 
-/* Where this library is preloaded too, another tool's registration comes through here. */
-__attribute__((visibility("default"))) int cuptiActivityRegisterCallbacks(request_fn request,
-                                                                          complete_fn complete) {
-    register_fn next = cupti.register_callbacks;
-    if (!next) next = (register_fn)dlsym(RTLD_NEXT, "cuptiActivityRegisterCallbacks");
-    if (!next) return 999; /* CUPTI_ERROR_UNKNOWN */
-    if (state.is_on && !state.was_taken && getpid() == state.pid) {
-        state.was_taken = 1;
-        cupti.flush_all(0);
-        say("taken %llu\n", (unsigned long long)now_ns());
+static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
+    pthread_mutex_lock(&state.lock);
+    read_buffer(buffer, valid);
+    int theirs = buffer && is_theirs(buffer, 1);
+    complete_fn complete = other.complete;
+    size_t dropped = 0;
+    /* The count is reset by asking, so that it is left to the other tool. */
+    if (!theirs && cupti.dropped && cupti.dropped(context, stream, &dropped) == 0 && dropped)
+        say("dropped %zu\n", dropped);
+    pthread_mutex_unlock(&state.lock);
+    if (theirs && complete)
+        complete(context, stream, buffer, size, valid);
+    else if (!theirs)
+        free(buffer);
+}
+
+/* Another tool's calls. Before this library is on, or in a forked child, they go on to CUPTI as they are. */
+static int stands_between(void) { return state.is_on && getpid() == state.pid; }
+
+#define EXPORTED __attribute__((visibility("default")))
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+EXPORTED int cuptiActivityRegisterCallbacks(request_fn request, complete_fn complete) {
+    if (!stands_between()) {
+        register_fn next = NEXT(cuptiActivityRegisterCallbacks);
+        return next ? next(request, complete) : 999; /* CUPTI_ERROR_UNKNOWN */
     }
-    return next(request, complete);
+    cupti.flush_all(0);
+    pthread_mutex_lock(&state.lock);
+    other.request = request;
+    other.complete = complete;
+    say("shared %llu\n", (unsigned long long)now_ns());
+    pthread_mutex_unlock(&state.lock);
+    return 0;
+}
+
+EXPORTED int cuptiActivityEnable(uint32_t kind) {
+    if (!stands_between()) {
+        int (*next)(uint32_t) = NEXT(cuptiActivityEnable);
+        return next ? next(kind) : 999;
+    }
+    int code = cupti.enable(kind);
+    if (code) return code;
+    pthread_mutex_lock(&state.lock);
+    int is_first = !other.kinds;
+    if (kind < 64) other.kinds |= (uint64_t)1 << kind;
+    pthread_mutex_unlock(&state.lock);
+    /* The other tool sees kernels in its own buffers only: this one's, half full, goes back now. */
+    if (is_first) cupti.flush_all(1);
+    return 0;
+}
+
+EXPORTED int cuptiActivityDisable(uint32_t kind) {
+    if (!stands_between()) {
+        int (*next)(uint32_t) = NEXT(cuptiActivityDisable);
+        return next ? next(kind) : 999;
+    }
+    int code = kind == KIND_CONCURRENT_KERNEL ? 0 : cupti.disable(kind);
+    pthread_mutex_lock(&state.lock);
+    if (kind < 64) other.kinds &= ~((uint64_t)1 << kind);
+    int is_last = !other.kinds;
+    pthread_mutex_unlock(&state.lock);
+    if (is_last) cupti.flush_all(0);
+    return code;
+}
+
+EXPORTED int cuptiActivityRegisterTimestampCallback(clock_fn clock) {
+    if (!stands_between()) {
+        int (*next)(clock_fn) = NEXT(cuptiActivityRegisterTimestampCallback);
+        return next ? next(clock) : 999;
+    }
+    int code = cupti.timestamps(clock);
+    if (code || !clock) return code;
+    pthread_mutex_lock(&state.lock);
+    other.clock_at = clock();
+    other.host_at = now_ns();
+    other.clock = clock;
+    pthread_mutex_unlock(&state.lock);
+    return 0;
+}
+
+/* A tool that is done may remove CUPTI from the process; this one is not done. */
+EXPORTED int cuptiFinalize(void) {
+    if (stands_between()) return 0;
+    int (*next)(void) = NEXT(cuptiFinalize);
+    return next ? next() : 999;
+}
+
+/* Sees kernels in turns where they come too fast: SLICE_MS of them, then none until the mean rate is allowed. */
+static void *limit_rate(void *limit) {
+    double most = *(double *)limit;
+    uint64_t before = 0, before_ns = now_ns();
+    while (state.is_on && getpid() == state.pid) {
+        struct timespec slice = {0, SLICE_MS * 1000000};
+        nanosleep(&slice, NULL);
+        cupti.flush_all(0);
+        pthread_mutex_lock(&state.lock);
+        uint64_t seen = state.seen, at_ns = now_ns();
+        pthread_mutex_unlock(&state.lock);
+        double rate = (double)(seen - before) / ((double)(at_ns - before_ns) / 1e9);
+        before = seen;
+        before_ns = at_ns;
+        /* While another tool wants kernels, none is left out. */
+        if (rate <= most || other.kinds || cupti.disable(KIND_CONCURRENT_KERNEL)) continue;
+        double off_s = SLICE_MS / 1e3 * (rate / most - 1);
+        if (off_s > 2) off_s = 2;
+        say("off %llu\n", (unsigned long long)now_ns());
+        struct timespec pause = {(time_t)off_s, (long)((off_s - (double)(time_t)off_s) * 1e9)};
+        nanosleep(&pause, NULL);
+        cupti.enable(KIND_CONCURRENT_KERNEL);
+        say("on %llu\n", (unsigned long long)now_ns());
+        before_ns = now_ns();
+    }
+    return NULL;
+}
+
+static void start_limit(void) {
+    static double most;
+    const char *text = getenv("PTXBENCH_MOST_LAUNCHES");
+    most = text ? atof(text) : 0;
+    pthread_t thread;
+    if (most > 0 && pthread_create(&thread, NULL, limit_rate, &most) == 0) pthread_detach(thread);
 }
 
 static void at_end(void) {
     /* A forked child has the handler, but no CUDA. */
     if (!state.is_on || getpid() != state.pid) return;
-    if (!state.was_taken) cupti.flush_all(1);
+    cupti.flush_all(1);
     say("end %llu\n", (unsigned long long)now_ns());
 }
 
@@ -278,6 +475,7 @@ static const char *find_functions(void *library) {
     if (!cupti.member) return "libcupti has no " name
     FIND(register_callbacks, "cuptiActivityRegisterCallbacks");
     FIND(enable, "cuptiActivityEnable");
+    FIND(disable, "cuptiActivityDisable");
     FIND(next_record, "cuptiActivityGetNextRecord");
     FIND(dropped, "cuptiActivityGetNumDroppedRecords");
     FIND(flush_all, "cuptiActivityFlushAll");
@@ -309,14 +507,34 @@ static int open_file(const char *folder, uint64_t at_ns, const char *ending) {
     return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 }
 
-__attribute__((visibility("default"))) int InitializeInjection(void) {
+/* Another thread may have held the lock. */
+static void after_fork(void) { pthread_mutex_init(&state.lock, NULL); }
+
+/* Opens the files of this process, once; returns whether they are open. */
+static int open_files(void) {
+    if (state.text >= 0 && state.pid == getpid()) return 1;
     const char *folder = getenv("PTXBENCH_LAUNCHES");
-    if (!folder || (state.is_on && getpid() == state.pid)) return 1;
+    if (!folder) return 0;
+    if (state.pid == 0) pthread_atfork(NULL, NULL, after_fork);
     uint64_t at_ns = now_ns();
-    state.bin = open_file(folder, at_ns, "bin");
-    state.text = open_file(folder, at_ns, "txt");
-    if (state.bin < 0 || state.text < 0) return 1;
     state.pid = getpid();
+    state.is_on = 0;
+    state.begin_ns = at_ns;
+    state.devices_said = 0;
+    for (size_t i = 0; i < names.count; i++) free(names.text[i]);
+    names.count = 0;
+    if (names.slot) memset(names.slot, 0, names.slots * sizeof *names.slot);
+    state.bin = open_file(folder, at_ns, "bin");
+    state.ranges = open_file(folder, at_ns, "ranges");
+    state.text = open_file(folder, at_ns, "txt");
+    return state.bin >= 0 && state.text >= 0 && state.ranges >= 0;
+}
+
+EXPORTED int InitializeInjection(void) {
+    pthread_mutex_lock(&state.lock);
+    int ready = open_files();
+    pthread_mutex_unlock(&state.lock);
+    if (!ready || state.is_on) return 1;
     const char *refused = find_functions(open_cupti());
     if (!refused) refused = switch_on();
     if (refused) {
@@ -325,5 +543,175 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
     }
     state.is_on = 1;
     atexit(at_end);
+    start_limit();
+    return 1;
+}
+
+/* NVTX. Ranges of a thread lie within each other, by domain; those that are started have a number. */
+struct open_range {
+    uint64_t start_ns, number;
+    uint32_t name;
+    const char *domain;
+};
+static __thread struct open_range nested[MOST_NESTED];
+static __thread int depth;
+static struct open_range started[MOST_OPEN];
+static uint64_t last_number;
+
+static void end_range(const struct open_range *one) {
+    struct range range = {one->start_ns, now_ns(), one->name, (uint32_t)(uintptr_t)pthread_self()};
+    if (one->name == UINT32_MAX) return;
+    pthread_mutex_lock(&state.lock);
+    put(state.ranges, &range, sizeof range);
+    pthread_mutex_unlock(&state.lock);
+}
+
+/* Writes a text of wide characters as UTF-8. */
+static void narrow(const wchar_t *from, char *to, size_t size) {
+    char *end = to + size - 5;
+    for (; from && *from && to < end; from++) {
+        uint32_t c = (uint32_t)*from;
+        if (c < 0x80) {
+            *to++ = (char)c;
+        } else if (c < 0x800) {
+            *to++ = (char)(0xc0 | c >> 6);
+            *to++ = (char)(0x80 | (c & 0x3f));
+        } else if (c < 0x10000) {
+            *to++ = (char)(0xe0 | c >> 12);
+            *to++ = (char)(0x80 | (c >> 6 & 0x3f));
+            *to++ = (char)(0x80 | (c & 0x3f));
+        } else {
+            *to++ = (char)(0xf0 | (c >> 18 & 7));
+            *to++ = (char)(0x80 | (c >> 12 & 0x3f));
+            *to++ = (char)(0x80 | (c >> 6 & 0x3f));
+            *to++ = (char)(0x80 | (c & 0x3f));
+        }
+    }
+    *to = 0;
+}
+
+static struct open_range begin_range(const char *domain, const char *text) {
+    char whole[MOST_NAME];
+    if (domain) snprintf(whole, sizeof whole, "%s: %s", domain, text ? text : "");
+    pthread_mutex_lock(&state.lock);
+    uint32_t name = open_files() ? number_of(domain ? whole : text) : UINT32_MAX;
+    pthread_mutex_unlock(&state.lock);
+    return (struct open_range){now_ns(), 0, name, domain};
+}
+
+static struct open_range begin_wide(const char *domain, const wchar_t *text) {
+    char plain[MOST_NAME];
+    narrow(text, plain, sizeof plain);
+    return begin_range(domain, plain);
+}
+
+static struct open_range begin_event(const char *domain, const struct event *event) {
+    if (event && event->message_type == MESSAGE_UNICODE) return begin_wide(domain, event->message);
+    int is_text = event && (event->message_type == MESSAGE_ASCII || event->message_type == MESSAGE_REGISTERED);
+    return begin_range(domain, is_text ? event->message : NULL);
+}
+
+static int push(struct open_range one) {
+    if (depth < MOST_NESTED) nested[depth] = one;
+    return depth++;
+}
+
+static int pop_of(const char *domain) {
+    if (depth > MOST_NESTED) return --depth;
+    for (int at = depth - 1; at >= 0; at--) {
+        if (nested[at].domain != domain) continue;
+        end_range(&nested[at]);
+        memmove(nested + at, nested + at + 1, (size_t)(depth - at - 1) * sizeof *nested);
+        return --depth;
+    }
+    return -2; /* NVTX_NO_PUSH_POP_TRACKING */
+}
+
+static uint64_t start(struct open_range one) {
+    pthread_mutex_lock(&state.lock);
+    uint64_t number = one.number = ++last_number;
+    for (size_t i = 0; i < MOST_OPEN; i++)
+        if (!started[i].number) {
+            started[i] = one;
+            break;
+        }
+    pthread_mutex_unlock(&state.lock);
+    return number;
+}
+
+static void end_number(uint64_t number) {
+    struct open_range found = {.name = UINT32_MAX};
+    pthread_mutex_lock(&state.lock);
+    for (size_t i = 0; i < MOST_OPEN && number; i++)
+        if (started[i].number == number) {
+            found = started[i];
+            started[i].number = 0;
+            break;
+        }
+    pthread_mutex_unlock(&state.lock);
+    end_range(&found);
+}
+
+static uint64_t nvtx_start_event(const struct event *event) { return start(begin_event(NULL, event)); }
+static uint64_t nvtx_start_text(const char *text) { return start(begin_range(NULL, text)); }
+static uint64_t nvtx_start_wide(const wchar_t *text) { return start(begin_wide(NULL, text)); }
+static int nvtx_push_event(const struct event *event) { return push(begin_event(NULL, event)); }
+static int nvtx_push_text(const char *text) { return push(begin_range(NULL, text)); }
+static int nvtx_push_wide(const wchar_t *text) { return push(begin_wide(NULL, text)); }
+static int nvtx_pop(void) { return pop_of(NULL); }
+static uint64_t nvtx_domain_start(const char *domain, const struct event *event) {
+    return start(begin_event(domain, event));
+}
+static void nvtx_domain_end(const char *domain, uint64_t number) {
+    (void)domain;
+    end_number(number);
+}
+static int nvtx_domain_push(const char *domain, const struct event *event) {
+    return push(begin_event(domain, event));
+}
+static int nvtx_domain_pop(const char *domain) { return pop_of(domain); }
+/* A domain and a registered string are their own text. */
+static char *nvtx_domain_create(const char *name) { return strdup(name ? name : "(no domain)"); }
+static char *nvtx_register(const char *domain, const char *text) {
+    (void)domain;
+    return strdup(text ? text : "(no name)");
+}
+static char *nvtx_register_wide(const char *domain, const wchar_t *text) {
+    char plain[MOST_NAME];
+    (void)domain;
+    narrow(text, plain, sizeof plain);
+    return strdup(plain);
+}
+static char *nvtx_domain_create_wide(const wchar_t *name) { return nvtx_register_wide(NULL, name); }
+
+typedef void (*function)(void);
+struct export_table {
+    size_t struct_size;
+    int (*functions)(int, function ***, unsigned *);
+};
+
+static void set_functions(const struct export_table *table, int module, const function *own, unsigned count) {
+    function **slots = NULL;
+    unsigned size = 0;
+    if (!table->functions(module, &slots, &size) || !slots) return;
+    for (unsigned i = 0; i < count && i < size; i++)
+        if (own[i] && slots[i]) *slots[i] = own[i];
+}
+
+EXPORTED int InitializeInjectionNvtx2(const void *(*get_table)(uint32_t)) {
+    enum { CALLBACKS = 1, MODULE_CORE = 1, MODULE_CORE2 = 5 };
+#define F(name) (function)(name)
+    static const function core[] = {
+        [4] = F(nvtx_start_event), [5] = F(nvtx_start_text), [6] = F(nvtx_start_wide), [7] = F(end_number),
+        [8] = F(nvtx_push_event),  [9] = F(nvtx_push_text),  [10] = F(nvtx_push_wide), [11] = F(nvtx_pop)};
+    static const function core2[] = {[2] = F(nvtx_domain_start),      [3] = F(nvtx_domain_end),
+                                     [4] = F(nvtx_domain_push),       [5] = F(nvtx_domain_pop),
+                                     [10] = F(nvtx_register),         [11] = F(nvtx_register_wide),
+                                     [12] = F(nvtx_domain_create),    [13] = F(nvtx_domain_create_wide)};
+#undef F
+    const struct export_table *table = get_table ? get_table(CALLBACKS) : NULL;
+    if (!table || table->struct_size < sizeof *table || !getenv("PTXBENCH_LAUNCHES")) return 0;
+    set_functions(table, MODULE_CORE, core, sizeof core / sizeof *core);
+    set_functions(table, MODULE_CORE2, core2, sizeof core2 / sizeof *core2);
     return 1;
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -12,14 +12,15 @@ from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.clock import Clock, VirtualClock
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
-from ptxbench.core.errors import LaunchError
+from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.sequence import only_run, play
+from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_round
 from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import H200
-from ptxbench.devices.simulated.sensor import TemperatureSource, describe, open_source
+from ptxbench.devices.simulated.sensor import ClockSource, TemperatureSource, describe, open_source
 from ptxbench.devices.simulated.settings import SimulatedSettings
 from ptxbench.devices.simulated.timing import Grid, plan_phases, resident_blocks
 from ptxbench.devices.simulated.whole_kernel import plan_counted_kernel, plan_whole_kernel
@@ -29,7 +30,7 @@ from ptxbench.sass.program import SassKernel
 from ptxbench.sass.resources import kernel_resources
 from ptxbench.sensors.base import Reader
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.kernel_run import KernelRun, SequenceRun, Telemetry
+from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
 from ptxbench.sensors.sampler import Sampler
 from ptxbench.sensors.trace import KernelWindow
 
@@ -62,6 +63,7 @@ class SimulatedGpu:
         self._poll_interval_s = poll_interval_s
         self._clock = VirtualClock(_START_NS, _EPOCH_OFFSET_NS)
         self._physics = Physics(profile, _START_NS, seed)
+        self._launches = 0
         self._sources = [*self.open_sources(), TemperatureSource(self._physics, self._clock)]
 
     @property
@@ -103,6 +105,10 @@ class SimulatedGpu:
         """Return readers of its own power sources, best for steady power first, for a recording beside it."""
         return tuple(open_source(s, self._physics, self._clock, self._seed) for s in self._profile.sensors)
 
+    def open_beside(self) -> tuple[Reader, ...]:
+        """Return readers of its temperature and its clock."""
+        return (TemperatureSource(self._physics, self._clock), ClockSource(self._physics, self._clock))
+
     def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
         """Assemble with ptxas for the chip that is simulated.
 
@@ -138,12 +144,22 @@ class SimulatedGpu:
             InputError: The simulated GPU does not know an operand pattern.
         """
         plans = {id(launch): self._plan(launch) for launch in launches}
+        return self._recorded(launches, gaps_s, lambda launch: plans[id(launch)], poll_interval_s)
+
+    def _recorded(
+        self,
+        launches: Sequence[Launch],
+        gaps_s: Sequence[float],
+        plan: Callable[[Launch], tuple[Phase, ...]],
+        poll_interval_s: float | None = None,
+    ) -> SequenceRun:
+        """Let the phases of launches pass, with the sampler polling on the way."""
         clock = self._clock
         sampler = self._sampler(poll_interval_s)
         before = self.telemetry()
         clock.start_ticker(sampler.poll, sampler.wait_s)
         try:
-            windows = play(launches, gaps_s, clock, lambda launch: self._launch(launch, plans[id(launch)]))
+            windows = play(launches, gaps_s, clock, lambda launch: self._launch(launch, plan(launch)))
             after = self.telemetry()
             clock.sleep_s(launches[-1].after_s)
         finally:
@@ -156,6 +172,19 @@ class SimulatedGpu:
             tuple(sampler.throttle_reasons(window) for window in windows),
             np.zeros(launches[-1].output_bytes, dtype=np.uint8),
         )
+
+    def run_concurrently(self, launches: Sequence[Launch], rounds: int = 1) -> ConcurrentRun:
+        """Run kernels at once in virtual time.
+
+        Raises:
+            LaunchError: A kernel is not there, does not fit, or is none with counted executions.
+            InputError: The simulated GPU does not know an operand pattern.
+        """
+        planned = plan_round([self._counted(launch) for launch in launches], self._profile)
+        phase = Phase(rounds * planned.phase.cycles, rounds * planned.phase.energy_j)
+        run = only_run(self._recorded(launches[:1], (), lambda _: (phase,)))
+        per_cycle_s = run.window.elapsed_s / phase.cycles
+        return ConcurrentRun(run, tuple(end * per_cycle_s for end in planned.end_cycles))
 
     def time_s(self, launch: Launch) -> float:
         """Let a launch pass in virtual time, and return how long it took, s.
@@ -198,6 +227,9 @@ class SimulatedGpu:
 
     def _launch(self, launch: Launch, phases: tuple[Phase, ...]) -> KernelWindow:
         """Let the phases of one kernel pass."""
+        self._launches += 1
+        if 0 < self._profile.fails_after < self._launches:
+            raise GpuError(f"{self.info.name} stopped answering, as its profile says")
         clock = self._clock
         clock.sleep_s(_LAUNCH_OVERHEAD_S)
         start_ns = clock.now_ns()
@@ -222,18 +254,7 @@ class SimulatedGpu:
         Of ptxbench's own kernels the loop is charged, of others every instruction.
         """
         kernel = self._kernel(launch.cubin, launch.kernel)
-        registers, shared_bytes = kernel.registers, launch.shared_bytes
-        if launch.scalars is not None:
-            resources = kernel_resources(launch.cubin.image)[launch.kernel]
-            registers, shared_bytes = resources.registers, shared_bytes + resources.shared_bytes
-        resident = resident_blocks(registers, launch.threads, self._profile, shared_bytes)
-        if min(launch.blocks, launch.iterations, resident) < 1:
-            raise LaunchError(
-                f"{launch.kernel} cannot be launched with {launch.blocks} blocks of {launch.threads} "
-                f"threads, {registers} registers each and {shared_bytes} bytes of shared memory, "
-                f"for {launch.iterations} iterations"
-            )
-        grid = Grid(launch.blocks, launch.threads, resident)
+        grid, _, _ = self._grid(launch, kernel)
         trips, pattern, profile = launch.iterations, launch.pattern, self._profile
         if launch.parameters is not None:
             if not launch.executed:
@@ -249,6 +270,40 @@ class SimulatedGpu:
             return plan_phases(find_loop(kernel), grid, trips, pattern, profile) * launch.times
         except LoopError as error:
             raise LaunchError(f"{launch.kernel} cannot be simulated: {error}") from error
+
+    def _counted(self, launch: Launch) -> CountedKernel:
+        """Return a kernel that runs beside others."""
+        grid, registers, shared_bytes = self._grid(launch, self._kernel(launch.cubin, launch.kernel))
+        if not launch.executed:
+            raise LaunchError(f"{launch.kernel} cannot be simulated beside others: give what it executes")
+        return CountedKernel(
+            launch.executed,
+            launch.pattern,
+            grid.blocks,
+            grid.threads,
+            grid.blocks_per_sm,
+            registers,
+            shared_bytes,
+        )
+
+    def _grid(self, launch: Launch, kernel: SassKernel) -> tuple[Grid, int, int]:
+        """Return the shape of a launch, with registers of a thread and shared memory of a block.
+
+        Raises:
+            LaunchError: Not one block fits an SM, or there is none.
+        """
+        registers, shared_bytes = kernel.registers, launch.shared_bytes
+        if launch.scalars is not None:
+            resources = kernel_resources(launch.cubin.image)[launch.kernel]
+            registers, shared_bytes = resources.registers, shared_bytes + resources.shared_bytes
+        resident = resident_blocks(registers, launch.threads, self._profile, shared_bytes)
+        if min(launch.blocks, launch.iterations, resident) < 1:
+            raise LaunchError(
+                f"{launch.kernel} cannot be launched with {launch.blocks} blocks of {launch.threads} "
+                f"threads, {registers} registers each and {shared_bytes} bytes of shared memory, "
+                f"for {launch.iterations} iterations"
+            )
+        return Grid(launch.blocks, launch.threads, resident), registers, shared_bytes
 
     def _kernel(self, cubin: Cubin, name: str) -> SassKernel:
         target = self._profile.chip.target

@@ -154,6 +154,9 @@ class Memory:
         sm_bytes_per_cycle: What one SM takes in a cycle at most.
         dram_pj_per_byte: Energy of a byte from DRAM, whatever the SM clock.
         l2_pj_per_byte: Energy of a byte from L2, at the full SM clock.
+        l1_bytes: Size of the L1 of an SM; an array that fits those of the SMs at work comes from there.
+        l1_bytes_per_cycle: What one SM takes from its L1 in a cycle.
+        l1_pj_per_byte: Energy of a byte from L1.
         clocks_mhz: Memory clocks that can be set besides the full one; bandwidth of DRAM goes with them.
         clock_w: Power that goes with the memory clock, at the full one; it is part of the static power.
     """
@@ -164,6 +167,9 @@ class Memory:
     sm_bytes_per_cycle: float
     dram_pj_per_byte: float
     l2_pj_per_byte: float
+    l1_bytes: int
+    l1_bytes_per_cycle: float
+    l1_pj_per_byte: float
     clocks_mhz: tuple[float, ...] = ()
     clock_w: float = 0.0
 
@@ -181,6 +187,7 @@ class Profile:
         voltage_steps: Steps of the supply voltage; without them it is always at factor 1.
         memory: Bandwidth and energy of its memory; without it loads cost what their opcode costs, and no
             bandwidth limits them.
+        fails_after: Launches after which it stops answering, as a GPU that is lost; 0: never.
     """
 
     name: str
@@ -190,3 +197,4 @@ class Profile:
     sensors: tuple[SensorSpec, ...]
     voltage_steps: TimedVoltageSteps | ThermalVoltageSteps | None = None
     memory: Memory | None = None
+    fails_after: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptxbench.core.errors import InputError
+from ptxbench.devices.simulated.chance import hashed_unit
 from ptxbench.devices.simulated.profile import (
     Board,
     Chip,
@@ -66,6 +67,9 @@ _MEMORY = Memory(
     sm_bytes_per_cycle=64.0,
     dram_pj_per_byte=87.0,
     l2_pj_per_byte=31.0,
+    l1_bytes=128 * 1024,
+    l1_bytes_per_cycle=128.0,
+    l1_pj_per_byte=5.0,
 )
 H200_MEMORY = replace(
     H200, name="h200-memory", title="NVIDIA H200 with a memory of limited bandwidth", memory=_MEMORY
@@ -289,6 +293,9 @@ B200 = Profile(
     sensors=_HOPPER_SENSORS,
 )
 
+# The board that is lost after some launches, and the number that it counts as.
+_LOST, _LOST_BOARD, _LOST_AFTER = "lost", 999_999, 12
+
 # An H200 whose voltage stays below 1200 MHz, for `ptxbench ridge`.
 H200_RIDGE = replace(H200, name="h200-ridge", chip=replace(H200.chip, ridge_mhz=1200.0))
 
@@ -319,3 +326,37 @@ def find_profile(name: str) -> Profile:
     if name not in PROFILES:
         raise InputError(f"no simulated GPU is called {name!r}; there are {', '.join(PROFILES)}")
     return PROFILES[name]
+
+
+def find_board(name: str) -> tuple[Profile, int]:
+    """Return the profile that a name such as "h200@3" stands for, and the number of its board.
+
+    Board 0, which a name without "@" is, is the profile itself; every other has energies, static power and
+    cooling a little of its own. Sixteen H200s and two H100s lie within some 4% of each other by one factor
+    (docs/accuracy.md); that is the spread of the factors here. Board "lost" stops answering in the middle of
+    its first rows, to see what a run makes of that.
+
+    Raises:
+        InputError: There is no such profile, or no such board.
+    """
+    profile_name, _, board = name.partition("@")
+    profile = find_profile(profile_name)
+    if board == _LOST:
+        return replace(profile, fails_after=_LOST_AFTER), _LOST_BOARD
+    if board and not board.isdecimal():
+        raise InputError(f"{board!r} is no board of a simulated GPU: give a number, or {_LOST!r}")
+    number = int(board or 0)
+    return (_board(profile, number) if number else profile), number
+
+
+def _board(profile: Profile, number: int) -> Profile:
+    def near_one(what: str, spread: float) -> float:
+        return 1 + spread * (2 * hashed_unit("board", profile.name, str(number), what) - 1)
+
+    board = replace(
+        profile.board,
+        static_w=profile.board.static_w * near_one("static", 0.03),
+        coolant_c=profile.board.coolant_c * near_one("coolant", 0.1),
+    )
+    chip = replace(profile.chip, energy_scale=profile.chip.energy_scale * near_one("energy", 0.04))
+    return replace(profile, board=board, chip=chip)

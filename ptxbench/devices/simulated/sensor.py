@@ -47,6 +47,20 @@ class TemperatureSource:
         return (Reading(float(round(self._physics.temperature_c(self._clock.now_ns())))),)
 
 
+class ClockSource:
+    """The chip's SM clock in whole MHz, as NVML gives it."""
+
+    name = SourceName.CLOCK
+
+    def __init__(self, physics: Physics, clock: Clock) -> None:
+        self._physics = physics
+        self._clock = clock
+
+    def read(self) -> tuple[Reading, ...]:
+        """Return the clock now."""
+        return (Reading(float(round(self._physics.clock_mhz(self._clock.now_ns())))),)
+
+
 class TickedSource:
     """A source that shows the value of its last refresh tick."""
 

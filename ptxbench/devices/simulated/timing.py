@@ -46,7 +46,9 @@ def resident_blocks(registers: int, threads: int, profile: Profile, shared_bytes
     whole_warps = math.ceil(threads / WARP) * WARP
     given = max(1, math.ceil(registers / _REGISTER_UNIT)) * _REGISTER_UNIT
     by_threads = chip.max_threads_per_sm // whole_warps
-    by_registers = chip.registers_per_sm // (given * whole_warps)
+    # A warp's registers lie in one sub-partition.
+    of_one = chip.registers_per_sm // chip.schedulers_per_sm // (given * WARP)
+    by_registers = chip.schedulers_per_sm * of_one // (whole_warps // WARP)
     by_shared = chip.shared_per_sm_bytes // shared_bytes if shared_bytes else chip.max_blocks_per_sm
     return min(chip.max_blocks_per_sm, by_threads, by_registers, by_shared)
 

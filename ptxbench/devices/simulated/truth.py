@@ -61,6 +61,7 @@ _ENERGY_PJ = {
     "DMMA": 230.0,
 }
 _L2_ENERGY_PJ = 205.0
+_GLOBAL = ("LDG", "STG")
 
 # A whole warp's instruction in the control logic; what the threads themselves add is nothing.
 _CONTROL_WARP_PJ = 16.0
@@ -136,31 +137,27 @@ def counted_energy_pj(counts: Mapping[str, float], pattern: str, profile: Profil
     return total_pj * profile.chip.energy_scale
 
 
-def global_load_bytes(loop: Loop) -> int:
-    """Return the bytes that one thread loads from global memory in one iteration."""
-    return sum(n * _load_bytes(opcode) for opcode, n in loop.counts.items() if opcode.startswith("LDG"))
+def global_bytes(loop: Loop) -> int:
+    """Return the bytes that one thread loads from and stores to global memory in one iteration."""
+    return sum(n * _access_bytes(opcode) for opcode, n in loop.counts.items() if opcode.startswith(_GLOBAL))
 
 
 def counted_global_bytes(counts: Mapping[str, float]) -> float:
     """Return the bytes that so many executions by one thread move to and from global memory."""
-    return sum(n * _load_bytes(opcode) for opcode, n in counts.items() if _is_global(opcode))
+    return sum(n * _access_bytes(opcode) for opcode, n in counts.items() if opcode.startswith(_GLOBAL))
 
 
-def without_global(counts: Mapping[str, float]) -> dict[str, float]:
+def counted_without_global(counts: Mapping[str, float]) -> dict[str, float]:
     """Return counts without what moves bytes to and from global memory, whose bytes are charged instead."""
-    return {opcode: n for opcode, n in counts.items() if not _is_global(opcode)}
+    return {opcode: n for opcode, n in counts.items() if not opcode.startswith(_GLOBAL)}
 
 
-def _is_global(opcode: str) -> bool:
-    return opcode.partition(".")[0] in ("LDG", "STG")
+def without_global(loop: Loop) -> Loop:
+    """Return a loop without its accesses to global memory, whose bytes are charged by themselves."""
+    return Loop(tuple(i for i in loop.instructions if i.base not in _GLOBAL))
 
 
-def without_global_loads(loop: Loop) -> Loop:
-    """Return a loop without its loads from global memory, whose bytes are charged by themselves."""
-    return Loop(tuple(i for i in loop.instructions if i.base != "LDG"))
-
-
-def _load_bytes(opcode: str) -> int:
+def _access_bytes(opcode: str) -> int:
     words = opcode.split(".")
     return next((bits // 8 for bits in (128, 64) if str(bits) in words), 4)
 
@@ -225,13 +222,18 @@ def issue_cycles(loop: Loop, profile: Profile) -> float:
 
 def counted_issue_cycles(counts: Mapping[str, float], profile: Profile) -> float:
     """Return the cycles that so many executions of each opcode by one warp take of a sub-partition."""
+    return max(counted_pipe_cycles(counts, profile).values())
+
+
+def counted_pipe_cycles(counts: Mapping[str, float], profile: Profile) -> dict[str, float]:
+    """Return for how many cycles so many executions by one warp keep each pipe, and the issue, busy."""
     chip = profile.chip
     rates = _ISSUE_CYCLES | {"fp32": chip.fp32_cycles, "fp64": chip.fp64_cycles}
     busy = dict.fromkeys(rates, 0.0)
     for opcode, n in counts.items():
         pipe = pipe_of(opcode)
         busy[pipe] += n * rates[pipe]
-    return max(float(sum(counts.values())), *busy.values())
+    return busy | {"issue": float(sum(counts.values()))}
 
 
 def latency_cycles(loop: Loop, profile: Profile) -> float:

@@ -7,7 +7,12 @@ flop and every memory level has its own energy, which is Eq. 9 with Eq. 10 in on
 
 The paper divides by W. Here each equation is divided by its measured energy, so that a kernel counts by
 its relative error: energy per flop spans three orders of magnitude over the intensities of one run.
-Errors are the heteroscedasticity-consistent HC3 of MacKinnon and White (1985), with Student's t.
+
+What is known only roughly of a kernel, and moves all of them together (the instructions of its loop, how
+static power grows with the temperature), is in the regression as one term each, drawn to what is known of it
+by an observation with that error (mixed estimation, Theil and Goldberger 1961). Errors are those of the
+jackknife over groups of neighbouring intensities (Bell and McCaffrey 2002), with Student's t: kernels that
+are alike are off alike.
 """
 
 from __future__ import annotations
@@ -25,12 +30,17 @@ from ptxbench.core.estimate import Estimate
 from ptxbench.model.roofline.equations import RooflineMachine
 
 Float = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 # So many points more than unknowns, or the errors mean nothing.
 _SPARE_POINTS = 3
 # Beyond this two columns are one for the arithmetic of doubles and readings of a sensor.
 _WORST_CONDITION = 1e5
 _DRAWS = 2000
+# No power is measured better than this fraction.
+_LEAST_ERROR = 1e-3
+_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class RooflinePoint:
         bytes_moved: Bytes of one launch by memory level, such as (("dram", 1e9),).
         time_s: Time of one launch, s.
         energy_j: Energy of one launch, J, static power included.
+        extras: How much of each rough term it has, such as (("loop", 1e9),) for instructions of its loop.
         at_full_clock: Whether the SM clock stayed at that of the other points. Energies of a kernel that
             the power limit slowed down belong to another, lower voltage.
     """
@@ -55,10 +66,33 @@ class RooflinePoint:
     time_s: float
     energy_j: float
     at_full_clock: bool = True
+    extras: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def group(self) -> tuple[str, tuple[str, ...], int]:
+        """Kernels that are off alike: of one kind and level, within a factor of two in intensity."""
+        moved = sum(count for _, count in self.bytes_moved)
+        octave = math.floor(math.log2(self.flops / moved)) if moved > 0 else 1 << 10
+        return self.kind, tuple(level for level, _ in self.bytes_moved), octave
 
     def bytes_of(self, level: str) -> float:
         """Return the bytes that it moves at one memory level."""
         return sum(count for name, count in self.bytes_moved if name == level)
+
+
+@dataclass(frozen=True)
+class RoughTerm:
+    """A term that is known roughly before the fit.
+
+    Attributes:
+        name: Its name, as `RooflinePoint.extras` has it.
+        value: What it is, J for each of what a kernel has of it.
+        error: Standard error of that.
+    """
+
+    name: str
+    value: float
+    error: float
 
 
 @dataclass(frozen=True)
@@ -67,9 +101,10 @@ class RooflineFit:
 
     Attributes:
         names: What each coefficient is: kinds of flop, then memory levels, then "constant".
-        values: Coefficients, J per flop, J per byte and W, shape (n,).
+        rough: Rough terms, whose coefficients follow.
+        values: Coefficients, J per flop, J per byte and W, and of rough terms, shape (n,).
         covariance: Their covariance, shape (n, n).
-        degrees_of_freedom: Points less coefficients.
+        degrees_of_freedom: Groups of neighbouring intensities less coefficients, 1 at least.
         points: How many points the fit used.
         left_out: Names of the points that did not run at the full clock.
         residual: Median of the relative residuals, as a fraction.
@@ -77,6 +112,7 @@ class RooflineFit:
     """
 
     names: tuple[str, ...]
+    rough: tuple[str, ...]
     values: Float
     covariance: Float
     degrees_of_freedom: int
@@ -91,10 +127,10 @@ class RooflineFit:
         Raises:
             InputError: The fit has none of this name.
         """
-        from scipy.stats import t
+        from scipy.special import stdtrit
 
         at = self._place(name)
-        width = float(t.ppf(0.975, self.degrees_of_freedom)) * math.sqrt(self.covariance[at, at])
+        width = float(stdtrit(self.degrees_of_freedom, 0.975)) * math.sqrt(self.covariance[at, at])
         return Estimate(float(self.values[at]), width)
 
     def machine(
@@ -141,16 +177,18 @@ class RooflineFit:
         ]
 
     def _place(self, name: str) -> int:
-        if name not in self.names:
+        every = (*self.names, *self.rough)
+        if name not in every:
             raise InputError(f"the fit has no {name!r}, only {', '.join(self.names)}")
-        return self.names.index(name)
+        return every.index(name)
 
 
-def fit_roofline(points: Sequence[RooflinePoint]) -> RooflineFit:
+def fit_roofline(points: Sequence[RooflinePoint], rough: Sequence[RoughTerm] = ()) -> RooflineFit:
     """Fit the energies of flops and bytes, and the constant power, to measured kernels.
 
     Args:
         points: The kernels; those that did not run at the full clock are left out.
+        rough: Terms that are known roughly; a kernel without one in its `extras` has none of it.
 
     Raises:
         InputError: Too few points, a point that is no number, or points that cannot tell two
@@ -173,36 +211,96 @@ def fit_roofline(points: Sequence[RooflinePoint]) -> RooflineFit:
     columns = [[point.flops * (point.kind == kind) for point in used] for kind in kinds]
     columns += [[point.bytes_of(level) for point in used] for level in levels]
     columns.append([point.time_s for point in used])
+    _require_distinct(np.array(columns, dtype=float).T / energy[:, None], names)
+    columns += [[dict(point.extras).get(term.name, 0.0) for point in used] for term in rough]
     design = np.array(columns, dtype=float).T / energy[:, None]
-    return _solve(design, names, len(used), left_out)
+    groups = np.unique([str(point.group) for point in used], return_inverse=True)[1]
+    found = _Regression(design, groups, rough).solve()
+    return RooflineFit(
+        names=names,
+        rough=tuple(term.name for term in rough),
+        values=found.values,
+        covariance=found.covariance,
+        degrees_of_freedom=max(1, int(groups.max()) + 1 - len(names)),
+        points=len(used),
+        left_out=left_out,
+        residual=float(np.median(np.abs(found.residuals))),
+        condition=found.condition,
+    )
 
 
-def _solve(design: Float, names: tuple[str, ...], points: int, left_out: tuple[str, ...]) -> RooflineFit:
-    """Solve design @ coefficients = 1 by least squares, with HC3 errors."""
-    scale = np.linalg.norm(design, axis=0)
-    scaled = design / scale
-    condition = float(np.linalg.cond(scaled))
+def _require_distinct(design: Float, names: Sequence[str]) -> None:
+    """Refuse columns that are one for the arithmetic, or almost.
+
+    Raises:
+        InputError: They are.
+    """
+    condition = _condition(design)
     if not condition < _WORST_CONDITION:
         raise InputError(
             f"the points cannot tell {', '.join(names)} apart (condition {condition:.2g}): add intensities "
             "on both sides of the balance, or kernels on fewer SMs"
         )
-    inverse = np.linalg.inv(scaled.T @ scaled)
-    values = inverse @ scaled.sum(axis=0)
-    residuals = 1.0 - scaled @ values
-    leverage = np.einsum("ij,jk,ik->i", scaled, inverse, scaled)
-    weights = (residuals / np.maximum(1.0 - leverage, 1e-9)) ** 2
-    covariance = inverse @ (scaled.T * weights) @ scaled @ inverse
-    return RooflineFit(
-        names=names,
-        values=values / scale,
-        covariance=covariance / np.outer(scale, scale),
-        degrees_of_freedom=points - len(names),
-        points=points,
-        left_out=left_out,
-        residual=float(np.median(np.abs(residuals))),
-        condition=condition,
-    )
+
+
+def _condition(design: Float) -> float:
+    """Return the condition number, columns scaled to one."""
+    scale = np.linalg.norm(design, axis=0)
+    return float(np.linalg.cond(design / scale)) if np.all(scale > 0) else math.inf
+
+
+@dataclass(frozen=True)
+class _Solution:
+    """Coefficients, their covariance, and relative residuals."""
+
+    values: Float
+    covariance: Float
+    residuals: Float
+    condition: float
+
+
+class _Regression:
+    """Ones regressed on the shares that each term has in the energy of each kernel."""
+
+    def __init__(self, design: Float, groups: Ints, rough: Sequence[RoughTerm]) -> None:
+        self._design, self._groups = design, groups
+        first = design.shape[1] - len(rough)
+        self._prior = np.zeros((len(rough), design.shape[1]))
+        for row, term in enumerate(rough):
+            self._prior[row, first + row] = 1 / term.error
+        self._known = np.array([term.value / term.error for term in rough])
+
+    def solve(self) -> _Solution:
+        """Return the coefficients; how much rough terms count follows the residuals, round by round."""
+        error, everyone = _LEAST_ERROR, np.ones(len(self._groups), dtype=bool)
+        spare = max(1, self._design.shape[0] + len(self._known) - self._design.shape[1])
+        for _ in range(_ROUNDS):
+            values = self._values(everyone, error)
+            residuals = 1.0 - self._design @ values
+            error = max(_LEAST_ERROR, math.sqrt(float(residuals @ residuals) / spare))
+        return _Solution(values, self._covariance(values, error), residuals, _condition(self._design))
+
+    def _values(self, used: Bools, error: float) -> Float:
+        """Return the coefficients of some rows; rough terms weigh by the relative error of a row."""
+        rows = np.vstack([self._design[used], error * self._prior])
+        aim = np.concatenate([np.ones(int(used.sum())), error * self._known])
+        scale = np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
+        solved: Float = np.linalg.lstsq(rows / scale, aim, rcond=None)[0] / scale
+        return solved
+
+    def _covariance(self, values: Float, error: float) -> Float:
+        """Return the jackknife over groups, and what the errors of rough terms add."""
+        numbers = range(int(self._groups.max()) + 1)
+        without = np.array([self._values(self._groups != number, error) for number in numbers])
+        off = without - values
+        jackknife = off.T @ off * (len(numbers) - 1) / len(numbers)
+        if not len(self._known):
+            return jackknife
+        rows = np.vstack([self._design, error * self._prior])
+        scale = np.linalg.norm(rows, axis=0)
+        inverse = np.linalg.pinv((rows / scale).T @ (rows / scale)) / np.outer(scale, scale)
+        prior: Float = inverse @ self._prior.T * error**2
+        return jackknife + prior @ prior.T
 
 
 def cache_byte_j(

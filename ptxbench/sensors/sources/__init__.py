@@ -21,5 +21,5 @@ def source_of(name: SourceName) -> PowerSource:
 
 @cache
 def best_first() -> tuple[SourceName, ...]:
-    """Return the sources, best for the power of a steady kernel first; the temperature is last."""
+    """Return the sources, best for the power of a steady kernel first; what is no power is last."""
     return tuple(sorted(SourceName, key=lambda name: source_of(name).rank))

@@ -11,11 +11,11 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated import SimulatedGpu, find_profile
 from ptxbench.devices.simulated.truth import opcode_energy_pj
+from ptxbench.experiment.roofline.kernel import KINDS, IntensityKernel, build, loop_fault
+from ptxbench.experiment.roofline.measure import measure
+from ptxbench.experiment.roofline.point import RooflineOptions, open_folder
+from ptxbench.experiment.roofline.result import measured_points, work_out, write_result
 from ptxbench.report.cost import find_costs, open_cost_table
-from ptxbench.roofline.kernel import KINDS, IntensityKernel, build, loop_fault
-from ptxbench.roofline.measure import measure
-from ptxbench.roofline.point import RooflineOptions, open_folder
-from ptxbench.roofline.result import measured_points, work_out, write_result
 from ptxbench.storage.shipped import find_table
 
 PROFILE = find_profile("h200-memory")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -14,10 +14,13 @@ from ptxbench.core.estimate import Estimate
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.energy.steady import settled_after_s, steady_power_w
+from ptxbench.experiment.roofline.kernel import loop_of
+from ptxbench.experiment.roofline.kinds import KINDS
+from ptxbench.experiment.roofline.limited import LimitedPoint, limited_points
+from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, read_kernels
 from ptxbench.model.roofline.equations import RooflineMachine
-from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, fit_roofline
+from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm, fit_roofline
 from ptxbench.model.roofline.quantity import Quantity, machine_quantities
-from ptxbench.roofline.point import PointKernel, read_kernels
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.sources import source_of
@@ -30,37 +33,13 @@ RESULT = "roofline.json"
 _SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 # Temperatures are whole degrees: over a smaller span they say nothing of a slope.
 _LEAST_SPAN_K = 4.0
-
-
-@dataclass(frozen=True)
-class MeasuredPoint:
-    """One kernel with what was read of it.
-
-    Attributes:
-        kernel: What ran.
-        time_s: Time of one launch, s.
-        power_w: Its mean power, W.
-        power_error_w: Standard error of the power, W.
-        temperature_c: Mean temperature while power was read, degrees C.
-        slowed: Whether the GPU lowered its clocks meanwhile.
-    """
-
-    kernel: PointKernel
-    time_s: float
-    power_w: float
-    power_error_w: float
-    temperature_c: float
-    slowed: bool
-
-    @property
-    def flops_per_s(self) -> float:
-        """Achieved speed, flop/s."""
-        return self.kernel.flops / self.time_s
-
-    @property
-    def bytes_per_s(self) -> float:
-        """Achieved bandwidth, byte/s."""
-        return self.kernel.bytes_moved / self.time_s
+# Static power then grows by this share of itself a degree, give or take as much: H200s had 0.28%.
+_ASSUMED_GROWTH = 0.003
+# A thread's instruction of a loop: counting, addresses and branches toggle few bits, xor on data many. The
+# tables have 13 to 15 pJ for additions and logic on random operands, and 5 on zeros.
+_COUNTING = RoughTerm("counting", 7e-12, 3e-12)
+_MIXING = {"random": RoughTerm("mixing", 14e-12, 3e-12), "zeros": RoughTerm("mixing", 6e-12, 3e-12)}
+_SLOPE = "slope"
 
 
 @dataclass(frozen=True)
@@ -87,16 +66,22 @@ class FittedMachine:
         level: Memory level.
         flops_per_s: Highest speed that any kernel reached, flop/s.
         bytes_per_s: Highest bandwidth that any kernel reached, byte/s.
+        flops_share: That speed over the one of multiply-adds without any load; NaN where it was not measured.
+        bytes_share: That bandwidth over the one of a copy within DRAM; NaN for other levels.
         quantities: What follows.
         races_to_halt: Whether time-efficiency implies energy-efficiency.
+        limited: What models of the power limit are off by, on kernels that it slowed down.
     """
 
     kind: str
     level: str
     flops_per_s: float
     bytes_per_s: float
+    flops_share: float
+    bytes_share: float
     quantities: tuple[Quantity, ...]
     races_to_halt: bool
+    limited: tuple[LimitedPoint, ...]
 
 
 @dataclass(frozen=True)
@@ -110,6 +95,8 @@ class RooflineDocument:
         machines: What follows for each kind of flop and memory level.
         sleeping_w: Power of the kernel that sleeps at `temperature_c`, W.
         slope_w_per_k: How static power grows with the temperature, W/K.
+        slope_error_w_per_k: Standard error of that.
+        slope_is_assumed: Whether kernels that sleep could not tell it; then it is a share of their power.
         temperature_c: What all powers were brought to, degrees C.
         residual: Median of the relative residuals, a fraction.
         left_out: Kernels that the power limit slowed down.
@@ -122,6 +109,8 @@ class RooflineDocument:
     machines: tuple[FittedMachine, ...]
     sleeping_w: float
     slope_w_per_k: float
+    slope_error_w_per_k: float
+    slope_is_assumed: bool
     temperature_c: float
     residual: float
     left_out: tuple[str, ...]
@@ -149,12 +138,28 @@ def measured_points(folder: RecordingFolder) -> tuple[MeasuredPoint, ...]:
     Raises:
         InputError: The folder is empty, a power cannot be read, or bytes came faster than DRAM can be.
     """
-    kernels = read_kernels(folder)
+    kernels = [_with_loop(folder, kernel) for kernel in read_kernels(folder)]
     if not kernels:
         raise InputError(f"{folder.path} holds no measured kernel; continue it with --resume")
     sensor = next(s for s in folder.manifest.sensors if source_of(s.source).whole_board)
     recordings = {recording.name: recording for recording in folder.recordings}
     return tuple(_measured(folder, kernel, recordings[kernel.name], sensor) for kernel in kernels)
+
+
+def _with_loop(folder: RecordingFolder, kernel: PointKernel) -> PointKernel:
+    """Return a kernel with the instructions of its loop, counted in its code where the run did not."""
+    if not kernel.kind or not math.isnan(kernel.counting_instructions):
+        return kernel
+    name = kernel.name.replace(f"-{kernel.level}-", "-", 1).partition(f"-{kernel.pattern}")[0]
+    entry = next((entry for entry in folder.kernels.entries if entry.name == name), None)
+    if entry is None:
+        raise InputError(f"{folder.path} does not hold the machine code of {kernel.name}")
+    trips, beside = loop_of(folder.kernels.sass(entry), KINDS[kernel.kind], kernel.bytes_moved)
+    return replace(
+        kernel,
+        counting_instructions=trips * beside.counting,
+        mixing_instructions=trips * beside.mixing,
+    )
 
 
 def _measured(
@@ -221,25 +226,29 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
     Raises:
         InputError: No kernel has the pattern, or the points are too few or too alike for a fit.
     """
-    points = tuple(p for p in measured if p.kernel.kind and p.kernel.pattern == pattern)
+    points = tuple(p for p in measured if p.kernel.kind and p.kernel.level and p.kernel.pattern == pattern)
     if not points:
         raise InputError(f"no kernel ran with operand pattern {pattern!r}")
-    asleep = [p for p in measured if not p.kernel.kind]
+    asleep = [p for p in measured if p.kernel.sleeps]
+    beside = [p for p in measured if p.kernel.is_peak]
     at_c = float(np.median([p.temperature_c for p in points]))
-    sleeping_w, slope = static_line(asleep, at_c)
-    fit = fit_roofline([_as_fitted(point, slope, at_c) for point in points])
+    static = static_line(asleep, at_c)
+    rough = RoughTerm(_SLOPE, static.slope_w_per_k, static.slope_error_w_per_k)
+    fit = fit_roofline([_as_fitted(point, at_c) for point in points], [_COUNTING, _MIXING[pattern], rough])
     return RooflineResult(
         gpu=gpu,
         pattern=pattern,
         fit=fit,
         energies=_energies(fit, points),
         machines=tuple(
-            _machine(fit, points, kind, level, gpu.power_limit_w)
+            _machine(fit, [*points, *beside], kind, level, gpu.power_limit_w)
             for kind in dict.fromkeys(p.kernel.kind for p in points)
             for level in dict.fromkeys(p.kernel.level for p in points)
         ),
-        sleeping_w=sleeping_w,
-        slope_w_per_k=slope,
+        sleeping_w=static.power_w,
+        slope_w_per_k=static.slope_w_per_k,
+        slope_error_w_per_k=static.slope_error_w_per_k,
+        slope_is_assumed=static.assumed,
         temperature_c=at_c,
         residual=fit.residual,
         left_out=fit.left_out,
@@ -247,32 +256,52 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
     )
 
 
-def static_line(asleep: Sequence[MeasuredPoint], at_c: float) -> tuple[float, float]:
-    """Return the static power at a temperature, W, and its slope, W/K, from kernels that sleep.
+@dataclass(frozen=True)
+class StaticLine:
+    """Static power over the temperature.
 
-    The slope is 0 where temperatures span too little to tell it.
+    Attributes:
+        power_w: At the temperature that was asked for, W; NaN without kernels that sleep.
+        slope_w_per_k: Its slope, W/K.
+        slope_error_w_per_k: Standard error of the slope.
+        assumed: Whether the slope is a share of the power, as temperatures span too little to tell it.
     """
+
+    power_w: float
+    slope_w_per_k: float
+    slope_error_w_per_k: float
+    assumed: bool
+
+
+def static_line(asleep: Sequence[MeasuredPoint], at_c: float) -> StaticLine:
+    """Return the static power at a temperature and its slope, from kernels that sleep."""
     if not asleep:
-        return math.nan, 0.0
-    temperature_c = np.array([p.temperature_c for p in asleep])
+        return StaticLine(math.nan, 0.0, 1.0, assumed=True)
+    offset_k = np.array([p.temperature_c for p in asleep]) - at_c
     power_w = np.array([p.power_w for p in asleep])
-    if np.ptp(temperature_c) < _LEAST_SPAN_K:
-        return float(power_w.mean()), 0.0
-    slope, offset_w = np.polyfit(temperature_c - at_c, power_w, 1)
-    return float(offset_w), float(slope)
+    if np.ptp(offset_k) < _LEAST_SPAN_K or len(asleep) < 4:
+        slope = _ASSUMED_GROWTH * float(power_w.mean())
+        return StaticLine(float((power_w - slope * offset_k).mean()), slope, slope, assumed=True)
+    (slope, at_w), covariance = np.polyfit(offset_k, power_w, 1, cov=True)
+    return StaticLine(float(at_w), float(slope), math.sqrt(float(covariance[0, 0])), assumed=False)
 
 
-def _as_fitted(point: MeasuredPoint, slope_w_per_k: float, at_c: float) -> RooflinePoint:
-    """Return a point with its energy as it would be at one temperature for all."""
-    power_w = point.power_w - slope_w_per_k * (point.temperature_c - at_c)
+def _as_fitted(point: MeasuredPoint, at_c: float) -> RooflinePoint:
+    """Return a point as the regression takes it; static power is that of one temperature for all."""
+    kernel = point.kernel
     return RooflinePoint(
-        point.kernel.name,
-        point.kernel.kind,
-        point.kernel.flops,
-        ((point.kernel.level, point.kernel.bytes_moved),),
+        kernel.name,
+        kernel.kind,
+        kernel.flops,
+        ((kernel.level, kernel.bytes_moved),),
         point.time_s,
-        power_w * point.time_s,
+        point.power_w * point.time_s,
         at_full_clock=not point.slowed,
+        extras=(
+            ("counting", kernel.counting_instructions),
+            ("mixing", kernel.mixing_instructions),
+            (_SLOPE, (point.temperature_c - at_c) * point.time_s),
+        ),
     )
 
 
@@ -307,12 +336,34 @@ def _machines(
 
 
 def _machine(
-    fit: RooflineFit, points: Sequence[MeasuredPoint], kind: str, level: str, limit_w: float
+    fit: RooflineFit, measured: Sequence[MeasuredPoint], kind: str, level: str, limit_w: float
 ) -> FittedMachine:
+    """Return what follows for a kind and level.
+
+    Args:
+        fit: The regression.
+        measured: Its points, and kernels that they are held against.
+        kind: Kind of flop.
+        level: Memory level.
+        limit_w: Power limit, W; 0: none is known.
+    """
+    points = [p for p in measured if p.kernel.kind and p.kernel.level]
     flops_per_s, bytes_per_s = peaks(points, kind, level)
     machine, draws = _machines(fit, flops_per_s, bytes_per_s, kind, level, limit_w)
-    quantities = machine_quantities(machine, draws)
-    return FittedMachine(kind, level, flops_per_s, bytes_per_s, quantities, machine.races_to_halt)
+    alone = [p.flops_per_s for p in measured if p.kernel.is_peak and p.kernel.kind == kind]
+    copied = [p.bytes_per_s for p in measured if p.kernel.is_peak and p.kernel.level == level]
+    own = [p for p in points if (p.kernel.kind, p.kernel.level) == (kind, level)]
+    return FittedMachine(
+        kind=kind,
+        level=level,
+        flops_per_s=flops_per_s,
+        bytes_per_s=bytes_per_s,
+        flops_share=flops_per_s / max(alone, default=math.nan),
+        bytes_share=bytes_per_s / max(copied, default=math.nan),
+        quantities=machine_quantities(machine, draws),
+        races_to_halt=machine.races_to_halt,
+        limited=limited_points(machine, own),
+    )
 
 
 def peaks(points: Sequence[MeasuredPoint], kind: str, level: str) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from ptxbench.cli.roofline import command
 
-KEPT = Path(__file__).parents[2] / "results" / "nvidia-h200" / "roofline"
+KEPT = Path(__file__).parents[3] / "results" / "nvidia-h200" / "roofline"
 
 
 @pytest.mark.parametrize(

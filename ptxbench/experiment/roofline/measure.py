@@ -16,13 +16,24 @@ from ptxbench.codegen.operands import RECORD_BYTES
 from ptxbench.codegen.render import render_sleep
 from ptxbench.codegen.values import RECORDS
 from ptxbench.core.condition import OptLevel
+from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import InputError, LaunchError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu, Launch
-from ptxbench.roofline.kernel import FILL, STREAM, THREADS, BuiltKernel, IntensityKernel, build
-from ptxbench.roofline.point import (
+from ptxbench.experiment.roofline.kernel import (
+    COPY,
+    COPY_BYTES,
+    FILL,
+    STREAM,
+    BuiltKernel,
+    IntensityKernel,
+    build,
+    copy_ptx,
+)
+from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
+from ptxbench.experiment.roofline.point import (
     KERNELS,
     PURPOSE,
     SLEEP,
@@ -30,6 +41,7 @@ from ptxbench.roofline.point import (
     RooflineOptions,
     read_kernels,
 )
+from ptxbench.sass.listing import disassemble
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.sources import source_of
 from ptxbench.storage.journal import Journal
@@ -49,6 +61,10 @@ _SLEEP_TRIPS = 1000
 # By default kernels run on all SMs and on one in so many.
 _FEW = 8
 _MAX_LAUNCHES = 100_000
+# What a launch from a cache loads, or computes where that takes longer: some milliseconds.
+_CACHE_LAUNCH_BYTES = 1 << 35
+_LAUNCH_FLOPS = 4e11
+_THREADS = 1024
 
 
 def measure(
@@ -58,6 +74,7 @@ def measure(
     *,
     resume: bool = False,
     show: Callable[[int, int, str], None] = lambda *_: None,
+    budget_s: float = math.inf,
 ) -> RecordingFolder:
     """Run every kernel that is wanted, and return the folder of their readings.
 
@@ -67,6 +84,7 @@ def measure(
         out: Folder; None for a new one below results/, or below runs/ where nothing is measured.
         resume: Go on with the folder `out`: what it holds is not run again.
         show: Told how many are done, how many there are, and which is in hand.
+        budget_s: No kernel begins later than this; what is missing then can be resumed.
 
     Raises:
         InputError: An intensity cannot be reached, a kernel is not what it should be, or the folder does
@@ -76,8 +94,8 @@ def measure(
     """
     if gpu.info.kind is GpuKind.REPLAYED:
         raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
-    bench = _Bench(gpu, options)
-    plan = bench.plan()
+    until_ns = gpu.clock.now_ns() + budget_s * 1e9
+    plan = _Bench(gpu, options).plan()
     with _open(gpu, out, resume=resume) as folder:
         done = {kernel.name for kernel in read_kernels(folder)}
         missing = [(name, make) for name, make in plan if name not in done]
@@ -88,6 +106,8 @@ def measure(
         journal = Journal(folder.path / KERNELS, create=True)
         try:
             for number, (name, make) in enumerate(missing, len(plan) - len(missing)):
+                if gpu.clock.now_ns() > until_ns:
+                    return folder
                 show(number, len(plan), name)
                 kernel, launch = make(folder, name)
                 run = gpu.run_sequence((launch,), ())
@@ -129,13 +149,22 @@ class _Bench:
         Raises:
             InputError: An intensity cannot be reached, or there are fewer SMs than wanted.
         """
-        made: list[tuple[str, _Maker]] = []
-        count = self._gpu.info.sm_count
-        for kernel in self._options.kernels():
-            for level in self._options.levels:
-                for pattern in self._options.patterns:
-                    chosen = self._options.sms or (count, max(1, count // _FEW))
-                    made.extend(self._planned(kernel, level, pattern, sms) for sms in chosen)
+        options, count = self._options, self._gpu.info.sm_count
+        chosen = options.sms or (count, max(1, count // _FEW))
+        if max(chosen) > count:
+            raise InputError(f"--sms {max(chosen)}: {self._gpu.info.name} has {count}")
+        made: list[tuple[str, _Maker]] = [
+            self._planned(kernel, pattern, sms)
+            for kernel in options.kernels()
+            for pattern in options.patterns
+            for sms in chosen
+        ]
+        if options.peaks:
+            made += [
+                self._planned(IntensityKernel(KINDS[kind], math.inf), options.patterns[0], count)
+                for kind in options.kinds
+            ]
+            made.append((f"{COPY}-{options.patterns[0]}", self._copy))
         random.Random(self._options.seed).shuffle(made)  # noqa: S311 - an order is no secret
         plan: list[tuple[str, _Maker]] = []
         for number, one in enumerate(made):
@@ -144,59 +173,116 @@ class _Bench:
             plan.append(one)
         return [*plan, (f"{SLEEP}-last", self._sleep)]
 
-    def _planned(self, kernel: IntensityKernel, level: str, pattern: str, sms: int) -> tuple[str, _Maker]:
-        if sms > self._gpu.info.sm_count:
-            raise InputError(f"--sms {sms}: {self._gpu.info.name} has {self._gpu.info.sm_count}")
-
+    def _planned(self, kernel: IntensityKernel, pattern: str, sms: int) -> tuple[str, _Maker]:
         def make(folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
-            return self._stream(folder, name, kernel, level, pattern, sms)
+            return self._stream(folder, name, kernel, pattern, sms)
 
-        return f"{kernel.kind.name}-{level}-{kernel.target:.4g}-{pattern}-{sms}", make
+        if kernel.loads_once:
+            return f"{kernel.name}-{pattern}-{sms}", make
+        return f"{kernel.kind.name}-{kernel.level.name}-{kernel.target:.4g}-{pattern}-{sms}", make
 
     def _stream(
-        self, folder: RecordingFolder, name: str, kernel: IntensityKernel, level: str, pattern: str, sms: int
+        self, folder: RecordingFolder, name: str, kernel: IntensityKernel, pattern: str, sms: int
     ) -> tuple[PointKernel, Launch]:
         built = self._build(folder, kernel)
-        warps = sms * THREADS // WARP
-        range_bytes = self._range_bytes(level, warps, kernel)
-        array_bytes = warps * range_bytes
-        trips = range_bytes // (kernel.trip_bytes * WARP)
-        if level == "l2":
-            # A launch of a whole number of passes that is not all overhead.
-            trips *= max(1, round(_LEAST_ARRAY_BYTES / array_bytes))
         kind = kernel.kind
-        base = Launch(
-            name, built.cubin, FILL, sms, THREADS, range_bytes // (16 * WARP), (), pattern,
-            scalars=(range_bytes, range_bytes // (16 * WARP), *kind.fill(pattern)), result_bytes=array_bytes,
-        )  # fmt: skip
-        scalars = (range_bytes, trips, *kind.factors(pattern))
-        launch = replace(base, kernel=STREAM, iterations=trips, scalars=scalars)
+        warps = sms * kernel.threads // WARP
+        range_bytes = self._range_bytes(kernel, warps)
+        array_bytes = warps * range_bytes
+        trips = self._trips(kernel, warps, array_bytes)
+        base = self._fill(name, built.cubin, sms, kernel.threads, range_bytes, kind.fill(pattern), pattern)
+        launch = replace(
+            base,
+            kernel=STREAM,
+            iterations=trips,
+            scalars=(range_bytes, trips, *kind.factors(pattern)),
+            shared_bytes=kernel.shared_bytes,
+        )
         self._gpu.time_s(base)
-        self._gpu.time_s(launch)
-        launches = min(_MAX_LAUNCHES, max(1, math.ceil(self._window_s / self._gpu.time_s(launch))))
-        lanes = sms * THREADS * trips
+        launches = self._launches(launch)
+        lanes = sms * kernel.threads * trips
+        moved = 0 if kernel.loads_once else kernel.trip_bytes
         point = PointKernel(
-            name,
-            kind.name,
-            level,
-            pattern,
-            sms,
-            float(lanes * kernel.flops_per_trip),
-            float(lanes * kernel.trip_bytes),
-            launches,
+            name=name,
+            kind=kind.name,
+            level="" if kernel.loads_once else kernel.level.name,
+            pattern=pattern,
+            sms=sms,
+            flops=float(lanes * kernel.flops_per_trip),
+            bytes_moved=float(lanes * moved),
+            launches=launches,
+            counting_instructions=float(lanes * built.beside.counting),
+            mixing_instructions=float(lanes * built.beside.mixing),
         )
         return point, replace(launch, times=launches)
 
-    def _range_bytes(self, level: str, warps: int, kernel: IntensityKernel) -> int:
+    def _fill(
+        self,
+        name: str,
+        cubin: Cubin,
+        sms: int,
+        threads: int,
+        range_bytes: int,
+        words: tuple[int, ...],
+        pattern: str,
+    ) -> Launch:
+        """Return the launch that fills an array of a range for each warp."""
+        vectors = range_bytes // (16 * WARP)
+        return Launch(
+            name, cubin, FILL, sms, threads, vectors, (), pattern,
+            scalars=(range_bytes, vectors, *words), result_bytes=sms * threads // WARP * range_bytes,
+        )  # fmt: skip
+
+    def _launches(self, launch: Launch) -> int:
+        """Return how many launches fill the window, after a first one."""
+        self._gpu.time_s(launch)
+        return min(_MAX_LAUNCHES, max(1, math.ceil(self._window_s / self._gpu.time_s(launch))))
+
+    def _trips(self, kernel: IntensityKernel, warps: int, array_bytes: int) -> int:
+        """Return trips of a launch: one pass of DRAM's array, or passes that are not all overhead."""
+        once = array_bytes // (kernel.trip_bytes * WARP * warps)
+        if kernel.level.name == "dram" and not kernel.loads_once:
+            return once
+        lanes = warps * WARP
+        trips = min(
+            _CACHE_LAUNCH_BYTES / (kernel.trip_bytes * lanes), _LAUNCH_FLOPS / (kernel.flops_per_trip * lanes)
+        )
+        return max(1, round(trips / once)) * once
+
+    def _range_bytes(self, kernel: IntensityKernel, warps: int) -> int:
         """Return the bytes of a warp's range, a power of two."""
+        if kernel.level.in_sm or kernel.loads_once:
+            return kernel.range_bytes
         l2_bytes = self._architecture.l2_bytes.value
-        if level == "dram":
-            array_bytes = max(_LEAST_ARRAY_BYTES, _TIMES_L2 * l2_bytes)
-            return 1 << math.ceil(math.log2(array_bytes / warps))
+        if kernel.level.name == "dram":
+            return self._dram_range_bytes(warps)
         range_bytes = 1 << math.floor(math.log2(_L2_SHARE * l2_bytes / warps))
         if range_bytes < kernel.trip_bytes * WARP:
             raise InputError(f"{kernel.name} cannot work from L2 of this GPU: a trip of all warps is larger")
         return range_bytes
+
+    def _dram_range_bytes(self, warps: int) -> int:
+        array_bytes = max(_LEAST_ARRAY_BYTES, _TIMES_L2 * self._architecture.l2_bytes.value)
+        return 1 << math.ceil(math.log2(array_bytes / warps))
+
+    def _copy(self, folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
+        """Copy within DRAM on all SMs, as STREAM does: the peak that kernels are held against."""
+        info, pattern = self._gpu.info, self._options.patterns[0]
+        ptx = copy_ptx(info.target)
+        cubin = self._gpu.assemble(ptx, OptLevel.O3)
+        folder.kernels.add(COPY, ptx, disassemble(cubin.image), cubin)
+        warps = info.sm_count * _THREADS // WARP
+        range_bytes = self._dram_range_bytes(warps)
+        half = range_bytes // 2
+        trips = half // (COPY_BYTES // 2 * WARP)
+        words = KINDS["f32"].fill(pattern)
+        base = self._fill(name, cubin, info.sm_count, _THREADS, range_bytes, words, pattern)
+        launch = replace(base, kernel=COPY, iterations=trips, scalars=(range_bytes, trips, half))
+        self._gpu.time_s(base)
+        launches = self._launches(launch)
+        moved = float(info.sm_count * _THREADS * trips * COPY_BYTES)
+        point = PointKernel(name, "", LEVELS["dram"].name, pattern, info.sm_count, 0.0, moved, launches)
+        return point, replace(launch, times=launches)
 
     def _build(self, folder: RecordingFolder, kernel: IntensityKernel) -> BuiltKernel:
         if kernel.name not in self._built:
@@ -212,7 +298,7 @@ class _Bench:
         info = self._gpu.info
         cubin = self._gpu.assemble(render_sleep(find_target(info.target)), OptLevel.O3)
         operands = (np.zeros(RECORDS * RECORD_BYTES, np.uint8),)
-        launch = Launch(name, cubin, "static", info.sm_count, THREADS, _SLEEP_TRIPS, operands, "zeros")
+        launch = Launch(name, cubin, "static", info.sm_count, _THREADS, _SLEEP_TRIPS, operands, "zeros")
         trip_s = self._gpu.time_s(launch) / _SLEEP_TRIPS
         if not trip_s > 0:
             raise LaunchError("the kernel that sleeps took no time")

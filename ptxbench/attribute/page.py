@@ -1,0 +1,125 @@
+"""A program's energy as one page for a browser, without a network and without a script."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+
+from ptxbench.attribute.attribution import NO_KERNEL, Share
+from ptxbench.attribute.demangle import demangled
+from ptxbench.attribute.program import GpuShare, ProgramEnergy
+from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
+from ptxbench.attribute.report import energy_line
+from ptxbench.core.printable import printable
+from ptxbench.core.version import VERSION
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.trace import Float64s
+
+_WIDTH, _HEIGHT, _FOOT = 1000, 160, 16
+_MOST_POINTS = 1500
+_LONGEST_TITLE = 200
+
+
+@dataclass(frozen=True)
+class _Plot:
+    title: str
+    kind: str
+    points: str
+    low: str
+    high: str
+    width: int = _WIDTH
+    height: int = _HEIGHT
+
+
+@dataclass(frozen=True)
+class _Row:
+    cells: tuple[str, ...]
+    percent: str
+    names: tuple[str, ...]
+    method: str
+
+
+@dataclass(frozen=True)
+class _Table:
+    title: str
+    what: str
+    rows: tuple[_Row, ...]
+
+
+@dataclass(frozen=True)
+class _Gpu:
+    name: str
+    energy: str
+    notes: tuple[str, ...]
+    plots: tuple[_Plot, ...]
+    tables: tuple[_Table, ...]
+
+
+def page(recorded: RecordedProgram, program: ProgramEnergy) -> str:
+    """Return the report as a page; every text of the run is escaped.
+
+    Args:
+        recorded: The run.
+        program: What it took.
+    """
+    import jinja2
+
+    text = files("ptxbench.attribute").joinpath("program.html").read_text(encoding="utf-8")
+    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(text)
+    pairs = zip(recorded.boards, program.gpus, strict=True)
+    gpus = [_gpu(recorded, board, gpu, program) for board, gpu in pairs]
+    title = printable(shlex.join(program.command))
+    title = title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
+    return template.render(title=title, program=program, gpus=gpus, version=VERSION)
+
+
+def _gpu(recorded: RecordedProgram, board: RecordedBoard, gpu: GpuShare, program: ProgramEnergy) -> _Gpu:
+    window = recorded.facts.window
+    at_ns, power_w = board.power(window)
+    at_s = (at_ns - window.start_ns) / 1e9 - gpu.delay_s
+    plots = [_plot("power", "W", "power", at_s, power_w, window.elapsed_s)]
+    clock = board.of(SourceName.CLOCK)
+    if clock is not None:
+        at_s = (clock.time_ns - window.start_ns) / 1e9
+        plots.append(_plot("SM clock", "MHz", "clock", at_s, clock.value, window.elapsed_s))
+    kernels = sorted(gpu.kernels, key=lambda share: (share.names == (NO_KERNEL,), -share.energy_j))
+    ranges = sorted(gpu.ranges, key=lambda share: -share.energy_j)
+    whole_j = gpu.energy.energy_j
+    tables = (
+        _Table("Kernels", "kernel", tuple(_row(share, whole_j) for share in kernels)),
+        _Table("Ranges of the program", "range", tuple(_row(share, whole_j) for share in ranges)),
+    )
+    notes = tuple(text for text in (gpu.energy.reason, *gpu.energy.notes) if text)
+    kept = tuple(plot for plot in plots if plot is not None)
+    return _Gpu(gpu.energy.gpu, energy_line(gpu, program.time_s), notes, kept, tables)
+
+
+def _row(share: Share, whole_j: float) -> _Row:
+    part = share.energy_j / whole_j if whole_j > 0 else 0.0
+    cells = (
+        f"{share.energy_j:.4g}",
+        "{:.4g} to {:.4g}".format(*share.interval_j),
+        f"{part:.1%}",
+        f"{share.energy_j / share.time_s:.1f}" if share.time_s > 0 else "",
+        f"{share.time_s:.4g}",
+        str(share.calls),
+    )
+    names = tuple(printable(demangled(name)) for name in share.names)
+    return _Row(cells, f"{100 * min(max(part, 0.0), 1.0):.2f}", names, share.method)
+
+
+def _plot(title: str, unit: str, kind: str, at_s: Float64s, value: Float64s, length_s: float) -> _Plot | None:
+    """Return a line of values over the run, thinned; None where there are not two."""
+    inside = (at_s >= 0) & (at_s <= length_s)
+    at_s, value = at_s[inside], value[inside]
+    if len(at_s) < 2:
+        return None
+    step = -(-len(at_s) // _MOST_POINTS)
+    low, high = float(np.min(value)), float(np.max(value))
+    x = at_s[::step] / length_s * _WIDTH
+    y = (_HEIGHT - _FOOT - 2) - (value[::step] - low) / max(high - low, 1e-9) * (_HEIGHT - _FOOT - 14)
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+    return _Plot(f"{title}, {unit}", kind, points, f"{low:.4g}", f"{high:.4g}")

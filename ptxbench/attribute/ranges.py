@@ -1,0 +1,78 @@
+"""Named parts of a program by host time: NVTX ranges and windows of `EnergyMonitor`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+
+from ptxbench.sensors.trace import Int64s
+
+_MOST_NAMES = 1000
+
+
+class RangeKind(StrEnum):
+    """What marked a part of a program."""
+
+    NVTX = "NVTX range"
+    WINDOW = "EnergyMonitor window"
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """All parts of a program with one name.
+
+    Attributes:
+        name: The name.
+        kind: What marked them.
+        start_ns: Begin of each, host time, ascending, shape (n,).
+        end_ns: Its end, shape (n,).
+    """
+
+    name: str
+    kind: RangeKind
+    start_ns: Int64s
+    end_ns: Int64s
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def merged(self) -> tuple[Int64s, Int64s]:
+        """Return begins and ends of the times in which one of them at least was open."""
+        if not len(self):
+            return self.start_ns, self.end_ns
+        latest_ns = np.maximum.accumulate(self.end_ns)
+        first = np.concatenate(([True], self.start_ns[1:] > latest_ns[:-1]))
+        last = np.concatenate((first[1:], [True]))
+        return self.start_ns[first], latest_ns[last]
+
+
+def join_ranges(parts: Iterable[tuple[RangeKind, str, int, int]]) -> tuple[Ranges, ...]:
+    """Join single parts, each a kind, a name, begin and end, by kind and name."""
+    found: dict[tuple[RangeKind, str], list[tuple[int, int]]] = {}
+    for kind, name, start_ns, end_ns in parts:
+        if end_ns >= start_ns:
+            found.setdefault((kind, name), []).append((start_ns, end_ns))
+    joined = []
+    for (kind, name), times in list(found.items())[:_MOST_NAMES]:
+        sides = np.array(sorted(times), dtype=np.int64)
+        joined.append(Ranges(name, kind, sides[:, 0], sides[:, 1]))
+    return tuple(joined)
+
+
+def read_windows(folder: Path) -> tuple[Ranges, ...]:
+    """Read the windows that `EnergyMonitor` wrote down; a line that was cut off is left out."""
+    parts = []
+    for file in sorted(folder.glob("*.windows")):
+        for line in file.read_text(errors="replace").splitlines():
+            try:
+                found = json.loads(line)
+                name, times = str(found["name"]), (int(found["start_ns"]), int(found["end_ns"]))
+            except (ValueError, TypeError, KeyError):
+                continue
+            parts.append((RangeKind.WINDOW, name, *times))
+    return join_ranges(parts)

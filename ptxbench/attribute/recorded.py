@@ -1,0 +1,295 @@
+"""What was recorded of a program's run, in memory and in its folder; every number is worked out from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ptxbench.api.board import BoardReadings
+from ptxbench.attribute.launches import Launches, LaunchLog
+from ptxbench.attribute.ranges import RangeKind, join_ranges
+from ptxbench.core.errors import InputError
+from ptxbench.core.version import VERSION
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.trace import KernelWindow, Series
+from ptxbench.storage import codec, traces
+from ptxbench.storage.atomic import replacing, write_parquet, write_text
+from ptxbench.storage.file_errors import reading_parquet
+
+RUN, READINGS, LAUNCHES, RANGES = "run.json", "readings.parquet", "launches.parquet", "ranges.parquet"
+_SCHEMA = 1
+_LAUNCH_COLUMNS = ("gpu", "name", "lane", "start_ns", "end_ns")
+_RANGE_COLUMNS = ("kind", "name", "start_ns", "end_ns")
+
+
+@dataclass(frozen=True)
+class BoardFacts:
+    """What is known of one GPU that was read.
+
+    Attributes:
+        name: Name and index.
+        uuid: Its UUID, "" of a simulated one.
+        limit_w: Power limit, NaN where it is not known.
+        other_processes: Processes that computed on it before the run, -1 where NVML does not tell.
+        sensors: What its power sources are like, best first.
+    """
+
+    name: str
+    uuid: str
+    limit_w: float
+    other_processes: int
+    sensors: tuple[SensorDescription, ...]
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run beside its readings and kernels.
+
+    Attributes:
+        schema: Version of the folder's layout.
+        version: ptxbench that recorded it.
+        is_simulated: Whether the GPU is simulated.
+        command: The words of the command.
+        exit_code: Of the command; 128 + n where signal n ended it.
+        start_ns: Its begin, host time.
+        end_ns: Its end.
+        boards: The GPUs that were read.
+        not_followed: Why kernels were not followed, "" where they were.
+        processes: Processes that wrote kernels, or why they could not.
+        dropped: Kernels that were lost.
+        remarks: What else the processes said, a sentence each.
+        off_ns: When kernels were no longer looked at, as they came too fast; host time.
+        on_ns: When they were again.
+    """
+
+    schema: int
+    version: str
+    is_simulated: bool
+    command: tuple[str, ...]
+    exit_code: int
+    start_ns: int
+    end_ns: int
+    boards: tuple[BoardFacts, ...]
+    not_followed: str
+    processes: int
+    dropped: int
+    remarks: tuple[str, ...]
+    off_ns: tuple[int, ...]
+    on_ns: tuple[int, ...]
+
+    @property
+    def window(self) -> KernelWindow:
+        """The run as a window."""
+        return KernelWindow(self.start_ns, self.end_ns, (self.end_ns - self.start_ns) / 1e9)
+
+
+class RecordedBoard(BoardReadings):
+    """What a board drew in a run that is over.
+
+    Attributes:
+        facts: Which board.
+
+    Args:
+        facts: Which board.
+        series: Its readings.
+    """
+
+    def __init__(self, facts: BoardFacts, series: tuple[Series, ...]) -> None:
+        super().__init__(facts.name, facts.sensors, facts.limit_w)
+        self.facts = facts
+        self._series = series
+
+    def series(self) -> tuple[Series, ...]:
+        """Return all readings, of each source."""
+        return self._series
+
+    def of(self, source: SourceName) -> Series | None:
+        """Return the good readings of one source, None where it was not recorded."""
+        return next((one.good() for one in self._series if one.source is source), None)
+
+
+@dataclass(frozen=True)
+class RecordedProgram:
+    """A program's run.
+
+    Attributes:
+        facts: What ran when.
+        boards: What each GPU drew.
+        log: Kernels and ranges.
+    """
+
+    facts: RunFacts
+    boards: tuple[RecordedBoard, ...]
+    log: LaunchLog
+
+
+def run_facts(
+    command: Sequence[str],
+    exit_code: int,
+    times_ns: tuple[int, int],
+    boards: Sequence[BoardFacts],
+    log: LaunchLog,
+    *,
+    not_followed: str = "",
+    is_simulated: bool = False,
+) -> RunFacts:
+    """Return the facts of a run that is over.
+
+    Args:
+        command: Its words.
+        exit_code: Its exit code.
+        times_ns: Its begin and end, host time.
+        boards: The GPUs that were read.
+        log: Its kernels.
+        not_followed: Why kernels were not followed.
+        is_simulated: Whether the GPU is simulated.
+    """
+    return RunFacts(
+        _SCHEMA,
+        VERSION,
+        is_simulated,
+        tuple(command),
+        exit_code,
+        *times_ns,
+        tuple(boards),
+        not_followed,
+        log.processes,
+        log.dropped,
+        log.remarks,
+        tuple(off for off, _ in log.unseen_ns),
+        tuple(on for _, on in log.unseen_ns),
+    )
+
+
+def keep(recorded: RecordedProgram, folder: Path) -> None:
+    """Write a run into a folder; `run.json` is last, so that a folder that has it is whole.
+
+    Raises:
+        InputError: The folder cannot be written.
+    """
+    with replacing(folder / READINGS) as file:
+        traces.write(
+            file, (traces.to_table(str(i), board.series()) for i, board in enumerate(recorded.boards))
+        )
+    by_gpu = [_launch_table(uuid, launches) for uuid, launches in recorded.log.by_gpu.items()]
+    write_parquet(folder / LAUNCHES, pa.concat_tables([_launch_table("", None), *by_gpu]))
+    write_parquet(folder / RANGES, _range_table(recorded.log))
+    write_text(folder / RUN, codec.to_text(recorded.facts))
+
+
+def load(folder: Path) -> RecordedProgram:
+    """Read a run that `keep` wrote.
+
+    Raises:
+        InputError: The folder is no such run, or a file of it is damaged.
+    """
+    path = folder / RUN
+    if not path.exists():
+        raise InputError(f"{folder} is no run of a program (no {RUN}): name what `ptxbench run --out` wrote")
+    facts = codec.decode(RunFacts, codec.read_json(path), codec.Place(path))
+    if facts.schema != _SCHEMA:
+        raise InputError(f"{path}: schema {facts.schema} is not known; use the ptxbench that wrote it")
+    readings = traces.read(folder / READINGS)
+    boards = tuple(
+        RecordedBoard(
+            board,
+            traces.to_series(readings.filter(pc.equal(readings["trial_id"], str(i))), folder / READINGS),
+        )
+        for i, board in enumerate(facts.boards)
+    )
+    for board in boards:
+        if board.of(board.sensor.source) is None:
+            raise InputError(f"{folder / READINGS}: readings of {board.facts.name} are missing")
+    ranges = _columns(folder / RANGES, _RANGE_COLUMNS)
+    parts = zip(*(ranges[name].to_pylist() for name in _RANGE_COLUMNS), strict=True)
+    try:
+        found = join_ranges((RangeKind(kind), name, start, end) for kind, name, start, end in parts)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{folder / RANGES}: {error}") from error
+    log = LaunchLog(
+        _by_gpu(_columns(folder / LAUNCHES, _LAUNCH_COLUMNS)),
+        facts.processes,
+        facts.dropped,
+        facts.remarks,
+        found,
+        tuple(zip(facts.off_ns, facts.on_ns, strict=False)),
+    )
+    return RecordedProgram(facts, boards, log)
+
+
+def _launch_table(uuid: str, launches: Launches | None) -> pa.Table:
+    """Return the launches of one GPU as columns, none for None."""
+    texts = pa.dictionary(pa.int32(), pa.string())
+    schema = pa.schema([(name, pa.int64() if name.endswith("_ns") else texts) for name in _LAUNCH_COLUMNS])
+    if launches is None:
+        return schema.empty_table()
+    return pa.table(
+        {
+            "gpu": _dictionary(np.zeros(len(launches), dtype=np.int32), (uuid,)),
+            "name": _dictionary(launches.name.astype(np.int32), launches.names),
+            "lane": _dictionary(launches.lane.astype(np.int32), launches.lanes),
+            "start_ns": launches.start_ns,
+            "end_ns": launches.end_ns,
+        },
+        schema=schema,
+    )
+
+
+def _dictionary(index: np.typing.NDArray[np.int32], texts: Sequence[str]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(index), pa.array(texts, type=pa.string()))
+
+
+def _range_table(log: LaunchLog) -> pa.Table:
+    times = {
+        name: np.concatenate([np.empty(0, dtype=np.int64), *(getattr(one, name) for one in log.ranges)])
+        for name in ("start_ns", "end_ns")
+    }
+    each = [one for one in log.ranges for _ in range(len(one))]
+    return pa.table(
+        {
+            "kind": pa.array([str(one.kind) for one in each], type=pa.string()),
+            "name": pa.array([one.name for one in each], type=pa.string()),
+            **times,
+        }
+    )
+
+
+def _columns(path: Path, names: Sequence[str]) -> pa.Table:
+    with reading_parquet(path, "name what `ptxbench run --out` wrote"):
+        if not path.exists():
+            raise InputError(f"{path} is missing: the run is not whole")
+        table = pq.read_table(path)
+        missing = set(names) - set(table.column_names)
+        if missing:
+            raise InputError(f"{path} has no column {', '.join(sorted(missing))}")
+        return table
+
+
+def _by_gpu(table: pa.Table) -> dict[str, Launches]:
+    by_gpu = {}
+    for uuid in pc.unique(table["gpu"]).to_pylist():
+        mine = table.filter(pc.equal(table["gpu"], uuid)).unify_dictionaries().combine_chunks()
+        name, lane = (_encoded(mine[column]) for column in ("name", "lane"))
+        by_gpu[uuid] = Launches(
+            name[0],
+            name[1],
+            mine["start_ns"].to_numpy(),
+            mine["end_ns"].to_numpy(),
+            lane[0],
+            lane[1],
+        )
+    return by_gpu
+
+
+def _encoded(column: pa.ChunkedArray) -> tuple[tuple[str, ...], np.typing.NDArray[np.int64]]:
+    """Return the texts of a column that occur, and which of them each row has."""
+    texts = pc.unique(column.cast(pa.string()))
+    index = pc.index_in(column.cast(pa.string()), texts)
+    return tuple(texts.to_pylist()), index.to_numpy().astype(np.int64)

@@ -1,0 +1,99 @@
+"""`ptxbench doctor`: what can be measured on this machine, in one minute."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import gpu_option, json_option, out_option
+from ptxbench.cli.output import print_encoded
+from ptxbench.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ptxbench.devices.base import Gpu
+    from ptxbench.storage.doctor_file import DoctorFile, Verdict
+
+_MISSING_CODE, _BAD_CODE = 3, 1
+
+
+@click.command(name="doctor")
+@gpu_option
+@out_option
+@json_option
+def command(spec: str | None, out: Path | None, as_json: bool) -> None:
+    """Find out what can be measured on this machine, and how, in about a minute.
+
+    One line each: driver, packages, permissions and tools; every power source with what it averages over and
+    by which method it is how far off; the energy counter against the integrated power, idle and under load;
+    what to use, and what not. Without a driver it says what is missing, and checks the rest. `ptxbench table
+    --sensor FOLDER/sensor` uses what was measured.
+    """
+    from ptxbench.core.errors import GpuError, InputError
+    from ptxbench.devices.machine_checks import machine_verdicts, tool_verdicts
+    from ptxbench.storage.doctor_file import State
+
+    if spec is not None and spec.startswith("replay:"):
+        raise InputError("doctor measures: name a GPU, not a recorded run")
+    is_simulated = spec is not None and spec.startswith("simulated")
+    verdicts = tool_verdicts() if is_simulated else machine_verdicts()
+    folder: Path | None = None
+    if any(verdict.state is State.MISSING for verdict in verdicts):
+        document = _without_gpu(verdicts)
+    else:
+        try:
+            gpu = _open(spec)
+        except GpuError as error:
+            document = _without_gpu((*verdicts, _missing("GPU", str(error))))
+        else:
+            document, folder = _examine(gpu, verdicts, out)
+    if as_json:
+        print_encoded(document, {"folder": None if folder is None else str(folder)})
+    else:
+        _print(document, folder)
+    if State.MISSING in document.states:
+        sys.exit(_MISSING_CODE)
+    if State.BAD in document.states:
+        sys.exit(_BAD_CODE)
+
+
+def _open(spec: str | None) -> Gpu:
+    from ptxbench.devices.select import open_first, open_gpu
+
+    return open_first() if spec is None else open_gpu(spec)
+
+
+def _examine(gpu: Gpu, verdicts: Iterable[Verdict], out: Path | None) -> tuple[DoctorFile, Path]:
+    from ptxbench.devices.machine_checks import board_verdicts
+    from ptxbench.experiment.doctor import examine
+
+    try:
+        with progress_bar() as show:
+            return examine(gpu, (*verdicts, *board_verdicts(gpu)), out, show)
+    finally:
+        gpu.close()
+
+
+def _without_gpu(verdicts: Iterable[Verdict]) -> DoctorFile:
+    from ptxbench.storage.doctor_file import DOCTOR_VERSION, DoctorFile
+
+    return DoctorFile(DOCTOR_VERSION, None, tuple(verdicts))
+
+
+def _missing(subject: str, text: str) -> Verdict:
+    from ptxbench.storage.doctor_file import State, Verdict
+
+    return Verdict(subject, State.MISSING, text)
+
+
+def _print(document: DoctorFile, folder: Path | None) -> None:
+    states = max(len(verdict.state) for verdict in document.verdicts)
+    subjects = max(len(verdict.subject) for verdict in document.verdicts)
+    for verdict in document.verdicts:
+        click.echo(f"{verdict.state:<{states}}  {verdict.subject:<{subjects}}  {verdict.text}")
+    if folder is not None:
+        click.echo(f"\nfolder: {folder}")

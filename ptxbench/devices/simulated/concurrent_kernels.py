@@ -1,0 +1,155 @@
+"""Kernels that are on a simulated chip at once: blocks share an SM's room and its pipes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ptxbench.core.threads import WARP
+from ptxbench.devices.simulated.physics import Phase
+from ptxbench.devices.simulated.profile import Chip, Profile
+from ptxbench.devices.simulated.truth import counted_energy_pj, counted_pipe_cycles
+from ptxbench.devices.simulated.whole_kernel import WAIT_CYCLES
+
+_REGISTER_UNIT = 8
+_DONE = 1e-9
+
+
+@dataclass(frozen=True)
+class CountedKernel:
+    """One kernel of which is known how often a thread executes each opcode.
+
+    Attributes:
+        executed: Executions by one thread.
+        pattern: Operand pattern.
+        blocks: Blocks of its grid.
+        threads: Threads of a block.
+        blocks_per_sm: Blocks that an SM holds where nothing else is.
+        registers: Registers of a thread.
+        shared_bytes: Shared memory of a block.
+    """
+
+    executed: tuple[tuple[str, float], ...]
+    pattern: str
+    blocks: int
+    threads: int
+    blocks_per_sm: int
+    registers: int
+    shared_bytes: int
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return -(-self.threads // WARP)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One launch of each kernel, at once.
+
+    Attributes:
+        phase: All of it, at its mean power: kernels of some milliseconds are too short for a sensor to see
+            how it moves.
+        end_cycles: When each kernel ends.
+    """
+
+    phase: Phase
+    end_cycles: tuple[float, ...]
+
+
+class _Running:
+    """A kernel in the middle of a round."""
+
+    def __init__(self, kernel: CountedKernel, profile: Profile) -> None:
+        counts, chip = dict(kernel.executed), profile.chip
+        self.kernel = kernel
+        self.left = kernel.blocks
+        self.of_sm = 0
+        self.wave = 0.0
+        self.end_cycles = 0.0
+        self._sub_partitions = chip.schedulers_per_sm
+        self._busy = counted_pipe_cycles(counts, profile)
+        self._alone_cycles = sum(counts.values()) + WAIT_CYCLES
+
+    @property
+    def alone_cycles(self) -> float:
+        """Cycles of the wave that is on the chip if it is there alone."""
+        warps = math.ceil(self.of_sm * self.kernel.warps / self._sub_partitions)
+        return max(self._alone_cycles, warps * max(self._busy.values()))
+
+    def share_of(self, pipe: str) -> float:
+        """Share of a pipe's time that the wave takes if it is there alone."""
+        warps = self.of_sm * self.kernel.warps / self._sub_partitions
+        return warps * self._busy[pipe] / self.alone_cycles
+
+    def place(self, blocks: int, sm_count: int) -> None:
+        """Begin a wave of so many blocks on each SM."""
+        self.of_sm = min(blocks, math.ceil(self.left / sm_count))
+        if self.of_sm:
+            self.left = max(0, self.left - self.of_sm * sm_count)
+            self.wave = 1.0
+
+    @property
+    def pipes(self) -> tuple[str, ...]:
+        """Names of the pipes."""
+        return tuple(self._busy)
+
+
+def plan_round(kernels: Sequence[CountedKernel], profile: Profile) -> Round:
+    """Return what a launch of each kernel at once does to the chip.
+
+    The first kernel gets as much room of each SM as it can use, the next what is left, and so on; who ends
+    makes room. What is resident at once shares the pipes and the issue: where they are asked for more time
+    than there is, all go slower by as much.
+
+    Args:
+        kernels: In the order of their launches; at least one block of each fits an SM.
+        profile: The GPU.
+
+    Raises:
+        InputError: The simulated GPU does not know an operand pattern.
+    """
+    running = [_Running(kernel, profile) for kernel in kernels]
+    at = 0.0
+    while any(one.left or one.wave for one in running):
+        _place(running, profile.chip)
+        on_chip = [one for one in running if one.wave]
+        slower = max(1.0, *(sum(one.share_of(pipe) for one in on_chip) for pipe in on_chip[0].pipes))
+        step = min(one.wave * one.alone_cycles for one in on_chip) * slower
+        at += step
+        for one in on_chip:
+            one.wave -= step / (one.alone_cycles * slower)
+            if one.wave < _DONE:
+                one.wave, one.of_sm, one.end_cycles = 0.0, 0, at
+    return Round(
+        Phase(at, sum(_energy_j(one, profile) for one in kernels)), tuple(r.end_cycles for r in running)
+    )
+
+
+def _place(running: Sequence[_Running], chip: Chip) -> None:
+    """Begin the next wave of each kernel that has none on the chip, as far as there is room."""
+    for one in running:
+        if one.left and not one.wave:
+            others = [r for r in running if r.wave]
+            one.place(min(one.kernel.blocks_per_sm, _room(one.kernel, others, chip)), chip.sm_count)
+
+
+def _room(kernel: CountedKernel, others: Sequence[_Running], chip: Chip) -> int:
+    """Return how many blocks of a kernel fit an SM beside others."""
+    warps = chip.max_threads_per_sm // WARP - sum(o.of_sm * o.kernel.warps for o in others)
+    blocks = chip.max_blocks_per_sm - sum(o.of_sm for o in others)
+    registers = chip.registers_per_sm - sum(o.of_sm * _registers(o.kernel) for o in others)
+    shared = chip.shared_per_sm_bytes - sum(o.of_sm * o.kernel.shared_bytes for o in others)
+    by_shared = shared // kernel.shared_bytes if kernel.shared_bytes else blocks
+    return max(0, min(blocks, warps // kernel.warps, registers // _registers(kernel), by_shared))
+
+
+def _registers(kernel: CountedKernel) -> int:
+    """Return the registers of a block."""
+    return -(-max(1, kernel.registers) // _REGISTER_UNIT) * _REGISTER_UNIT * WARP * kernel.warps
+
+
+def _energy_j(kernel: CountedKernel, profile: Profile) -> float:
+    of_thread_pj = counted_energy_pj(dict(kernel.executed), kernel.pattern, profile)
+    return kernel.blocks * kernel.threads * of_thread_pj * 1e-12

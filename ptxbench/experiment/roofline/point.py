@@ -1,0 +1,162 @@
+"""What is run for one point of the roofline, and the folder that keeps it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ptxbench.core.errors import InputError
+from ptxbench.experiment.roofline.kernel import IntensityKernel
+from ptxbench.experiment.roofline.kinds import KINDS, LEVELS, FlopKind, MemoryLevel
+from ptxbench.storage import codec, journal
+from ptxbench.storage.recording import RecordingFolder
+
+PURPOSE = "roofline"
+KERNELS = "kernels.jsonl"
+SLEEP = "sleep"
+
+
+@dataclass(frozen=True)
+class PointKernel:
+    """One kernel as it was launched; its readings are the recording of the same name.
+
+    Attributes:
+        name: Such as "f32-dram-0.125-random-132".
+        kind: Kind of its flops; "" for kernels that sleep or copy.
+        level: Memory level that it loads from, such as "dram"; "" for kernels that sleep, or load nothing in
+            their loop.
+        pattern: Operand pattern.
+        sms: SMs that it ran on.
+        flops: Flops of one launch.
+        bytes_moved: Bytes of one launch from `level`.
+        launches: Launches back to back within the window.
+        counting_instructions: What threads execute in the loop of one launch to count and branch; NaN in runs
+            that did not count it.
+        mixing_instructions: What they execute to take in elements that no multiply-add takes; NaN likewise.
+    """
+
+    name: str
+    kind: str
+    level: str
+    pattern: str
+    sms: int
+    flops: float
+    bytes_moved: float
+    launches: int
+    counting_instructions: float = field(default=math.nan, metadata={"optional": True})
+    mixing_instructions: float = field(default=math.nan, metadata={"optional": True})
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it does nothing, so that its power is static."""
+        return not self.kind and not self.level
+
+    @property
+    def is_peak(self) -> bool:
+        """Whether it is a kernel that the others are held against: multiply-adds alone, or a copy."""
+        return not self.sleeps and not (self.kind and self.level)
+
+
+@dataclass(frozen=True)
+class MeasuredPoint:
+    """One kernel with what was read of it.
+
+    Attributes:
+        kernel: What ran.
+        time_s: Time of one launch, s.
+        power_w: Its mean power, W.
+        power_error_w: Standard error of the power, W.
+        temperature_c: Mean temperature while power was read, degrees C.
+        slowed: Whether the GPU lowered its clocks meanwhile.
+    """
+
+    kernel: PointKernel
+    time_s: float
+    power_w: float
+    power_error_w: float
+    temperature_c: float
+    slowed: bool
+
+    @property
+    def flops_per_s(self) -> float:
+        """Achieved speed, flop/s."""
+        return self.kernel.flops / self.time_s
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Achieved bandwidth, byte/s."""
+        return self.kernel.bytes_moved / self.time_s
+
+
+@dataclass(frozen=True)
+class RooflineOptions:
+    """What is measured.
+
+    Attributes:
+        kinds: Kinds of flop.
+        levels: Memory levels.
+        patterns: Operand patterns.
+        sms: Numbers of SMs; none stand for all, and for an eighth of them, which meets no power limit and
+            tells constant power apart.
+        intensities: Intensities that are wanted, flop/byte.
+        window_s: Time for which each kernel runs; 0: as the sensor needs.
+        seed: Of the order.
+        peaks: Whether kernels of multiply-adds alone, and a copy, are measured beside.
+    """
+
+    kinds: tuple[str, ...] = ("f32", "f64")
+    levels: tuple[str, ...] = ("dram",)
+    patterns: tuple[str, ...] = ("random",)
+    sms: tuple[int, ...] = ()
+    intensities: tuple[float, ...] = ()
+    window_s: float = 0.0
+    seed: int = 0
+    peaks: bool = True
+
+    def kernels(self) -> tuple[IntensityKernel, ...]:
+        """Return the kernels of every kind and level; with no intensities named, those that a kind can reach.
+
+        Raises:
+            InputError: An intensity cannot be reached.
+        """
+        made = []
+        for kind in (KINDS[name] for name in self.kinds):
+            for level in (LEVELS[name] for name in self.levels):
+                if self.intensities:
+                    made += [IntensityKernel(kind, intensity, level) for intensity in self.intensities]
+                else:
+                    made += _reachable(kind, level)
+        return tuple(made)
+
+
+def _reachable(kind: FlopKind, level: MemoryLevel) -> list[IntensityKernel]:
+    made = []
+    for intensity in kind.intensities:
+        try:
+            made.append(IntensityKernel(kind, intensity, level))
+        except InputError:
+            continue
+    return made
+
+
+def read_kernels(folder: RecordingFolder) -> tuple[PointKernel, ...]:
+    """Return the kernels of a folder that have readings, in order.
+
+    Raises:
+        InputError: The folder has none, or a line does not fit.
+    """
+    path = folder.path / KERNELS
+    held = {recording.name for recording in folder.recordings}
+    lines = journal.read(path) if path.exists() else ()
+    kernels = {k.name: k for k in (codec.decode(PointKernel, plain, place) for place, plain in lines)}
+    return tuple(kernel for name, kernel in kernels.items() if name in held)
+
+
+def open_folder(path: Path) -> RecordingFolder:
+    """Open a folder of `ptxbench roofline run`.
+
+    Raises:
+        InputError: It is none.
+    """
+    return RecordingFolder.open(path, PURPOSE)

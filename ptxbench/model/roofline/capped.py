@@ -1,0 +1,61 @@
+"""A machine under a power limit: the clock that the limit leaves, and time, energy and power there.
+
+The roofline of 2012 has no limit; Choi et al. (IPDPS 2014) let work take the time that the limit's power
+needs (`RooflineMachine.time_s`), each flop at the energy of the full clock. In truth the GPU lowers its
+clock, and the voltage with it: flops take longer and cost less, bytes of DRAM stay as they are. The clock is
+where
+
+    ( (f/f0)^gamma W eps_flop + Q eps_mem ) / T(f) + pi_0 = P_limit,    T(f) = max(W tau_flop f0/f, Q tau_mem)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxbench.model.cap import Demand, settled_clock
+from ptxbench.model.clock_law import PowerLaw
+from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+
+# Of the library kernels on an H200 (results/nvidia-h200/full/model.json), within 0.25.
+GAMMA = 1.8
+
+
+@dataclass(frozen=True)
+class LimitedRun:
+    """An algorithm under a power limit.
+
+    Attributes:
+        clock: SM clock over the full clock.
+        time_s: Time, s.
+        power_w: Mean power, W.
+    """
+
+    clock: float
+    time_s: float
+    power_w: float
+
+    @property
+    def energy_j(self) -> float:
+        """Energy, J."""
+        return self.power_w * self.time_s
+
+
+def under_limit(machine: RooflineMachine, algorithm: Algorithm, gamma: float = GAMMA) -> LimitedRun:
+    """Return how an algorithm runs at the clock that the machine's power limit leaves it.
+
+    Args:
+        machine: The machine; its `cap_w` is the limit.
+        algorithm: What it does; its bytes come from DRAM, which the SM clock does not drive.
+        gamma: Exponent of a flop's energy in the clock.
+    """
+    demand = Demand(
+        clocked_j=algorithm.flops * machine.flop_j,
+        dram_j=algorithm.bytes_moved * machine.byte_j,
+        static_w=machine.constant_w,
+        time_s=algorithm.flops * machine.flop_s,
+        follows_clock=True,
+        law=PowerLaw(gamma, 0.0, 0.0),
+        memory_s=algorithm.bytes_moved * machine.byte_s,
+    )
+    clock = settled_clock(demand, machine.cap_w)
+    return LimitedRun(clock, demand.time_at(clock), demand.power_at(clock))

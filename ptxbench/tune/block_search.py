@@ -1,0 +1,92 @@
+"""The block sizes of a user's kernel, and the strategy that tries few of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ptxbench.core.errors import InputError
+from ptxbench.tune.candidate import Candidate
+from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.guerreiro import ordered_distributions, tune_blocks
+from ptxbench.tune.objective import Goal, first_valid
+from ptxbench.tune.occupancy import limits_of, occupancy
+from ptxbench.tune.search import Evaluator, build_ahead
+from ptxbench.tune.space import Space
+from ptxbench.tune.user_kernel import BuiltKernel, UserKernel
+
+# The block size that a choice is compared with.
+DEFAULT_THREADS = 256
+
+
+@dataclass(frozen=True)
+class BlockVariant:
+    """A variant that stands for its block shape.
+
+    Attributes:
+        variant: Its values.
+        threads: Threads of a block.
+        occupancy: By Eq. 5, 0 to 1.
+        kernel: Its machine code.
+    """
+
+    variant: Configuration
+    threads: int
+    occupancy: float
+    kernel: BuiltKernel
+
+
+def block_variants(kernel: UserKernel, target: str, jobs: int) -> tuple[BlockVariant, ...]:
+    """Return one variant for each block shape of a kernel: the first in the order of the axes.
+
+    Other axes hold their first value then, as far as the filters let them. What does not compile, or fits no
+    SM, is left out.
+
+    Args:
+        kernel: The kernel.
+        target: Such as "sm_90a".
+        jobs: Compilers at once.
+
+    Raises:
+        InputError: No block shape is left.
+        ToolError: nvcc, ptxas or nvdisasm is missing.
+    """
+    spec = kernel.spec
+    shapes: dict[tuple[int, ...], Configuration] = {}
+    for variant in kernel.space(target).variants:
+        assert isinstance(variant, Configuration)  # noqa: S101 - a user's kernel has no others
+        values = spec.values(variant)
+        shapes.setdefault(tuple(one.whole(values, 1) for one in spec.shape.block), variant)
+    found, limits = [], limits_of(target)
+    for built in build_ahead(kernel, list(shapes.values()), target, jobs):
+        one = built.kernel
+        if isinstance(one, BuiltKernel):
+            needs = one.needs
+            found.append(BlockVariant(one.variant, needs.threads, occupancy(needs, limits), one))
+    if not found:
+        raise InputError(f"no block size of {spec.name} compiles and fits an SM of {target}")
+    return tuple(found)
+
+
+def default_block(variants: Sequence[BlockVariant]) -> BlockVariant:
+    """Return the variant of 256 threads, or of the size that is nearest to that."""
+    return min(variants, key=lambda one: abs(math.log2(one.threads / DEFAULT_THREADS)))
+
+
+def search_blocks(kernel: UserKernel, space: Space, evaluator: Evaluator, goal: Goal) -> None:
+    """Try block sizes by Algorithm 1 of Guerreiro et al. (2015), until the next is no better.
+
+    Raises:
+        InputError: No block size is left.
+        GpuError: The GPU stopped answering.
+    """
+    ordered = ordered_distributions(block_variants(kernel, space.target, evaluator.jobs))
+
+    def cost(index: int) -> float:
+        for trial in evaluator.trials([Candidate(ordered[index].variant, space.settings[0])]):
+            reference = first_valid(evaluator.folder.trials.values())
+            return goal.cost(trial, reference) if reference else math.inf
+        return math.inf  # the budget is spent
+
+    tune_blocks(len(ordered), cost)

@@ -1,0 +1,279 @@
+"""Tunes the block sizes of kernels that run at once, into one folder: what `ptxbench tune concurrent` does.
+
+manifest.json   tool, GPU, host, kernels and settings
+trials.jsonl    one line a run of all kernels, on the disk before the next begins
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.core.version import CHECKOUT, VERSION
+from ptxbench.devices.base import Gpu
+from ptxbench.storage import codec, journal
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.commit import git_commit
+from ptxbench.storage.journal import Journal
+from ptxbench.storage.location import default_run_path, make_place
+from ptxbench.storage.manifest import Host
+from ptxbench.storage.recording import read_document
+from ptxbench.tune.block_search import BlockVariant, block_variants, default_block
+from ptxbench.tune.concurrent import ConcurrentBench, ConcurrentTrial, run_name
+from ptxbench.tune.guerreiro import ConcurrentCost, ordered_distributions, tune_concurrent
+from ptxbench.tune.problem import KernelProblem
+from ptxbench.tune.spec import KernelSpec
+from ptxbench.tune.user_kernel import UserKernel
+
+CONCURRENT_VERSION = 1
+_MANIFEST, _TRIALS = "manifest.json", "trials.jsonl"
+COSTS: dict[str, Callable[[ConcurrentTrial], float]] = {
+    "energy": lambda trial: trial.energy_j,
+    "time": lambda trial: trial.time_s,
+    "edp": lambda trial: trial.energy_j * trial.time_s,
+}
+
+Show = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class ConcurrentTuning:
+    """Which kernels are tuned, and how.
+
+    Attributes:
+        specs: The kernels, in the order of their launches.
+        objective: "energy", "time" or "edp".
+        window_s: Seconds of rounds over which power is read.
+        seed: Of the arrays.
+        exhaustive: Whether every combination of block sizes is run besides.
+        jobs: Compilers at once; 0 for as many as there are processors.
+    """
+
+    specs: tuple[KernelSpec, ...]
+    objective: str = "energy"
+    window_s: float = 0.4
+    seed: int = 0
+    exhaustive: bool = False
+    jobs: int = 0
+
+
+@dataclass(frozen=True)
+class ConcurrentManifest:
+    """What a folder of kernels at once is.
+
+    Attributes:
+        concurrent_version: Version of the folder's files.
+        ptxbench_version: Version of this package.
+        commit: Git commit of the checkout, or None outside of one.
+        created: When it began, UTC.
+        gpu: The board.
+        host: The machine.
+        kernels: What runs at once, in the order of the launches.
+        window_s: Seconds of rounds over which power is read.
+        seed: Of the arrays.
+    """
+
+    concurrent_version: int
+    ptxbench_version: str
+    commit: str | None
+    created: datetime
+    gpu: GpuInfo
+    host: Host
+    kernels: tuple[KernelProblem, ...]
+    window_s: float
+    seed: int
+
+    @classmethod
+    def new(cls, gpu: Gpu, kernels: Sequence[UserKernel], tuning: ConcurrentTuning) -> Self:
+        """Return the manifest of a search that begins now, on this host."""
+        return cls(
+            concurrent_version=CONCURRENT_VERSION,
+            ptxbench_version=VERSION,
+            commit=git_commit(CHECKOUT),
+            created=datetime.now(UTC),
+            gpu=gpu.info,
+            host=Host.here(),
+            kernels=tuple(one.problem for one in kernels),
+            window_s=tuning.window_s,
+            seed=tuning.seed,
+        )
+
+
+@dataclass(frozen=True)
+class ConcurrentTuned:
+    """What was found.
+
+    Attributes:
+        path: The folder.
+        manifest: What it is.
+        trials: Every run of all kernels.
+        chosen: The run that Algorithm 3 ended at.
+        default: The run with 256 threads in each block, or the size nearest to that.
+        iterations: Runs that Algorithm 3 asked for.
+        tried: Combinations of block sizes of high occupancy.
+        possible: Combinations of all block sizes.
+        best: The best of all combinations, where all were run, or None.
+    """
+
+    path: Path
+    manifest: ConcurrentManifest
+    trials: tuple[ConcurrentTrial, ...]
+    chosen: ConcurrentTrial
+    default: ConcurrentTrial
+    iterations: int
+    tried: int
+    possible: int
+    best: ConcurrentTrial | None
+
+
+class ConcurrentRuns:
+    """Runs of kernels at once; one that the folder holds is not made again.
+
+    Args:
+        bench: Where they are made.
+        path: The folder, which holds a manifest.
+        show: Called with how many are done, 0 for how many there are to do, and which is in hand.
+    """
+
+    def __init__(self, bench: ConcurrentBench, path: Path, show: Show = lambda *_: None) -> None:
+        file = path / _TRIALS
+        lines = journal.read(file) if file.exists() else ()
+        held = [codec.decode(ConcurrentTrial, plain, place) for place, plain in lines]
+        self._bench = bench
+        self._show = show
+        self._held = {one.name: one for one in held}
+        self._journal = Journal(file, create=True)
+
+    @property
+    def trials(self) -> tuple[ConcurrentTrial, ...]:
+        """Every run, in the order in which they were made."""
+        return tuple(self._held.values())
+
+    def measure(self, variants: Sequence[BlockVariant], clock_mhz: int = 0) -> ConcurrentTrial:
+        """Return a run of all kernels, and keep it.
+
+        Raises:
+            GpuError: The GPU stopped answering.
+            InputError: The disk is full.
+        """
+        name = run_name([one.variant for one in variants], clock_mhz)
+        if name not in self._held:
+            self._show(len(self._held), 0, name)
+            trial = self._bench.measure(variants, clock_mhz)
+            self._journal.append(trial)
+            self._held[trial.name] = trial
+        return self._held[name]
+
+    def close(self) -> None:
+        """Give the right to write back."""
+        self._journal.close()
+
+
+def cost_of(trial: ConcurrentTrial, objective: str) -> float:
+    """Return what is made small; infinite for a run that does not count."""
+    cost = COSTS[objective](trial) if trial.ok else math.nan
+    return cost if math.isfinite(cost) else math.inf
+
+
+def concurrent_cost(trial: ConcurrentTrial, objective: str) -> ConcurrentCost:
+    """Return a run's cost, with the times by which the kernels are put in order.
+
+    No sensor tells the energy of each kernel that runs at once with others: under one power, the order of
+    their times is that of their energies.
+    """
+    return ConcurrentCost(cost_of(trial, objective), trial.kernel_s or (0.0,) * len(trial.variants))
+
+
+def tune_concurrently(
+    gpu: Gpu,
+    tuning: ConcurrentTuning,
+    out: Path | None = None,
+    resume: Path | None = None,
+    show: Show = lambda *_: None,
+) -> ConcurrentTuned:
+    """Search block sizes by Algorithm 3 of Guerreiro et al. (2015), and return what was found.
+
+    Args:
+        gpu: Where kernels run.
+        tuning: Which, and how.
+        out: New folder; None for one below results/, or below runs/ where nothing is measured.
+        resume: Folder to resume, in place of `out`.
+        show: Called with how many are done, 0 for how many there are to do, and which is in hand.
+
+    Raises:
+        InputError: A kernel or the folder does not fit.
+        GpuError: The GPU stopped answering; the folder holds what was tried.
+        ToolError: nvcc, ptxas or nvdisasm is missing.
+    """
+    if gpu.info.kind is GpuKind.REPLAYED:
+        raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
+    kernels = [UserKernel(spec, tuning.seed) for spec in tuning.specs]
+    jobs = tuning.jobs or os.cpu_count() or 1
+    every = [block_variants(one, gpu.info.target, jobs) for one in kernels]
+    ordered = [ordered_distributions(one) for one in every]
+    path, manifest = _place(gpu, kernels, tuning, out, resume)
+    runs = ConcurrentRuns(ConcurrentBench(gpu, kernels, tuning.window_s), path, show)
+
+    def measure(choice: tuple[int, ...]) -> ConcurrentTrial:
+        return runs.measure([of_one[index] for of_one, index in zip(ordered, choice, strict=True)])
+
+    try:
+        found = tune_concurrent(
+            [len(one) for one in ordered],
+            lambda choice: concurrent_cost(measure(choice), tuning.objective),
+        )
+        default = runs.measure([default_block(one) for one in every])
+        combinations = itertools.product(*every) if tuning.exhaustive else ()
+        all_of_them = [runs.measure(one) for one in combinations]
+        return ConcurrentTuned(
+            path=path,
+            manifest=manifest,
+            trials=runs.trials,
+            chosen=measure(found.choice),
+            default=default,
+            iterations=found.iterations,
+            tried=math.prod(len(one) for one in ordered),
+            possible=math.prod(len(one) for one in every),
+            best=min(all_of_them, key=lambda trial: cost_of(trial, tuning.objective), default=None),
+        )
+    finally:
+        runs.close()
+
+
+def _place(
+    gpu: Gpu,
+    kernels: Sequence[UserKernel],
+    tuning: ConcurrentTuning,
+    out: Path | None,
+    resume: Path | None,
+) -> tuple[Path, ConcurrentManifest]:
+    """Make or check the folder.
+
+    Raises:
+        InputError: It holds something else, or cannot be written.
+    """
+    manifest = ConcurrentManifest.new(gpu, kernels, tuning)
+    if resume is None:
+        path = out or default_run_path(gpu.info, datetime.now(UTC), prefix="concurrent-")
+        make_place(path, gpu.info.kind, "choose a new folder, or continue this one with --resume")
+        write_text(path / _MANIFEST, codec.to_text(manifest))
+        return path, manifest
+    held = read_document(resume / _MANIFEST, ConcurrentManifest, "concurrent_version", CONCURRENT_VERSION)
+    for what, there, now in (
+        ("kernels", held.kernels, manifest.kernels),
+        ("board", held.gpu.uuid_hash, manifest.gpu.uuid_hash),
+        ("driver", held.gpu.driver, manifest.gpu.driver),
+        ("window", held.window_s, manifest.window_s),
+        ("seed", held.seed, manifest.seed),
+    ):
+        if there != now:
+            raise InputError(f"{resume} was made with other {what} ({there}, now {now}); choose a new folder")
+    return resume, held

@@ -1,0 +1,231 @@
+"""Block sizes and clocks by few runs: Algorithms 1 to 4 of Guerreiro et al. (2015).
+
+J. Guerreiro, A. Ilic, N. Roma, P. Tomas, "Multi-Kernel Auto-Tuning on GPUs: Performance and Energy-Aware
+Optimization" (2015), section III.
+
+A *distribution* is a number of threads in a block. Those of high occupancy are tried in a fixed order, until
+the next one is no better. Cost is what a run is judged by: time or energy. A run that was made is not made
+again, as the iterations of the paper's Table IV count.
+
+Where a listing and its text disagree, this is the text:
+
+- Order of D. Step 5 of Algorithm 1 sorts by non-decreasing occupancy, and the text then begins with "the best
+  potential to provide the highest performance (D[0])": here the highest occupancy comes first. Among equals
+  the text orders by the number of blocks: here the fewest, which are the largest, come first. Table IV says
+  so: StreamCluster ends at 128 threads after four runs on the K20c, at 1024 after two on the GTX680.
+- Order of F. Step 2 of Algorithm 2 sorts by non-decreasing frequency, and the text reduces the frequency from
+  one to the next: here the highest comes first. F[length(F)] is its last.
+- Loops from 0 to length(D) end at the last distribution.
+- "As long as the time is reduced" stops at an equal time; step 9 of Algorithm 1 goes on.
+- Algorithm 2 returns from its last distribution at once (step 21), although it may differ from the one whose
+  frequencies were examined. The text goes on with the remaining frequencies "if the determined configuration
+  differs from the one previously tested".
+- Algorithm 3 names steps 6 to 15 of Algorithm 1, which has 12: here 6 to 12. Its step 12 keeps the first
+  kernel of K as it was found to be in the beginning; the text restarts "whenever the obtained distribution
+  differs".
+- Algorithm 4 returns the last distribution of each kernel (step 17), and its step 15 jumps before it takes
+  over what was found; the text takes it over, restarts, and returns what was found.
+
+Two things are in neither. K of Algorithm 4 is sorted by the energy of each kernel, which no sensor of the
+board tells: the shares that a run reports serve. And the restarts of Algorithms 3 and 4 can go round in a
+circle: when a choice comes back the cheapest run so far is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+# Section III-A: only distributions over this occupancy are tried.
+HIGH_OCCUPANCY = 0.8
+
+
+class Distribution(Protocol):
+    """A block size of a kernel."""
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        ...
+
+    @property
+    def occupancy(self) -> float:
+        """Occupancy by Eq. 5, 0 to 1."""
+        ...
+
+
+D = TypeVar("D", bound=Distribution)
+C = TypeVar("C", bound=Hashable)
+
+
+def ordered_distributions(distributions: Sequence[D], over: float = HIGH_OCCUPANCY) -> tuple[D, ...]:
+    """Return the distributions that are tried, the first to try first (Algorithm 1, steps 1 to 5).
+
+    Where no occupancy is high, those of the highest are tried, which the paper does not say.
+
+    Args:
+        distributions: Block sizes with their occupancy.
+        over: Occupancy that is high.
+    """
+    fitting = [one for one in distributions if one.occupancy > 0]
+    high = [one for one in fitting if one.occupancy > over]
+    if not high:
+        most = max((one.occupancy for one in fitting), default=0.0)
+        high = [one for one in fitting if one.occupancy == most]
+    return tuple(sorted(high, key=lambda one: (-one.occupancy, -one.threads)))
+
+
+@dataclass(frozen=True)
+class Found(Generic[C]):
+    """What an algorithm found.
+
+    Attributes:
+        choice: Index of a distribution, or one for each kernel.
+        clock_mhz: Its clock; 0 where clocks are fixed.
+        cost: Cost of its run.
+        iterations: Different runs that were made.
+    """
+
+    choice: C
+    clock_mhz: int
+    cost: float
+    iterations: int
+
+
+@dataclass(frozen=True)
+class ConcurrentCost:
+    """What a run of several kernels at once cost.
+
+    Attributes:
+        cost: Of the whole run.
+        shares: What orders the kernels, one each: their times or energies.
+    """
+
+    cost: float
+    shares: tuple[float, ...]
+
+
+class _Runs(Generic[C]):
+    """Makes each run once."""
+
+    def __init__(self, run: Callable[[C, int], ConcurrentCost]) -> None:
+        self._run = run
+        self._made: dict[tuple[C, int], ConcurrentCost] = {}
+
+    def __call__(self, choice: C, clock_mhz: int = 0) -> ConcurrentCost:
+        key = choice, clock_mhz
+        if key not in self._made:
+            self._made[key] = self._run(choice, clock_mhz)
+        return self._made[key]
+
+    def found(self, choice: C, clock_mhz: int = 0) -> Found[C]:
+        return Found(choice, clock_mhz, self(choice, clock_mhz).cost, len(self._made))
+
+    def cheapest(self) -> Found[C]:
+        choice, clock_mhz = min(self._made, key=lambda key: self._made[key].cost)
+        return self.found(choice, clock_mhz)
+
+
+def tune_blocks(count: int, cost: Callable[[int], float]) -> Found[int]:
+    """Algorithm 1: the block size of one kernel at fixed clocks.
+
+    Args:
+        count: Distributions, in the order of `ordered_distributions`; at least one.
+        cost: Runs the one with an index and returns its cost; infinite where it does not run.
+    """
+    runs = _Runs[int](lambda index, _: ConcurrentCost(cost(index), ()))
+    return runs.found(_first_that_is_not_beaten(count, lambda index: runs(index).cost))
+
+
+def tune_blocks_and_clock(
+    count: int, clocks_mhz: Sequence[int], cost: Callable[[int, int], float]
+) -> Found[int]:
+    """Algorithm 2: block size and clock of one kernel.
+
+    Args:
+        count: Distributions, in the order of `ordered_distributions`; at least one.
+        clocks_mhz: Clocks that can be set.
+        cost: Runs the distribution with an index at a clock and returns its cost.
+    """
+    runs = _Runs[tuple[int, ...]](lambda choice, clock: ConcurrentCost(cost(choice[0], clock), (1.0,)))
+    found = _tune_all(runs, (count,), sorted(clocks_mhz, reverse=True))
+    return Found(found.choice[0], found.clock_mhz, found.cost, found.iterations)
+
+
+def tune_concurrent(
+    counts: Sequence[int], run: Callable[[tuple[int, ...]], ConcurrentCost]
+) -> Found[tuple[int, ...]]:
+    """Algorithm 3: the block sizes of kernels that run at once, at fixed clocks.
+
+    Args:
+        counts: Distributions of each kernel, in the order of `ordered_distributions`; at least one each.
+        run: Runs all kernels at once, each with the distribution that has this index.
+    """
+    runs = _Runs[tuple[int, ...]](lambda choice, _: run(choice))
+    return _tune_all(runs, counts, (0,))
+
+
+def tune_concurrent_and_clock(
+    counts: Sequence[int],
+    clocks_mhz: Sequence[int],
+    run: Callable[[tuple[int, ...], int], ConcurrentCost],
+) -> Found[tuple[int, ...]]:
+    """Algorithm 4: block sizes and clock of kernels that run at once.
+
+    Args:
+        counts: Distributions of each kernel, in the order of `ordered_distributions`; at least one each.
+        clocks_mhz: Clocks that can be set.
+        run: Runs all kernels at once at a clock, each with the distribution that has this index.
+    """
+    return _tune_all(_Runs[tuple[int, ...]](run), counts, sorted(clocks_mhz, reverse=True))
+
+
+def _tune_all(
+    runs: _Runs[tuple[int, ...]], counts: Sequence[int], clocks_mhz: Sequence[int]
+) -> Found[tuple[int, ...]]:
+    """Lower the clock while that pays, then change one kernel's blocks; again, until neither changes."""
+    choice, at = (0,) * len(counts), 0
+    chosen: set[tuple[tuple[int, ...], int]] = set()
+    by_share: list[int] = []
+    while (choice, at) not in chosen:
+        chosen.add((choice, at))
+        while at + 1 < len(clocks_mhz) and (
+            runs(choice, clocks_mhz[at + 1]).cost < runs(choice, clocks_mhz[at]).cost
+        ):
+            at += 1
+        clock_mhz = clocks_mhz[at]
+        if not by_share or len(clocks_mhz) > 1:  # Algorithm 3 sorts K once, Algorithm 4 after each restart
+            shares = runs(choice, clock_mhz).shares
+            by_share = sorted(range(len(counts)), key=lambda kernel: -shares[kernel])
+        found = (_one_kernel(runs, choice, kernel, counts[kernel], clock_mhz) for kernel in by_share)
+        better = next((one for one in found if one != choice), None)
+        if better is None:
+            return runs.found(choice, clock_mhz)
+        choice = better
+    return runs.cheapest()
+
+
+def _one_kernel(
+    runs: _Runs[tuple[int, ...]], choice: tuple[int, ...], kernel: int, count: int, clock_mhz: int
+) -> tuple[int, ...]:
+    """Return the choice with one kernel's distribution found anew, the others as they are."""
+
+    def with_index(index: int) -> tuple[int, ...]:
+        return (*choice[:kernel], index, *choice[kernel + 1 :])
+
+    return with_index(_first_that_is_not_beaten(count, lambda n: runs(with_index(n), clock_mhz).cost))
+
+
+def _first_that_is_not_beaten(count: int, cost: Callable[[int], float]) -> int:
+    """Return the distribution whose next one is no better; what does not run is passed over."""
+    best, best_cost = 0, math.inf
+    for index in range(count):
+        found = cost(index)
+        if math.isinf(found):
+            continue
+        if found >= best_cost:
+            return best
+        best, best_cost = index, found
+    return best

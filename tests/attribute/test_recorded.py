@@ -1,0 +1,192 @@
+"""A run that is kept: worked out again from its folder, drawn on a time axis, shown as a page."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from fakes.loads import LoadedGpu
+
+from ptxbench.api.board import open_boards
+from ptxbench.attribute.launches import Launches, LaunchLog, innermost, join_launches
+from ptxbench.attribute.program import energy_of, recorded_board, recording
+from ptxbench.attribute.ranges import RangeKind, join_ranges
+from ptxbench.attribute.recorded import RecordedProgram, keep, load, run_facts
+from ptxbench.attribute.report import document
+from ptxbench.attribute.timeline import events
+from ptxbench.cli.main import run
+
+EVIL = "<script>alert('x')</script>"
+POWERS_W = {EVIL: 120.0, "_Z4copyPf": 330.0}
+
+
+def record(rounds=60, is_simulated=True):
+    """Run two kernels in turn on a simulated GPU, each in a range; return the recorded run."""
+    made = LoadedGpu(seed=5)
+    boards = open_boards(made.gpu)
+    clock, chance = boards[0].clock, np.random.default_rng(5)
+    parts, ranges = [], []
+    with recording(boards) as recordings:
+        start_ns = clock.now_ns()
+        for _ in range(rounds):
+            for lane, (name, power_w) in enumerate(POWERS_W.items()):
+                begin_ns = clock.now_ns()
+                made.load(chance.uniform(0.03, 0.09), power_w)
+                times = (np.array([at], dtype=np.int64) for at in (begin_ns, clock.now_ns()))
+                parts.append((name, *times, f"process 7, stream {lane}"))
+                ranges.append((RangeKind.NVTX, f"part of {name}", begin_ns, clock.now_ns()))
+        ranges.append((RangeKind.WINDOW, "all", start_ns, clock.now_ns()))
+        end_ns = clock.now_ns()
+    board = recorded_board(recordings[0])
+    log = LaunchLog({"": join_launches(parts)}, 1, 2, ("a remark",), join_ranges(ranges))
+    words = ["python", "train.py", EVIL]
+    facts = run_facts(words, 3, (start_ns, end_ns), [board.facts], log, is_simulated=is_simulated)
+    return RecordedProgram(facts, (board,), log)
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return record()
+
+
+@pytest.fixture(scope="module")
+def folder(recorded, tmp_path_factory):
+    made = tmp_path_factory.mktemp("run")
+    keep(recorded, made)
+    return made
+
+
+def test_a_kept_run_gives_the_same_numbers(recorded, folder):
+    assert document(energy_of(load(folder))) == document(energy_of(recorded))
+
+
+def test_ranges_have_rows_of_their_own(recorded):
+    (gpu,) = energy_of(recorded).gpus
+    kernels = {share.names[0]: share for share in gpu.kernels}
+    ranges = {share.names[0]: share for share in gpu.ranges}
+    for name in POWERS_W:
+        part = ranges[f"part of {name}"]
+        assert part.calls == kernels[name].calls == 60
+        assert part.energy_j == pytest.approx(kernels[name].energy_j, rel=1e-3)
+        assert part.method == "NVTX range"
+    assert ranges["all"].energy_j == pytest.approx(gpu.energy.energy_j, rel=1e-3)
+    assert ranges["all"].method == "EnergyMonitor window"
+
+
+def test_without_kernels_the_ranges_tell_the_power_apart(recorded):
+    log = LaunchLog({}, 1, 0, (), recorded.log.ranges)
+    whole = energy_of(recorded)
+    found = energy_of(RecordedProgram(recorded.facts, recorded.boards, log))
+    assert found.gpus[0].kernels == ()
+    by_kernels = {share.names[0]: share.energy_j for share in whole.gpus[0].ranges}
+    for share in found.gpus[0].ranges:
+        assert share.energy_j == pytest.approx(by_kernels[share.names[0]], rel=0.02)
+
+
+def test_of_ranges_within_each_other_the_innermost_counts():
+    spans = [("outer", 0, 100), ("inner", 20, 50), ("inner", 60, 70), ("late", 90, 130)]
+    found = innermost(join_ranges((RangeKind.NVTX, *span) for span in spans))
+    pieces = [
+        (found.names[name], start, end)
+        for name, start, end in zip(found.name, found.start_ns, found.end_ns, strict=True)
+    ]
+    assert pieces == [
+        ("outer", 0, 20), ("inner", 20, 50), ("outer", 50, 60), ("inner", 60, 70),
+        ("outer", 70, 90), ("late", 90, 100), ("late", 100, 130),
+    ]  # fmt: skip
+
+
+def test_the_time_line_has_kernels_by_stream_power_and_clock_on_one_axis(recorded):
+    program = energy_of(recorded)
+    found = list(events(recorded, program))
+    kernels = [event for event in found if event["ph"] == "X"]
+    launches = recorded.log.by_gpu[""]
+    assert len(kernels) == len(launches) == 120
+    assert {event["tid"] for event in kernels} == {0, 1}
+    assert {event["name"] for event in kernels} == {EVIL, "copy(float*)"}
+    assert kernels[0]["ts"] == 0
+    starts = [event["ts"] for event in kernels]
+    assert starts == sorted(starts)
+    counters = {event["name"] for event in found if event["ph"] == "C"}
+    assert counters == {"power (W)", "SM clock (MHz)", "temperature (C)"}
+    # A reading stands where it says the power was: within a kernel it is that kernel's.
+    longest = max(kernels, key=lambda event: event["dur"] * (event["name"] == EVIL))
+    middle, half = longest["ts"] + longest["dur"] / 2, longest["dur"] / 2 - 17_000
+    near = [
+        event["args"]["W"]
+        for event in found
+        if event["ph"] == "C" and "W" in event["args"] and abs(event["ts"] - middle) < half
+    ]
+    assert near
+    assert max(near) - min(near) < 10
+    begins = [event for event in found if event["ph"] == "b"]
+    ends = [event for event in found if event["ph"] == "e"]
+    assert {event["id"] for event in begins} == {event["id"] for event in ends}
+    assert len(begins) == 121
+
+
+def test_from_writes_time_line_and_page_of_a_kept_run(folder, tmp_path, capfd):
+    trace, packed, html = (tmp_path / name for name in ("trace.json", "trace.json.gz", "page.html"))
+    assert run(["run", "--from", str(folder), "--trace", str(trace), "--html", str(html)]) == 0
+    assert "SIMULATED" in capfd.readouterr().err
+    assert run(["run", "--from", str(folder), "--trace", str(packed)]) == 0
+    plain = json.loads(trace.read_text())
+    assert json.loads(gzip.decompress(packed.read_bytes())) == plain
+    assert plain["otherData"]["simulated"] is True
+    text = html.read_text()
+    assert "SIMULATED" in text
+    assert "<polyline" in text
+    assert "NVTX range" in text
+
+
+@pytest.mark.hostile
+def test_no_text_of_a_run_is_markup_in_the_page(folder, tmp_path):
+    html = tmp_path / "page.html"
+    assert run(["run", "--from", str(folder), "--html", str(html)]) == 0
+    assert "<script" not in html.read_text()
+    assert "&lt;script&gt;" in html.read_text()
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("name", ["run.json", "readings.parquet", "launches.parquet", "ranges.parquet"])
+@pytest.mark.parametrize("text", [None, b"", b"{}", b"PAR1 broken"])
+def test_a_folder_that_is_no_run_is_one_line(folder, tmp_path, capfd, name, text):
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / name).unlink()
+    if text is not None:
+        (tmp_path / name).write_bytes(text)
+    assert run(["run", "--from", str(tmp_path)]) == 2
+    assert capfd.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--from", "nowhere"],
+        ["--from", "nowhere", "--", "true"],
+        [],
+        ["--trace", __file__, "--", "true"],
+        ["--html", __file__, "--", "true"],
+        ["--trace", "no/such/folder/t.json", "--", "true"],
+    ],
+)
+def test_bad_usage_of_a_kept_run_is_one_line(capfd, words):
+    assert run(["run", *words]) == 2
+    assert capfd.readouterr().err.count("\n") == 1
+
+
+def test_launches_of_no_gpu_are_kept(recorded, tmp_path):
+    keep(RecordedProgram(recorded.facts, recorded.boards, LaunchLog({})), tmp_path)
+    found = load(tmp_path)
+    assert found.log.by_gpu == {}
+    assert energy_of(found).gpus[0].kernels == ()
+
+
+def test_launches_keep_their_lanes(folder, recorded):
+    kept, original = load(folder).log.by_gpu[""], recorded.log.by_gpu[""]
+    assert isinstance(kept, Launches)
+    names = [kept.names[i] for i in kept.name]
+    assert names == [original.names[i] for i in original.name]
+    assert [kept.lanes[i] for i in kept.lane] == [original.lanes[i] for i in original.lane]

@@ -1,0 +1,97 @@
+"""`ptxbench fleet`: tasks over submitit's local executor, and what each of them runs."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ptxbench.cli.main import run
+from ptxbench.devices.select import named_gpus
+from ptxbench.experiment.fleet_runs import board_folder
+from ptxbench.experiment.fleet_task import measure_task
+
+QUICK = (
+    "--protocol=dynamic",
+    "--opt-level=O3",
+    "--min-repeats=2",
+    "--max-repeats=2",
+    "--check-linearity=none",
+)
+
+
+def test_one_task_goes_on_with_the_run_of_the_board_that_it_meets(tmp_path):
+    called = []
+
+    def call(words, **options):
+        called.append((words, options["env"].get("CUDA_VISIBLE_DEVICES")))
+        return 1
+
+    folder = board_folder(tmp_path, named_gpus("simulated:h200@4")[0].board)
+    assert measure_task(["fma.rn.f32"], str(tmp_path), "simulated:h200@4", call) == 1
+    folder.mkdir()
+    (folder / "manifest.json").touch()
+    measure_task(["fma.rn.f32"], str(tmp_path), "simulated:h200@4", call)
+    begun = [sys.executable, "-m", "ptxbench", "table", "--gpu=simulated:h200@4", f"--out={folder}"]
+    assert [words for words, _ in called] == [[*begun, "fma.rn.f32"], [*begun, "--resume", "fma.rn.f32"]]
+    assert Path(f"{folder}.log").exists()
+
+
+def test_a_task_of_a_cluster_takes_the_gpu_that_it_is_shown_and_sees_no_other(tmp_path, monkeypatch):
+    from fakes.nvml import FakeDevice, FakeNvml
+
+    from ptxbench.sensors import nvml, visible
+
+    library, device = FakeNvml(FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b")), nvml.NvmlDevice
+    monkeypatch.setattr(nvml, "NvmlDevice", lambda which: device(which, library))
+    monkeypatch.setattr(visible, "visible_uuids", lambda: ("GPU-b",))
+    called = []
+    measure_task([], str(tmp_path), None, lambda words, **options: called.append((words, options["env"])))
+    assert "--gpu=GPU-b" in called[0][0]
+    assert called[0][1]["CUDA_VISIBLE_DEVICES"] == "GPU-b"
+
+
+def test_two_simulated_boards_by_the_local_executor_one_of_which_is_lost(tmp_path, capsys):
+    pytest.importorskip("submitit")
+    out, boards = tmp_path / "out", ("simulated:h200@1", "simulated:h200@lost")
+    words = ["--json", f"--gpu={','.join(boards)}", f"--out={out}"]
+    assert run(["fleet", "run", *words, "--", "fma.rn.f32", *QUICK]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert sorted(document["exit_codes"].values()) == [0, 3]
+    (model,) = document["models"]
+    assert [line["rows"] for line in model["boards"]] == [1]
+    assert [one["reason"] for one in document["left_out"]] == ["it has no valid row"]
+    # What is finished is not measured again, and the report says the same.
+    assert run(["fleet", "run", *words, "--", "fma.rn.f32", *QUICK]) == 2
+    assert "already holds runs" in capsys.readouterr().err
+    assert run(["fleet", "report", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["models"] == document["models"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--gpu=simulated", "--", "fma.rn.f23"], "did you mean fma.rn.f32"),
+        (["--gpu=simulated", "--", "fma.rn.f32", "--gpu=1"], "--gpu is set for each task"),
+        (["--gpu=simulated", "--", "fma.rn.f32", "--protocol=none"], "Invalid value"),
+        (["--gpu=simulated", "--tasks=2"], "--tasks is for --cluster slurm"),
+        (["--cluster=slurm"], "needs --tasks"),
+        (["--cluster=slurm", "--tasks=2", "--sbatch=exclusive"], "KEY=VALUE"),
+        (["--gpu=simulated", "--resume"], "no run to continue"),
+    ],
+)
+def test_bad_usage_is_refused_before_anything_is_submitted(tmp_path, capsys, words, said):
+    assert run(["fleet", "run", f"--out={tmp_path / 'out'}", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_submitit_it_says_what_to_install(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    assert run(["fleet", "run", f"--out={tmp_path / 'out'}", "--gpu=simulated"]) == 2
+    assert "pip install submitit" in capsys.readouterr().err
+
+
+def test_a_report_of_a_folder_without_runs_is_refused(tmp_path, capsys):
+    assert run(["fleet", "report", str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err

@@ -1,0 +1,91 @@
+"""What a machine lacks is said in a line each, by a fake NVML whose devices lack things."""
+
+import pytest
+from fakes.nvml import INSTANT, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeNvml
+
+from ptxbench.core.errors import ToolError
+from ptxbench.devices import machine_checks
+from ptxbench.devices.machine_checks import dcgm_verdict, device_verdicts, machine_verdicts
+from ptxbench.sensors.nvml import NvmlDevice
+from ptxbench.storage.doctor_file import State
+
+
+def missing(name):
+    raise OSError(f"{name}: cannot open shared object file: No such file or directory")
+
+
+def lines(verdicts):
+    return {verdict.subject: verdict for verdict in verdicts}
+
+
+def of_device(**lacks):
+    device = NvmlDevice(0, FakeNvml(FakeDevice(**lacks)))
+    found = lines(device_verdicts(device))
+    device.close()
+    return found
+
+
+def test_a_machine_without_a_driver_still_has_its_tools_checked(tmp_path):
+    found = lines(machine_verdicts(tmp_path, missing))
+    assert found["driver"].state is State.MISSING
+    assert "--gpu simulated" in found["driver"].text
+    assert found["tools"].state is State.OK
+    assert "permissions" not in found
+
+
+def test_a_library_that_a_container_lacks_is_named(tmp_path):
+    def only_nvml(name):
+        return None if "nvidia-ml" in name else missing(name)
+
+    (tmp_path / "nvidia0").touch()
+    verdict = lines(machine_verdicts(tmp_path, only_nvml))["driver"]
+    assert verdict.state is State.MISSING
+    assert verdict.text.startswith("libcuda.so.1 cannot be found")
+
+
+def test_a_device_file_that_may_not_be_opened_is_named(tmp_path, monkeypatch):
+    (tmp_path / "nvidia0").touch()
+    (tmp_path / "nvidiactl").touch()
+    assert lines(machine_verdicts(tmp_path, str))["permissions"].state is State.OK
+    monkeypatch.setattr(machine_checks.os, "access", lambda path, mode: path.name != "nvidia0")
+    verdict = lines(machine_verdicts(tmp_path, str))["permissions"]
+    assert (verdict.state, verdict.text.split()[0]) == (State.BAD, "nvidia0")
+
+
+def test_a_missing_package_and_a_missing_tool_say_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine_checks, "find_spec", lambda name: None if name == "pynvml" else object())
+
+    def no_tool(_tool):
+        raise ToolError("ptxas not found: run 'pip install nvidia-cuda-nvcc'")
+
+    monkeypatch.setattr(machine_checks, "tool_version", no_tool)
+    found = lines(machine_verdicts(tmp_path, str))
+    assert found["packages"].state is found["tools"].state is State.MISSING
+    assert "pip install nvidia-ml-py" in found["packages"].text
+
+
+def test_a_whole_device_has_a_line_of_its_driver_alone():
+    assert set(of_device()) == {"driver"}
+
+
+@pytest.mark.parametrize(
+    ("lacks", "subject", "state", "words"),
+    [
+        ({"field_errors": {INSTANT: NOT_SUPPORTED}}, "instant", State.NOTE, "not supported"),
+        ({"errors": {"nvmlDeviceGetPowerUsage": NO_PERMISSION}}, "usage", State.NOTE, "no permission"),
+        ({"errors": {"nvmlDeviceGetTotalEnergyConsumption": 99}}, "counter", State.NOTE, "code 99"),
+        ({"is_partitioned": True}, "MIG", State.BAD, "nvidia-smi -mig 0"),
+        ({"pids": [1, 2]}, "processes", State.NOTE, "2 other processes"),
+        ({"application_mhz": (1500, 3201)}, "clocks", State.NOTE, "application clocks"),
+    ],
+)
+def test_what_a_device_lacks_has_its_line(lacks, subject, state, words):
+    verdict = of_device(**lacks)[subject]
+    assert verdict.state is state
+    assert words in verdict.text
+
+
+def test_short_intervals_of_dcgm_are_refused_on_hopper_with_the_reason():
+    assert dcgm_verdict(90).state is State.DO_NOT_USE
+    assert "100 ms is a hard limit" in dcgm_verdict(90).text
+    assert dcgm_verdict(80).state is State.NOTE

@@ -1,0 +1,169 @@
+"""Kernels at once, tuned on a simulated GPU: what is kept, what is chosen, and the command line."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes_kernel import AddingGpu, write_spec
+
+from ptxbench.cli.main import run
+from ptxbench.core.errors import InputError
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.tune.bench import BenchOptions
+from ptxbench.tune.block_search import block_variants, default_block
+from ptxbench.tune.block_table import BlockCase, block_rows
+from ptxbench.tune.concurrent import ConcurrentBench
+from ptxbench.tune.concurrent_search import ConcurrentTuning, tune_concurrently
+from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.spec_file import load_spec
+from ptxbench.tune.trial import TrialStatus
+from ptxbench.tune.tuning import Tuning, tune
+from ptxbench.tune.user_kernel import UserKernel
+from ptxbench.tune.variant import DType, Problem
+
+SIZES = ("BLOCK = [64, 128]", "BLOCK = [32, 64, 96, 256, 1024]")
+MORE = ('MORE = { from = 1, to = "BLOCK // 8", factor = 4 }', "MORE = [64]")
+ANY = ('filters = ["BLOCK * MORE <= 4096"]', "filters = []")
+
+
+def spec(folder: Path, more: int = 64, n: int = 300_000) -> Path:
+    """A kernel of five block sizes."""
+    changes = (SIZES, (MORE[0], f"MORE = [{more}]"), ANY, ("n = 4194304", f"n = {n}"))
+    return write_spec(folder, *changes)
+
+
+@pytest.fixture
+def tuning(tmp_path: Path) -> ConcurrentTuning:
+    specs = load_spec(spec(tmp_path / "a")), load_spec(spec(tmp_path / "b", more=8))
+    return ConcurrentTuning(specs, window_s=0.1, jobs=2)
+
+
+def test_one_variant_stands_for_each_block_size_with_its_own_registers(tmp_path: Path) -> None:
+    found = block_variants(UserKernel(load_spec(spec(tmp_path))), "sm_90a", 2)
+    assert [one.threads for one in found] == [32, 64, 96, 256, 1024]
+    # 32 blocks are the most: 32 threads fill half of an SM, 96 leave one warp out.
+    assert [one.occupancy for one in found] == [0.5, 1.0, 63 / 64, 1.0, 1.0]
+    assert default_block(found).threads == 256
+
+
+def test_the_strategy_tries_sizes_of_high_occupancy_until_the_next_is_no_better(tmp_path: Path) -> None:
+    plain = Tuning(load_spec(spec(tmp_path / "a")), Goal(Objective.ENERGY), BenchOptions(window_s=0.1))
+    tuned = tune(AddingGpu(), replace(plain, strategy="guerreiro", jobs=2), tmp_path / "t")
+    tried = [trial.variant.by_axis["BLOCK"] for trial in tuned.trials]
+    assert tried == [1024, 256, 64, 96][: len(tried)]
+    energies = [trial.energy_j for trial in tuned.trials]
+    assert len(tried) >= 2
+    assert all(later < before for before, later in itertools.pairwise(energies[:-1]))
+    few = tune(AddingGpu(), replace(plain, strategy="guerreiro", budget=1, jobs=2), tmp_path / "few")
+    assert [trial.variant.by_axis["BLOCK"] for trial in few.trials] == [1024]
+
+
+def test_the_strategy_is_none_for_matrix_products(tmp_path: Path) -> None:
+    gemm = Tuning(Problem(DType.F32, 256, 256, 256), Goal(Objective.ENERGY), strategy="guerreiro")
+    with pytest.raises(InputError, match="block size of your own kernel"):
+        tune(SimulatedGpu(), gemm, tmp_path / "t")
+
+
+def test_a_round_costs_what_the_simulated_gpu_charges(tmp_path: Path, tuning: ConcurrentTuning) -> None:
+    gpu = SimulatedGpu()
+    kernels = [UserKernel(one) for one in tuning.specs]
+    chosen = [default_block(block_variants(one, "sm_90a", 2)) for one in kernels]
+    together = ConcurrentBench(gpu, kernels, 0.5).measure(chosen)
+    alone = [ConcurrentBench(gpu, [k], 0.5).measure([one]) for k, one in zip(kernels, chosen, strict=True)]
+    assert together.ok
+    assert max(t.time_s for t in alone) < together.time_s < sum(t.time_s for t in alone)
+    assert max(together.kernel_s) == pytest.approx(together.time_s)
+    # Dynamic energy adds up, so that the time saved is saved at static power, some 130 W.
+    saved_s = sum(t.time_s for t in alone) - together.time_s
+    saved_j = sum(t.energy_j for t in alone) - together.energy_j
+    assert saved_j / saved_s == pytest.approx(130, rel=0.15)
+
+
+def test_every_run_is_kept_and_none_made_twice(tmp_path: Path, tuning: ConcurrentTuning) -> None:
+    out = tmp_path / "runs"
+    first = tune_concurrently(SimulatedGpu(), tuning, out)
+    lines = (out / "trials.jsonl").read_text()
+    assert len(lines.splitlines()) == len(first.trials) >= first.iterations
+    again = tune_concurrently(SimulatedGpu(), tuning, resume=out)
+    assert (out / "trials.jsonl").read_text() == lines
+    assert again.chosen == first.chosen
+    every = tune_concurrently(SimulatedGpu(), replace(tuning, exhaustive=True), resume=out)
+    assert len(every.trials) == every.possible == 25
+    assert every.best.energy_j <= every.chosen.energy_j <= every.default.energy_j
+    with pytest.raises(InputError, match="other window"):
+        tune_concurrently(SimulatedGpu(), replace(tuning, window_s=0.2), resume=out)
+    with pytest.raises(InputError, match="not empty"):
+        tune_concurrently(SimulatedGpu(), tuning, out)
+
+
+def test_a_wrong_kernel_is_named_and_never_run_beside_others(
+    tmp_path: Path, tuning: ConcurrentTuning
+) -> None:
+    gpu = AddingGpu()
+    gpu.wrong = 1
+    found = tune_concurrently(gpu, tuning, tmp_path / "runs")
+    assert {trial.status for trial in found.trials} == {TrialStatus.WRONG}
+    assert found.chosen.reason.startswith("twice: ")
+
+
+def test_the_table_compares_with_the_best_of_all_runs(tmp_path: Path, tuning: ConcurrentTuning) -> None:
+    gpu = SimulatedGpu()
+    kernels = [UserKernel(one) for one in tuning.specs]
+    sizes = tuple(block_variants(one, "sm_90a", 2) for one in kernels)
+    case = BlockCase(("a", "b"), sizes, (0,), {})
+    bench = ConcurrentBench(gpu, kernels, 0.1)
+    trials = [bench.measure(one) for one in case.combinations]
+    rows = block_rows(replace(case, trials={one.name: one for one in trials}))
+    assert [(row.algorithm, row.objective) for row in rows] == [(3, "time"), (3, "energy")]
+    for row, cost in zip(rows, ("time_s", "energy_j"), strict=True):
+        best = min(getattr(one, cost) for one in trials)
+        assert row.gap == pytest.approx(getattr(row.chosen, cost) / best - 1)
+        # 32 threads leave half of an SM empty: 4 of 5 sizes are tried.
+        assert (row.tried, row.possible) == (16, 25)
+        assert 2 < row.iterations < 16
+    assert (rows[0].energy_saved, rows[0].slower) == (0, 0)
+
+
+def test_the_command_prints_choice_default_and_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["tune", "concurrent", str(spec(tmp_path / "a")), str(spec(tmp_path / "b", more=8))]
+    out = tmp_path / "runs"
+    words += ["--gpu", "simulated", "--window", "0.1", "--exhaustive"]
+    assert run([*words, "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "SIMULATED, no measurement" in text
+    assert "16 combinations of high occupancy, 25 in all" in text
+    assert all(one in text for one in ("chosen", "default", "best of all"))
+    assert run([*words, "--out", str(out), "--resume", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["kernels"] == ["twice", "twice"]
+    assert found["best"]["energy_j"] <= found["chosen"]["energy_j"]
+    assert run([*words, "--resume"]) == 2
+
+
+@pytest.mark.gpu
+def test_kernels_run_at_once_on_a_real_gpu(tmp_path: Path) -> None:
+    from ptxbench.devices.cuda import CudaGpu
+
+    gpu = CudaGpu(0)
+    try:
+        target = gpu.info.target
+        paths = [spec(tmp_path / name, more=512, n=33 * 1024) for name in "ab"]
+        for path in paths:
+            template = path.parent / "twice.ptx.j2"
+            template.write_text(template.read_text().replace(".target sm_90a", f".target {target}"))
+        kernels = [UserKernel(load_spec(path)) for path in paths]
+        chosen = [default_block(block_variants(one, target, 4)) for one in kernels]
+        alone = ConcurrentBench(gpu, kernels[:1], 0.2).measure(chosen[:1])
+        both = ConcurrentBench(gpu, kernels, 0.2).measure(chosen)
+        assert (alone.status, both.status) == (TrialStatus.OK, TrialStatus.OK), (alone.reason, both.reason)
+        assert len(both.kernel_s) == 2
+        # One block for each SM of either leaves room for the other.
+        assert both.time_s < 1.7 * alone.time_s
+    finally:
+        gpu.close()

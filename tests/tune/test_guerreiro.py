@@ -1,0 +1,133 @@
+"""Algorithms 1 to 4 of Guerreiro et al. (2015), on costs that are written down."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptxbench.tune.guerreiro import (
+    ConcurrentCost,
+    ordered_distributions,
+    tune_blocks,
+    tune_blocks_and_clock,
+    tune_concurrent,
+    tune_concurrent_and_clock,
+)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    threads: int
+    occupancy: float
+
+
+def test_the_highest_occupancy_and_then_the_largest_block_come_first() -> None:
+    sizes = [Blocks(64, 0.5), Blocks(128, 1.0), Blocks(256, 1.0), Blocks(512, 0.9), Blocks(1024, 0.8)]
+    assert [one.threads for one in ordered_distributions(sizes)] == [256, 128, 512]
+
+
+def test_where_no_occupancy_is_high_the_highest_is_tried() -> None:
+    sizes = [Blocks(64, 0.25), Blocks(128, 0.5), Blocks(256, 0.5), Blocks(1024, 0.0)]
+    assert [one.threads for one in ordered_distributions(sizes)] == [256, 128]
+    assert ordered_distributions([Blocks(64, 0.0)]) == ()
+
+
+@pytest.mark.parametrize(
+    ("costs", "chosen", "iterations"),
+    [
+        # Table IV, StreamCluster by time: 1024, 512, 256, 128 threads on the K20c, and on the GTX680.
+        ([4.0, 3.0, 2.0, 1.0], 3, 4),
+        ([1.0, 2.0, 0.5], 0, 2),
+        ([3.0, 1.0, 2.0, 0.5], 1, 3),
+        ([1.0], 0, 1),
+        # The text goes on "as long as the time is reduced": an equal one ends it.
+        ([2.0, 2.0, 1.0], 0, 2),
+        # What does not run is passed over.
+        ([math.inf, 3.0, math.inf, 2.0, 2.5], 3, 5),
+    ],
+)
+def test_algorithm_1(costs: list[float], chosen: int, iterations: int) -> None:
+    found = tune_blocks(len(costs), costs.__getitem__)
+    assert (found.choice, found.cost, found.iterations) == (chosen, costs[chosen], iterations)
+
+
+def test_algorithm_2_goes_on_with_lower_clocks_where_the_blocks_change() -> None:
+    clocks = [500, 1000, 750, 250]
+    # Large blocks: best at 1000. Small ones: best at 500, and cheaper everywhere.
+    costs = {
+        (0, 1000): 10.0,
+        (0, 750): 11.0,
+        (1, 1000): 9.0,
+        (1, 750): 8.0,
+        (1, 500): 7.0,
+        (1, 250): 9.0,
+        (0, 500): 12.0,
+    }
+    found = tune_blocks_and_clock(2, clocks, lambda index, clock: costs[index, clock])
+    # All of the table, no run twice; the listing's step 21 would have ended at (1, 1000).
+    assert (found.choice, found.clock_mhz, found.cost, found.iterations) == (1, 500, 7.0, 7)
+
+
+def test_algorithm_2_ends_at_the_lowest_clock() -> None:
+    found = tune_blocks_and_clock(2, [300, 200, 100], lambda index, clock: clock + 10 * index)
+    assert (found.choice, found.clock_mhz, found.iterations) == (0, 100, 4)
+
+
+def test_algorithm_3_takes_the_longest_kernel_first_and_restarts() -> None:
+    made = []
+    # Table IV, Lud & MatrixMul on the K20c: 16x16 and 32x32 after three runs.
+    costs = {(0, 0): 5.0, (0, 1): 6.0, (1, 0): 4.0, (1, 1): 4.5}
+
+    def run(choice: tuple[int, ...]) -> ConcurrentCost:
+        made.append(choice)
+        return ConcurrentCost(costs[choice], (2.0, 1.0))
+
+    found = tune_concurrent((2, 2), run)
+    assert (found.choice, found.cost, found.iterations) == ((1, 0), 4.0, 3)
+    assert made == [(0, 0), (1, 0), (1, 1)]
+
+
+def test_algorithm_3_ends_where_the_choices_go_round() -> None:
+    # Each kernel wants what the other does not have, and begins at the first distribution each time.
+    costs = {(0, 0): 3.0, (1, 0): 2.0, (1, 1): 1.0, (0, 1): 0.5}
+    found = tune_concurrent((2, 2), lambda choice: ConcurrentCost(costs[choice], (2.0, 1.0)))
+    assert (found.choice, found.cost) == ((0, 1), 0.5)
+    assert found.iterations <= 4
+
+
+def test_algorithm_4_sets_one_clock_for_all_kernels() -> None:
+    def run(choice: tuple[int, ...], clock: int) -> ConcurrentCost:
+        cost = abs(clock - 600) / 100 + sum((one - 1) ** 2 for one in choice)
+        return ConcurrentCost(cost, (1.0, 3.0, 2.0))
+
+    found = tune_concurrent_and_clock((3, 3, 2), [1000, 800, 600, 400], run)
+    assert (found.choice, found.clock_mhz, found.cost) == ((1, 1, 1), 600, 0.0)
+    assert found.iterations < 3 * 3 * 2 * 4
+
+
+@given(st.data())
+def test_whatever_the_costs_they_end_and_return_a_run_that_was_made(data: st.DataObject) -> None:
+    counts = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    clocks = data.draw(st.lists(st.integers(100, 105), min_size=1, max_size=3, unique=True))
+    cost = st.floats(0, 10) | st.just(math.inf)
+    table = {
+        (choice, clock): ConcurrentCost(data.draw(cost), tuple(data.draw(st.floats(0, 1)) for _ in counts))
+        for choice in itertools.product(*map(range, counts))
+        for clock in clocks
+    }
+    made = []
+
+    def run(choice: tuple[int, ...], clock: int) -> ConcurrentCost:
+        made.append((choice, clock))
+        return table[choice, clock]
+
+    found = tune_concurrent_and_clock(counts, clocks, run)
+    assert len(made) == len(set(made)) == found.iterations
+    assert (found.choice, found.clock_mhz) in made
+    assert found.cost == table[found.choice, found.clock_mhz].cost
+    assert found.cost <= table[(0,) * len(counts), max(clocks)].cost
