@@ -48,7 +48,8 @@ RUNS = (
     Wanted("mma-f16", RooflineOptions(("mma-f16",), intensities=_TENSOR)),
     Wanted("f64", RooflineOptions(("f64",), intensities=_AROUND)),
     Wanted("f32-zeros", RooflineOptions(("f32",), patterns=("zeros",), intensities=_WIDE)),
-    Wanted("mma-f64", RooflineOptions(("mma-f64",), intensities=tuple(i for i in _TENSOR if i < 1025))),
+    Wanted("mma-tf32", RooflineOptions(("mma-tf32",), intensities=_TENSOR[:-1], sms=(16,))),
+    Wanted("mma-f64", RooflineOptions(("mma-f64",), intensities=_TENSOR[:-1])),
     Wanted("mma-f16-shared", RooflineOptions(("mma-f16",), ("shared",), intensities=_TENSOR)),
 )
 

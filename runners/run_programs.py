@@ -286,6 +286,8 @@ def _programs(kernels: str, work: Path) -> dict[str, Program]:
         "profiled": Program(python("profiled")),
         "torchrun": Program([*torchrun, str(work / "train.py"), "6"], gpus=2),
         "paced": Program([kernels, "p", "200000"]),
+        "events-mixed": Program([kernels, "m", "6"], ["--by-events"]),
+        "events-train": Program(python("train", "5"), ["--by-events"]),
         "turns": Program([kernels, "a", "1500000"], ["--most-launches", "20000"]),
         "triton": Program(python("triton")),
         "crash": Program([kernels, "x", "3"]),
@@ -293,7 +295,10 @@ def _programs(kernels: str, work: Path) -> dict[str, Program]:
         "no_gpu": Program([sys.executable, "-c", "print(6 * 7)"]),
     }
     # In order of worth: what the limit of time leaves out is last.
-    first = {name: rest.pop(name) for name in ("labelled", "profiled", "torchrun", "paced")}
+    first = {
+        name: rest.pop(name)
+        for name in (*("labelled", "profiled", "torchrun", "paced"), "events-mixed", "events-train")
+    }
     found = {**binary, **first, **pairs, **rest}
     return {name: program for name, program in found.items() if program.words[0]}
 

@@ -42,7 +42,7 @@ from ptxbench.storage.atomic import write_text
 from ptxbench.storage.commit import git_commit
 from ptxbench.storage.journal import Journal
 from ptxbench.storage.location import require_place
-from ptxbench.tune.block_search import block_variants
+from ptxbench.tune.block_search import BlockVariant, block_variants
 from ptxbench.tune.block_table import BlockCase, BlockRow, block_rows
 from ptxbench.tune.concurrent import ConcurrentBench, ConcurrentTrial, run_name
 from ptxbench.tune.spec import KernelSpec
@@ -52,7 +52,7 @@ from ptxbench.tune.user_kernel import UserKernel
 EXAMPLES = Path(__file__).parents[1] / "examples" / "tune"
 # Sizes with which each kernel takes some tenths of a millisecond.
 SIZES = {
-    "stencil": {"NX": 8192, "NY": 8192},
+    "stencil": {"NX": 8192, "NY": 4096},
     "reduction": {"N": 134217728},
     "nbody": {"N": 32768},
 }
@@ -141,13 +141,14 @@ class Runner:
         self._kept = kept
         self._arguments = arguments
         self._end_s = time.monotonic() + arguments.limit_s
-        self._built: dict[str, tuple[UserKernel, tuple]] = {}
+        self._checked: dict[tuple[str, str], str] = {}
+        self._built: dict[str, tuple[UserKernel, tuple[BlockVariant, ...]]] = {}
 
     def case(self, names: Sequence[str], clocks_mhz: Sequence[int], set_clock: Callable[[int], None]) -> None:
         """Run every combination of a case, and again what matters; print and keep it."""
         arguments, label = self._arguments, "+".join(names)
         kernels, sizes = zip(*(self._kernel(name) for name in names), strict=True)
-        bench = ConcurrentBench(self._gpu, kernels, arguments.window)
+        bench = ConcurrentBench(self._gpu, kernels, arguments.window, checked=self._checked)
         case = BlockCase(tuple(names), tuple(sizes), tuple(clocks_mhz), {})
         held: dict[str, ConcurrentTrial] = {}
         generator = random.Random(arguments.seed)  # noqa: S311 - an order, no secret
@@ -184,7 +185,7 @@ class Runner:
             return []
         return [(row, self._cells(label, row)) for row in rows]
 
-    def _kernel(self, name: str) -> tuple[UserKernel, tuple]:
+    def _kernel(self, name: str) -> tuple[UserKernel, tuple[BlockVariant, ...]]:
         if name not in self._built:
             spec: KernelSpec = load_spec(EXAMPLES / f"{name}.toml", SIZES[name])
             kernel = UserKernel(spec, self._arguments.seed)
@@ -193,7 +194,7 @@ class Runner:
         return self._built[name]
 
     def _run(
-        self, label: str, repeat: int, bench: ConcurrentBench, chosen: Sequence, clock_mhz: int
+        self, label: str, repeat: int, bench: ConcurrentBench, chosen: Sequence[BlockVariant], clock_mhz: int
     ) -> ConcurrentTrial:
         def make() -> ConcurrentTrial:
             if time.monotonic() > self._end_s:

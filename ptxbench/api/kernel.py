@@ -31,7 +31,9 @@ _SLOWEST = 0.1
 _ROUNDED_MHZ = 1.0
 _MOST_W = 1e5
 
-_MODELLED = "the time is modelled by the busiest pipe: a kernel that waits for memory takes longer"
+_BOUND = (
+    "the time is modelled by the busiest pipe, as a lower bound: a kernel that waits for memory takes longer"
+)
 
 
 def estimate_kernel(
@@ -118,7 +120,7 @@ def estimate_kernel(
         work, notes = _counted_in_code(kernel, entry, shape, trips or {}, level, time_s, known)
     else:
         known = loaded._estimator
-        work, notes = _profiled(kernel, Path(ncu), time_s, known), ()
+        work, notes = _profiled(kernel, Path(ncu), time_s, known)
     terms = known.machine.terms
     conditions = Conditions(
         activity=_activity(terms, activity, data, integer_data),
@@ -139,8 +141,8 @@ def estimate_kernel(
         memory_s = _memory_s(work, loaded.gpu.target, 1.0 if memory_ratio is None else memory_ratio)
         conditions = replace(conditions, memory_s=memory_s)
     found = estimate(work, machine, conditions)
-    if not work.bytes_moved:
-        found = widened(found, work, terms, modelled_time=_MODELLED in notes)
+    if not work.bytes_moved or notes:
+        found = widened(found, work, terms, modelled_time=bool(notes))
     if explain:
         answers = null_answers(
             known.nulls,
@@ -237,15 +239,29 @@ def _counted_in_code(
         sass = read_kernel(Path(kernel), entry, known, level)
     by_name = {str(loop): float(count) for loop, count in trips.items()}
     work, modelled = static_work(sass, Shape(*shape), by_name, math.nan if time_s is None else time_s, known)
-    return work, (_MODELLED,) if modelled else ()
+    return work, _time_notes(known, work) if modelled else ()
 
 
 def _profiled(
     kernel: str | Path | bytes | None, ncu: Path, time_s: float | None, known: inputs.Table
-) -> KernelWork:
+) -> tuple[KernelWork, tuple[str, ...]]:
     from ptxbench.model.inputs import profiled_work
 
     if kernel is not None and not isinstance(kernel, str):
         raise InputError("with ncu the kernel is a part of its name, not a file")
-    work = profiled_work(ncu, kernel, known)
-    return work if time_s is None else replace(work, time_s=time_s)
+    work, modelled = profiled_work(ncu, kernel, math.nan if time_s is None else time_s, known)
+    return work, _time_notes(known, work) if modelled else ()
+
+
+def _time_notes(known: inputs.Table, work: KernelWork) -> tuple[str, ...]:
+    """Return what a modelled time is."""
+    from ptxbench.model.inputs import slack_of
+
+    time = known.machine.terms.time
+    if time is None or slack_of(work, time) == 1:
+        return (_BOUND,)
+    return (
+        f"the time is modelled: {time.slack:.2f} times what its pipes take, as {time.kernels} measured"
+        f" kernels did at the median (95%: {time.slack_low:.2f} to {time.slack_high:.2f} times), or what"
+        " memory takes",
+    )

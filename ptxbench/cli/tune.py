@@ -74,8 +74,8 @@ def command() -> None:
 )
 @click.option(
     "--core",
-    type=click.Choice(("simt", "mma")),
-    help="Ordinary cores or tensor cores (default: tensor cores for f16 alone).",
+    type=click.Choice(("simt", "mma", "wgmma")),
+    help="Ordinary cores, or tensor cores by mma.sync or wgmma (default: mma for f16, else simt).",
 )
 @goal_options
 @table_option(required=False)

@@ -315,7 +315,7 @@ def _draw(tuned: Tuned, plot: Path | None) -> None:
     from ptxbench.report.pareto_plot import plot_front
 
     try:
-        plot_front(tuned.manifest, tuned.trials, plot or tuned.path / "pareto.svg")
+        plot_front(tuned.manifest, tuned.trials, plot or tuned.path / "pareto.svg", tuned.beside)
     except InputError as error:
         if plot is not None:
             raise

@@ -86,7 +86,7 @@ class KernelEstimate:
         uncovered_share: Share of the executed instructions whose energy is not in the table.
         fills: How those were filled, most executed first.
         notes: What the estimate leaves out or assumes, a sentence each.
-        answers: What the table's model and models that know less say, where that was asked for.
+        answers: What the table's model and models that know less say, where they were requested.
     """
 
     kernel: str
@@ -420,6 +420,8 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
             " the table's own or, where no row throttled, an assumption"
             f" (gamma {terms.gamma:.2g} ± {terms.gamma_error:.2g})"
         )
+    if terms.fitted_on:
+        notes.append(f"the terms beside the table were fitted to kernels on another GPU, {terms.fitted_on}")
     if not work.bytes_moved:
         notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with --ncu")
     guessed = [one.access for one in terms.accesses_pj if one.access not in dict(work.accesses)]

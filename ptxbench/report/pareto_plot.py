@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ptxbench.core.errors import InputError
 from ptxbench.report.figure import new_figure, save, title
 from ptxbench.tune.folder import TuningManifest
+from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.trial import Trial
 
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def plot_front(manifest: TuningManifest, trials: Iterable[Trial], path: Path) -> None:
+def plot_front(
+    manifest: TuningManifest, trials: Iterable[Trial], path: Path, beside: Iterable[LibraryTrial] = ()
+) -> None:
     """Draw one dot a variant, time against energy, and a line along the front.
 
     Args:
         manifest: What was tuned.
         trials: Every variant that was tried.
+        beside: What a library took for the same product.
         path: Picture to write; its ending chooses the format (.png, .svg, .pdf).
 
     Raises:
@@ -52,6 +56,10 @@ def plot_front(manifest: TuningManifest, trials: Iterable[Trial], path: Path) ->
         color="#222222",
         label="front of time and energy",
     )
+    library = [one for one in beside if math.isfinite(one.energy_j)]
+    if library:
+        places = [1e3 * one.best_time_s for one in library], [one.energy_j for one in library]
+        axes.scatter(*places, s=90, marker="*", color="#1c7c3c", label=library[0].name, zorder=3)
     measured = "measured" if any(math.isfinite(t.energy_j) for t in shown) else "estimated"
     axes.set_xlabel("time of one launch, ms")
     axes.set_ylabel(f"energy of one launch, J ({measured})")

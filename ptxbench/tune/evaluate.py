@@ -197,9 +197,9 @@ def choices(trials: Sequence[Trial], few: int = 5) -> tuple[Choice, ...]:
         few: How many variants are measured by the ways that rank first; and by drawing at random.
 
     Returns:
-        Reading power of all; the fastest, and the least estimate, by short timings of all; the best of the few
-        that the estimate from code alone, or the modelled time, puts first, and of as many drawn at random.
-        A way is left out where its figure is not known. () where no energy was measured.
+        Reading power of all; the fastest, and the least estimate, by short timings of all; the best of the
+        few that the estimate from code alone, or the modelled time, puts first; and of as many drawn at
+        random. A way is left out where its figure is not known. () where no energy was measured.
     """
     measured = sorted((t for t in trials if t.ok and math.isfinite(t.energy_j)), key=lambda t: t.energy_j)
     if not measured:

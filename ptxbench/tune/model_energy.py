@@ -125,8 +125,18 @@ def _activity(terms: Terms, pattern: str) -> Activity:
     return {RANDOM: terms.random, ZEROS: terms.zeros}[pattern]
 
 
+def model_name(path: Path, gpu: GpuInfo) -> str:
+    """Return what a report calls the estimator of a run: its folder, and its GPU where that is another model.
+
+    Raises:
+        InputError: The folder is no run.
+    """
+    measured = read_table(path).gpu.name
+    return f"table {path.name}" + ("" if measured == gpu.name else f" of {measured}")
+
+
 def open_model(path: Path, gpu: GpuInfo, pattern: str = "random", samples: Path | None = None) -> ModelEnergy:
-    """Return the estimator of a run.
+    """Return the estimator of a run; one of another model of GPU ranks, where both have the same target.
 
     Args:
         path: The run's folder.
@@ -135,12 +145,13 @@ def open_model(path: Path, gpu: GpuInfo, pattern: str = "random", samples: Path 
         samples: CSV file of power at several clocks, whose voltage curve stands in for the run's power law.
 
     Raises:
-        InputError: The folder is no run, is of another model of GPU, or tells no energies.
+        InputError: The folder is no run, is of another target, or tells no energies.
     """
     table = read_table(path)
-    if table.gpu.name != gpu.name:
+    if table.gpu.target != gpu.target:
         raise InputError(
-            f"{path} is a table of {table.gpu.name}, and this GPU is {gpu.name}; name one of its own"
+            f"{path} is a table of {table.gpu.name} ({table.gpu.target}), and this GPU is {gpu.name}"
+            f" ({gpu.target}); name one of its own"
         )
     machine = table.machine
     if samples is not None:

@@ -21,7 +21,7 @@ from ptxbench.tune.clock_strategies import CAPPED, CLOCK_STRATEGIES
 from ptxbench.tune.folder import MANIFEST, TuningFolder, TuningManifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_library, open_cublas
-from ptxbench.tune.model_energy import open_model
+from ptxbench.tune.model_energy import model_name, open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
 from ptxbench.tune.setting_axes import SettingAxes, settings_of
@@ -144,7 +144,7 @@ def tune(
     pattern = pattern_of(subject, tuning)
     model = open_model(tuning.table, gpu.info, pattern, tuning.samples) if tuning.table else None
     options = replace(tuning.options, pattern=pattern)
-    manifest = TuningManifest.new(gpu, subject.problem, options, _model_name(tuning))
+    manifest = TuningManifest.new(gpu, subject.problem, options, _model_name(tuning, gpu))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     pruning = None if math.isnan(tuning.prune) else Pruning(goal, tuning.prune)
     with settings_of(gpu, tuning.axes, say, allowed=tuning.allow_settings) as set_to:
@@ -322,5 +322,5 @@ def _require_clocks(tuning: Tuning, strategy: str) -> None:
         raise InputError(f"--strategy {strategy} needs {wanted}")
 
 
-def _model_name(tuning: Tuning) -> str:
-    return f"table {tuning.table.name}" if tuning.table else ""
+def _model_name(tuning: Tuning, gpu: Gpu) -> str:
+    return model_name(tuning.table, gpu.info) if tuning.table else ""

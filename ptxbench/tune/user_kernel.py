@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ from ptxbench.tune.expression import Expression, Value
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.occupancy import BlockNeeds, blocks_per_sm, limits_of
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.source import build_source
+from ptxbench.tune.source import build_source, find_entry
 from ptxbench.tune.space import Space
 from ptxbench.tune.spec import (
     Array,
@@ -317,7 +316,7 @@ class UserKernel:
     ) -> BuiltKernel:
         cubin = build_source(source, values, target)
         listed = parse_listing(disassemble(cubin.image))
-        entry = _entry(source.entry, listed)
+        entry = find_entry(source.entry, tuple(listed))
         resources = kernel_resources(cubin.image)[entry]
         try:
             counts = executions(listed[entry], self._trips(listed[entry], values))
@@ -370,17 +369,3 @@ def _require_scalars(arguments: Sequence[Array | Scalar], values: Mapping[str, V
             number, bounds = one.value.number(values), np.iinfo(np.dtype(KINDS[one.dtype]))
             if number != int(number) or not bounds.min <= number <= bounds.max:
                 raise InputError(f"argument {one.name} is {number:g}, which is no {one.dtype}")
-
-
-def _entry(name: str, kernels: Mapping[str, SassKernel]) -> str:
-    """Return the kernel that is called so, be it by its plain name or as C++ writes it.
-
-    Raises:
-        RefusedModuleError: There is none, or several.
-    """
-    if name in kernels:
-        return name
-    mangled = [one for one in kernels if re.match(rf"_Z{len(name)}{name}", one)]
-    if len(mangled) != 1:
-        raise RefusedModuleError(f"the code has no kernel {name}, only {', '.join(kernels)}")
-    return mangled[0]

@@ -88,14 +88,20 @@ class ComputingGpu(SimulatedGpu):
     """A simulated GPU whose products are numpy's, times `factor`; it refuses the calls that a test names."""
 
     factor = 1.0
+    beta = 0.0
+    off = 0.0
     refuses = False
 
     def compute(self, launch: Launch) -> Bytes | None:
         if self.refuses:
             raise LaunchError("cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
         m, n, k = launch.scalars
-        a, b = (data.view(np.float32).astype(float) for data in launch.operands)
-        product = (self.factor * (a.reshape(m, k) @ b.reshape(k, n))).astype(np.float32)
+        a, b, *source = (data.view(np.float32).astype(float) for data in launch.operands)
+        product = self.factor * (a.reshape(m, k) @ b.reshape(k, n))
+        if source:
+            product += self.beta * source[0].reshape(m, n)
+        product[-1, -1] += self.off
+        product = product.astype(np.float32)
         return product.view(np.uint8).ravel()
 
 

@@ -100,8 +100,8 @@ def plan_round(kernels: Sequence[CountedKernel], profile: Profile) -> Round:
     """Return what a launch of each kernel at once does to the chip.
 
     The first kernel gets as much room of each SM as it can use, the next what is left, and so on; who ends
-    makes room. What is resident at once shares the pipes and the issue: where they are asked for more time
-    than there is, all go slower by as much.
+    makes room. What is resident at once shares the pipes and the issue: where these have more to do in a time
+    than they can, all go slower by as much.
 
     Args:
         kernels: In the order of their launches; at least one block of each fits an SM.

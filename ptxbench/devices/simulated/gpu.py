@@ -17,6 +17,7 @@ from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.sequence import only_run, play
 from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_round
+from ptxbench.devices.simulated.launch_log import CALL_SCATTER, kernel_power_w, launch_phases
 from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import H200
@@ -32,7 +33,7 @@ from ptxbench.sensors.base import Reader
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
 from ptxbench.sensors.sampler import Sampler
-from ptxbench.sensors.trace import KernelWindow
+from ptxbench.sensors.trace import Int64s, KernelWindow
 
 # Far from zero, so that no time stamp of the past is negative; the date is 2026-01-01.
 _START_NS = 1_000_000_000_000
@@ -193,6 +194,23 @@ class SimulatedGpu:
             LaunchError: The kernel is not there, has no loop to charge, or does not fit.
         """
         return self._launch(launch, self._plan(launch)).elapsed_s
+
+    def draw_kernels(self, names: Sequence[str], start_ns: Int64s, end_ns: Int64s, length_ns: int) -> None:
+        """Let kernels pass of which only names and times are known; each name draws a hidden power.
+
+        Args:
+            names: Name of each kernel.
+            start_ns: Its begin from now on, shape (n,).
+            end_ns: Its end, shape (n,).
+            length_ns: How long to go on from now.
+        """
+        hidden_w = {name: kernel_power_w(name, self._seed, self._profile) for name in dict.fromkeys(names)}
+        scatter = np.random.default_rng(self._seed).normal(1, CALL_SCATTER, len(names))
+        power_w = np.array([hidden_w[name] for name in names], dtype=np.float64) * scatter
+        phases = launch_phases(start_ns, end_ns, power_w, length_ns, self._profile.chip.clock_mhz)
+        clock = self._clock
+        ends_ns = self._physics.run(clock.now_ns(), phases)
+        clock.sleep_s((ends_ns[-1] - clock.now_ns()) * 1e-9)
 
     def compute(self, launch: Launch) -> Bytes | None:
         """Launch once; nothing is computed, so that there is no result.

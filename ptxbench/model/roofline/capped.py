@@ -18,6 +18,7 @@ from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 
 # Of the library kernels on an H200 (results/nvidia-h200/full/model.json), within 0.25.
 GAMMA = 1.8
+_SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -58,4 +59,9 @@ def under_limit(machine: RooflineMachine, algorithm: Algorithm, gamma: float = G
         memory_s=algorithm.bytes_moved * machine.byte_s,
     )
     clock = settled_clock(demand, machine.cap_w)
-    return LimitedRun(clock, demand.time_at(clock), demand.power_at(clock))
+    time_s, power_w = demand.time_at(clock), demand.power_at(clock)
+    if power_w > machine.cap_w * (1 + _SAME):
+        # Bytes alone pass the limit, whatever the clock: they wait.
+        time_s *= (power_w - machine.constant_w) / (machine.cap_w - machine.constant_w)
+        power_w = machine.cap_w
+    return LimitedRun(clock, time_s, power_w)
