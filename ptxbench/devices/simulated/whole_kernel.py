@@ -128,7 +128,15 @@ def plan_counted_kernel(
     if launches == 1 or profile.memory:
         return tuple(phases)
     # Launches back to back: their waves are too short for a sensor to see one by one.
-    return (Phase(sum(one.cycles for one in phases), sum(one.energy_j for one in phases)),)
+    return (
+        Phase(
+            cycles=sum(one.cycles for one in phases),
+            energy_j=sum(one.energy_j for one in phases),
+            memory_s=sum(one.memory_s for one in phases),
+            memory_j=sum(one.memory_j for one in phases),
+            from_dram=phases[0].from_dram,
+        ),
+    )
 
 
 @dataclass(frozen=True)
