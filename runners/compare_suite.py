@@ -170,7 +170,7 @@ def compare(cases: Sequence[SuiteCase], energies: OpcodeEnergies) -> list[SuiteE
         judge(cases, "every opcode at the median of its class", class_medians(energies)),
         sorted(tried, key=lambda one: float(np.mean(np.abs(one.error_pct))))[_SHUFFLES // 2],
         judge(cases, "no energy of instructions", constant(energies, NOTHING_PJ)),
-        _mean_power(cases),
+        mean_power(cases),
     ]
 
 
@@ -199,7 +199,7 @@ def _row(one: SuiteCase, energies: OpcodeEnergies, kinds: Sequence[str]) -> tupl
     return zeros_j, [*by_kind, shared * _PICO, one.time_s]
 
 
-def _mean_power(cases: Sequence[SuiteCase]) -> SuiteErrors:
+def mean_power(cases: Sequence[SuiteCase]) -> SuiteErrors:
     """Return the errors of the fit families' mean power, by kind of data, times the measured time."""
     by_kind: dict[str, list[float]] = {}
     for one in cases:

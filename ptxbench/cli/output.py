@@ -15,13 +15,18 @@ def print_json(document: dict[str, Any]) -> None:
     click.echo(json.dumps(_without_nan(document), indent=1))
 
 
-def print_encoded(document: object, beside: dict[str, Any]) -> None:
-    """Print a dataclass as it is kept in JSON files, with `beside` before it."""
+def encoded(document: object) -> dict[str, Any]:
+    """Return a dataclass as it is kept in JSON files."""
     from ptxbench.storage.codec import encode
 
     plain = encode(document)
     assert isinstance(plain, dict)  # noqa: S101
-    print_json({**beside, **plain})
+    return plain
+
+
+def print_encoded(document: object, beside: dict[str, Any]) -> None:
+    """Print a dataclass as it is kept in JSON files, with `beside` before it."""
+    print_json({**beside, **encoded(document)})
 
 
 def print_table(

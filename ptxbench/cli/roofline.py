@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,21 +18,22 @@ from ptxbench.cli.options import (
     table_option,
     window_option,
 )
-from ptxbench.cli.output import print_encoded, print_json, print_table
+from ptxbench.cli.output import encoded, print_json
 from ptxbench.cli.parameters import Number
+from ptxbench.cli.roofline_output import print_kernels, print_result, print_tradeoff
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ptxbench.experiment.roofline.result import FittedMachine, RooflineResult
+    from ptxbench.experiment.roofline.result import RooflineResult
     from ptxbench.model.roofline.equations import RooflineMachine
     from ptxbench.model.roofline.quantity import Quantity
-    from ptxbench.model.roofline.tradeoff import TradeOff
+    from ptxbench.report.roofline_kernels import PlacedKernel
 
 _POSITIVE = Number(0, 1e18, above=True)
 _PATH = click.Path(path_type=Path)
 _MACHINE = ("gflops", "gbytes", "flop_pj", "byte_pj")
-_KIND = click.Choice(["f32", "f64", "f16x2", "mma-f16", "mma-bf16", "mma-f64"])
+_KIND = click.Choice(["f32", "f64", "f16x2", "mma-f16", "mma-bf16", "mma-tf32", "mma-f64"])
 _LEVEL = click.Choice(["dram", "l2", "l1", "shared"])
 pattern_option = click.option(
     "--operands",
@@ -124,21 +124,55 @@ def run(
         gpu.close()
     click.echo(f"folder: {folder.path}", err=True)
     write_result(folder, options.patterns[0])
-    _report(folder.path, options.patterns[0], as_json=as_json)
+    paths = (folder.path,)
+    _report(paths, _results(paths, options.patterns[0]), None, (), as_json=as_json)
 
 
 @command.command(name="show")
-@click.argument("run_path", metavar="RUN", type=_PATH)
+@click.argument("run_paths", metavar="RUN...", type=_PATH, nargs=-1, required=True)
 @pattern_option
 @table_option(required=False)
-@plot_option("roofline and arch line, power, energy and green-up")
+@click.option(
+    "--kernels",
+    type=_PATH,
+    help="Folder of runners/validate_kernels.py: its kernels are placed on the roofline of the first RUN.",
+)
+@click.option("--counts", type=_PATH, help="Folder of the counts of --kernels, where they are not in it.")
+@plot_option("roofline and arch line, power, energy and green-up; several RUNs side by side")
 @json_option
-def show(run_path: Path, pattern: str, table: Path | None, plot: Path | None, as_json: bool) -> None:
-    """Work out the fit, balance points and verdict of a RUN again from its readings.
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="Print every kernel of the RUNs, or of --kernels, as CSV."
+)
+def show(
+    run_paths: tuple[Path, ...],
+    pattern: str,
+    table: Path | None,
+    kernels: Path | None,
+    counts: Path | None,
+    plot: Path | None,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Work out the fit, balance points and verdict of each RUN again from its readings.
 
     With --table, what the instruction table gives for a flop and a byte stands beside the fitted energies.
     """
-    _report(run_path, pattern, as_json=as_json, plot=plot, table=table)
+    if as_json and as_csv:
+        raise click.UsageError("give --json or --csv, not both.")
+    if counts is not None and kernels is None:
+        raise click.UsageError("--counts needs --kernels.")
+    results = _results(run_paths, pattern)
+    placed = _placed(results[0], kernels, counts)
+    if plot is not None:
+        from ptxbench.report.roofline_plot import plot_roofline
+
+        plot_roofline(results, plot, placed)
+    if as_csv:
+        from ptxbench.report.roofline_kernels import kernels_csv, points_csv
+
+        click.echo(kernels_csv(placed) if kernels else points_csv(results), nl=False)
+        return
+    _report(run_paths, results, table, placed, as_json=as_json)
 
 
 @command.command(name="tradeoff")
@@ -193,7 +227,7 @@ def tradeoff(
     if as_json:
         print_json({"case": trade.case.value, "verdict": trade.verdict, **_as_json(quantities)})
         return
-    _print_tradeoff(trade, {quantity.name: quantity for quantity in quantities})
+    print_tradeoff(trade, {quantity.name: quantity for quantity in quantities})
 
 
 def _given_machine(given: dict[str, float]) -> RooflineMachine:
@@ -224,23 +258,46 @@ def _machine_of(
     return fitted_machine(work_out(open_folder(path), pattern), kind, level)
 
 
-def _report(
-    path: Path, pattern: str, *, as_json: bool, plot: Path | None = None, table: Path | None = None
-) -> None:
-    """Work everything out from the readings, and print."""
+def _results(paths: Sequence[Path], pattern: str) -> list[RooflineResult]:
     from ptxbench.experiment.roofline.point import open_folder
     from ptxbench.experiment.roofline.result import work_out
 
-    result = work_out(open_folder(path), pattern)
-    if plot is not None:
-        from ptxbench.report.roofline_plot import plot_roofline
+    return [work_out(open_folder(path), pattern) for path in paths]
 
-        plot_roofline(result, plot)
-    beside = _table_energies_pj(result, table) if table else {}
+
+def _placed(result: RooflineResult, kernels: Path | None, counts: Path | None) -> tuple[PlacedKernel, ...]:
+    if kernels is None:
+        return ()
+    from ptxbench.report.roofline_kernels import placed_kernels
+
+    return placed_kernels(result, kernels, counts)
+
+
+def _report(
+    paths: Sequence[Path],
+    results: Sequence[RooflineResult],
+    table: Path | None,
+    placed: Sequence[PlacedKernel],
+    *,
+    as_json: bool,
+) -> None:
+    """Print what runs say; of several, JSON is a list."""
+    besides = [_table_energies_pj(result, table) if table else {} for result in results]
     if as_json:
-        print_encoded(result.document(), {"folder": str(path), "table_pj": beside})
-    else:
-        _print_result(result, beside)
+        documents = [
+            {"folder": str(path), "table_pj": beside, **encoded(result.document())}
+            for path, result, beside in zip(paths, results, besides, strict=True)
+        ]
+        documents[0]["kernels"] = [{**encoded(one), "of_line": one.of_line} for one in placed]
+        print_json(documents[0] if len(documents) == 1 else {"runs": documents})
+        return
+    for number, (result, beside) in enumerate(zip(results, besides, strict=True)):
+        if number:
+            click.echo()
+        print_result(result, beside)
+    if placed:
+        click.echo()
+        print_kernels(placed)
 
 
 def _table_energies_pj(result: RooflineResult, table: Path) -> dict[str, float]:
@@ -251,100 +308,6 @@ def _table_energies_pj(result: RooflineResult, table: Path) -> dict[str, float]:
 
     opened = open_cost_table(str(table), find_table(table))
     return {one.name: table_energy_pj(one.name, opened, result.pattern) for one in result.energies}
-
-
-def _print_result(result: RooflineResult, beside: dict[str, float]) -> None:
-    """Print fitted energies, then balance points, then what was left out."""
-    click.echo(f"{result.gpu.title}, driver {result.gpu.driver}, operands {result.pattern}")
-    rows = []
-    for one in result.energies:
-        row = (one.name, f"{one.value.value:.4g} ± {one.value.uncertainty:.2g}", one.unit)
-        from_table = beside.get(one.name, math.nan)
-        rows.append((*row, "-" if math.isnan(from_table) else f"{from_table:.4g}") if beside else row)
-    columns = ("energy", "fitted", "unit", "table") if beside else ("energy", "fitted", "unit")
-    print_table(columns, rows, ("fitted", "table"))
-    headings = ("flop", "level", "Tflop/s", "TB/s", "B_tau", "B_eps", "half at", "Gflop/J", "race to halt")
-    rows_of = []
-    for machine in result.machines:
-        found = {q.name: q for q in machine.quantities}
-        rows_of.append(
-            (
-                machine.kind,
-                machine.level,
-                f"{machine.flops_per_s / 1e12:.4g}",
-                f"{machine.bytes_per_s / 1e12:.4g}",
-                f"{found['time_balance_flop_per_byte'].value:.4g}",
-                _text(found["energy_balance_flop_per_byte"]),
-                _text(found["half_efficiency_flop_per_byte"]),
-                _text(found["best_gflops_per_w"]),
-                "yes" if machine.races_to_halt else "no",
-            )
-        )
-    print_table(headings, rows_of, headings[2:8])
-    click.echo("Tflop/s and TB/s are the highest that these kernels reached; balances are in flop/byte.")
-    for machine in result.machines:
-        _print_peaks(machine)
-        _print_limited(machine)
-    click.echo(
-        f"sleeping kernel: {result.sleeping_w:.4g} W at {result.temperature_c:.3g} C, "
-        f"{result.slope_w_per_k:.2g} ± {1.96 * result.slope_error_w_per_k:.2g} W/K"
-        f"{' (assumed: it saw too few degrees)' if result.slope_is_assumed else ''}; "
-        f"residuals {100 * result.residual:.2g}%"
-    )
-    if result.left_out:
-        click.echo(f"left out, slowed down by the power limit: {len(result.left_out)} kernels")
-
-
-def _print_peaks(machine: FittedMachine) -> None:
-    """Print what the kernels reached of those that do nothing else."""
-    reached = []
-    if not math.isnan(machine.flops_share):
-        reached.append(f"{100 * machine.flops_share:.3g}% of the speed of multiply-adds alone")
-    if not math.isnan(machine.bytes_share):
-        reached.append(f"{100 * machine.bytes_share:.3g}% of the bandwidth of a copy")
-    if reached:
-        click.echo(f"{machine.kind}, {machine.level}: reached {' and '.join(reached)}")
-
-
-def _print_limited(machine: FittedMachine) -> None:
-    """Print what each model of the power limit is off by, in time and power."""
-    if not machine.limited:
-        return
-    off = []
-    for model in dict.fromkeys(point.model for point in machine.limited):
-        chosen = [point for point in machine.limited if point.model == model]
-        time_pct, power_pct = (
-            sum(abs(getattr(point, name)) for point in chosen) / len(chosen)
-            for name in ("time_pct", "power_pct")
-        )
-        off.append(f"{model} {time_pct:.2g}% and {power_pct:.2g}%")
-    click.echo(
-        f"{machine.kind}, {machine.level}, kernels at the power limit: time and power are off by "
-        f"{', '.join(off)} (mean)"
-    )
-
-
-def _print_tradeoff(trade: TradeOff, found: dict[str, Quantity]) -> None:
-    """Print the verdict, then one line a quantity."""
-    click.echo(f"{trade.verdict}: {trade.case.value}")
-    low, high = found["greenup_lower_bound"], found["greenup_upper_bound"]
-    balance = trade.machine.time_balance
-    lines = {
-        "speed-up": _text(found["speedup"]),
-        "green-up": f"{_text(found['greenup'])}; in this case between {low.value:.4g} and {high.value:.4g}",
-        "most f": f"{_text(found['most_f'])} saves energy at this m",
-        "most f at any m": _text(found["most_f_without_bytes"]),
-        "intensity": f"{trade.intensity:.4g} flop/byte, {trade.f * trade.m * trade.intensity:.4g} after;"
-        f" B_tau = {balance:.4g}",
-    }
-    for name, text in lines.items():
-        click.echo(f"{name + ':':<17}{text}")
-
-
-def _text(quantity: Quantity) -> str:
-    if math.isnan(quantity.low):
-        return f"{quantity.value:.4g}"
-    return f"{quantity.value:.4g} ({quantity.low:.4g} to {quantity.high:.4g})"
 
 
 def _as_json(quantities: Sequence[Quantity]) -> dict[str, dict[str, float]]:

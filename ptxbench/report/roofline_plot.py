@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.experiment.roofline.result import MeasuredPoint, RooflineResult, fitted_machine
+from ptxbench.experiment.roofline.point import MeasuredPoint
+from ptxbench.experiment.roofline.result import RooflineResult, fitted_machine
+from ptxbench.model.roofline.capped import under_limit
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 from ptxbench.model.roofline.tradeoff import TradeOff
 from ptxbench.report.figure import new_figure, save_pages, title
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from ptxbench.report.roofline_kernels import PlacedKernel
+
 _DARK, _ENERGY, _BYTES, _CONSTANT = "#222222", "#2f6fb0", "#c46a1b", "#999999"
 _GRID = 241
+# Kernels of other intensities, flop/byte, are not drawn: they would make the picture wide.
+_SHOWN = (1 / 64, 8192.0)
 Floats = npt.NDArray[np.float64]
 
 
-def plot_roofline(result: RooflineResult, path: Path) -> tuple[Path, ...]:
-    """Draw one page for each kind of flop and memory level.
+def plot_roofline(
+    results: Sequence[RooflineResult], path: Path, placed: Sequence[PlacedKernel] = ()
+) -> tuple[Path, ...]:
+    """Draw one page for each kind of flop and memory level, with a column for each run that has them.
 
     Args:
-        result: What a run says.
+        results: What runs say.
         path: Picture to write; its ending says the format (.png, .svg, .pdf).
+        placed: Kernels of others on the roofline of the first run.
 
     Returns:
         The files.
@@ -36,22 +47,54 @@ def plot_roofline(result: RooflineResult, path: Path) -> tuple[Path, ...]:
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
-    return save_pages([_page(result, one.kind, one.level) for one in result.machines], path)
+    pages = dict.fromkeys((one.kind, one.level) for result in results for one in result.machines)
+    return save_pages([_page(results, kind, level, placed) for kind, level in pages], path)
 
 
-def _page(result: RooflineResult, kind: str, level: str) -> Figure:
+def _page(results: Sequence[RooflineResult], kind: str, level: str, placed: Sequence[PlacedKernel]) -> Figure:
+    chosen = [r for r in results if any((m.kind, m.level) == (kind, level) for m in r.machines)]
+    if len(chosen) == 1:
+        figure = new_figure(10, 8)
+        columns = [figure.subplots(2, 2).flatten()]
+    else:
+        figure = new_figure(5.5 * len(chosen), 15)
+        columns = list(figure.subplots(4, len(chosen), sharey="row").T)
+    for result, axes in zip(chosen, columns, strict=True):
+        on_it = [k for k in placed if level == "dram" and result is results[0] and _is_drawn(k, kind, result)]
+        points = _draw_column(axes, result, kind, level, on_it)
+        if len(chosen) > 1:
+            axes[0].set_title(
+                f"{title(result.gpu)}, {points[0].kernel.sms} SMs", fontsize=9, parse_math=False
+            )
+    heading = f"{kind}, {level}, operands {chosen[0].pattern}"
+    if len(chosen) == 1:
+        heading = f"{title(chosen[0].gpu)}\n{heading}, {points[0].kernel.sms} SMs"
+    figure.suptitle(heading, fontsize=10, parse_math=False)
+    return figure
+
+
+def _is_drawn(one: PlacedKernel, kind: str, result: RooflineResult) -> bool:
+    """Return whether a kernel is of a page: its flops and data are, and its intensity is near the others'."""
+    low, high = _SHOWN
+    return one.kind == kind and one.operands == result.pattern and low <= one.intensity <= high
+
+
+def _draw_column(
+    axes: Sequence[Axes], result: RooflineResult, kind: str, level: str, placed: Sequence[PlacedKernel]
+) -> list[MeasuredPoint]:
+    """Draw the four pictures of one run; return the points that are shown, on the most SMs."""
     machine, _ = fitted_machine(result, kind, level)
     points = [p for p in result.points if (p.kernel.kind, p.kernel.level) == (kind, level)]
     whole = max(p.kernel.sms for p in points)
     points = [p for p in points if p.kernel.sms == whole]
-    figure = new_figure(10, 8)
-    axes = figure.subplots(2, 2)
-    intensities = np.geomspace(1 / 8, 512, _GRID)
-    _draw_lines(axes[0, 0], machine, points, intensities)
-    _draw_power(axes[0, 1], machine, points, intensities)
-    _draw_parts(axes[1, 0], machine, intensities)
-    _draw_greenup(axes[1, 1], machine)
-    for one in axes.flat[:3]:
+    seen = [p.kernel.flops / p.kernel.bytes_moved for p in points] + [k.intensity for k in placed]
+    intensities = np.geomspace(min(1 / 8, *seen), max(512.0, *seen), _GRID)
+    _draw_lines(axes[0], machine, points, intensities)
+    _draw_placed(axes[0], machine, placed)
+    _draw_power(axes[1], machine, points, intensities)
+    _draw_parts(axes[2], replace(machine, cap_w=np.inf), intensities)
+    _draw_greenup(axes[3], machine)
+    for one in axes[:3]:
         one.set_xscale("log", base=2)
         one.set_xlabel("intensity, flop/byte")
         balances = (
@@ -62,17 +105,34 @@ def _page(result: RooflineResult, kind: str, level: str) -> Figure:
             one.axvline(at, color=color, linestyle=":", linewidth=1, label=label)
         one.grid(alpha=0.25)
         one.legend(fontsize=8, loc="lower right")
-    heading = f"{title(result.gpu)}\n{kind}, {level}, operands {result.pattern}, {whole} SMs"
-    figure.suptitle(heading, fontsize=10, parse_math=False)
-    return figure
+    return points
+
+
+def _draw_placed(axes: Axes, machine: RooflineMachine, placed: Sequence[PlacedKernel]) -> None:
+    """Draw the flops per joule of other kernels over the best."""
+    if placed:
+        best = 1e-9 / machine.full_flop_j
+        axes.scatter(
+            [k.intensity for k in placed],
+            [k.gflops_per_w / best for k in placed],
+            s=18,
+            color=_BYTES,
+            marker="D",
+            label="kernels (energy)",
+        )
 
 
 def _draw_lines(
     axes: Axes, machine: RooflineMachine, points: list[MeasuredPoint], intensities: Floats
 ) -> None:
     """Draw speed and energy-efficiency over the highest of each (figures 2a and 4)."""
-    axes.plot(intensities, [machine.speed(i) for i in intensities], color=_DARK, label="roofline (time)")
-    axes.plot(intensities, [machine.efficiency(i) for i in intensities], color=_ENERGY, label="arch (energy)")
+    free = replace(machine, cap_w=np.inf)
+    axes.plot(intensities, [free.speed(i) for i in intensities], color=_DARK, label="roofline (time)")
+    if np.isfinite(machine.cap_w):
+        runs = [under_limit(machine, Algorithm(float(i), 1.0)) for i in intensities]
+        speeds = [i * machine.flop_s / run.time_s for i, run in zip(intensities, runs, strict=True)]
+        axes.plot(intensities, speeds, color=_DARK, linestyle="--", label="under the limit")
+    axes.plot(intensities, [free.efficiency(i) for i in intensities], color=_ENERGY, label="arch (energy)")
     for slowed, marker in ((False, "o"), (True, "x")):
         chosen = [p for p in points if p.slowed is slowed]
         x = [p.kernel.flops / p.kernel.bytes_moved for p in chosen]
@@ -90,10 +150,11 @@ def _draw_power(
     axes: Axes, machine: RooflineMachine, points: list[MeasuredPoint], intensities: Floats
 ) -> None:
     """Draw mean power, with the limit and without (figures 2b and 5)."""
-    free = RooflineMachine(machine.flop_s, machine.byte_s, machine.flop_j, machine.byte_j, machine.constant_w)
+    free = replace(machine, cap_w=np.inf)
     axes.plot(intensities, [free.power_w(i) for i in intensities], color=_ENERGY, label="Eq. 7")
     if np.isfinite(machine.cap_w):
-        axes.axhline(machine.cap_w, color=_BYTES, linestyle="--", label="power limit")
+        capped = [under_limit(machine, Algorithm(float(i), 1.0)).power_w for i in intensities]
+        axes.plot(intensities, capped, color=_BYTES, linestyle="--", label="under the limit")
     axes.scatter(
         [p.kernel.flops / p.kernel.bytes_moved for p in points],
         [p.power_w for p in points],

@@ -8,13 +8,20 @@ from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.report.cost import Cost, CostTable, find_costs
 
-# The instruction that stands for each energy, and its flops or bytes.
+# The instruction that stands for each energy, and its flops or bytes: of a thread, of a warp for products of
+# matrices.
 _STANDS_FOR = {
     "f32": ("fma.rn.f32", 2),
     "f64": ("fma.rn.f64", 2),
     "f16x2": ("fma.rn.f16x2", 4),
     "dram": ("ld.global.v4.b32:hbm", 16),
     "l2": ("ld.global.cg.v4.b32:l2", 16),
+    "l1": ("ld.global.ca.v4.b32:l1", 16),
+    "shared": ("ld.shared.v4.b32:shared", 16),
+    "mma-f16": ("mma.m16n8k16.f32.f16.f16.f32", 4096),
+    "mma-bf16": ("mma.m16n8k16.f32.bf16.bf16.f32", 4096),
+    "mma-tf32": ("mma.m16n8k8.f32.tf32.tf32.f32", 2048),
+    "mma-f64": ("mma.m16n8k4.f64.f64.f64.f64", 1024),
 }
 
 

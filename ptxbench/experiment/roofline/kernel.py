@@ -26,6 +26,7 @@ from ptxbench.sass.resources import kernel_resources
 FILL, STREAM, COPY = "fill", "stream", "copy"
 # So many bytes a trip and lane, less where that would take more multiply-adds than stay in the caches.
 _TRIP_BYTES = (128, 64, 32, 16, 8, 4)
+MOST_TRIP_BYTES = _TRIP_BYTES[0]
 _MOST_STEPS = 1024
 _WIDEST_LOAD = 16
 _ACCUMULATORS, _MATRICES = 8, 4
@@ -72,7 +73,7 @@ class IntensityKernel:
     def __post_init__(self) -> None:
         if self.loads_once:
             return
-        low = max(1 / 8, self.kind.flops / _TRIP_BYTES[0])
+        low = max(1 / 8, self.kind.flops / MOST_TRIP_BYTES)
         high = self.kind.flops * _MOST_STEPS / self._sizes[-1]
         if not low <= self.target <= high:
             raise InputError(
@@ -101,7 +102,7 @@ class IntensityKernel:
     def trip_bytes(self) -> int:
         """Bytes that a lane loads in one trip, or before the loop."""
         if self.loads_once:
-            return _TRIP_BYTES[0]
+            return MOST_TRIP_BYTES
         return next(size for size in self._sizes if self._steps_of(size) <= _MOST_STEPS)
 
     def _steps_of(self, size: int) -> int:
@@ -150,12 +151,12 @@ class IntensityKernel:
     @property
     def shared_vectors(self) -> int:
         """Vectors of 16 bytes of a lane's part of the warp's range in shared memory."""
-        return _TRIP_BYTES[0] // _WIDEST_LOAD
+        return MOST_TRIP_BYTES // _WIDEST_LOAD
 
     @property
     def range_bytes(self) -> int:
         """Bytes of a warp's range where they are in the SM."""
-        return _TRIP_BYTES[0] * WARP
+        return MOST_TRIP_BYTES * WARP
 
     @property
     def shared_bytes(self) -> int:

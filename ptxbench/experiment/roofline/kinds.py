@@ -89,7 +89,7 @@ _F32 = (0x807FFFFF, 0x3F800000)
 _F16 = (0x83FF83FF, 0x3C003C00)
 _BF16 = (0x807F807F, 0x3F803F80)
 _F64 = (0xFFFFFFFF, 0, 0x800FFFFF, 0x3FF00000)
-_M16N8K16 = MatrixShape(4, 2, 4, "f32")
+_FOUR_TWO_FOUR = MatrixShape(4, 2, 4, "f32")
 KINDS = {
     kind.name: kind
     for kind in (
@@ -98,11 +98,15 @@ KINDS = {
         FlopKind("f16x2", "fma.rn.f16x2", "b32", 4, 4, "HFMA2", _F16 * 2),
         FlopKind(
             "mma-f16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
-            "b32", 4, 128, "HMMA", _F16 * 2, _M16N8K16, 80,
+            "b32", 4, 128, "HMMA", _F16 * 2, _FOUR_TWO_FOUR, 80,
         ),
         FlopKind(
             "mma-bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
-            "b32", 4, 128, "HMMA", _BF16 * 2, _M16N8K16, 80,
+            "b32", 4, 128, "HMMA", _BF16 * 2, _FOUR_TWO_FOUR, 80,
+        ),
+        FlopKind(
+            "mma-tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+            "b32", 4, 64, "HMMA", _F32 * 2, _FOUR_TWO_FOUR, 80,
         ),
         FlopKind(
             "mma-f64", "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64",

@@ -14,8 +14,8 @@ from ptxbench.core.estimate import Estimate
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.energy.steady import settled_after_s, steady_power_w
-from ptxbench.experiment.roofline.kernel import loop_of
-from ptxbench.experiment.roofline.kinds import KINDS
+from ptxbench.experiment.roofline.kernel import MOST_TRIP_BYTES, IntensityKernel, loop_of
+from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
 from ptxbench.experiment.roofline.limited import LimitedPoint, limited_points
 from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, read_kernels
 from ptxbench.model.roofline.equations import RooflineMachine
@@ -40,6 +40,9 @@ _ASSUMED_GROWTH = 0.003
 _COUNTING = RoughTerm("counting", 7e-12, 3e-12)
 _MIXING = {"random": RoughTerm("mixing", 14e-12, 3e-12), "zeros": RoughTerm("mixing", 6e-12, 3e-12)}
 _SLOPE = "slope"
+# A flop on one element again and again costs less than on a trip's full number of them, by this share, give
+# or take as much: between them by the logarithm of how many there are.
+_LESS_ON_ONE = 0.2
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ class RooflineDocument:
         gpu: The board.
         pattern: Operand pattern.
         energies: Fitted energies.
+        saved: What a flop of each kind costs less on one element than on a trip's full number of them.
         machines: What follows for each kind of flop and memory level.
         sleeping_w: Power of the kernel that sleeps at `temperature_c`, W.
         slope_w_per_k: How static power grows with the temperature, W/K.
@@ -100,12 +104,14 @@ class RooflineDocument:
         temperature_c: What all powers were brought to, degrees C.
         residual: Median of the relative residuals, a fraction.
         left_out: Kernels that the power limit slowed down.
+        disturbed: Kernels during which another program was on the GPU, left out of everything.
         points: All of the pattern's kernels.
     """
 
     gpu: GpuInfo
     pattern: str
     energies: tuple[FittedEnergy, ...]
+    saved: tuple[FittedEnergy, ...]
     machines: tuple[FittedMachine, ...]
     sleeping_w: float
     slope_w_per_k: float
@@ -114,6 +120,7 @@ class RooflineDocument:
     temperature_c: float
     residual: float
     left_out: tuple[str, ...]
+    disturbed: tuple[str, ...]
     points: tuple[MeasuredPoint, ...]
 
 
@@ -226,20 +233,27 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
     Raises:
         InputError: No kernel has the pattern, or the points are too few or too alike for a fit.
     """
+    disturbed = tuple(p.kernel.name for p in measured if p.kernel.other_processes)
+    measured = [p for p in measured if not p.kernel.other_processes]
     points = tuple(p for p in measured if p.kernel.kind and p.kernel.level and p.kernel.pattern == pattern)
     if not points:
-        raise InputError(f"no kernel ran with operand pattern {pattern!r}")
+        others = f" while no other program was on the GPU ({len(disturbed)} did then)" if disturbed else ""
+        raise InputError(f"no kernel ran with operand pattern {pattern!r}{others}")
     asleep = [p for p in measured if p.kernel.sleeps]
     beside = [p for p in measured if p.kernel.is_peak]
     at_c = float(np.median([p.temperature_c for p in points]))
     static = static_line(asleep, at_c)
-    rough = RoughTerm(_SLOPE, static.slope_w_per_k, static.slope_error_w_per_k)
-    fit = fit_roofline([_as_fitted(point, at_c) for point in points], [_COUNTING, _MIXING[pattern], rough])
+    fit = _fit(points, at_c, [_COUNTING, _MIXING[pattern], static.rough])
     return RooflineResult(
         gpu=gpu,
         pattern=pattern,
         fit=fit,
         energies=_energies(fit, points),
+        saved=tuple(
+            FittedEnergy(name, "pJ/flop", fit.coefficient(name).scaled(1e12))
+            for name in map(_on_few, dict.fromkeys(p.kernel.kind for p in points))
+            if name in fit.rough
+        ),
         machines=tuple(
             _machine(fit, [*points, *beside], kind, level, gpu.power_limit_w)
             for kind in dict.fromkeys(p.kernel.kind for p in points)
@@ -252,8 +266,38 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
         temperature_c=at_c,
         residual=fit.residual,
         left_out=fit.left_out,
+        disturbed=disturbed,
         points=points,
     )
+
+
+def _fit(points: Sequence[MeasuredPoint], at_c: float, rough: Sequence[RoughTerm]) -> RooflineFit:
+    """Fit points twice: what few elements save is known as a share of a flop's energy."""
+    fitted_points = [regression_point(point, at_c) for point in points]
+    first = fit_roofline(fitted_points, rough)
+    saved = [
+        RoughTerm(_on_few(kind), *[_LESS_ON_ONE * max(0.0, first.coefficient(kind).value)] * 2)
+        for kind in dict.fromkeys(point.kernel.kind for point in points)
+        if any(_fewness(p.kernel) > 0 for p in points if p.kernel.kind == kind and not p.slowed)
+    ]
+    return fit_roofline(fitted_points, [*rough, *(term for term in saved if term.error > 0)])
+
+
+def _on_few(kind: str) -> str:
+    """Return the name of the term that says what few elements save a flop."""
+    return f"{kind} on few elements"
+
+
+def elements_of(kernel: PointKernel) -> int:
+    """Return how many different elements a kernel computes on in a trip."""
+    kind, level = KINDS[kernel.kind], LEVELS[kernel.level]
+    return IntensityKernel(kind, kernel.flops / kernel.bytes_moved, level).elements
+
+
+def _fewness(kernel: PointKernel) -> float:
+    """Return 0 for a kernel that loads its full number of elements in a trip, 1 for one that loads one."""
+    most = MOST_TRIP_BYTES / KINDS[kernel.kind].element_bytes
+    return 1 - math.log(elements_of(kernel)) / math.log(most)
 
 
 @dataclass(frozen=True)
@@ -261,7 +305,7 @@ class StaticLine:
     """Static power over the temperature.
 
     Attributes:
-        power_w: At the temperature that was asked for, W; NaN without kernels that sleep.
+        power_w: At the temperature wanted, W; NaN without kernels that sleep.
         slope_w_per_k: Its slope, W/K.
         slope_error_w_per_k: Standard error of the slope.
         assumed: Whether the slope is a share of the power, as temperatures span too little to tell it.
@@ -271,6 +315,11 @@ class StaticLine:
     slope_w_per_k: float
     slope_error_w_per_k: float
     assumed: bool
+
+    @property
+    def rough(self) -> RoughTerm:
+        """The slope as the regression takes it."""
+        return RoughTerm(_SLOPE, self.slope_w_per_k, self.slope_error_w_per_k)
 
 
 def static_line(asleep: Sequence[MeasuredPoint], at_c: float) -> StaticLine:
@@ -286,7 +335,7 @@ def static_line(asleep: Sequence[MeasuredPoint], at_c: float) -> StaticLine:
     return StaticLine(float(at_w), float(slope), math.sqrt(float(covariance[0, 0])), assumed=False)
 
 
-def _as_fitted(point: MeasuredPoint, at_c: float) -> RooflinePoint:
+def regression_point(point: MeasuredPoint, at_c: float) -> RooflinePoint:
     """Return a point as the regression takes it; static power is that of one temperature for all."""
     kernel = point.kernel
     return RooflinePoint(
@@ -301,6 +350,7 @@ def _as_fitted(point: MeasuredPoint, at_c: float) -> RooflinePoint:
             ("counting", kernel.counting_instructions),
             ("mixing", kernel.mixing_instructions),
             (_SLOPE, (point.temperature_c - at_c) * point.time_s),
+            (_on_few(kernel.kind), -kernel.flops * _fewness(kernel)),
         ),
     )
 

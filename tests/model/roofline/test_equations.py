@@ -51,6 +51,27 @@ def test_figure_7_demands_387_w_of_the_gtx_580_where_its_limit_is_244():
     assert capped.power_w(capped.time_balance) == 244
 
 
+@pytest.mark.parametrize(
+    ("machine", "time_balance", "energy_balance"),
+    [
+        (GTX580_DOUBLE, 1.03, 2.42),
+        (GTX580_SINGLE, 8.22, 5.15),
+        (I7_DOUBLE, 2.08, 1.19),
+        (I7_SINGLE, 4.16, 2.14),
+    ],
+)
+def test_tables_3_and_4_give_the_balance_points_of_figures_4_and_5(machine, time_balance, energy_balance):
+    assert machine.time_balance == pytest.approx(time_balance, abs=0.01)
+    assert machine.energy_balance == pytest.approx(energy_balance, abs=0.01)
+
+
+def test_the_balance_points_lie_in_the_order_that_the_captions_say():
+    # Figure 4, double precision on the GPU, and figure 5, single precision on all.
+    assert GTX580_DOUBLE.half_efficiency_intensity < GTX580_DOUBLE.time_balance < GTX580_DOUBLE.energy_balance
+    for single in (GTX580_SINGLE, I7_SINGLE):
+        assert single.half_efficiency_intensity <= single.energy_balance < single.time_balance
+
+
 @pytest.mark.parametrize("machine", PUBLISHED)
 def test_section_5_2_time_efficiency_implies_energy_efficiency_on_all_platforms(machine):
     assert machine.races_to_halt

@@ -8,7 +8,7 @@ import pytest
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
-from ptxbench.model.roofline.fit import RooflinePoint, cache_byte_j, fit_roofline, interval_of
+from ptxbench.model.roofline.fit import RooflinePoint, RoughTerm, cache_byte_j, fit_roofline, interval_of
 
 INTENSITIES = [2 ** (n / 2) for n in range(-6, 19)]
 F32 = RooflineMachine(1 / 60e12, 1 / 4e12, 7.2e-12, 130e-12, 131)
@@ -45,6 +45,26 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
             found = fit.coefficient(name)
             held.append(abs(found.value - truth) <= found.uncertainty)
     assert 0.925 <= np.mean(held) <= 0.975
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.02])
+def test_intervals_hold_where_neighbours_and_rough_terms_are_off_together(shared):
+    held = []
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        loop_j, slope_w, off = rng.normal(7e-12, 3e-12), rng.normal(0.4, 0.4), {}
+        made = []
+        for point in points():
+            cooler_k = rng.normal(0, 5)
+            extras = (("loop", point.bytes_of("dram") / 16), ("slope", cooler_k * point.time_s))
+            extra_j = sum(amount * each for (_, amount), each in zip(extras, (loop_j, slope_w), strict=True))
+            error = shared * off.setdefault(point.group, rng.normal()) + 0.005 * rng.normal()
+            made.append(replace(point, energy_j=(point.energy_j + extra_j) * (1 + error), extras=extras))
+        fit = fit_roofline(made, [RoughTerm("loop", 7e-12, 3e-12), RoughTerm("slope", 0.4, 0.4)])
+        for name, truth in (("f32", 7.2e-12), ("f64", 20e-12), ("dram", 130e-12), ("constant", 131)):
+            found = fit.coefficient(name)
+            held.append(abs(found.value - truth) <= found.uncertainty)
+    assert 0.925 <= np.mean(held) <= 0.98
 
 
 def test_the_interval_is_carried_through_to_what_follows_from_the_fit():

@@ -1,0 +1,139 @@
+"""How `ptxbench roofline` prints."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.output import print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ptxbench.experiment.roofline.result import FittedMachine, RooflineResult
+    from ptxbench.model.roofline.quantity import Quantity
+    from ptxbench.model.roofline.tradeoff import TradeOff
+    from ptxbench.report.roofline_kernels import PlacedKernel
+
+
+def print_result(result: RooflineResult, beside: dict[str, float]) -> None:
+    """Print fitted energies, then balance points, then what was left out."""
+    click.echo(f"{result.gpu.title}, driver {result.gpu.driver}, operands {result.pattern}")
+    rows = []
+    for one in result.energies:
+        row = (one.name, f"{one.value.value:.4g} ± {one.value.uncertainty:.2g}", one.unit)
+        from_table = beside.get(one.name, math.nan)
+        rows.append((*row, "-" if math.isnan(from_table) else f"{from_table:.4g}") if beside else row)
+    columns = ("energy", "fitted", "unit", "table") if beside else ("energy", "fitted", "unit")
+    print_table(columns, rows, ("fitted", "table"))
+    headings = ("flop", "level", "Tflop/s", "TB/s", "B_tau", "B_eps", "half at", "Gflop/J", "race to halt")
+    rows_of = []
+    for machine in result.machines:
+        found = {q.name: q for q in machine.quantities}
+        rows_of.append(
+            (
+                machine.kind,
+                machine.level,
+                f"{machine.flops_per_s / 1e12:.4g}",
+                f"{machine.bytes_per_s / 1e12:.4g}",
+                f"{found['time_balance_flop_per_byte'].value:.4g}",
+                _text(found["energy_balance_flop_per_byte"]),
+                _text(found["half_efficiency_flop_per_byte"]),
+                _text(found["best_gflops_per_w"]),
+                "yes" if machine.races_to_halt else "no",
+            )
+        )
+    print_table(headings, rows_of, headings[2:8])
+    click.echo("Tflop/s and TB/s are the highest that these kernels reached; balances are in flop/byte.")
+    for one in result.saved:
+        value = f"{one.value.value:.2g} ± {one.value.uncertainty:.2g}"
+        click.echo(f"{one.name}: {value} pJ/flop less, where one is all that a kernel computes on")
+    for machine in result.machines:
+        _print_peaks(machine)
+        _print_limited(machine)
+    click.echo(
+        f"sleeping kernel: {result.sleeping_w:.4g} W at {result.temperature_c:.3g} C, "
+        f"{result.slope_w_per_k:.2g} ± {1.96 * result.slope_error_w_per_k:.2g} W/K"
+        f"{' (assumed: it saw too few degrees)' if result.slope_is_assumed else ''}; "
+        f"residuals {100 * result.residual:.2g}%"
+    )
+    if result.left_out:
+        click.echo(f"left out, slowed down by the power limit: {len(result.left_out)} kernels")
+    if result.disturbed:
+        click.echo(f"left out, another program was on the GPU: {len(result.disturbed)} kernels")
+
+
+def _print_peaks(machine: FittedMachine) -> None:
+    """Print what the kernels reached of those that do nothing else."""
+    reached = []
+    if not math.isnan(machine.flops_share):
+        reached.append(f"{100 * machine.flops_share:.3g}% of the speed of multiply-adds alone")
+    if not math.isnan(machine.bytes_share):
+        reached.append(f"{100 * machine.bytes_share:.3g}% of the bandwidth of a copy")
+    if reached:
+        click.echo(f"{machine.kind}, {machine.level}: reached {' and '.join(reached)}")
+
+
+def _print_limited(machine: FittedMachine) -> None:
+    """Print what each model of the power limit is off by, in time and power."""
+    if not machine.limited:
+        return
+    off = []
+    for model in dict.fromkeys(point.model for point in machine.limited):
+        chosen = [point for point in machine.limited if point.model == model]
+        time_pct, power_pct = (
+            sum(abs(getattr(point, name)) for point in chosen) / len(chosen)
+            for name in ("time_pct", "power_pct")
+        )
+        off.append(f"{model} {time_pct:.2g}% and {power_pct:.2g}%")
+    click.echo(
+        f"{machine.kind}, {machine.level}, kernels at the power limit: time and power are off by "
+        f"{', '.join(off)} (mean)"
+    )
+
+
+def print_tradeoff(trade: TradeOff, found: dict[str, Quantity]) -> None:
+    """Print the verdict, then one line a quantity."""
+    click.echo(f"{trade.verdict}: {trade.case.value}")
+    low, high = found["greenup_lower_bound"], found["greenup_upper_bound"]
+    balance = trade.machine.time_balance
+    lines = {
+        "speed-up": _text(found["speedup"]),
+        "green-up": f"{_text(found['greenup'])}; in this case between {low.value:.4g} and {high.value:.4g}",
+        "most f": f"{_text(found['most_f'])} saves energy at this m",
+        "most f at any m": _text(found["most_f_without_bytes"]),
+        "intensity": f"{trade.intensity:.4g} flop/byte, {trade.f * trade.m * trade.intensity:.4g} after;"
+        f" B_tau = {balance:.4g}",
+    }
+    for name, text in lines.items():
+        click.echo(f"{name + ':':<17}{text}")
+
+
+def _text(quantity: Quantity) -> str:
+    if math.isnan(quantity.low):
+        return f"{quantity.value:.4g}"
+    return f"{quantity.value:.4g} ({quantity.low:.4g} to {quantity.high:.4g})"
+
+
+def print_kernels(kernels: Sequence[PlacedKernel]) -> None:
+    """Print kernels of others against the arch line."""
+    headings = ("kernel", "operands", "flop", "flop/byte", "Gflop/s", "W", "Gflop/J", "line", "of line")
+    rows = [
+        (
+            one.name,
+            one.operands,
+            one.kind,
+            f"{one.intensity:.4g}",
+            f"{one.gflops:.4g}",
+            f"{one.power_w:.4g}{'*' if one.capped else ''}",
+            f"{one.gflops_per_w:.4g}",
+            f"{one.line_gflops_per_w:.4g}",
+            f"{100 * one.of_line:.3g}%",
+        )
+        for one in kernels
+    ]
+    print_table(headings, rows, headings[3:], ("operands",))
+    if any(one.capped for one in kernels):
+        click.echo("* at the power limit")

@@ -1,0 +1,136 @@
+"""Any measured kernels on a roofline: their intensity and flops per joule, beside what its arch line says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from ptxbench.core.errors import InputError
+from ptxbench.experiment.roofline.result import RooflineResult, fitted_machine
+from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+from ptxbench.model.roofline.kernels import DRAM, RooflineWork, roofline_work
+from ptxbench.model.validate import MeasuredKernel, measured_kernels, read_works
+from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+
+
+@dataclass(frozen=True)
+class PlacedKernel:
+    """One kernel on the roofline of the kind of flop that it does most of.
+
+    Attributes:
+        name: Kernel.
+        operands: Its data.
+        kind: That kind of flop.
+        intensity: Flops of every kind over bytes of DRAM, flop/byte.
+        gflops: Its speed, Gflop/s.
+        power_w: Its mean power, W.
+        gflops_per_w: Measured flops per joule, Gflop/J.
+        line_gflops_per_w: What the arch line has at its intensity.
+        capped: Whether the power limit was on.
+    """
+
+    name: str
+    operands: str
+    kind: str
+    intensity: float
+    gflops: float
+    power_w: float
+    gflops_per_w: float
+    line_gflops_per_w: float
+    capped: bool
+
+    @property
+    def of_line(self) -> float:
+        """Measured flops per joule over those of the line."""
+        return self.gflops_per_w / self.line_gflops_per_w
+
+
+def placed_kernels(
+    result: RooflineResult, folder: Path, counts: Path | None = None
+) -> tuple[PlacedKernel, ...]:
+    """Return the kernels of a session whose flops the roofline has an energy for, by intensity.
+
+    Args:
+        result: The roofline.
+        folder: What `runners/validate_kernels.py measure` wrote.
+        counts: Folder of ncu's counts, of any GPU of the same target; None: those in `folder`.
+
+    Raises:
+        InputError: The folder is no session, has no counts, or no kernel fits the roofline.
+    """
+    session = read_session(folder)
+    works, problems = read_works((counts or folder) / COUNTS, session)
+    if not works:
+        where = problems[0] if problems else f"{(counts or folder) / COUNTS} holds no counts"
+        raise InputError(f"{where}; count the kernels, or name the folder by --counts")
+    machines = {
+        one.kind: fitted_machine(result, one.kind, one.level)[0]
+        for one in result.machines
+        if one.level == DRAM
+    }
+    found = [
+        placed
+        for one in measured_kernels(session)
+        if one.case.purpose is not Purpose.STATIC
+        and one.case.number in works
+        and (placed := _placed(one, roofline_work(works[one.case.number]), machines)) is not None
+    ]
+    if not found:
+        raise InputError(f"no kernel of {folder} does flops of {', '.join(machines) or 'any kind'} on DRAM")
+    return tuple(sorted(found, key=lambda one: one.intensity))
+
+
+def _placed(
+    one: MeasuredKernel, work: RooflineWork, machines: Mapping[str, RooflineMachine]
+) -> PlacedKernel | None:
+    """Return a kernel on its roofline; None where it does mostly other flops, or moves no bytes of DRAM."""
+    flops = sum(work.flops.values())
+    kind = max(work.flops, key=lambda name: work.flops[name], default="")
+    if kind not in machines or not math.isfinite(work.intensity):
+        return None
+    machine = machines[kind]
+    line_j = machine.energy_j(Algorithm(flops, work.bytes_moved[DRAM]))
+    return PlacedKernel(
+        name=one.case.name,
+        operands=one.case.operands,
+        kind=kind,
+        intensity=work.intensity,
+        gflops=flops / one.time_s / 1e9,
+        power_w=one.power_w,
+        gflops_per_w=flops / one.energy_j / 1e9,
+        line_gflops_per_w=flops / line_j / 1e9,
+        capped=one.capped,
+    )
+
+
+def points_csv(results: Sequence[RooflineResult]) -> str:
+    """Return every kernel of some rooflines, one a line."""
+    text = io.StringIO()
+    columns = (
+        "gpu", "kernel", "kind", "level", "operands", "sms", "flop_per_byte", "time_s", "power_w",
+        "temperature_c", "flops_per_s", "bytes_per_s", "slowed",
+    )  # fmt: skip
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for result in results:
+        for point in result.points:
+            kernel = point.kernel
+            writer.writerow((
+                result.gpu.name, kernel.name, kernel.kind, kernel.level, kernel.pattern, kernel.sms,
+                kernel.flops / kernel.bytes_moved, point.time_s, point.power_w, point.temperature_c,
+                point.flops_per_s, point.bytes_per_s, point.slowed,
+            ))  # fmt: skip
+    return text.getvalue()
+
+
+def kernels_csv(kernels: Sequence[PlacedKernel]) -> str:
+    """Return kernels on a roofline, one a line."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(PlacedKernel)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(one) for one in kernels)
+    return text.getvalue()

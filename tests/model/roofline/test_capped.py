@@ -1,0 +1,39 @@
+"""A machine under a power limit runs at the clock that the limit leaves."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptxbench.model.roofline.capped import under_limit
+from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+
+F32 = RooflineMachine(1 / 60e12, 1 / 4e12, 7.2e-12, 130e-12, 131, cap_w=700)
+
+
+def test_under_its_limit_a_machine_is_that_of_the_equations():
+    algorithm = Algorithm(1e11, 1e12)
+    run = under_limit(F32, algorithm)
+    assert run.clock == 1
+    assert (run.time_s, run.energy_j) == pytest.approx((F32.time_s(algorithm), F32.energy_j(algorithm)))
+
+
+def test_at_its_balance_it_meets_the_limit_and_is_slower_than_without_but_faster_than_if_work_waited():
+    algorithm = Algorithm(1e12 * F32.time_balance, 1e12)
+    run = under_limit(F32, algorithm)
+    assert run.power_w == pytest.approx(700)
+    assert replace(F32, cap_w=math.inf).time_s(algorithm) < run.time_s < F32.time_s(algorithm)
+    # Flops alone follow the clock: 15 flop of 7.2 pJ at clock^1.8, 130 pJ, and constant power.
+    flop_j = algorithm.flops * 7.2e-12 * run.clock**1.8
+    assert run.energy_j == pytest.approx(flop_j + 130 + 131 * run.time_s)
+
+
+@given(st.floats(0.1, 500), st.floats(0, 3), st.floats(140, 900))
+def test_nothing_draws_more_than_the_limit_or_is_faster_than_without_one(intensity, gamma, limit_w):
+    machine, algorithm = replace(F32, cap_w=limit_w), Algorithm(1e12 * intensity, 1e12)
+    run = under_limit(machine, algorithm, gamma)
+    assert run.power_w <= limit_w * (1 + 1e-6)
+    assert run.time_s >= replace(machine, cap_w=math.inf).time_s(algorithm) * (1 - 1e-9)
+    assert 0 < run.clock <= 1
