@@ -260,6 +260,7 @@ class UserKernel:
             "energy_j": trial.best_energy_j,
             "power_w": trial.best_power_w,
             "flops": trial.flops,
+            "clock_mhz": trial.clock_mhz,
         }
         if any(math.isnan(figures[name]) for name in expression.names & figures.keys()):
             return math.nan
