@@ -1,4 +1,4 @@
-"""Measure energy rooflines of one GPU: several memory levels, kinds of flop, zeros, and an N-body check.
+"""Measure energy rooflines of a GPU of 132 SMs: memory levels, kinds of flop, zeros, and an N-body check.
 
     python runners/measure_rooflines.py --gpu 0 --out FOLDER --budget-s 300
 
@@ -45,11 +45,12 @@ class Wanted:
 RUNS = (
     Wanted("f32-levels", RooflineOptions(("f32",), ("dram", "l2", "l1", "shared"), intensities=_WIDE)),
     Wanted(_FMM, None),
-    Wanted("mma-f16", RooflineOptions(("mma-f16",), intensities=_TENSOR)),
+    # On all SMs most of these meet the power limit: two smaller numbers tell constant power apart.
+    Wanted("mma-f16", RooflineOptions(("mma-f16",), sms=(16, 33, 132), intensities=_TENSOR)),
     Wanted("f64", RooflineOptions(("f64",), intensities=_AROUND)),
     Wanted("f32-zeros", RooflineOptions(("f32",), patterns=("zeros",), intensities=_WIDE)),
     Wanted("mma-tf32", RooflineOptions(("mma-tf32",), intensities=_TENSOR[:-1], sms=(16,))),
-    Wanted("mma-f64", RooflineOptions(("mma-f64",), intensities=_TENSOR[:-1])),
+    Wanted("mma-f64", RooflineOptions(("mma-f64",), sms=(16, 33), intensities=_TENSOR[:-1])),
     Wanted("mma-f16-shared", RooflineOptions(("mma-f16",), ("shared",), intensities=_TENSOR)),
 )
 
@@ -64,6 +65,7 @@ def main() -> int:
     parser.add_argument(
         "--only", action="append", choices=[one.name for one in RUNS], help="runs (default: all)"
     )
+    parser.add_argument("--without-counts", action="store_true", help="fmm is not counted by ncu")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     until_s = begun_s + arguments.budget_s
@@ -74,7 +76,7 @@ def main() -> int:
             print(f"{wanted.name}: left out", flush=True)
             continue
         try:
-            folder = _run(wanted, arguments.gpu, arguments.out, left_s)
+            folder = _run(wanted, arguments.gpu, arguments.out, left_s, counts=not arguments.without_counts)
         except (PtxbenchError, OSError, subprocess.SubprocessError) as error:
             failed += 1
             print(f"{wanted.name}: {error}", flush=True)
@@ -84,13 +86,13 @@ def main() -> int:
     return int(failed > 0)
 
 
-def _run(wanted: Wanted, spec: str, out: Path, left_s: float) -> Path:
+def _run(wanted: Wanted, spec: str, out: Path, left_s: float, *, counts: bool) -> Path:
     """Measure one run; return its folder."""
     folder = out / wanted.name
     if wanted.options is None:
         if spec.startswith("simulated"):
             raise InputError("the kernels of CUDA cannot run on a simulated GPU")
-        return _fmm(folder, left_s)
+        return _fmm(folder, left_s, counts=counts)
     gpu = open_gpu(spec)
     try:
         return _roofline(gpu, wanted.options, folder, left_s)
@@ -112,9 +114,10 @@ def _show(done: int, count: int, name: str) -> None:
     print(f"{done}/{count} {name}", file=sys.stderr, flush=True)
 
 
-def _fmm(folder: Path, left_s: float) -> Path:
+def _fmm(folder: Path, left_s: float, *, counts: bool) -> Path:
     script = [sys.executable, str(Path(__file__).with_name("validate_kernels.py")), "--suite", _FMM]
-    for stage, most_s in (("measure", _FMM_MEASURE_S), ("count", _FMM_COUNT_S)):
+    stages = (("measure", _FMM_MEASURE_S), ("count", _FMM_COUNT_S))
+    for stage, most_s in stages if counts else stages[:1]:
         budget_s = min(most_s, left_s)
         subprocess.run(
             [*script, stage, "--out", str(folder), "--budget-s", f"{budget_s:.0f}"],

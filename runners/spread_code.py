@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,9 +27,11 @@ from ptxbench.model.code_spread import (
     inside,
     uses_global_memory,
 )
-from ptxbench.model.estimate import estimate
+from ptxbench.model.estimate import Machine, estimate
 from ptxbench.model.fit_time import TimedKernel, level_rates, slack, tensor_rates
 from ptxbench.model.inputs import Table, launches_time_s, read_table
+from ptxbench.model.kept_nulls import FILE as NULLS
+from ptxbench.model.kept_nulls import null_machine
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, work_of
 from ptxbench.model.terms import FILE, CodeSpread, TimeTerms, read_terms, write_terms
 from ptxbench.model.throughput import moved_time_s
@@ -98,12 +100,18 @@ def fit_time(kernels: Sequence[Profiled], table: Table) -> TimeTerms:
     return replace(time, slack=median, slack_low=low, slack_high=high, kernels=len(beyond))
 
 
-def ratios(kernels: Sequence[Profiled], table: Table) -> list[CodeRatio]:
-    """Return measured over estimated energy of kernels by what is known of them."""
+def ratios(kernels: Sequence[Profiled], table: Table, by: Machine | None = None) -> list[CodeRatio]:
+    """Return measured over estimated energy of kernels by what is known of them.
+
+    Args:
+        kernels: The kernels.
+        table: The run, whose times count.
+        by: Energies and terms of another model; None: the run's.
+    """
     found = []
     for one in kernels:
         measured, session = one.measured, one.session
-        machine = replace(table.machine, static=session_static(session), limit_w=session.power_limit_w)
+        machine = replace(by or table.machine, static=session_static(session), limit_w=session.power_limit_w)
         conditions = conditions_of(measured.case, machine.terms, measured.temperature_c, math.nan)
         bare = replace(one.work, bytes_moved=(), accesses=())
         for modelled, counted in ((True, True), (True, False), (False, False)):
@@ -170,9 +178,30 @@ def main() -> int:
                 print(f"judged, {folder}: {inside(chosen, [spread])}/{len(chosen)} inside,", end=" ")
                 print(f"mean error {_error_pct(chosen):.0f}%:", end=" ")
                 print(", ".join(_family(name, chosen, spread) for name in _names(chosen)))
+    _print_nulls(judged, table, arguments.table)
     terms = replace(read_terms(arguments.table), code_spreads=spreads, time=time)
     write_terms(arguments.table / FILE, terms)
     return 0
+
+
+def _print_nulls(judged: Mapping[Path, Sequence[Profiled]], table: Table, run: Path) -> None:
+    """Print the errors of the null models beside the run, where it has them, with the same times."""
+    if not (run / NULLS).exists():
+        return
+    print("\nmean error of models that know less, by modelled time, counted bytes, global memory:")
+    for null in table.nulls.nulls:
+        if null.terms is None:
+            continue
+        machine = null_machine(null, table.opcode_energies, table.machine)
+        for folder, kernels in judged.items():
+            found = ratios(kernels, table, machine)
+            by_inputs = {inputs: [r for r in found if r.inputs == inputs] for inputs in _inputs(found)}
+            shown = ", ".join(f"{inputs} {_error_pct(own):.0f}%" for inputs, own in by_inputs.items())
+            print(f"  {null.form}, {folder}: {shown}")
+
+
+def _inputs(found: Sequence[CodeRatio]) -> list[tuple[bool, bool, bool]]:
+    return sorted({one.inputs for one in found})
 
 
 def _print_times(kernels: Sequence[Profiled], table: Table) -> None:

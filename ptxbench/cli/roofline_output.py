@@ -61,6 +61,8 @@ def print_result(result: RooflineResult, beside: dict[str, float]) -> None:
     )
     if result.left_out:
         click.echo(f"left out, slowed down by the power limit: {len(result.left_out)} kernels")
+    if result.disturbed:
+        click.echo(f"left out, another program was on the GPU: {len(result.disturbed)} kernels")
 
 
 def _print_peaks(machine: FittedMachine) -> None:

@@ -51,8 +51,8 @@ class Figures:
 
     @property
     def name(self) -> str:
-        """Name of the variant."""
-        return self.trial.variant.name
+        """Name of the trial."""
+        return self.trial.name
 
 
 @dataclass(frozen=True)
@@ -438,7 +438,7 @@ def _metrics(trials: Sequence[Trial]) -> dict[str, list[float]]:
             if isinstance(variant, Configuration)
             else dict(zip(PARAMETERS, variant.values, strict=True))
         )
-        for name, value in names.items():
+        for name, value in {**names, **trial.settings.by_axis}.items():
             if not isinstance(value, str):
                 axes[name][n] = float(value)
         counts: dict[str, float] = defaultdict(float)

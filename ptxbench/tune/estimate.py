@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.target import find_target
+from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.kernel import Kernel
 from ptxbench.tune.occupancy import blocks_per_sm, limits_of
 from ptxbench.tune.variant import Op, Problem, Variant
@@ -87,13 +89,16 @@ class EnergyRange:
 class EnergyModel(Protocol):
     """What turns work and time into joules."""
 
-    def energy_j(self, work: Work, time_s: float, temperature_c: float) -> EnergyRange:
+    def energy_j(
+        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = UNSET
+    ) -> EnergyRange:
         """Return the energy of one launch.
 
         Args:
             work: What it does.
-            time_s: How long it takes.
+            time_s: How long it takes at the clocks that are set.
             temperature_c: Temperature of the GPU.
+            settings: What is set on the GPU.
         """
         ...
 

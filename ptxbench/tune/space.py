@@ -12,6 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.tune.candidate import UNSET, Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.filters import Bounds, misfit, shape_faults
 from ptxbench.tune.problem import KernelProblem
@@ -52,12 +54,24 @@ class Space:
         target: What they run on.
         variants: Those that passed, in the order of the axes.
         rejected: A reason why filters took variants out, and how many they took for the like of it.
+        settings: Settings of the GPU under each of which a variant may be tried, all of the same kinds.
     """
 
     problem: Problem | KernelProblem
     target: str
     variants: tuple[Variant | Configuration, ...]
     rejected: tuple[tuple[str, int], ...]
+    settings: tuple[GpuSettings, ...] = (UNSET,)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of what differs between candidates: the variants' parameters, then the settings'."""
+        return (*self.problem.parameters, *self.settings[0].by_axis)
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Every variant under every setting, the settings changing fastest."""
+        return tuple(Candidate(v, settings) for v in self.variants for settings in self.settings)
 
     def find(self, name: str) -> Variant | Configuration | None:
         """Return the variant called `name`, or None."""

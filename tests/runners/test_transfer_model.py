@@ -34,9 +34,10 @@ def test_what_the_page_says_of_the_h100(module, monkeypatch, capsys):
 
 
 def test_a_session_without_counts_is_refused(module):
+    suite, table = RESULTS / "nvidia-h100" / "suite", RESULTS / "nvidia-h200" / "table-6eda"
+    machine = module.machine_of(table, table)
     with pytest.raises(InputError):
-        suite, table = RESULTS / "nvidia-h100" / "suite", RESULTS / "nvidia-h200" / "table-6eda"
-        module.transfer(suite, suite, module.machine_of(table, table))
+        module.transfer(suite, suite, machine)
 
 
 def test_kept_terms_say_whose_they_are_and_leave_out_the_rate_of_its_dram(module, tmp_path):

@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from ptxbench.core.errors import LaunchError
+from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.sensors.kernel_run import KernelRun
+from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import EnergyRange, OpcodeCount, Work
 from ptxbench.tune.kernel import Kernel, build_kernel
@@ -75,7 +77,9 @@ def trial(number: int, time_s: float = 1e-3, energy_j: float = 0.5, **change: ob
 class FlatModel:
     """10 pJ an instruction and 100 W, whatever it is."""
 
-    def energy_j(self, work: Work, time_s: float, temperature_c: float) -> EnergyRange:
+    def energy_j(
+        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = UNSET
+    ) -> EnergyRange:
         energy_j = sum(one.count for one in work.executed) * 10e-12 + 100 * time_s
         return EnergyRange(energy_j, 0.9 * energy_j, 1.1 * energy_j, time_s)
 

@@ -111,7 +111,8 @@ def measure(
                 show(number, len(plan), name)
                 kernel, launch = make(folder, name)
                 run = gpu.run_sequence((launch,), ())
-                journal.append(kernel)
+                others = max(run.before.other_processes, run.after.other_processes)
+                journal.append(replace(kernel, other_processes=others))
                 folder.add(name, run)
         finally:
             journal.close()

@@ -34,6 +34,7 @@ class PointKernel:
         counting_instructions: What threads execute in the loop of one launch to count and branch; NaN in runs
             that did not count it.
         mixing_instructions: What they execute to take in elements that no multiply-add takes; NaN likewise.
+        other_processes: Other programs on the GPU before or after it; its power is not its own then.
     """
 
     name: str
@@ -46,6 +47,7 @@ class PointKernel:
     launches: int
     counting_instructions: float = field(default=math.nan, metadata={"optional": True})
     mixing_instructions: float = field(default=math.nan, metadata={"optional": True})
+    other_processes: int = field(default=0, metadata={"optional": True})
 
     @property
     def sleeps(self) -> bool:

@@ -104,6 +104,7 @@ class RooflineDocument:
         temperature_c: What all powers were brought to, degrees C.
         residual: Median of the relative residuals, a fraction.
         left_out: Kernels that the power limit slowed down.
+        disturbed: Kernels during which another program was on the GPU, left out of everything.
         points: All of the pattern's kernels.
     """
 
@@ -119,6 +120,7 @@ class RooflineDocument:
     temperature_c: float
     residual: float
     left_out: tuple[str, ...]
+    disturbed: tuple[str, ...]
     points: tuple[MeasuredPoint, ...]
 
 
@@ -231,9 +233,12 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
     Raises:
         InputError: No kernel has the pattern, or the points are too few or too alike for a fit.
     """
+    disturbed = tuple(p.kernel.name for p in measured if p.kernel.other_processes)
+    measured = [p for p in measured if not p.kernel.other_processes]
     points = tuple(p for p in measured if p.kernel.kind and p.kernel.level and p.kernel.pattern == pattern)
     if not points:
-        raise InputError(f"no kernel ran with operand pattern {pattern!r}")
+        others = f" while no other program was on the GPU ({len(disturbed)} did then)" if disturbed else ""
+        raise InputError(f"no kernel ran with operand pattern {pattern!r}{others}")
     asleep = [p for p in measured if p.kernel.sleeps]
     beside = [p for p in measured if p.kernel.is_peak]
     at_c = float(np.median([p.temperature_c for p in points]))
@@ -261,6 +266,7 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
         temperature_c=at_c,
         residual=fit.residual,
         left_out=fit.left_out,
+        disturbed=disturbed,
         points=points,
     )
 

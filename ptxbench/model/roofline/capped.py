@@ -13,26 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxbench.model.cap import Demand, settled_clock
+from ptxbench.model.clock_law import PowerLaw
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 
 # Of the library kernels on an H200 (results/nvidia-h200/full/model.json), within 0.25.
 GAMMA = 1.8
 _SAME = 1e-9
-
-
-@dataclass(frozen=True)
-class RooflineDemand(Demand):
-    """What an algorithm draws at the full clock; flops follow the clock, bytes do not.
-
-    Attributes:
-        bytes_s: Time of its bytes, s; `time_s` is that of its flops.
-    """
-
-    bytes_s: float = 0.0
-
-    def time_at(self, ratio: float) -> float:
-        """Return the duration at a clock over the full clock."""
-        return max(super().time_at(ratio), self.bytes_s)
 
 
 @dataclass(frozen=True)
@@ -63,14 +49,14 @@ def under_limit(machine: RooflineMachine, algorithm: Algorithm, gamma: float = G
         algorithm: What it does; its bytes come from DRAM, which the SM clock does not drive.
         gamma: Exponent of a flop's energy in the clock.
     """
-    demand = RooflineDemand(
+    demand = Demand(
         clocked_j=algorithm.flops * machine.flop_j,
         dram_j=algorithm.bytes_moved * machine.byte_j,
         static_w=machine.constant_w,
         time_s=algorithm.flops * machine.flop_s,
         follows_clock=True,
-        gamma=gamma,
-        bytes_s=algorithm.bytes_moved * machine.byte_s,
+        law=PowerLaw(gamma, 0.0, 0.0),
+        memory_s=algorithm.bytes_moved * machine.byte_s,
     )
     clock = settled_clock(demand, machine.cap_w)
     time_s, power_w = demand.time_at(clock), demand.power_at(clock)

@@ -16,7 +16,7 @@ from ptxbench.experiment.roofline.kernel import IntensityKernel, build, loop_fau
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
 from ptxbench.experiment.roofline.measure import measure
 from ptxbench.experiment.roofline.point import RooflineOptions, open_folder
-from ptxbench.experiment.roofline.result import measured_points, work_out, write_result
+from ptxbench.experiment.roofline.result import fitted, measured_points, work_out, write_result
 from ptxbench.report.cost import find_costs, open_cost_table
 from ptxbench.storage.shipped import find_table
 
@@ -129,6 +129,21 @@ def test_bytes_faster_than_dram_are_refused(tmp_path):
     folder = measure(SimulatedGpu(find_profile("h200")), one, tmp_path / "run")
     with pytest.raises(InputError, match="faster than DRAM can be"):
         measured_points(folder)
+
+
+def test_kernels_beside_another_program_are_left_out_and_said(finished):
+    folder = open_folder(finished)
+    points = measured_points(folder)
+
+    def seen(point, others):
+        return replace(point, kernel=replace(point.kernel, other_processes=others))
+
+    some = [seen(p, int(n % 5 == 0)) for n, p in enumerate(points)]
+    result = fitted(folder.manifest.gpu, some, "random")
+    assert set(result.disturbed) == {p.kernel.name for p in some if p.kernel.other_processes}
+    assert not set(result.disturbed) & {p.kernel.name for p in result.points}
+    with pytest.raises(InputError, match="while no other program was on the GPU"):
+        fitted(folder.manifest.gpu, [seen(p, 1) for p in points], "random")
 
 
 def test_a_run_of_slowed_kernels_alone_gives_no_number(tmp_path):
