@@ -9,8 +9,8 @@ from ptxbench.analysis.operating_point import kernel_of
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import TrialRecord
 
-# So many trials that agree to the last digit are enough where more says so, and so many where nothing does: of
-# some 20,000 kernels on H100s and H200s (results/) one had three alike by chance.
+# So many trials that agree to the last digit are enough where more says so, and so many where nothing does:
+# of 20,000 kernels on H100s and H200s (results/) one had three alike by chance.
 _FEWEST = 3
 _FEWEST_ALONE = 4
 _SAME = 1e-6
