@@ -1,6 +1,6 @@
 """How often Algorithms 1 to 4 of Guerreiro et al. (2015) come within 5% of the best of all runs: SIMULATED.
 
-    python benchmarks/block_sizes.py [--cases 200] [--noise 0.002]
+    python benchmarks/block_sizes.py [--cases 200] [--noise 0.002] [--patience 1]
 
 Kernels are drawn at random: what a thread executes, its registers, shared memory by thread, and how many
 threads there are. Each has up to ten block sizes. Alone and two at once they run on a simulated H200 whose
@@ -129,6 +129,7 @@ def judge(
     clocks_mhz: Sequence[int],
     cost: Callable[[Run], float],
     noise: float,
+    patience: int,
     rng: np.random.Generator,
 ) -> Judged:
     """Run an algorithm on kernels at once, and compare it with every run."""
@@ -139,7 +140,8 @@ def judge(
         run = truth(tuple(of[n] for of, n in zip(ordered, choice, strict=True)), clock_mhz)
         return ConcurrentCost(cost(run) * (1 + noise * rng.standard_normal()), run.kernel_s)
 
-    found: Found[tuple[int, ...]] = tune_concurrent_and_clock([len(o) for o in ordered], clocks_mhz, measured)
+    counts = [len(one) for one in ordered]
+    found: Found[tuple[int, ...]] = tune_concurrent_and_clock(counts, clocks_mhz, measured, patience)
     chosen = tuple(of[n] for of, n in zip(ordered, found.choice, strict=True))
     of_chosen = cost(truth(chosen, found.clock_mhz))
 
@@ -162,6 +164,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=200, help="cases of single kernels")
     parser.add_argument("--noise", type=float, default=0.002, help="relative noise of a run's cost")
+    parser.add_argument(
+        "--patience", type=int, default=1, help="sizes no better that end a search; the paper: 1"
+    )
     arguments = parser.parse_args()
     print(f"SIMULATED: {PROFILE.title}; costs with {arguments.noise:.1%} noise, judged by the hidden truth")
     print("| algorithm | kernels | cost | cases | within 5% | median gap | worst gap"
@@ -173,14 +178,17 @@ def main() -> None:
         (3, 2, "time", False, 0.5), (3, 2, "energy", False, 0.5), (4, 2, "energy", True, 0.5),
     ]  # fmt: skip
     for algorithm, count, name, with_clocks, share in plan:
-        rng = np.random.default_rng(1)
+        # The same kernels whatever the algorithm asks for.
+        rng, noise_rng = np.random.default_rng(1), np.random.default_rng(2)
         cases = max(2, round(share * arguments.cases))
         judged = []
         while len(judged) < cases:
             kernels = [draw_kernel(rng) for _ in range(count)]
             if all(kernels):
                 clocks = CLOCKS_MHZ if with_clocks else CLOCKS_MHZ[:1]
-                judged.append(judge(kernels, clocks, costs[name], arguments.noise, rng))
+                judged.append(
+                    judge(kernels, clocks, costs[name], arguments.noise, arguments.patience, noise_rng)
+                )
         gaps = np.array([one.gap for one in judged])
         print(
             f"| {algorithm} | {count} | {name} | {cases} | {np.mean(gaps <= WITHIN):.0%}"

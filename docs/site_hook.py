@@ -12,6 +12,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from ptxbench.report.formats import RunReport, render_report
+from ptxbench.report.row_trials import row_trials
 from ptxbench.storage.board_spread import read_board_spread
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.shipped import SHIPPED
@@ -74,7 +75,9 @@ def _report(name: str, folder: Path, stack: ExitStack) -> RunReport:
     # The run itself, which has the kernels, too.
     measured = ROOT / "results" / folder.name / (spread.reference if spread else "")
     run = stack.enter_context(RunFolder.open(measured))
-    return RunReport(name, run.manifest.gpu, run.rows(), False, run.manifest, spread, run.kernels)
+    return RunReport(
+        name, run.manifest.gpu, run.rows(), False, run.manifest, spread, run.kernels, row_trials(run)
+    )
 
 
 def _uri(path: Path) -> str:

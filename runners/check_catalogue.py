@@ -3,9 +3,10 @@
     python runners/check_catalogue.py --gpu 0 --out results/nvidia-h200/catalogue-check.csv
 
 Each row, at each level and in each form, is assembled and checked by the loop check. It is launched small
-(target and overhead, whose outputs are compared) and on every SM, by one of several processes. A kernel that
-breaks its process, or does not end, fails its own row and no other. The CSV grows row by row; a JSON file
-beside it says where and when. With --memcheck the processes run under compute-sanitizer. Exit codes: 0 all is
+(target and overhead, whose outputs are compared, and a module that says how many passes each loop makes) and
+on every SM, by one of several processes. A kernel that breaks its process, or does not end, fails its own row
+and no other. The CSV grows row by row; a JSON file beside it says where and when. With --memcheck the
+processes run under compute-sanitizer. Exit codes: 0 all is
 well, 1 something failed, 2 and 3 as `ptxbench`.
 """
 
@@ -213,6 +214,7 @@ def _print_summary(done: Sequence[Checked]) -> None:
             f"{category:<24} {len(of):>6} {sum(c.launched for c in of):>9} {results['match']:>6} "
             f"{results['mismatch']:>9} {results['unchecked']:>10} {sum(c.failed for c in of):>7}"
         )
+    print(f"passes of the loop: {dict(Counter(c.passes for c in done))}")
     for c in done:
         if c.failed:
             name = f"{c.instruction} {c.opt_level} {c.form}"

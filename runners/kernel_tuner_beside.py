@@ -1,8 +1,8 @@
 """Kernel Tuner on variants that ptxbench measured too: seconds, best found, and its energy beside ours.
 
-Kernel Tuner's energy is the median of NVML's power readings over a second of launches, times the time of a
-launch (`kernel_tuner.observers.observer.ContinuousObserver`). That class is used here as it is. Its NVML class
-is not: it may set clocks and power limits.
+Kernel Tuner's energy is the median of NVML's power readings over a second of launches, times the time of
+a launch (`kernel_tuner.observers.observer.ContinuousObserver`). That class is used here as it is. Its NVML
+class is not: it may set clocks and power limits.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Given:
         self._configurations = configurations
         self._limit_s = limit_s
 
-    def tune(self, searchspace: Any, runner: Any, tuning_options: Any) -> list[dict[str, Any]]:
+    def tune(self, _searchspace: Any, runner: Any, tuning_options: Any) -> list[dict[str, Any]]:
         """Let Kernel Tuner's runner measure one after the other."""
         began_s, found = time.perf_counter(), []
         for one in self._configurations:

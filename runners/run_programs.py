@@ -129,9 +129,9 @@ import ptxbench, ptxbench.torch
 steps(2)
 with ptxbench.EnergyMonitor(rank, sync=torch.cuda.synchronize) as monitor:
     with monitor.window("plain steps"):
-        print(steps(4), "steps")
+        print(steps(3), "steps")
     with ptxbench.torch.labelled(model), monitor.window("labelled steps"):
-        print(steps(5), "labelled steps")
+        print(steps(3), "labelled steps")
 for found in monitor.measured: print(found)
 """
 )
@@ -139,13 +139,13 @@ PROFILED = (
     STEP
     + """
 from torch.profiler import profile, ProfilerActivity
-print(steps(3), "steps")
+print(steps(2), "steps")
 with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as found:
-    print(steps(2), "steps profiled")
+    print(steps(0.5), "steps profiled")
 rows = [row for row in found.key_averages() if row.self_device_time_total > 0]
 rows.sort(key=lambda row: -row.self_device_time_total)
 print(len(rows), "rows of torch.profiler;", [(row.key[:60], row.count) for row in rows[:4]])
-print(steps(3), "steps")
+print(steps(2), "steps")
 """
 )
 GEMM = """
@@ -246,7 +246,7 @@ def main() -> int:
 def _build(work: Path, out: Path) -> str:
     """Write the programs, build the CUDA one, and return it; "" where nvcc fails."""
     for name, text in TEXTS.items():
-        (work / f"{name}.py").write_text(text)
+        (work / f"program_{name}.py").write_text(text)
     (work / "kernels.cu").write_text(KERNELS)
     command = ["nvcc", "-O3", "-arch=native", "-o", str(work / "kernels"), str(work / "kernels.cu")]
     try:
@@ -260,11 +260,11 @@ def _build(work: Path, out: Path) -> str:
 
 def _programs(kernels: str, work: Path) -> dict[str, Program]:
     def python(name: str, *words: str) -> list[str]:
-        return [sys.executable, str(work / f"{name}.py"), *words]
+        return [sys.executable, str(work / f"program_{name}.py"), *words]
 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     binary = {
-        "mixed": Program([kernels, "m", "12"], files={"--trace": "mixed.json.gz"}),
+        "mixed": Program([kernels, "m", "10"], files={"--trace": "mixed.json.gz"}),
         "fma": Program([kernels, "f", "5"]),
         "copy": Program([kernels, "c", "5"]),
         "wait": Program([kernels, "w", "5"]),
@@ -284,8 +284,10 @@ def _programs(kernels: str, work: Path) -> dict[str, Program]:
     rest = {
         "labelled": Program(python("labelled"), files={"--html": "train.html", "--trace": "train.json.gz"}),
         "profiled": Program(python("profiled")),
-        "torchrun": Program([*torchrun, str(work / "train.py"), "6"], gpus=2),
+        "torchrun": Program([*torchrun, str(work / "program_train.py"), "6"], gpus=2),
         "paced": Program([kernels, "p", "200000"]),
+        "events-mixed": Program([kernels, "m", "6"], ["--by-events"]),
+        "events-train": Program(python("train", "5"), ["--by-events"]),
         "turns": Program([kernels, "a", "1500000"], ["--most-launches", "20000"]),
         "triton": Program(python("triton")),
         "crash": Program([kernels, "x", "3"]),
@@ -293,8 +295,12 @@ def _programs(kernels: str, work: Path) -> dict[str, Program]:
         "no_gpu": Program([sys.executable, "-c", "print(6 * 7)"]),
     }
     # In order of worth: what the limit of time leaves out is last.
-    first = {name: rest.pop(name) for name in ("labelled", "profiled", "torchrun", "paced")}
-    found = {**binary, **first, **pairs, **rest}
+    first = {
+        name: rest.pop(name)
+        for name in (*("labelled", "profiled", "torchrun", "paced"), "events-mixed", "events-train")
+    }
+    once = {name: pairs.pop(name) for name in list(pairs) if name.endswith("-0")}
+    found = {**binary, **once, **first, **pairs, **rest}
     return {name: program for name, program in found.items() if program.words[0]}
 
 
@@ -321,18 +327,17 @@ def _measure(name: str, program: Program, work: Path, out: Path) -> None:
     _say(out, f"{title}\n{ended.stdout[-3000:]}{ended.stderr[-6000:]}")
     if kept.exists():
         with tarfile.open(out / "runs.tar", "a") as archive:
-            # Of runs that only compare, a million launches are too much to keep.
-            archive.add(kept, name, filter=lambda one: None if _is_left_out(name, one.name) else one)
-
-
-def _is_left_out(name: str, file: str) -> bool:
-    return file.endswith("launches.parquet") and any(how in name for how in ("-plain-", "-traced-", "turns"))
+            # Of runs that only compare, the report is enough.
+            is_long = any(how in name for how in ("-plain-", "-traced-", "turns"))
+            archive.add(kept / "energy.json" if is_long else kept, f"{name}/energy.json" if is_long else name)
 
 
 def _environment(gpus: int) -> dict[str, str]:
     """Return an environment in which so many GPUs are visible, where there are so many."""
     path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
-    visible = ",".join(map(str, range(min(gpus, max(_gpus(), 1)))))
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    seen = given.split(",") if given else [str(i) for i in range(max(_gpus(), 1))]
+    visible = ",".join(seen[:gpus])
     return {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": visible}
 
 

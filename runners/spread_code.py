@@ -1,11 +1,11 @@
-"""Work out how far estimates by code alone are off, and keep it in a run's model.json.
+"""Fit how a time is modelled, work out how far estimates without bytes or a time are off, and keep both.
 
     python runners/spread_code.py --validation FOLDER [--validation FOLDER] --table RUN
 
 Needs no GPU. Each FOLDER is what `validate_kernels.py measure` and `count` wrote. Every kernel is estimated
-by its opcodes and launch shape, without its bytes, once with a modelled and once with the measured time. The
-ratios of the fit kernels set the intervals; the judged kernels only say how many are within them. Run it
-after `validate_kernels.py estimate`, which writes model.json anew.
+with counts and a modelled time, and by its opcodes and launch shape alone, without its bytes, with a modelled
+and with the measured time. The ratios of the fit kernels set the intervals; the judged kernels only say how
+many are within them. Run it after `validate_kernels.py estimate`, which writes model.json anew.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,63 +27,125 @@ from ptxbench.model.code_spread import (
     inside,
     uses_global_memory,
 )
-from ptxbench.model.estimate import estimate
-from ptxbench.model.inputs import Table, read_table
-from ptxbench.model.ncu import ProfiledLaunch, work_of
-from ptxbench.model.terms import FILE, CodeSpread, read_terms, write_terms
-from ptxbench.model.throughput import modelled_time_s
-from ptxbench.model.validate import conditions_of, launches_by_case, measured_kernels, session_static
-from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+from ptxbench.model.estimate import Machine, estimate
+from ptxbench.model.fit_time import TimedKernel, level_rates, slack, tensor_rates
+from ptxbench.model.inputs import Table, launches_time_s, read_table
+from ptxbench.model.kept_nulls import FILE as NULLS
+from ptxbench.model.kept_nulls import null_machine
+from ptxbench.model.ncu import ProfiledLaunch, launch_shape, work_of
+from ptxbench.model.terms import FILE, CodeSpread, TimeTerms, read_terms, write_terms
+from ptxbench.model.throughput import moved_time_s
+from ptxbench.model.validate import (
+    MeasuredKernel,
+    conditions_of,
+    launches_by_case,
+    measured_kernels,
+    session_static,
+)
+from ptxbench.model.validation_file import COUNTS, KernelSession, Purpose, read_session
+from ptxbench.model.work import KernelWork
 
 
-def ratios(folder: Path, table: Table, purpose: Purpose) -> list[CodeRatio]:
-    """Return measured over estimated energy of a session's kernels, without their bytes."""
+@dataclass(frozen=True)
+class Profiled:
+    """A case that was measured and counted.
+
+    Attributes:
+        measured: What was measured.
+        launches: What was counted.
+        work: The same as work; its time is the measured one.
+        session: Its session.
+        folder: Where it is.
+    """
+
+    measured: MeasuredKernel
+    launches: Sequence[ProfiledLaunch]
+    work: KernelWork
+    session: KernelSession
+    folder: Path
+
+
+def profiled(folder: Path, purpose: Purpose) -> list[Profiled]:
+    """Return a session's cases of one purpose that were measured and counted."""
     session = read_session(folder)
     launches, _ = launches_by_case(folder / COUNTS)
     cases = {case.number: case for case in session.cases}
     # What was not profiled itself executes what the same kernel does on other data.
     by_name = {cases[number].name: of_case for number, of_case in launches.items()}
-    machine = replace(table.machine, static=session_static(session), limit_w=session.power_limit_w)
     found = []
     for one in measured_kernels(session):
         of_case = launches.get(one.case.number, by_name.get(one.case.name, []))
-        if one.case.purpose is not purpose or not of_case:
-            continue
-        work = work_of(of_case, one.case.name, folder)
-        work = replace(work, bytes_moved=(), accesses=())
-        known = conditions_of(one.case, machine.terms, one.temperature_c, math.nan)
-        for modelled in (True, False):
-            time_s = _modelled_s(of_case, folder, table) if modelled else one.time_s
-            conditions = replace(known, steady_time=not modelled)
-            energy_j = estimate(replace(work, time_s=time_s), machine, conditions).energy_j
+        if one.case.purpose is purpose and of_case:
+            work = replace(work_of(of_case, one.case.name, folder), time_s=one.time_s)
+            found.append(Profiled(one, of_case, work, session, folder))
+    return found
+
+
+def fit_time(kernels: Sequence[Profiled], table: Table) -> TimeTerms:
+    """Return the rates of memory and tensor cores, and what kernels take beyond their bound."""
+    gpu = table.gpu
+    timed = [
+        TimedKernel(one.work, one.measured.clock_ratio, min(_most_blocks(one), gpu.sm_count))
+        for one in kernels
+    ]
+    time = TimeTerms(level_rates(timed), tensor_rates(timed, gpu.max_sm_clock_mhz), 1.0, 1.0, 1.0, 0)
+    table = _with_time(table, time)
+    beyond = []
+    for one in kernels:
+        pipes_s = launches_time_s(one.launches, one.folder, table, with_bytes=False)
+        pipes_s /= one.measured.clock_ratio
+        if pipes_s > moved_time_s(one.work.bytes_moved, time):
+            beyond.append(one.work.time_s / pipes_s)
+    median, low, high = slack(beyond)
+    return replace(time, slack=median, slack_low=low, slack_high=high, kernels=len(beyond))
+
+
+def ratios(kernels: Sequence[Profiled], table: Table, by: Machine | None = None) -> list[CodeRatio]:
+    """Return measured over estimated energy of kernels by what is known of them.
+
+    Args:
+        kernels: The kernels.
+        table: The run, whose times count.
+        by: Energies and terms of another model; None: the run's.
+    """
+    found = []
+    for one in kernels:
+        measured, session = one.measured, one.session
+        machine = replace(by or table.machine, static=session_static(session), limit_w=session.power_limit_w)
+        conditions = conditions_of(measured.case, machine.terms, measured.temperature_c, math.nan)
+        bare = replace(one.work, bytes_moved=(), accesses=())
+        for modelled, counted in ((True, True), (True, False), (False, False)):
+            work = one.work if counted else bare
+            if modelled:
+                time_s = launches_time_s(one.launches, one.folder, table, with_bytes=counted)
+                work = replace(work, time_s=time_s)
+            energy_j = estimate(work, machine, replace(conditions, steady_time=not modelled)).energy_j
             found.append(
                 CodeRatio(
-                    _family_of(one.case.name), modelled, uses_global_memory(work), one.energy_j / energy_j
+                    _family_of(measured.case.name),
+                    modelled,
+                    uses_global_memory(work),
+                    measured.energy_j / energy_j,
+                    counted,
                 )
             )
     return found
+
+
+def _with_time(table: Table, time: TimeTerms) -> Table:
+    """Return the table as if its terms had been fitted with these times."""
+    table.machine = replace(table.machine, terms=replace(table.machine.terms, time=time))
+    return table
+
+
+def _most_blocks(one: Profiled) -> int:
+    return max(launch_shape(launch, one.folder)[0] for launch in one.launches)
 
 
 def _family_of(name: str) -> str:
     """Return the suite's family of a case, or what sizes and versions of a library's kernel share."""
     family, slash, _ = name.partition("/")
     return family if slash else name.partition("-")[0].rstrip("0123456789")
-
-
-def _modelled_s(launches: Sequence[ProfiledLaunch], folder: Path, table: Table) -> float:
-    """Return the time of launches one after the other, by their opcodes and shape."""
-    time_s = 0.0
-    for launch in launches:
-        blocks, threads = (_product(launch.cells[name]) for name in ("Grid Size", "Block Size"))
-        executed = work_of([launch], launch.kernel, folder).opcodes
-        counts = [(opcode, n / (blocks * threads)) for opcode, n in executed]
-        gpu = table.gpu
-        time_s += modelled_time_s(counts, blocks, threads, gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles)
-    return time_s
-
-
-def _product(cell: str) -> int:
-    return math.prod(int(size) for size in cell.strip("() ").split(","))
 
 
 def main() -> int:
@@ -95,24 +157,64 @@ def main() -> int:
     parser.add_argument("--table", type=Path, required=True, help="run folder of the same kind of GPU")
     arguments = parser.parse_args()
     table = read_table(arguments.table)
-    fit = [one for folder in arguments.validation for one in ratios(folder, table, Purpose.FIT)]
+    kept = [one for folder in arguments.validation for one in profiled(folder, Purpose.FIT)]
+    time = fit_time(kept, table)
+    table = _with_time(table, time)
+    print(time)
+    judged = {folder: profiled(folder, Purpose.JUDGED) for folder in arguments.validation}
+    _print_times([*kept, *(one for found in judged.values() for one in found)], table)
+    fit = ratios(kept, table)
     spreads = code_spreads(fit)
-    judged = {folder: ratios(folder, table, Purpose.JUDGED) for folder in arguments.validation}
+    by_folder = {folder: ratios(found, table) for folder, found in judged.items()}
     for spread in spreads:
-        own = (spread.modelled_time, spread.global_memory)
         print(f"\n{spread}")
-        of_class = [one for one in fit if (one.modelled_time, one.global_memory) == own]
-        print(f"fit: mean error {_error_pct(of_class):.0f}%; in the interval of the other families:", end=" ")
-        by_family = coverage_by_family(of_class)
+        of_inputs = [one for one in fit if one.inputs == spread.inputs]
+        print(f"fit: mean error {_error_pct(of_inputs):.0f}%; inside by the other families:", end=" ")
+        by_family = coverage_by_family(of_inputs)
         print(", ".join(f"{name} {n}/{of}" for name, (n, of) in by_family.items()))
-        for folder, found in judged.items():
-            chosen = [one for one in found if (one.modelled_time, one.global_memory) == own]
+        for folder, found in by_folder.items():
+            chosen = [one for one in found if one.inputs == spread.inputs]
             if chosen:
                 print(f"judged, {folder}: {inside(chosen, [spread])}/{len(chosen)} inside,", end=" ")
                 print(f"mean error {_error_pct(chosen):.0f}%:", end=" ")
                 print(", ".join(_family(name, chosen, spread) for name in _names(chosen)))
-    write_terms(arguments.table / FILE, replace(read_terms(arguments.table), code_spreads=spreads))
+    _print_nulls(judged, table, arguments.table)
+    terms = replace(read_terms(arguments.table), code_spreads=spreads, time=time)
+    write_terms(arguments.table / FILE, terms)
     return 0
+
+
+def _print_nulls(judged: Mapping[Path, Sequence[Profiled]], table: Table, run: Path) -> None:
+    """Print the errors of the null models beside the run, where it has them, with the same times."""
+    if not (run / NULLS).exists():
+        return
+    print("\nmean error of models that know less, by modelled time, counted bytes, global memory:")
+    for null in table.nulls.nulls:
+        if null.terms is None:
+            continue
+        machine = null_machine(null, table.opcode_energies, table.machine)
+        for folder, kernels in judged.items():
+            found = ratios(kernels, table, machine)
+            by_inputs = {inputs: [r for r in found if r.inputs == inputs] for inputs in _inputs(found)}
+            shown = ", ".join(f"{inputs} {_error_pct(own):.0f}%" for inputs, own in by_inputs.items())
+            print(f"  {null.form}, {folder}: {shown}")
+
+
+def _inputs(found: Sequence[CodeRatio]) -> list[tuple[bool, bool, bool]]:
+    return sorted({one.inputs for one in found})
+
+
+def _print_times(kernels: Sequence[Profiled], table: Table) -> None:
+    """Print measured over modelled time by family."""
+    by_family: dict[str, list[float]] = {}
+    for one in kernels:
+        time_s = launches_time_s(one.launches, one.folder, table)
+        name = f"{one.measured.case.purpose} {_family_of(one.measured.case.name)}"
+        by_family.setdefault(name, []).append(one.work.time_s / time_s)
+    print("measured over modelled time, with bytes:")
+    for name, found in by_family.items():
+        error_pct = 100 * np.mean(np.abs(1 / np.array(found) - 1))
+        print(f"  {name}: {min(found):.2f} to {max(found):.2f}, mean error {error_pct:.0f}%")
 
 
 def _names(found: Sequence[CodeRatio]) -> list[str]:

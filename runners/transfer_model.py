@@ -1,10 +1,12 @@
 """Judge a table and its fitted terms, as they are, by kernels of another board or GPU.
 
-    python runners/transfer_model.py --validation FOLDER [--counts FOLDER] --table RUN
+    python runners/transfer_model.py --validation FOLDER [--counts FOLDER] --table RUN [--terms RUN [--keep]]
 
-Needs no GPU, and fits nothing: RUN has the energies and the terms (model.json), FOLDER what
-`validate_kernels.py` measured and counted. Where it has no counts, those of a GPU of the same target serve.
-Static power is that of FOLDER's sleeping kernels. Each estimate knows counts, time, clock and temperature.
+Needs no GPU, and fits nothing: --table has the energies and --terms (default: the same run) the terms
+(model.json), FOLDER what `validate_kernels.py` measured and counted. Where it has no counts, those of a GPU
+of the same target serve. Static power is that of FOLDER's sleeping kernels. Each estimate knows counts, time,
+clock and temperature. --keep writes the terms beside the table, with the GPU that they are of, and without
+the rate of DRAM, which is that GPU's own.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.core.errors import InputError, PtxbenchError
-from ptxbench.model.estimate import estimate
+from ptxbench.model.estimate import Machine, estimate
 from ptxbench.model.inputs import read_table
+from ptxbench.model.terms import FILE, read_terms, write_terms
 from ptxbench.model.validate import conditions_of, measured_kernels, read_works, session_static
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+from ptxbench.model.work import Level
 
 
 @dataclass(frozen=True)
@@ -38,15 +42,35 @@ class Transferred:
     inside: bool
 
 
-def transfer(folder: Path, counts: Path, run: Path) -> list[Transferred]:
-    """Return the judged cases of a session by the terms of a run.
+def machine_of(table: Path, terms: Path) -> Machine:
+    """Return a GPU with the energies of one run and the terms of another.
+
+    Raises:
+        InputError: A folder holds no run.
+    """
+    fitted = read_terms(terms)
+    energies = read_table(table).opcode_energies.drawn(fitted.opcode_share)
+    return replace(read_table(table).machine, opcode_energies=energies, terms=fitted)
+
+
+def keep_terms(table: Path, terms: Path) -> None:
+    """Write the terms of a run of another GPU beside a table."""
+    fitted = read_terms(terms)
+    if fitted.time is not None:
+        own = tuple(one for one in fitted.time.bytes if one.level is not Level.DRAM)
+        fitted = replace(fitted, time=replace(fitted.time, bytes=own))
+    write_terms(table / FILE, replace(fitted, fitted_on=read_table(terms).gpu.name))
+
+
+def transfer(folder: Path, counts: Path, machine: Machine) -> list[Transferred]:
+    """Return the judged cases of a session by a machine's energies and terms.
 
     Raises:
         InputError: A folder does not fit, or holds no judged case.
     """
     session = read_session(folder)
     works, _ = read_works(counts / COUNTS, session)
-    machine = replace(read_table(run).machine, static=session_static(session), limit_w=session.power_limit_w)
+    machine = replace(machine, static=session_static(session), limit_w=session.power_limit_w)
     found = []
     for one in measured_kernels(session):
         if one.case.purpose is not Purpose.JUDGED or one.case.number not in works:
@@ -70,9 +94,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--validation", type=Path, required=True, help="what measure wrote")
     parser.add_argument("--counts", type=Path, help="what count wrote, where it is not in --validation")
-    parser.add_argument("--table", type=Path, required=True, help="run folder with model.json")
+    parser.add_argument("--table", type=Path, required=True, help="run folder with the energies")
+    parser.add_argument("--terms", type=Path, help="run folder with model.json (default: --table)")
+    parser.add_argument("--keep", action="store_true", help="write the terms beside the table")
     arguments = parser.parse_args()
-    found = transfer(arguments.validation, arguments.counts or arguments.validation, arguments.table)
+    machine = machine_of(arguments.table, arguments.terms or arguments.table)
+    found = transfer(arguments.validation, arguments.counts or arguments.validation, machine)
+    if arguments.keep and arguments.terms:
+        keep_terms(arguments.table, arguments.terms)
     print("| family | cases | mean absolute error, % | mean error, % | inside the interval |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for family in (*dict.fromkeys(one.family for one in found), "all"):

@@ -1,15 +1,15 @@
 """The worked tunings on a GPU, in one command: GEMM in f16 and f64 beside cuBLAS, n-body, stencil, reduction.
 
-    python runners/tune_examples.py --gpu 0 --out tunings --seconds 300 --table results/nvidia-h100/table-57c3
+    python runners/tune_examples.py --gpu 0 --out tunings --seconds 400 --table ptxbench/tables/nvidia-h200
 
 First one variant of every form of the GEMM kernels is compared with numpy. Then each kernel is tuned: the
 variants that the estimate puts first and some drawn at random, with the power of each read. What each way of
 tuning (power, time, estimate) would have chosen, and what it loses, is worked out of the same readings. Last,
 Kernel Tuner searches the same n-body space, where it is installed.
 
-Parts run in the order of their worth until the seconds are spent. --out gets three files, written after every
-part: summary.json, summary.txt (the report of each search) and folders.tar.gz (the folders, as `ptxbench tune`
-keeps them).
+Parts run in the order of their worth until the seconds are spent. --out gets three files, written after
+every part: summary.json, summary.txt (the report of each search) and folders.tar.gz (the folders, as
+`ptxbench tune` keeps them).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class OutOfTimeError(Exception):
 
 @dataclass
 class Session:
-    """One sitting on one GPU.
+    """One session on one GPU.
 
     Attributes:
         gpu: Where everything runs.
@@ -84,7 +84,7 @@ class Session:
     done: dict[str, Any] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
 
-    def show(self, done: int, total: int, name: str) -> None:
+    def show(self, *_: object) -> None:
         """Stop where the seconds are spent."""
         if time.monotonic() > self.until_s:
             raise OutOfTimeError
@@ -99,7 +99,7 @@ class Session:
             found = run(self)
         except OutOfTimeError:
             found = {"cut_off": True, **self.told(name)}
-        except Exception as error:  # a part that fails must not end the sitting
+        except Exception as error:  # a part that fails must not end the session
             found = {"failed": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-2000:]}
         self.done[name] = {"wall_s": round(time.monotonic() - began_s, 1), **found}
         print(f"{name}: {self.done[name]['wall_s']} s {found.get('failed', '')}", flush=True)
@@ -144,7 +144,7 @@ class Session:
         }
 
     def sized(self, whole: int, least: int = 1) -> int:
-        """Return a size or a budget for this sitting."""
+        """Return a size or a budget for this session."""
         return max(least, round(whole * self.scale))
 
 
@@ -166,19 +166,21 @@ def numerics(session: Session) -> dict[str, Any]:
     """Compare variants of every form of the GEMM kernels with numpy, on the GPU."""
     size, target = 512, session.gpu.info.target
     cases = [(dtype, Core.SIMT) for dtype in DType if dtype is not DType.F16]
-    cases += [(DType.F64, Core.MMA), (DType.F16, Core.MMA)]
+    cases += [(DType.F64, Core.MMA), (DType.F16, Core.MMA), (DType.F16, Core.WGMMA)]
     forms = [("n", "n", 0.0, 0), ("t", "n", 0.0, 8), ("n", "t", -0.5, 24), ("t", "t", 1.5, 40)]
     wanted = []
     for dtype, core in cases:
         for op_a, op_b, beta, cut in [*forms, ("c", "c", 0.5, 0)] if dtype.complex else forms:
-            problem = Problem(dtype, size - cut, size + 128 - cut, 256 - cut, Op(op_a), Op(op_b), beta)
+            if core is Core.WGMMA:
+                op_a = op_b = "n"
+            problem = Problem(dtype, size - cut, size + 128 - cut, 512 - cut, Op(op_a), Op(op_b), beta)
             variants = drawn(problem, target, load_axes(dtype, core=core), 2)
             wanted += [(Gemm(problem), variant) for variant in variants]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         built = list(pool.map(lambda one: one[0].build(one[1], target), wanted))
     rows = []
     for (subject, variant), kernel in zip(wanted, built, strict=True):
-        session.show(0, 0, "")
+        session.show()
         trial = Bench(session.gpu, subject, BenchOptions(power=False), None).measure(kernel)
         rows.append({"problem": subject.problem.title, "variant": variant.name, "status": str(trial.status),
                      "correct": str(trial.correct), "reason": trial.reason[:150]})  # fmt: skip
@@ -287,6 +289,7 @@ def kernel_tuner(session: Session) -> dict[str, Any]:
 PARTS: dict[str, Callable[[Session], dict[str, Any]]] = {
     "numerics": numerics,
     "gemm-f16-mma": gemm(DType.F16, Core.MMA, 40, 16),
+    "gemm-f16-wgmma": gemm(DType.F16, Core.WGMMA, 30, 12),
     "gemm-f64-mma": gemm(DType.F64, Core.MMA, 32, 12),
     "nbody": example("nbody", 60, N=4096),
     "stencil": example("stencil", 40, NX=512, NY=512),

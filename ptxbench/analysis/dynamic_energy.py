@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxbench.analysis.flat_power import flat_power
 from ptxbench.analysis.loop_energy import (
     Common,
     LoopEnergy,
@@ -161,8 +160,6 @@ def dynamic_row(subject: Subject, trials: Trials, common: Common, sm_count: int)
     if math.isnan(common.static.error_w):
         return subject.row(Status.BELOW_RESOLUTION, "fewer than two sleeping kernels gave the static power")
     own = last_attempt(trials[subject.name])
-    if reason := flat_power(own, trials):
-        return subject.row(Status.SENSOR_IMPLAUSIBLE, reason)
     target = loop_energy([r for r in own if r.role is Role.TARGET], common)
     overhead = loop_energy(overhead_trials(subject, own[0], Role.OVERHEAD, trials), common)
     first = target.trials[0]

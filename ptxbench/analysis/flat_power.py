@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
+from ptxbench.analysis.operating_point import kernel_of
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import Role, TrialRecord
+from ptxbench.storage.schema import TrialRecord
 
 # Two trials of thousands may agree to the last digit by chance, three do not.
 _FEWEST = 3
 _SAME = 1e-6
+# One whose readings stood still within the trial, too, is one more of them.
+_READ = (Status.OK, Status.SENSOR_IMPLAUSIBLE)
 
 
-def flat_power(own: Sequence[TrialRecord], trials: Mapping[str, Sequence[TrialRecord]]) -> str:
-    """Return a sentence where a source cannot have followed a kernel's power, else "".
+def flat_power(records: Sequence[TrialRecord]) -> dict[str, str]:
+    """Return the trials whose source cannot have followed their kernel's power, by id, and a sentence.
 
-    All valid trials of the kernel read one power to the last digit, while those of other kernels scatter, or
+    All trials of the kernel read one power to the last digit, while those of other kernels scatter, or
     read the very same power at other work. A source that is too coarse to scatter shows neither.
 
     Args:
-        own: Trials of one subject.
-        trials: All trials of the run, by what they measure.
+        records: Trials of a run.
     """
-    powers_w = _powers_w(own, Role.TARGET)
-    if len(powers_w) < _FEWEST or not _is_flat(powers_w):
-        return ""
-    others = (
-        _powers_w(records, role)
-        for records in trials.values()
-        if records and records[0].subject != own[0].subject
-        for role in dict.fromkeys(record.role for record in records)
-    )
-    if not any(len(w) > 1 and (not _is_flat(w) or _is_flat([*w, *powers_w])) for w in others):
-        return ""
+    kernels: dict[str, list[TrialRecord]] = {}
+    for record in records:
+        if record.status in _READ and record.repeat >= 0:
+            kernels.setdefault(kernel_of(record), []).append(record)
+    powers_w = {name: [r.steady_power_w for r in trials] for name, trials in kernels.items()}
+    repeated = {name: w for name, w in powers_w.items() if len(w) > 1}
+    flat = {name: w for name, w in repeated.items() if _is_flat(w)}
+    at = Counter(_digits(w) for w in flat.values())
+    return {
+        record.trial_id: _sentence(record, len(w))
+        for name, w in flat.items()
+        if len(w) >= _FEWEST and (len(flat) < len(repeated) or at[_digits(w)] > 1)
+        for record in kernels[name]
+    }
+
+
+def _sentence(record: TrialRecord, trials: int) -> str:
     return (
-        f"{own[0].source} gave {powers_w[0]:.6g} W in all {len(powers_w)} trials, to the last digit, and did"
-        " not follow other kernels so: it stands still or is at the end of its range"
+        f"{record.source} gave {record.steady_power_w:.6g} W in all {trials} trials, to the last digit, and"
+        " did not follow other kernels so: it stands still or is at the end of its range"
     )
 
 
-def _powers_w(records: Sequence[TrialRecord], role: Role) -> list[float]:
-    return [r.steady_power_w for r in records if r.role is role and r.status is Status.OK and r.repeat >= 0]
+def _digits(powers_w: Sequence[float]) -> str:
+    return f"{max(powers_w):.6g}"
 
 
 def _is_flat(powers_w: Sequence[float]) -> bool:

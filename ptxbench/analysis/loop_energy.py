@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
+from ptxbench.analysis.flat_power import flat_power
 from ptxbench.analysis.operating_point import clock_faults, dipped_trials, same_operating_point
 from ptxbench.analysis.static_power import StaticPower, fit_static
 from ptxbench.analysis.statistics import Estimate, weighted
@@ -42,7 +43,7 @@ class Common:
         drift: The drift of each trial.
         dipped: Ids of trials within which the clock dipped.
         drift_step: By how much a step of the SMs' supply changes the power that it feeds, a fraction.
-        other_clock: Why trials at another clock than their kernel's do not count, by trial id.
+        contradicted: Status and reason of valid trials that others show to be wrong, by trial id.
     """
 
     static: StaticPower
@@ -50,7 +51,7 @@ class Common:
     drift: Drift = NO_STEPS
     dipped: frozenset[str] = frozenset()
     drift_step: float = 0.0
-    other_clock: Mapping[str, str] = field(default_factory=dict)
+    contradicted: Mapping[str, tuple[Status, str]] = field(default_factory=dict)
 
 
 def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> Common:
@@ -62,8 +63,8 @@ def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> C
         recent: Look for drift steps in so many of the last trials only, which is quick; 0: in all.
     """
     dynamic = [r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC]
-    other_clock = clock_faults(dynamic)
-    counted = [r for r in dynamic if r.trial_id not in other_clock]
+    contradicted = contradicted_trials(dynamic)
+    counted = [r for r in dynamic if r.trial_id not in contradicted]
     dipped = dipped_trials(counted)
     drift_step = architecture_of(target).drift_step.value
     static, drift = fit_static(counted), NO_STEPS
@@ -80,7 +81,17 @@ def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> C
         static = busy_static(sleeping, sure, drift.power_w, by_levels=bool(drift.level))
         if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:
             break
-    return Common(static, drift=drift, dipped=dipped, drift_step=drift_step, other_clock=other_clock)
+    return Common(static, drift=drift, dipped=dipped, drift_step=drift_step, contradicted=contradicted)
+
+
+def contradicted_trials(records: Sequence[TrialRecord]) -> dict[str, tuple[Status, str]]:
+    """Return status and reason of valid trials that others show to be wrong, by trial id.
+
+    Args:
+        records: Trials of a run.
+    """
+    flat = {name: (Status.SENSOR_IMPLAUSIBLE, reason) for name, reason in flat_power(records).items()}
+    return flat | {name: (Status.CLOCK_DRIFT, reason) for name, reason in clock_faults(records).items()}
 
 
 @dataclass(frozen=True)
@@ -175,7 +186,7 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
         records: Trials of one kernel in one launch shape.
         common: What the units of the run share.
     """
-    faults = trial_faults(records, common.other_clock)
+    faults = trial_faults(records, common.contradicted)
     valid = [r for r in records if r.repeat >= 0 and r.trial_id not in faults]
     selected = same_operating_point(valid, common.drift.unsure)
     trials = tuple(r for r, keep in zip(valid, selected.kept, strict=True) if keep)

@@ -123,16 +123,16 @@ def by_round(records: Sequence[TrialRecord]) -> dict[int, dict[Role, TrialRecord
 
 
 def trial_faults(
-    records: Sequence[TrialRecord], other_clock: Mapping[str, str]
+    records: Sequence[TrialRecord], contradicted: Mapping[str, tuple[Status, str]]
 ) -> dict[str, tuple[Status, str]]:
     """Return status and reason of every trial of a subject that does not count, by trial id.
 
-    A trial's own status comes first; then a clock that differs from the subject's median, or from that of its
-    kernel. The short trials that find the loop count are passed over.
+    A trial's own status comes first; then a clock that differs from the subject's median, then what
+    other trials say. The short trials that find the loop count are passed over.
 
     Args:
         records: Trials of a subject.
-        other_clock: Trials of the run at another clock than their kernel's (`clock_faults`).
+        contradicted: Status and reason of valid trials that others of the run show to be wrong, by id.
     """
     rounds = [r for r in records if r.repeat >= 0]
     clocks = [r.sm_clock_mhz for r in rounds if math.isfinite(r.sm_clock_mhz)]
@@ -147,8 +147,8 @@ def trial_faults(
                 f"the SM clock was {record.sm_clock_mhz:.0f} MHz where the unit's median is {median_mhz:.0f}"
             )
             faults[record.trial_id] = (Status.CLOCK_DRIFT, reason)
-        elif record.trial_id in other_clock:
-            faults[record.trial_id] = (Status.CLOCK_DRIFT, other_clock[record.trial_id])
+        elif record.trial_id in contradicted:
+            faults[record.trial_id] = contradicted[record.trial_id]
     return faults
 
 

@@ -13,9 +13,9 @@ from ptxbench.core.bounds import one_of, whole_within, within
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.model.code_spread import widened
-from ptxbench.model.estimate import Conditions, KernelEstimate, estimate
+from ptxbench.model.estimate import Conditions, KernelEstimate, Machine, estimate
 from ptxbench.model.kept_nulls import null_answers
-from ptxbench.model.work import Activity, KernelWork, activity_between
+from ptxbench.model.work import Activity, KernelWork, Level, activity_between
 
 if TYPE_CHECKING:
     from ptxbench.model import inputs
@@ -29,8 +29,11 @@ _COLDEST_C, _HOTTEST_C = -40.0, 125.0
 # No GPU is known to run a kernel below a tenth of its highest clock; NVML's clocks are whole MHz.
 _SLOWEST = 0.1
 _ROUNDED_MHZ = 1.0
+_MOST_W = 1e5
 
-_MODELLED = "the time is modelled by the busiest pipe: a kernel that waits for memory takes longer"
+_BOUND = (
+    "the time is modelled by the busiest pipe, as a lower bound: a kernel that waits for memory takes longer"
+)
 
 
 def estimate_kernel(
@@ -50,6 +53,10 @@ def estimate_kernel(
     data: str | None = None,
     integer_data: bool = False,
     temperature_c: float | None = None,
+    set_clock_mhz: float | None = None,
+    memory_ratio: float | None = None,
+    limit_w: float | None = None,
+    clock_samples: str | Path | None = None,
     explain: bool = False,
 ) -> KernelEstimate:
     """Estimate the energy of one launch from its code, or from what Nsight Compute counted.
@@ -78,6 +85,11 @@ def estimate_kernel(
             fitted to, such as "image", "integers", "sparse", "text", "weights" or "constant".
         integer_data: Whether the kernel's integer instructions compute data, not addresses.
         temperature_c: GPU temperature, degrees Celsius; None: that of the run's sleeping kernels.
+        set_clock_mhz: SM clock to predict energy and time at; `time_s` is then the time at the full clock.
+        memory_ratio: Memory clock to predict them at, over the full one.
+        limit_w: Power limit to predict them under, W; None: that of the table's GPU.
+        clock_samples: CSV file of power at several clocks, as `ptxbench ridge` takes it, whose voltage curve
+            stands in for the table's power law of the clock.
 
         explain: Whether to add what models that know less than the table say of the kernel (`answers`), with
             the error of each on judged kernels.
@@ -92,6 +104,10 @@ def estimate_kernel(
         ToolError: The assembler or disassembler is missing, or refused the code.
     """
     _check_numbers(trips or {}, time_s, activity, temperature_c)
+    if clock_mhz is not None and set_clock_mhz is not None:
+        raise InputError(
+            "give clock_mhz (the time is at that clock) or set_clock_mhz (predict at it), not both"
+        )
     if activity is not None and (data is not None or integer_data):
         raise InputError("give activity, or data and integer_data, not both")
     level = one_of("opt_level", opt_level, OptLevel)
@@ -104,7 +120,7 @@ def estimate_kernel(
         work, notes = _counted_in_code(kernel, entry, shape, trips or {}, level, time_s, known)
     else:
         known = loaded._estimator
-        work, notes = _profiled(kernel, Path(ncu), time_s, known), ()
+        work, notes = _profiled(kernel, Path(ncu), time_s, known)
     terms = known.machine.terms
     conditions = Conditions(
         activity=_activity(terms, activity, data, integer_data),
@@ -113,9 +129,20 @@ def estimate_kernel(
         clock_ratio=clock_ratio,
         steady_time=steady,
     )
-    found = estimate(work, known.machine, conditions)
-    if not work.bytes_moved:
-        found = widened(found, work, terms, modelled_time=_MODELLED in notes)
+    machine = known.machine
+    if clock_samples is not None:
+        machine = _with_voltage(machine, Path(clock_samples), loaded.gpu.max_sm_clock_mhz)
+    if limit_w is not None:
+        machine = replace(machine, limit_w=within("limit_w", limit_w, 1.0, _MOST_W))
+    if set_clock_mhz is not None:
+        set_ratio = _clock_ratio(set_clock_mhz, loaded.gpu.max_sm_clock_mhz, "set_clock_mhz")
+        conditions = replace(conditions, set_ratio=set_ratio)
+    if set_clock_mhz is not None or memory_ratio is not None or limit_w is not None:
+        memory_s = _memory_s(work, loaded.gpu.target, 1.0 if memory_ratio is None else memory_ratio)
+        conditions = replace(conditions, memory_s=memory_s)
+    found = estimate(work, machine, conditions)
+    if not work.bytes_moved or notes:
+        found = widened(found, work, terms, modelled_time=bool(notes))
     if explain:
         answers = null_answers(
             known.nulls,
@@ -152,10 +179,27 @@ def _activity(terms: Terms, activity: float | None, data: str | None, integer_da
     return activity_between(terms.zeros, terms.random, activity)
 
 
-def _clock_ratio(clock_mhz: float, highest_mhz: float) -> float:
+def _with_voltage(machine: Machine, samples: Path, full_mhz: float) -> Machine:
+    from ptxbench.model.clock_law import VoltageLaw
+    from ptxbench.model.power_samples import read_power_samples
+    from ptxbench.model.ridge import fit_ridge
+
+    limit_w = math.inf if math.isnan(machine.limit_w) else machine.limit_w
+    return replace(machine, voltage=VoltageLaw(fit_ridge(read_power_samples(samples), limit_w), full_mhz))
+
+
+def _memory_s(work: KernelWork, target: str, ratio: float) -> float:
+    """Return the time that the bytes from DRAM take at least, 0 where they were not counted."""
+    from ptxbench.catalogue.architecture import architecture_of
+
+    bandwidth = architecture_of(target).dram_bytes_per_s.value * within("memory_ratio", ratio, _SLOWEST, 1.0)
+    return dict(work.bytes_moved).get(Level.DRAM, 0.0) / bandwidth
+
+
+def _clock_ratio(clock_mhz: float, highest_mhz: float, name: str = "clock_mhz") -> float:
     if math.isnan(highest_mhz):
-        raise InputError("the table does not say the GPU's highest clock, so that clock_mhz cannot be used")
-    given_mhz = within("clock_mhz", clock_mhz, _SLOWEST * highest_mhz, highest_mhz + _ROUNDED_MHZ)
+        raise InputError(f"the table does not say the GPU's highest clock, so that {name} cannot be used")
+    given_mhz = within(name, clock_mhz, _SLOWEST * highest_mhz, highest_mhz + _ROUNDED_MHZ)
     return min(given_mhz / highest_mhz, 1.0)
 
 
@@ -195,15 +239,29 @@ def _counted_in_code(
         sass = read_kernel(Path(kernel), entry, known, level)
     by_name = {str(loop): float(count) for loop, count in trips.items()}
     work, modelled = static_work(sass, Shape(*shape), by_name, math.nan if time_s is None else time_s, known)
-    return work, (_MODELLED,) if modelled else ()
+    return work, _time_notes(known, work) if modelled else ()
 
 
 def _profiled(
     kernel: str | Path | bytes | None, ncu: Path, time_s: float | None, known: inputs.Table
-) -> KernelWork:
+) -> tuple[KernelWork, tuple[str, ...]]:
     from ptxbench.model.inputs import profiled_work
 
     if kernel is not None and not isinstance(kernel, str):
         raise InputError("with ncu the kernel is a part of its name, not a file")
-    work = profiled_work(ncu, kernel, known)
-    return work if time_s is None else replace(work, time_s=time_s)
+    work, modelled = profiled_work(ncu, kernel, math.nan if time_s is None else time_s, known)
+    return work, _time_notes(known, work) if modelled else ()
+
+
+def _time_notes(known: inputs.Table, work: KernelWork) -> tuple[str, ...]:
+    """Return what a modelled time is."""
+    from ptxbench.model.inputs import slack_of
+
+    time = known.machine.terms.time
+    if time is None or slack_of(work, time) == 1:
+        return (_BOUND,)
+    return (
+        f"the time is modelled: {time.slack:.2f} times what its pipes take, as {time.kernels} measured"
+        f" kernels did at the median (95%: {time.slack_low:.2f} to {time.slack_high:.2f} times), or what"
+        " memory takes",
+    )

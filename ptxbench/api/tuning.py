@@ -161,7 +161,8 @@ def tune_kernel(
         rtol: How far a result may be off, relative to it; None: by its type.
         atol: How far off besides; None: `rtol` of the results' root mean square.
         objective: "energy", "time", "edp" or "gflops-per-w".
-        strategy: "estimate", "random" or a strategy of Kernel Tuner; "": estimate with a table, or for time.
+        strategy: "estimate", "random", "guerreiro" (block sizes only), or a strategy of Kernel Tuner; "":
+            estimate with a table, or for time.
         budget: Variants that are tried.
         sample: Of them, variants that are drawn at random beside those that the estimate puts first.
         table: Name or folder of a table to estimate energy by.

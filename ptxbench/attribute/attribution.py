@@ -21,7 +21,7 @@ more than 15% are reported as a group, together with what they are mixed up with
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -31,6 +31,7 @@ from scipy.optimize import fmin, nnls
 from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.launches import Launches
 from ptxbench.attribute.ranges import Ranges
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.sensors.description import Shape
 from ptxbench.sensors.trace import Float64s
 
@@ -41,7 +42,7 @@ _LEAST_REFRESHES = 3.0
 # Half of a 95% interval beyond which a name is reported with what it is mixed up with.
 _WIDEST = 0.15
 # Least spread of the prior, of its mean.
-_LEAST_SPREAD = 0.2
+_LEAST_SPREAD = 0.35
 # Power between kernels before the readings are seen, of that in kernels; its spread is as large.
 _IDLE = 0.3
 _BLOCK_S = 1.0
@@ -65,6 +66,9 @@ _PARTS = 12
 _LAGS = np.arange(-1.0, 3.01, 0.25)
 _WINDOWS = (0.25, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
 _SEARCH_READINGS = 3000
+# Rows a refresh of the table of busy times that is searched with, and its largest size, in numbers.
+_FEWEST_ROWS, _MOST_ROWS = 64.0, 256.0
+_LARGEST_TABLE = 2e7
 # Steps of the search beyond the grid, for each shape.
 _REFINEMENTS = 60
 # A pause that is longer than this is idle of another kind: the GPU lowers its power meanwhile.
@@ -80,12 +84,27 @@ class Readings:
         power_w: Their values, shape (n,).
         averaging_s: What the sensor is thought to average over, s.
         refresh_s: Time between two readings, s.
+        limit_w: Most that the GPU can draw, W; NaN where it is not known.
     """
 
     at_s: Float64s
     power_w: Float64s
     averaging_s: float
     refresh_s: float
+    limit_w: float = math.nan
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a kernel should draw by a measured table.
+
+    Attributes:
+        power_w: Mean power of the whole board while it runs, W.
+        error_w: Half of its 95% interval, W.
+    """
+
+    power_w: float
+    error_w: float
 
 
 @dataclass(frozen=True)
@@ -99,6 +118,7 @@ class Share:
         energy_j: Energy of the whole GPU in that time, J.
         interval_j: Its 95% interval, J; NaN where there is none.
         method: How it was found.
+        expected_j: What a measured table expects, J; NaN where none was given or it does not know.
     """
 
     names: tuple[str, ...]
@@ -107,6 +127,7 @@ class Share:
     energy_j: float
     interval_j: tuple[float, float]
     method: str
+    expected_j: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -216,6 +237,7 @@ def attribute(
     origin_ns: int,
     ranges: Sequence[Ranges] = (),
     unseen_ns: Sequence[tuple[int, int]] = (),
+    expected: Mapping[str, Expected] | None = None,
 ) -> Attribution:
     """Return what each kernel took of a GPU's energy, the largest first, and what passed without a kernel.
 
@@ -230,12 +252,15 @@ def attribute(
         origin_ns: Host time of the run's begin.
         ranges: Parts of the program.
         unseen_ns: Times in which kernels were not looked at.
+        expected: What a measured table expects, by kernel name; it is the prior of those.
     """
     busy = BusyTime(launches, origin_ns, unseen_ns)
     if not len(launches):
         interval = (energy_j - error_j, energy_j + error_j)
         return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
-    columns = _columns(busy.by_name_s, _LEAST_REFRESHES * readings.refresh_s)
+    known = {i: expected[name] for i, name in enumerate(launches.names) if expected and name in expected}
+    least_s = _LEAST_REFRESHES * readings.refresh_s
+    columns = _columns(busy.by_name_s, least_s, known)
     busy.set_columns(columns)
     responses = _responses(readings, busy, columns)
     designs = [_design(readings, busy, columns, length_s, response) for response in responses]
@@ -243,21 +268,27 @@ def attribute(
     if len(power_w) < _NEEDED_READINGS:
         return Attribution((_whole(launches, length_s, energy_j, error_j),))
     kernels = len(columns)
-    prior = _prior(design, power_w, kernels)
+    prior = _prior(design, power_w, kernels, known)
     gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
     fitted = _solve(gram, side, prior, prior.mean_w)
     count = -(-_RESAMPLES // len(designs))
     draws = np.concatenate([_resampled(*one, prior, readings.refresh_s, count) for one in designs])
     fit = _scaled(design, fitted, draws, energy_j, error_j)
-    shares = _shares(design, fit, kernels, launches, busy.calls)
+    shares = tuple(
+        _told(share, readings, known, launches.names)
+        for share in _shares(design, fit, kernels, launches, busy.calls, least_s)
+    )
     parts = tuple(_range_share(one, design, fit, busy, origin_ns) for one in ranges)
     return Attribution(shares, parts, responses[0].lag_s + responses[0].averaging_s / 2)
 
 
-def _columns(own_s: Float64s, least_s: float) -> list[tuple[int, ...]]:
-    """Return which names share a column at first: each its own, but the short and rare ones one together."""
+def _columns(own_s: Float64s, least_s: float, known: Mapping[int, Expected]) -> list[tuple[int, ...]]:
+    """Return which names share a column at first.
+
+    Each has its own, but the short and rare ones of which nothing is expected have one together.
+    """
     order = np.argsort(-own_s, kind="stable")
-    kept = [int(i) for i in order[:_MOST_NAMES] if own_s[i] >= least_s]
+    kept = [int(i) for i in order[:_MOST_NAMES] if own_s[i] >= least_s or int(i) in known]
     rest = tuple(int(i) for i in order if int(i) not in set(kept))
     return [*((i,) for i in kept), *((rest,) if rest else ())]
 
@@ -268,12 +299,14 @@ def _design(
     columns: Sequence[tuple[int, ...]],
     length_s: float,
     response: _Response,
+    until: Callable[[Float64s], Float64s] | None = None,
 ) -> tuple[_Design, Float64s]:
+    """Return what each reading sees, and the readings, W; `until` stands in for that of `busy`."""
     end_s = readings.at_s - response.lag_s
     unseen_s = busy.unseen_until(end_s) - busy.unseen_until(end_s - response.reach_s)
     inside = (end_s <= length_s) & (end_s >= response.reach_s) & (unseen_s <= 0)
     end_s, at_s, power_w = end_s[inside], readings.at_s[inside], readings.power_w[inside]
-    shares = response.mean(busy.until, at_s)
+    shares = response.mean(until or busy.until, at_s)
     idle = np.clip(1 - shares.sum(axis=1), 0, None)
     # A window without any kernel for a while is a pause; else the GPU waits between kernels.
     around = busy.any_until(end_s + _PAUSE_S) - busy.any_until(end_s - response.averaging_s - _PAUSE_S)
@@ -295,6 +328,9 @@ def _responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, 
     # Documents are right about a running mean of a second, but not about windows near the refresh.
     is_long = readings.averaging_s >= _LONG_MEAN * refresh_s
     nominal_s = readings.averaging_s if is_long else min(readings.averaging_s or refresh_s, refresh_s)
+    rows = _LARGEST_TABLE * refresh_s / max(length_s, refresh_s) / len(columns)
+    is_fine = rows >= _FEWEST_ROWS
+    until = busy.tabulated(refresh_s / min(rows, _MOST_ROWS), length_s) if is_fine else busy.until
     squares: dict[_Response, float] = {}
 
     def left(response: _Response) -> float:
@@ -302,7 +338,7 @@ def _responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, 
         # Of a program that repeats itself exactly, other lags and windows can explain the readings as well.
         odd = abs(response.lag_s) / refresh_s + abs(math.log(response.averaging_s / nominal_s))
         if response not in squares:
-            squares[response] = _left_w2(few, busy, columns, length_s, response)
+            squares[response] = _left_w2(few, busy, columns, length_s, response, until)
         return squares[response] * (1 + _ODD * odd)
 
     windows = [refresh_s * share for share in _WINDOWS] + [nominal_s]
@@ -329,12 +365,15 @@ def _refined(response: _Response, refresh_s: float, left: Callable[[_Response], 
     def at(point: Float64s) -> _Response:
         return replace(response, lag_s=float(point[0]) * refresh_s, averaging_s=math.exp(float(point[1])))
 
+    def left_at(point: Float64s) -> float:
+        return left(at(point))
+
     if not math.isfinite(left(response)):
         return response
     start = np.array([response.lag_s / refresh_s, math.log(response.averaging_s)])
     simplex = start + np.array([[0.0, 0.0], [0.1, 0.0], [0.0, 0.15]])
     found = fmin(
-        lambda point: left(at(point)),
+        left_at,
         start,
         xtol=0.005,
         ftol=0.0,
@@ -351,9 +390,10 @@ def _left_w2(
     columns: Sequence[tuple[int, ...]],
     length_s: float,
     response: _Response,
+    until: Callable[[Float64s], Float64s],
 ) -> float:
     """Return the mean square of what a response does not explain of the readings, W^2."""
-    design, power_w = _design(readings, busy, columns, length_s, response)
+    design, power_w = _design(readings, busy, columns, length_s, response, until)
     if len(power_w) < _NEEDED_READINGS:
         return math.inf
     gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
@@ -361,7 +401,7 @@ def _left_w2(
     return float(np.mean((power_w - design.shares @ powers) ** 2))
 
 
-def _prior(design: _Design, power_w: Float64s, kernels: int) -> _Prior:
+def _prior(design: _Design, power_w: Float64s, kernels: int, known: Mapping[int, Expected]) -> _Prior:
     """Return what the readings say of all kernels together, as what is thought of each."""
     together = np.column_stack((design.shares[:, :kernels].sum(axis=1), design.shares[:, kernels:]))
     powers, _ = nnls(together, power_w)
@@ -370,6 +410,10 @@ def _prior(design: _Design, power_w: Float64s, kernels: int) -> _Prior:
     is_kernel = np.arange(width) < kernels
     mean_w = np.where(is_kernel, powers[0], _IDLE * powers[0])
     spread_w = np.where(is_kernel, half_w, _IDLE * powers[0] + 1e-3)
+    for column, names in enumerate(design.names):
+        if len(names) == 1 and names[0] in known:
+            mean_w[column] = known[names[0]].power_w
+            spread_w[column] = max(known[names[0]].error_w / COVERAGE_FACTOR, 1e-3)
     gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
     # The noise is what is left with a weak prior; that sets the weight of the prior.
     weak = _Prior(mean_w, spread_w, np.full(width, _RIDGE * count))
@@ -436,6 +480,21 @@ def _grouped(draws_j: Float64s) -> list[list[int]]:
     return groups
 
 
+def _told(share: Share, readings: Readings, known: Mapping[int, Expected], names: Sequence[str]) -> Share:
+    """Return a row with what a table expects, and without a number that the sensor cannot tell."""
+    by_name = {names[i]: one for i, one in known.items()}
+    if len(share.names) == 1 and share.names[0] in by_name:
+        share = replace(share, expected_j=by_name[share.names[0]].power_w * share.time_s)
+    if share.names == (NO_KERNEL,) or share.time_s >= _LEAST_REFRESHES * readings.refresh_s:
+        return share
+    if math.isfinite(share.expected_j):
+        return replace(share, method="the table's estimate, too short for the sensor")
+    # The board drew no less than its lowest reading, and no more than its limit or its highest one.
+    highest_w = readings.limit_w if math.isfinite(readings.limit_w) else float(np.max(readings.power_w))
+    bound_j = float(np.min(readings.power_w)) * share.time_s, highest_w * share.time_s
+    return replace(share, interval_j=bound_j, method="too short to tell, the interval is its bound")
+
+
 def _scaled(design: _Design, power_w: Float64s, draws_w: Float64s, energy_j: float, error_j: float) -> _Fit:
     """Return powers with what makes their energies add up to the measured one."""
 
@@ -448,11 +507,20 @@ def _scaled(design: _Design, power_w: Float64s, draws_w: Float64s, energy_j: flo
 
 
 def _shares(
-    design: _Design, fit: _Fit, kernels: int, launches: Launches, calls: np.typing.NDArray[np.int64]
+    design: _Design,
+    fit: _Fit,
+    kernels: int,
+    launches: Launches,
+    calls: np.typing.NDArray[np.int64],
+    least_s: float,
 ) -> tuple[Share, ...]:
     draws_j = fit.draws_w * design.time_s * fit.scales[:, None]
+    # Of a moment nothing can be told, so that it must not take a longer kernel into its group.
+    long = np.flatnonzero(design.time_s[:kernels] >= least_s)
+    short = np.flatnonzero(design.time_s[:kernels] < least_s)
+    groups = [long[group].tolist() for group in _grouped(draws_j[:, long])] if len(long) else []
     rows = []
-    for group in _grouped(draws_j[:, :kernels]):
+    for group in [*groups, *([column] for column in short.tolist())]:
         names = [name for column in group for name in design.names[column]]
         rows.append(
             Share(

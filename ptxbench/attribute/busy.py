@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -71,6 +71,24 @@ class BusyTime:
         share_s = self._share(at_s)
         columns = [np.interp(share_s, *knots) for knots in self._knots]
         return np.stack(columns, axis=1) if columns else np.empty((len(at_s), 0))
+
+    def tabulated(self, step_s: float, length_s: float) -> Callable[[Float64s], Float64s]:
+        """Return `until` by a table with a row each `step_s`, much faster where it is called often.
+
+        Args:
+            step_s: Between its rows busy time is taken to grow evenly.
+            length_s: Moments lie between 0 and this.
+        """
+        table_s = self.until(np.arange(0.0, length_s + 2 * step_s, step_s))
+
+        def until(at_s: Float64s) -> Float64s:
+            row = np.clip(at_s, 0.0, length_s) / step_s
+            first = row.astype(np.int64)
+            part = (row - first)[:, None]
+            found: Float64s = table_s[first] * (1 - part) + table_s[first + 1] * part
+            return found
+
+        return until
 
     def any_until(self, at_s: Float64s) -> Float64s:
         """Return for how long any kernel ran up to each moment, s, shape (n,)."""

@@ -23,22 +23,25 @@ _IN_WHEELS = ("nvidia/cu13/lib/libcupti.so.13", "nvidia/cuda_cupti/lib/libcupti.
 _IN_TOOLKITS = ("extras/CUPTI/lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib", "lib64")
 
 
-def source() -> str:
-    """Return the injector's C source."""
-    return (files("ptxbench.attribute") / "native" / "injector.c").read_text()
+def source(*, by_events: bool = False) -> str:
+    """Return the injector's C source; with `by_events` of the one that times launches by events."""
+    native = files("ptxbench.attribute") / "native"
+    parts = ("injector.c", "launch_timer.c") if by_events else ("injector.c",)
+    return "".join((native / part).read_text() for part in parts)
 
 
-def build_injector(folder: Path | None = None, compiler: str = "cc") -> Path:
+def build_injector(folder: Path | None = None, compiler: str = "cc", *, by_events: bool = False) -> Path:
     """Return the injector, built the first time.
 
     Args:
         folder: Where it is kept (None: `~/.cache/ptxbench`, or XDG_CACHE_HOME).
         compiler: The C compiler.
+        by_events: Whether it is the one that times launches by events, for programs without CUPTI.
 
     Raises:
         ToolError: There is no compiler, it refused the source, or the folder cannot be written.
     """
-    text = source()
+    text = source(by_events=by_events)
     name = hashlib.sha256("\0".join((text, os.uname().machine, *_FLAGS)).encode()).hexdigest()[:16]
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ptxbench"
     library = (folder or base) / f"injector-{name}.so"
@@ -100,14 +103,30 @@ def injected(
         cupti: Where libcupti is.
         folder: Where launches are written.
     """
-    preloaded = " ".join(filter(None, (str(library), environment.get("LD_PRELOAD", ""))))
+    return {
+        **timed(environment, library, folder),
+        "CUDA_INJECTION64_PATH": str(library),
+        "PTXBENCH_CUPTI": ":".join(map(str, cupti)),
+    }
+
+
+def timed(
+    environment: Mapping[str, str], library: Path, folder: Path, *, forced: bool = True
+) -> dict[str, str]:
+    """Return an environment in which a library is preloaded and NVTX finds it, and CUPTI is left alone.
+
+    Args:
+        environment: What the program would have had.
+        library: The injector that times launches by events.
+        folder: Where launches are written.
+        forced: Whether a CUPTI that the program brings is left alone, too.
+    """
     return {
         **environment,
-        "CUDA_INJECTION64_PATH": str(library),
-        "LD_PRELOAD": preloaded,
+        "LD_PRELOAD": " ".join(filter(None, (str(library), environment.get("LD_PRELOAD", "")))),
         # Of another tool for NVTX, such as nsys, the choice stands.
         "NVTX_INJECTION64_PATH": environment.get("NVTX_INJECTION64_PATH") or str(library),
-        "PTXBENCH_CUPTI": ":".join(map(str, cupti)),
+        "PTXBENCH_BY_EVENTS": "1" if forced else "",
         FOLDER_VARIABLE: str(folder),
     }
 

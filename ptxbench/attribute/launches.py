@@ -212,13 +212,18 @@ def _read_process(file: Path) -> _Process:
         elif word == "dropped" and number is not None:
             process.dropped += number
         elif word == "refused":
-            process.remarks.append(f"process {pid}: kernels are not known: {rest}")
+            process.remarks.append(f"process {pid}: kernels are not known: {rest}; try --by-events")
             ended = True
         elif word == "shared":
             process.remarks.append(f"process {pid}: another tool, as torch.profiler, used CUPTI beside")
         elif word in ("off", "on") and first.isdecimal():
             process.turns_ns.append((word == "on", int(first)))
-        process.has_cuda = process.has_cuda or word in ("cupti", "refused")
+        elif word == "events":
+            process.remarks.append(
+                f"process {pid}: kernels were timed by events around their launches, each some microseconds"
+                " too long"
+            )
+        process.has_cuda = process.has_cuda or word in ("cupti", "refused", "events")
         ended = ended or word == "end"
     if process.has_cuda and not ended:
         process.remarks.append(

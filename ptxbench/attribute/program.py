@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -14,9 +14,9 @@ from pathlib import Path
 from ptxbench.api.board import Board, Recording
 from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.api.window_log import FOLDER_VARIABLE
-from ptxbench.attribute.attribution import NO_KERNEL, Readings, Share, attribute
+from ptxbench.attribute.attribution import NO_KERNEL, Expected, Readings, Share, attribute
 from ptxbench.attribute.child import run_child
-from ptxbench.attribute.injector import MOST_LAUNCHES_VARIABLE, build_injector, find_cupti, injected
+from ptxbench.attribute.injector import MOST_LAUNCHES_VARIABLE, build_injector, find_cupti, injected, timed
 from ptxbench.attribute.launches import Launches, LaunchLog, innermost, no_launches, read_launches
 from ptxbench.attribute.recorded import BoardFacts, RecordedBoard, RecordedProgram, RunFacts, run_facts
 from ptxbench.core.errors import ToolError
@@ -83,6 +83,7 @@ def record_program(
     words: Sequence[str],
     *,
     kernels: bool = True,
+    by_events: bool = False,
     most_launches_per_s: float | None = None,
 ) -> RecordedProgram:
     """Run a command and return what was recorded of it.
@@ -91,6 +92,7 @@ def record_program(
         boards: The GPUs to read; they are released at the end.
         words: The command.
         kernels: Whether kernels are followed; without, the program runs exactly as it would by itself.
+        by_events: Whether they are timed by events around their launches, without CUPTI.
         most_launches_per_s: Rate of launches in a process from which on kernels are looked at in turns.
 
     Raises:
@@ -99,7 +101,9 @@ def record_program(
     """
     with recording(boards) as recordings, tempfile.TemporaryDirectory(prefix="ptxbench-run-") as folder:
         clock = boards[0].clock
-        environment, not_followed = _environment(boards, words, Path(folder), kernels=kernels)
+        environment, not_followed = _environment(
+            boards, words, Path(folder), kernels=kernels, by_events=by_events
+        )
         if most_launches_per_s is not None:
             environment[MOST_LAUNCHES_VARIABLE] = repr(most_launches_per_s)
         start_ns = clock.now_ns()
@@ -145,10 +149,15 @@ def recorded_board(one: Recording) -> RecordedBoard:
     return RecordedBoard(facts, one.series())
 
 
-def energy_of(recorded: RecordedProgram) -> ProgramEnergy:
-    """Work out what a recorded run took."""
+def energy_of(recorded: RecordedProgram, expected: Mapping[str, Expected] | None = None) -> ProgramEnergy:
+    """Work out what a recorded run took.
+
+    Args:
+        recorded: The run.
+        expected: What a measured table expects, by kernel name.
+    """
     facts = recorded.facts
-    gpus = tuple(share_of(board, facts.window, recorded.log) for board in recorded.boards)
+    gpus = tuple(share_of(board, facts.window, recorded.log, expected) for board in recorded.boards)
     method = "; ".join(dict.fromkeys(board.method for board in recorded.boards))
     return ProgramEnergy(
         facts.command,
@@ -161,7 +170,12 @@ def energy_of(recorded: RecordedProgram) -> ProgramEnergy:
     )
 
 
-def share_of(board: RecordedBoard, window: KernelWindow, log: LaunchLog) -> GpuShare:
+def share_of(
+    board: RecordedBoard,
+    window: KernelWindow,
+    log: LaunchLog,
+    expected: Mapping[str, Expected] | None = None,
+) -> GpuShare:
     """Return what one GPU drew in a window that is over, and for what."""
     energy = board.energy(window, ())
     launches, source = _followed(board.facts.uuid, log)
@@ -173,6 +187,7 @@ def share_of(board: RecordedBoard, window: KernelWindow, log: LaunchLog) -> GpuS
         power_w,
         board.sensor.averaging_s,
         max(board.sensor.refresh_s, 1e-3),
+        board.facts.limit_w,
     )
     half_j = (energy.interval_j[1] - energy.interval_j[0]) / 2
     found = attribute(
@@ -184,6 +199,7 @@ def share_of(board: RecordedBoard, window: KernelWindow, log: LaunchLog) -> GpuS
         origin_ns=window.start_ns,
         ranges=log.ranges,
         unseen_ns=log.unseen_ns,
+        expected=expected,
     )
     kernels = found.kernels if source is Followed.KERNELS else ()
     return GpuShare(energy, kernels, found.ranges, found.delay_s)
@@ -199,17 +215,19 @@ def _followed(uuid: str, log: LaunchLog) -> tuple[Launches | None, Followed]:
 
 
 def _environment(
-    boards: Sequence[Board], words: Sequence[str], folder: Path, *, kernels: bool
+    boards: Sequence[Board], words: Sequence[str], folder: Path, *, kernels: bool, by_events: bool
 ) -> tuple[dict[str, str], str]:
     """Return the command's environment, and why kernels cannot be followed, if so."""
     own = dict(os.environ)
     if not kernels:
         return {**own, FOLDER_VARIABLE: str(folder)}, "kernels were not requested"
+    cupti = find_cupti(words[0], max(board.cuda_major for board in boards))
     try:
-        library = build_injector()
+        library = build_injector(by_events=by_events or not cupti)
     except ToolError as error:
         return {**own, FOLDER_VARIABLE: str(folder)}, f"kernels are not known: {error}"
-    cupti = find_cupti(words[0], max(board.cuda_major for board in boards))
+    if by_events or not cupti:
+        return timed(own, library, folder, forced=by_events), ""
     return injected(own, library, cupti, folder), ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ _LONGEST_NAME = 60
 _HEAD = f"{'J':>9} {'95% interval':>19} {'share':>6} {'W':>6} {'s':>9} {'calls':>8}"
 _COLUMNS = (
     *("gpu", "kernels", "calls", "time_s", "energy_j", "low_j", "high_j", "share"),
-    *("mean_power_w", "method"),
+    *("mean_power_w", "method", "expected_j"),
 )
 
 
@@ -190,7 +191,14 @@ def _figures(share: Share, gpu: GpuShare) -> dict[str, Any]:
         "share": finite(share.energy_j / whole_j) if whole_j else None,
         "mean_power_w": finite(share.energy_j / share.time_s) if share.time_s > 0 else None,
         "method": share.method,
+        "expected_j": finite(share.expected_j),
     }
+
+
+def _beside(share: Share) -> str:
+    """Return what a line says behind a name: the table's number, and why the row's is none."""
+    table = f", table: {share.expected_j:.4g} J" if math.isfinite(share.expected_j) else ""
+    return table + (", too short to tell" if share.method.startswith("too short") else "")
 
 
 def _line(share: Share, whole_j: float, after: str = "") -> str:
@@ -203,5 +211,5 @@ def _line(share: Share, whole_j: float, after: str = "") -> str:
         name += f" and {len(share.names) - 1} more, not separable"
     return (
         f"{share.energy_j:9.4g} {interval:>19} {share.energy_j / whole_j:6.1%} {mean_w} {share.time_s:9.4g}"
-        f" {share.calls:8d}  {name}{after}"
+        f" {share.calls:8d}  {name}{after}{_beside(share)}"
     )

@@ -62,8 +62,8 @@ def command(
         raise click.UsageError(f"--json and --format {form} exclude each other.")
     names = gpus or (() if tables else shipped_names())
     opened = [
-        *(open_cost_table(name.lower(), find_shipped(name)) for name in names),
-        *(open_cost_table(str(table), find_table(table)) for table in tables),
+        *(open_cost_table(name.lower(), find_shipped(name), pattern) for name in names),
+        *(open_cost_table(str(table), find_table(table), pattern) for table in tables),
     ]
     costs = find_costs(pattern, opened)
     if as_json or form == "json":

@@ -60,6 +60,23 @@ _FILLS_SHOWN = 8
 )
 @click.option("--temperature-c", type=Number(-100, 200), help="GPU temperature (default: the run's).")
 @click.option(
+    "--set-clock-mhz",
+    type=Number(1, 10_000),
+    help="Predict energy and time at this SM clock; --time-s is then the time at the full clock.",
+)
+@click.option(
+    "--memory-ratio", type=Number(0.1, 1), help="Predict them at this memory clock over the full one."
+)
+@click.option(
+    "--limit-w", type=Number(1, 1e5), help="Predict them under this power limit (default: the run's)."
+)
+@click.option(
+    "--clock-samples",
+    type=click.Path(path_type=Path),
+    help="CSV file of power at several clocks, as `ptxbench ridge` takes it: its voltage curve stands in for"
+    " the table's power law of the clock.",
+)
+@click.option(
     "--explain",
     is_flag=True,
     help="Show the error of each part, and what models that know less than the table say of the kernel.",
@@ -81,6 +98,10 @@ def command(
     data: str | None,
     integer_data: bool,
     temperature_c: float | None,
+    set_clock_mhz: float | None,
+    memory_ratio: float | None,
+    limit_w: float | None,
+    clock_samples: Path | None,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -114,6 +135,10 @@ def command(
         data=data,
         integer_data=integer_data,
         temperature_c=temperature_c,
+        set_clock_mhz=set_clock_mhz,
+        memory_ratio=memory_ratio,
+        limit_w=limit_w,
+        clock_samples=clock_samples,
         explain=explain,
     )
     if as_json:
@@ -128,6 +153,8 @@ def _print(result: KernelEstimate, gpu: GpuInfo, explain: bool) -> None:
         f"{result.energy_j:.4g} J (95%: {result.low_j:.4g} to {result.high_j:.4g}), {result.power_w:.4g} W,"
         f" {result.time_s:.4g} s{', at the power limit' if result.capped else ''}"
     )
+    if result.clock_ratio < 1:
+        click.echo(f"at {result.clock_ratio * gpu.max_sm_clock_mhz:.0f} MHz SM clock")
     _print_parts(result, explain)
     click.echo(f"{100 * result.uncovered_share:.1f}% of the executed instructions are not in the table")
     for fill in result.fills[:_FILLS_SHOWN]:

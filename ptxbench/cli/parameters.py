@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from ptxbench.tune.setting_axes import Values
 
 _Context = click.Context | None
 _Parameter = click.Parameter | None
@@ -131,6 +135,38 @@ def one_of_each(
             raise click.BadParameter(f"{name}= is given twice; give it once.", context, option)
         found[name] = value
     return found
+
+
+class AxisValues(click.ParamType["Values"]):
+    """Values of a setting: a list such as 1980,1500,1005, or even:7 for so many over the whole range.
+
+    Args:
+        model: Whether the word "model" is taken, too: no values, ranked by the estimator.
+    """
+
+    _most = 1000
+
+    def __init__(self, *, model: bool = False) -> None:
+        self._model = model
+        self.name = "LIST|even:N|model" if model else "LIST|even:N"
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> Values:
+        """Return the values."""
+        from ptxbench.tune.setting_axes import Values
+
+        if isinstance(value, Values):
+            return value
+        if self._model and value == "model":
+            return Values()
+        words, sign, count = str(value).partition(":")
+        if sign:
+            if words != "even" or not count.isdecimal() or not 2 <= int(count) <= self._most:
+                self.fail(f"{value!r} must be even:N with N from 2 to {self._most}, or a list.", param, ctx)
+            return Values(even=int(count))
+        named = [word.strip() for word in words.split(",")]
+        if not all(word.isdecimal() and 0 < int(word) <= 100_000 for word in named):
+            self.fail(f"{value!r} must be whole numbers with commas between, or even:N.", param, ctx)
+        return Values(tuple(map(int, named)))
 
 
 class FormatName(click.ParamType[str]):

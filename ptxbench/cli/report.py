@@ -44,6 +44,7 @@ def command(
     printed; a picture of many rows has columns and pages (NAME-2.png, or pages of one PDF).
     """
     from ptxbench.report.formats import DEFAULT, RunReport, render_report
+    from ptxbench.report.row_trials import row_trials
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.atomic import require_file, write_text
     from ptxbench.storage.board_spread import read_board_spread
@@ -60,9 +61,12 @@ def command(
     for run in runs:
         with RunFolder.open(find_table(run)) as folder:
             spread = read_board_spread(folder.path)
-            manifest, kernels = folder.manifest, folder.kernels
             reports.append(
-                RunReport(str(run), manifest.gpu, folder.rows(), all_rows, manifest, spread, kernels)
+                RunReport(
+                    *(str(run), folder.manifest.gpu, folder.rows(), all_rows),
+                    *(folder.manifest, spread, folder.kernels),
+                    row_trials(folder) if form == "html" else {},
+                )
             )
     if plot is not None:
         from ptxbench.report.plot import PageSize, plot_energies

@@ -40,6 +40,11 @@ _PATH = click.Path(path_type=Path)
     type=Number(0, 1e5, above=True),
     help="Power limit in W; --samples within 2% of it are left out (default: none).",
 )
+@click.option(
+    "--fit-cap",
+    is_flag=True,
+    help="Fit the power limit to --samples: the power of the highest clocks where it no longer rises.",
+)
 @gpu_option
 @click.option("--allow-settings", is_flag=True, help="Allow that the GPU is set.")
 @plot_option("samples, fitted curve and energy over the clock")
@@ -48,6 +53,7 @@ def command(
     samples: Path | None,
     run_path: Path | None,
     cap_w: float | None,
+    fit_cap: bool,
     spec: str | None,
     allow_settings: bool,
     plot: Path | None,
@@ -67,8 +73,10 @@ def command(
     """
     if [samples, run_path, spec].count(None) != 2:
         raise click.UsageError("give one of --samples, --run and --gpu.")
+    if fit_cap and (samples is None or cap_w is not None):
+        raise click.UsageError("--fit-cap goes with --samples, and not with --cap-w.")
     if samples is not None:
-        _of_samples(samples, math.inf if cap_w is None else cap_w, plot, as_json)
+        _of_samples(samples, cap_w, fit_cap, plot, as_json)
     elif run_path is not None:
         if cap_w is not None:
             raise click.UsageError("--cap-w goes with --samples; a run knows its power limit.")
@@ -77,11 +85,17 @@ def command(
         _of_gpu(spec, cap_w, plot, allow_settings, as_json)
 
 
-def _of_samples(samples: Path, cap_w: float, plot: Path | None, as_json: bool) -> None:
+def _of_samples(samples: Path, cap_w: float | None, fit_cap: bool, plot: Path | None, as_json: bool) -> None:
     from ptxbench.model.power_samples import read_power_samples
+    from ptxbench.model.ridge import fitted_cap_w
 
     read = read_power_samples(samples)
-    _show(read, cap_w, f"samples of {samples.name}", plot, {"samples": str(samples)} if as_json else None)
+    limit_w = math.inf if cap_w is None else cap_w
+    if fit_cap:
+        limit_w = fitted_cap_w(read)
+    origin = f"samples of {samples.name}"
+    document = {"samples": str(samples), "cap_fitted": fit_cap} if as_json else None
+    _show(read, limit_w, origin, plot, document, "fitted" if fit_cap else "given")
 
 
 def _of_gpu(spec: str, cap_w: float | None, plot: Path | None, allowed: bool, as_json: bool) -> None:
@@ -114,6 +128,7 @@ def _show(
     origin: str,
     plot: Path | None,
     document: dict[str, Any] | None,
+    cap_origin: str = "given",
 ) -> None:
     """Fit, draw and print: as JSON with `document` before it, where one is given."""
     from ptxbench.model.ridge import fit_ridge
@@ -125,7 +140,7 @@ def _show(
         plot_ridge(samples, ridge, origin, plot)
     if document is None:
         click.echo(origin)
-        _print(ridge)
+        _print(ridge, cap_origin)
     else:
         print_encoded(ridge, document)
 
@@ -193,7 +208,7 @@ def _clock(kernel: CappedKernel) -> str:
     return f"<= {best.value:.0f}" if kernel.at_lowest else f"{best.value:.0f} ± {best.uncertainty:.0f}"
 
 
-def _print(ridge: Ridge) -> None:
+def _print(ridge: Ridge, cap_origin: str = "given") -> None:
     """Print the verdict, then one line a quantity."""
     click.echo(ridge.verdict)
     low, high = ridge.search_mhz
@@ -204,7 +219,9 @@ def _print(ridge: Ridge) -> None:
         "P_idle": _text(ridge.idle_w, "W"),
         "alpha": _text(ridge.alpha_w_per_mhz, "W/MHz"),
         "beta": _text(ridge.beta_per_mhz, "1/MHz, relative voltage"),
-        "P_max": f"{ridge.curve.cap_w:.4g} W (given)" if math.isfinite(ridge.curve.cap_w) else "not given",
+        "P_max": f"{ridge.curve.cap_w:.4g} W ({cap_origin})"
+        if math.isfinite(ridge.curve.cap_w)
+        else {"given": "not given", "fitted": "none: power rises up to the highest clock"}[cap_origin],
         "samples": f"scatter {ridge.residual_w:.2g} W about the curve;"
         f" {ridge.near_cap} left out at the power limit",
     }

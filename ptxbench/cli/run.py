@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import json_option
+from ptxbench.cli.options import json_option, table_option
 from ptxbench.cli.parameters import Fraction
 from ptxbench.core.errors import InputError
 
 if TYPE_CHECKING:
+    from ptxbench.attribute.attribution import Expected
     from ptxbench.attribute.program import ProgramEnergy
     from ptxbench.attribute.recorded import RecordedProgram
 
@@ -24,9 +25,15 @@ _PATH = click.Path(path_type=Path)
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
-    "--gpu", "spec", metavar="GPU", help="The GPU: indices or UUIDs, as 0,1 (default: all that are visible)."
+    "--gpu",
+    "spec",
+    metavar="GPU",
+    help="The GPU: indices or UUIDs, as 0,1 (default: all visible); simulated[:PROFILE] with --from.",
 )
 @click.option("--no-kernels", is_flag=True, help="Do not follow kernels: energy of the whole run only.")
+@click.option(
+    "--by-events", is_flag=True, help="Time kernels by events, where CUPTI is taken or missing: less exact."
+)
 @click.option(
     "--most-launches",
     "most_launches",
@@ -40,6 +47,8 @@ _PATH = click.Path(path_type=Path)
     "--trace", type=_PATH, metavar="FILE", help="Write kernels, power and clock for Perfetto; .gz packs it."
 )
 @click.option("--html", type=_PATH, metavar="FILE", help="Write the report as a page for a browser.")
+@table_option(required=False)
+@click.option("--ncu", type=_PATH, help="CSV of `ncu --csv --page raw` of the same kernels, for --table.")
 @click.option("--baseline", type=_PATH, help="An earlier energy.json, or its folder, to compare with.")
 @click.option(
     "--fail-over",
@@ -53,11 +62,14 @@ _PATH = click.Path(path_type=Path)
 def command(
     spec: str | None,
     no_kernels: bool,
+    by_events: bool,
     most_launches: float | None,
     out: Path | None,
     kept: Path | None,
     trace: Path | None,
     html: Path | None,
+    table: Path | None,
+    ncu: Path | None,
     baseline: Path | None,
     limit: float | None,
     as_json: bool,
@@ -71,37 +83,34 @@ def command(
     """
     from ptxbench.attribute.child import CommandNotRunError
     from ptxbench.attribute.program import energy_of
-    from ptxbench.attribute.recorded import load
-    from ptxbench.attribute.report import document, lines, read_report
+    from ptxbench.attribute.report import document, lines
 
-    if (baseline is None) != (limit is None):
-        raise click.UsageError("--baseline and --fail-over need each other.")
-    if bool(words) == (kept is not None):
-        raise click.UsageError("Give a command to run, or --from RUN.")
-    if baseline is not None:
-        read_report(baseline)
+    _check_usage(spec, kept, words, baseline, limit)
+    _check_table(table, ncu)
     _check_files(trace, html)
     if out is not None:
         _make_folder(out)
     try:
         recorded = (
-            load(kept)
+            _kept(kept, spec)
             if kept is not None
-            else _record(spec, words, kernels=not no_kernels, most_launches_per_s=most_launches)
+            else _record(spec, words, kernels=not no_kernels, by_events=by_events, most=most_launches)
         )
     except CommandNotRunError as error:
         click.echo(f"ptxbench: {error}", err=True)
         return error.exit_code
     failed = _keep_recorded(recorded, out) if out is not None else None
-    program = energy_of(recorded)
+    expected, refused = _expected(recorded, table, ncu)
+    program = energy_of(recorded, expected)
     # What was measured is shown, whatever cannot be written.
     if as_json:
         _print_json(document(program))
     else:
         for line in lines(program):
             click.echo(f"ptxbench: {line}", err=True)
-    if failed is not None:
-        raise failed
+    for problem in (failed, refused):
+        if problem is not None:
+            raise problem
     if out is not None:
         _keep(program, out)
     _write(recorded, program, trace, html)
@@ -109,15 +118,63 @@ def command(
     return exit_code or _compare(program, baseline, limit)
 
 
+def _kept(folder: Path, spec: str | None) -> RecordedProgram:
+    """Return a kept run, or what the simulated GPU draws for its kernels."""
+    from ptxbench.attribute.recorded import load
+
+    recorded = load(folder)
+    if spec is None:
+        return recorded
+    from ptxbench.attribute.simulated import replay
+    from ptxbench.devices.simulated import SimulatedGpu, find_profile
+
+    _, _, profile = spec.partition(":")
+    return replay(recorded, SimulatedGpu(find_profile(profile or "h200")))
+
+
 def _record(
-    spec: str | None, words: tuple[str, ...], *, kernels: bool, most_launches_per_s: float | None
+    spec: str | None, words: tuple[str, ...], *, kernels: bool, by_events: bool, most: float | None
 ) -> RecordedProgram:
     from ptxbench.api.board import open_boards
     from ptxbench.attribute.program import record_program
 
     return record_program(
-        open_boards(_specs(spec)), words, kernels=kernels, most_launches_per_s=most_launches_per_s
+        open_boards(_specs(spec)), words, kernels=kernels, by_events=by_events, most_launches_per_s=most
     )
+
+
+def _check_usage(
+    spec: str | None, kept: Path | None, words: tuple[str, ...], baseline: Path | None, limit: float | None
+) -> None:
+    """Refuse options that do not go together, and an earlier report that is none, before anything runs."""
+    from ptxbench.attribute.report import read_report
+
+    if (baseline is None) != (limit is None):
+        raise click.UsageError("--baseline and --fail-over need each other.")
+    if bool(words) == (kept is not None):
+        raise click.UsageError("Give a command to run, or --from RUN.")
+    if kept is None and spec is not None and spec.startswith("simulated"):
+        raise click.UsageError(
+            "A simulated GPU runs no program; with --from RUN it replays the kernels of a kept run."
+        )
+    if kept is not None and spec is not None and not spec.startswith("simulated"):
+        raise click.UsageError("--from reads a kept run: --gpu can only be simulated[:PROFILE].")
+    if baseline is not None:
+        read_report(baseline)
+
+
+def _expected(
+    recorded: RecordedProgram, table: Path | None, ncu: Path | None
+) -> tuple[dict[str, Expected], InputError | None]:
+    """Return what a table expects of the kernels, and why it cannot tell."""
+    if table is None or ncu is None:
+        return {}, None
+    from ptxbench.attribute.expected import expected_powers
+
+    try:
+        return expected_powers(recorded, table, ncu), None
+    except InputError as error:
+        return {}, error
 
 
 def _compare(program: ProgramEnergy, baseline: Path | None, limit: float | None) -> int:
@@ -128,6 +185,19 @@ def _compare(program: ProgramEnergy, baseline: Path | None, limit: float | None)
     for line in found:
         click.echo(f"ptxbench: {line}", err=True)
     return int(bool(found))
+
+
+def _check_table(table: Path | None, ncu: Path | None) -> None:
+    """Refuse a table or counts that cannot be read, before anything runs."""
+    if (table is None) != (ncu is None):
+        raise click.UsageError("--table and --ncu need each other.")
+    if table is None or ncu is None:
+        return
+    from ptxbench.api.table import load_table
+    from ptxbench.model.ncu import read_launches
+
+    load_table(table)
+    read_launches(ncu)
 
 
 def _check_files(*paths: Path | None) -> None:
@@ -172,9 +242,7 @@ def _specs(spec: str | None) -> list[int | str] | None:
     named = [word.strip() for word in spec.split(",")]
     for word in named:
         if not word.isdecimal() and not word.startswith("GPU-"):
-            raise click.UsageError(
-                f"--gpu {word!r} is no index or UUID of a GPU; a simulated GPU runs no program."
-            )
+            raise click.UsageError(f"--gpu {word!r} is no index or UUID of a GPU.")
     return [int(word) if word.isdecimal() else word for word in named]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,8 +20,10 @@ from ptxbench.cli.options import (
 )
 from ptxbench.cli.parameters import Number, SizeList
 from ptxbench.cli.tune_concurrent import concurrent
+from ptxbench.cli.tune_difficulty import difficulty
 from ptxbench.cli.tune_kernel import kernel
 from ptxbench.cli.tune_report import report
+from ptxbench.cli.tune_strategies import strategies
 from ptxbench.cli.tuning import (
     Place,
     goal_of,
@@ -29,8 +32,12 @@ from ptxbench.cli.tuning import (
     sample_option,
     search_and_print,
     search_options,
+    setting_options,
     sweep_and_print,
 )
+
+if TYPE_CHECKING:
+    from ptxbench.tune.setting_axes import Values
 
 # As in ptxbench.tune, which would load numpy.
 _DTYPES = ("f32", "f64", "f16", "c64", "c128")
@@ -67,12 +74,13 @@ def command() -> None:
 )
 @click.option(
     "--core",
-    type=click.Choice(("simt", "mma")),
-    help="Ordinary cores or tensor cores (default: tensor cores for f16 alone).",
+    type=click.Choice(("simt", "mma", "wgmma")),
+    help="Ordinary cores, or tensor cores by mma.sync or wgmma (default: mma for f16, else simt).",
 )
 @goal_options
 @table_option(required=False)
 @search_options
+@setting_options
 @sample_option(0)
 @click.option(
     "--space",
@@ -116,6 +124,12 @@ def gemm(
     measure: str,
     window_s: float,
     prune: float | None,
+    clocks: Values | None,
+    clock_samples: Path | None,
+    memory_clocks: Values | None,
+    power_limits: Values | None,
+    base_mhz: float | None,
+    allow_settings: bool,
     sample: int,
     space: Path | None,
     variants: tuple[str, ...],
@@ -133,6 +147,7 @@ def gemm(
     """
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.bench import BenchOptions
+    from ptxbench.tune.setting_axes import SettingAxes
     from ptxbench.tune.tuning import Tuning
     from ptxbench.tune.variant import Core, DType, Op, Problem
 
@@ -149,6 +164,10 @@ def gemm(
         space=space,
         prune=math.nan if prune is None else prune,
         sample=sample,
+        axes=SettingAxes(clocks, memory_clocks, power_limits),
+        allow_settings=allow_settings,
+        samples=clock_samples,
+        base_mhz=math.nan if base_mhz is None else base_mhz,
         core=Core(core) if core else None,
         variants=variants,
         beside=beside or "",
@@ -165,3 +184,5 @@ def gemm(
 command.add_command(kernel)
 command.add_command(concurrent)
 command.add_command(report)
+command.add_command(difficulty)
+command.add_command(strategies)

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Minimize this, of a round in which every kernel runs once.",
 )
+@click.option(
+    "--patience",
+    type=click.IntRange(1, 32),
+    default=1,
+    show_default=True,
+    help="End the search of a kernel after so many block sizes in a row that are no better.",
+)
 @click.option("--exhaustive", is_flag=True, help="Run every combination of block sizes besides.")
 @window_option(0.4)
 @seed_option
@@ -45,6 +52,7 @@ def concurrent(
     specifications: tuple[Path, ...],
     spec: str | None,
     objective: str,
+    patience: int,
     exhaustive: bool,
     window_s: float,
     seed: int | None,
@@ -66,7 +74,7 @@ def concurrent(
     if resume and out is None:
         raise click.UsageError("--resume needs --out, the folder of the search to continue.")
     tuning = ConcurrentTuning(
-        tuple(load_spec(one) for one in specifications), objective, window_s, seed or 0, exhaustive
+        tuple(load_spec(one) for one in specifications), objective, window_s, seed or 0, exhaustive, patience
     )
     gpu = open_chosen_gpu(spec)
     try:

@@ -29,10 +29,12 @@ from ptxbench.cli.tuning import (
     sample_option,
     search_and_print,
     search_options,
+    setting_options,
 )
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_info import GpuInfo
+    from ptxbench.tune.setting_axes import Values
 
 _IN_PROCESS = "--in-process"
 
@@ -43,6 +45,7 @@ _IN_PROCESS = "--in-process"
 @goal_options
 @table_option(required=False)
 @search_options
+@setting_options
 @sample_option(5)
 @click.option(
     "--set",
@@ -83,6 +86,12 @@ def kernel(
     measure: str,
     window_s: float,
     prune: float | None,
+    clocks: Values | None,
+    clock_samples: Path | None,
+    memory_clocks: Values | None,
+    power_limits: Values | None,
+    base_mhz: float | None,
+    allow_settings: bool,
     sample: int,
     sizes: dict[int | str, float],
     limit_s: float,
@@ -104,6 +113,7 @@ def kernel(
     from ptxbench.core.gpu_info import GpuKind
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.bench import BenchOptions
+    from ptxbench.tune.setting_axes import SettingAxes
     from ptxbench.tune.spec_file import load_spec
     from ptxbench.tune.tuning import Tuning
     from ptxbench.tune.user_kernel import UserKernel
@@ -121,10 +131,15 @@ def kernel(
         table=find_table(table) if table else None,
         prune=math.nan if prune is None else prune,
         sample=sample,
+        axes=SettingAxes(clocks, memory_clocks, power_limits),
+        allow_settings=allow_settings,
+        samples=clock_samples,
+        base_mhz=math.nan if base_mhz is None else base_mhz,
     )
     gpu = open_chosen_gpu(spec)
     try:
-        if in_process or gpu.info.kind is not GpuKind.REAL:
+        by_model = clocks is not None and clocks.by_model
+        if in_process or by_model or gpu.info.kind is not GpuKind.REAL:
             return search_and_print(gpu, tuning, place)
         UserKernel(described).space(gpu.info.target)  # refused here where it holds nothing
         info = gpu.info
@@ -135,6 +150,7 @@ def kernel(
 
 def _watched(info: GpuInfo, place: Place, limit_s: float) -> int:
     """Run this very command line in a process that is watched; return the exit code."""
+    from ptxbench.devices.select import restore_settings
     from ptxbench.storage.location import default_run_path
     from ptxbench.tune.watch import search_watched
 
@@ -147,7 +163,11 @@ def _watched(info: GpuInfo, place: Place, limit_s: float) -> int:
         words += ["--resume"] if not place.resume and (path / "manifest.json").exists() else []
         return [sys.executable, "-m", "ptxbench", *words]
 
-    code = search_watched(command, path, limit_s, lambda text: click.echo(f"ptxbench: {text}", err=True))
+    try:
+        code = search_watched(command, path, limit_s, lambda text: click.echo(f"ptxbench: {text}", err=True))
+    finally:
+        # A process that was killed may have left the GPU set.
+        restore_settings(info.index)
     if code < 0:
         click.echo(f"ptxbench: signal {-code} ended the search; continue it with --resume", err=True)
         return 128 - code

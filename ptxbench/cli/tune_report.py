@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Where to write: a file (.html, .csv, .json as Kernel Tuner's cache, or text otherwise).",
 )
-@click.option("--plots", type=PictureFolder(), help="Folder for plots: the front, the hull, correlations.")
+@click.option("--plots", type=PictureFolder(), help="Folder for plots: front, hull, correlations, quadrants.")
 @json_option
 def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, as_json: bool) -> int:
     """Report RUN, a folder of `tune gemm` or `tune kernel`.
@@ -54,7 +54,7 @@ def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, 
         manifest = folder.manifest
         model = open_model(find_table(table), manifest.gpu, manifest.options.pattern)
         trials = estimated_again(trials, manifest.problem, model)
-    found = analyse(trials, folder.manifest.problem)
+    found = analyse(trials, folder.manifest.problem, folder.beside)
     if found is None:
         click.echo(f"{run}: none of {len(trials)} variants has a time and an energy")
         return 1
@@ -99,6 +99,8 @@ def _pictures(manifest: TuningManifest, found: Analysis) -> dict[str, Figure]:
 
 
 def _plain(found: Analysis) -> dict[str, object]:
+    from ptxbench.tune.evaluate import choices
+
     def figures(one: object) -> dict[str, object]:
         names = ("name", "time_s", "power_w", "energy_j", "half_j", "gflops", "gflops_per_w", "measured")
         return {name: getattr(one, name) for name in names}
@@ -115,4 +117,7 @@ def _plain(found: Analysis) -> dict[str, object]:
         "hull": [one.name for one in found.hull],
         "spreads": [vars(one) for one in found.spreads],
         "correlations": [vars(one) for one in found.correlations],
+        "splits": [vars(one) for one in found.splits],
+        "beside": [vars(one) for one in found.beside],
+        "choices": [vars(one) for one in choices([f.trial for f in found.figures])],
     }

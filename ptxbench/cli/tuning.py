@@ -13,7 +13,7 @@ import click
 
 from ptxbench.cli.options import Decorator, window_option
 from ptxbench.cli.output import print_json, print_table
-from ptxbench.cli.parameters import Number
+from ptxbench.cli.parameters import AxisValues, Number
 from ptxbench.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ _SEARCH = (
     click.option(
         "--strategy",
         help="Search by estimate, random, guerreiro (block sizes in the order of their occupancy, for tune "
-        "kernel), or a strategy of Kernel Tuner such as genetic_algorithm "
-        "(default: estimate with --table or for time, else random).",
+        "kernel), a way to tune clocks such as race-to-idle+clocks, or a strategy of Kernel Tuner such as "
+        "genetic_algorithm (default: estimate with --table or for time, else random).",
     ),
     click.option(
         "--budget",
@@ -81,6 +81,42 @@ _SEARCH = (
         help="Only time a variant whose estimate is more than so many times the best.",
     ),
 )
+
+
+_SETTINGS = (
+    click.option(
+        "--clocks",
+        type=AxisValues(model=True),
+        help="Try each variant at these SM clocks, MHz; model: rank variants and clocks by the estimate of "
+        "--table, and run nothing.",
+    ),
+    click.option(
+        "--clock-samples",
+        type=click.Path(path_type=Path),
+        help="CSV file of power at several clocks, as `ptxbench ridge` takes it: its voltage curve stands in "
+        "for the power law of --table.",
+    ),
+    click.option("--memory-clocks", type=AxisValues(), help="Try each variant at these memory clocks, MHz."),
+    click.option("--power-limits", type=AxisValues(), help="Try each variant under these power limits, W."),
+    click.option(
+        "--base-clock-mhz",
+        "base_mhz",
+        type=Number(1, 100_000),
+        help="Base clock for --strategy energy-to-solution+clocks (default: 54% of the highest).",
+    ),
+    click.option(
+        "--allow-settings",
+        is_flag=True,
+        help="Allow that clocks and power limit of the GPU are set; they are restored at the end.",
+    ),
+)
+
+
+def setting_options(function: Decorator) -> Decorator:
+    """Add the options that make clocks and the power limit axes of the search."""
+    for option in reversed(_SETTINGS):
+        function = option(function)
+    return function
 
 
 def goal_options(function: Decorator) -> Decorator:
@@ -152,10 +188,13 @@ def search_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
     from ptxbench.storage.location import default_run_path
     from ptxbench.tune.tuning import tune
 
+    if tuning.axes.sm_clocks is not None and tuning.axes.sm_clocks.by_model:
+        return _rank_and_print(gpu, tuning, place)
     path = place.out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     with progress_bar() as show:
         try:
-            tuned = tune(gpu, tuning, None if place.resume else path, path if place.resume else None, show)
+            new, old = (None, path) if place.resume else (path, None)
+            tuned = tune(gpu, tuning, new, old, show, _say)
         except KeyboardInterrupt:
             if path.exists():
                 resuming = shlex.join(["--resume", "--out", str(path)])
@@ -167,6 +206,72 @@ def search_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
     else:
         _print(tuned)
     return 0 if tuned.best else 1
+
+
+def _rank_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
+    """Rank variants and clocks by the estimate, print them, and return the exit code."""
+    from ptxbench.tune.clock_ranking import rank_clocks
+
+    with progress_bar() as show:
+        found = rank_clocks(gpu, tuning, show)
+    pairs, variants = found.best[:_SHOWN], found.by_variant[:_SHOWN]
+    if place.as_json:
+        print_json(
+            {
+                "gpu": asdict(gpu.info),
+                "measured": False,
+                "law": found.law,
+                "lowest_seen_mhz": found.seen_mhz,
+                "predicted_variants": found.predicted,
+                "clocks_mhz": found.clocks_mhz,
+                "best": [_plain_prediction(t) for t in pairs],
+                "best_clock_of_each": [_plain_prediction(t) for t in variants],
+            }
+        )
+        return 0 if found.best else 1
+    click.echo(f"{gpu.info.title}: {found.subject.problem.title}")
+    click.echo(
+        f"PREDICTED, NOT MEASURED: {found.predicted} variants at {len(found.clocks_mhz)} clocks,"
+        f" by {found.law}"
+    )
+    click.echo("\nbest pairs first")
+    _print_predictions(pairs, found.seen_mhz)
+    click.echo("\nbest clock of each variant")
+    _print_predictions(variants, found.seen_mhz)
+    if any((t.settings.sm_clock_mhz or 0) < found.seen_mhz for t in (*pairs, *variants)):
+        click.echo(f"\n*: below {found.seen_mhz:.0f} MHz nothing was measured; the interval is wider")
+    return 0 if found.best else 1
+
+
+def _plain_prediction(trial: Trial) -> dict[str, object]:
+    return {
+        "variant": trial.variant.name,
+        "sm_clock_mhz": trial.settings.sm_clock_mhz,
+        "time_s": trial.best_time_s,
+        "energy_j": trial.estimated_j,
+        "low_j": trial.estimated_low_j,
+        "high_j": trial.estimated_high_j,
+    }
+
+
+def _print_predictions(trials: tuple[Trial, ...], seen_mhz: float) -> None:
+    rows = [
+        (
+            t.variant.name,
+            f"{t.settings.sm_clock_mhz}{'*' if (t.settings.sm_clock_mhz or 0) < seen_mhz else ''}",
+            f"{1e3 * t.best_time_s:.3f}",
+            _number(t.best_power_w, ".1f"),
+            _number(t.estimated_j, ".4g"),
+            f"{_number(t.estimated_low_j, '.4g')} to {_number(t.estimated_high_j, '.4g')}",
+        )
+        for t in trials
+    ]
+    numbers = ("MHz", "time ms", "power W", "energy J", "95%")
+    print_table(("variant", *numbers), rows, numbers, ("power W",))
+
+
+def _say(text: str) -> None:
+    click.echo(f"ptxbench: {text}", err=True)
 
 
 def sweep_and_print(gpu: Gpu, tuning: Tuning, sizes: tuple[int, ...], place: Place) -> int:
@@ -210,7 +315,7 @@ def _draw(tuned: Tuned, plot: Path | None) -> None:
     from ptxbench.report.pareto_plot import plot_front
 
     try:
-        plot_front(tuned.manifest, tuned.trials, plot or tuned.path / "pareto.svg")
+        plot_front(tuned.manifest, tuned.trials, plot or tuned.path / "pareto.svg", tuned.beside)
     except InputError as error:
         if plot is not None:
             raise
@@ -242,7 +347,7 @@ def _plain_ranking(tuned: Tuned) -> dict[str, object] | None:
 
 def _plain(trial: Trial, tuned: Tuned) -> dict[str, object]:
     return {
-        "variant": trial.variant.name,
+        "variant": trial.name,
         "parameters": _parameters(trial),
         "time_s": trial.best_time_s,
         "energy_j": trial.energy_j,
@@ -259,7 +364,7 @@ def _print(tuned: Tuned) -> None:
     failed = [t for t in tuned.trials if not t.ok]
     click.echo(f"{tuned.searched} variants; {len(tuned.trials)} tried, of which {len(failed)} are not valid")
     for trial in failed[:_FAILED_SHOWN]:
-        click.echo(f"  {trial.variant.name}: {trial.status}: {trial.reason}")
+        click.echo(f"  {trial.name}: {trial.status}: {trial.reason}")
     if len(failed) > _FAILED_SHOWN:
         click.echo(f"  and {len(failed) - _FAILED_SHOWN} more in variants.csv")
     click.echo("\nbest first")
@@ -287,7 +392,7 @@ def _trial_rows(trials: tuple[Trial, ...], tuned: Tuned) -> list[tuple[str, ...]
     problem = tuned.manifest.problem
     return [
         (
-            t.variant.name,
+            t.name,
             f"{1e3 * t.best_time_s:.3f}",
             _number(t.best_power_w, ".1f"),
             _number(t.energy_j, ".4g"),
@@ -337,7 +442,8 @@ def _parameters(trial: Trial) -> dict[str, object]:
     from ptxbench.tune.configuration import Configuration
 
     variant = trial.variant
-    return dict(variant.by_axis) if isinstance(variant, Configuration) else asdict(variant)
+    plain = dict(variant.by_axis) if isinstance(variant, Configuration) else asdict(variant)
+    return {**plain, **trial.settings.by_axis}
 
 
 def _number(value: float, form: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxbench.core.printable import quotable
+from ptxbench.core.printable import printable, quotable
 
 
 class PtxbenchError(Exception):
@@ -19,6 +19,9 @@ class PtxbenchError(Exception):
 
 class InputError(PtxbenchError):
     """Bad usage or bad input: an unknown instruction, a file that does not parse."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(printable(text))
 
 
 class NotMeasurableError(InputError):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,27 @@ class GpuSettings:
             f"power limit {self.power_limit_mw / 1000:g} W" if self.power_limit_mw is not None else "",
         ]
         return ", ".join(filter(None, parts)) or "nothing"
+
+    @property
+    def tag(self) -> str:
+        """Return what is set in short, such as "sm1005,mem2619,cap500"; "" for nothing."""
+        parts = [
+            f"sm{self.sm_clock_mhz}" if self.sm_clock_mhz is not None else "",
+            f"mem{self.memory_clock_mhz}" if self.memory_clock_mhz is not None else "",
+            f"cap{self.power_limit_mw / 1000:g}" if self.power_limit_mw is not None else "",
+        ]
+        return ",".join(filter(None, parts))
+
+    @property
+    def by_axis(self) -> dict[str, int | float]:
+        """Return what is set by the name of its axis: clocks in MHz, the limit in W."""
+        limit_w = None if self.power_limit_mw is None else self.power_limit_mw / 1000
+        values = {
+            "sm_clock_mhz": self.sm_clock_mhz,
+            "memory_clock_mhz": self.memory_clock_mhz,
+            "power_limit_w": limit_w,
+        }
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -53,3 +78,11 @@ class SettingChoices:
 
     clocks: tuple[ClockChoice, ...]
     power_limits_mw: tuple[int, int] | None
+
+
+def evenly(values: Sequence[_T], count: int) -> tuple[_T, ...]:
+    """Return so many values, spread evenly from the first to the last; all where there are fewer."""
+    if count < 2 or not values:
+        return tuple(values[-1:])
+    steps = {round(n * (len(values) - 1) / (count - 1)) for n in range(count)}
+    return tuple(values[n] for n in sorted(steps))

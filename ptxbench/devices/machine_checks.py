@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -21,6 +22,8 @@ from ptxbench.storage.doctor_file import State, Verdict
 _PACKAGES = {"pynvml": "nvidia-ml-py", "cuda.bindings": "cuda-bindings"}
 _PARAMETERS = Path("/proc/driver/nvidia/params")
 _HOPPER = 90
+# The device files that CUDA and NVML open.
+_NEEDED = re.compile(r"nvidia\d+|nvidiactl|nvidia-uvm")
 # nvmlReturn_t
 _REASONS = {
     3: "not supported on this GPU or driver",
@@ -147,7 +150,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _permissions(devices: Path) -> Iterator[Verdict]:
-    files = sorted(path for path in devices.glob("nvidia*") if not path.is_dir())
+    files = sorted(path for path in devices.glob("nvidia*") if _NEEDED.fullmatch(path.name))
     closed = [path.name for path in files if not os.access(path, os.R_OK | os.W_OK)]
     if closed:
         text = f"{', '.join(closed)} cannot be opened: run as a user who may open /dev/nvidia*"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
-from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.driver_presence import driver_traces
+from ptxbench.devices.settings import SettableGpu
 from ptxbench.storage.settings_journal import has_notes
 
 # What names every GPU that this process may use.
@@ -41,11 +43,34 @@ def open_gpu(spec: str) -> Gpu:
     if not spec.isdecimal() and not spec.startswith("GPU-"):
         raise InputError(f"--gpu {spec!r} is no index, UUID, simulated[:PROFILE] or replay:RUN")
     which = int(spec) if spec.isdecimal() else spec
-    if has_notes():
-        _restore(which)
+    restore_settings(which)
     from ptxbench.devices.cuda import CudaGpu
 
     return CudaGpu(which)
+
+
+@contextmanager
+def open_settable(gpu: Gpu) -> Iterator[SettableGpu]:
+    """Open the settings of an open GPU for the time of the block.
+
+    Raises:
+        GpuError: NVML does not answer.
+        InputError: It is a recorded GPU.
+    """
+    from ptxbench.devices.simulated.gpu import SimulatedGpu
+
+    if isinstance(gpu, SimulatedGpu):
+        yield gpu.settable
+        return
+    if gpu.info.kind is not GpuKind.REAL:
+        raise InputError(f"{gpu.info.name} is no GPU that could be set")
+    from ptxbench.sensors.nvml import SettableDevice
+
+    device = SettableDevice(gpu.info.index)
+    try:
+        yield device
+    finally:
+        device.close()
 
 
 @dataclass(frozen=True)
@@ -107,8 +132,10 @@ def _named(word: str) -> NamedGpu:
         device.close()
 
 
-def _restore(which: int | str) -> None:
-    """Put back the settings that a killed process left on a GPU."""
+def restore_settings(which: int | str) -> None:
+    """Put back the settings that a killed process left on a GPU, if any did."""
+    if not has_notes():
+        return
     from ptxbench.devices.settings import restore_leftover
     from ptxbench.sensors.nvml import SettableDevice
 

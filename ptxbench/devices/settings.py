@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import astuple
 from types import FrameType
 from typing import Protocol
 
@@ -65,8 +65,13 @@ class SettableGpu(Protocol):
 
 @contextmanager
 def applied(
-    gpu: SettableGpu, wanted: GpuSettings, say: Say, *, allowed: bool
-) -> Iterator[Callable[[int], None]]:
+    gpu: SettableGpu,
+    wanted: GpuSettings,
+    say: Say,
+    *,
+    allowed: bool,
+    later: Sequence[GpuSettings] = (),
+) -> Iterator[Callable[[GpuSettings], None]]:
     """Set a GPU for the time of the block, and restore what was there on every way out of it.
 
     Args:
@@ -74,9 +79,10 @@ def applied(
         wanted: What to set; None leaves a value as it is.
         say: Told one line when the GPU is set and one when it is restored.
         allowed: Whether the user gave --allow-settings.
+        later: What will be set within the block, checked before anything is changed.
 
     Yields:
-        What sets another SM clock, MHz, within a block for which one was set.
+        What sets other values of those that `wanted` names.
 
     Raises:
         InputError: It is not allowed, or the GPU does not have such a clock or limit. Nothing was changed.
@@ -93,6 +99,8 @@ def applied(
         before = gpu.settings()
         during = _completed(wanted, before)
         _require_supported(gpu, wanted, during)
+        for other in later:
+            _require_supported(gpu, other, _within(other, during))
         _require_alone(gpu)
         journal.write(SettingsNote(gpu.uuid, before, during))
         try:
@@ -101,7 +109,7 @@ def applied(
             # Another user may have come since.
             _require_alone(gpu)
             say(f"{gpu.name}: set {during} (before: {before})")
-            yield lambda clock_mhz: _set_clock(gpu, clock_mhz, during)
+            yield lambda other: _set_other(gpu, other, during)
         finally:
             with restoring():
                 _restore_noted(gpu, journal, say)
@@ -184,11 +192,23 @@ def _set(gpu: SettableGpu, wanted: GpuSettings) -> None:
         gpu.set_power_limit(wanted.power_limit_mw)
 
 
-def _set_clock(gpu: SettableGpu, clock_mhz: int, during: GpuSettings) -> None:
-    wanted = replace(during, sm_clock_mhz=clock_mhz)
-    _require_supported(gpu, wanted, wanted)
+def _set_other(gpu: SettableGpu, other: GpuSettings, during: GpuSettings) -> None:
+    wanted = _within(other, during)
+    _require_supported(gpu, other, wanted)
     _set(gpu, wanted)
     _require_set(gpu, wanted)
+
+
+def _within(other: GpuSettings, during: GpuSettings) -> GpuSettings:
+    """Return what is to be set for `other`, the rest as `during`, which says what will be restored.
+
+    Raises:
+        InputError: It names a value that would not be restored.
+    """
+    pairs = list(zip(astuple(other), astuple(during), strict=True))
+    if any(new is not None and old is None for new, old in pairs):
+        raise InputError(f"{other} cannot be set within {during}: it names another kind of setting")
+    return GpuSettings(*(old if new is None else new for new, old in pairs))
 
 
 def _require_set(gpu: SettableGpu, wanted: GpuSettings) -> None:

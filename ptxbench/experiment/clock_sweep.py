@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ptxbench.core.errors import LaunchError
-from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.core.gpu_settings import GpuSettings, evenly
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.settings import SettableGpu, applied
@@ -37,14 +37,33 @@ def sweep_clocks(
     clocks = settable.choices().clocks
     # With no clock to set, `applied` says so.
     every = clocks[-1].sm_clocks_mhz if clocks else (0,)
-    picked = sorted({every[round(n * (len(every) - 1) / (count - 1))] for n in range(count)}, reverse=True)
-    with applied(settable, GpuSettings(sm_clock_mhz=picked[0]), say, allowed=allowed) as set_clock:
-        load = prepare_load(gpu)
-        samples = []
-        for clock_mhz in picked:
-            set_clock(clock_mhz)
-            samples.append(_sample(gpu, load, clock_mhz))
-        return tuple(samples)
+    picked = evenly(every, count)[::-1]
+    settings = [GpuSettings(sm_clock_mhz=clock_mhz) for clock_mhz in picked]
+    with applied(settable, settings[0], say, allowed=allowed) as set_clock:
+        return sample_clocks(gpu, settings, set_clock)
+
+
+def sample_clocks(
+    gpu: Gpu, settings: Sequence[GpuSettings], apply: Callable[[GpuSettings], None]
+) -> tuple[PowerSample, ...]:
+    """Run the load under settings that differ in the SM clock, the highest first.
+
+    Args:
+        gpu: What runs the load.
+        settings: What to set for each sample.
+        apply: Sets it.
+
+    Raises:
+        GpuError: A setting is refused, or a load did not run.
+        LaunchError: The power of a load could not be read.
+    """
+    apply(settings[0])
+    load = prepare_load(gpu)
+    samples = []
+    for one in settings:
+        apply(one)
+        samples.append(_sample(gpu, load, one.sm_clock_mhz or 0))
+    return tuple(samples)
 
 
 def _sample(gpu: Gpu, load: Load, clock_mhz: int) -> PowerSample:

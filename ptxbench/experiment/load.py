@@ -59,7 +59,29 @@ def prepare_load(gpu: Gpu) -> Load:
         LaunchError: The kernel did not run, or the GPU throttles even on a quarter of its SMs.
         ToolError: The assembler or the disassembler is missing or refused the module.
     """
-    instruction = find_instruction(INSTRUCTION)
+    load = full_load(gpu, INSTRUCTION)
+    throttling = ""
+    for share in _SHARES:
+        lighter = replace(load, sm_count=max(1, round(share * gpu.info.sm_count)))
+        throttling = describe_throttling(gpu.run(lighter.launch("calibration", _TRIAL_S)).throttle_reasons)
+        if not throttling:
+            return lighter
+    raise LaunchError(f"the GPU slows down even on a quarter of its SMs ({throttling}); let it cool first")
+
+
+def full_load(gpu: Gpu, name: str) -> Load:
+    """Build the load of one instruction on every SM, whether the GPU throttles or not.
+
+    Args:
+        gpu: The GPU.
+        name: Catalogue name of the instruction.
+
+    Raises:
+        LaunchError: The kernel did not run.
+        ToolError: The assembler or the disassembler is missing or refused the module.
+        InputError: There is no such instruction.
+    """
+    instruction = find_instruction(name)
     form = instruction.forms(OptLevel.O3)[-1]
     module = build_module(instruction, find_target(gpu.info.target), OptLevel.O3, form, gpu.assemble)
     template = Launch(
@@ -72,14 +94,7 @@ def prepare_load(gpu: Gpu) -> Load:
         operands=(operand_bytes(instruction, Pattern.RANDOM, _SEED),),
         pattern=Pattern.RANDOM,
     )
-    load = Load(module, template, gpu.info.sm_count, _pass_s(gpu, template))
-    throttling = ""
-    for share in _SHARES:
-        lighter = replace(load, sm_count=max(1, round(share * gpu.info.sm_count)))
-        throttling = describe_throttling(gpu.run(lighter.launch("calibration", _TRIAL_S)).throttle_reasons)
-        if not throttling:
-            return lighter
-    raise LaunchError(f"the GPU slows down even on a quarter of its SMs ({throttling}); let it cool first")
+    return Load(module, template, gpu.info.sm_count, _pass_s(gpu, template))
 
 
 def _pass_s(gpu: Gpu, launch: Launch) -> float:

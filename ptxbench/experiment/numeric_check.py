@@ -20,6 +20,7 @@ from ptxbench.devices.base import Gpu, Launch
 from ptxbench.emulator.bits import Bits
 from ptxbench.emulator.compare import differing
 from ptxbench.emulator.kernel import expected_results
+from ptxbench.experiment.pass_check import wrong_passes
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop_check import check_loops
 
@@ -42,6 +43,8 @@ class Checked:
         result: match, mismatch or unchecked, target and overhead together.
         detail: What failed, or why it is not checked.
         elapsed_ms: Time of the launch on every SM.
+        passes: Whether each kernel makes as many passes of its loop as requested (`pass_check`): confirmed,
+            wrong or unchecked.
     """
 
     instruction: str
@@ -53,11 +56,13 @@ class Checked:
     result: str
     detail: str
     elapsed_ms: float
+    passes: str = "unchecked"
 
     @property
     def failed(self) -> bool:
         """Whether anything is wrong with it."""
-        return not self.launched or self.gate in ("", "refused") or self.result == "mismatch"
+        wrong = self.result == "mismatch" or self.passes == "wrong"
+        return not self.launched or self.gate in ("", "refused") or wrong
 
 
 def check_row(gpu: Gpu, row: Instruction, opt_level: OptLevel, form: Form) -> Checked:
@@ -97,13 +102,20 @@ def check_row(gpu: Gpu, row: Instruction, opt_level: OptLevel, form: Form) -> Ch
     )
     try:
         result, detail = _results(gpu, row, ptx, launch)
+        is_real = gpu.info.kind is GpuKind.REAL
+        passes = wrong_passes(gpu, ptx, launch) if is_real else ""
         large = replace(launch, grid=chip, iterations=MANY_ITERATIONS, output_bytes=0)
         elapsed_ms = round(1e3 * gpu.run(large).window.elapsed_s, 4)
     except LaunchError as error:
         return replace(lost, gate=checked.verdict, detail=str(error))
-    detail = "; ".join(part for part in (checked.reason, detail) if part)
     return replace(
-        lost, gate=checked.verdict, launched=True, result=result, detail=detail, elapsed_ms=elapsed_ms
+        lost,
+        gate=checked.verdict,
+        launched=True,
+        result=result,
+        detail="; ".join(part for part in (checked.reason, detail, passes) if part),
+        elapsed_ms=elapsed_ms,
+        passes="wrong" if passes else "confirmed" if is_real else "unchecked",
     )
 
 

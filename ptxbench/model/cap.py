@@ -1,13 +1,14 @@
 """The power cap: at which clock a kernel settles, and what that does to its time and energy.
 
-Switching costs C V^2, and the voltage falls with the clock: E(f) = E(f0) (f / f0)^gamma for all that the SM
-clock drives, with gamma learned from kernels that run at different clocks (0: a voltage that stays; 2: one
-that falls in proportion to the clock). DRAM has its own clock and voltage, and costs what it costs.
+Switching costs C V^2, and the voltage falls with the clock: `clock_law` says how the energy of all that the
+SM clock drives goes with it. DRAM has its own clock and voltage, and costs what it costs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from ptxbench.model.clock_law import ClockLaw
 
 # No board has been seen to hold its cap below this share of its clock.
 _LOWEST = 0.1
@@ -25,7 +26,8 @@ class Demand:
         time_s: Duration: at the full clock where `follows_clock`, else as it is.
         follows_clock: Whether a lower clock stretches the time (a kernel that computes), or the time is what
             it is (measured in steady state, or set by the memory).
-        gamma: Exponent of the energy in the clock.
+        law: How `clocked_j` goes with the clock.
+        memory_s: Time that memory takes at least, whatever the SM clock.
     """
 
     clocked_j: float
@@ -33,15 +35,16 @@ class Demand:
     static_w: float
     time_s: float
     follows_clock: bool
-    gamma: float
+    law: ClockLaw
+    memory_s: float = 0.0
 
     def time_at(self, ratio: float) -> float:
         """Return the duration at a clock over the full clock."""
-        return self.time_s / ratio if self.follows_clock else self.time_s
+        return max(self.time_s / ratio, self.memory_s) if self.follows_clock else self.time_s
 
     def energy_at(self, ratio: float) -> float:
         """Return the whole energy at a clock over the full clock."""
-        return self.clocked_j * float(ratio**self.gamma) + self.dram_j + self.static_w * self.time_at(ratio)
+        return self.clocked_j * self.law.scale(ratio) + self.dram_j + self.static_w * self.time_at(ratio)
 
     def power_at(self, ratio: float) -> float:
         """Return the mean power at a clock over the full clock."""

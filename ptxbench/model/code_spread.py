@@ -1,4 +1,4 @@
-"""The interval of an estimate by code alone: as wide as kernels that were measured were off.
+"""The interval of an estimate without bytes or a time: as wide as kernels that were measured were off.
 
 Code tells neither how many bytes pass each memory level nor what a kernel waits for. So the interval is by
 the ratios of measured to estimated energy of the fit kernels (ptxbench.model.conformal).
@@ -20,8 +20,8 @@ from ptxbench.model.work import KernelWork
 _NOW_AND_THEN = 0.005
 _GLOBAL = frozenset({OpcodeClass.GLOBAL, OpcodeClass.ATOMIC, OpcodeClass.COPY})
 _NOT_KNOWN = (
-    "no measured kernel says how far an estimate without bytes is off: the interval leaves out bytes and"
-    " waiting, and is too narrow"
+    "no measured kernel says how far an estimate without bytes or without a measured time is off: the"
+    " interval leaves out bytes and waiting, and is too narrow"
 )
 
 
@@ -34,12 +34,19 @@ class CodeRatio:
         modelled_time: Whether the time of the estimate was modelled.
         global_memory: Whether the kernel uses global memory more than now and then.
         ratio: Measured over estimated energy.
+        bytes_counted: Whether bytes and accesses were counted.
     """
 
     family: str
     modelled_time: bool
     global_memory: bool
     ratio: float
+    bytes_counted: bool = False
+
+    @property
+    def inputs(self) -> tuple[bool, bool, bool]:
+        """What tells its interval from others."""
+        return self.modelled_time, self.bytes_counted, self.global_memory
 
 
 def uses_global_memory(work: KernelWork) -> bool:
@@ -49,22 +56,22 @@ def uses_global_memory(work: KernelWork) -> bool:
 
 
 def code_spreads(ratios: Sequence[CodeRatio]) -> tuple[CodeSpread, ...]:
-    """Return the interval of the ratios, by whether the time was modelled and global memory is used."""
-    by_class: dict[tuple[bool, bool], list[float]] = defaultdict(list)
+    """Return the interval of the ratios of each kind of inputs."""
+    by_inputs: dict[tuple[bool, bool, bool], list[float]] = defaultdict(list)
     for one in ratios:
-        by_class[one.modelled_time, one.global_memory].append(one.ratio)
-    spreads = []
-    for (modelled_time, global_memory), values in sorted(by_class.items()):
-        spreads.append(CodeSpread(modelled_time, global_memory, *conformal_ends(values), len(values)))
-    return tuple(spreads)
+        by_inputs[one.inputs].append(one.ratio)
+    return tuple(
+        CodeSpread(modelled_time, global_memory, *conformal_ends(values), len(values), bytes_counted)
+        for (modelled_time, bytes_counted, global_memory), values in sorted(by_inputs.items())
+    )
 
 
 def inside(ratios: Sequence[CodeRatio], spreads: Sequence[CodeSpread]) -> int:
     """Return how many ratios are within the interval of their class."""
-    by_class = {(one.modelled_time, one.global_memory): one for one in spreads}
+    by_inputs = {one.inputs: one for one in spreads}
     count = 0
     for one in ratios:
-        spread = by_class.get((one.modelled_time, one.global_memory))
+        spread = by_inputs.get(one.inputs)
         count += spread is not None and spread.low <= one.ratio <= spread.high
     return count
 
@@ -80,7 +87,7 @@ def coverage_by_family(ratios: Sequence[CodeRatio]) -> Mapping[str, tuple[int, i
 
 
 def widened(found: KernelEstimate, work: KernelWork, terms: Terms, *, modelled_time: bool) -> KernelEstimate:
-    """Return an estimate by code alone with the interval that measured kernels ask for, and a note of it.
+    """Return an estimate without bytes or without a time with the interval that measured kernels ask for.
 
     Args:
         found: The estimate, whose interval has no part for bytes and waiting.
@@ -88,13 +95,14 @@ def widened(found: KernelEstimate, work: KernelWork, terms: Terms, *, modelled_t
         terms: Have the spreads; without them the note says that the interval is too narrow.
         modelled_time: Whether the time was modelled.
     """
-    uses = uses_global_memory(work)
+    counted, uses = bool(work.bytes_moved), uses_global_memory(work)
     for one in terms.code_spreads:
-        if (one.modelled_time, one.global_memory) == (modelled_time, uses):
+        if one.inputs == (modelled_time, counted, uses):
             kind = "use global memory" if uses else "hardly use global memory"
+            without = "with a modelled time" if counted else "without bytes"
             note = (
                 f"the interval is that of {one.kernels} measured kernels that {kind}: they took"
-                f" {one.low:.2f} to {one.high:.2f} times their estimate without bytes"
+                f" {one.low:.2f} to {one.high:.2f} times their estimate {without}"
             )
             return replace(
                 found,

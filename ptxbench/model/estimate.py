@@ -3,7 +3,8 @@
 E = s (sum_op n_op e_op(a) + sum_l b_l e_l(a) + sum_c n_c e_c + P_active t) + b_DRAM e_DRAM(a)
     + n_miss e_miss + P_static t,
 with a the activity of the operands and s = (f / f0)^gamma what a lower clock does to what it drives. The
-form is that of AccelWattch (Kandiah et al. 2021); the energies are this GPU's own.
+form is that of AccelWattch (Kandiah et al. 2021); the energies are this GPU's own. Where the voltage over the
+clock is known, s is (v(f) / v(f0))^2 (`clock_law`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.cap import Demand, settled_clock
+from ptxbench.model.clock_law import ClockLaw, PowerLaw, VoltageLaw, unseen
 from ptxbench.model.null_answer import NullAnswer
 from ptxbench.model.opcode_energies import OpcodeEnergies, OpcodeEnergy, Rule
 from ptxbench.model.opcodes import nearest, opcode_class
@@ -29,6 +31,7 @@ from ptxbench.model.zeros import shipped_ratios
 
 _PICO = 1e-12
 ACTIVE, STATIC = "active chip", "static"
+_WHAT = {False: "the power law", True: "the voltage curve"}
 # Kinds on one GPU differ by so much in energy a multiply-add and bit of an operand (H200: 0.08 to 0.32 pJ).
 _OTHER_KIND = 0.5
 
@@ -83,7 +86,7 @@ class KernelEstimate:
         uncovered_share: Share of the executed instructions whose energy is not in the table.
         fills: How those were filled, most executed first.
         notes: What the estimate leaves out or assumes, a sentence each.
-        answers: What the table's model and models that know less say, where that was asked for.
+        answers: What the table's model and models that know less say, where they were requested.
     """
 
     kernel: str
@@ -110,12 +113,23 @@ class Machine:
         terms: Fitted terms.
         static: Static power.
         limit_w: Power limit, NaN where there is none.
+        voltage: The voltage over the clock, where it is known; else the power law of the terms stands in.
     """
 
     opcode_energies: OpcodeEnergies
     terms: Terms
     static: StaticPower
     limit_w: float
+    voltage: VoltageLaw | None = None
+
+    @property
+    def law(self) -> ClockLaw:
+        """How the energy of what the SM clock drives goes with it."""
+        if self.voltage is not None:
+            return self.voltage
+        terms = self.terms
+        lowest = 1.0 if math.isnan(terms.lowest_clock_ratio) else terms.lowest_clock_ratio
+        return PowerLaw(terms.gamma, terms.gamma_error, lowest)
 
 
 @dataclass(frozen=True)
@@ -130,12 +144,16 @@ class Conditions:
         clock_ratio: SM clock over the full clock where it was measured with the time; else NaN: found by the
             power limit.
         steady_time: Whether the work's time was measured in steady state, under the cap if there is one.
+        set_ratio: SM clock that is set, over the full clock, for a time at the full clock.
+        memory_s: Time that memory takes at least at its clock.
     """
 
     activity: Activity
     temperature_c: float = math.nan
     clock_ratio: float = math.nan
     steady_time: bool = False
+    set_ratio: float = 1.0
+    memory_s: float = 0.0
     activity_range: tuple[Activity, Activity] | None = None
 
 
@@ -175,45 +193,29 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     """Estimate one launch.
 
     The interval holds the errors of the opcodes' energies (independent of each other), of stand-ins (all off
-    the same way), and of static power. It holds that of the clock term where the kernel is capped, and that
-    of the activity of its kind of data. And it holds the model's own error, which is that of bytes and
-    accesses, too: how far kernels were from an estimate by terms that were fitted to the others.
+    the same way), and of static power. It holds that of the clock term where the clock is below the full
+    one, and that of the activity of its kind of data. And it holds the model's own error, which is that of
+    bytes and accesses, too: how far kernels were from an estimate by terms that were fitted to the others.
 
     Raises:
         InputError: The work's time is not known, or the run has no static power.
     """
-    if not 0 < work.time_s < math.inf:
-        raise InputError(
-            f"{work.name}: its time is not known; give it with --time-s, or profile gpu__time_duration.sum"
-        )
-    temperature_c = conditions.temperature_c
-    if math.isnan(temperature_c):
-        temperature_c = machine.static.temperature_c
-    static_w = machine.static.at(temperature_c)
-    if math.isnan(static_w):
-        raise InputError(
-            "the run has no valid sleeping kernel, so its static power is not known; measure again"
-        )
-    dynamic = _dynamic_energy(work, machine, conditions.activity)
-    dram_j = sum(part.energy_j for name, part in dynamic.parts.items() if name in OFF_CLOCK)
-    known_clock = math.isfinite(conditions.clock_ratio)
-    demand = Demand(
-        clocked_j=dynamic.total_j - dram_j,
-        dram_j=dram_j,
-        static_w=static_w,
-        time_s=work.time_s,
-        follows_clock=not (conditions.steady_time or known_clock),
-        gamma=machine.terms.gamma,
-    )
-    ratio = conditions.clock_ratio if known_clock else settled_clock(demand, machine.limit_w)
-    scale, time_s = ratio**demand.gamma, demand.time_at(ratio)
+    dynamic = _known_dynamic(work, machine, conditions)
+    temperature_c = _temperature_c(machine, conditions)
+    demand = _demand(dynamic, work, machine, conditions)
+    known_clock, static_w = math.isfinite(conditions.clock_ratio), demand.static_w
+    settled = conditions.clock_ratio if known_clock else settled_clock(demand, machine.limit_w)
+    # A lower clock draws less, so that one under the limit is held.
+    ratio = settled if known_clock else min(settled, conditions.set_ratio)
+    law = machine.law
+    scale, time_s = law.scale(ratio), demand.time_at(ratio)
     static_j = static_w * time_s
     energy_j = demand.energy_at(ratio)
-    capped = not known_clock and ratio < 1
+    capped = not known_clock and ratio < conditions.set_ratio
     static_error_j = machine.static.error_at(temperature_c) * time_s
     half_j = math.hypot(
         _half_width_j(dynamic, machine, ratio, static_error_j),
-        _unseen_clock_j(machine.terms, ratio, demand.clocked_j),
+        unseen(law, ratio) * demand.clocked_j,
     )
     below_j, above_j = _model_reach_j(machine.terms, scale * dynamic.total_j)
     less_j, more_j = _activity_reach_j(work, machine, conditions, dynamic.total_j)
@@ -232,7 +234,46 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
         ),
         uncovered_share=sum(fill.share for fill in dynamic.fills),
         fills=dynamic.fills,
-        notes=(*_notes(work, machine, capped, conditions), *_clock_notes(machine.terms, ratio)),
+        notes=(*_notes(work, machine, capped, conditions), *_clock_notes(law, ratio)),
+    )
+
+
+def demand_of(work: KernelWork, machine: Machine, conditions: Conditions) -> Demand:
+    """Return what a kernel draws at the full clock, and how that and its time go with the clock.
+
+    Raises:
+        InputError: The work's time is not known, or the run has no static power.
+    """
+    return _demand(_known_dynamic(work, machine, conditions), work, machine, conditions)
+
+
+def _known_dynamic(work: KernelWork, machine: Machine, conditions: Conditions) -> _DynamicEnergy:
+    if not 0 < work.time_s < math.inf:
+        raise InputError(
+            f"{work.name}: its time is not known; give it with --time-s, or profile gpu__time_duration.sum"
+        )
+    if math.isnan(machine.static.at(_temperature_c(machine, conditions))):
+        raise InputError(
+            "the run has no valid sleeping kernel, so its static power is not known; measure again"
+        )
+    return _dynamic_energy(work, machine, conditions.activity)
+
+
+def _temperature_c(machine: Machine, conditions: Conditions) -> float:
+    given = conditions.temperature_c
+    return machine.static.temperature_c if math.isnan(given) else given
+
+
+def _demand(dynamic: _DynamicEnergy, work: KernelWork, machine: Machine, conditions: Conditions) -> Demand:
+    dram_j = sum(part.energy_j for name, part in dynamic.parts.items() if name in OFF_CLOCK)
+    return Demand(
+        clocked_j=dynamic.total_j - dram_j,
+        dram_j=dram_j,
+        static_w=machine.static.at(_temperature_c(machine, conditions)),
+        time_s=work.time_s,
+        follows_clock=not (conditions.steady_time or math.isfinite(conditions.clock_ratio)),
+        law=machine.law,
+        memory_s=conditions.memory_s,
     )
 
 
@@ -321,9 +362,9 @@ def _byte_energy(level: Level, machine: Machine, activity: Activity) -> OpcodeEn
 
 def _half_width_j(dynamic: _DynamicEnergy, machine: Machine, ratio: float, static_error_j: float) -> float:
     """Return half of the 95% interval."""
-    terms = machine.terms
-    scale = ratio**terms.gamma
-    clock_j = abs(math.log(ratio)) * terms.gamma_error * scale * dynamic.total_j
+    law = machine.law
+    scale = law.scale(ratio)
+    clock_j = law.error(ratio) * dynamic.total_j
     known_j2 = scale**2 * dynamic.known_variance_j2
     static_j = static_error_j if math.isfinite(static_error_j) else 0.0
     return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + static_j**2)
@@ -347,31 +388,15 @@ def _activity_reach_j(
     return max(best_j - least_j, 0.0), max(most_j - best_j, 0.0)
 
 
-def _lowest_seen(terms: Terms) -> float:
-    """Return the lowest clock over the full clock at which any kernel of the run or its fit was measured."""
-    return 1.0 if math.isnan(terms.lowest_clock_ratio) else terms.lowest_clock_ratio
-
-
-def _unseen_clock_j(terms: Terms, ratio: float, clocked_j: float) -> float:
-    """Return what an interval is widened by where the clock is below all that were measured.
-
-    The voltage follows the clock down to an unknown floor. Energy at `ratio` then lies between the
-    power law and the energy at the lowest clock that was measured; the interval reaches the latter.
-    """
-    lowest = _lowest_seen(terms)
-    if ratio >= lowest:
-        return 0.0
-    return float(lowest**terms.gamma - ratio**terms.gamma) * clocked_j
-
-
-def _clock_notes(terms: Terms, ratio: float) -> tuple[str, ...]:
-    lowest = _lowest_seen(terms)
+def _clock_notes(law: ClockLaw, ratio: float) -> tuple[str, ...]:
+    lowest = law.lowest_ratio
     if ratio >= lowest:
         return ()
     seen = f"below {100 * lowest:.0f}% of it" if lowest < 1 else "below it"
     return (
-        f"the SM clock is taken at {100 * ratio:.0f}% of its maximum, and no kernel was measured {seen}: the"
-        " power law is extrapolated, and the interval reaches to a voltage that stays",
+        f"the SM clock is taken at {100 * ratio:.0f}% of its maximum, and no kernel was measured {seen}:"
+        f" {_WHAT[isinstance(law, VoltageLaw)]} is extrapolated, and the interval reaches to a voltage that"
+        " stays",
     )
 
 
@@ -395,6 +420,8 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
             " the table's own or, where no row throttled, an assumption"
             f" (gamma {terms.gamma:.2g} ± {terms.gamma_error:.2g})"
         )
+    if terms.fitted_on:
+        notes.append(f"the terms beside the table were fitted to kernels on another GPU, {terms.fitted_on}")
     if not work.bytes_moved:
         notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with --ncu")
     guessed = [one.access for one in terms.accesses_pj if one.access not in dict(work.accesses)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,14 +13,15 @@ from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.model.code_spread import uses_global_memory
 from ptxbench.model.control_flow import executions
 from ptxbench.model.estimate import Machine
 from ptxbench.model.kept_nulls import KeptNulls, read_nulls
-from ptxbench.model.ncu import read_launches, work_of
+from ptxbench.model.ncu import ProfiledLaunch, launch_shape, read_launches, work_of
 from ptxbench.model.opcode_energies import OpcodeEnergies
 from ptxbench.model.solved import ClockExponent, Solved, read_solved
-from ptxbench.model.terms import Terms, read_terms
-from ptxbench.model.throughput import modelled_time_s
+from ptxbench.model.terms import Terms, TimeTerms, read_terms
+from ptxbench.model.throughput import modelled_time_s, moved_time_s
 from ptxbench.model.work import KernelWork
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.program import SassKernel
@@ -190,18 +191,65 @@ def static_work(
     if modelled:
         gpu = table.gpu
         time_s = modelled_time_s(
-            counts, shape.blocks, shape.threads, gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles
+            counts,
+            shape.blocks,
+            shape.threads,
+            gpu.sm_count,
+            gpu.max_sm_clock_mhz,
+            table.cycles,
+            table.machine.terms.time,
         )
     threads = shape.blocks * shape.threads
-    return KernelWork(kernel.name, tuple((op, n * threads) for op, n in counts), (), time_s), modelled
+    work = KernelWork(kernel.name, tuple((op, n * threads) for op, n in counts), (), time_s)
+    slack = slack_of(work, table.machine.terms.time) if modelled else 1.0
+    return replace(work, time_s=slack * time_s), modelled
 
 
-def profiled_work(path: Path, kernel: str | None, table: Table) -> KernelWork:
-    """Return what the launches of one kernel in ncu's CSV executed, together.
+def slack_of(work: KernelWork, time: TimeTerms | None) -> float:
+    """Return what a kernel takes at the median over the bound of its pipes.
+
+    Where no byte was counted of a kernel that uses global memory nothing tells, and it is 1: a bound.
+    """
+    if time is None or (not work.bytes_moved and uses_global_memory(work)):
+        return 1.0
+    return time.slack
+
+
+def launches_time_s(
+    launches: Sequence[ProfiledLaunch], path: Path, table: Table, *, with_bytes: bool = True
+) -> float:
+    """Return the modelled time of launches one after the other, by what ncu counted and their shape.
+
+    Args:
+        launches: At least one, each with the cells "Grid Size" and "Block Size".
+        path: Where they were read, for errors.
+        table: The run.
+        with_bytes: Whether the bytes that were counted bound it, too.
+
+    Raises:
+        InputError: A launch has no executed opcodes, or no shape.
+    """
+    time_s, gpu, time = 0.0, table.gpu, table.machine.terms.time
+    for launch in launches:
+        blocks, threads = launch_shape(launch, path)
+        work = work_of([launch], launch.kernel, path)
+        if not with_bytes:
+            work = replace(work, bytes_moved=())
+        counts = [(opcode, n / (blocks * threads)) for opcode, n in work.opcodes]
+        pipes_s = modelled_time_s(
+            counts, blocks, threads, gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, time
+        )
+        time_s += max(slack_of(work, time) * pipes_s, moved_time_s(work.bytes_moved, time))
+    return time_s
+
+
+def profiled_work(path: Path, kernel: str | None, time_s: float, table: Table) -> tuple[KernelWork, bool]:
+    """Return what the launches of a kernel in ncu's CSV executed, and whether the time is modelled.
 
     Args:
         path: The CSV.
         kernel: Part of the kernel's name; None where the CSV holds one kernel.
+        time_s: Its time; NaN: as in the CSV, else modelled.
         table: The run, whose GPU must be of the CSV's kind.
 
     Raises:
@@ -221,7 +269,10 @@ def profiled_work(path: Path, kernel: str | None, table: Table) -> KernelWork:
             f"{path} was profiled on a GPU of compute capability {capability}, and the table is of"
             f" {table.gpu.name} ({table.gpu.target}); use a table of the same GPU"
         )
-    return work_of(chosen, found[0], path)
+    work = work_of(chosen, found[0], path)
+    if math.isfinite(work.time_s) or not math.isnan(time_s):
+        return replace(work, time_s=work.time_s if math.isnan(time_s) else time_s), False
+    return replace(work, time_s=launches_time_s(chosen, path, table)), True
 
 
 def _require_target(what: str, listing: str, gpu: GpuInfo) -> None:

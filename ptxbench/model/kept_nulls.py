@@ -131,12 +131,23 @@ def null_answers(
         if null.terms is None:
             energy_j = _power_w(null, found, kind, machine.limit_w) * found.time_s
         else:
-            energies = _energies(null, measured).drawn(null.terms.opcode_share)
-            own = Machine(energies, null.terms, machine.static, machine.limit_w)
+            own = null_machine(null, measured, machine)
             at = replace(conditions, activity=activity_by(null.terms), activity_range=None)
             energy_j = estimate(work, own, at).energy_j
         answers.append(NullAnswer(_name(null), energy_j, null.errors))
     return tuple(answers)
+
+
+def null_machine(null: KeptNull, measured: OpcodeEnergies, machine: Machine) -> Machine:
+    """Return the GPU as a null model sees it, which has terms.
+
+    Args:
+        null: The null model.
+        measured: The table's energies of opcodes as they were measured.
+        machine: The GPU by the table.
+    """
+    terms = null.terms or machine.terms
+    return replace(machine, opcode_energies=_energies(null, measured).drawn(terms.opcode_share), terms=terms)
 
 
 def _name(null: KeptNull) -> str:

@@ -30,6 +30,7 @@ _OPCODES = "sass__inst_executed_per_opcode"
 _THREADS = "sass__thread_inst_executed_true_per_opcode"
 _MODIFIERS = "_with_modifier_all"
 _KERNEL = "Kernel Name"
+_SHAPE = ("Grid Size", "Block Size")
 _DURATION = "gpu__time_duration.sum"
 # For each level the sets of metrics that add up to it, the best first, and the bytes that each counts.
 _LEVELS = {
@@ -153,6 +154,27 @@ def work_of(launches: Sequence[ProfiledLaunch], name: str, path: Path) -> Kernel
         modifiers,
         _totals(launches, _ACCESSES),
     )
+
+
+def launch_shape(launch: ProfiledLaunch, path: Path) -> tuple[int, int]:
+    """Return blocks of a launch, and threads a block.
+
+    Args:
+        launch: The launch.
+        path: Where it was read, for the error.
+
+    Raises:
+        InputError: It does not say.
+    """
+    sizes = []
+    for name in _SHAPE:
+        numbers = re.findall(r"\d+", launch.cells.get(name, ""))
+        if not numbers:
+            raise InputError(
+                f"{path}: {launch.kernel} has no {name}, so no time can be modelled; give --time-s"
+            )
+        sizes.append(math.prod(int(number) for number in numbers))
+    return sizes[0], sizes[1]
 
 
 def _opcodes(launch: ProfiledLaunch, metric: str) -> tuple[dict[str, float], bool]:

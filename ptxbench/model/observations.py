@@ -68,6 +68,8 @@ def pass_energies(folder: RunFolder, common: Common) -> tuple[PassEnergy, ...]:
     loops = _loop_counts(folder)
     groups: dict[tuple[object, ...], list[TrialRecord]] = defaultdict(list)
     for record in records:
+        if record.trial_id in common.contradicted:
+            continue
         if _counts(record) and (record.cubin_sha256, record.kernel) in loops:
             groups[
                 record.instruction,
@@ -83,7 +85,8 @@ def pass_energies(folder: RunFolder, common: Common) -> tuple[PassEnergy, ...]:
         kept = same_operating_point(trials, common.drift.unsure).kept
         counted = [trial for trial, keep in zip(trials, kept, strict=True) if keep]
         passes.append(_pass_energy(counted, common, counts))
-    return tuple(passes)
+    # Without a sleeping kernel no energy above static power is known.
+    return tuple(one for one in passes if math.isfinite(one.energy_pj))
 
 
 def _counts(record: TrialRecord) -> bool:

@@ -31,6 +31,8 @@ _PARAMETERS = 4
 _SPARE_SAMPLES = 3
 # Samples within this fraction of the power limit may have been held down by it.
 _NEAR_CAP = 0.02
+# Clocks that a level needs, to be told from a curve.
+_LEVEL_CLOCKS = 3
 # By how much the Bayesian information criterion must prefer a ridge to a line ("very strong", Kass and
 # Raftery 1995).
 _STRONG_EVIDENCE = 10.0
@@ -181,11 +183,53 @@ def fit_ridge(samples: Sequence[PowerSample], cap_w: float = math.inf, seed: int
             else Estimate(math.nan, math.nan)
         ),
         best_clock_mhz=Estimate(best_mhz, best_error_mhz),
-        search_mhz=((1 - _SEARCHED) * best_mhz, (1 + _SEARCHED) * best_mhz),
+        search_mhz=searched(best_mhz),
         range_mhz=(float(clocks[0]), float(clocks[-1])),
         residual_w=math.sqrt(best.squares / (len(clocks) - _PARAMETERS)),
         near_cap=near_cap,
     )
+
+
+def searched(best_mhz: float) -> tuple[float, float]:
+    """Return the clocks that are worth trying: within 10% of the best one (section V-D), MHz."""
+    return (1 - _SEARCHED) * best_mhz, (1 + _SEARCHED) * best_mhz
+
+
+def fitted_cap_w(samples: Sequence[PowerSample]) -> float:
+    """Fit P_max of Eq. 2: the level of the highest clocks where power no longer rises with the clock.
+
+    Args:
+        samples: Clock and power; at least seven clocks must lie below the level.
+
+    Returns:
+        P_max in W, infinite where the samples are no better explained with a limit than without.
+
+    Raises:
+        InputError: A sample is no positive number.
+    """
+    _require_valid(samples, math.inf)
+    ordered = sorted(samples, key=lambda sample: sample.clock_mhz)
+    clocks = np.array([sample.clock_mhz for sample in ordered])
+    powers = np.array([sample.power_w for sample in ordered])
+    level = _level_count(powers)
+    free = len(powers) - level
+    if level < _LEVEL_CLOCKS or len(np.unique(clocks[:free])) < _PARAMETERS + _SPARE_SAMPLES:
+        return math.inf
+    cap_w = float(np.mean(powers[free:]))
+    without = _polished(clocks, powers, _Grid(clocks).best(powers)).squares
+    below = _polished(clocks[:free], powers[:free], _Grid(clocks[:free]).best(powers[:free])).curve
+    limited = np.minimum(cap_w, [below.power_w(clock) for clock in clocks])
+    count, squares = len(clocks), float(np.sum((powers - limited) ** 2))
+    gained = count * math.log(_at_least_exact(without, powers) / _at_least_exact(squares, powers))
+    return cap_w if gained - math.log(count) > _STRONG_EVIDENCE else math.inf
+
+
+def _level_count(powers: Float) -> int:
+    """Return how many of the highest clocks have one power, within 2%."""
+    count = 1
+    while count < len(powers) and np.ptp(powers[-count - 1 :]) <= _NEAR_CAP * np.mean(powers[-count - 1 :]):
+        count += 1
+    return count
 
 
 class _Outcome(Enum):

@@ -67,7 +67,7 @@ def solve_run(folder: RunFolder, common: Common | None = None) -> Solved:
         for pattern in patterns_of(passes)
         if pattern in (RANDOM, ZEROS)
     }
-    static = fit_static(records)
+    static = fit_static([r for r in records if r.trial_id not in common.contradicted])
     return Solved(
         solver_version=SOLVER_VERSION,
         made_from=inputs_of(folder.path),

@@ -86,7 +86,7 @@ class KindActivity:
 
 @dataclass(frozen=True)
 class CodeSpread:
-    """How far kernels were from an estimate that knew their instructions but no byte that they move.
+    """How far kernels were from an estimate that did not know the bytes that they move, or their time.
 
     Attributes:
         modelled_time: Whether their time was modelled, too; else it was measured.
@@ -95,6 +95,7 @@ class CodeSpread:
         low: Lower end of measured over estimated energy.
         high: Upper end.
         kernels: How many cases the two are by.
+        bytes_counted: Whether bytes and accesses were counted, so that the time alone was modelled.
     """
 
     modelled_time: bool
@@ -102,6 +103,12 @@ class CodeSpread:
     low: float
     high: float
     kernels: int
+    bytes_counted: bool = field(default=False, metadata={"optional": True})
+
+    @property
+    def inputs(self) -> tuple[bool, bool, bool]:
+        """What tells it from the others."""
+        return self.modelled_time, self.bytes_counted, self.global_memory
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,53 @@ class CountedSpread:
 
 
 @dataclass(frozen=True)
+class LevelRate:
+    """The most bytes that any fit kernel moved through a memory level.
+
+    Attributes:
+        level: Which.
+        bytes_per_s: Of the whole chip, at the full clock.
+    """
+
+    level: Level
+    bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class TensorRate:
+    """The most multiply-adds of one kind that any fit kernel did.
+
+    Attributes:
+        kind: Opcode without its shape.
+        per_cycle: Multiply-adds a cycle of one SM.
+    """
+
+    kind: str
+    per_cycle: float
+
+
+@dataclass(frozen=True)
+class TimeTerms:
+    """How long kernels take beside what pipes and memory bound them to.
+
+    Attributes:
+        bytes: Rates of memory levels.
+        tensor: Rates of the tensor cores.
+        slack: Median of measured time over the bound of the pipes, of kernels that memory does not bound.
+        slack_low: Lower end of its 95% interval.
+        slack_high: Upper end.
+        kernels: How many cases these three are by.
+    """
+
+    bytes: tuple[LevelRate, ...]
+    tensor: tuple[TensorRate, ...]
+    slack: float
+    slack_low: float
+    slack_high: float
+    kernels: int
+
+
+@dataclass(frozen=True)
 class Terms:
     """Fitted terms.
 
@@ -143,11 +197,14 @@ class Terms:
             others alone; NaN where it was not worked out.
         lowest_clock_ratio: Lowest SM clock over the full clock among the kernels that gamma was fitted to;
             NaN where it was not noted.
-        code_spreads: What an interval needs where no byte was counted; none where it was not worked out.
+        code_spreads: What an interval needs where no byte was counted, or the time was modelled; none where
+            it was not worked out.
         kinds: Activity on other kinds of data than random numbers and zeros.
         opcode_share: Share of its own energy that an opcode keeps, see `OpcodeEnergies.drawn`.
         counted: What an interval needs where all was counted; None in older files, and where no kernel can be
             predicted from the others.
+        time: What a time is modelled with; None in older files.
+        fitted_on: GPU whose kernels they were fitted to, where that is not the table's.
     """
 
     gamma: float
@@ -167,6 +224,8 @@ class Terms:
     kinds: tuple[KindActivity, ...] = field(default=(), metadata={"optional": True})
     opcode_share: float = field(default=1.0, metadata={"optional": True})
     counted: CountedSpread | None = field(default=None, metadata={"optional": True})
+    time: TimeTerms | None = field(default=None, metadata={"optional": True})
+    fitted_on: str = field(default="", metadata={"optional": True})
 
     @property
     def data_kinds(self) -> tuple[str, ...]:

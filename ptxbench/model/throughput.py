@@ -1,8 +1,10 @@
-"""A kernel's time, modelled: the busiest pipe of the busiest SM, by the issue intervals of a run's table.
+"""A kernel's time, modelled: the busiest pipe of the busiest SM, or the busiest memory level.
 
-T = max_pipe sum_op n_op c_op / f, where c_op is the interval in SM cycles between two warp instructions of
-one kind (column `cycles` of the dynamic rows) and n_op counts the warps of the SM with most blocks. It is
-a lower bound: what a kernel waits for (memory, latencies, barriers) is not in it.
+T = max(max_pipe sum_op n_op c_op / f, max_l b_l / r_l), where c_op is the interval in SM cycles between two
+warp instructions of one kind (column `cycles` of the dynamic rows; on tensor cores multiply-adds over the
+rate of `TimeTerms`), n_op counts the warps of the SM with most blocks, b_l are the bytes of a memory level
+and r_l its rate. It is a lower bound: what a kernel waits for (latencies, barriers, too few warps) is not in
+it.
 """
 
 from __future__ import annotations
@@ -18,10 +20,15 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.model.opcodes import OpcodeClass, nearest, opcode_class
+from ptxbench.model.tensor import multiply_adds, operand_bits, tensor_kind
+from ptxbench.model.terms import TimeTerms
+from ptxbench.model.work import Level
 from ptxbench.storage.schema import TableRow
 
 # Four schedulers issue one instruction a cycle each, on every SM since Volta.
 _ISSUE_CYCLES = 0.25
+# These go to the tensor cores' pipe; ptxas alternates between them and HFMA2 for that.
+_HALF_ON_TENSOR = "HFMA2.MMA"
 # Classes that share a pipe.
 _PIPE = {
     OpcodeClass.MULTIPLY: OpcodeClass.FP32,
@@ -55,8 +62,9 @@ def modelled_time_s(
     sm_count: int,
     clock_mhz: float,
     cycles: Mapping[str, float],
+    time: TimeTerms | None = None,
 ) -> float:
-    """Return a kernel's time at the full clock.
+    """Return a kernel's time at the full clock by its pipes.
 
     Args:
         counts: Executions of each opcode by one thread.
@@ -65,6 +73,7 @@ def modelled_time_s(
         sm_count: SMs of the GPU.
         clock_mhz: SM clock.
         cycles: Issue intervals (`issue_cycles`); opcodes that it lacks issue like their next of kin.
+        time: Rates of the tensor cores; None where they are not known.
 
     Raises:
         InputError: The clock is not known.
@@ -77,10 +86,39 @@ def modelled_time_s(
     busy: dict[OpcodeClass, float] = defaultdict(float)
     issued = 0.0
     for opcode, n in counts:
-        kind = opcode_class(opcode)
-        busy[_PIPE.get(kind, kind)] += n * _interval(opcode, cycles)
+        busy[_pipe(opcode)] += n * (_tensor_interval(opcode, time) or _interval(opcode, cycles))
         issued += n * _ISSUE_CYCLES
     return warps * max(issued, *busy.values()) / (clock_mhz * 1e6)
+
+
+def moved_time_s(moved: Iterable[tuple[Level, float]], time: TimeTerms | None) -> float:
+    """Return the least time that some bytes take; 0 where no rate is known.
+
+    Args:
+        moved: Bytes by memory level.
+        time: Rates.
+    """
+    rates = {one.level: one.bytes_per_s for one in time.bytes} if time else {}
+    return max((count / rates[level] for level, count in moved if level in rates), default=0.0)
+
+
+def _pipe(opcode: str) -> OpcodeClass:
+    kind = opcode_class(opcode)
+    return OpcodeClass.TENSOR if opcode.startswith(_HALF_ON_TENSOR) else _PIPE.get(kind, kind)
+
+
+def _tensor_interval(opcode: str, time: TimeTerms | None) -> float | None:
+    """Return the cycles of a warp's instruction on the tensor cores, None for others.
+
+    A kind without a rate has that of the nearest kind for each bit of an operand.
+    """
+    macs = multiply_adds(opcode)
+    if macs is None or time is None or not time.tensor:
+        return None
+    rates = {one.kind: one.per_cycle for one in time.tensor}
+    kind = tensor_kind(opcode)
+    alike = [kind] if kind in rates else nearest(kind, rates) or list(rates)
+    return float(np.median([macs * WARP / rates[k] * operand_bits(opcode) / operand_bits(k) for k in alike]))
 
 
 def _interval(opcode: str, cycles: Mapping[str, float]) -> float:

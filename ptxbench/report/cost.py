@@ -21,7 +21,7 @@ from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.board_spread import BoardSpread, RowSpread, read_board_spread
 from ptxbench.storage.manifest import Manifest, read_run_manifest
 from ptxbench.storage.schema import TableRow
-from ptxbench.storage.table import TABLE, read_table
+from ptxbench.storage.table import TABLE, read_rows
 
 _GLOB = "*?["
 _PJ_PER_NJ = 1000.0
@@ -35,14 +35,16 @@ class CostTable:
     Attributes:
         name: What the user calls it: a folder, or a name such as "h200".
         manifest: What the run is.
-        rows: Its rows.
+        rows: Its rows, or those of the instructions that are looked up.
         spread: How boards of this GPU differ, None where one board was measured.
+        names: Every instruction that it has.
     """
 
     name: str
     manifest: Manifest
     rows: tuple[TableRow, ...]
     spread: BoardSpread | None
+    names: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -96,18 +98,20 @@ class Cost:
     reason: str
 
 
-def open_cost_table(name: str, folder: Path) -> CostTable:
+def open_cost_table(name: str, folder: Path, pattern: str = "*") -> CostTable:
     """Read a table.
 
     Args:
         name: What the user calls it.
         folder: Its folder.
+        pattern: What is looked up: an instruction's name, or a glob.
 
     Raises:
         InputError: The folder holds no run, or a file does not fit.
     """
     manifest = read_run_manifest(folder)
-    return CostTable(name, manifest, read_table(folder / TABLE), read_board_spread(folder))
+    rows, names = read_rows(folder / TABLE, lambda one: one == pattern or fnmatchcase(one, pattern))
+    return CostTable(name, manifest, rows, read_board_spread(folder), names)
 
 
 def find_costs(pattern: str, tables: Sequence[CostTable]) -> tuple[Cost, ...]:
@@ -122,7 +126,7 @@ def find_costs(pattern: str, tables: Sequence[CostTable]) -> tuple[Cost, ...]:
     """
     costs = [cost for table in tables for cost in _costs_of(pattern, table)]
     if not costs:
-        raise InputError(_nothing_fits(pattern, {row.instruction for table in tables for row in table.rows}))
+        raise InputError(_nothing_fits(pattern, {name for table in tables for name in table.names}))
     return tuple(costs)
 
 

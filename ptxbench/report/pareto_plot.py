@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptxbench.core.errors import InputError
 from ptxbench.report.figure import new_figure, save, title
 from ptxbench.tune.folder import TuningManifest
+from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.trial import Trial
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-def plot_front(manifest: TuningManifest, trials: Iterable[Trial], path: Path) -> None:
+
+def plot_front(
+    manifest: TuningManifest, trials: Iterable[Trial], path: Path, beside: Iterable[LibraryTrial] = ()
+) -> None:
     """Draw one dot a variant, time against energy, and a line along the front.
 
     Args:
         manifest: What was tuned.
         trials: Every variant that was tried.
+        beside: What a library took for the same product.
         path: Picture to write; its ending chooses the format (.png, .svg, .pdf).
 
     Raises:
@@ -33,16 +42,11 @@ def plot_front(manifest: TuningManifest, trials: Iterable[Trial], path: Path) ->
     from matplotlib.ticker import LogFormatter
 
     axes = figure.subplots()
-    for capped, colour, label in (
-        (False, "#2f6fb0", "variant"),
-        (True, "#c46a1b", "variant under the power cap"),
-    ):
-        dots = [t for t in shown if t.capped is capped]
-        if dots:
-            times_ms = [1e3 * t.best_time_s for t in dots]
-            axes.scatter(
-                times_ms, [t.best_energy_j for t in dots], s=14, color=colour, alpha=0.6, label=label
-            )
+    clocks = {t.settings.sm_clock_mhz for t in shown if t.settings.sm_clock_mhz is not None}
+    if len(clocks) > 1:
+        _dots_by_clock(figure, axes, shown)
+    else:
+        _dots_by_cap(axes, shown)
     axes.plot(
         [1e3 * t.best_time_s for t in front],
         [t.best_energy_j for t in front],
@@ -52,6 +56,10 @@ def plot_front(manifest: TuningManifest, trials: Iterable[Trial], path: Path) ->
         color="#222222",
         label="front of time and energy",
     )
+    library = [one for one in beside if math.isfinite(one.energy_j)]
+    if library:
+        places = [1e3 * one.best_time_s for one in library], [one.energy_j for one in library]
+        axes.scatter(*places, s=90, marker="*", color="#1c7c3c", label=library[0].name, zorder=3)
     measured = "measured" if any(math.isfinite(t.energy_j) for t in shown) else "estimated"
     axes.set_xlabel("time of one launch, ms")
     axes.set_ylabel(f"energy of one launch, J ({measured})")
@@ -65,3 +73,30 @@ def plot_front(manifest: TuningManifest, trials: Iterable[Trial], path: Path) ->
     axes.grid(which="both", alpha=0.25)
     axes.legend()
     save(figure, path)
+
+
+def _dots_by_cap(axes: Axes, shown: Sequence[Trial]) -> None:
+    for capped, colour, label in (
+        (False, "#2f6fb0", "variant"),
+        (True, "#c46a1b", "variant under the power cap"),
+    ):
+        dots = [t for t in shown if t.capped is capped]
+        if dots:
+            times_ms = [1e3 * t.best_time_s for t in dots]
+            axes.scatter(
+                times_ms, [t.best_energy_j for t in dots], s=14, color=colour, alpha=0.6, label=label
+            )
+
+
+def _dots_by_clock(figure: Figure, axes: Axes, shown: Sequence[Trial]) -> None:
+    """Colour the dots by the clock that was set, as Figure 4 of Schoonhoven et al. (2022) does."""
+    dots = [t for t in shown if t.settings.sm_clock_mhz is not None]
+    drawn = axes.scatter(
+        [1e3 * t.best_time_s for t in dots],
+        [t.best_energy_j for t in dots],
+        c=[float(t.settings.sm_clock_mhz or 0) for t in dots],
+        s=14,
+        cmap="viridis",
+        label="variant at a clock",
+    )
+    figure.colorbar(drawn, ax=axes, label="SM clock that was set, MHz")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ptxbench.report.figure import new_figure, title
-from ptxbench.tune.analysis import Analysis, Figures
+from ptxbench.tune.analysis import Analysis, Figures, LibraryFigures
 from ptxbench.tune.folder import TuningManifest
 
 if TYPE_CHECKING:
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DOT, _CAPPED, _LINE, _BEST = "#2f6fb0", "#c46a1b", "#222222", "#b02f5f"
+_LIBRARY, _BELOW = "#1c7c3c", "#3c9a5f"
 _METRICS_SHOWN = 18
+_SPLITS_SHOWN = 5
+_Figure = Callable[[Figures | LibraryFigures], float]
 
 
 def draw_all(manifest: TuningManifest, found: Analysis) -> dict[str, Figure]:
@@ -28,6 +32,8 @@ def draw_all(manifest: TuningManifest, found: Analysis) -> dict[str, Figure]:
         figures["hull"] = _hull(manifest, found)
     if found.correlations:
         figures["correlations"] = _correlations(manifest, found)
+    if found.hull and found.splits:
+        figures["quadrants"] = _quadrants(manifest, found)
     return figures
 
 
@@ -44,7 +50,7 @@ def _label(role: str, one: Figures) -> str:
     return f"{role}: {one.name}"
 
 
-def _dots(axes: Axes, found: Analysis, x: Callable[[Figures], float], y: Callable[[Figures], float]) -> None:
+def _dots(axes: Axes, found: Analysis, x: _Figure, y: _Figure) -> None:
     for capped, colour, label in ((False, _DOT, "variant"), (True, _CAPPED, "slowed by the power cap")):
         dots = [f for f in found.figures if f.trial.capped is capped]
         if dots:
@@ -52,12 +58,16 @@ def _dots(axes: Axes, found: Analysis, x: Callable[[Figures], float], y: Callabl
             axes.scatter(*places, s=14, color=colour, alpha=0.6, label=label)
     for one, marker, role in ((found.fastest, "^", "fastest"), (found.best, "v", "least energy")):
         axes.scatter([x(one)], [y(one)], s=70, marker=marker, color=_BEST, label=_label(role, one), zorder=3)
+    beside = [one for one in found.beside if math.isfinite(one.energy_j)]
+    if beside:
+        places = list(map(x, beside)), list(map(y, beside))
+        axes.scatter(*places, s=90, marker="*", color=_LIBRARY, label=beside[0].name, zorder=3)
 
 
 def _front(manifest: TuningManifest, found: Analysis) -> Figure:
     figure, axes = _axes(manifest, "time and energy of one launch")
 
-    def time_ms(one: Figures) -> float:
+    def time_ms(one: Figures | LibraryFigures) -> float:
         return 1e3 * one.time_s
 
     _dots(axes, found, time_ms, lambda f: f.energy_j)
@@ -113,6 +123,36 @@ def _correlations(manifest: TuningManifest, found: Analysis) -> Figure:
     axes.set_xlim(-1, 1)
     axes.invert_yaxis()
     axes.legend(fontsize=7)
+    return figure
+
+
+def _quadrants(manifest: TuningManifest, found: Analysis) -> Figure:
+    """Draw variants above and below the mean of some metrics, as Anzt et al. (2015) do in Figure 9."""
+    shown = found.splits[:_SPLITS_SHOWN]
+    figure = new_figure(11, 0.8 + 2.6 * len(shown))
+    rows = figure.subplots(len(shown), 3, squeeze=False)
+    for split, (speed, efficiency, both) in zip(shown, rows, strict=True):
+        values = found.metrics[split.metric]
+        for above, colour in ((True, _BEST), (False, _BELOW)):
+            known = zip(values, found.figures, strict=True)
+            some = [(v, f) for v, f in known if math.isfinite(v) and (v > split.mean) is above]
+            metric, gflops = [v for v, _ in some], [f.gflops for _, f in some]
+            per_w = [f.gflops_per_w for _, f in some]
+            label = "above the mean" if above else "below"
+            for axes, x, y in ((speed, metric, gflops), (efficiency, metric, per_w), (both, gflops, per_w)):
+                axes.scatter(x, y, s=10, color=colour, alpha=0.6, label=label)
+        for axes, x_label, y_label in (
+            (speed, split.metric, "GFLOP/s"),
+            (efficiency, split.metric, "GFLOP/s for each watt"),
+            (both, "GFLOP/s", "GFLOP/s for each watt"),
+        ):
+            axes.set_xlabel(x_label, fontsize=8)
+            axes.set_ylabel(y_label, fontsize=8)
+            axes.tick_params(labelsize=7)
+            axes.grid(alpha=0.25)
+        both.legend(fontsize=7)
+    heading = f"{manifest.problem.title}: above and below the mean of a metric\n{title(manifest.gpu)}"
+    figure.suptitle(heading, fontsize=10)
     return figure
 
 

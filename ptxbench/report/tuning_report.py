@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import jinja2
 
 from ptxbench.report.text_table import Column, Kind, render_table
-from ptxbench.tune.analysis import Analysis, Figures
-from ptxbench.tune.evaluate import FEW, quality, ranking
+from ptxbench.tune.analysis import Analysis, Figures, LibraryFigures
+from ptxbench.tune.evaluate import FEW, choices, quality, ranking
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.trial import Trial
 
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FIGURES = ("variant", "time ms", "power W", "energy J", "± J", "GFLOP/s", "GFLOP/s/W")
+_WORDS = ("by", "variant", "metric", "model", "step", "way", "choice")
+_SPLITS_SHOWN = 12
 _CSV = (
     *("variant", "time_s", "power_w", "energy_j", "energy_half_j", "gflops", "gflops_per_w"),
-    *("measured", "capped", "front", "hull", "alpha_low", "alpha_high", "registers", "occupancy"),
+    *("measured", "capped", "front", "hull", "alpha_low", "alpha_high", "estimated_j", "foreseen_j"),
 )
 
 
@@ -64,6 +66,7 @@ def sections(manifest: TuningManifest, trials: Sequence[Trial], found: Analysis)
             ("by", *_FIGURES),
             tuple((by, *_cells(one)) for by, one in winners),
         ),
+        *_beside_section(found),
         Section("Front of time and energy", (), _FIGURES, tuple(map(_cells, found.front))),
         Section(
             "Best by alpha",
@@ -93,7 +96,9 @@ def sections(manifest: TuningManifest, trials: Sequence[Trial], found: Analysis)
             ),
         ),
         _correlation_section(found),
+        *_split_section(found),
         *_ranking_section(trials),
+        *_choice_section(trials),
         _cost_section(trials),
     )
 
@@ -122,6 +127,72 @@ def _correlation_section(found: Analysis) -> Section:
         tuple(
             (metric, *(cells.get(target, "-") for target in ("time", "power", "energy")))
             for metric, cells in by_metric.items()
+        ),
+    )
+
+
+def _split_section(found: Analysis) -> tuple[Section, ...]:
+    if not found.splits:
+        return ()
+    rows = [
+        (
+            one.metric,
+            f"{one.above} / {one.below}",
+            f"{one.time:.2f} ({one.time_low:.2f} to {one.time_high:.2f})",
+            f"{one.energy:.2f} ({one.energy_low:.2f} to {one.energy_high:.2f})",
+        )
+        for one in found.splits[:_SPLITS_SHOWN]
+    ]
+    return (
+        Section(
+            "Variants above the mean of a metric over those below",
+            ("geometric means, with 95% intervals",),
+            ("metric", "above / below", "time", "energy"),
+            tuple(rows),
+        ),
+    )
+
+
+def _beside_section(found: Analysis) -> tuple[Section, ...]:
+    """Say what a library takes for the same, and how far the best variants are from it."""
+    if not found.beside:
+        return ()
+    lines = []
+    last = found.beside[-1]
+    lines.append(f"the fastest variant takes {found.fastest.time_s / last.time_s:.2f} times its time")
+    if math.isfinite(last.energy_j):
+        lines.append(
+            f"the one of least energy takes {found.best.energy_j / last.energy_j:.2f} times its energy"
+        )
+    if len(found.beside) > 1:
+        moved = last.time_s / found.beside[0].time_s - 1
+        lines.append(f"its own time moved by {moved:+.1%} from the first measurement to the last")
+    if not all(one.correct for one in found.beside):
+        lines.append("its result is not the right one")
+    return (
+        Section(
+            "A library's product beside",
+            tuple(lines),
+            ("by", *_FIGURES[1:]),
+            tuple((one.name, *_numbers(one)) for one in found.beside),
+        ),
+    )
+
+
+def _choice_section(trials: Sequence[Trial]) -> tuple[Section, ...]:
+    """Say what each way of tuning would have chosen, what it loses, and how long the GPU works for it."""
+    found = choices(trials)
+    if len(found) < 3:
+        return ()
+    return (
+        Section(
+            "What each way of tuning chooses, for energy",
+            ("loss: more energy than the best measured; seconds: of comparing, timing and reading power",),
+            ("way", "energy J", "loss", "seconds", "choice"),
+            tuple(
+                (one.way, f"{one.energy_j:.4g}", f"{one.loss:.1%}", f"{one.gpu_s:.1f}", one.variant or "-")
+                for one in found
+            ),
         ),
     )
 
@@ -175,25 +246,20 @@ def as_text(parts: Sequence[Section], width: int | None) -> str:
     for part in parts:
         lines = [part.heading, *part.lines]
         if part.rows:
-            names = [
-                Column(
-                    name, Kind.TEXT if name in ("by", "variant", "metric", "model", "step") else Kind.NUMBER
-                )
-                for name in part.columns
-            ]
+            names = [Column(name, Kind.TEXT if name in _WORDS else Kind.NUMBER) for name in part.columns]
             lines.append(render_table(names, part.rows, width))
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
 
 def as_csv(found: Analysis) -> str:
-    """Return a row for each variant that counts."""
+    """Return a row for each variant that counts, with every metric, and one for each of a library's."""
     corners = {id(c.figures): c for c in found.arc}
     front, hull = {id(f) for f in found.front}, {id(f) for f in found.hull}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_CSV)
-    for one in found.figures:
+    writer.writerow((*_CSV, *found.metrics))
+    for n, one in enumerate(found.figures):
         corner = corners.get(id(one))
         figures = (one.time_s, one.power_w, one.energy_j, one.half_j, one.gflops, one.gflops_per_w)
         writer.writerow(
@@ -202,9 +268,21 @@ def as_csv(found: Analysis) -> str:
                 *(_number(value, ".6g", "") for value in figures),
                 *(one.measured, one.trial.capped, id(one) in front, id(one) in hull),
                 *((f"{corner.alpha_low:.4f}", f"{corner.alpha_high:.4f}") if corner else ("", "")),
-                *(one.trial.registers, _number(one.trial.occupancy, ".4g", "")),
+                *(_number(value, ".6g", "") for value in (one.trial.estimated_j, one.trial.foreseen_j)),
+                *(_number(values[n], ".6g", "") for values in found.metrics.values()),
             )
         )
+    for other in found.beside:
+        figures = (
+            other.time_s,
+            other.power_w,
+            other.energy_j,
+            other.half_j,
+            other.gflops,
+            other.gflops_per_w,
+        )
+        measured = math.isfinite(other.energy_j)
+        writer.writerow((other.name, *(_number(v, ".6g", "") for v in figures), measured, other.capped))
     return text.getvalue()
 
 
@@ -222,12 +300,15 @@ def _embedded(figure: Figure) -> str:
 
 
 def _cells(one: Figures) -> tuple[str, ...]:
+    return (one.name, *_numbers(one))
+
+
+def _numbers(one: Figures | LibraryFigures) -> tuple[str, ...]:
     return (
-        one.name,
         f"{1e3 * one.time_s:.4g}",
         _number(one.power_w, ".1f"),
-        f"{one.energy_j:.4g}",
-        f"{one.half_j:.2g}",
+        _number(one.energy_j, ".4g"),
+        _number(one.half_j, ".2g"),
         _number(one.gflops, ".0f"),
         _number(one.gflops_per_w, ".2f"),
     )

@@ -20,9 +20,9 @@ _MAX_THREADS, _REQUIRED_THREADS = 0x05, 0x10
 _HAS_SIZE = 0x04
 _OF_KERNEL = ".nv.info."
 # The section that holds a kernel's static shared memory. From sm_90 on it begins with what the system
-# reserves of every block, and the second section says so.
-_SHARED, _SHARED_RESERVED = ".nv.shared.", ".nv.shared.reserved.0"
-_RESERVED_BYTES = 1024
+# reserves of every block, by ptxas and by the driver's JIT alike.
+_SHARED = ".nv.shared."
+_RESERVED_FROM, _RESERVED_BYTES = 90, 1024
 # Where an ELF header says the SM: its flags, by its ABI (CUDA 13 has another than those before it).
 _ABI_AT, _FLAGS_AT, _CUDA_13_ABI = 7, 0x30, 0x41
 
@@ -69,7 +69,7 @@ def kernel_resources(image: bytes) -> dict[str, Resources]:
         for attribute, symbol, value in _numbers(info):
             found.setdefault(names[symbol], {})[attribute] = value
         shared = {s.name.removeprefix(_SHARED): s.size for s in sections if s.name.startswith(_SHARED)}
-        reserved = _RESERVED_BYTES if any(s.name == _SHARED_RESERVED for s in sections) else 0
+        reserved = _RESERVED_BYTES if cubin_capability(image) >= _RESERVED_FROM else 0
         own = {s.name.removeprefix(_OF_KERNEL): s.data for s in sections if s.name.startswith(_OF_KERNEL)}
         return {
             name: Resources(

@@ -64,7 +64,7 @@ def reading_parquet(path: Path, cure: str = "copy the run again") -> Iterator[No
 
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         text = " ".join(str(error).split())
         raise InputError(f"cannot read {path}: {text}; {cure}") from error
 

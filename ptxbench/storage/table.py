@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
@@ -49,6 +49,23 @@ def read_table(path: Path) -> tuple[TableRow, ...]:
     Raises:
         InputError: The file cannot be read, has other columns, a cell does not fit, or a row stands twice.
     """
+    rows, _ = read_rows(path, lambda _: True)
+    return rows
+
+
+def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow, ...], frozenset[str]]:
+    """Read the rows of some instructions, which takes a moment where the table is large.
+
+    Args:
+        path: The table.
+        wanted: Whether the rows of an instruction are wanted, by its name.
+
+    Returns:
+        These rows, and the names of all instructions of the table.
+
+    Raises:
+        InputError: As `read_table`; of rows that are not wanted only the name is looked at.
+    """
     with reading(path):
         data = path.read_bytes()
     try:
@@ -57,12 +74,16 @@ def read_table(path: Path) -> tuple[TableRow, ...]:
         raise InputError(f"{path}: the file is no table ({error})") from error
     if tuple(lines[:1]) != (list(COLUMNS),):
         raise InputError(f"{path}: the columns must be {', '.join(COLUMNS)}")
-    rows = tuple(_row(cells, Place(path, f"row {i}")) for i, cells in enumerate(lines[1:], start=1))
+    rows = tuple(
+        _row(cells, Place(path, f"row {i}"))
+        for i, cells in enumerate(lines[1:], start=1)
+        if not cells or wanted(cells[0])
+    )
     try:
         _require_unique(rows)
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
-    return rows
+    return rows, frozenset(cells[0] for cells in lines[1:] if cells)
 
 
 def _cell(value: object) -> str:

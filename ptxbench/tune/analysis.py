@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -51,13 +51,13 @@ class Figures:
 
     @property
     def name(self) -> str:
-        """Name of the variant."""
-        return self.trial.variant.name
+        """Name of the trial."""
+        return self.trial.name
 
 
 @dataclass(frozen=True)
 class LibraryFigures:
-    """The figures of a library's product, measured in the same sitting.
+    """The figures of a library's product, measured in the same session.
 
     Attributes:
         name: Which library.
@@ -140,6 +140,35 @@ class Correlation:
 
 
 @dataclass(frozen=True)
+class Split:
+    """Variants above the mean of a metric beside those below (Anzt et al. 2015, section 3.6 and Figure 9).
+
+    Attributes:
+        metric: The metric.
+        mean: Its mean over the variants.
+        above: How many are above.
+        below: How many are not.
+        time: Geometric mean time of those above over that of those below.
+        time_low: Lower end of its 95% interval (Welch's t of the logarithms).
+        time_high: Upper end.
+        energy: The same ratio of energies.
+        energy_low: Lower end of its interval.
+        energy_high: Upper end.
+    """
+
+    metric: str
+    mean: float
+    above: int
+    below: int
+    time: float
+    time_low: float
+    time_high: float
+    energy: float
+    energy_low: float
+    energy_high: float
+
+
+@dataclass(frozen=True)
 class Analysis:
     """What a search tells.
 
@@ -153,6 +182,8 @@ class Analysis:
         both: Those that are both.
         spreads: Variants of about equal speed, the fastest first.
         correlations: The strongest with energy first.
+        splits: Those above and those below the mean of each metric, in the order of `correlations`.
+        metrics: Value of each metric for each of `figures`, NaN where it has none.
         beside: A library's product, as often as it was measured.
     """
 
@@ -165,6 +196,8 @@ class Analysis:
     both: int
     spreads: tuple[Spread, ...]
     correlations: tuple[Correlation, ...]
+    splits: tuple[Split, ...]
+    metrics: Mapping[str, Sequence[float]]
     beside: tuple[LibraryFigures, ...] = ()
 
     @property
@@ -203,6 +236,8 @@ def analyse(
     fastest = min(figures, key=lambda f: f.time_s)
     faster = {f.name for f in figures if f.time_s < figures[0].time_s}
     thriftier = {f.name for f in figures if f.energy_j < fastest.energy_j}
+    metrics = _metrics([f.trial for f in figures])
+    correlations = _correlations(figures, metrics)
     return Analysis(
         figures=tuple(figures),
         front=tuple(of_trial[id(t)] for t in pareto_front(f.trial for f in figures)),
@@ -212,7 +247,9 @@ def analyse(
         thriftier=len(thriftier),
         both=len(faster & thriftier),
         spreads=_spreads(figures),
-        correlations=_correlations(figures),
+        correlations=correlations,
+        splits=_splits(figures, metrics, list(dict.fromkeys(c.metric for c in correlations))),
+        metrics=metrics,
         beside=tuple(_library_figures(one, problem) for one in beside),
     )
 
@@ -313,14 +350,16 @@ def _spreads(figures: Sequence[Figures]) -> tuple[Spread, ...]:
     return tuple(found)
 
 
-def _correlations(figures: Sequence[Figures]) -> tuple[Correlation, ...]:
+def _correlations(
+    figures: Sequence[Figures], metrics: Mapping[str, Sequence[float]]
+) -> tuple[Correlation, ...]:
     targets: dict[str, list[float]] = {
         "time": [f.time_s for f in figures],
         "power": [f.power_w for f in figures],
         "energy": [f.energy_j for f in figures],
     }
     found = []
-    for metric, values in _metrics([f.trial for f in figures]).items():
+    for metric, values in metrics.items():
         for target in _TARGETS:
             pairs = [(v, t) for v, t in zip(values, targets[target], strict=True) if math.isfinite(v + t)]
             one = _correlation(metric, target, pairs)
@@ -350,6 +389,37 @@ def _correlation(metric: str, target: str, pairs: Sequence[tuple[float, float]])
     return Correlation(metric, target, len(pairs), rho, min(low, rho), max(high, rho))
 
 
+def _splits(
+    figures: Sequence[Figures], metrics: Mapping[str, Sequence[float]], names: Sequence[str]
+) -> tuple[Split, ...]:
+    found = []
+    for name in names:
+        known = [(v, f) for v, f in zip(metrics[name], figures, strict=True) if math.isfinite(v)]
+        mean = sum(v for v, _ in known) / len(known)
+        above, below = [f for v, f in known if v > mean], [f for v, f in known if v <= mean]
+        if min(len(above), len(below)) < 2:
+            continue
+        time = _ratio([f.time_s for f in above], [f.time_s for f in below])
+        energy = _ratio([f.energy_j for f in above], [f.energy_j for f in below])
+        found.append(Split(name, mean, len(above), len(below), *time, *energy))
+    return tuple(found)
+
+
+def _ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float, float]:
+    """Return the ratio of geometric means and its 95% interval, by Welch's t of the logarithms."""
+    from scipy.special import stdtrit
+
+    logs = np.log(above), np.log(below)
+    middle = logs[0].mean() - logs[1].mean()
+    terms = [one.var(ddof=1) / len(one) for one in logs]
+    error = math.sqrt(sum(terms))
+    if not error:
+        return (float(np.exp(middle)),) * 3
+    freedom = sum(terms) ** 2 / sum(t**2 / (len(one) - 1) for t, one in zip(terms, logs, strict=True))
+    half = error * float(stdtrit(freedom, 0.975))
+    return float(np.exp(middle)), float(np.exp(middle - half)), float(np.exp(middle + half))
+
+
 def _metrics(trials: Sequence[Trial]) -> dict[str, list[float]]:
     """Return the value of each metric for each trial, NaN where it has none."""
     plain: dict[str, Callable[[Trial], float]] = {
@@ -368,7 +438,7 @@ def _metrics(trials: Sequence[Trial]) -> dict[str, list[float]]:
             if isinstance(variant, Configuration)
             else dict(zip(PARAMETERS, variant.values, strict=True))
         )
-        for name, value in names.items():
+        for name, value in {**names, **trial.settings.by_axis}.items():
             if not isinstance(value, str):
                 axes[name][n] = float(value)
         counts: dict[str, float] = defaultdict(float)

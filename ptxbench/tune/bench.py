@@ -7,15 +7,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.errors import GpuError, LaunchError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.steady import PowerReading, steady_power_w
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.sources import source_of
+from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
-from ptxbench.tune.estimate import EnergyModel
+from ptxbench.tune.estimate import EnergyModel, Work
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.occupancy import limits_of, occupancy
 from ptxbench.tune.subject import Built, Subject
@@ -58,6 +62,7 @@ class Bench:
         options: What is measured.
         model: What estimates their energy; None: nothing does.
         wall_s: Host time in s, for what each step takes.
+        full_memory_mhz: Highest memory clock that can be set, NaN where it is not known.
     """
 
     def __init__(
@@ -67,16 +72,21 @@ class Bench:
         options: BenchOptions,
         model: EnergyModel | None,
         wall_s: Callable[[], float] = time.perf_counter,
+        full_memory_mhz: float = math.nan,
     ) -> None:
         self.gpu = gpu
         self.subject = subject
         self._options = options
         self._model = model
         self._wall_s = wall_s
+        self._full_memory_mhz = full_memory_mhz
         self._temperature = (-math.inf, math.nan)
+        self._verdicts: dict[str, tuple[Correct, str]] = {}
         self._sensor = board_sensor(gpu)
 
-    def predict(self, built: Built | Refused, build_wall_s: float = math.nan) -> Trial:
+    def predict(
+        self, built: Built | Refused, build_wall_s: float = math.nan, settings: GpuSettings = UNSET
+    ) -> Trial:
         """Return what is known of a variant that has not run: its work, modelled time and energy."""
         if isinstance(built, Refused):
             return Trial(
@@ -85,9 +95,10 @@ class Bench:
                 built.reason,
                 Correct.UNCHECKED,
                 build_wall_s=build_wall_s,
+                settings=settings,
             )
         info = self.gpu.info
-        seen = self.subject.foresee(built, info)
+        seen = self.subject.foresee(built, _clocked(info, settings))
         work = seen.work
         trial = Trial(
             variant=built.variant,
@@ -100,18 +111,33 @@ class Bench:
             executed=work.executed if work else (),
             l2_bytes=work.l2_bytes if work else math.nan,
             dram_bytes=work.dram_bytes if work else math.nan,
-            modelled_s=seen.modelled_s,
+            modelled_s=max(seen.modelled_s, self._memory_s(work, settings)),
             flops=seen.flops,
             build_wall_s=build_wall_s,
+            settings=settings,
         )
         estimated = self._estimated(trial, trial.modelled_s, _COOL_C)
         return replace(estimated, foreseen_j=estimated.estimated_j)
+
+    def _memory_s(self, work: Work | None, settings: GpuSettings) -> float:
+        """Return the time that the bytes from memory take at least where a clock is set, else 0.
+
+        Without it a kernel that waits for memory would look slower at each lower SM clock.
+        """
+        if work is None or settings == UNSET or not math.isfinite(work.dram_bytes):
+            return 0.0
+        memory_ratio = 1.0
+        if settings.memory_clock_mhz is not None and math.isfinite(self._full_memory_mhz):
+            memory_ratio = settings.memory_clock_mhz / self._full_memory_mhz
+        bandwidth = architecture_of(self.gpu.info.target).dram_bytes_per_s.value
+        return work.dram_bytes / (bandwidth * memory_ratio)
 
     def measure(
         self,
         built: Built | Refused,
         build_wall_s: float = math.nan,
         objection: Callable[[Trial], str] = lambda _: "",
+        settings: GpuSettings = UNSET,
     ) -> Trial:
         """Check a variant, time it, and measure its power where that is requested.
 
@@ -122,11 +148,12 @@ class Bench:
             build_wall_s: Host time that it took.
             objection: BenchOptions once the variant is timed and its energy estimated: why its power is not
                 worth measuring, or "".
+            settings: What is set on the GPU for this trial.
 
         Raises:
             GpuError: The GPU stopped answering.
         """
-        trial = self.predict(built, build_wall_s)
+        trial = self.predict(built, build_wall_s, settings)
         if isinstance(built, Refused):
             return trial
         try:
@@ -136,7 +163,7 @@ class Bench:
 
     def _measured(self, trial: Trial, kernel: Built, objection: Callable[[Trial], str]) -> Trial:
         began_s = self._wall_s()
-        correct, why = self.subject.check(self.gpu, kernel)
+        correct, why = self._checked(kernel)
         trial = replace(trial, correct=correct, check_wall_s=self._wall_s() - began_s)
         if correct is Correct.NO:
             return replace(trial, status=TrialStatus.WRONG, reason=why)
@@ -151,6 +178,13 @@ class Bench:
         if why := objection(trial):
             return replace(trial, status=TrialStatus.PRUNED, reason=why)
         return self._with_power(trial, launch)
+
+    def _checked(self, kernel: Built) -> tuple[Correct, str]:
+        """Check a variant once: no setting changes what it computes."""
+        name = kernel.variant.name
+        if name not in self._verdicts:
+            self._verdicts[name] = self.subject.check(self.gpu, kernel)
+        return self._verdicts[name]
 
     def _temperature_c(self) -> float:
         """Return the temperature, which was read within the last second."""
@@ -168,7 +202,7 @@ class Bench:
         trial = replace(
             trial,
             steady_s=launch_s,
-            clock_mhz=run.after.sm_clock_mhz,
+            clock_mhz=_held_mhz(run),
             temperature_c=run.after.temperature_c,
             capped=slowed(run),
             power_wall_s=self._wall_s() - began_s,
@@ -186,6 +220,19 @@ class Bench:
         if self._model is None:
             return trial
         return trial.estimated_by(self._model, self.subject.problem, time_s, temperature_c)
+
+
+def _held_mhz(run: KernelRun) -> float:
+    """Return the mean SM clock of a run where blocks were stamped, else the clock right after it."""
+    held_mhz = run.window.clock_mhz
+    return held_mhz if math.isfinite(held_mhz) else run.after.sm_clock_mhz
+
+
+def _clocked(info: GpuInfo, settings: GpuSettings) -> GpuInfo:
+    """Return a GPU as it is at a set SM clock."""
+    if settings.sm_clock_mhz is None:
+        return info
+    return replace(info, max_sm_clock_mhz=float(settings.sm_clock_mhz))
 
 
 def board_sensor(gpu: Gpu) -> SensorDescription:

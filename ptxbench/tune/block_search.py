@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxbench.core.errors import InputError
+from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.guerreiro import ordered_distributions, tune_blocks
 from ptxbench.tune.objective import Goal, first_valid
@@ -83,7 +84,7 @@ def search_blocks(kernel: UserKernel, space: Space, evaluator: Evaluator, goal: 
     ordered = ordered_distributions(block_variants(kernel, space.target, evaluator.jobs))
 
     def cost(index: int) -> float:
-        for trial in evaluator.trials([ordered[index].variant]):
+        for trial in evaluator.trials([Candidate(ordered[index].variant, space.settings[0])]):
             reference = first_valid(evaluator.folder.trials.values())
             return goal.cost(trial, reference) if reference else math.inf
         return math.inf  # the budget is spent

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ptxbench.tune.block_search import BlockVariant, default_block
 from ptxbench.tune.concurrent import ConcurrentTrial, run_name
@@ -62,7 +63,7 @@ class BlockRow:
         best: The best run of all.
         default: The run with the default blocks, at the highest clock.
         fastest: The run that the algorithm for time ends at, at the highest clock.
-        iterations: Different runs that it asked for.
+        iterations: Different runs that it needed.
         tried: Combinations of high occupancy.
         possible: All combinations.
         gap: Cost over that of the best of all, less 1.
@@ -121,7 +122,7 @@ def _row(
     case: BlockCase, algorithm: int, objective: str, clocks_mhz: Sequence[int], fastest: ConcurrentTrial
 ) -> BlockRow:
     chosen, iterations, high = _found(case, objective, clocks_mhz)
-    cost: Callable[[ConcurrentTrial], float] = lambda trial: cost_of(trial, objective)  # noqa: E731
+    cost = partial(cost_of, objective=objective)
     every = [case.trial(one, clock_mhz) for one in case.combinations for clock_mhz in clocks_mhz]
     best, default = min(every, key=cost), case.trial(case.default, max(case.clocks_mhz))
     return BlockRow(

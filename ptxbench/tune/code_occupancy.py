@@ -15,6 +15,7 @@ from ptxbench.sass.resources import Resources, cubin_capability, kernel_resource
 from ptxbench.storage.file_errors import reading
 from ptxbench.tune.expression import Expression
 from ptxbench.tune.occupancy import MAX_REGISTERS, MAX_THREADS, BlockNeeds, Residency, limits_of, residency
+from ptxbench.tune.source import find_entry
 
 _ELF = b"\x7fELF"
 # The name that an expression of shared memory may use.
@@ -80,12 +81,13 @@ def read_code(path: Path, target: str | None, entry: str | None) -> KernelCode:
         kernels = kernel_resources(image)
     except RefusedModuleError as error:
         raise InputError(f"{path} cannot be read as a cubin or as PTX: {error}") from error
-    if entry is None and len(kernels) == 1:
-        entry = next(iter(kernels))
-    if entry not in kernels:
-        wanted = "several kernels" if entry is None else f"no kernel {entry!r}"
-        raise InputError(f"{path} has {wanted}; choose one with --entry: {', '.join(kernels)}")
-    return KernelCode(entry, found, kernels[entry])
+    if entry is None and len(kernels) > 1:
+        raise InputError(f"{path} has several kernels; choose one with --entry: {', '.join(kernels)}")
+    try:
+        name = find_entry(entry or next(iter(kernels), ""), tuple(kernels))
+    except RefusedModuleError as error:
+        raise InputError(f"{path}: {error}; choose one with --entry") from error
+    return KernelCode(name, found, kernels[name])
 
 
 def code_occupancy(

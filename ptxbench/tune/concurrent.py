@@ -76,6 +76,8 @@ class ConcurrentBench:
         kernels: What runs, in the order of the launches.
         window_s: Length of the rounds back to back over which power is read.
         wall_s: Host time in s.
+        checked: What other benches of this GPU found wrong with variants, "" for nothing, by the digest of
+            their kernel and their name; it grows.
     """
 
     def __init__(
@@ -84,13 +86,14 @@ class ConcurrentBench:
         kernels: Sequence[UserKernel],
         window_s: float = 0.4,
         wall_s: Callable[[], float] = time.perf_counter,
+        checked: dict[tuple[str, str], str] | None = None,
     ) -> None:
         self._gpu = gpu
         self._kernels = tuple(kernels)
         self._window_s = window_s
         self._wall_s = wall_s
         self._sensor = board_sensor(gpu)
-        self._checked: dict[tuple[int, str], str] = {}
+        self._checked = {} if checked is None else checked
 
     def measure(self, variants: Sequence[BlockVariant], clock_mhz: int = 0) -> ConcurrentTrial:
         """Check each variant alone, once, then run all of them at once.
@@ -135,7 +138,7 @@ class ConcurrentBench:
 
     def _fault(self, number: int, one: BlockVariant) -> str:
         """Return why a variant's results are wrong, or ""; it is run alone once."""
-        key = number, one.variant.name
+        key = self._kernels[number].spec.digest, one.variant.name
         if key not in self._checked:
             correct, why = self._kernels[number].check(self._gpu, one.kernel)
             self._checked[key] = why if correct is Correct.NO else ""

@@ -54,6 +54,8 @@ class ConcurrentTuning:
         window_s: Seconds of rounds over which power is read.
         seed: Of the arrays.
         exhaustive: Whether every combination of block sizes is run besides.
+        patience: Block sizes in a row that are no better, at which the search of a kernel ends; the paper's
+            is 1.
         jobs: Compilers at once; 0 for as many as there are processors.
     """
 
@@ -62,6 +64,7 @@ class ConcurrentTuning:
     window_s: float = 0.4
     seed: int = 0
     exhaustive: bool = False
+    patience: int = 1
     jobs: int = 0
 
 
@@ -117,7 +120,7 @@ class ConcurrentTuned:
         trials: Every run of all kernels.
         chosen: The run that Algorithm 3 ended at.
         default: The run with 256 threads in each block, or the size nearest to that.
-        iterations: Runs that Algorithm 3 asked for.
+        iterations: Runs that Algorithm 3 needed.
         tried: Combinations of block sizes of high occupancy.
         possible: Combinations of all block sizes.
         best: The best of all combinations, where all were run, or None.
@@ -229,6 +232,7 @@ def tune_concurrently(
         found = tune_concurrent(
             [len(one) for one in ordered],
             lambda choice: concurrent_cost(measure(choice), tuning.objective),
+            tuning.patience,
         )
         default = runs.measure([default_block(one) for one in every])
         combinations = itertools.product(*every) if tuning.exhaustive else ()

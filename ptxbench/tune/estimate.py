@@ -6,11 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.target import find_target
+from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.kernel import Kernel
 from ptxbench.tune.occupancy import blocks_per_sm, limits_of
-from ptxbench.tune.variant import Problem, Variant
-from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, line_requests, shared_cycles
+from ptxbench.tune.variant import Op, Problem, Variant
+from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, core_wavefronts, line_requests, shared_cycles
 
 _SCHEDULERS = 4
 # What memory, and a barrier with the first reads behind it, take; and what L2 gives each SM when all ask.
@@ -18,6 +20,8 @@ _SCHEDULERS = 4
 _MEMORY_CYCLES = 700.0
 _BARRIER_CYCLES = 80.0
 _SMALLEST_DMMA = 8 * 8 * 4
+# Of f16, for each sub-partition, at the peak of the data sheet of an H100.
+_HGMMA_PER_CYCLE = 512
 L2_BYTES_PER_CYCLE = 32.0
 
 
@@ -85,13 +89,16 @@ class EnergyRange:
 class EnergyModel(Protocol):
     """What turns work and time into joules."""
 
-    def energy_j(self, work: Work, time_s: float, temperature_c: float) -> EnergyRange:
+    def energy_j(
+        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = UNSET
+    ) -> EnergyRange:
         """Return the energy of one launch.
 
         Args:
             work: What it does.
-            time_s: How long it takes.
+            time_s: How long it takes at the clocks that are set.
             temperature_c: Temperature of the GPU.
+            settings: What is set on the GPU.
         """
         ...
 
@@ -128,10 +135,14 @@ def work_by_tiles(variant: Variant, executed: tuple[OpcodeCount, ...], problem: 
         executed,
         read_bytes=float(stripes + (results if problem.beta else 0)),
         written_bytes=float(results),
-        shared_bytes=float(blocks * v.trips(problem) * v.warps * shared_cycles(v, *ops) * WAVEFRONT_BYTES),
+        shared_bytes=float(blocks * v.trips(problem) * _shared_wavefronts(v, *ops) * WAVEFRONT_BYTES),
         dram_bytes=float(problem.least_bytes),
         read_requests=float(blocks * v.trips(problem) * line_requests(v, *ops)),
     )
+
+
+def _shared_wavefronts(v: Variant, op_a: Op, op_b: Op) -> int:
+    return v.warps * shared_cycles(v, op_a, op_b) + core_wavefronts(v)
 
 
 @dataclass(frozen=True)
@@ -168,8 +179,10 @@ _RATES = {
 def modelled_time_s(kernel: Kernel, problem: Problem, sm_count: int, clock_mhz: float) -> float:
     """Return about how long one launch takes, without running it; good enough to put variants in order.
 
-    Blocks come in waves that fill the SMs. In each pass of the loop an SM takes as long as its busiest
-    part: the schedulers, the pipe of the products, shared memory, the way to L2, or one warp's wait.
+    Blocks come in waves that fill the SMs. In each pass of the loop an SM takes as long as its schedulers or
+    the pipe of the products, and besides as long as its memory pipe, which hands out one wavefront of shared
+    memory or one line of global memory a cycle: that the two do not overlap is what the kept runs say
+    (docs/tuning.md). Where the way to L2 or one warp's wait takes longer, it takes that long.
 
     Args:
         kernel: The kernel.
@@ -200,8 +213,9 @@ def _wave_cycles(kernel: Kernel, problem: Problem, blocks: int, rates: Rates) ->
     # What one block keeps an SM busy with in a trip.
     issue = v.warps / _SCHEDULERS * max(instructions, _pipe_cycles(kernel, rates))
     stripes_bytes = (v.blk_m + v.blk_n) * v.blk_k * problem.dtype.bytes
-    shared = v.warps * shared_cycles(v, problem.op_a, problem.op_b)
-    busy = max(issue, shared, stripes_bytes / L2_BYTES_PER_CYCLE)
+    ops = problem.op_a, problem.op_b
+    memory = v.warps * shared_cycles(v, *ops) + line_requests(v, *ops)
+    busy = max(issue + memory, stripes_bytes / L2_BYTES_PER_CYCLE)
     a_trip = max(blocks * busy, _alone_cycles(v, busy))
     once = len(kernel.code.once.instructions) * max(1.0, blocks * v.warps / _SCHEDULERS) + _MEMORY_CYCLES
     return once + v.trips(problem) * a_trip
@@ -225,9 +239,12 @@ def _pipe_cycles(kernel: Kernel, rates: Rates) -> float:
 
 def _product_cycles(opcode: str, rates: Rates) -> float:
     base, _, modifiers = opcode.partition(".")
+    sizes = modifiers.split(".")[0].split("x")
+    if base == "HGMMA":
+        # Four warps share the products of HGMMA.64x256x16.
+        return math.prod(map(int, sizes)) / 4 / _HGMMA_PER_CYCLE
     if base == "DMMA":
         # DMMA.16x8x4, or DMMA.884 on older GPUs.
-        sizes = modifiers.split(".")[0].split("x")
         products = math.prod(map(int, sizes)) if len(sizes) == 3 else _SMALLEST_DMMA
         return rates.tensor64_cycles * products / _SMALLEST_DMMA
     return {"FFMA": rates.fp32_cycles, "DFMA": rates.fp64_cycles, "HMMA": rates.tensor_cycles}.get(base, 0.0)

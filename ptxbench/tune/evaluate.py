@@ -105,9 +105,9 @@ def quality(trials: Sequence[Trial]) -> Quality:
         fastest_j=fastest.energy_j,
         fastest_s=fastest.best_time_s,
         best_s=best.best_time_s,
-        best=best.variant.name,
-        chosen=chosen.variant.name if chosen else "",
-        fastest=fastest.variant.name,
+        best=best.name,
+        chosen=chosen.name if chosen else "",
+        fastest=fastest.name,
         capped=sum(t.capped for t in measured),
         front=len(pareto_front(measured)),
         timing_wall_s=sum(t.timing_wall_s for t in measured),
@@ -197,9 +197,9 @@ def choices(trials: Sequence[Trial], few: int = 5) -> tuple[Choice, ...]:
         few: How many variants are measured by the ways that rank first; and by drawing at random.
 
     Returns:
-        Reading power of all; the fastest, and the least estimate, by short timings of all; the best of the few
-        that the estimate from code alone, or the modelled time, puts first, and of as many drawn at random.
-        A way is left out where its figure is not known. () where no energy was measured.
+        Reading power of all; the fastest, and the least estimate, by short timings of all; the best of the
+        few that the estimate from code alone, or the modelled time, puts first; and of as many drawn at
+        random. A way is left out where its figure is not known. () where no energy was measured.
     """
     measured = sorted((t for t in trials if t.ok and math.isfinite(t.energy_j)), key=lambda t: t.energy_j)
     if not measured:

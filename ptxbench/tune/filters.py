@@ -15,12 +15,12 @@ from ptxbench.tune.occupancy import (
     BlockNeeds,
     blocks_per_sm,
     limits_of,
-    occupancy,
 )
-from ptxbench.tune.variant import PLAIN, DType, Form, Op, Problem, Stripe, Variant
+from ptxbench.tune.variant import PLAIN, DType, Form, Op, Problem, Variant
 
 _MMA_M, _MMA_N = 16, 16
 _MMA_CAPABILITY = 80
+_WGMMA_TARGET = "sm_90a"
 _DEPTHS = {DType.F16: (16,), DType.F64: (4, 8, 16)}
 _REGISTER_BYTES = 4
 _VECTOR_BYTES = 16
@@ -61,6 +61,8 @@ def least_registers(variant: Variant) -> int:
     words = max(1, v.dtype.bytes // _REGISTER_BYTES)
     if v.on_tensor_cores:
         rows, columns = v.blk_m // v.warps_m // _MMA_M, v.blk_n // v.warps_n // 8
+        if v.by_warpgroups:
+            return 4 * rows * columns + _OTHER_REGISTERS
         if v.dtype is DType.F16:
             return 4 * rows * columns + 4 * rows + 2 * columns + _OTHER_REGISTERS
         # Of the fragments of B, those in hand and the next.
@@ -78,17 +80,24 @@ def tile_registers(variant: Variant) -> int:
 
 def shape_faults(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> Iterator[str]:
     """Yield why the parameters make no kernel: what does not divide what."""
-    v = variant
-    if v.threads % WARP or v.threads > MAX_THREADS:
-        yield f"{v.threads} threads are no whole warps of at most {MAX_THREADS} threads"
+    v, threads = variant, variant.threads
+    if threads % WARP or threads > MAX_THREADS:
+        yield f"{threads} threads are no whole warps of at most {MAX_THREADS} threads"
         return
-    if v.threads % v.a_k or v.threads % v.b_n:
-        yield f"{v.threads} threads cannot stand {v.a_k} along k or {v.b_n} along n"
+    if threads % v.a_k or threads % v.b_n:
+        yield f"{threads} threads cannot stand {v.a_k} along k or {v.b_n} along n"
         return
-    if not _divides(v.stripe_a(op_a)):
-        yield f"{v.a_m} x {v.a_k} threads do not divide the stripe of A"
-    if not _divides(v.stripe_b(op_b)):
-        yield f"{v.b_k} x {v.b_n} threads do not divide the stripe of B"
+    if v.by_warpgroups:
+        yield from _wgmma_faults(v)
+        return
+    # As the stripes have it (`Variant.stripe_a`), written out: a search asks this a million times.
+    a_m, b_k = threads // v.a_k, threads // v.b_n
+    reads_a = (v.blk_m, v.blk_k, a_m, v.a_k) if op_a is Op.N else (v.blk_k, v.blk_m, v.a_k, a_m)
+    reads_b = (v.blk_k, v.blk_n, b_k, v.b_n) if op_b is Op.N else (v.blk_n, v.blk_k, v.b_n, b_k)
+    if not _divide(reads_a, v.vector):
+        yield f"{a_m} x {v.a_k} threads do not divide the stripe of A"
+    if not _divide(reads_b, v.vector):
+        yield f"{b_k} x {v.b_n} threads do not divide the stripe of B"
     if v.vector * v.dtype.bytes > _VECTOR_BYTES or v.pad % v.vector:
         yield f"vectors of {v.vector} do not fit 16 bytes, or the padding of {v.pad}"
     if v.on_tensor_cores:
@@ -97,8 +106,10 @@ def shape_faults(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> Iterator
         yield f"{v.dim_m} x {v.dim_n} threads with vectors of {v.vector} do not divide the tile of C"
 
 
-def _divides(stripe: Stripe) -> bool:
-    return stripe.outer % stripe.outer_lanes == 0 and stripe.inner % (stripe.inner_lanes * stripe.vector) == 0
+def _divide(reads: tuple[int, int, int, int], vector: int) -> bool:
+    """Return whether threads across and along the rows of a stripe read it wholly."""
+    outer, inner, outer_lanes, inner_lanes = reads
+    return outer % outer_lanes == 0 and inner % (inner_lanes * vector) == 0
 
 
 def _mma_faults(v: Variant) -> Iterator[str]:
@@ -112,6 +123,19 @@ def _mma_faults(v: Variant) -> Iterator[str]:
         yield "asynchronous copies are of 16 bytes"
     if v.buffers < 2:
         yield "asynchronous copies need two buffers"
+
+
+def _wgmma_faults(v: Variant) -> Iterator[str]:
+    if v.dtype is not DType.F16 or v.mma_k != 16:
+        yield "the kernels by wgmma are of f16, with a depth of 16"
+    if v.dim_m not in (32, 64, 128) or v.dim_n != 4:
+        yield f"{v.dim_m} x {v.dim_n} threads are not one, two or four warpgroups of 32 x 4"
+    elif v.blk_m % (v.dim_m // 32 * 64) or v.blk_n % 64 or v.blk_n > 256:
+        yield f"{v.dim_m // 32} warpgroups do not divide {v.blk_m} x {v.blk_n} into 64 x up to 256"
+    if (v.blk_k, v.vector, v.a_k, v.b_n, v.pad) != (64, 8, 8, 8, 0):
+        yield "the kernels by wgmma have rows of 64 elements, read by 8 threads, and no padding"
+    if v.buffers < 3:
+        yield "products that run on need three buffers"
 
 
 def device_faults(variant: Variant, target: str, bounds: Bounds, form: Form = PLAIN) -> Iterator[str]:
@@ -129,8 +153,8 @@ def device_faults(variant: Variant, target: str, bounds: Bounds, form: Form = PL
         yield f"{resident} blocks fit one SM where {v.min_blocks} must"
     elif resident * v.threads < bounds.min_threads:
         yield f"{resident * v.threads} threads on an SM are under {bounds.min_threads}"
-    elif occupancy(needs, limits) < bounds.min_occupancy:
-        yield f"occupancy {occupancy(needs, limits):.3f} is under {bounds.min_occupancy}"
+    elif (held := resident * needs.warps / limits.max_warps) < bounds.min_occupancy:
+        yield f"occupancy {held:.3f} is under {bounds.min_occupancy}"
 
 
 def quality_faults(variant: Variant, bounds: Bounds) -> Iterator[str]:
@@ -150,10 +174,15 @@ def quality_faults(variant: Variant, bounds: Bounds) -> Iterator[str]:
 
 def target_faults(variant: Variant, target: str) -> Iterator[str]:
     """Yield why a target has not the instructions of a kernel."""
-    v, capability = variant, find_target(target).capability
-    if v.on_tensor_cores and capability < _MMA_CAPABILITY:
+    v = variant
+    if not v.on_tensor_cores:
+        return
+    capability = find_target(target).capability
+    if v.by_warpgroups and target != _WGMMA_TARGET:
+        yield f"{target} has no wgmma: {_WGMMA_TARGET} alone has it"
+    elif capability < _MMA_CAPABILITY:
         yield f"{target} has neither mma.{'m16n8k16' if v.dtype is DType.F16 else 'm8n8k4'} nor cp.async"
-    elif v.on_tensor_cores and v.dtype is DType.F64 and v.mma_k > 4 and capability < WIDE_MMA_CAPABILITY:
+    elif v.dtype is DType.F64 and v.mma_k > 4 and capability < WIDE_MMA_CAPABILITY:
         yield f"{target} has no mma.m16n8k{v.mma_k} of f64"
 
 
@@ -162,6 +191,8 @@ def problem_faults(variant: Variant, problem: Problem) -> Iterator[str]:
     v = variant
     rows = (problem.shapes[0][1], problem.shapes[1][1])
     written = 2 if v.on_tensor_cores else v.vector
+    if v.by_warpgroups and not problem.op_a is problem.op_b is Op.N:
+        yield "the kernels by wgmma take A and B as they are, not transposed"
     if any(row % v.vector for row in rows) or problem.n % written:
         yield f"rows of {rows[0]}, {rows[1]} and {problem.n} elements are no whole reads of {v.vector}"
     elif v.trips(problem) < v.buffers:
@@ -172,9 +203,14 @@ def problem_faults(variant: Variant, problem: Problem) -> Iterator[str]:
 
 def rejection(variant: Variant, problem: Problem, target: str, bounds: Bounds) -> str:
     """Return the first reason against a variant, "" where there is none."""
+    shape = next(shape_faults(variant, problem.op_a, problem.op_b), "")
+    return shape or misfit(variant, problem, target, bounds)
+
+
+def misfit(variant: Variant, problem: Problem, target: str, bounds: Bounds) -> str:
+    """Return the first reason against a variant whose shapes divide each other, "" where there is none."""
     for faults in (
         target_faults(variant, target),
-        shape_faults(variant, problem.op_a, problem.op_b),
         quality_faults(variant, bounds),
         problem_faults(variant, problem),
         device_faults(variant, target, bounds, variant.form(problem)),

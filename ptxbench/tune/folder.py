@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Self, TypeVar
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.toolchain import tool_version
 from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.devices.base import Gpu
@@ -35,6 +36,7 @@ from ptxbench.storage.location import make_place
 from ptxbench.storage.manifest import Host
 from ptxbench.storage.recording import read_document
 from ptxbench.tune.bench import BenchOptions
+from ptxbench.tune.candidate import UNSET, Candidate, name_of
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.problem import KernelProblem
@@ -116,10 +118,17 @@ class InHand:
     Attributes:
         number: Trials before it.
         variant: Which.
+        settings: What is set for it.
     """
 
     number: int
     variant: Variant | Configuration
+    settings: GpuSettings = field(default=UNSET, metadata={"optional": True})
+
+    @property
+    def name(self) -> str:
+        """Name of the variant, with its settings where there are any."""
+        return name_of(self.variant, self.settings)
 
 
 class TuningFolder:
@@ -140,7 +149,7 @@ class TuningFolder:
         self.path = path
         self._beside = list(beside)
         self.manifest = manifest
-        self._trials = {trial.variant.name: trial for trial in trials}
+        self._trials = {trial.name: trial for trial in trials}
         self._journal: Journal | None = None
 
     @classmethod
@@ -206,16 +215,19 @@ class TuningFolder:
 
     @property
     def trials(self) -> Mapping[str, Trial]:
-        """Every trial by the name of its variant, in the order in which they were made."""
+        """Every trial by its name, in the order in which they were made."""
         return MappingProxyType(self._trials)
 
-    def begin(self, variant: Variant | Configuration) -> None:
-        """Say which variant is tried next.
+    def begin(self, candidate: Candidate) -> None:
+        """Say what is tried next.
 
         Raises:
             InputError: The file cannot be written.
         """
-        write_text(self.path / IN_HAND, codec.to_text(InHand(len(self._trials), variant)))
+        write_text(
+            self.path / IN_HAND,
+            codec.to_text(InHand(len(self._trials), candidate.variant, candidate.settings)),
+        )
 
     def add(self, trial: Trial) -> None:
         """Keep one trial; it is on the disk when this returns.
@@ -225,7 +237,7 @@ class TuningFolder:
         """
         assert self._journal is not None  # noqa: S101 - a folder that is only read takes no trials
         self._journal.append(trial)
-        self._trials[trial.variant.name] = trial
+        self._trials[trial.name] = trial
         self._nothing_in_hand()
 
     @property
@@ -256,7 +268,9 @@ class TuningFolder:
             self._journal.close()
             self._journal = None
             self._nothing_in_hand()
-            write_text(self.path / VARIANTS, variants_csv(self._trials.values(), self.manifest.problem))
+            write_text(
+                self.path / VARIANTS, variants_csv(tuple(self._trials.values()), self.manifest.problem)
+            )
 
     def _nothing_in_hand(self) -> None:
         with writing(self.path):
@@ -268,18 +282,23 @@ def _lines(file: Path, kind: type[_Line]) -> list[_Line]:
     return [codec.decode(kind, plain, place) for place, plain in lines]
 
 
-def variants_csv(trials: Iterable[Trial], problem: Problem | KernelProblem) -> str:
-    """Return trials as CSV, one row a variant; a number that is not known is an empty cell."""
+def variants_csv(trials: Sequence[Trial], problem: Problem | KernelProblem) -> str:
+    """Return trials as CSV, one row each; a number that is not known is an empty cell.
+
+    Settings have columns where any were set.
+    """
+    axes = tuple(dict.fromkeys(axis for trial in trials for axis in trial.settings.by_axis))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     of_gemm = ("dtype",) if isinstance(problem, Problem) else ()
-    writer.writerow(("variant", *of_gemm, *problem.parameters, *_FIGURES, "gflops"))
+    writer.writerow(("variant", *of_gemm, *problem.parameters, *axes, *_FIGURES, "gflops"))
     for trial in trials:
         v = trial.variant
         dtype = (v.dtype,) if isinstance(v, Variant) else ()
         figures = [_cell(getattr(trial, name)) for name in _FIGURES]
         gflops = _cell(trial.gflops(trial.flops_of(problem)))
-        writer.writerow((v.name, *dtype, *v.values, *figures, gflops))
+        settings = [trial.settings.by_axis.get(axis, "") for axis in axes]
+        writer.writerow((trial.name, *dtype, *v.values, *settings, *figures, gflops))
     return text.getvalue()
 
 

@@ -26,9 +26,10 @@ Where a listing and its text disagree, this is the text:
 - Algorithm 4 returns the last distribution of each kernel (step 17), and its step 15 jumps before it takes
   over what was found; the text takes it over, restarts, and returns what was found.
 
-Two things are in neither. K of Algorithm 4 is sorted by the energy of each kernel, which no sensor of the
+Three things are in neither. K of Algorithm 4 is sorted by the energy of each kernel, which no sensor of the
 board tells: the shares that a run reports serve. And the restarts of Algorithms 3 and 4 can go round in a
-circle: when a choice comes back the cheapest run so far is taken.
+circle: when a choice comes back the cheapest run so far is taken. `patience` is ours: the paper ends at the
+first distribution that is no better (1); with 2 the search passes one bad size.
 """
 
 from __future__ import annotations
@@ -128,19 +129,20 @@ class _Runs(Generic[C]):
         return self.found(choice, clock_mhz)
 
 
-def tune_blocks(count: int, cost: Callable[[int], float]) -> Found[int]:
+def tune_blocks(count: int, cost: Callable[[int], float], patience: int = 1) -> Found[int]:
     """Algorithm 1: the block size of one kernel at fixed clocks.
 
     Args:
         count: Distributions, in the order of `ordered_distributions`; at least one.
         cost: Runs the one with an index and returns its cost; infinite where it does not run.
+        patience: Distributions in a row that are no better, at which the search ends.
     """
     runs = _Runs[int](lambda index, _: ConcurrentCost(cost(index), ()))
-    return runs.found(_first_that_is_not_beaten(count, lambda index: runs(index).cost))
+    return runs.found(_not_beaten(count, lambda index: runs(index).cost, patience))
 
 
 def tune_blocks_and_clock(
-    count: int, clocks_mhz: Sequence[int], cost: Callable[[int, int], float]
+    count: int, clocks_mhz: Sequence[int], cost: Callable[[int, int], float], patience: int = 1
 ) -> Found[int]:
     """Algorithm 2: block size and clock of one kernel.
 
@@ -148,29 +150,32 @@ def tune_blocks_and_clock(
         count: Distributions, in the order of `ordered_distributions`; at least one.
         clocks_mhz: Clocks that can be set.
         cost: Runs the distribution with an index at a clock and returns its cost.
+        patience: Distributions in a row that are no better, at which the search of a clock ends.
     """
     runs = _Runs[tuple[int, ...]](lambda choice, clock: ConcurrentCost(cost(choice[0], clock), (1.0,)))
-    found = _tune_all(runs, (count,), sorted(clocks_mhz, reverse=True))
+    found = _tune_all(runs, (count,), sorted(clocks_mhz, reverse=True), patience)
     return Found(found.choice[0], found.clock_mhz, found.cost, found.iterations)
 
 
 def tune_concurrent(
-    counts: Sequence[int], run: Callable[[tuple[int, ...]], ConcurrentCost]
+    counts: Sequence[int], run: Callable[[tuple[int, ...]], ConcurrentCost], patience: int = 1
 ) -> Found[tuple[int, ...]]:
     """Algorithm 3: the block sizes of kernels that run at once, at fixed clocks.
 
     Args:
         counts: Distributions of each kernel, in the order of `ordered_distributions`; at least one each.
         run: Runs all kernels at once, each with the distribution that has this index.
+        patience: Distributions in a row that are no better, at which the search of a kernel ends.
     """
     runs = _Runs[tuple[int, ...]](lambda choice, _: run(choice))
-    return _tune_all(runs, counts, (0,))
+    return _tune_all(runs, counts, (0,), patience)
 
 
 def tune_concurrent_and_clock(
     counts: Sequence[int],
     clocks_mhz: Sequence[int],
     run: Callable[[tuple[int, ...], int], ConcurrentCost],
+    patience: int = 1,
 ) -> Found[tuple[int, ...]]:
     """Algorithm 4: block sizes and clock of kernels that run at once.
 
@@ -178,12 +183,13 @@ def tune_concurrent_and_clock(
         counts: Distributions of each kernel, in the order of `ordered_distributions`; at least one each.
         clocks_mhz: Clocks that can be set.
         run: Runs all kernels at once at a clock, each with the distribution that has this index.
+        patience: Distributions in a row that are no better, at which the search of a kernel ends.
     """
-    return _tune_all(_Runs[tuple[int, ...]](run), counts, sorted(clocks_mhz, reverse=True))
+    return _tune_all(_Runs[tuple[int, ...]](run), counts, sorted(clocks_mhz, reverse=True), patience)
 
 
 def _tune_all(
-    runs: _Runs[tuple[int, ...]], counts: Sequence[int], clocks_mhz: Sequence[int]
+    runs: _Runs[tuple[int, ...]], counts: Sequence[int], clocks_mhz: Sequence[int], patience: int
 ) -> Found[tuple[int, ...]]:
     """Lower the clock while that pays, then change one kernel's blocks; again, until neither changes."""
     choice, at = (0,) * len(counts), 0
@@ -199,7 +205,9 @@ def _tune_all(
         if not by_share or len(clocks_mhz) > 1:  # Algorithm 3 sorts K once, Algorithm 4 after each restart
             shares = runs(choice, clock_mhz).shares
             by_share = sorted(range(len(counts)), key=lambda kernel: -shares[kernel])
-        found = (_one_kernel(runs, choice, kernel, counts[kernel], clock_mhz) for kernel in by_share)
+        found = (
+            _one_kernel(runs, choice, kernel, counts[kernel], clock_mhz, patience) for kernel in by_share
+        )
         better = next((one for one in found if one != choice), None)
         if better is None:
             return runs.found(choice, clock_mhz)
@@ -208,24 +216,32 @@ def _tune_all(
 
 
 def _one_kernel(
-    runs: _Runs[tuple[int, ...]], choice: tuple[int, ...], kernel: int, count: int, clock_mhz: int
+    runs: _Runs[tuple[int, ...]],
+    choice: tuple[int, ...],
+    kernel: int,
+    count: int,
+    clock_mhz: int,
+    patience: int,
 ) -> tuple[int, ...]:
     """Return the choice with one kernel's distribution found anew, the others as they are."""
 
     def with_index(index: int) -> tuple[int, ...]:
         return (*choice[:kernel], index, *choice[kernel + 1 :])
 
-    return with_index(_first_that_is_not_beaten(count, lambda n: runs(with_index(n), clock_mhz).cost))
+    return with_index(_not_beaten(count, lambda n: runs(with_index(n), clock_mhz).cost, patience))
 
 
-def _first_that_is_not_beaten(count: int, cost: Callable[[int], float]) -> int:
-    """Return the distribution whose next one is no better; what does not run is passed over."""
-    best, best_cost = 0, math.inf
+def _not_beaten(count: int, cost: Callable[[int], float], patience: int) -> int:
+    """Return the distribution behind which so many are no better; what does not run is passed over."""
+    best, best_cost, no_better = 0, math.inf, 0
     for index in range(count):
         found = cost(index)
         if math.isinf(found):
             continue
-        if found >= best_cost:
-            return best
-        best, best_cost = index, found
+        if found < best_cost:
+            best, best_cost, no_better = index, found, 0
+        else:
+            no_better += 1
+        if no_better == patience:
+            break
     return best

@@ -12,6 +12,12 @@ from ptxbench.tune.trial import Trial, TrialStatus
 
 # Kernel Tuner's names of what a configuration failed by.
 _FAILED = {TrialStatus.REFUSED: "CompilationFailedConfig"}
+# Its names of what can be set.
+_SETTINGS = {
+    "sm_clock_mhz": "nvml_gr_clock",
+    "memory_clock_mhz": "nvml_mem_clock",
+    "power_limit_w": "nvml_pwr_limit",
+}
 _OTHERWISE_FAILED = "RuntimeFailedConfig"
 _MS = 1e3
 
@@ -23,8 +29,9 @@ def cache_text(manifest: TuningManifest, trials: Sequence[Trial]) -> str:
         manifest: What was tuned.
         trials: Its trials; one without power is a failed one there.
     """
-    names = manifest.problem.parameters
-    columns = list(zip(*(t.variant.values for t in trials), strict=True)) or [()] * len(names)
+    settings = dict.fromkeys(axis for t in trials for axis in t.settings.by_axis)
+    names = (*manifest.problem.parameters, *(_SETTINGS[axis] for axis in settings))
+    columns = list(zip(*(t.candidate.values for t in trials), strict=True)) or [()] * len(names)
     document = {
         "device_name": manifest.gpu.name,
         "kernel_name": manifest.problem.title,
@@ -34,7 +41,7 @@ def cache_text(manifest: TuningManifest, trials: Sequence[Trial]) -> str:
             name: sorted(set(column), key=str) for name, column in zip(names, columns, strict=True)
         },
         "objective": "energy",
-        "cache": {_key(t.variant.values): _entry(names, t) for t in trials},
+        "cache": {_key(t.candidate.values): _entry(names, t) for t in trials},
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -44,7 +51,7 @@ def _key(values: Iterable[Value]) -> str:
 
 
 def _entry(names: Sequence[str], trial: Trial) -> dict[str, object]:
-    entry: dict[str, object] = dict(zip(names, trial.variant.values, strict=True))
+    entry: dict[str, object] = dict(zip(names, trial.candidate.values, strict=True))
     if not trial.ok or not math.isfinite(trial.best_time_s):
         return entry | {"time": _FAILED.get(trial.status, _OTHERWISE_FAILED)}
     figures = {

@@ -1,4 +1,4 @@
-"""cuBLAS beside the variants: the same product, by PyTorch or CuPy, measured in the same sitting."""
+"""cuBLAS beside the variants: the same product, by PyTorch or CuPy, measured in the same session."""
 
 from __future__ import annotations
 

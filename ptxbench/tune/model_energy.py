@@ -10,12 +10,17 @@ from pathlib import Path
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.model.clock_law import VoltageLaw
 from ptxbench.model.code_spread import widened
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.inputs import read_table
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies, OpcodeEnergy
+from ptxbench.model.power_samples import read_power_samples
+from ptxbench.model.ridge import fit_ridge
 from ptxbench.model.terms import Terms
 from ptxbench.model.work import LINE_BYTES, Access, Activity, KernelWork, Level
+from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.estimate import EnergyRange, Work
 
 
@@ -48,24 +53,48 @@ class ModelEnergy:
     Args:
         machine: Energies of its opcodes and bytes, static power and power limit.
         pattern: Operand pattern of the kernels: "random" or "zeros".
+        full_mhz: SM clock when nothing slows it, NaN where it is not known: then no clock can be set.
     """
 
-    def __init__(self, machine: Machine, pattern: str = "random") -> None:
+    def __init__(self, machine: Machine, pattern: str = "random", full_mhz: float = math.nan) -> None:
         self._machine = replace(machine, opcode_energies=_CachedOpcodeEnergies(machine.opcode_energies))
         self._activity = _activity(machine.terms, pattern)
+        self._full_mhz = full_mhz
 
-    def energy_j(self, work: Work, time_s: float, temperature_c: float) -> EnergyRange:
+    @property
+    def machine(self) -> Machine:
+        """What it estimates by."""
+        return self._machine
+
+    def energy_j(
+        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = UNSET
+    ) -> EnergyRange:
         """Return the energy of one launch; where the power cap holds the clock down, at that clock.
 
         Raises:
-            InputError: The run has no static power.
+            InputError: The run has no static power, or the clock that is set is above the full one.
         """
+        ratio, machine = self._ratio(settings), self._machine
+        if settings.power_limit_mw is not None:
+            machine = replace(machine, limit_w=settings.power_limit_mw / 1000)
         opcodes = tuple((one.opcode, float(one.count)) for one in work.executed)
-        counted = KernelWork("kernel", opcodes, _moved(work), time_s, accesses=_requests(work))
-        found = estimate(counted, self._machine, Conditions(self._activity, temperature_c))
+        # The time that the work would take at the full clock, from which a lower one stretches it.
+        counted = KernelWork("kernel", opcodes, _moved(work), time_s * ratio, accesses=_requests(work))
+        conditions = Conditions(self._activity, temperature_c, set_ratio=ratio)
+        found = estimate(counted, machine, conditions)
         if not counted.bytes_moved:
             found = widened(found, counted, self._machine.terms, modelled_time=False)
         return EnergyRange(found.energy_j, found.low_j, found.high_j, found.time_s)
+
+    def _ratio(self, settings: GpuSettings) -> float:
+        if settings.sm_clock_mhz is None:
+            return 1.0
+        if not settings.sm_clock_mhz <= self._full_mhz:
+            raise InputError(
+                f"an SM clock of {settings.sm_clock_mhz} MHz cannot be estimated: the table's GPU has"
+                f" {self._full_mhz:.0f} MHz at most"
+            )
+        return settings.sm_clock_mhz / self._full_mhz
 
 
 def _moved(work: Work) -> tuple[tuple[Level, float], ...]:
@@ -96,20 +125,36 @@ def _activity(terms: Terms, pattern: str) -> Activity:
     return {RANDOM: terms.random, ZEROS: terms.zeros}[pattern]
 
 
-def open_model(path: Path, gpu: GpuInfo, pattern: str = "random") -> ModelEnergy:
-    """Return the estimator of a run.
+def model_name(path: Path, gpu: GpuInfo) -> str:
+    """Return what a report calls the estimator of a run: its folder, and its GPU where that is another model.
+
+    Raises:
+        InputError: The folder is no run.
+    """
+    measured = read_table(path).gpu.name
+    return f"table {path.name}" + ("" if measured == gpu.name else f" of {measured}")
+
+
+def open_model(path: Path, gpu: GpuInfo, pattern: str = "random", samples: Path | None = None) -> ModelEnergy:
+    """Return the estimator of a run; one of another model of GPU ranks, where both have the same target.
 
     Args:
         path: The run's folder.
         gpu: What kernels are tuned for.
         pattern: Operand pattern of the kernels.
+        samples: CSV file of power at several clocks, whose voltage curve stands in for the run's power law.
 
     Raises:
-        InputError: The folder is no run, is of another model of GPU, or tells no energies.
+        InputError: The folder is no run, is of another target, or tells no energies.
     """
     table = read_table(path)
-    if table.gpu.name != gpu.name:
+    if table.gpu.target != gpu.target:
         raise InputError(
-            f"{path} is a table of {table.gpu.name}, and this GPU is {gpu.name}; name one of its own"
+            f"{path} is a table of {table.gpu.name} ({table.gpu.target}), and this GPU is {gpu.name}"
+            f" ({gpu.target}); name one of its own"
         )
-    return ModelEnergy(table.machine, pattern)
+    machine = table.machine
+    if samples is not None:
+        ridge = fit_ridge(read_power_samples(samples), machine.limit_w)
+        machine = replace(machine, voltage=VoltageLaw(ridge, gpu.max_sm_clock_mhz))
+    return ModelEnergy(machine, pattern, gpu.max_sm_clock_mhz)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.tune.bench import Bench
+from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, Pruning, ranked
@@ -44,6 +46,7 @@ class Evaluator:
     Args:
         show: Called with how many are done, the budget, and which variant is in hand.
         pruning: Whose power is not measured; None: everybody's is.
+        apply: Sets the GPU as a candidate wants it.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Evaluator:
         jobs: int = 0,
         show: Show = lambda *_: None,
         pruning: Pruning | None = None,
+        apply: Callable[[GpuSettings], None] = lambda _: None,
     ) -> None:
         self.bench = bench
         self.folder = folder
@@ -61,17 +65,18 @@ class Evaluator:
         self.jobs = jobs or os.cpu_count() or 1
         self._show = show
         self._pruning = pruning
+        self._apply = apply
 
     @property
     def spent(self) -> bool:
         """Whether the budget is spent."""
         return len(self.folder.trials) >= self.budget
 
-    def trials(self, variants: Sequence[Point], *, sampled: bool = False) -> Iterator[Trial]:
-        """Try variants in turn until the budget is spent, building ahead.
+    def trials(self, candidates: Sequence[Candidate], *, sampled: bool = False) -> Iterator[Trial]:
+        """Try candidates in turn until the budget is spent, building ahead.
 
         Args:
-            variants: Those to try.
+            candidates: Those to try.
             sampled: Whether they were drawn at random beside an estimator's choice.
 
         Raises:
@@ -79,19 +84,22 @@ class Evaluator:
             ToolError: ptxas or nvdisasm is missing.
         """
         held = self.folder.trials
-        wanted = [v for v in variants if v.name not in held][: max(0, self.budget - len(held))]
-        chosen = {v.name for v in wanted}
-        builds = build_ahead(self.bench.subject, wanted, self.bench.gpu.info.target, self.jobs)
-        for variant in variants:
-            if variant.name in chosen:
+        wanted = [c for c in candidates if c.name not in held][: max(0, self.budget - len(held))]
+        chosen = {c.name for c in wanted}
+        builds = build_candidates(self.bench.subject, wanted, self.bench.gpu.info.target, self.jobs)
+        for candidate in candidates:
+            if candidate.name in chosen:
                 built = next(builds)
-                self.folder.begin(variant)
-                trial = self.bench.measure(built.kernel, built.wall_s, self._objection)
+                self.folder.begin(candidate)
+                self._apply(candidate.settings)
+                trial = self.bench.measure(
+                    built.kernel, built.wall_s, self._objection, settings=candidate.settings
+                )
                 self.folder.add(replace(trial, sampled=sampled))
-                self._show(len(held), self.budget, variant.name)
-                chosen.discard(variant.name)
-            if variant.name in held:
-                yield held[variant.name]
+                self._show(len(held), self.budget, candidate.name)
+                chosen.discard(candidate.name)
+            if candidate.name in held:
+                yield held[candidate.name]
 
     def _objection(self, trial: Trial) -> str:
         return self._pruning.objection(trial, self.folder.trials.values()) if self._pruning else ""
@@ -112,9 +120,25 @@ def build_ahead(subject: Subject, variants: Sequence[Point], target: str, jobs: 
             yield from list(pool.map(lambda variant: _built(subject, variant, target), group))
 
 
+def build_candidates(
+    subject: Subject, candidates: Sequence[Candidate], target: str, jobs: int
+) -> Iterator[Built]:
+    """Yield the kernels of candidates in their order; candidates of one variant in a group share a build.
+
+    Raises:
+        ToolError: ptxas or nvdisasm is missing.
+    """
+    for first in range(0, len(candidates), _GROUP):
+        group = [candidate.variant for candidate in candidates[first : first + _GROUP]]
+        distinct = {variant.name: variant for variant in group}
+        builds = build_ahead(subject, tuple(distinct.values()), target, jobs)
+        built = dict(zip(distinct, builds, strict=True))
+        yield from (built[variant.name] for variant in group)
+
+
 def search_random(space: Space, evaluator: Evaluator, seed: int) -> None:
     """Try variants in random order."""
-    for _ in evaluator.trials(random.Random(seed).sample(space.variants, len(space.variants))):  # noqa: S311
+    for _ in evaluator.trials(random.Random(seed).sample(space.candidates, len(space.candidates))):  # noqa: S311
         pass
 
 
@@ -139,22 +163,38 @@ def search_by_estimate(
         sample: How many of the budget are drawn at random from the others: they tell how well it ranks.
     """
     generator = random.Random(seed)  # noqa: S311
-    drawn = generator.sample(space.variants, min(candidates, len(space.variants)))
-    predicted = []
-    for built in build_ahead(evaluator.bench.subject, drawn, evaluator.bench.gpu.info.target, evaluator.jobs):
-        trial = evaluator.bench.predict(built.kernel, built.wall_s)
-        predicted.append(trial)
-        show(len(predicted), len(drawn), trial.variant.name)
-    best_first = [trial.variant for trial in ranked(predicted, goal)]
+    drawn = generator.sample(space.candidates, min(candidates, len(space.candidates)))
+    predicted = predict_candidates(drawn, evaluator.bench, evaluator.jobs, show)
+    best_first = [trial.candidate for trial in ranked(predicted, goal)]
     # Those of whose energy the code tells nothing come last.
-    placed = {variant.name for variant in best_first}
-    best_first += [trial.variant for trial in predicted if trial.variant.name not in placed]
+    placed = {candidate.name for candidate in best_first}
+    best_first += [trial.candidate for trial in predicted if trial.name not in placed]
     first = max(0, evaluator.budget - sample) if sample else len(best_first)
     for _ in evaluator.trials(best_first[:first]):
         pass
     rest = best_first[first:]
     for _ in evaluator.trials(generator.sample(rest, len(rest)), sampled=True):
         pass
+
+
+def predict_candidates(
+    candidates: Sequence[Candidate], bench: Bench, jobs: int, show: Show = lambda *_: None
+) -> list[Trial]:
+    """Build candidates and predict each one's time and energy; nothing runs.
+
+    Args:
+        candidates: Those to predict.
+        bench: Where they would be tried; it has a model.
+        jobs: Assemblers at once; 0 for as many as there are processors.
+        show: Called with how many are predicted, how many there are, and which is in hand.
+    """
+    predicted: list[Trial] = []
+    jobs = jobs or os.cpu_count() or 1
+    builds = build_candidates(bench.subject, candidates, bench.gpu.info.target, jobs)
+    for candidate, built in zip(candidates, builds, strict=True):
+        predicted.append(bench.predict(built.kernel, built.wall_s, candidate.settings))
+        show(len(predicted), len(candidates), candidate.name)
+    return predicted
 
 
 def _built(subject: Subject, variant: Point, target: str) -> Built:

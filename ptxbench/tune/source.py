@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jinja2
 from jinja2.sandbox import SandboxedEnvironment
@@ -48,6 +48,24 @@ def build_source(source: Source, values: Mapping[str, Value], target: str) -> Cu
 
     image = cached(cubin_key(name, code, values, target), make)
     return Cubin(image, target, OptLevel.O3, f"ptxas {tool_version('ptxas')}")
+
+
+def find_entry(name: str, entries: Sequence[str]) -> str:
+    """Return the kernel that is called so, be it by its plain name or as C++ writes it.
+
+    Args:
+        name: Its name.
+        entries: The kernels of the code.
+
+    Raises:
+        RefusedModuleError: There is none, or several.
+    """
+    if name in entries:
+        return name
+    mangled = [one for one in entries if one.startswith(f"_Z{len(name)}{name}")]
+    if len(mangled) != 1:
+        raise RefusedModuleError(f"the code has no kernel {name}, only {', '.join(entries)}")
+    return mangled[0]
 
 
 def _rendered(source: Source, values: Mapping[str, Value]) -> bytes:

@@ -12,8 +12,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.tune.candidate import UNSET, Candidate
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.filters import Bounds, rejection, shape_faults
+from ptxbench.tune.filters import Bounds, misfit, shape_faults
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.spec import Combinations
 from ptxbench.tune.spec_file import read_combinations
@@ -22,6 +24,7 @@ from ptxbench.tune.variant import OPTIONAL, PARAMETERS, Core, DType, Op, Problem
 # Spaces that are shipped: ptxbench's own, and that of Anzt et al. (2015), Figure 3 and section 2.3.2.
 USUAL = "gemm"
 SHIPPED = (USUAL, "beast")
+_MOST = 1024
 _MAY_BE_ZERO = ("pad", "read_a", "read_b", "interleaved")
 
 
@@ -51,12 +54,24 @@ class Space:
         target: What they run on.
         variants: Those that passed, in the order of the axes.
         rejected: A reason why filters took variants out, and how many they took for the like of it.
+        settings: Settings of the GPU under each of which a variant may be tried, all of the same kinds.
     """
 
     problem: Problem | KernelProblem
     target: str
     variants: tuple[Variant | Configuration, ...]
     rejected: tuple[tuple[str, int], ...]
+    settings: tuple[GpuSettings, ...] = (UNSET,)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of what differs between candidates: the variants' parameters, then the settings'."""
+        return (*self.problem.parameters, *self.settings[0].by_axis)
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Every variant under every setting, the settings changing fastest."""
+        return tuple(Candidate(v, settings) for v in self.variants for settings in self.settings)
 
     def find(self, name: str) -> Variant | Configuration | None:
         """Return the variant called `name`, or None."""
@@ -109,7 +124,7 @@ def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Spa
     axes = axes or load_axes(problem.dtype)
     kept, like, examples = [], Counter[str](), dict[str, str]()
     for variant in _combinations(axes, problem.op_a, problem.op_b):
-        reason = rejection(variant, problem, target, axes.bounds)
+        reason = misfit(variant, problem, target, axes.bounds)
         if reason:
             like[_without_numbers(reason)] += 1
             examples.setdefault(_without_numbers(reason), reason)
@@ -142,7 +157,7 @@ def _each(values: tuple[tuple[int, ...], ...] | Combinations) -> Iterator[dict[s
     if isinstance(values, Combinations):
         for configuration, refused in values.all():
             if refused is None:
-                yield {name: int(value) for name, value in configuration.by_axis.items()}
+                yield {name: _whole(name, value) for name, value in configuration.by_axis.items()}
         return
     for chosen in itertools.product(*values):
         yield dict(zip(PARAMETERS, chosen, strict=True))
@@ -168,11 +183,17 @@ def _checked_values(table: dict[str, object], name: str, place: str) -> tuple[in
     values = table.get(name)
     if not isinstance(values, list) or not values:
         raise InputError(f"{place} {name} must be a list of whole numbers")
+    try:
+        return tuple(_whole(name, value) for value in values)
+    except InputError as error:
+        raise InputError(f"{place} {error}") from error
+
+
+def _whole(name: str, value: object) -> int:
     least = 0 if name in _MAY_BE_ZERO else 1
-    for value in values:
-        if type(value) is not int or not least <= value <= 1024:
-            raise InputError(f"{place} {name}: {value!r} is no whole number from {least} to 1024")
-    return tuple(values)
+    if type(value) is not int or not least <= value <= _MOST:
+        raise InputError(f"{name}: {value!r} is no whole number from {least} to {_MOST}")
+    return value
 
 
 def _checked_bounds(table: dict[str, object], place: str) -> Bounds:

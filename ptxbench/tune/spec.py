@@ -17,7 +17,7 @@ FILLS = ("random", "zeros", "ones", "index")
 ROLES = ("input", "output", "inout")
 # numpy functions by which a result can be checked, with how many arrays they take.
 CHECKS = {"sum": 1, "max": 1, "min": 1, "copy": 1, "add": 2, "multiply": 2, "dot": 2, "matmul": 2}
-METRICS = ("time_s", "energy_j", "power_w", "flops")
+METRICS = ("time_s", "energy_j", "power_w", "flops", "clock_mhz")
 _MAX_COMBINATIONS = 1_000_000
 
 

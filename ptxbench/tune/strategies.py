@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from ptxbench.core.errors import InputError
+from ptxbench.tune.candidate import Candidate
+from ptxbench.tune.clock_strategies import CLOCK_STRATEGIES
 from ptxbench.tune.expression import Value
 from ptxbench.tune.objective import Goal, first_valid
 from ptxbench.tune.search import Evaluator
 from ptxbench.tune.space import Space
-from ptxbench.tune.subject import Point
 
 # Those for discrete spaces: the others (basinhopping, dual_annealing, minimize) walk through a continuous
 # one, of which nearly every point breaks a constraint, and end long before the budget.
@@ -43,8 +44,8 @@ class _Runner:
     """Answers a strategy's questions by trials; what Kernel Tuner asks of a runner, and nothing more."""
 
     def __init__(self, space: Space, evaluator: Evaluator, goal: Goal, invalid: Any) -> None:
-        self._variants: dict[tuple[Value, ...], Point] = {v.values: v for v in space.variants}
-        self._names = space.problem.parameters
+        self._candidates: dict[tuple[Value, ...], Candidate] = {c.values: c for c in space.candidates}
+        self._names = space.parameters
         self._evaluator = evaluator
         self._goal = goal
         self._invalid = invalid
@@ -58,7 +59,7 @@ class _Runner:
     ) -> list[dict[str, Any] | None]:
         """Try configurations; None for those that the budget does not reach."""
         configurations = [tuple(map(_plain, one)) for one in parameter_space]
-        known = [self._variants[one] for one in configurations if one in self._variants]
+        known = [self._candidates[one] for one in configurations if one in self._candidates]
         for _ in self._evaluator.trials(known):
             pass
         answers = []
@@ -70,19 +71,19 @@ class _Runner:
         return answers
 
     def _is_new(self, configuration: tuple[Value, ...]) -> bool:
-        variant = self._variants.get(configuration)
-        if variant is None or variant.name in self._asked:
+        candidate = self._candidates.get(configuration)
+        if candidate is None or candidate.name in self._asked:
             return False
-        self._asked.add(variant.name)
+        self._asked.add(candidate.name)
         return True
 
     def _answer(self, configuration: tuple[Value, ...]) -> dict[str, Any] | None:
         plain = dict(zip(self._names, configuration, strict=True))
-        variant = self._variants.get(configuration)
-        if variant is None:
+        candidate = self._candidates.get(configuration)
+        if candidate is None:
             return plain | {"__error__": self._invalid()}
         trials = self._evaluator.folder.trials
-        trial, reference = trials.get(variant.name), first_valid(trials.values())
+        trial, reference = trials.get(candidate.name), first_valid(trials.values())
         if trial is None:
             return None
         cost = self._goal.cost(trial, reference) if reference else math.inf
@@ -96,7 +97,7 @@ def require_strategy(name: str) -> None:
         InputError: Kernel Tuner is not installed, or has no such strategy.
     """
     if name not in STRATEGIES:
-        known = ", ".join(("estimate", "random", "guerreiro", *STRATEGIES))
+        known = ", ".join(("estimate", "random", "guerreiro", *CLOCK_STRATEGIES, *STRATEGIES))
         raise InputError(f"no strategy is called {name!r}; there are {known}")
     _imported()
 
@@ -121,7 +122,7 @@ def search_by_strategy(name: str, space: Space, evaluator: Evaluator, goal: Goal
     random.seed(seed)
     np.random.seed(seed)
     searched = _searchspace(space, searchspace)
-    budget = util.TuningBudget(max_fevals=max(1, min(evaluator.budget, len(space.variants))))
+    budget = util.TuningBudget(max_fevals=max(1, min(evaluator.budget, len(space.candidates))))
     options = interface.Options(
         tune_params=searched.tune_params,
         restrictions=None,
@@ -136,11 +137,11 @@ def search_by_strategy(name: str, space: Space, evaluator: Evaluator, goal: Goal
 
 
 def _searchspace(space: Space, module: Any) -> Any:
-    """Return the variants as Kernel Tuner's search space: a list, as it has passed our filters already."""
-    names = space.problem.parameters
-    columns = zip(*(v.values for v in space.variants), strict=True)
+    """Return the candidates as Kernel Tuner's search space: a list, as it has passed our filters already."""
+    names, candidates = space.parameters, space.candidates
+    columns = zip(*(c.values for c in candidates), strict=True)
     values = {name: sorted(set(column), key=_in_order) for name, column in zip(names, columns, strict=True)}
-    listed = {v.name: dict(zip(names, v.values, strict=True)) for v in space.variants}
+    listed = {c.name: dict(zip(names, c.values, strict=True)) for c in candidates}
     return module.Searchspace(None, None, None, from_cache={"tune_params": values, "cache": listed})
 
 

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.tune.candidate import UNSET, Candidate, name_of
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.estimate import EnergyModel, OpcodeCount, Work, work_by_tiles
@@ -52,7 +54,7 @@ class Trial:
         estimated_low_j: Lower end of its 95% interval.
         estimated_high_j: Upper end.
         estimated_s: Time that the estimate is for, which the power cap may lengthen.
-        clock_mhz: SM clock after the launches.
+        clock_mhz: SM clock of the launches, or where it is not known right after them.
         temperature_c: Temperature of the GPU.
         capped: Whether the power cap or heat held the clock down.
         build_wall_s: Host time to assemble and to disassemble.
@@ -62,6 +64,7 @@ class Trial:
         flops: Floating-point operations of one launch; NaN where only the problem says them, or nothing.
         foreseen_j: Energy by the estimator from the code alone, with the modelled time.
         sampled: Whether it was drawn at random beside those that the estimator put first.
+        settings: What clocks and power limit were set for it.
     """
 
     variant: Variant | Configuration
@@ -94,6 +97,17 @@ class Trial:
     flops: float = field(default=_NAN, metadata={"optional": True})
     foreseen_j: float = field(default=_NAN, metadata={"optional": True})
     sampled: bool = field(default=False, metadata={"optional": True})
+    settings: GpuSettings = field(default=UNSET, metadata={"optional": True})
+
+    @property
+    def name(self) -> str:
+        """Name of its variant, with its settings where there are any."""
+        return name_of(self.variant, self.settings)
+
+    @property
+    def candidate(self) -> Candidate:
+        """What was tried."""
+        return Candidate(self.variant, self.settings)
 
     @property
     def ok(self) -> bool:
@@ -124,12 +138,12 @@ class Trial:
         Args:
             model: What turns work and time into joules.
             problem: What the kernel computes.
-            time_s: Time of one launch.
+            time_s: Time of one launch at the clocks that are set.
             temperature_c: Temperature of the GPU.
         """
         if not math.isfinite(time_s) or not self.executed:
             return self
-        energy = model.energy_j(self._work(problem), time_s, temperature_c)
+        energy = model.energy_j(self._work(problem), time_s, temperature_c, self.settings)
         return replace(
             self,
             estimated_j=energy.energy_j,

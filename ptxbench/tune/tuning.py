@@ -15,12 +15,16 @@ from ptxbench.model.inputs import read_table
 from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.block_search import search_blocks
+from ptxbench.tune.candidate import Candidate
+from ptxbench.tune.clock_search import search_by_clocks
+from ptxbench.tune.clock_strategies import CAPPED, CLOCK_STRATEGIES
 from ptxbench.tune.folder import MANIFEST, TuningFolder, TuningManifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_library, open_cublas
-from ptxbench.tune.model_energy import open_model
+from ptxbench.tune.model_energy import model_name, open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
+from ptxbench.tune.setting_axes import SettingAxes, settings_of
 from ptxbench.tune.space import USUAL, Space, load_axes, search_space
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.strategies import require_strategy, search_by_strategy
@@ -53,6 +57,10 @@ class Tuning:
         variants: Names of the variants to try, and no others; (): the strategy chooses.
         beside: Library whose product is measured before and after the search; "": none is.
         sample: Of the budget, variants that are drawn at random beside those that "estimate" puts first.
+        axes: Clocks and power limits that each variant is tried at.
+        allow_settings: Whether the user allowed that the GPU is set.
+        base_mhz: Base clock, for the strategy that begins there; NaN: 54% of the highest.
+        samples: CSV file of power at several clocks, by which energies at lower clocks are estimated.
     """
 
     problem: Problem | KernelSpec
@@ -66,6 +74,10 @@ class Tuning:
     prune: float = math.nan
     jobs: int = 0
     sample: int = 0
+    axes: SettingAxes = field(default_factory=SettingAxes)
+    allow_settings: bool = False
+    base_mhz: float = math.nan
+    samples: Path | None = None
     core: Core | None = None
     variants: tuple[str, ...] = ()
     beside: str = ""
@@ -81,7 +93,7 @@ class Tuned:
         trials: Every variant that was tried.
         best: Those that count, the best for the goal first.
         front: Those that no other beats in time and energy, the fastest first.
-        searched: Variants in the search space.
+        searched: Candidates in the search space.
         beside: What a library took for the same product, as often as it was measured.
     """
 
@@ -100,6 +112,7 @@ def tune(
     out: Path | None = None,
     resume: Path | None = None,
     show: Callable[[int, int, str], None] = lambda *_: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Tuned:
     """Search, and return what was found.
 
@@ -109,10 +122,12 @@ def tune(
         out: New folder; None for one below results/, or below runs/ where nothing is measured.
         resume: Folder to resume, in place of `out`.
         show: Called with how many are done, how many there are to do, and which variant is in hand.
+        say: Told when the GPU is set and restored.
 
     Raises:
-        InputError: The problem, the table or the folder does not fit.
-        GpuError: The GPU stopped answering; the folder holds what was tried.
+        InputError: The problem, the table, a setting or the folder does not fit.
+        GpuError: The GPU stopped answering; the folder holds what was tried. Or it could not be set, and
+            nothing was changed.
         ToolError: ptxas or nvdisasm is missing.
     """
     if gpu.info.kind is GpuKind.REPLAYED:
@@ -122,42 +137,60 @@ def tune(
     for_time = tuning.goal.objective is Objective.TIME
     strategy = tuning.strategy or (BY_ESTIMATE if tuning.table or for_time else AT_RANDOM)
     _require_sense(tuning, strategy)
-    subject, space = _subject(gpu, tuning)
+    subject, space = subject_of(gpu, tuning)
     chosen = _chosen(space, tuning.variants)
     library = _library(gpu, tuning) if tuning.beside else None
-    goal = _goal(tuning.goal, subject)
-    pattern = subject.pattern if isinstance(subject, UserKernel) else tuning.options.pattern
-    model = open_model(tuning.table, gpu.info, pattern) if tuning.table else None
+    goal = goal_for(tuning.goal, subject)
+    pattern = pattern_of(subject, tuning)
+    model = open_model(tuning.table, gpu.info, pattern, tuning.samples) if tuning.table else None
     options = replace(tuning.options, pattern=pattern)
-    manifest = TuningManifest.new(gpu, subject.problem, options, _model_name(tuning))
+    manifest = TuningManifest.new(gpu, subject.problem, options, _model_name(tuning, gpu))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
-    folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
-    bench = Bench(gpu, subject, options, model)
     pruning = None if math.isnan(tuning.prune) else Pruning(goal, tuning.prune)
-    evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning)
-    try:
-        if library is not None:
-            library(folder)
-        if tuning.variants:
-            evaluator.budget = max(evaluator.budget, len(folder.trials) + len(chosen))
-            for _ in evaluator.trials(chosen):
-                pass
-        elif strategy == BY_ESTIMATE:
-            candidates, seed = tuning.candidates, options.seed
-            search_by_estimate(space, evaluator, goal, seed, candidates, show, tuning.sample)
-        elif strategy == AT_RANDOM:
-            search_random(space, evaluator, tuning.options.seed)
-        elif isinstance(subject, UserKernel) and strategy == BY_BLOCKS:
-            search_blocks(subject, space, evaluator, goal)
-        else:
-            search_by_strategy(strategy, space, evaluator, goal, options.seed)
-        if library is not None:
-            library(folder)
-    finally:
-        folder.close()
+    with settings_of(gpu, tuning.axes, say, allowed=tuning.allow_settings) as set_to:
+        space = replace(space, settings=set_to.settings)
+        bench = Bench(gpu, subject, options, model, full_memory_mhz=set_to.full_memory_mhz)
+        folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
+        evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning, set_to.apply)
+        try:
+            if library is not None:
+                library(folder)
+            if tuning.variants:
+                named = [Candidate(variant, one) for variant in chosen for one in space.settings]
+                evaluator.budget = max(evaluator.budget, len(folder.trials) + len(named))
+                for _ in evaluator.trials(named):
+                    pass
+            elif strategy in CLOCK_STRATEGIES:
+                search_by_clocks(strategy, space, evaluator, set_to, tuning.base_mhz)
+            else:
+                _search(strategy, space, evaluator, goal, tuning, show)
+            if library is not None:
+                library(folder)
+        finally:
+            folder.close()
     trials = tuple(folder.trials.values())
     best, front = ranked(trials, goal), pareto_front(trials)
-    return Tuned(path, folder.manifest, trials, best, front, len(space.variants), folder.beside)
+    return Tuned(path, folder.manifest, trials, best, front, len(space.candidates), folder.beside)
+
+
+def _search(
+    strategy: str,
+    space: Space,
+    evaluator: Evaluator,
+    goal: Goal,
+    tuning: Tuning,
+    show: Callable[[int, int, str], None],
+) -> None:
+    """Search by a strategy that takes clocks as it takes any other axis."""
+    subject, seed = evaluator.bench.subject, tuning.options.seed
+    if strategy == BY_ESTIMATE:
+        search_by_estimate(space, evaluator, goal, seed, tuning.candidates, show, tuning.sample)
+    elif strategy == AT_RANDOM:
+        search_random(space, evaluator, seed)
+    elif isinstance(subject, UserKernel) and strategy == BY_BLOCKS:
+        search_blocks(subject, space, evaluator, goal)
+    else:
+        search_by_strategy(strategy, space, evaluator, goal, seed)
 
 
 def tune_sizes(
@@ -192,7 +225,7 @@ def tune_sizes(
     return tuple(found)
 
 
-def _subject(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
+def subject_of(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
     """Return what has the variants, and the variants.
 
     Raises:
@@ -242,10 +275,15 @@ def _library(gpu: Gpu, tuning: Tuning) -> Callable[[TuningFolder], None]:
     return measure
 
 
-def _goal(goal: Goal, subject: Subject) -> Goal:
+def goal_for(goal: Goal, subject: Subject) -> Goal:
     """Return the goal with what the kernel itself says of a trial."""
     metric = subject.metric if isinstance(subject, UserKernel) else None
     return replace(goal, flops=lambda trial: trial.flops_of(subject.problem), metric=metric)
+
+
+def pattern_of(subject: Subject, tuning: Tuning) -> str:
+    """Return the operand pattern: a user's arrays say their own."""
+    return subject.pattern if isinstance(subject, UserKernel) else tuning.options.pattern
 
 
 def _require_sense(tuning: Tuning, strategy: str) -> None:
@@ -259,7 +297,9 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         raise InputError("--strategy estimate needs a table to estimate by; give --table RUN")
     if not math.isnan(tuning.prune) and tuning.table is None:
         raise InputError("--prune needs a table to estimate by; give --table RUN")
-    if strategy not in (BY_ESTIMATE, AT_RANDOM, BY_BLOCKS):
+    if strategy in CLOCK_STRATEGIES:
+        _require_clocks(tuning, strategy)
+    elif strategy not in (BY_ESTIMATE, AT_RANDOM, BY_BLOCKS):
         require_strategy(strategy)
     if strategy == BY_BLOCKS and not isinstance(tuning.problem, KernelSpec):
         raise InputError("--strategy guerreiro tunes the block size of your own kernel; gemm has more axes")
@@ -276,5 +316,11 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         raise InputError("--objective power-limited needs --power-limit-w W")
 
 
-def _model_name(tuning: Tuning) -> str:
-    return f"table {tuning.table.name}" if tuning.table else ""
+def _require_clocks(tuning: Tuning, strategy: str) -> None:
+    wanted = "--power-limits" if strategy == CAPPED else "--clocks"
+    if (tuning.axes.power_limits if strategy == CAPPED else tuning.axes.sm_clocks) is None:
+        raise InputError(f"--strategy {strategy} needs {wanted}")
+
+
+def _model_name(tuning: Tuning, gpu: Gpu) -> str:
+    return model_name(tuning.table, gpu.info) if tuning.table else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ from ptxbench.tune.expression import Expression, Value
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.occupancy import BlockNeeds, blocks_per_sm, limits_of
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.source import build_source
+from ptxbench.tune.source import build_source, find_entry
 from ptxbench.tune.space import Space
 from ptxbench.tune.spec import (
     Array,
@@ -59,6 +58,8 @@ _MAX_BLOCK = (1024, 1024, 64)
 _MAX_THREADS = 1024
 _OTHER_LOOPS = "default"
 _UNKNOWN_CLOCK_MHZ = 1500.0
+# From one instruction of a warp to its next, where half of them need the result of the one before.
+_OWN_RESULT_CYCLES = 2.3
 
 
 @dataclass(frozen=True)
@@ -177,8 +178,8 @@ class UserKernel:
     def foresee(self, kernel: BuiltKernel, info: GpuInfo) -> Foreseen:
         """Return executed instructions by the control flow, bytes as the specification says, and a time.
 
-        The time is the busiest pipe's, or that of the bytes on the way to L2. DRAM and waiting
-        are not in it.
+        The time is the busiest pipe's, with what a warp waits for its own results, or that of the bytes on
+        the way to L2. Waiting for memory is not in it.
         """
         flops = self._figure(self.spec.flops, kernel.values)
         if not kernel.per_thread:
@@ -190,6 +191,7 @@ class UserKernel:
         )
         clock_mhz = info.max_sm_clock_mhz if info.max_sm_clock_mhz > 0 else _UNKNOWN_CLOCK_MHZ
         time_s = modelled_time_s(kernel.per_thread, blocks, threads, info.sm_count, clock_mhz, self._cycles)
+        time_s = math.hypot(time_s, _alone_s(kernel, info, clock_mhz))
         dram = self._figure(self.spec.dram_bytes, kernel.values)
         through_l2 = self._figure(self.spec.l2_bytes, kernel.values)
         work = Work.of_bytes(executed, dram if math.isnan(through_l2) else through_l2, dram)
@@ -258,6 +260,7 @@ class UserKernel:
             "energy_j": trial.best_energy_j,
             "power_w": trial.best_power_w,
             "flops": trial.flops,
+            "clock_mhz": trial.clock_mhz,
         }
         if any(math.isnan(figures[name]) for name in expression.names & figures.keys()):
             return math.nan
@@ -316,7 +319,7 @@ class UserKernel:
     ) -> BuiltKernel:
         cubin = build_source(source, values, target)
         listed = parse_listing(disassemble(cubin.image))
-        entry = _entry(source.entry, listed)
+        entry = find_entry(source.entry, tuple(listed))
         resources = kernel_resources(cubin.image)[entry]
         try:
             counts = executions(listed[entry], self._trips(listed[entry], values))
@@ -339,6 +342,20 @@ class UserKernel:
     @staticmethod
     def _figure(expression: Expression | None, values: Mapping[str, Value]) -> float:
         return math.nan if expression is None else float(expression.number(values))
+
+
+def _alone_s(kernel: BuiltKernel, info: GpuInfo, clock_mhz: float) -> float:
+    """Return how long the waves of blocks take where a warp waits for nothing but its own results.
+
+    Few warps on an SM cannot keep its schedulers busy. That the two times add as the sides of a right angle,
+    and the cycles, are what the 60 variants of n-body on an H100 say (docs/tuning.md).
+    """
+    resident = blocks_per_sm(kernel.needs, limits_of(info.target))
+    if not resident:
+        return math.nan
+    waves = math.ceil(math.prod(kernel.sizes.grid) / (resident * info.sm_count))
+    own = sum(n for _, n in kernel.per_thread)
+    return waves * own * _OWN_RESULT_CYCLES / (clock_mhz * 1e6)
 
 
 def _sizes(shape: Shape, values: Mapping[str, Value]) -> Sizes:
@@ -369,17 +386,3 @@ def _require_scalars(arguments: Sequence[Array | Scalar], values: Mapping[str, V
             number, bounds = one.value.number(values), np.iinfo(np.dtype(KINDS[one.dtype]))
             if number != int(number) or not bounds.min <= number <= bounds.max:
                 raise InputError(f"argument {one.name} is {number:g}, which is no {one.dtype}")
-
-
-def _entry(name: str, kernels: Mapping[str, SassKernel]) -> str:
-    """Return the kernel that is called so, be it by its plain name or as C++ writes it.
-
-    Raises:
-        RefusedModuleError: There is none, or several.
-    """
-    if name in kernels:
-        return name
-    mangled = [one for one in kernels if re.match(rf"_Z{len(name)}{name}", one)]
-    if len(mangled) != 1:
-        raise RefusedModuleError(f"the code has no kernel {name}, only {', '.join(kernels)}")
-    return mangled[0]

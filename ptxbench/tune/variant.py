@@ -64,10 +64,11 @@ class DType(StrEnum):
 
 
 class Core(StrEnum):
-    """What multiplies: the ordinary cores or the tensor cores, by mma.sync."""
+    """What multiplies: the ordinary cores, or the tensor cores by mma.sync or by wgmma."""
 
     SIMT = "simt"
     MMA = "mma"
+    WGMMA = "wgmma"
 
     @classmethod
     def usual(cls, dtype: DType) -> Core:
@@ -280,11 +281,19 @@ class Variant:
     @property
     def on_tensor_cores(self) -> bool:
         """Whether the tensor cores multiply."""
-        return (self.core or Core.usual(self.dtype)) == Core.MMA
+        # A search asks this a million times, and enumerations compare slowly.
+        return self.core in ("mma", "wgmma") or (not self.core and self.dtype is DType.F16)
+
+    @property
+    def by_warpgroups(self) -> bool:
+        """Whether warpgroups multiply, by wgmma."""
+        return self.core == "wgmma"
 
     @property
     def template(self) -> str:
         """Name of the template of its kernels."""
+        if self.by_warpgroups:
+            return "gemm_wgmma"
         return "gemm_mma" if self.on_tensor_cores else "gemm_simt"
 
     @property

@@ -93,21 +93,21 @@ def _last_failed(path: Path, before: int) -> str:
     if _tried(path) <= before:
         return ""
     last = list(TuningFolder.read(path).trials.values())[-1]
-    return f"{last.variant.name} broke the process" if last.status is TrialStatus.LAUNCH_FAILED else ""
+    return f"{last.name} broke the process" if last.status is TrialStatus.LAUNCH_FAILED else ""
 
 
 def _blame(path: Path, what: str, hung: bool) -> str:
     """Keep the variant in hand as one that failed; return what happened, or "" where none is in hand."""
     if not _marker(path):
         return ""
-    variant = codec.decode(InHand, codec.read_json(path / IN_HAND), Place(path / IN_HAND)).variant
+    held = codec.decode(InHand, codec.read_json(path / IN_HAND), Place(path / IN_HAND))
     status = TrialStatus.HUNG if hung else TrialStatus.LAUNCH_FAILED
-    trial = Trial(variant, status, what, Correct.UNCHECKED)
+    trial = Trial(held.variant, status, what, Correct.UNCHECKED, settings=held.settings)
     folder = TuningFolder.reopen(path)
     try:
-        if variant.name in folder.trials:
+        if held.name in folder.trials:
             return ""
         folder.add(trial)
     finally:
         folder.close()
-    return f"{variant.name} {what}"
+    return f"{held.name} {what}"

@@ -27,10 +27,24 @@ def shared_cycles(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> int:
         op_b: How B is stored.
     """
     a, b = variant.stripe_a(op_a), variant.stripe_b(op_b)
+    if variant.by_warpgroups:
+        # Swizzled copies of 16 bytes a lane meet no bank twice; the tensor cores read by themselves.
+        return (a.reads + b.reads) // variant.vector * WARP * _ROW // WAVEFRONT_BYTES
     puts = sum(_put_cycles(stripe, variant.dtype.bytes) for stripe in (a, b))
     if variant.dtype is DType.F16:
         return puts + _matrix_cycles(variant, a, b)
     return puts + (_lane_cycles(variant, a, b) if variant.on_tensor_cores else _simt_cycles(variant, a, b))
+
+
+def core_wavefronts(variant: Variant) -> int:
+    """Return the wavefronts that the tensor cores themselves read for one block in one trip: those of wgmma.
+
+    A warpgroup reads its rows of A once, and all of B for each 64 of them.
+    """
+    if not variant.by_warpgroups:
+        return 0
+    read = variant.blk_m + variant.blk_m // 64 * variant.blk_n
+    return read * variant.blk_k * variant.dtype.bytes // WAVEFRONT_BYTES
 
 
 def line_requests(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> float:

@@ -13,6 +13,7 @@ from ptxbench.analysis.static_power import StaticPower
 from ptxbench.api.table import Table
 from ptxbench.model.estimate import Machine
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
+from ptxbench.model.ridge import PowerCurve
 from ptxbench.model.terms import UNFITTED, KindActivity
 
 PTX = Path(__file__).parents[1] / "model" / "kernels" / "elementwise.ptx"
@@ -112,3 +113,70 @@ def test_a_kind_of_data_lies_where_the_fit_put_it(table):
 def test_a_table_that_was_not_kept_cannot_estimate():
     with pytest.raises(ptxbench.InputError, match="out="):
         ptxbench.estimate_kernel(PTX, table=Table((), fake.manifest()), **LAUNCH)
+
+
+CURVE = PowerCurve(80, 0.12, 1000, 1 / 1500)
+
+
+@pytest.fixture
+def clock_samples(tmp_path):
+    lines = [f"{mhz},{CURVE.power_w(mhz)}" for mhz in range(345, 1981, 60)]
+    (tmp_path / "samples.csv").write_text("\n".join(["clock_mhz,power_w", *lines]) + "\n")
+    return tmp_path / "samples.csv"
+
+
+def test_energy_and_time_are_predicted_at_a_set_clock_by_the_voltage(table, clock_samples):
+    words = {**LAUNCH, "time_s": 1.0, "clock_samples": clock_samples}
+    full = ptxbench.estimate_kernel(PTX, table=table, **words)
+    at = ptxbench.estimate_kernel(PTX, table=table, **words, set_clock_mhz=1200)
+    assert at.time_s == pytest.approx(1980 / 1200)
+    static_w = 120.0
+    ratio = (at.energy_j - static_w * at.time_s) / (full.energy_j - static_w)
+    assert ratio == pytest.approx((CURVE.voltage(1200) / CURVE.voltage(1980)) ** 2, rel=0.01)
+    assert not at.capped
+    # Below the ridge the voltage stays, and only static power costs more.
+    low, lower = (
+        ptxbench.estimate_kernel(PTX, table=table, **words, set_clock_mhz=mhz) for mhz in (900, 600)
+    )
+    assert lower.energy_j - low.energy_j == pytest.approx(static_w * (1980 / 600 - 1980 / 900), rel=0.01)
+
+
+def test_a_clock_that_nothing_was_measured_at_widens_the_interval_and_says_so(table):
+    words = {**LAUNCH, "time_s": 1e-6}
+    full = ptxbench.estimate_kernel(PTX, table=table, **words)
+    at = ptxbench.estimate_kernel(PTX, table=table, **words, set_clock_mhz=990)
+    of_dynamic = [(e.high_j - e.low_j) / (e.energy_j - 120.0 * e.time_s) for e in (full, at)]
+    assert of_dynamic[1] > 1.5 * of_dynamic[0]
+    assert any("extrapolated" in note for note in at.notes)
+
+
+def test_a_power_limit_holds_the_clock_down(table, clock_samples):
+    words = {**LAUNCH, "time_s": 1e-7, "clock_samples": clock_samples}
+    free = ptxbench.estimate_kernel(PTX, table=table, **words)
+    limit_w = (free.power_w + 120) / 2
+    held = ptxbench.estimate_kernel(PTX, table=table, **words, limit_w=limit_w)
+    assert held.capped
+    assert held.power_w == pytest.approx(limit_w, rel=1e-3)
+    assert held.time_s > free.time_s
+
+
+def test_samples_that_end_below_the_full_clock_are_refused(table, tmp_path):
+    lines = [f"{mhz},{CURVE.power_w(mhz)}" for mhz in range(345, 1500, 60)]
+    (tmp_path / "s.csv").write_text("\n".join(["clock_mhz,power_w", *lines]) + "\n")
+    with pytest.raises(ptxbench.InputError, match="measure up to it"):
+        ptxbench.estimate_kernel(PTX, table=table, **LAUNCH, clock_samples=tmp_path / "s.csv")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ({"set_clock_mhz": 2500}, "set_clock_mhz"),
+        ({"set_clock_mhz": 100}, "set_clock_mhz"),
+        ({"set_clock_mhz": 1000, "clock_mhz": 1000}, "not both"),
+        ({"memory_ratio": 1.5}, "memory_ratio"),
+        ({"limit_w": 0}, "limit_w"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_name(table, words, named):
+    with pytest.raises(ptxbench.InputError, match=named):
+        ptxbench.estimate_kernel(PTX, table=table, **LAUNCH, **words)

@@ -63,7 +63,7 @@ def test_a_command_that_is_not_there_is_one_line(boards, capfd):
 
 
 def test_without_a_compiler_the_whole_run_is_measured_and_that_is_said(boards, capfd, monkeypatch):
-    def refuse():
+    def refuse(*, by_events):
         raise ToolError("there is no C compiler (cc)")
 
     monkeypatch.setattr(program, "build_injector", refuse)

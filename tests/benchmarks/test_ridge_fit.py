@@ -1,6 +1,7 @@
 """The same samples by ptxbench and by Kernel Tuner's energy module."""
 
 import sys
+from pathlib import Path
 
 import pytest
 from fakes.script import load_script
@@ -24,3 +25,13 @@ def test_the_script_prints_both_for_every_ridge(monkeypatch, capsys):
     for row in rows:
         hidden, _, ours, *_ = row.split()
         assert abs(float(ours) - float(hidden)) <= 15
+
+
+def test_published_samples_are_compared_from_a_file(monkeypatch, capsys):
+    data = Path(__file__).parents[1] / "model" / "data" / "a100_workloads.csv"
+    monkeypatch.setattr(sys, "argv", ["ridge_fit.py", "--samples", str(data), "--cap-w", "250"])
+    load_script("benchmarks/ridge_fit.py").main()
+    _, *rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == 4
+    for row in rows:
+        assert 990 <= float(row[40:].split()[0]) <= 1050

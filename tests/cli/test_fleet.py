@@ -1,6 +1,7 @@
 """`ptxbench fleet`: tasks over submitit's local executor, and what each of them runs."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from ptxbench.cli.main import run
 from ptxbench.devices.select import named_gpus
+from ptxbench.experiment import fleet
 from ptxbench.experiment.fleet_runs import board_folder
 from ptxbench.experiment.fleet_task import measure_task
 
@@ -66,6 +68,28 @@ def test_two_simulated_boards_by_the_local_executor_one_of_which_is_lost(tmp_pat
     assert "already holds runs" in capsys.readouterr().err
     assert run(["fleet", "report", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["models"] == document["models"]
+
+
+def test_slurm_is_given_one_array_of_tasks_with_one_gpu_each(tmp_path, monkeypatch):
+    pytest.importorskip("submitit")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, text in (("srun", ""), ("sbatch", "cp $1 $KEPT; echo Submitted batch job 12")):
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("KEPT", str(tmp_path / "script"))
+    monkeypatch.setattr(fleet, "_has_ended", lambda job: False)
+    monkeypatch.setattr(fleet, "sleep", interrupt)
+    words = ["--cluster=slurm", "--tasks=3", "--partition=gpu", "--minutes=40", "--sbatch=constraint=h100"]
+    assert run(["fleet", "run", f"--out={tmp_path / 'out'}", *words, "--", "fma.rn.f32"]) == 130
+    script = (tmp_path / "script").read_text()
+    for line in ("--array=0-2", "--gpus-per-node=1", "--partition=gpu", "--time=40", "--constraint=h100"):
+        assert f"#SBATCH {line}" in script
+
+
+def interrupt(_time_s):
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_picture_is_drawn(file: Path, tmp_path: Path) -> None:
     [
         (["--shared", "__import__('os')"], "may call only"),
         (["--shared", "-5"], "must be a whole number from 0"),
-        (["--entry", "other"], "no kernel 'other'"),
+        (["--entry", "other"], "no kernel other, only k"),
         (["--registers", "300"], "300"),
     ],
 )

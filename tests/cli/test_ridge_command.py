@@ -88,3 +88,13 @@ def test_the_plot_is_written(tmp_path):
     path = tmp_path / "ridge.png"
     assert run(["ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--plot", str(path)]) == 0
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_power_limit_is_fitted_on_request(tmp_path, capsys):
+    flat = write_samples(tmp_path / "flat.csv", PowerCurve(80, 0.12, 1000, 1 / 1500, cap_w=330))
+    found = ridge_json(capsys, "--samples", flat, "--fit-cap")
+    assert found["curve"]["cap_w"] == pytest.approx(330, rel=0.003)
+    assert found["cap_fitted"]
+    assert run(["ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--fit-cap"]) == 0
+    assert "P_max:           none: power rises" in capsys.readouterr().out
+    assert run(["ridge", "--samples", str(flat), "--fit-cap", "--cap-w", "300"]) == 2

@@ -66,7 +66,7 @@ def test_no_variant_under_the_power_limit_is_exit_code_1(tmp_path, capsys):
 
 
 def test_ctrl_c_says_how_to_continue(tmp_path, capsys, monkeypatch):
-    def stopped(_gpu, _tuning, out, _resume, _show):
+    def stopped(_gpu, _tuning, out, _resume, _show, _say):
         out.mkdir()
         raise KeyboardInterrupt
 

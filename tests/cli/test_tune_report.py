@@ -23,7 +23,10 @@ def test_kept_runs_are_reported_and_stay_as_they_are(name, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "The fastest takes" in shown
     assert "Best by alpha" in shown
-    assert {path.name for path in (tmp_path / "p").iterdir()} == {"front.png", "hull.png", "correlations.png"}
+    pictures = {"front.png", "hull.png", "correlations.png", "quadrants.png"}
+    assert {path.name for path in (tmp_path / "p").iterdir()} == pictures
+    assert "What each way of tuning chooses" in shown
+    assert "above the mean of a metric" in shown
     assert contents(KEPT / name) == before
 
 
@@ -31,12 +34,13 @@ def test_formats(tmp_path, capsys):
     where = str(KEPT / "gemm" / "f32")
     assert run(["tune", "report", where, "--out", str(tmp_path / "r.html")]) == 0
     page = (tmp_path / "r.html").read_text()
-    assert page.count("data:image/png;base64,") == 3
+    assert page.count("data:image/png;base64,") == 4
     assert "NVIDIA H200" in page
     assert run(["tune", "report", where, "--out", str(tmp_path / "r.csv")]) == 0
     rows = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
     assert len(rows) == 105
     assert sum(row["front"] == "True" for row in rows) == 3
+    assert all(float(row["L2 bytes"]) > 0 for row in rows)
     capsys.readouterr()
     assert run(["tune", "report", where, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

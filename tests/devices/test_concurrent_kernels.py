@@ -54,6 +54,15 @@ def test_a_kernel_that_fills_the_chip_lets_the_next_in_when_it_ends() -> None:
     assert second == pytest.approx(cycles(FLOATS) + cycles(SPECIAL))
 
 
+def test_a_kernel_of_few_blocks_piles_up_behind_one_that_fills_the_chip_and_not_before_it() -> None:
+    few = replace(FLOATS, blocks=132)
+    in_turn = cycles(FLOATS) + cycles(few)
+    behind, before = cycles(FLOATS, few), cycles(few, FLOATS)
+    # Eight blocks of 256 threads on each of some SMs, where one on each of all would do.
+    assert behind > cycles(FLOATS) + 1.9 * cycles(few)
+    assert before <= in_turn * (1 + 1e-9)
+
+
 def test_each_stream_waits_for_its_round_and_the_next_round_for_all() -> None:
     calls: list[tuple[object, ...]] = []
     made = iter(range(100, 200))

@@ -22,6 +22,7 @@ from ptxbench.core.target import find_target
 from ptxbench.devices.base import Launch
 from ptxbench.emulator.kernel import expected_output
 from ptxbench.experiment.launch_configuration import BLOCK
+from ptxbench.experiment.pass_check import wrong_passes
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run
@@ -328,3 +329,13 @@ def test_a_kernel_that_breaks_is_a_launch_error_and_the_process_says_how_to_go_o
         gpu.run(broken)
     with pytest.raises(GpuError, match="--resume"):
         gpu.run(broken)
+
+
+@pytest.mark.parametrize("level", OptLevel)
+@pytest.mark.parametrize("name", STARTER_ROWS)
+def test_every_thread_makes_as_many_passes_as_requested(gpu, module_of, name, level):
+    module = module_of(name, level)
+    if module is None:
+        pytest.skip(f"{name} is not measured here at -{level}")
+    block = module.instruction.block or max(64, module.instruction.unit.threads)
+    assert wrong_passes(gpu, module.ptx, launch_of(module, grid=2, block=block)) == ""

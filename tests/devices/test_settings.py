@@ -205,7 +205,7 @@ def test_opening_the_gpu_restores_it_first(killed, monkeypatch):
     import ptxbench.sensors.nvml as nvml
 
     monkeypatch.setattr(nvml, "SettableDevice", lambda which: open_kept(killed))
-    select._restore(0)
+    select.restore_settings(0)
     assert json.loads(killed.read_text()) == BEFORE
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from fakes.distorters import distorted, frozen_values, future_stamps, spikes
+from fakes.distorters import distorted, frozen_values, frozen_while, future_stamps, spikes
 from fakes.faults import FaultyGpu, SlowClockGpu
 from fakes.measuring import asked, measured
 
@@ -60,6 +60,41 @@ def test_a_few_wrong_readings_are_set_aside(tmp_path, clean, every, factor):
     assert row.status is Status.OK
     assert abs(row.dynamic_pj - clean.dynamic_pj) < clean.dynamic_ci95_pj + row.dynamic_ci95_pj
     assert row.dynamic_ci95_pj < 3 * clean.dynamic_ci95_pj
+
+
+def of(role, *repeats):
+    return lambda moment: role in moment.trial_id and moment.trial_id.rsplit("/", 1)[1] in repeats
+
+
+@pytest.mark.parametrize("stands", [of("/target/", "1"), of("/overhead/", "1"), of("static/", "1")])
+def test_a_sensor_that_stands_still_for_one_trial_costs_that_trial(tmp_path, clean, stands):
+    what = asked("fma.rn.f32", min_repeats=5, max_repeats=5)
+    row = row_of(tmp_path / "run", frozen_while(stands), what=what)
+    assert row.status is Status.OK
+    assert abs(row.dynamic_pj - clean.dynamic_pj) < clean.dynamic_ci95_pj + row.dynamic_ci95_pj
+    assert row.dynamic_ci95_pj < 0.05 * row.dynamic_pj
+
+
+@pytest.mark.parametrize(
+    ("role", "status"),
+    [
+        ("/target/", Status.SENSOR_IMPLAUSIBLE),
+        ("/overhead/", Status.SENSOR_IMPLAUSIBLE),
+        ("static/", Status.BELOW_RESOLUTION),
+    ],
+)
+def test_a_sensor_that_stands_still_for_all_trials_of_a_kernel_gives_no_number(tmp_path, role, status):
+    row = row_of(tmp_path / "run", frozen_while(of(role, "0", "1", "2")))
+    assert row.status is status
+    assert row.dynamic_pj != row.dynamic_pj
+
+
+def test_a_sensor_at_the_end_of_its_range_for_one_row_leaves_the_others_as_they_are(tmp_path, clean):
+    what = asked("fma.rn.f32", "fma.rn.f64", min_repeats=3, max_repeats=3)
+    fma, dfma = measured(FaultyGpu(SAMPLES, distorted(lambda w: min(w, 550.0))), tmp_path / "run", what)
+    assert dfma.status is Status.SENSOR_IMPLAUSIBLE
+    assert fma.status is Status.OK
+    assert abs(fma.dynamic_pj - clean.dynamic_pj) < clean.dynamic_ci95_pj + fma.dynamic_ci95_pj
 
 
 def test_every_second_reading_too_high_is_no_number(tmp_path):

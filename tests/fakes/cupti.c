@@ -36,7 +36,7 @@ int cuptiActivityDisable(uint32_t kind) {
     return 0;
 }
 int cuptiFinalize(void) { return enabled = 0; }
-int cuptiActivityFlushPeriod(uint32_t ms) { return ms == 0; }
+int cuptiActivityFlushPeriod(uint32_t ms) { return (void)ms, 0; }
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static void flush(uint32_t forced) {
     /* As the real one does while a kernel of the buffer runs. */
@@ -100,11 +100,16 @@ static void kernels(long count) {
     }
 }
 /* Another tool: it counts the kernels in the buffers that it gets back. */
-static long others;
-static void other_request(uint8_t **b, size_t *s, size_t *m) { *b = malloc(*s = 4096); *m = 0; }
+static long others, lent;
+static void other_request(uint8_t **b, size_t *s, size_t *m) {
+    *b = malloc(*s = 4096);
+    *m = 0;
+    lent++;
+}
 static void other_complete(void *c, uint32_t s, uint8_t *b, size_t n, size_t v) {
     (void)c, (void)s, (void)n;
     others += (long)(v / 208);
+    lent--;
     free(b);
 }
 static uint64_t other_clock(void) {
@@ -120,8 +125,10 @@ static int share(void) {
     CALL("cuptiActivityEnable", kind_fn, 10);
     base = fake_now();
     kernels(50);
-    CALL("cuptiActivityFlushAll", kind_fn, 1);
     CALL("cuptiActivityDisable", kind_fn, 10);
+    /* As torch.profiler, it takes what it has for nothing where CUPTI has none of its buffers. */
+    if (!lent) return 5;
+    CALL("cuptiActivityFlushAll", kind_fn, 1);
     CALL("cuptiFinalize", int (*)(void));
     base = fake_now();
     kernels(25);

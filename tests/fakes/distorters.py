@@ -28,6 +28,21 @@ def frozen_values(hold_w: float) -> Fault:
     return distorted(lambda _: hold_w)
 
 
+def frozen_while(stands: Callable[[Moment], bool]) -> Fault:
+    """Values that stand still at the last one before, while their time stamps go on."""
+    last: dict[SourceName, float] = {}
+
+    def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        if moment.source in _NO_POWER:
+            return readings
+        if stands(moment):
+            return tuple(replace(r, value=last.setdefault(moment.source, r.value)) for r in readings)
+        last.update((moment.source, r.value) for r in readings[-1:])
+        return readings
+
+    return fault
+
+
 def future_stamps(by_s: float) -> Fault:
     """Readings that say they were taken later than they were."""
 

@@ -13,6 +13,7 @@ from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.model.cap import Demand, settled_clock
+from ptxbench.model.clock_law import PowerLaw
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies, Rule
 from ptxbench.model.terms import (
@@ -20,6 +21,8 @@ from ptxbench.model.terms import (
     UNFITTED,
     AccessEnergy,
     ByteEnergy,
+    CountedSpread,
+    KindActivity,
     TensorEnergy,
     Terms,
     read_terms,
@@ -255,7 +258,7 @@ def test_dram_costs_the_same_at_any_clock_and_the_rest_less():
 
 @pytest.mark.parametrize("follows_clock", [True, False])
 def test_the_settled_clock_is_where_the_power_meets_the_limit(follows_clock):
-    demand = Demand(900.0, 100.0, 120.0, 1.0, follows_clock, 1.7)
+    demand = Demand(900.0, 100.0, 120.0, 1.0, follows_clock, PowerLaw(1.7, 0.0, 1.0))
     ratio = settled_clock(demand, 700.0)
     assert 0.1 < ratio < 1
     assert demand.power_at(ratio) == pytest.approx(700)
@@ -391,3 +394,64 @@ def test_below_the_clocks_that_were_measured_the_power_law_is_said_to_be_extrapo
 def test_without_a_throttled_row_any_lower_clock_is_extrapolated():
     found = estimate(work(FFMA=1e12), machine(), replace(RANDOM, clock_ratio=0.9))
     assert [note for note in found.notes if "extrapolated" in note]
+
+
+def test_terms_of_kernels_left_out_set_the_interval():
+    made = machine(counted=CountedSpread(0.6, 1.5, 81, 34))
+    found = estimate(work(1.0, FFMA=1e13), made, RANDOM)
+    assert found.energy_j == pytest.approx(140 + 120)
+    assert found.low_j == pytest.approx(260 - 0.4 * 140, rel=0.02)
+    assert found.high_j == pytest.approx(260 + 0.5 * 140, rel=0.02)
+
+
+def test_what_a_kind_of_data_leaves_open_widens_the_interval():
+    terms = machine(kinds=(KindActivity("text", 0.5, 0.1),)).terms
+    at = Conditions(terms.activity_on("text"), 40.0)
+    plain = estimate(work(1.0, FFMA=1e13), machine(), at)
+    wide = estimate(work(1.0, FFMA=1e13), machine(), replace(at, activity_range=terms.activity_range("text")))
+    assert wide.energy_j == plain.energy_j
+    # 10 pJ between zeros and random numbers, 0.196 of them up and down.
+    assert wide.high_j - wide.energy_j == pytest.approx(19.6, rel=0.02)
+    assert wide.energy_j - wide.low_j == pytest.approx(19.6, rel=0.02)
+    assert terms.activity_range("random") == (terms.random, terms.random)
+
+
+def test_zeros_that_integers_compute_may_be_zeros_there_too():
+    terms = replace(UNFITTED, zeros=Activity(0.1, 0.6, 0.0))
+    least, most = terms.activity_range("zeros", integer_data=True)
+    assert (least.index, most.index) == (0.1, 0.6)
+
+
+def test_another_kind_of_tensor_core_costs_by_the_bits_of_its_operands():
+    made = machine(tensor=(TensorEnergy("HMMA.F32", 2.0, 0.5, 0.1),))
+    same, wider = (
+        estimate(work(1.0, **{opcode: 1e9}), made, RANDOM).parts
+        for opcode in ("HMMA_16816_F32_BF16", "HMMA_16816_F32_TF32")
+    )
+    joules = [next(p.energy_j for p in parts if p.name == "tensor") for parts in (same, wider)]
+    assert joules == pytest.approx([2.0 * 64 * 1e-3, 4.0 * 64 * 1e-3])
+
+
+def test_each_part_has_its_error_and_together_they_are_the_estimate():
+    made = machine(bytes_pj=(ByteEnergy(Level.DRAM, 100.0, 50.0, 0.1),))
+    found = estimate(work(2.0, [(Level.DRAM, 1e11)], FFMA=1e12), made, RANDOM)
+    errors = {part.name: part.error_j for part in found.parts}
+    assert errors["DRAM"] == pytest.approx(1.0)
+    assert errors["fp32"] == pytest.approx(0.1)
+    assert errors["static"] > 0
+
+
+def test_explain_shows_what_models_that_know_less_say(capsys):
+    words = [str(KERNELS / "gemm.ptx"), "--table", "h200", "--grid", "132", "--block", "256"]
+    words += ["--trips", "0x220=100"]
+    assert main(["estimate", *words, "--explain", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    names = [answer["name"] for answer in found["answers"]]
+    assert names[0] == "the table"
+    assert any(name.startswith("every opcode at") for name in names)
+    assert found["answers"][0]["energy_j"] == found["energy_j"]
+    assert all(answer["energy_j"] > 0 and len(answer["errors"]) == 2 for answer in found["answers"])
+    assert main(["estimate", *words, "--explain"]) == 0
+    assert "mean power times time" in capsys.readouterr().out
+    assert main(["estimate", *words[:1], "--table", str(RUN), *words[3:], "--explain"]) == 2
+    assert "nulls.json" in capsys.readouterr().err

@@ -64,8 +64,9 @@ def test_kept_null_models_are_as_far_off_as_the_documents_say():
         ):
             found = judge_terms(H200 / folder, known, terms).kernels
             assert said[at].mean_absolute_pct == pytest.approx(mean_absolute_error_pct(found), abs=0.05)
-        # The table is better than every model that knows less.
-        assert all(null.errors[at].worse_low_pct > 0 for null in kept.nulls)
+        # The table is the best of them.
+        least = min(null.errors[at].mean_absolute_pct for null in kept.nulls)
+        assert kept.table[at].mean_absolute_pct < least
     for errors in (kept.table, *(null.errors for null in kept.nulls)):
         for one in errors:
             assert f"| {one.mean_absolute_pct:.1f} | {one.worst_pct:.1f} |" in text

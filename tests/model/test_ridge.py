@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.ridge import PowerCurve, PowerSample, fit_ridge
+from ptxbench.model.ridge import PowerCurve, PowerSample, fit_ridge, fitted_cap_w
 
 STEP_MHZ = 15
 CLOCKS = np.arange(345, 1981, 8 * STEP_MHZ)
@@ -88,3 +88,17 @@ def test_too_few_clocks_are_refused_with_their_number():
 def test_a_sample_that_is_no_number_is_named(bad):
     with pytest.raises(InputError, match="power_w of sample 2 is"):
         fit_ridge([PowerSample(400, 100), PowerSample(500, bad)])
+
+
+@pytest.mark.parametrize("scatter", [0.0, 0.002])
+def test_the_limit_is_fitted_where_power_no_longer_rises(scatter):
+    curve = PowerCurve(80, 0.12, 1000, 1 / 1500, cap_w=330)
+    drawn = samples(curve, scatter, clocks=np.arange(345, 1981, 4 * STEP_MHZ))
+    assert fitted_cap_w(drawn) == pytest.approx(330, rel=0.002)
+    found = fit_ridge(drawn, fitted_cap_w(drawn))
+    assert found.ridge_mhz.value == pytest.approx(1000, abs=2 * STEP_MHZ)
+
+
+@pytest.mark.parametrize("curve", [hidden(1000), hidden(5000), hidden(100)])
+def test_no_limit_is_fitted_where_power_rises_everywhere(curve):
+    assert fitted_cap_w(samples(curve, 0.002, clocks=np.arange(345, 1981, STEP_MHZ))) == math.inf

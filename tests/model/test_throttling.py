@@ -9,8 +9,11 @@ from fakes.run import row
 from ptxbench.analysis.loop_energy import shared_by
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
+from ptxbench.model.fit_time import TimedKernel, level_rates, tensor_rates
+from ptxbench.model.terms import LevelRate, TensorRate, TimeTerms
 from ptxbench.model.throttling import clock_exponent
-from ptxbench.model.throughput import issue_cycles, modelled_time_s
+from ptxbench.model.throughput import issue_cycles, modelled_time_s, moved_time_s
+from ptxbench.model.work import KernelWork, Level
 from ptxbench.storage.schema import Role
 
 GAMMA = 1.8
@@ -61,6 +64,45 @@ def test_the_busiest_pipe_of_the_busiest_sm_sets_the_time():
     assert time_s(blocks=133, FFMA=1e6) == pytest.approx(2 * time_s(FFMA=1e6))
     # An opcode without an interval goes like its next of kin.
     assert time_s(MUFU_SIN=1e6) == pytest.approx(time_s(MUFU_EX2=1e6))
+
+
+TIME = TimeTerms(
+    (LevelRate(Level.DRAM, 4e12), LevelRate(Level.L2, 8e12)),
+    (TensorRate("HMMA.F32", 1024.0),),
+    1.2,
+    0.9,
+    3.0,
+    9,
+)
+
+
+def test_multiply_adds_over_their_rate_are_the_time_of_tensor_cores():
+    def seconds(opcode):
+        return modelled_time_s([(opcode, 1e6)], 132, 1024, 132, 1000.0, CYCLES, TIME)
+
+    # 32 warps, 2048 multiply-adds each, 1024 a cycle; operands twice as wide take twice as long.
+    assert seconds("HMMA.16816.F32") == pytest.approx(32 * 2e6 / 1e9)
+    assert seconds("HMMA.16816.F32.TF32") == pytest.approx(32 * 4e6 / 1e9)
+
+
+def test_the_slowest_memory_level_bounds_the_time():
+    assert moved_time_s([(Level.DRAM, 4e9), (Level.L2, 4e9), (Level.L1, 1e15)], TIME) == pytest.approx(1e-3)
+    assert moved_time_s([(Level.DRAM, 4e9)], None) == 0.0
+
+
+def test_rates_are_the_best_that_a_kernel_reached_at_the_full_clock():
+    slow, fast = (
+        TimedKernel(
+            KernelWork("k", (("HMMA.16816.F32", 32e6),), ((Level.DRAM, 1e9), (Level.L2, 1e9)), time_s),
+            0.5,
+            10,
+        )
+        for time_s in (2e-3, 1e-3)
+    )
+    rates = {one.level: one.bytes_per_s for one in level_rates([slow, fast])}
+    assert rates == {Level.DRAM: pytest.approx(1e12), Level.L2: pytest.approx(2e12)}
+    (rate,) = tensor_rates([slow, fast], 1000.0)
+    assert rate.per_cycle == pytest.approx(32e6 * 64 / (1e-3 * 0.5e9 * 10))
 
 
 def test_intervals_come_from_rows_of_one_opcode_at_o3():

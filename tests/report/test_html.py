@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from fakes import run as fake
 
 from ptxbench.cli.main import run
@@ -14,6 +15,7 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status
 from ptxbench.report.formats import RunReport, render_report
+from ptxbench.report.row_trials import row_trials
 from ptxbench.storage.board_spread import BoardSpread, RowSpread
 from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.run_folder import RunFolder
@@ -150,3 +152,40 @@ def test_sass_that_does_not_parse_is_left_out(tmp_path):
     store.add("fma.rn.f32/throughput", fake.PTX, HOSTILE, fake.CUBIN)
     (row,) = rows_of(page(report([replace(fake.row("fma.rn.f32"), opt_level=OptLevel.O3)], kernels=store)))
     assert row["sass_loop"] is None
+
+
+def test_a_row_has_the_power_of_its_last_launch_and_every_repeat():
+    with RunFolder.open(Path(__file__).parents[2] / "results/nvidia-h200/operands") as folder:
+        trials = row_trials(folder)
+        rows = folder.rows()
+        text = page(report(rows, folder.manifest.gpu, trials=trials))
+        last = max(
+            (r for r in folder.records() if r.subject == rows[0].subject and r.role == "target"),
+            key=lambda one: one.order,
+        )
+    (shown,) = (row for row in rows_of(text) if row["trials"] and row_key(row) == row_key(vars_of(rows[0])))
+    found = shown["trials"]
+    assert len(found["powers_w"]) == rows[0].repeats
+    assert found["duration_ms"] == pytest.approx((last.end_ns - last.start_ns) / 1e6, rel=1e-3)
+    inside = [w for at, w in found["trace"] if 100 < at < found["duration_ms"]]
+    assert inside
+    assert max(inside) == pytest.approx(last.steady_power_w, rel=0.05)
+    assert dict(found["energies_j"])["steady power"] == pytest.approx(
+        last.steady_power_w * last.elapsed_s, rel=1e-3
+    )
+
+
+def test_without_readings_no_row_has_a_trace(tmp_path):
+    with RunFolder.create(tmp_path / "run", fake.manifest()) as folder:
+        folder.finish([fake.row()], fake.END)
+    with RunFolder.open(Path(__file__).parents[2] / "results/nvidia-h100/table-57c3") as folder:
+        assert row_trials(folder) == {}
+    assert rows_of(page(report([fake.row()])))[0]["trials"] is None
+
+
+def vars_of(row):
+    return {name: getattr(row, name) for name in ("instruction", "opt_level", "protocol", "operands")}
+
+
+def row_key(row):
+    return tuple(str(row[name]) for name in ("instruction", "opt_level", "protocol", "operands"))

@@ -13,6 +13,7 @@ from ptxbench.catalogue.load import load_catalogue
 from ptxbench.core.condition import ARAFA, OptLevel
 from ptxbench.core.status import Status
 from ptxbench.report.formats import RunReport, render_report
+from ptxbench.report.row_trials import RowTrials
 
 pytestmark = [
     pytest.mark.browser,
@@ -204,3 +205,22 @@ def test_a_phone_needs_no_scrolling_sideways_and_every_control_has_a_name(tmp_pa
         )
         assert tab.run(nameless) == 0
         assert tab.errors == []
+
+
+def test_the_details_draw_the_power_of_the_last_launch_with_its_window(tab, write):
+    trials = RowTrials(
+        (500.0, 501.0),
+        "samples",
+        340.0,
+        (-40.0, 0.0, 100.0, 200.0, 340.0),
+        (120.0, 130.0, 500.0, 501.0, 499.0),
+        {"MTSM": 160.5, "counter": 170.28},
+    )
+    tab.open(write(replace(report(DYNAMIC_ROWS[:1]), trials={DYNAMIC_ROWS[0].subject: trials})))
+    tab.run("document.querySelector('tr.row th button').click()")
+    text = tab.run("document.querySelector('.trials').textContent")
+    assert "500, 501" in text
+    assert "MTSM 160.5, counter 170.3" in text
+    assert tab.run("document.querySelectorAll('.trials circle').length") == 5
+    window = tab.run("Number(document.querySelector('.trials rect').getAttribute('width'))")
+    assert 300 < window < 400

@@ -1,12 +1,15 @@
 """A table and its terms judged by kernels of another GPU, as the pages say."""
 
 import importlib
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from ptxbench.core.errors import InputError
+from ptxbench.model.terms import FILE, read_terms
+from ptxbench.model.work import Level
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -31,9 +34,21 @@ def test_what_the_page_says_of_the_h100(module, monkeypatch, capsys):
 
 
 def test_a_session_without_counts_is_refused(module):
+    suite, table = RESULTS / "nvidia-h100" / "suite", RESULTS / "nvidia-h200" / "table-6eda"
+    machine = module.machine_of(table, table)
     with pytest.raises(InputError):
-        module.transfer(
-            RESULTS / "nvidia-h100" / "suite",
-            RESULTS / "nvidia-h100" / "suite",
-            RESULTS / "nvidia-h200" / "table-6eda",
-        )
+        module.transfer(suite, suite, machine)
+
+
+def test_kept_terms_say_whose_they_are_and_leave_out_the_rate_of_its_dram(module, tmp_path):
+    shipped = ROOT / "ptxbench" / "tables"
+    table = tmp_path / "h100"
+    shutil.copytree(shipped / "nvidia-h100", table)
+    (table / FILE).unlink()
+    module.keep_terms(table, shipped / "nvidia-h200")
+    kept, own = read_terms(table), read_terms(shipped / "nvidia-h200")
+    assert kept.fitted_on == "NVIDIA H200"
+    assert kept.bytes_pj == own.bytes_pj
+    assert {one.level for one in kept.time.bytes} == {one.level for one in own.time.bytes} - {Level.DRAM}
+    # What comes with ptxbench was made so.
+    assert read_terms(shipped / "nvidia-h100") == kept

@@ -9,6 +9,7 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def fake_cupy() -> ModuleType:
     """As much of CuPy as Kernel Tuner's backend uses; a launch takes a millisecond."""
 
     class Device:
-        attributes = {"MaxThreadsPerBlock": 1024}
+        attributes: ClassVar = {"MaxThreadsPerBlock": 1024}
         compute_capability = "90"
         pci_bus_id = "0000:01:00.0"
 

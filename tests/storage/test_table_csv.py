@@ -11,7 +11,7 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import TableRow
-from ptxbench.storage.table import read_table, write_table
+from ptxbench.storage.table import read_rows, read_table, write_table
 
 TEXT = st.text(st.characters(exclude_categories=("C", "Z"))) | st.text(',"\n ab', max_size=6)
 KINDS = {"str": TEXT, "int": st.integers(min_value=0), "float": st.floats(-1e300, 1e300) | st.just(math.nan)}
@@ -115,4 +115,16 @@ def test_file_that_is_no_table_is_one_line(tmp_path, data):
     if data is not None:
         path.write_bytes(data)
     with pytest.raises(InputError, match=r"table\.csv"):
+        read_table(path)
+
+
+def test_a_look_up_reads_the_rows_of_its_instruction_and_every_name(tmp_path):
+    path = tmp_path / "table.csv"
+    write_table(path, [fake.row("add.f32"), fake.row("mul.f32")])
+    # What is wrong in another row is not looked at.
+    path.write_text(path.read_text().replace("mul.f32,", "mul.f32,,,,", 1))
+    rows, names = read_rows(path, lambda name: name == "add.f32")
+    assert [row.instruction for row in rows] == ["add.f32"]
+    assert names == {"add.f32", "mul.f32"}
+    with pytest.raises(InputError, match="cells"):
         read_table(path)

@@ -154,3 +154,21 @@ def test_what_ptxbench_writes_has_no_fault(tmp_path):
     record = fake.record(0)
     assert decode(TrialRecord, encode(record), Place(tmp_path)).trial_id == record.trial_id
     assert fake.GPU.fault() == record.fault() == fake.row().fault() == ""
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**400])
+def test_whole_number_beyond_64_bits_is_refused(tmp_path, value):
+    plain = encode(fake.record(0)) | {"start_ns": value}
+    message = refused(decode, TrialRecord, plain, Place(tmp_path / "records.jsonl", "line 1"))
+    assert "start_ns is too large for a whole number" in message
+
+
+def test_whole_number_of_64_bits_is_read(tmp_path):
+    plain = encode(fake.record(0)) | {"start_ns": -(2**63), "end_ns": 2**63 - 1}
+    assert decode(TrialRecord, plain, Place(tmp_path / "x")).end_ns == 2**63 - 1
+
+
+def test_what_an_error_quotes_can_neither_command_a_terminal_nor_fill_the_screen(tmp_path):
+    plain = encode(fake.record(0)) | {"status": "\x1b[2J" + 100_000 * "x", "\x1b]0;owned\x07": 1}
+    message = refused(decode, TrialRecord, plain, Place(tmp_path / "records.jsonl", "line 1"))
+    assert len(message) < 5_000

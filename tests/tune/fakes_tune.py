@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from ptxbench.core.errors import LaunchError
+from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.sensors.kernel_run import KernelRun
+from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import EnergyRange, OpcodeCount, Work
 from ptxbench.tune.kernel import Kernel, build_kernel
@@ -75,7 +77,9 @@ def trial(number: int, time_s: float = 1e-3, energy_j: float = 0.5, **change: ob
 class FlatModel:
     """10 pJ an instruction and 100 W, whatever it is."""
 
-    def energy_j(self, work: Work, time_s: float, temperature_c: float) -> EnergyRange:
+    def energy_j(
+        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = UNSET
+    ) -> EnergyRange:
         energy_j = sum(one.count for one in work.executed) * 10e-12 + 100 * time_s
         return EnergyRange(energy_j, 0.9 * energy_j, 1.1 * energy_j, time_s)
 
@@ -84,14 +88,20 @@ class ComputingGpu(SimulatedGpu):
     """A simulated GPU whose products are numpy's, times `factor`; it refuses the calls that a test names."""
 
     factor = 1.0
+    beta = 0.0
+    off = 0.0
     refuses = False
 
     def compute(self, launch: Launch) -> Bytes | None:
         if self.refuses:
             raise LaunchError("cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
         m, n, k = launch.scalars
-        a, b = (data.view(np.float32).astype(float) for data in launch.operands)
-        product = (self.factor * (a.reshape(m, k) @ b.reshape(k, n))).astype(np.float32)
+        a, b, *source = (data.view(np.float32).astype(float) for data in launch.operands)
+        product = self.factor * (a.reshape(m, k) @ b.reshape(k, n))
+        if source:
+            product += self.beta * source[0].reshape(m, n)
+        product[-1, -1] += self.off
+        product = product.astype(np.float32)
         return product.view(np.uint8).ravel()
 
 

@@ -76,6 +76,7 @@ class Block:
         self.open: list[tuple[np.ndarray, np.ndarray]] = []
         self.lines = _code(ptx)
         self.active = np.ones(threads, bool)
+        self.fenced = False
 
     def run(self, memory: dict[str, np.ndarray], scalars: dict[str, int]) -> None:
         """Execute the kernel.
@@ -156,6 +157,10 @@ class Block:
         self.registers[register] = values
 
     def _mov(self, modifiers: list[str], operands: list[str]) -> None:
+        if operands[1].startswith("{"):
+            low, high = map(self._value, _listed(operands[1]))
+            self.registers[operands[0]] = low.astype(np.int64) | high.astype(np.int64) << 32
+            return
         self._set(operands[0], self._value(operands[1]), modifiers[-1])
 
     def _add(self, modifiers: list[str], operands: list[str]) -> None:
@@ -218,6 +223,7 @@ class Block:
             self.pending.append(self.open)
             self.open = []
         elif "wait_group" in modifiers:
+            self.fenced = self.fenced and len(self.pending) <= int(operands[0])
             while len(self.pending) > int(operands[0]):
                 for at, values in self.pending.pop(0):
                     # What has landed is its own thread's to read, until a barrier.
@@ -290,6 +296,51 @@ class Block:
         for n, (target, source) in enumerate(zip(d, c, strict=True)):
             part = product[:, 8 * (n // 2) : 8 * (n // 2) + 8].reshape(-1, 8, 4, 2)[..., n % 2]
             self.registers[target] = (part.reshape(-1) + self._value(source)).astype(np.float32)
+
+    def _fence(self, modifiers: list[str], operands: list[str]) -> None:
+        assert modifiers == ["proxy", "async"]
+        self.fenced = True
+
+    def _wgmma(self, modifiers: list[str], operands: list[str]) -> None:
+        """m64nNk16 of f16 by descriptors (PTX ISA, "Asynchronous Warpgroup Level Matrix"), at once."""
+        if "mma_async" not in modifiers:
+            return
+        assert self.fenced, "what copies brought is not shown to the tensor cores"
+        c = _listed(operands[0])
+        columns = int(re.match(r"m64n(\d+)k16", modifiers[3])[1])
+        assert operands[4:] == ["1", "1", "0", "1"]
+        assert self._value(operands[3]).all()
+        of_a, of_b = self._value(operands[1]), self._value(operands[2])
+        for first in range(0, self.threads, 4 * WARP):
+            group = slice(first, first + 4 * WARP)
+            assert len(set(of_a[group].tolist())) == len(set(of_b[group].tolist())) == 1
+            # A by rows of m, 64 x 16; B by rows of k, 16 x columns.
+            a = self._matrix(int(of_a[first]), 64, 16, first)
+            b = self._matrix(int(of_b[first]), 16, columns, first)
+            product = (a @ b).reshape(4, 2, 8, columns // 8, 4, 2)  # warp, half, row, 8 columns, lane, pair
+            for n, register in enumerate(c):
+                part = product[:, n // 2 % 2, :, n // 4, :, n % 2].reshape(-1)
+                values = self.registers[register].copy()
+                values[group] = (part + values[group]).astype(np.float32)
+                self.registers[register] = values
+
+    def _matrix(self, descriptor: int, rows: int, columns: int, thread: int) -> np.ndarray:
+        """Rows of halves that a descriptor with a swizzle of 128 bytes names; columns beyond 64 in chunks."""
+        assert descriptor >> 62 == 1
+        at, to_chunk, to_rows = ((descriptor >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
+        row, column = np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")
+        place = at + column // 64 * to_chunk + row // 8 * to_rows + row % 8 * 128 + column % 64 * 2
+        place ^= (place >> 7 & 7) << 4
+        place = place[..., None] - (SHARED_AT & 0x3FFFF) + np.arange(2)
+        # Whoever reads is no single warp.
+        data = self.shared.read(place, np.full(place.shape, 1000 + thread))
+        return np.ascontiguousarray(data).view(np.float16)[..., 0].astype(np.float64)
+
+    def _or(self, modifiers: list[str], operands: list[str]) -> None:
+        self._set(operands[0], self._value(operands[1]) | self._value(operands[2]), modifiers[-1])
+
+    def _xor(self, modifiers: list[str], operands: list[str]) -> None:
+        self._set(operands[0], self._value(operands[1]) ^ self._value(operands[2]), modifiers[-1])
 
     def _mma_f64(self, d: list[str], a: list[str], b: list[str], c: list[str]) -> None:
         """m8n8k4, m16n8k4, m16n8k8 or m16n8k16: PTX ISA, "Matrix Fragments for mma with .f64"."""

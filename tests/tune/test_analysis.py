@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tune.fakes_tune import SMALL, trial
 
+from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.tune.analysis import analyse
+from ptxbench.tune.bench import BenchOptions
+from ptxbench.tune.evaluate import choices
+from ptxbench.tune.folder import TuningManifest
+from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.trial import TrialStatus
 
@@ -67,3 +72,53 @@ def test_slices_hold_every_variant_once():
     assert sum(s.variants for s in found.spreads) == 50
     assert all(s.ratio >= 1 for s in found.spreads)
     assert [s.from_s for s in found.spreads] == sorted(s.from_s for s in found.spreads)
+
+
+def test_variants_above_the_mean_of_a_metric_are_set_beside_those_below():
+    tried = [trial(n, 1e-3 * (1 + n % 3 / 10), 0.2 if n > 4 else 0.1, registers=10 * n) for n in range(1, 9)]
+    (split,) = [s for s in analyse(tried, SMALL).splits if s.metric == "registers"]
+    assert (split.mean, split.above, split.below) == (45, 4, 4)
+    assert split.energy == pytest.approx(2)
+    assert split.energy_low <= split.energy <= split.energy_high
+    assert split.time_low < 1 < split.time_high
+
+
+def test_each_way_of_tuning_is_charged_for_what_it_runs():
+    # The estimate from code alone puts the best third; by time the last is the fastest.
+    tried = [
+        trial(n, time_s, energy_j, foreseen_j=foreseen_j, modelled_s=modelled_s, estimated_j=foreseen_j)
+        for n, (time_s, energy_j, foreseen_j, modelled_s) in enumerate(
+            [(4e-3, 0.1, 3.0, 4e-3), (3e-3, 0.2, 1.0, 3e-3), (2e-3, 0.3, 2.0, 2e-3), (1e-3, 0.4, 4.0, 1e-3)]
+        )
+    ]
+    found = {one.way: one for one in choices(tried, few=2)}
+    assert found["power of all"].energy_j == 0.1
+    assert found["power of all"].gpu_s == pytest.approx(4 * (0.005 + 0.01 + 0.4))
+    assert found["time of all"].loss == pytest.approx(3)
+    assert found["time of all"].gpu_s == pytest.approx(4 * 0.015)
+    assert found["estimate by the time of all"].energy_j == 0.2
+    assert found["estimate from code, then power of 2"].energy_j == 0.2
+    assert found["estimate from code, then power of 2"].gpu_s == pytest.approx(2 * 0.415)
+    assert found["modelled time, then power of 2"].energy_j == 0.3
+    # Of six pairs the best is 0.1 in three, 0.2 in two, 0.3 in one.
+    assert found["power of 2 drawn at random"].energy_j == pytest.approx((3 * 0.1 + 2 * 0.2 + 0.3) / 6)
+
+
+def test_a_library_beside_is_in_every_picture_and_table(tmp_path):
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    from ptxbench.report.tuning_plots import draw_all
+    from ptxbench.report.tuning_report import as_csv, as_text, sections
+
+    beside = LibraryTrial("cuBLAS (a fake)", 0, True, 5e-4, 5e-4, 600.0, 1.0, 0.3)
+    gpu = SimulatedGpu()
+    manifest = TuningManifest.new(gpu, SMALL, BenchOptions(), "")
+    tried = of([(1e-3 * (1 + n / 9), 0.5 + n * (9 - n) / 50) for n in range(9)])
+    found = analyse(tried, SMALL, [beside])
+    text = as_text(sections(manifest, tried, found), None)
+    assert "the fastest variant takes 2.00 times its time" in text
+    assert "the one of least energy takes 1.67 times its energy" in text
+    assert as_csv(found).splitlines()[-1].startswith("cuBLAS (a fake),0.0005,600,0.3,")
+    figures = draw_all(manifest, found)
+    for name in ("front", "hull"):
+        labels = figures[name].axes[0].get_legend_handles_labels()[1]
+        assert "cuBLAS (a fake)" in labels

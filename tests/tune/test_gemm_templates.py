@@ -33,6 +33,8 @@ SMALL = [
     Variant(F64, 16, 8, 64, 32, 16, 8, 16, 2, 3, 4, 1, mma_k=16, core="mma"),
     Variant(F64, 8, 8, 32, 32, 8, 4, 16, 2, 2, 4, 1, mma_k=4, core="mma"),
     Variant(F64, 8, 4, 32, 32, 8, 2, 4, 2, 2, 4, 1, mma_k=8, core="mma"),
+    Variant(F16, 32, 4, 64, 64, 64, 8, 8, 8, 3, 0, 1, core="wgmma"),
+    Variant(F16, 64, 4, 128, 128, 64, 8, 8, 8, 4, 0, 1, core="wgmma"),
 ]
 # What needs other code: each operand stored either way, an update of C, tiles that do not divide.
 PLAIN_F32, ONE_BUFFER, TENSOR, COMPLEX, DOUBLE = SMALL[0], SMALL[2], SMALL[7], SMALL[10], SMALL[12]
@@ -40,6 +42,7 @@ FORMS = [
     *((v, op_a, op_b, 0.0, 0) for v in (PLAIN_F32, TENSOR, DOUBLE) for op_a, op_b in ("nt", "tn", "tt")),
     *((COMPLEX, op_a, op_b, 0.0, 0) for op_a, op_b in ("nc", "cn", "cc", "ct")),
     *((v, op_a, op_b, -0.5, 8) for v in (PLAIN_F32, COMPLEX, TENSOR, DOUBLE) for op_a, op_b in ("nn", "tt")),
+    (SMALL[15], "n", "n", 0.5, 24),
     (ONE_BUFFER, "n", "n", 1.5, 5),
     (SMALL[11], "n", "n", 2.0, 3),
 ]

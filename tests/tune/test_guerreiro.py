@@ -56,6 +56,13 @@ def test_algorithm_1(costs: list[float], chosen: int, iterations: int) -> None:
     assert (found.choice, found.cost, found.iterations) == (chosen, costs[chosen], iterations)
 
 
+def test_patience_passes_one_size_that_is_no_better() -> None:
+    costs = [2.0, 3.0, 1.0, 1.5, 1.2, 0.5]
+    assert tune_blocks(6, costs.__getitem__).choice == 0
+    found = tune_blocks(6, costs.__getitem__, patience=2)
+    assert (found.choice, found.iterations) == (2, 5)
+
+
 def test_algorithm_2_goes_on_with_lower_clocks_where_the_blocks_change() -> None:
     clocks = [500, 1000, 750, 250]
     # Large blocks: best at 1000. Small ones: best at 500, and cheaper everywhere.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from fakes.measuring import asked
@@ -12,8 +13,10 @@ from tune.fakes_tune import SMALL, VARIANT
 
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profiles import A100
+from ptxbench.experiment.clock_sweep import sweep_clocks
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
 from ptxbench.model.estimate import Machine
@@ -21,6 +24,7 @@ from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy
 from ptxbench.model.work import Access, Level
 from ptxbench.tune.bench import Bench, BenchOptions
+from ptxbench.tune.clock_ranking import rank_clocks
 from ptxbench.tune.estimate import OpcodeCount, work_by_tiles
 from ptxbench.tune.evaluate import quality
 from ptxbench.tune.gemm import Gemm
@@ -28,11 +32,35 @@ from ptxbench.tune.kernel import build_kernel
 from ptxbench.tune.model_energy import ModelEnergy, open_model
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.space import search_space
+from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.variant import DType, Problem
 
 # Rows whose SASS the kernels of f32 are mostly made of.
 ROWS = ("fma.rn.f32", "add.u32", "ld.shared.v4.b32", "st.shared.b32", "ld.global.nc.v4.b32")
+
+# The shape of VARIANT alone.
+ONE_SPACE = """
+[f32]
+dim_m = [16]
+dim_n = [16]
+blk_m = [64]
+blk_n = [64]
+blk_k = [16]
+a_k = [4]
+b_n = [16]
+vector = [4]
+buffers = [1, 2]
+pad = [4]
+min_blocks = [1]
+[f32.bounds]
+min_occupancy = 0.1
+min_fma_per_byte = 1.0
+min_tile = 16
+max_tile = 64
+max_aspect = 4
+max_unrolled = 512
+"""
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +142,87 @@ def test_each_level_gets_the_bytes_that_pass_it() -> None:
     assert work.read_bytes == 16 * 128 * 256 * 4
     assert work.written_bytes == 256 * 256 * 4
     assert work.dram_bytes == 3 * 256 * 256 * 4
+
+
+@pytest.fixture(scope="module")
+def clock_samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Power of the load at clocks of the simulated GPU, as `ptxbench ridge --samples` takes it."""
+    folder = tmp_path_factory.mktemp("samples")
+    gpu = SimulatedGpu(poll_interval_s=0.02)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        samples = sweep_clocks(gpu, gpu.settable, 10, lambda _: None, allowed=True)
+    lines = [f"{one.clock_mhz},{one.power_w}" for one in samples]
+    (folder / "samples.csv").write_text("\n".join(["clock_mhz,power_w", *lines]) + "\n")
+    return folder / "samples.csv"
+
+
+GEMM_1024 = Problem(DType.F32, 1024, 1024, 1024)
+
+
+def measured_at(settings: GpuSettings, bench: Bench) -> Trial:
+    settable = bench.gpu.settable
+    before = settable.settings()
+    settable.set_clocks(settings.sm_clock_mhz or before.sm_clock_mhz, before.memory_clock_mhz)
+    settable.set_power_limit(settings.power_limit_mw or before.power_limit_mw)
+    try:
+        return bench.measure(build_kernel(VARIANT, "sm_90a"), settings=settings)
+    finally:
+        settable.set_clocks(before.sm_clock_mhz, before.memory_clock_mhz)
+        settable.set_power_limit(before.power_limit_mw)
+
+
+@pytest.mark.parametrize(
+    "settings", [GpuSettings(1980), GpuSettings(1500), GpuSettings(990), GpuSettings(None, None, 300_000)]
+)
+def test_energy_and_time_at_another_clock_come_from_the_voltage_curve(
+    table: Path, clock_samples: Path, settings: GpuSettings
+) -> None:
+    gpu = SimulatedGpu(seed=3)
+    model = open_model(table, gpu.info, samples=clock_samples)
+    bench = Bench(gpu, Gemm(GEMM_1024), BenchOptions(window_s=0.5), model)
+    trial = measured_at(settings, bench)
+    if settings.power_limit_mw is not None:
+        assert trial.capped
+        # The simulated GPU slows even the brief timing down, which a real one has no time to do.
+        free_s = measured_at(GpuSettings(), bench).time_s
+        trial = trial.estimated_by(model, GEMM_1024, free_s, trial.temperature_c)
+    assert trial.estimated_j == pytest.approx(trial.energy_j, rel=0.04)
+    assert trial.estimated_low_j < trial.energy_j < trial.estimated_high_j
+    assert trial.estimated_s == pytest.approx(trial.steady_s, rel=0.04)
+
+
+def test_without_a_voltage_curve_an_unseen_clock_widens_the_interval_and_one_above_is_refused(
+    table: Path, clock_samples: Path
+) -> None:
+    gpu = SimulatedGpu()
+    work = work_by_tiles(VARIANT, (OpcodeCount("FFMA", 10**12),), GEMM_1024)
+    low = GpuSettings(990)
+    by_law = open_model(table, gpu.info).energy_j(work, 0.01, 40.0, low)
+    by_curve = open_model(table, gpu.info, samples=clock_samples).energy_j(work, 0.01, 40.0, low)
+    assert by_law.high_j - by_law.low_j > 3 * (by_curve.high_j - by_curve.low_j)
+    with pytest.raises(InputError, match="1980 MHz at most"):
+        open_model(table, gpu.info).energy_j(work, 0.01, 40.0, GpuSettings(2100))
+
+
+def test_pairs_are_ranked_without_a_run_and_the_first_is_near_the_best_of_a_sweep(
+    table: Path, clock_samples: Path, tmp_path: Path
+) -> None:
+    class IdleGpu(SimulatedGpu):
+        def run(self, launch: object) -> NoReturn:
+            pytest.fail("nothing may run")
+
+    file = tmp_path / "one.toml"
+    file.write_text(ONE_SPACE)
+    tuning = Tuning(GEMM_1024, Goal(Objective.ENERGY), table=table, samples=clock_samples, space=file)
+    found = rank_clocks(IdleGpu(), tuning)
+    assert found.clocks_mhz[0] == 345
+    assert len(found.best) == found.predicted * len(found.clocks_mhz)
+    assert [t.estimated_j for t in found.best] == sorted(t.estimated_j for t in found.best)
+    gpu = SimulatedGpu(seed=3)
+    bench = Bench(gpu, Gemm(GEMM_1024), BenchOptions(window_s=0.3), None)
+    clocks = found.clocks_mhz[5::3]
+    measured = {mhz: measured_at(GpuSettings(mhz), bench).energy_j for mhz in clocks}
+    assert min(measured, key=measured.__getitem__) == pytest.approx(
+        found.best[0].settings.sm_clock_mhz, abs=230
+    )

@@ -87,12 +87,18 @@ def test_shared_memory_and_registers_can_be_given(tmp_path: Path) -> None:
         code_occupancy(code, parse("threads / 3", "here", ["threads"]))
 
 
+def test_a_kernel_of_cpp_is_found_by_its_plain_name(tmp_path: Path) -> None:
+    file = tmp_path / "k.ptx"
+    file.write_text(ptx_of_registers(20, "sm_80").replace(".entry k(", ".entry _Z5scalePfi("))
+    assert read_code(file, "sm_80", "scale").entry == "_Z5scalePfi"
+
+
 def test_a_file_that_does_not_fit_is_refused_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "k.cubin"
     file.write_bytes(assemble_ptx(ptx_of_registers(20, "sm_80"), "sm_80", OptLevel.O3).image)
     with pytest.raises(InputError, match="assembled for sm_80, not sm_89"):
         read_code(file, "sm_89", None)
-    with pytest.raises(InputError, match="no kernel 'other'; choose one with --entry: k"):
+    with pytest.raises(InputError, match="no kernel other, only k; choose one with --entry"):
         read_code(file, None, "other")
     file.write_bytes(b"\x7fELF no cubin")
     with pytest.raises(InputError, match="cannot be read"):

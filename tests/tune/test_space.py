@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxbench.core.errors import InputError
+from ptxbench.tune.expression import Value
 from ptxbench.tune.filters import least_registers, rejection
 from ptxbench.tune.occupancy import (
     BlockNeeds,
@@ -19,8 +21,9 @@ from ptxbench.tune.occupancy import (
     limits_of,
     occupancy,
 )
-from ptxbench.tune.space import load_axes, search_space
-from ptxbench.tune.variant import Core, DType, Problem, Variant
+from ptxbench.tune.space import Space, load_axes, search_space
+from ptxbench.tune.spec import Combinations
+from ptxbench.tune.variant import Core, DType, Op, Problem, Variant
 
 H200 = limits_of("sm_90a")
 SQUARE = {dtype: Problem(dtype, 4096, 4096, 4096) for dtype in DType}
@@ -58,22 +61,27 @@ def test_sizes_that_no_tile_divides_have_guarded_variants() -> None:
 
 
 def test_rows_that_no_copy_divides_are_refused_with_the_cure() -> None:
-    with pytest.raises(InputError, match=r"no whole reads of 8.*multiples of 8"):
-        search_space(Problem(DType.F16, 1000, 1000, 1001), "sm_90a")
+    odd, bounds = Problem(DType.F16, 1000, 1000, 1001), load_axes(DType.F16).bounds
+    tensor = Variant(DType.F16, 16, 16, 128, 128, 32, 4, 16, 8, 4, 8, 1)
+    assert "no whole reads of 8" in rejection(tensor, odd, "sm_90a", bounds)
 
 
 def test_the_space_of_beast_has_the_best_kernel_of_the_paper() -> None:
     # Table II: 16 x 16 threads, 64 x 96 x 16, reads of 64 x 4 and 16 x 16; m and n change places.
-    beast = load_axes(DType.F64, "beast")
-    space = search_space(SQUARE[DType.F64], "sm_90a", beast)
-    best = space.find("f64-16x16-96x64x16-a16-b64-v1-s1-p0-r1-i1")
-    assert isinstance(best, Variant)
+    best = Variant(DType.F64, 16, 16, 96, 64, 16, 16, 64, 1, 1, 0, 1, interleaved=1)
+    axes = load_axes(DType.F64, "beast")
+    assert isinstance(axes.values, Combinations)
+    values: dict[str, Value] = {"threads": best.threads}
+    for axis in axes.values.axes:
+        value = getattr(best, axis.name)
+        assert value in axis.of(values)
+        values[axis.name] = value
+    assert all(one.value(values) for one in axes.values.filters)
+    assert rejection(best, SQUARE[DType.F64], "sm_90a", axes.bounds) == ""
     assert best.form(SQUARE[DType.F64]).edge_m
-    for v in space.variants[::997]:
-        assert isinstance(v, Variant)
-        assert v.blk_m * v.blk_n >= 4 * 8 * (v.blk_m + v.blk_n)
-        assert 65536 // (2 * v.blk_m * v.blk_n) * v.threads >= 512
-        assert min(228 * 1024 // (v.shared_bytes() + 1024), 32) * v.threads >= 512
+    # Less than four multiply-adds a byte, and under 512 threads by registers or by shared memory.
+    for change, few in (({"blk_m": 32}, "multiply-adds"), ({"blk_k": 96}, "256 threads on an SM")):
+        assert few in rejection(replace(best, **change), SQUARE[DType.F64], "sm_90a", axes.bounds)
 
 
 def test_doubles_on_the_tensor_cores_need_what_the_target_has() -> None:
@@ -127,6 +135,80 @@ def test_a_space_that_does_not_fit_is_named(tmp_path: Path, text: str, what: str
     file.write_text(text)
     with pytest.raises(InputError, match=rf"mine\.toml.*{what}"):
         load_axes(DType.F32, file)
+
+
+RANGES = """
+[f32]
+filters = ["dim_m * dim_n <= 256"]
+[f32.axes]
+dim_m = { from = 8, to = 16, factor = 2 }
+dim_n = [8]
+blk_m = { from = "4 * dim_m", to = 64, step = "4 * dim_m" }
+blk_n = [32]
+blk_k = [8]
+a_k = [2]
+b_n = [8]
+vector = [4]
+buffers = [1]
+pad = [4]
+min_blocks = [1]
+[f32.bounds]
+min_occupancy = 0
+min_fma_per_byte = 0
+min_tile = 1
+max_tile = 255
+max_aspect = 64
+max_unrolled = 4096
+"""
+
+
+def space_of(tmp_path: Path, text: str) -> Space:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    return search_space(SQUARE[DType.F32], "sm_90a", load_axes(DType.F32, file))
+
+
+def test_axes_may_be_ranges_that_hang_together(tmp_path: Path) -> None:
+    found = {(v.dim_m, v.blk_m) for v in space_of(tmp_path, RANGES).variants}
+    assert found == {(8, 32), (8, 64)}
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("vector = [4]", "vector = []", "axis vector: is empty"),
+        ("vector = [4]", "", "has no axis vector"),
+        ("vector = [4]", "vectors = [4]", "unknown parameter vectors"),
+        ("vector = [4]", "vector = [0]", "vector: 0 is no whole number from 1"),
+        ("vector = [4]", "vector = [1.5]", "vector: 1.5 is no whole number"),
+        ("vector = [4]", "vector = ['four']", "vector: 'four' is no whole number"),
+        ("<= 256", "<= width", "unknown name width"),
+        ("dim_m * dim_n <= 256", "__import__('os')", "may call only"),
+        ("dim_m * dim_n <= 256", "dim_m < 0", "no variant computes"),
+        ('from = "4 * dim_m"', 'from = "().__class__"', "only arithmetic"),
+        ("to = 64", "to = 99999999", "over"),
+        ("min_tile = 1", "min_tile = -1", "not negative"),
+        ("min_tile = 1", "", "must give"),
+    ],
+)
+def test_a_space_of_ranges_that_does_not_fit_is_one_line(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    assert old in RANGES
+    with pytest.raises(InputError) as refused:
+        space_of(tmp_path, RANGES.replace(old, new))
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_warpgroups_are_for_hopper_alone() -> None:
+    axes = load_axes(DType.F16, core=Core.WGMMA)
+    assert len(search_space(SQUARE[DType.F16], "sm_90a", axes).variants) >= 30
+    with pytest.raises(InputError, match="sm_90a alone"):
+        search_space(SQUARE[DType.F16], "sm_100a", axes)
+    with pytest.raises(InputError, match="not transposed"):
+        search_space(replace(SQUARE[DType.F16], op_b=Op.T), "sm_90a", axes)
 
 
 def test_occupancy_of_a_textbook_block() -> None:

@@ -23,7 +23,7 @@ from ptxbench.tune.search import Evaluator, search_by_estimate
 from ptxbench.tune.space import load_axes, search_space
 from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.tuning import Tuning, tune
-from ptxbench.tune.variant import DType, Problem, Variant
+from ptxbench.tune.variant import DType, Form, Problem, Variant
 
 ENERGY = Goal(Objective.ENERGY)
 
@@ -91,6 +91,20 @@ def test_wrong_results_are_never_timed(kernel: Kernel) -> None:
     assert "results are wrong, first C[" in trial.reason
     assert math.isnan(trial.time_s)
     assert math.isnan(trial.energy_j)
+
+
+def test_one_element_at_the_edge_of_an_updated_product_is_found() -> None:
+    problem = Problem(DType.F32, 250, 212, 190, beta=0.5)
+    subject, gpu = Gemm(problem), ComputingGpu()
+    built = subject.build(replace(VARIANT, vector=2), "sm_90a")
+    assert isinstance(built, Kernel)
+    assert built.form == Form(beta=0.5, edge_m=True, edge_n=True, edge_k=True)
+    gpu.beta = 0.5
+    assert subject.check(gpu, built) == (Correct.YES, "")
+    gpu.off = 1.0
+    correct, why = subject.check(gpu, built)
+    assert correct is Correct.NO
+    assert why.startswith("1 of ")
 
 
 def test_power_of_a_pruned_variant_is_not_measured(kernel: Kernel) -> None:

@@ -10,6 +10,7 @@ from tune.fakes_kernel import AddingGpu
 from tune.fakes_tune import trial
 
 from ptxbench.tune.bench import BenchOptions
+from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.folder import TuningFolder, TuningManifest
 from ptxbench.tune.problem import KernelProblem
@@ -38,7 +39,7 @@ def run(folder: Path, *programs: str, in_hand: bool = True) -> tuple[int, list[s
     def command() -> list[str]:
         if in_hand:
             begun = TuningFolder.reopen(folder)
-            begun.begin(Configuration.of({"BLOCK": 100 + len(todo)}))
+            begun.begin(Candidate(Configuration.of({"BLOCK": 100 + len(todo)})))
             begun._journal.close()
         return [sys.executable, "-c", todo.pop(0)]
 
@@ -49,7 +50,7 @@ def test_a_variant_that_hangs_is_ended_and_the_next_process_goes_on(folder: Path
     code, said = run(folder, HANG, END)
     assert (code, said) == (0, ["BLOCK=102 took longer than 0.4 s; going on without"])
     last = list(TuningFolder.read(folder).trials.values())[-1]
-    assert (last.variant.name, last.status) == ("BLOCK=102", TrialStatus.HUNG)
+    assert (last.name, last.status) == ("BLOCK=102", TrialStatus.HUNG)
 
 
 @pytest.mark.parametrize("program", [BREAK, LOSE])
@@ -72,7 +73,7 @@ def test_other_ends_are_the_search_s_own(folder: Path) -> None:
 def test_building_between_two_variants_is_no_hang(folder: Path) -> None:
     held = TuningFolder.reopen(folder)
     variant = Configuration.of({"BLOCK": 7})
-    held.begin(variant)
+    held.begin(Candidate(variant))
     assert (folder / "in_hand.json").exists()
     held.add(trial(1, variant=variant))
     assert not (folder / "in_hand.json").exists()
@@ -84,9 +85,10 @@ def test_a_process_that_ended_after_its_variant_was_kept_is_followed_by_another(
     keep = (
         "from pathlib import Path; from ptxbench.tune.folder import TuningFolder;"
         "from ptxbench.tune.configuration import Configuration; from ptxbench.tune.check import Correct;"
+        "from ptxbench.tune.candidate import Candidate;"
         "from ptxbench.tune.trial import Trial, TrialStatus;"
         f"held = TuningFolder.reopen(Path({str(folder)!r})); v = Configuration.of({{'BLOCK': 9}});"
-        "held.add(Trial(v, TrialStatus.OK, '', Correct.YES)); held.begin(v); import os; os.abort()"
+        "held.add(Trial(v, TrialStatus.OK, '', Correct.YES)); held.begin(Candidate(v)); import os; os.abort()"
     )
     code, said = run(folder, keep, END, in_hand=False)
     assert (code, said) == (0, ["the process ended; going on"])

@@ -370,8 +370,11 @@ EXPORTED int cuptiActivityEnable(uint32_t kind) {
     int is_first = !other.kinds;
     if (kind < 64) other.kinds |= (uint64_t)1 << kind;
     pthread_mutex_unlock(&state.lock);
-    /* The other tool sees kernels in its own buffers only: this one's, half full, goes back now. */
-    if (is_first) cupti.flush_all(1);
+    if (!is_first) return 0;
+    /* The other tool sees kernels in its own buffers only: this one's, half full, goes back now. torch.profiler
+     * finds its records only while CUPTI still has a buffer of it, so that nothing flushes from here on. */
+    cupti.flush_period(0);
+    cupti.flush_all(1);
     return 0;
 }
 
@@ -383,9 +386,7 @@ EXPORTED int cuptiActivityDisable(uint32_t kind) {
     int code = kind == KIND_CONCURRENT_KERNEL ? 0 : cupti.disable(kind);
     pthread_mutex_lock(&state.lock);
     if (kind < 64) other.kinds &= ~((uint64_t)1 << kind);
-    int is_last = !other.kinds;
     pthread_mutex_unlock(&state.lock);
-    if (is_last) cupti.flush_all(0);
     return code;
 }
 

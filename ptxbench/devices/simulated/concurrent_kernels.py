@@ -83,9 +83,10 @@ class _Running:
         warps = self.of_sm * self.kernel.warps / self._sub_partitions
         return warps * self._busy[pipe] / self.alone_cycles
 
-    def place(self, blocks: int, sm_count: int) -> None:
-        """Begin a wave of so many blocks on each SM."""
-        self.of_sm = min(blocks, math.ceil(self.left / sm_count))
+    def place(self, room: int, sm_count: int, *, late: bool) -> None:
+        """Begin a wave of blocks on SMs that have room for so many each."""
+        begins_late = late and self.left == self.kernel.blocks
+        self.of_sm = min(room, self.left if begins_late else math.ceil(self.left / sm_count))
         if self.of_sm:
             self.left = max(0, self.left - self.of_sm * sm_count)
             self.wave = 1.0
@@ -100,8 +101,10 @@ def plan_round(kernels: Sequence[CountedKernel], profile: Profile) -> Round:
     """Return what a launch of each kernel at once does to the chip.
 
     The first kernel gets as much room of each SM as it can use, the next what is left, and so on; who ends
-    makes room. What is resident at once shares the pipes and the issue: where they are asked for more time
-    than there is, all go slower by as much.
+    makes room. Blocks spread over all SMs, but for those of a kernel that found no room at first: they fill
+    the SMs that come free first. On an H100 an n-body kernel of 128 blocks took 2.0 ms alone, and 6.3 to
+    7.5 ms behind a stencil of 0.3 ms (results/nvidia-h100/blocks). What is resident at once shares the pipes
+    and the issue: where these have more to do in a time than they can, all go slower by as much.
 
     Args:
         kernels: In the order of their launches; at least one block of each fits an SM.
@@ -113,7 +116,7 @@ def plan_round(kernels: Sequence[CountedKernel], profile: Profile) -> Round:
     running = [_Running(kernel, profile) for kernel in kernels]
     at = 0.0
     while any(one.left or one.wave for one in running):
-        _place(running, profile.chip)
+        _place(running, profile.chip, late=at > 0)
         on_chip = [one for one in running if one.wave]
         slower = max(1.0, *(sum(one.share_of(pipe) for one in on_chip) for pipe in on_chip[0].pipes))
         step = min(one.wave * one.alone_cycles for one in on_chip) * slower
@@ -127,12 +130,13 @@ def plan_round(kernels: Sequence[CountedKernel], profile: Profile) -> Round:
     )
 
 
-def _place(running: Sequence[_Running], chip: Chip) -> None:
+def _place(running: Sequence[_Running], chip: Chip, *, late: bool) -> None:
     """Begin the next wave of each kernel that has none on the chip, as far as there is room."""
     for one in running:
         if one.left and not one.wave:
             others = [r for r in running if r.wave]
-            one.place(min(one.kernel.blocks_per_sm, _room(one.kernel, others, chip)), chip.sm_count)
+            room = min(one.kernel.blocks_per_sm, _room(one.kernel, others, chip))
+            one.place(room, chip.sm_count, late=late)
 
 
 def _room(kernel: CountedKernel, others: Sequence[_Running], chip: Chip) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +30,33 @@ class ClockStep:
     cycles: float
     duration_s: float
     capped: bool
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a stretch of work draws, and how fast it may go.
+
+    Attributes:
+        full_w: Dynamic power of what the SM clock drives, at the chip's full clock.
+        most_cycles_per_s: As fast as memory lets the work go, in its cycles.
+        memory_j_per_cycle: What memory adds, whatever the SM clock.
+        saved_w: What a lower memory clock saves of the static power.
+    """
+
+    full_w: float
+    most_cycles_per_s: float = math.inf
+    memory_j_per_cycle: float = 0.0
+    saved_w: float = 0.0
+
+    def speed_hz(self, clock_mhz: float) -> float:
+        """Return the cycles of the work in a second at an SM clock."""
+        return min(clock_mhz * 1e6, self.most_cycles_per_s)
+
+    def power_w(self, clock_mhz: float, factor: float) -> float:
+        """Return the dynamic power at an SM clock, whose `dynamic_factor` is given."""
+        speed_hz = self.speed_hz(clock_mhz)
+        busy = speed_hz / (clock_mhz * 1e6)
+        return factor * self.full_w * busy + self.memory_j_per_cycle * speed_hz - self.saved_w
 
 
 def dynamic_factor(clock: float, ridge: float = 0.0) -> float:
@@ -92,29 +120,29 @@ class Governor:
         """The clock when nothing but its setting slows it."""
         return self._clocks_mhz[-1]
 
-    def step(self, temperature_c: float, full_w: float, cycles: float) -> ClockStep:
+    def step(self, temperature_c: float, demand: Demand, cycles: float) -> ClockStep:
         """Return the next stretch of work of which `cycles` are left.
 
         Args:
             temperature_c: Temperature now.
-            full_w: Dynamic power of the work at the chip's full clock.
+            demand: What the work draws.
             cycles: What is left of it.
         """
         full_mhz = self.full_mhz
-        left_s = cycles / (full_mhz * 1e6)
-        top_w = self._factors[-1] * full_w
+        left_s = cycles / demand.speed_hz(full_mhz)
+        top_w = demand.power_w(full_mhz, self._factors[-1])
         if self._peak_w(temperature_c, top_w, left_s) <= self._cap_w:
             return ClockStep(full_mhz, top_w, cycles, left_s, capped=False)
         # Both the clock and the power it needs rise along the list.
+        powers_w = [demand.power_w(*pair) for pair in zip(self._clocks_mhz, self._factors, strict=True)]
         under = bisect_right(
-            self._factors,
+            powers_w,
             self._cap_w,
-            key=lambda factor: self._peak_w(temperature_c, factor * full_w, _CONTROL_PERIOD_S),
+            key=lambda power_w: self._peak_w(temperature_c, power_w, _CONTROL_PERIOD_S),
         )
         chosen = max(0, under - 1)
-        clock_hz = self._clocks_mhz[chosen] * 1e6
-        duration_s = min(_CONTROL_PERIOD_S, cycles / clock_hz)
-        done = cycles if duration_s < _CONTROL_PERIOD_S else duration_s * clock_hz
-        power_w = self._factors[chosen] * full_w
         clock_mhz = self._clocks_mhz[chosen]
-        return ClockStep(clock_mhz, power_w, done, duration_s, capped=clock_mhz < full_mhz)
+        speed_hz = demand.speed_hz(clock_mhz)
+        duration_s = min(_CONTROL_PERIOD_S, cycles / speed_hz)
+        done = cycles if duration_s < _CONTROL_PERIOD_S else duration_s * speed_hz
+        return ClockStep(clock_mhz, powers_w[chosen], done, duration_s, capped=clock_mhz < full_mhz)

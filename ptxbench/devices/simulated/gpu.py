@@ -17,6 +17,7 @@ from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.sequence import only_run, play
 from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_round
+from ptxbench.devices.simulated.launch_log import CALL_SCATTER, kernel_power_w, launch_phases
 from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import H200
@@ -32,7 +33,7 @@ from ptxbench.sensors.base import Reader
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
 from ptxbench.sensors.sampler import Sampler
-from ptxbench.sensors.trace import KernelWindow
+from ptxbench.sensors.trace import Int64s, KernelWindow
 
 # Far from zero, so that no time stamp of the past is negative; the date is 2026-01-01.
 _START_NS = 1_000_000_000_000
@@ -89,7 +90,7 @@ class SimulatedGpu:
     @property
     def settable(self) -> SimulatedSettings:
         """Its settings, as `ptxbench.devices.settings` takes them."""
-        return SimulatedSettings(self.info, self._physics.governor, self._profile)
+        return SimulatedSettings(self.info, self._physics, self._profile)
 
     @property
     def clock(self) -> Clock:
@@ -159,7 +160,7 @@ class SimulatedGpu:
         before = self.telemetry()
         clock.start_ticker(sampler.poll, sampler.wait_s)
         try:
-            windows = play(launches, gaps_s, clock, lambda launch: self._launch(plan(launch)))
+            windows = play(launches, gaps_s, clock, lambda launch: self._launch(launch, plan(launch)))
             after = self.telemetry()
             clock.sleep_s(launches[-1].after_s)
         finally:
@@ -192,7 +193,24 @@ class SimulatedGpu:
         Raises:
             LaunchError: The kernel is not there, has no loop to charge, or does not fit.
         """
-        return self._launch(self._plan(launch)).elapsed_s
+        return self._launch(launch, self._plan(launch)).elapsed_s
+
+    def draw_kernels(self, names: Sequence[str], start_ns: Int64s, end_ns: Int64s, length_ns: int) -> None:
+        """Let kernels pass of which only names and times are known; each name draws a hidden power.
+
+        Args:
+            names: Name of each kernel.
+            start_ns: Its begin from now on, shape (n,).
+            end_ns: Its end, shape (n,).
+            length_ns: How long to go on from now.
+        """
+        hidden_w = {name: kernel_power_w(name, self._seed, self._profile) for name in dict.fromkeys(names)}
+        scatter = np.random.default_rng(self._seed).normal(1, CALL_SCATTER, len(names))
+        power_w = np.array([hidden_w[name] for name in names], dtype=np.float64) * scatter
+        phases = launch_phases(start_ns, end_ns, power_w, length_ns, self._profile.chip.clock_mhz)
+        clock = self._clock
+        ends_ns = self._physics.run(clock.now_ns(), phases)
+        clock.sleep_s((ends_ns[-1] - clock.now_ns()) * 1e-9)
 
     def compute(self, launch: Launch) -> Bytes | None:
         """Launch once; nothing is computed, so that there is no result.
@@ -209,7 +227,7 @@ class SimulatedGpu:
         return Telemetry(
             temperature_c=float(round(self._physics.temperature_c(now_ns))),
             sm_clock_mhz=self._physics.clock_mhz(now_ns),
-            memory_clock_mhz=self._profile.chip.memory_clock_mhz,
+            memory_clock_mhz=self._profile.chip.memory_clock_mhz * self._physics.memory_clock_ratio,
             throttle_reasons=self._throttle_reasons(),
             other_processes=0,
         )
@@ -225,7 +243,7 @@ class SimulatedGpu:
         mean_s, throttle_poll = self._poll_interval_s, self._throttle_reasons
         return Sampler(self._sources, self._clock, mean_s, throttle_poll, exactly_s=poll_interval_s)
 
-    def _launch(self, phases: tuple[Phase, ...]) -> KernelWindow:
+    def _launch(self, launch: Launch, phases: tuple[Phase, ...]) -> KernelWindow:
         """Let the phases of one kernel pass."""
         self._launches += 1
         if 0 < self._profile.fails_after < self._launches:
@@ -233,18 +251,19 @@ class SimulatedGpu:
         clock = self._clock
         clock.sleep_s(_LAUNCH_OVERHEAD_S)
         start_ns = clock.now_ns()
-        ends_ns = self._physics.run(start_ns, phases)
-        clock.sleep_s((ends_ns[-1] - start_ns) * 1e-9)
-        # Blocks are stamped each by itself; those of the later half count.
-        later = len(phases) // 2
-        began_ns = ends_ns[later - 1] if later else start_ns
+        ends = self._physics.lay(start_ns, phases)
+        end_ns = ends[-1].at_ns
+        clock.sleep_s((end_ns - start_ns) * 1e-9)
+        # Blocks of ptxbench's own kernels are stamped each by itself; those of the later half count.
+        later = len(phases) // 2 if launch.scalars is None else 0
+        began_ns = ends[later - 1].at_ns if later else start_ns
         waves = len(phases) - later
         return KernelWindow(
             start_ns=start_ns,
-            end_ns=ends_ns[-1],
-            elapsed_s=(ends_ns[-1] - start_ns) * 1e-9,
-            cycles=round(sum(phase.cycles for phase in phases[later:]) / waves),
-            globaltimer_ns=round((ends_ns[-1] - began_ns) / waves),
+            end_ns=end_ns,
+            elapsed_s=(end_ns - start_ns) * 1e-9,
+            cycles=round(sum(end.cycles for end in ends[later:]) / waves),
+            globaltimer_ns=round((end_ns - began_ns) / waves),
         )
 
     def _plan(self, launch: Launch) -> tuple[Phase, ...]:
@@ -258,7 +277,9 @@ class SimulatedGpu:
         if launch.parameters is not None:
             if not launch.executed:
                 raise LaunchError(f"{launch.kernel} cannot be simulated: give the trip counts of its loops")
-            return plan_counted_kernel(dict(launch.executed), grid, launch.times, pattern, profile)
+            array_bytes = sum(data.nbytes for data in launch.operands)
+            executed = dict(launch.executed)
+            return plan_counted_kernel(executed, grid, launch.times, pattern, profile, array_bytes)
         try:
             if launch.scalars is not None:
                 return plan_whole_kernel(

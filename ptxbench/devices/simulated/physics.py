@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxbench.devices.simulated.governor import ClockStep, Governor
+from ptxbench.devices.simulated.governor import ClockStep, Demand, Governor
 from ptxbench.devices.simulated.profile import Board, Profile
 from ptxbench.devices.simulated.voltage import SteppedVoltage
 
@@ -27,10 +27,29 @@ class Phase:
     Attributes:
         cycles: SM clock cycles that it takes.
         energy_j: Dynamic energy of the whole chip at the full clock, at voltage factor 1.
+        memory_s: Time that its bytes take at least, at the full memory clock.
+        memory_j: Energy of its bytes from DRAM, whatever the SM clock.
+        from_dram: Whether the memory clock changes `memory_s`.
     """
 
     cycles: float
     energy_j: float
+    memory_s: float = 0.0
+    memory_j: float = 0.0
+    from_dram: bool = True
+
+
+@dataclass(frozen=True)
+class PhaseEnd:
+    """How a phase ended.
+
+    Attributes:
+        at_ns: When.
+        cycles: SM clock cycles that it took, waits for memory included.
+    """
+
+    at_ns: int
+    cycles: float
 
 
 class Thermal:
@@ -93,6 +112,7 @@ class Physics:
         self._governor = Governor(profile, self._peak_w)
         steps, fed_w = profile.voltage_steps, _FED_STATIC * profile.board.static_w
         self._voltage = SteppedVoltage(steps, self._governor, fed_w, start_ns, seed) if steps else None
+        self._memory_ratio, self._memory_clock_w = 1.0, profile.memory.clock_w if profile.memory else 0.0
         idle = _Segment(start_ns, self._thermal.settled_c(0.0), 0.0, 0.0, self._clock_mhz, capped=False)
         self._segments = [idle]
         self._starts_ns = [start_ns]
@@ -102,7 +122,20 @@ class Physics:
         """What keeps clock and power cap."""
         return self._governor
 
+    def set_memory_clock(self, ratio: float) -> None:
+        """Set the memory clock for what is laid from now on, over the full one."""
+        self._memory_ratio = ratio
+
+    @property
+    def memory_clock_ratio(self) -> float:
+        """Memory clock over the full one."""
+        return self._memory_ratio
+
     def run(self, start_ns: int, phases: Sequence[Phase]) -> tuple[int, ...]:
+        """Lay phases on the time line as `lay` does, and return when each ends, ns."""
+        return tuple(end.at_ns for end in self.lay(start_ns, phases))
+
+    def lay(self, start_ns: int, phases: Sequence[Phase]) -> tuple[PhaseEnd, ...]:
         """Lay phases on the time line, one after the other, and wait after them.
 
         Args:
@@ -110,34 +143,49 @@ class Physics:
             phases: The work.
 
         Returns:
-            When each phase ends, ns.
+            How each phase ends.
         """
-        ends_ns = []
+        ends = []
         at_ns = start_ns
         for phase in phases:
-            at_ns = self._lay(at_ns, phase)
-            ends_ns.append(at_ns)
-        self._begin(at_ns, 0.0, self._clock_mhz, capped=False)
+            ends.append(self._lay_phase(at_ns, phase))
+            at_ns = ends[-1].at_ns
+        self._begin(at_ns, -self._saved_w, self._governor.full_mhz, capped=False)
         if self._voltage:
             self._voltage.rest()
-        return tuple(ends_ns)
+        return tuple(ends)
 
-    def _lay(self, start_ns: int, phase: Phase) -> int:
+    @property
+    def _saved_w(self) -> float:
+        """What a lower memory clock saves of the static power."""
+        return (1 - self._memory_ratio) * self._memory_clock_w
+
+    def _demand(self, phase: Phase) -> Demand:
+        memory_s = phase.memory_s / (self._memory_ratio if phase.from_dram else 1.0)
+        return Demand(
+            full_w=phase.energy_j / (phase.cycles / (self._clock_mhz * 1e6)),
+            most_cycles_per_s=phase.cycles / memory_s if memory_s else math.inf,
+            memory_j_per_cycle=phase.memory_j / phase.cycles,
+            saved_w=self._saved_w,
+        )
+
+    def _lay_phase(self, start_ns: int, phase: Phase) -> PhaseEnd:
         """Lay one phase as segments of constant power and clock; return its end."""
-        full_w = phase.energy_j / (phase.cycles / (self._clock_mhz * 1e6))
-        cycles, at_ns = phase.cycles, start_ns
-        while cycles > 0:
-            step = self._next_step(at_ns, full_w, cycles)
+        demand = self._demand(phase)
+        left, at_ns, taken = phase.cycles, start_ns, 0.0
+        while left > 0:
+            step = self._next_step(at_ns, demand, left)
             self._begin(at_ns, step.dynamic_w, step.clock_mhz, step.capped)
             at_ns += max(1, round(step.duration_s * 1e9))
-            cycles -= step.cycles
-        return at_ns
+            left -= step.cycles
+            taken += step.duration_s * step.clock_mhz * 1e6
+        return PhaseEnd(at_ns, taken if phase.memory_s else phase.cycles)
 
-    def _next_step(self, at_ns: int, full_w: float, cycles: float) -> ClockStep:
+    def _next_step(self, at_ns: int, demand: Demand, cycles: float) -> ClockStep:
         temperature_c = self.temperature_c(at_ns)
         if self._voltage is None:
-            return self._governor.step(temperature_c, full_w, cycles)
-        return self._voltage.step(at_ns, temperature_c, full_w, cycles)
+            return self._governor.step(temperature_c, demand, cycles)
+        return self._voltage.step(at_ns, temperature_c, demand, cycles)
 
     def _begin(self, start_ns: int, dynamic_w: float, clock_mhz: float, capped: bool) -> None:
         temperature_c, energy_j = self.temperature_c(start_ns), self.energy_j(start_ns)

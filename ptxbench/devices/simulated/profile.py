@@ -152,11 +152,13 @@ class Memory:
         dram_bytes_per_s: Bandwidth of DRAM at the full clock.
         l2_bytes_per_s: Bandwidth of L2 at the full clock.
         sm_bytes_per_cycle: What one SM takes in a cycle at most.
-        dram_pj_per_byte: Energy of a byte from DRAM.
-        l2_pj_per_byte: Energy of a byte from L2.
+        dram_pj_per_byte: Energy of a byte from DRAM, whatever the SM clock.
+        l2_pj_per_byte: Energy of a byte from L2, at the full SM clock.
         l1_bytes: Size of the L1 of an SM; an array that fits those of the SMs at work comes from there.
         l1_bytes_per_cycle: What one SM takes from its L1 in a cycle.
         l1_pj_per_byte: Energy of a byte from L1.
+        clocks_mhz: Memory clocks that can be set besides the full one; bandwidth of DRAM goes with them.
+        clock_w: Power that goes with the memory clock, at the full one; it is part of the static power.
     """
 
     l2_bytes: int
@@ -168,6 +170,8 @@ class Memory:
     l1_bytes: int
     l1_bytes_per_cycle: float
     l1_pj_per_byte: float
+    clocks_mhz: tuple[float, ...] = ()
+    clock_w: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -60,21 +60,19 @@ H200 = Profile(
 )
 
 # The bandwidths are about those of its data sheet, the energies of a byte made up.
+_MEMORY = Memory(
+    l2_bytes=50 * 1024**2,
+    dram_bytes_per_s=4.2e12,
+    l2_bytes_per_s=9e12,
+    sm_bytes_per_cycle=64.0,
+    dram_pj_per_byte=87.0,
+    l2_pj_per_byte=31.0,
+    l1_bytes=128 * 1024,
+    l1_bytes_per_cycle=128.0,
+    l1_pj_per_byte=5.0,
+)
 H200_MEMORY = replace(
-    H200,
-    name="h200-memory",
-    title="NVIDIA H200 with a memory of limited bandwidth",
-    memory=Memory(
-        l2_bytes=50 * 1024**2,
-        dram_bytes_per_s=4.2e12,
-        l2_bytes_per_s=9e12,
-        sm_bytes_per_cycle=64.0,
-        dram_pj_per_byte=87.0,
-        l2_pj_per_byte=31.0,
-        l1_bytes=128 * 1024,
-        l1_bytes_per_cycle=128.0,
-        l1_pj_per_byte=5.0,
-    ),
+    H200, name="h200-memory", title="NVIDIA H200 with a memory of limited bandwidth", memory=_MEMORY
 )
 
 SLOW_SENSOR = replace(
@@ -301,11 +299,20 @@ _LOST, _LOST_BOARD, _LOST_AFTER = "lost", 999_999, 12
 # An H200 whose voltage stays below 1200 MHz, for `ptxbench ridge`.
 H200_RIDGE = replace(H200, name="h200-ridge", chip=replace(H200.chip, ridge_mhz=1200.0))
 
+# An H200 of which every clock matters: such a voltage, a memory of limited bandwidth, and memory clocks.
+H200_CLOCKS = replace(
+    H200_MEMORY,
+    name="h200-clocks",
+    title="NVIDIA H200 with settable clocks",
+    chip=H200_RIDGE.chip,
+    memory=replace(_MEMORY, clocks_mhz=(1593.0, 2619.0), clock_w=20.0),
+)
+
 PROFILES = {
     p.name: p
     for p in (
         *(H200, A100, RTX2080TI, RTX3090, RTX4090, B200),
-        *(SLOW_SENSOR, H200_STEPS, H200_WARM, H200_RIDGE, H200_MEMORY),
+        *(SLOW_SENSOR, H200_STEPS, H200_WARM, H200_RIDGE, H200_MEMORY, H200_CLOCKS),
     )
 }
 

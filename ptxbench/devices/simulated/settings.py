@@ -1,44 +1,52 @@
-"""The simulated GPU's SM clock and power limit, settable."""
+"""The simulated GPU's clocks and power limit, settable."""
 
 from __future__ import annotations
 
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import ClockChoice, GpuSettings, SettingChoices
-from ptxbench.devices.simulated.governor import Governor
+from ptxbench.devices.simulated.physics import Physics
 from ptxbench.devices.simulated.profile import Profile
 
 _MILLI = 1000
 
 
 class SimulatedSettings:
-    """Settings of one simulated board; its memory has one clock.
+    """Settings of one simulated board.
 
     Args:
         info: What the GPU is.
-        governor: What keeps its clock and power cap.
+        physics: Its clocks and power cap.
         profile: What it is like.
     """
 
-    def __init__(self, info: GpuInfo, governor: Governor, profile: Profile) -> None:
+    def __init__(self, info: GpuInfo, physics: Physics, profile: Profile) -> None:
         self.name = info.name
         self.uuid = self.uuid_hash = info.uuid_hash
-        self._governor = governor
-        self._memory_mhz = round(profile.chip.memory_clock_mhz)
+        self._physics = physics
+        self._governor = physics.governor
+        self._full_memory_mhz = profile.chip.memory_clock_mhz
+        lower = profile.memory.clocks_mhz if profile.memory else ()
+        self._memory_mhz = tuple(sorted(round(clock) for clock in (*lower, self._full_memory_mhz)))
         self._limit_mw = round(_MILLI * profile.board.power_cap_w)
 
     def settings(self) -> GpuSettings:
         """Read what is set now."""
         limit_mw = round(_MILLI * self._governor.cap_w)
-        return GpuSettings(round(self._governor.full_mhz), self._memory_mhz, limit_mw)
+        memory_mhz = round(self._full_memory_mhz * self._physics.memory_clock_ratio)
+        return GpuSettings(round(self._governor.full_mhz), memory_mhz, limit_mw)
 
     def choices(self) -> SettingChoices:
         """Read what can be set: every clock, and limits from a quarter of its own."""
-        clocks = ClockChoice(self._memory_mhz, self._governor.supported_mhz)
-        return SettingChoices((clocks,), (self._limit_mw // 4, self._limit_mw))
+        clocks = self._governor.supported_mhz
+        return SettingChoices(
+            tuple(ClockChoice(memory_mhz, clocks) for memory_mhz in self._memory_mhz),
+            (self._limit_mw // 4, self._limit_mw),
+        )
 
-    def set_clocks(self, sm_clock_mhz: int, memory_clock_mhz: int) -> None:  # noqa: ARG002
-        """Set the SM clock."""
+    def set_clocks(self, sm_clock_mhz: int, memory_clock_mhz: int) -> None:
+        """Set the SM clock and the memory clock."""
         self._governor.set_clock(sm_clock_mhz)
+        self._physics.set_memory_clock(memory_clock_mhz / self._full_memory_mhz)
 
     def set_power_limit(self, power_limit_mw: int) -> None:
         """Set the power cap."""

@@ -142,6 +142,16 @@ def global_bytes(loop: Loop) -> int:
     return sum(n * _access_bytes(opcode) for opcode, n in loop.counts.items() if opcode.startswith(_GLOBAL))
 
 
+def counted_global_bytes(counts: Mapping[str, float]) -> float:
+    """Return the bytes that so many executions by one thread move to and from global memory."""
+    return sum(n * _access_bytes(opcode) for opcode, n in counts.items() if opcode.startswith(_GLOBAL))
+
+
+def counted_without_global(counts: Mapping[str, float]) -> dict[str, float]:
+    """Return counts without what moves bytes to and from global memory, whose bytes are charged instead."""
+    return {opcode: n for opcode, n in counts.items() if not opcode.startswith(_GLOBAL)}
+
+
 def without_global(loop: Loop) -> Loop:
     """Return a loop without its accesses to global memory, whose bytes are charged by themselves."""
     return Loop(tuple(i for i in loop.instructions if i.base not in _GLOBAL))

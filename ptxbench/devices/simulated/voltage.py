@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptxbench.devices.simulated.governor import ClockStep, Governor
+from ptxbench.devices.simulated.governor import ClockStep, Demand, Governor
 from ptxbench.devices.simulated.profile import ThermalVoltageSteps, TimedVoltageSteps
 from ptxbench.devices.simulated.voltage_in_time import voltage_of
 
@@ -44,13 +44,13 @@ class SteppedVoltage:
         """End a kernel: steps are not seen until the next one."""
         self._resting = True
 
-    def step(self, at_ns: int, temperature_c: float, full_w: float, cycles: float) -> ClockStep:
+    def step(self, at_ns: int, temperature_c: float, demand: Demand, cycles: float) -> ClockStep:
         """Return the next stretch of work of which `cycles` are left.
 
         Args:
             at_ns: Now; not before that of the last call.
             temperature_c: Temperature now.
-            full_w: Dynamic power of the work at the full clock and factor 1.
+            demand: What the work draws at factor 1.
             cycles: What is left of it.
         """
         before, self._index = self._index, self._voltage.factor_index(at_ns, temperature_c)
@@ -59,9 +59,10 @@ class SteppedVoltage:
         # A step during a dip comes after it.
         stretch_s = self._steps.change_s if dips else (self._voltage.until_ns - at_ns) * 1e-9
         factor = self._steps.factors[self._index]
-        supplied_w = factor * full_w + (factor - 1) * self._fed_static_w
-        stretch_cycles = stretch_s * self._governor.full_mhz * 1e6
-        step = self._governor.step(temperature_c, supplied_w, min(cycles, stretch_cycles))
+        supplied_w = factor * demand.full_w + (factor - 1) * self._fed_static_w
+        stretch_cycles = stretch_s * demand.speed_hz(self._governor.full_mhz)
+        supplied = replace(demand, full_w=supplied_w)
+        step = self._governor.step(temperature_c, supplied, min(cycles, stretch_cycles))
         return _slowed(step, self._steps.change_mhz) if dips else step
 
 

@@ -12,7 +12,9 @@ from ptxbench.devices.simulated.profile import Memory, Profile
 from ptxbench.devices.simulated.timing import Grid
 from ptxbench.devices.simulated.truth import (
     counted_energy_pj,
+    counted_global_bytes,
     counted_issue_cycles,
+    counted_without_global,
     global_bytes,
     issue_cycles,
     loop_energy_pj,
@@ -59,21 +61,17 @@ def plan_whole_kernel(
         charged, pattern, profile
     )
     loaded = trips * global_bytes(code.loop) if profile.memory else 0
+    past_l1 = any(i.base == "LDG" and "GPU" in i.opcode.split(".") for i in code.loop.instructions)
+    # Fewer blocks than SMs are one wave, so that the SMs at work are those of every wave.
     sms = min(grid.blocks, chip.sm_count)
-    source = (
-        _source(profile.memory, code.loop, array_bytes, sms, chip.clock_mhz * 1e6) if profile.memory else None
-    )
-    if source:
-        thread_pj += loaded * source.pj_per_byte
 
     def wave(blocks: int, times: int) -> Phase:
         # The busiest SM ends last, and the others wait for it.
         warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
         cycles = _pass_cycles(code.once, warps, profile) + trips * _pass_cycles(code.loop, warps, profile)
-        if source:
-            # Fewer blocks than SMs are one wave, so that the SMs at work are those of every wave.
-            cycles = max(cycles, loaded * blocks * grid.threads / source.bytes_per_cycle)
-        return Phase(times * cycles, times * blocks * grid.threads * thread_pj * 1e-12)
+        threads = times * blocks * grid.threads
+        moved = _Moved(loaded * threads, sms, array_bytes, past_l1)
+        return moved.phase(times * cycles, threads * thread_pj * 1e-12, profile.memory)
 
     full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
     phases = []
@@ -85,12 +83,18 @@ def plan_whole_kernel(
 
 
 def plan_counted_kernel(
-    executed: Mapping[str, float], grid: Grid, launches: int, pattern: str, profile: Profile
+    executed: Mapping[str, float],
+    grid: Grid,
+    launches: int,
+    pattern: str,
+    profile: Profile,
+    array_bytes: int = 0,
 ) -> tuple[Phase, ...]:
     """Return launches back to back of a kernel of which is known how often a thread executes each opcode.
 
     Several launches are one phase of their mean power. Each execution is charged. A launch waits once for
-    memory, whose bandwidth is no limit.
+    memory. The bandwidth of the memory is a limit where the profile has one: every byte then comes from the
+    nearest level that holds the arrays.
 
     Args:
         executed: Executions by one thread.
@@ -98,19 +102,24 @@ def plan_counted_kernel(
         launches: How many launches.
         pattern: Operand pattern.
         profile: The GPU.
+        array_bytes: Size of its arrays.
 
     Raises:
         InputError: The simulated GPU does not know the pattern.
     """
     chip = profile.chip
-    thread_pj = counted_energy_pj(executed, pattern, profile)
+    charged = counted_without_global(executed) if profile.memory else executed
+    thread_pj = counted_energy_pj(charged, pattern, profile)
     issue = counted_issue_cycles(executed, profile)
+    thread_bytes = counted_global_bytes(executed) if profile.memory else 0.0
 
     def wave(blocks: int, times: int) -> Phase:
         warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
         of_one = sum(executed.values()) + WAIT_CYCLES
         cycles = max(of_one, math.ceil(warps / chip.schedulers_per_sm) * issue)
-        return Phase(times * cycles, times * blocks * grid.threads * thread_pj * 1e-12)
+        threads = times * blocks * grid.threads
+        moved = _Moved(thread_bytes * threads, min(grid.blocks, chip.sm_count), array_bytes)
+        return moved.phase(times * cycles, threads * thread_pj * 1e-12, profile.memory)
 
     full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
     phases = [wave(grid.blocks_per_sm * chip.sm_count, launches * full)] if full else []
@@ -122,22 +131,28 @@ def plan_counted_kernel(
 
 
 @dataclass(frozen=True)
-class _Source:
-    """Where a loop's bytes come from: energy of one, and how many some SMs get in a cycle."""
+class _Moved:
+    """Bytes of a phase, how many SMs take them, the size of the arrays, and whether the loads pass by L1."""
 
-    pj_per_byte: float
-    bytes_per_cycle: float
+    count: float
+    sms: int
+    array_bytes: int
 
+    past_l1: bool = False
 
-def _source(memory: Memory, loop: Loop, array_bytes: int, sms: int, clock_hz: float) -> _Source:
-    """Return the nearest level that holds the array; loads that pass by L1 are marked with the whole GPU."""
-    by_l1 = any(i.base == "LDG" and "GPU" in i.opcode.split(".") for i in loop.instructions)
-    if not by_l1 and array_bytes <= sms * memory.l1_bytes:
-        return _Source(memory.l1_pj_per_byte, sms * memory.l1_bytes_per_cycle)
-    most = sms * memory.sm_bytes_per_cycle
-    if array_bytes <= memory.l2_bytes:
-        return _Source(memory.l2_pj_per_byte, min(memory.l2_bytes_per_s / clock_hz, most))
-    return _Source(memory.dram_pj_per_byte, min(memory.dram_bytes_per_s / clock_hz, most))
+    def phase(self, cycles: float, energy_j: float, memory: Memory | None) -> Phase:
+        """Return the phase of so many cycles and joules, besides its bytes."""
+        if memory is None or not self.count:
+            return Phase(cycles, energy_j)
+        if not self.past_l1 and self.array_bytes <= self.sms * memory.l1_bytes:
+            cycles = max(cycles, self.count / (self.sms * memory.l1_bytes_per_cycle))
+            return Phase(cycles, energy_j + self.count * memory.l1_pj_per_byte * 1e-12)
+        cycles = max(cycles, self.count / (self.sms * memory.sm_bytes_per_cycle))
+        if self.array_bytes <= memory.l2_bytes:
+            energy_j += self.count * memory.l2_pj_per_byte * 1e-12
+            return Phase(cycles, energy_j, self.count / memory.l2_bytes_per_s, from_dram=False)
+        dram_j = self.count * memory.dram_pj_per_byte * 1e-12
+        return Phase(cycles, energy_j, self.count / memory.dram_bytes_per_s, dram_j)
 
 
 def _pass_cycles(code: Loop, warps_per_sm: int, profile: Profile) -> float:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ptxbench.analysis.operating_point import clock_faults
+from ptxbench.analysis.loop_energy import contradicted_trials
 from ptxbench.analysis.row_notes import left_out_note, sources_note
 from ptxbench.analysis.solved_rows import SolvedRows, by_subject
 from ptxbench.analysis.statistics import Estimate, estimate
@@ -121,7 +121,7 @@ def solve_arafa(records: Sequence[TrialRecord], method: str) -> Estimate:
         records: The subject's trials.
         method: Column of the method's energy: one of `METHODS`.
     """
-    faults = trial_faults(records, clock_faults(records))
+    faults = trial_faults(records, contradicted_trials(records))
     energies_j = []
     for trials in by_round(records).values():
         pair = valid_pair(trials, Role.TARGET, (Role.OVERHEAD,), faults)
@@ -141,7 +141,7 @@ def arafa_row(subject: Subject, records: Sequence[TrialRecord]) -> TableRow:
     targets = [r for r in records if r.role is Role.TARGET and r.repeat >= 0]
     overheads = [r for r in records if r.role is Role.OVERHEAD and r.repeat >= 0]
     mtsm = estimates["mtsm_j"]
-    faults = trial_faults(records, clock_faults(records))
+    faults = trial_faults(records, contradicted_trials(records))
     if mtsm.n < 2 and (faults or estimates["counter_j"].n < 2):
         return subject.row(*most_common_fault(faults))
     notes = left_out_note(faults), sources_note([r for r in targets if r.trial_id not in faults])

@@ -166,9 +166,11 @@ def _edges(path: Path, frame: pd.DataFrame, edge: str) -> Int64s:
         bare, unit = split_unit(str(name))
         if bare.strip().lower() != edge or unit is None or unit.quantity is not Quantity.TIME:
             continue
-        time_ns, readable, _ = numbers_to_ns(
-            pd.to_numeric(frame[name], errors="coerce").to_numpy(), unit.factor
-        )
+        try:
+            numbers = pd.to_numeric(frame[name], errors="coerce").to_numpy()
+        except OverflowError as error:
+            raise InputError(f"{path}: a number of {name} is too large for a time") from error
+        time_ns, readable, _ = numbers_to_ns(numbers, unit.factor)
         if not readable.all():
             raise InputError(f"{path}: row {int(np.argmin(readable)) + 1} of {name} is no number or no time")
         return time_ns

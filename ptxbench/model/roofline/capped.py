@@ -13,26 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxbench.model.cap import Demand, settled_clock
+from ptxbench.model.clock_law import PowerLaw
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 
 # Of the library kernels on an H200 (results/nvidia-h200/full/model.json), within 0.25.
 GAMMA = 1.8
 _SAME = 1e-9
-
-
-@dataclass(frozen=True)
-class RooflineDemand(Demand):
-    """What an algorithm draws at the full clock; flops follow the clock, bytes do not.
-
-    Attributes:
-        bytes_s: Time of its bytes, s; `time_s` is that of its flops.
-    """
-
-    bytes_s: float = 0.0
-
-    def time_at(self, ratio: float) -> float:
-        """Return the duration at a clock over the full clock."""
-        return max(super().time_at(ratio), self.bytes_s)
 
 
 @dataclass(frozen=True)
@@ -69,14 +55,14 @@ def under_limit(
     """
     flops_s, bytes_s = algorithm.flops * machine.flop_s, algorithm.bytes_moved * machine.byte_s
     flops_j, bytes_j = algorithm.flops * machine.flop_j, algorithm.bytes_moved * machine.byte_j
-    demand = RooflineDemand(
+    demand = Demand(
         clocked_j=flops_j + (bytes_j if on_chip else 0.0),
         dram_j=0.0 if on_chip else bytes_j,
         static_w=machine.constant_w,
         time_s=max(flops_s, bytes_s) if on_chip else flops_s,
         follows_clock=True,
-        gamma=gamma,
-        bytes_s=0.0 if on_chip else bytes_s,
+        law=PowerLaw(gamma, 0.0, 0.0),
+        memory_s=0.0 if on_chip else bytes_s,
     )
     clock = settled_clock(demand, machine.cap_w)
     time_s, power_w = demand.time_at(clock), demand.power_at(clock)

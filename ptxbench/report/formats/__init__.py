@@ -6,8 +6,9 @@ so many columns (None: no terminal). A new one needs this one file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.plugins import load_plugin, plugin_names
@@ -16,6 +17,9 @@ from ptxbench.storage.board_spread import BoardSpread
 from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.manifest import Manifest
 from ptxbench.storage.schema import TableRow
+
+if TYPE_CHECKING:
+    from ptxbench.report.row_trials import RowTrials
 
 DEFAULT = "text"
 
@@ -32,6 +36,7 @@ class RunReport:
         manifest: When and how it was measured, None where that is not known.
         spread: How boards of this GPU differ, None where one board was measured.
         kernels: PTX and SASS of what ran, None where they are not at hand.
+        trials: What each row rests on, by `TableRow.subject`; empty where the readings are not at hand.
     """
 
     path: str
@@ -41,6 +46,7 @@ class RunReport:
     manifest: Manifest | None = None
     spread: BoardSpread | None = None
     kernels: KernelStore | None = None
+    trials: Mapping[str, RowTrials] = field(default_factory=dict)
 
     @property
     def shown(self) -> tuple[TableRow, ...]:

@@ -25,6 +25,7 @@ from ptxbench.core.target import Target, find_target
 from ptxbench.core.version import VERSION
 from ptxbench.report.cost import Cost, row_costs
 from ptxbench.report.formats import RunReport
+from ptxbench.report.row_trials import RowTrials
 from ptxbench.sass.text import target_loop_text
 from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.schema import TableRow
@@ -38,6 +39,7 @@ _BODY_LINES = 8
 # Lines of a SASS loop that are shown: its begin and its end.
 _SASS_HEAD, _SASS_TAIL = 14, 8
 _DIGITS = 6
+_TRACE_DIGITS = 4
 # What a browser could take for the end of the element that holds the JSON.
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 # Of a row, what `Cost` has and the page shows; then what the row itself has beside it.
@@ -84,13 +86,14 @@ def _document(reports: Sequence[RunReport]) -> dict[str, object]:
         for row, cost in shown:
             loop = _sass_loop(report.kernels, row, catalogue.get(row.instruction))
             place = loops.setdefault(loop, len(loops)) if loop else None
-            rows.append([number, *map(_plain, _values(row, cost)), place])
+            trials = report.trials.get(row.subject)
+            rows.append([number, *map(_plain, _values(row, cost)), place, _trials(trials)])
             names.setdefault(row.instruction, _target(report))
     catalogue = load_named(frozenset(names))
     return {
         "version": VERSION,
         "runs": [_run(report) for report in reports],
-        "columns": ["run", *_COST_COLUMNS, *_ROW_COLUMNS, "sass_loop"],
+        "columns": ["run", *_COST_COLUMNS, *_ROW_COLUMNS, "sass_loop", "trials"],
         "loops": list(loops),
         "rows": rows,
         "instructions": {
@@ -117,6 +120,25 @@ def _plain(value: object) -> object:
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
     return value
+
+
+def _trials(trials: RowTrials | None) -> dict[str, object] | None:
+    if trials is None:
+        return None
+    return {
+        "source": trials.source,
+        "powers_w": [_short(power_w) for power_w in trials.powers_w],
+        "duration_ms": _short(trials.duration_ms),
+        "trace": [
+            [_short(at_ms), _short(w)] for at_ms, w in zip(trials.time_ms, trials.power_w, strict=True)
+        ],
+        "energies_j": [[name, _short(j)] for name, j in trials.energies_j.items() if math.isfinite(j)],
+    }
+
+
+def _short(value: float) -> float | None:
+    """Return a number to the digits that a plot or a list of repeats needs."""
+    return float(f"{value:.{_TRACE_DIGITS}g}") if math.isfinite(value) else None
 
 
 def _run(report: RunReport) -> dict[str, object]:

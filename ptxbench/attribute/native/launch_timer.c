@@ -1,0 +1,325 @@
+/* Times kernels by events around their launches, where CUPTI cannot be had. It is compiled behind injector.c.
+ *
+ * Preloaded, it stands before the driver's launch functions: those that a program links, those that it looks up
+ * by dlsym, and those that the CUDA runtime gets from cuGetProcAddress. An event is recorded before and after
+ * each launch in its stream. The begin of a kernel is then the moment at which its stream reached it, a few
+ * microseconds before it ran. Launches into a graph that is being captured are not timed; a graph is timed as a
+ * whole when it is launched.
+ */
+#define PER_THREAD ((void *)2) /* CU_STREAM_PER_THREAD */
+enum { MOST_CONTEXTS = 16, MOST_PENDING = 8192, REBASE_NS = 2000000000, BY_PER_THREAD = 2 };
+
+typedef int (*launch_fn)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
+                         void **, void **);
+typedef int (*launch_ex_fn)(const void *, void *, void **, void **);
+typedef int (*graph_fn)(void *, void *);
+typedef int (*address_fn)(const char *, void **, int, uint64_t);
+typedef int (*address2_fn)(const char *, void **, int, uint64_t, void *);
+
+static struct {
+    int (*event_create)(void **, unsigned);
+    int (*event_record)(void *, void *);
+    int (*event_query)(void *);
+    int (*event_wait)(void *);
+    int (*event_elapsed)(float *, void *, void *);
+    int (*is_capturing)(void *, int *);
+    int (*context)(void **);
+    int (*device)(int *);
+    int (*function_name)(const char **, void *);
+    int (*kernel_name)(const char **, void *);
+    int ready;
+} driver;
+
+static struct {
+    launch_fn launch[2];
+    launch_ex_fn launch_ex[2];
+    graph_fn graph[2];
+    address_fn address;
+    address2_fn address2;
+} real;
+
+struct pending {
+    void *begin, *end, *stream;
+    uint32_t name, in_graph;
+    int context;
+};
+/* An event whose host time is known, and spare events. */
+static struct context {
+    void *handle, *base, *spare[MOST_PENDING];
+    uint64_t base_ns;
+    int device, spares;
+} contexts[MOST_CONTEXTS];
+static struct pending queue[MOST_PENDING];
+static size_t first, waiting;
+static pthread_mutex_t timer_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void *(*real_dlsym)(void *, const char *);
+
+__attribute__((constructor)) static void find_dlsym(void) {
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+    for (int i = 0; i < 3 && !real_dlsym; i++)
+        *(void **)&real_dlsym = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+}
+
+static void find_driver(void) {
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (!library) return;
+    *(void **)&driver.event_create = real_dlsym(library, "cuEventCreate");
+    *(void **)&driver.event_record = real_dlsym(library, "cuEventRecord");
+    *(void **)&driver.event_query = real_dlsym(library, "cuEventQuery");
+    *(void **)&driver.event_wait = real_dlsym(library, "cuEventSynchronize");
+    *(void **)&driver.event_elapsed = real_dlsym(library, "cuEventElapsedTime");
+    *(void **)&driver.is_capturing = real_dlsym(library, "cuStreamIsCapturing");
+    *(void **)&driver.context = real_dlsym(library, "cuCtxGetCurrent");
+    *(void **)&driver.device = real_dlsym(library, "cuCtxGetDevice");
+    *(void **)&driver.function_name = real_dlsym(library, "cuFuncGetName");
+    *(void **)&driver.kernel_name = real_dlsym(library, "cuKernelGetName");
+    driver.ready = driver.event_create && driver.event_record && driver.event_query && driver.event_wait &&
+                   driver.event_elapsed && driver.is_capturing && driver.context && driver.device;
+}
+
+static void *spare_event(struct context *context) {
+    void *event = NULL;
+    if (context->spares) return context->spare[--context->spares];
+    return driver.event_create(&event, 0) ? NULL : event;
+}
+
+static void give_back(struct context *context, void *event) {
+    if (event && context->spares < MOST_PENDING) context->spare[context->spares++] = event;
+}
+
+/* Returns the context of this thread, with a base event whose host time is known; -1 where there is none. */
+static int context_of(void *stream) {
+    void *handle = NULL;
+    if (driver.context(&handle) || !handle) return -1;
+    int at = 0;
+    while (at < MOST_CONTEXTS && contexts[at].handle && contexts[at].handle != handle) at++;
+    if (at == MOST_CONTEXTS) return -1;
+    struct context *context = contexts + at;
+    if (context->handle) return at;
+    void *base = NULL;
+    if (driver.device(&context->device) || driver.event_create(&base, 0)) return -1;
+    if (driver.event_record(base, stream) || driver.event_wait(base)) return -1;
+    context->base_ns = now_ns();
+    context->base = base;
+    context->handle = handle;
+    return at;
+}
+
+/* Writes down the launches that are over; with `wait`, all. */
+static void drain(int wait) {
+    for (; waiting; first = (first + 1) % MOST_PENDING, waiting--) {
+        struct pending *one = queue + first;
+        struct context *context = contexts + one->context;
+        int code = wait ? driver.event_wait(one->end) : driver.event_query(one->end);
+        if (code == 600 && !wait) return; /* CUDA_ERROR_NOT_READY */
+        float begin_ms, length_ms;
+        if (code || driver.event_elapsed(&begin_ms, context->base, one->begin) ||
+            driver.event_elapsed(&length_ms, one->begin, one->end)) {
+            say("dropped 1\n");
+            continue;
+        }
+        uint64_t start = context->base_ns + (uint64_t)(int64_t)((double)begin_ms * 1e6);
+        uint64_t end = start + (uint64_t)((double)length_ms * 1e6);
+        pthread_mutex_lock(&state.lock);
+        say_device((uint32_t)context->device);
+        struct launch launch = {start, end, one->name, (uint32_t)context->device,
+                                (uint32_t)(uintptr_t)one->stream, one->in_graph};
+        put(state.bin, &launch, sizeof launch);
+        pthread_mutex_unlock(&state.lock);
+        give_back(context, one->begin);
+        /* Elapsed times are floats: from a base that is near they are exact. */
+        if (end - context->base_ns > REBASE_NS) {
+            give_back(context, context->base);
+            context->base = one->end;
+            context->base_ns = end;
+        } else {
+            give_back(context, one->end);
+        }
+    }
+}
+
+static void at_end_of_launches(void) {
+    if (getpid() != state.pid) return;
+    pthread_mutex_lock(&timer_lock);
+    drain(1);
+    pthread_mutex_unlock(&timer_lock);
+    say("end %llu\n", (unsigned long long)now_ns());
+}
+
+/* Returns whether launches are written down. */
+static int is_timing(void) {
+    static int was_here;
+    if (!was_here) {
+        was_here = 1;
+        pthread_mutex_lock(&state.lock);
+        int ready = open_files();
+        pthread_mutex_unlock(&state.lock);
+        /* A program that brings its own CUPTI, as PyTorch does, has a better clock. */
+        const char *forced = getenv("PTXBENCH_BY_EVENTS");
+        if (ready && !(forced && *forced) && open_cupti()) InitializeInjection();
+        if (!state.is_on) find_driver();
+        if (ready && driver.ready) {
+            say("events\n");
+            atexit(at_end_of_launches);
+        }
+    }
+    return driver.ready && state.text >= 0 && state.pid == getpid();
+}
+
+static uint32_t name_of(void *function) {
+    const char *name = NULL;
+    char made[32];
+    if (!(driver.function_name && !driver.function_name(&name, function) && name) &&
+        !(driver.kernel_name && !driver.kernel_name(&name, function) && name)) {
+        snprintf(made, sizeof made, "(kernel at %p)", function);
+        name = made;
+    }
+    pthread_mutex_lock(&state.lock);
+    uint32_t number = number_of(name);
+    pthread_mutex_unlock(&state.lock);
+    return number;
+}
+
+/* Records the event before a launch; returns 0 where the launch is not timed. */
+static int begin_launch(struct pending *one, void *stream, void *function) {
+    int capturing = 1;
+    if (!is_timing() || driver.is_capturing(stream, &capturing) || capturing) return 0;
+    one->name = function ? name_of(function) : UINT32_MAX;
+    one->in_graph = !function;
+    one->stream = stream;
+    pthread_mutex_lock(&timer_lock);
+    drain(0);
+    one->context = waiting < MOST_PENDING ? context_of(stream) : -1;
+    if (one->context >= 0) {
+        one->begin = spare_event(contexts + one->context);
+        one->end = spare_event(contexts + one->context);
+    }
+    pthread_mutex_unlock(&timer_lock);
+    if (one->context >= 0 && one->begin && one->end && !driver.event_record(one->begin, stream)) return 1;
+    say("dropped 1\n");
+    return 0;
+}
+
+static int end_launch(struct pending *one, int code) {
+    if (code || driver.event_record(one->end, one->stream)) return code;
+    pthread_mutex_lock(&timer_lock);
+    if (waiting < MOST_PENDING)
+        queue[(first + waiting++) % MOST_PENDING] = *one;
+    else
+        say("dropped 1\n");
+    pthread_mutex_unlock(&timer_lock);
+    return code;
+}
+
+static void *stream_of(void *stream, int per_thread) { return stream || !per_thread ? stream : PER_THREAD; }
+
+#define LAUNCH(entry, kind)                                                                                  \
+    EXPORTED int entry(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,      \
+                      unsigned bz, unsigned shared, void *stream, void **parameters, void **extra) {        \
+        if (!real.launch[kind]) *(void **)&real.launch[kind] = real_dlsym(RTLD_NEXT, #entry);                \
+        if (!real.launch[kind]) return 500; /* CUDA_ERROR_NOT_FOUND */                                      \
+        struct pending one = {0};                                                                           \
+        int timed = begin_launch(&one, stream_of(stream, kind), function);                                  \
+        int code = real.launch[kind](function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);  \
+        return timed ? end_launch(&one, code) : code;                                                       \
+    }
+LAUNCH(cuLaunchKernel, 0)
+LAUNCH(cuLaunchKernel_ptsz, 1)
+
+/* CUlaunchConfig: three dimensions of the grid and of a block, bytes of shared memory, and the stream. */
+struct launch_config {
+    unsigned dimensions[6], shared;
+    void *stream;
+};
+_Static_assert(offsetof(struct launch_config, stream) == 32, "hStream");
+#define LAUNCH_EX(entry, kind)                                                                               \
+    EXPORTED int entry(const void *config, void *function, void **parameters, void **extra) {                \
+        if (!real.launch_ex[kind]) *(void **)&real.launch_ex[kind] = real_dlsym(RTLD_NEXT, #entry);          \
+        if (!real.launch_ex[kind]) return 500;                                                              \
+        struct pending one = {0};                                                                           \
+        void *stream = config ? ((const struct launch_config *)config)->stream : NULL;                      \
+        int timed = begin_launch(&one, stream_of(stream, kind), function);                                  \
+        int code = real.launch_ex[kind](config, function, parameters, extra);                               \
+        return timed ? end_launch(&one, code) : code;                                                       \
+    }
+LAUNCH_EX(cuLaunchKernelEx, 0)
+LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
+
+#define GRAPH(entry, kind)                                                                                   \
+    EXPORTED int entry(void *graph, void *stream) {                                                          \
+        if (!real.graph[kind]) *(void **)&real.graph[kind] = real_dlsym(RTLD_NEXT, #entry);                  \
+        if (!real.graph[kind]) return 500;                                                                  \
+        struct pending one = {0};                                                                           \
+        int timed = begin_launch(&one, stream_of(stream, kind), NULL);                                      \
+        int code = real.graph[kind](graph, stream);                                                         \
+        if (timed) {                                                                                        \
+            pthread_mutex_lock(&state.lock);                                                                \
+            one.name = number_of("(a CUDA graph)");                                                         \
+            pthread_mutex_unlock(&state.lock);                                                              \
+        }                                                                                                   \
+        return timed ? end_launch(&one, code) : code;                                                       \
+    }
+GRAPH(cuGraphLaunch, 0)
+GRAPH(cuGraphLaunch_ptsz, 1)
+
+EXPORTED int cuGetProcAddress(const char *name, void **function, int version, uint64_t flags);
+EXPORTED int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, void *status);
+
+/* Puts this library's function in the place of the driver's, which it keeps. */
+static void *in_place_of(const char *name, void *function, int per_thread) {
+#define STAND(text, slot, own)                          \
+    if (!strcmp(name, text)) {                          \
+        if (function != (void *)(own)) *(void **)&(slot) = function; \
+        return (void *)(own);                           \
+    }
+    if (!function || !name || strncmp(name, "cu", 2)) return function;
+    if (per_thread) {
+        STAND("cuLaunchKernel", real.launch[1], cuLaunchKernel_ptsz)
+        STAND("cuLaunchKernelEx", real.launch_ex[1], cuLaunchKernelEx_ptsz)
+        STAND("cuGraphLaunch", real.graph[1], cuGraphLaunch_ptsz)
+    }
+    STAND("cuLaunchKernel", real.launch[0], cuLaunchKernel)
+    STAND("cuLaunchKernel_ptsz", real.launch[1], cuLaunchKernel_ptsz)
+    STAND("cuLaunchKernelEx", real.launch_ex[0], cuLaunchKernelEx)
+    STAND("cuLaunchKernelEx_ptsz", real.launch_ex[1], cuLaunchKernelEx_ptsz)
+    STAND("cuGraphLaunch", real.graph[0], cuGraphLaunch)
+    STAND("cuGraphLaunch_ptsz", real.graph[1], cuGraphLaunch_ptsz)
+    STAND("cuGetProcAddress_v2", real.address2, cuGetProcAddress_v2)
+#undef STAND
+    return function;
+}
+
+EXPORTED int cuGetProcAddress(const char *name, void **function, int version, uint64_t flags) {
+    if (!real.address) *(void **)&real.address = real_dlsym(RTLD_NEXT, "cuGetProcAddress");
+    if (!real.address) return 500;
+    int code = real.address(name, function, version, flags);
+    if (!code && function) *function = in_place_of(name, *function, (flags & BY_PER_THREAD) != 0);
+    return code;
+}
+
+EXPORTED int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, void *status) {
+    if (!real.address2) *(void **)&real.address2 = real_dlsym(RTLD_NEXT, "cuGetProcAddress_v2");
+    if (!real.address2) return 500;
+    int code = real.address2(name, function, version, flags, status);
+    if (code || !function || !name) return code;
+    /* The runtime asks for this function by its old name, and gets the new one. */
+    if (!strcmp(name, "cuGetProcAddress")) {
+        *function = in_place_of(version >= 12000 ? "cuGetProcAddress_v2" : name, *function, 0);
+        return code;
+    }
+    *function = in_place_of(name, *function, (flags & BY_PER_THREAD) != 0);
+    return code;
+}
+
+/* A call in the tail leaves the caller's address, by which RTLD_NEXT is found, to the real dlsym. */
+EXPORTED void *dlsym(void *restrict handle, const char *restrict name) {
+    if (!real_dlsym) find_dlsym();
+    if (strncmp(name, "cu", 2) || handle == RTLD_NEXT) return real_dlsym(handle, name);
+    if (!strcmp(name, "cuGetProcAddress")) {
+        void *found = real_dlsym(handle, name);
+        if (found && found != (void *)cuGetProcAddress) *(void **)&real.address = found;
+        return found ? (void *)cuGetProcAddress : NULL;
+    }
+    return in_place_of(name, real_dlsym(handle, name), 0);
+}

@@ -1,0 +1,67 @@
+"""A program's kernels replayed on the simulated GPU, which draws a hidden power for each of their names.
+
+It tells how well kernels of this program, with these times, can be told apart; its numbers are no
+measurements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptxbench.api.board import open_boards
+from ptxbench.api.gpu import Gpu
+from ptxbench.attribute.launches import Launches, LaunchLog
+from ptxbench.attribute.program import recorded_board, recording
+from ptxbench.attribute.ranges import Ranges
+from ptxbench.attribute.recorded import RecordedProgram, run_facts
+from ptxbench.core.errors import InputError
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+
+
+def replay(recorded: RecordedProgram, gpu: SimulatedGpu) -> RecordedProgram:
+    """Return a run as the simulated GPU draws it, with the times of the kernels that were recorded.
+
+    Args:
+        recorded: The run; of several GPUs the one with the most kernels counts.
+        gpu: The simulated GPU.
+
+    Raises:
+        InputError: No kernel was recorded.
+    """
+    log, facts = recorded.log, recorded.facts
+    if not log.by_gpu:
+        raise InputError("the run has no kernels that could be replayed")
+    launches = max(log.by_gpu.values(), key=len)
+    (board,) = open_boards(Gpu(gpu))
+    with recording([board]) as recordings:
+        start_ns = gpu.clock.now_ns()
+        moved = start_ns - facts.start_ns
+        here = _moved(launches, moved)
+        gpu.draw_kernels(
+            tuple(here.names[i] for i in here.name),
+            here.start_ns - start_ns,
+            here.end_ns - start_ns,
+            facts.end_ns - facts.start_ns,
+        )
+        end_ns = gpu.clock.now_ns()
+    drawn = recorded_board(recordings[0])
+    moved_log = LaunchLog(
+        {"": here},
+        log.processes,
+        log.dropped,
+        log.remarks,
+        tuple(_moved_ranges(one, moved) for one in log.ranges),
+        tuple((off + moved, on + moved) for off, on in log.unseen_ns),
+    )
+    replayed = run_facts(
+        facts.command, facts.exit_code, (start_ns, end_ns), [drawn.facts], moved_log, is_simulated=True
+    )
+    return RecordedProgram(replayed, (drawn,), moved_log)
+
+
+def _moved(launches: Launches, by_ns: int) -> Launches:
+    return replace(launches, start_ns=launches.start_ns + by_ns, end_ns=launches.end_ns + by_ns)
+
+
+def _moved_ranges(ranges: Ranges, by_ns: int) -> Ranges:
+    return replace(ranges, start_ns=ranges.start_ns + by_ns, end_ns=ranges.end_ns + by_ns)

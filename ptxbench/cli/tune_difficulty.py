@@ -1,0 +1,72 @@
+"""`ptxbench tune difficulty`: how hard a search space is for a local search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import json_option
+from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.parameters import PictureFile
+
+if TYPE_CHECKING:
+    from ptxbench.tune.difficulty import Difficulty
+
+
+@click.command(name="difficulty", short_help="Tell how hard a search space is for a local search.")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--plot", type=PictureFile(), help="Picture of the proportion of centrality to write.")
+@json_option
+def difficulty(run: Path, plot: Path | None, as_json: bool) -> None:
+    """Tell how hard the space of RUN is: how often a local search ends near the optimum.
+
+    RUN is a folder of `tune gemm` or `tune kernel` in which every variant was tried. A randomized
+    first-improvement search follows the fitness-flow graph; PageRank says where it ends (Schoonhoven et al.
+    2022, Fig. 5). The table has the share of its ends within so many percent of the optimum, for time and
+    for energy. This needs networkx (in the extra `tune`). Nothing is measured.
+    """
+    from ptxbench.tune.difficulty import PROPORTIONS, parts
+    from ptxbench.tune.folder import TuningFolder
+
+    folder = TuningFolder.read(run)
+    trials = tuple(folder.trials.values())
+    found = parts(trials)
+    if plot is not None:
+        from ptxbench.report.difficulty_plot import plot_difficulty
+
+        plot_difficulty(folder.manifest, found, plot)
+    if as_json:
+        print_json({"parts": [_plain(one) for one in found]})
+        return
+    click.echo(f"{folder.manifest.gpu.title}: {folder.manifest.problem.title}")
+    click.echo("share of a local search's ends within so much of the optimum")
+    percents = [f"{100 * (p - 1):.0f}%" for p in PROPORTIONS]
+    rows = [
+        (
+            one.part,
+            str(one.candidates),
+            str(len(one.minima)),
+            *(f"{one.proportion(p):.2f}" for p in PROPORTIONS),
+        )
+        for one in found
+    ]
+    numbers = ("candidates", "minima", *percents)
+    print_table(("tuned", *numbers), rows, numbers)
+    alone = sum(one.alone for one in found)
+    if alone:
+        click.echo(f"\n{alone} candidates have no neighbour that was tried: this is no full sweep")
+
+
+def _plain(one: Difficulty) -> dict[str, object]:
+    from ptxbench.tune.difficulty import PROPORTIONS
+
+    return {
+        "tuned": one.part,
+        "candidates": one.candidates,
+        "edges": one.edges,
+        "without_neighbour": one.alone,
+        "proportion_of_centrality": [{"p": p, "share": one.proportion(p)} for p in PROPORTIONS],
+        "minima": [vars(minimum) for minimum in one.minima],
+    }

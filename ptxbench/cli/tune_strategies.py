@@ -1,0 +1,107 @@
+"""`ptxbench tune strategies`: what ways to tune kernel and clock together would have found in a sweep."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ptxbench.cli.options import json_option
+from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.parameters import Number, PictureFile
+
+if TYPE_CHECKING:
+    from ptxbench.tune.clock_strategies import Chosen, Comparison
+
+_CLOCK = Number(1, 100_000)
+_NUMBERS = ("energy J", "over least", "saved", "time ms", "runs")
+
+
+@click.command(name="strategies", short_help="Compare ways to tune kernel and clock together.")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--base-clock-mhz", type=_CLOCK, help="Base clock, MHz (default: 54% of the highest).")
+@click.option(
+    "--samples",
+    type=click.Path(path_type=Path),
+    help="CSV file of clocks and powers for model-steered, as `ptxbench ridge` takes it.",
+)
+@click.option("--best-clock-mhz", type=_CLOCK, help="Best clock of `ptxbench ridge`, in place of --samples.")
+@click.option("--plot", type=PictureFile(), help="Picture of capping against clocking to write.")
+@json_option
+def strategies(
+    run: Path,
+    base_clock_mhz: float | None,
+    samples: Path | None,
+    best_clock_mhz: float | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Let the strategies of Schoonhoven et al. (2022) choose among the trials of RUN.
+
+    RUN is a folder of `tune gemm` or `tune kernel` with --clocks, and with --power-limits for the strategy
+    power-capped. A full sweep is best: a strategy chooses among what was tried. Nothing is measured.
+    """
+    from ptxbench.tune.clock_strategies import compare
+    from ptxbench.tune.folder import TuningFolder
+
+    if samples is not None and best_clock_mhz is not None:
+        raise click.UsageError("give --samples or --best-clock-mhz.")
+    folder = TuningFolder.read(run)
+    trials = tuple(folder.trials.values())
+    base_mhz = math.nan if base_clock_mhz is None else base_clock_mhz
+    found = compare(trials, base_mhz, _search_mhz(samples, best_clock_mhz))
+    if plot is not None:
+        from ptxbench.report.clock_plots import plot_capping
+
+        plot_capping(folder.manifest, trials, plot)
+    if as_json:
+        print_json(_plain(found))
+        return
+    click.echo(f"{folder.manifest.gpu.title}: {folder.manifest.problem.title}")
+    rows = [
+        (
+            one.strategy,
+            one.trial.name,
+            f"{one.trial.best_energy_j:.4g}",
+            f"{100 * found.over_least(one):+.1f}%",
+            f"{100 * found.saved(one):.1f}%",
+            f"{1e3 * one.trial.best_time_s:.4g}",
+            str(one.runs),
+        )
+        for one in found.chosen
+    ]
+    print_table(("strategy", "choice", *_NUMBERS), rows, _NUMBERS, ("time ms",))
+    click.echo(f"\nleast energy of all {len(trials)} trials: {found.least.name}")
+    click.echo("over least: energy over that; saved: against race-to-idle; runs: trials that it needs")
+    for strategy, why in found.missing:
+        click.echo(f"{strategy}: left out; {why}")
+
+
+def _search_mhz(samples: Path | None, best_mhz: float | None) -> tuple[float, float] | None:
+    from ptxbench.model.power_samples import read_power_samples
+    from ptxbench.model.ridge import fit_ridge, searched
+
+    if samples is not None:
+        return fit_ridge(read_power_samples(samples)).search_mhz
+    return None if best_mhz is None else searched(best_mhz)
+
+
+def _plain(found: Comparison) -> dict[str, object]:
+    def plain(one: Chosen) -> dict[str, object]:
+        return {
+            "strategy": one.strategy,
+            "choice": one.trial.name,
+            "energy_j": one.trial.best_energy_j,
+            "time_s": one.trial.best_time_s,
+            "over_least": found.over_least(one),
+            "saved": found.saved(one),
+            "runs": one.runs,
+        }
+
+    return {
+        "strategies": [plain(one) for one in found.chosen],
+        "least": {"choice": found.least.name, "energy_j": found.least.best_energy_j},
+        "left_out": [{"strategy": name, "reason": why} for name, why in found.missing],
+    }

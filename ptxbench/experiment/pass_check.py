@@ -1,0 +1,74 @@
+"""Whether every thread of a kernel makes as many passes of its loop as requested, by the GPU itself.
+
+A measuring kernel mixes its counter into %anchor in each pass (`module.ptx.j2`), and stores it only where
+nothing would be launched. A second module differs in this alone: there every thread stores %anchor. It is the
+exclusive or of all values that the counter had, which a loop that counts by two, ends early or goes on too
+long changes: only a last pass at 0 leaves no trace, and the counter's bound is read from the machine code.
+The loop is the same machine code, which is compared; what is measured stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from operator import xor
+
+import numpy as np
+
+from ptxbench.core.errors import InputError
+from ptxbench.devices.base import Gpu, Launch
+from ptxbench.emulator.bits import Bits
+from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.loop import find_loop
+
+_NEVER_STORED = "@%never st.global.u32 [%result], %anchor;"
+# Whether anything is launched the assembler cannot know: so the result before it stays in the loop.
+_STORED = "@!%never st.global.u32 [%result], %anchor;"
+# Of neither is the exclusive or that of every second value, nor of one value less or more.
+_PASSES = (6, 42)
+
+
+def storing_anchor(ptx: str) -> str:
+    """Return a measuring module whose kernels store %anchor in place of their result.
+
+    Raises:
+        InputError: It is no measuring module.
+    """
+    if _NEVER_STORED not in ptx:
+        raise InputError("the module has no loop of the measuring kernels")
+    return ptx.replace(_NEVER_STORED, _STORED)
+
+
+def anchors(threads: int, passes: int) -> Bits:
+    """Return what each thread stores after so many passes, shape (threads,)."""
+    mixed = reduce(xor, range(1, passes + 1), 0)
+    return np.arange(threads, dtype=np.uint64) ^ np.uint64(mixed)
+
+
+def wrong_passes(gpu: Gpu, ptx: str, launch: Launch) -> str:
+    """Run the kernels of a module, and return which made another number of passes than requested.
+
+    It is "" where none did.
+
+    Args:
+        gpu: A real GPU.
+        ptx: The module that `launch` has as a cubin.
+        launch: How its kernels are launched; its kernel and loop count are replaced.
+
+    Raises:
+        LaunchError: A kernel did not run.
+        ToolError: It cannot be assembled or disassembled.
+    """
+    storing = gpu.assemble(storing_anchor(ptx), launch.cubin.opt_level)
+    measured, checked = (parse_listing(disassemble(one.image)) for one in (launch.cubin, storing))
+    threads = launch.grid * launch.block
+    for name, kernel in measured.items():
+        if find_loop(kernel).counts != find_loop(checked[name]).counts:
+            return f"{name}: the loop that stores its counter is other machine code"
+        for passes in _PASSES:
+            one = replace(launch, cubin=storing, kernel=name, iterations=passes, output_bytes=8 * threads)
+            stored = gpu.run(one).output.view(np.uint64) & np.uint64(0xFFFFFFFF)
+            wrong = stored != anchors(threads, passes)
+            if wrong.any():
+                return f"{name}: {int(wrong.sum())} of {threads} threads did not make {passes} passes"
+    return ""

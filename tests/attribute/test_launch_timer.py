@@ -1,0 +1,108 @@
+"""Kernels timed by events around their launches, against a libcuda whose kernels take 1 ms each."""
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from test_injector import CC, FAKE, GPUS
+
+from ptxbench.attribute.injector import source, timed
+from ptxbench.attribute.launches import read_launches
+
+FAKE_CUDA = FAKE.with_name("cuda.c")
+
+pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
+
+
+def build(folder, *flags):
+    """Return the fake libcuda, the program and the timer, built with `flags`."""
+    (folder / "timer.c").write_text(source(by_events=True))
+    made = [folder / name for name in ("libcuda.so.1", "program", "timer.so")]
+    shared = ("-shared", "-fPIC")
+    for words in (
+        (*shared, "-Wl,-soname,libcuda.so.1", str(FAKE_CUDA), "-o", str(made[0]), "-ldl"),
+        ("-DPROGRAM", str(FAKE_CUDA), "-o", str(made[1]), "-ldl"),
+        (*shared, "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", str(folder / "timer.c"),
+         "-o", str(made[2]), "-ldl", "-lpthread"),
+    ):  # fmt: skip
+        subprocess.run((CC, "-std=gnu11", *flags, *words), check=True)
+    return made
+
+
+def play(built, folder, *, forced=True, **more):
+    cuda, program, library = built
+    environment = timed({"PATH": os.environ["PATH"]}, library, folder, forced=forced)
+    environment |= {"FAKE_CUDA": str(cuda), **more}
+    ended = subprocess.run((program,), env=environment, capture_output=True, text=True, check=False)
+    assert "runtime error" not in ended.stderr, ended.stderr
+    assert "Sanitizer" not in ended.stderr, ended.stderr
+    return ended.returncode, read_launches(folder)
+
+
+def check(code, log):
+    assert code == 3
+    assert log.processes == 1
+    assert log.dropped == 0
+    assert "timed by events" in log.remarks[0]
+    assert len(log.remarks) == 1
+    (launches,) = log.by_gpu.values()
+    assert set(log.by_gpu) == {GPUS[0]}
+    counts = dict(zip(launches.names, np.bincount(launches.name), strict=True))
+    assert counts == {"runtime": 20, "looked up": 20, "per thread": 1, "extended": 1, "(a CUDA graph)": 1}
+    length_ms = (launches.end_ns - launches.start_ns) / 1e6
+    graph = launches.names.index("(a CUDA graph)")
+    assert np.all(length_ms[launches.name != graph] == pytest.approx(1, abs=0.002))
+    assert length_ms[launches.name == graph] == pytest.approx(5, abs=0.002)
+    # Kernels of a stream follow each other.
+    for lane in range(len(launches.lanes)):
+        mine = launches.lane == lane
+        assert np.all(np.diff(launches.start_ns[mine]) >= 0.998e6)
+
+
+def test_every_launch_is_timed_however_it_is_reached(tmp_path_factory, tmp_path):
+    before_ns = time.monotonic_ns()
+    code, log = play(build(tmp_path_factory.mktemp("plain"), "-O2"), tmp_path)
+    check(code, log)
+    (launches,) = log.by_gpu.values()
+    assert before_ns <= launches.start_ns.min()
+    assert launches.end_ns.max() <= time.monotonic_ns()
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_cupti_that_the_program_brings_is_better(tmp_path_factory, tmp_path, forced):
+    folder = tmp_path_factory.mktemp("brings")
+    built, cupti = build(folder, "-O2"), folder / "libcupti.so.13"
+    words = ("-shared", "-fPIC", "-Wl,-soname,libcupti.so.13", str(FAKE), "-o", str(cupti), "-lpthread")
+    subprocess.run((CC, "-std=gnu11", *words), check=True)
+    code, log = play(built, tmp_path, forced=forced, FAKE_CUPTI=str(cupti))
+    assert code == 3
+    assert log.processes == 1
+    assert bool(log.remarks) == forced
+    assert bool(log.by_gpu) == forced
+
+
+def test_it_is_clean_under_the_sanitizer(tmp_path_factory, tmp_path):
+    # The address sanitizer has a dlsym of its own.
+    sanitizer = "-fsanitize=undefined"
+    folder = tmp_path_factory.mktemp("sanitized")
+    (folder / "try.c").write_text("int main(void) { return 0; }")
+    tried = subprocess.run((CC, sanitizer, str(folder / "try.c"), "-o", str(folder / "try")), check=False)
+    if tried.returncode != 0:
+        pytest.skip("the compiler has no sanitizers")
+    flags = ("-O1", "-g", sanitizer, "-fno-sanitize-recover=all")
+    check(*play(build(folder, *flags), tmp_path))
+
+
+def test_a_program_without_cuda_is_untouched(tmp_path_factory, tmp_path):
+    _, _, library = build(tmp_path_factory.mktemp("none"), "-O2")
+    environment = timed(dict(os.environ), library, tmp_path)
+    script = "import ctypes; print(ctypes.CDLL(None).strlen(b'four'))"
+    ended = subprocess.run(
+        (sys.executable, "-c", script),
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ended.stdout == "4\n"
+    assert read_launches(tmp_path).processes == 0

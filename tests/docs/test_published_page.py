@@ -1,0 +1,30 @@
+"""The page of published figures has the numbers of the tables that come with ptxbench."""
+
+from pathlib import Path
+
+import pytest
+from fakes.script import load_script
+
+from ptxbench.report.cost import find_costs, open_cost_table
+from ptxbench.storage.shipped import SHIPPED
+
+PAGE = Path(__file__).parents[2] / "docs" / "published.md"
+
+
+def test_the_twenty_instructions_are_those_of_the_tables():
+    compare = load_script("runners/compare_costs.py")
+    page = PAGE.read_text()
+    assert compare.with_table(page, compare.table()) == page, "run runners/compare_costs.py --write"
+    assert len(compare.NAMES) == 20
+    assert len(compare.table().splitlines()) == 2 + 20
+
+
+@pytest.mark.parametrize("name", ["fma.rn.f32", "fma.rn.f64"])
+def test_a_flop_costs_what_cost_says(name):
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| {name[-3:]} FMA")]
+    assert lines
+    for line in lines:
+        for gpu, cell in zip(("h100", "h200"), line.split("|")[2:4], strict=True):
+            costs = find_costs(name, [open_cost_table(gpu, SHIPPED[gpu])])
+            (per_flop,) = (cost.pj_per_flop for cost in costs if cost.opt_level == "O3")
+            assert float(cell) == pytest.approx(per_flop, abs=0.06)
