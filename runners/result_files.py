@@ -20,8 +20,10 @@ ARCHIVE = ROOT / "results" / "ARCHIVE.csv"
 KEPT_WHOLE = frozenset(
     {
         "results/nvidia-h100/roofline/f32",
+        "results/nvidia-h100/roofline/f32-levels",
         "results/nvidia-h100/roofline/f32-zeros",
         "results/nvidia-h100/roofline/f64",
+        "results/nvidia-h100/roofline/mma-f16",
         "results/nvidia-h100/roofline/mma-f16-shared",
         "results/nvidia-h200/levels",
         "results/nvidia-h200/methods",
