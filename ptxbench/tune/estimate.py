@@ -14,6 +14,8 @@ from ptxbench.tune.occupancy import blocks_per_sm, limits_of
 from ptxbench.tune.variant import Op, Problem, Variant
 from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, core_wavefronts, line_requests, shared_cycles
 
+# The temperature that an energy is foreseen for.
+COOL_C = 40.0
 _SCHEDULERS = 4
 # What memory, and a barrier with the first reads behind it, take; and what L2 gives each SM when all ask.
 # These are rounded guesses that serve to put variants in order.

@@ -96,6 +96,13 @@ def test_of_ranges_within_each_other_the_innermost_counts():
     ]  # fmt: skip
 
 
+def test_no_range_is_lost_where_each_has_a_name_of_its_own():
+    found = join_ranges((RangeKind.NVTX, f"step {i}", 10 * i, 10 * i + 5) for i in range(1500))
+    assert len(found) == 1001
+    assert sum(map(len, found)) == 1500
+    assert (found[-1].name, len(found[-1])) == ("(all further names)", 500)
+
+
 def test_the_time_line_has_kernels_by_stream_power_and_clock_on_one_axis(recorded):
     program = energy_of(recorded)
     found = list(events(recorded, program))
