@@ -223,6 +223,7 @@ def test_pairs_are_ranked_without_a_run_and_the_first_is_near_the_best_of_a_swee
     bench = Bench(gpu, Gemm(GEMM_1024), BenchOptions(window_s=0.3), None)
     clocks = found.clocks_mhz[5::3]
     measured = {mhz: measured_at(GpuSettings(mhz), bench).energy_j for mhz in clocks}
-    assert min(measured, key=measured.__getitem__) == pytest.approx(
-        found.best[0].settings.sm_clock_mhz, abs=230
-    )
+    # The simulated GPU overlaps what the model of time adds up, so that the clock may differ: the energy counts.
+    chosen = min(clocks, key=lambda mhz: abs(mhz - found.best[0].settings.sm_clock_mhz))
+    assert measured[chosen] < 1.05 * min(measured.values())
+    assert 1.1 * min(measured.values()) < min(measured[clocks[0]], measured[clocks[-1]])
