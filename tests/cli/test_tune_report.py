@@ -75,6 +75,24 @@ def test_a_simulated_search_of_a_user_s_kernel_says_that_it_is_one(tmp_path, cap
 
 
 @pytest.mark.hostile
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("energy_j", -0.3), ("time_s", float("inf")), ("power_w", -650.0), ("estimated_j", float("inf"))],
+)
+def test_a_trial_that_cannot_be_is_refused(tmp_path, capsys, name, value):
+    kept = KEPT / "gemm-best" / "f16"
+    first, *others = (kept / "trials.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "trials.jsonl").write_text(
+        json.dumps(json.loads(first) | {name: value}) + "\n" + "".join(others)
+    )
+    (tmp_path / "manifest.json").write_bytes((kept / "manifest.json").read_bytes())
+    assert run(["tune", "report", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert f"line 1 has {name} {value:g}, which is negative or endless" in error
+    assert error.count("\n") == 1
+
+
 def test_what_is_no_search_is_one_line(tmp_path, capsys):
     assert run(["tune", "report", str(tmp_path)]) == 2
     captured = capsys.readouterr()
