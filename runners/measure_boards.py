@@ -94,11 +94,14 @@ def main() -> int:
     parser.add_argument("--gpus", default="0,1", help="one or two, by commas, as --gpu takes them")
     parser.add_argument("--out", type=Path, required=True, help="folder for the archives and the log")
     parser.add_argument("--limit-s", type=float, default=460.0, help="no step begins that may end later")
+    parser.add_argument("--sensor", type=Path, help="what `doctor` found before, for the methods")
     parser.add_argument("--slow", type=float, default=1.0, help="factor on the time of each step")
     parser.add_argument("--only", action="append", default=[], help="only this step (may be repeated)")
     parser.add_argument("--rows", type=int, default=len(ROWS), help="only so many of the rows")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.sensor is not None:
+        shutil.copytree(arguments.sensor, arguments.out / "sensor")
     begin_s = monotonic()
     ended = []
     for step in steps(arguments.gpus.split(","), arguments.out, arguments.rows, arguments.slow):
@@ -141,7 +144,7 @@ def steps(gpus: Sequence[str], out: Path, rows: int, slow: float = 1.0) -> tuple
         *((Step("together", ((*together, *names),), slow * 140.0),) if len(gpus) > 1 else ()),
         Step(
             "last",
-            (methods, (*table1, "--budget-minutes=2.3", "--", *TABLE1))[: len(gpus)],
+            (methods, (*table1, "--budget-minutes=1.8", "--", *TABLE1))[: len(gpus)],
             slow * 150.0,
         ),
     )

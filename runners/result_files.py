@@ -19,7 +19,16 @@ ARCHIVE = ROOT / "results" / "ARCHIVE.csv"
 # The README's table with its repeat, and one small run of each other kind that tests or docs read.
 KEPT_WHOLE = frozenset(
     {
+        "results/nvidia-h100/doctor-224e/counter",
+        "results/nvidia-h100/doctor-224e/sensor",
+        "results/nvidia-h100/doctor-b6a0/counter",
+        "results/nvidia-h100/doctor-b6a0/sensor",
         "results/nvidia-h100/roofline/f32",
+        "results/nvidia-h100/roofline/f32-levels",
+        "results/nvidia-h100/roofline/f32-zeros",
+        "results/nvidia-h100/roofline/f64",
+        "results/nvidia-h100/roofline/mma-f16",
+        "results/nvidia-h100/roofline/mma-f16-shared",
         "results/nvidia-h200/levels",
         "results/nvidia-h200/methods",
         "results/nvidia-h200/operands",

@@ -26,7 +26,7 @@ _MISSING_CODE, _BAD_CODE = 3, 1
 @out_option
 @json_option
 def command(spec: str | None, out: Path | None, as_json: bool) -> None:
-    """Find out what can be measured on this machine, and how, in about a minute.
+    """Find out what can be measured on this machine, and how, in some 80 s.
 
     One line each: driver, packages, permissions and tools; every power source with what it averages over and
     by which method it is how far off; the energy counter against the integrated power, idle and under load;

@@ -106,11 +106,11 @@ def run_command(
 def report_command(folder: Path, as_json: bool) -> None:
     """Compare the boards of all runs below FOLDER: factor, scatter beside it, temperature, outliers.
 
-    The comparison is kept as fleet.json there.
+    FOLDER stays as it is.
     """
-    from ptxbench.experiment.fleet_runs import gather
+    from ptxbench.experiment.fleet_runs import compare_runs
 
-    _print(gather(folder), folder, as_json)
+    _print(compare_runs(folder), folder, as_json)
 
 
 def _check_words(words: tuple[str, ...]) -> None:

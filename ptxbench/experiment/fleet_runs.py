@@ -37,8 +37,8 @@ def require_fleet_folder(folder: Path, *, resume: bool) -> None:
         raise InputError(f"{folder} holds no run to continue; leave out --resume")
 
 
-def gather(folder: Path) -> FleetFile:
-    """Compare the boards of all runs below a folder, and write fleet.json there.
+def compare_runs(folder: Path) -> FleetFile:
+    """Compare the boards of all runs below a folder.
 
     Raises:
         InputError: The folder holds no run, or a file cannot be read.
@@ -46,7 +46,16 @@ def gather(folder: Path) -> FleetFile:
     found = _run_folders(folder)
     if not found:
         raise InputError(f"{folder} holds no run")
-    document = fleet_spread([_read(path) for path in found])
+    return fleet_spread([_read(path) for path in found])
+
+
+def gather(folder: Path) -> FleetFile:
+    """Compare the boards of all runs below a folder of one's own, and write fleet.json there.
+
+    Raises:
+        InputError: The folder holds no run, or a file cannot be read.
+    """
+    document = compare_runs(folder)
     write_fleet_file(folder, document)
     return document
 

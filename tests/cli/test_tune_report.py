@@ -30,6 +30,19 @@ def test_kept_runs_are_reported_and_stay_as_they_are(name, tmp_path, capsys):
     assert contents(KEPT / name) == before
 
 
+def test_a_kept_run_has_cublas_beside(tmp_path, capsys):
+    where = KEPT.parent / "nvidia-h100" / "tunings" / "gemm-f64-mma"
+    before = contents(where)
+    assert run(["tune", "report", str(where), "--table", "h100", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["correct"] for one in document["beside"]] == [True, True]
+    times = document["least_energy"]["energy_j"] / document["beside"][-1]["energy_j"]
+    assert times == pytest.approx(1.02, abs=0.01)
+    by_way = {one["way"]: one for one in document["choices"]}
+    assert by_way["time of all"]["loss"] > by_way["power of all"]["loss"] == 0
+    assert contents(where) == before
+
+
 def test_formats(tmp_path, capsys):
     where = str(KEPT / "gemm" / "f32")
     assert run(["tune", "report", where, "--out", str(tmp_path / "r.html")]) == 0
