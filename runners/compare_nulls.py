@@ -31,9 +31,13 @@ def main() -> int:
     )
     parser.add_argument("--table", type=Path, required=True, help="run folder of the same kind of GPU")
     parser.add_argument("--keep", action="store_true", help="write nulls.json beside the table")
+    parser.add_argument(
+        "--counts-of", type=Path, help="results of a GPU of the same target, for sessions without counts"
+    )
     arguments = parser.parse_args()
-    models = fit_null_models(arguments.validation, read_solved(arguments.table).opcode_energies)
-    judged = [(_SETS.get(one.name, one.name), models.judged_by(one)) for one in arguments.validation]
+    folders, counts_of = arguments.validation, arguments.counts_of
+    models = fit_null_models(folders, read_solved(arguments.table).opcode_energies, counts_of)
+    judged = [(_SETS.get(one.name, one.name), models.judged_by(one, counts_of)) for one in folders]
     for name, found in judged:
         print(f"\n{name}: {len(found.kernels)} judged cases\n")
         _print(found)

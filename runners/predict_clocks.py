@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +25,9 @@ from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.estimate import Estimate
 from ptxbench.model.best_clock import BestClock, best_clock
 from ptxbench.model.cap import Demand
-from ptxbench.model.estimate import Conditions, Machine, demand_of
+from ptxbench.model.estimate import Machine, demand_of
 from ptxbench.model.inputs import Table, read_table
-from ptxbench.model.validate import MeasuredKernel, activity_of, measured_kernels, read_works
+from ptxbench.model.validate import MeasuredKernel, conditions_of, measured_kernels, read_works
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
 from ptxbench.model.work import KernelWork, Level
 from ptxbench.storage.atomic import write_text
@@ -71,8 +72,8 @@ def predict(session_folder: Path, table: Table) -> Iterator[Predicted]:
 
 def measured_demand(one: MeasuredKernel, work: KernelWork, machine: Machine) -> Demand:
     """Return what a measured kernel would draw at the full clock if its time went with the clock."""
-    conditions = Conditions(activity_of(one.case, machine.terms), one.temperature_c)
-    modelled = demand_of(work, machine, conditions)
+    conditions = conditions_of(one.case, machine.terms, one.temperature_c, math.nan)
+    modelled = demand_of(work, machine, replace(conditions, steady_time=False))
     dynamic_j = one.energy_j - modelled.static_w * one.time_s
     # The model's share of DRAM, of the energy that was measured.
     scale = machine.law.scale(one.clock_ratio)

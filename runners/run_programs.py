@@ -14,6 +14,7 @@ Takes about 230 s on an H100; with two GPUs, torchrun uses both. FOLDER gets, as
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -371,6 +372,13 @@ def _summary(work: Path) -> dict[str, Any]:
             row["names"] = len(row["kernels"])
             row["kernels"] = [text[:80] for text in row["kernels"][:3]]
         recorded = load(folder)
+        facts = recorded.facts
+        report["recorded"] = {
+            "ptxbench": facts.version,
+            "commit": facts.commit,
+            "created": facts.created.isoformat(timespec="seconds") if facts.created else "",
+            "boards": [hashlib.sha256(board.uuid.encode()).hexdigest()[:12] for board in facts.boards],
+        }
         loops = [one for one in recorded.log.ranges if one.name == "loop"]
         if loops:
             start_ns, end_ns = int(loops[0].start_ns[0]), int(loops[0].end_ns[-1])

@@ -38,11 +38,12 @@ from ptxbench.model.throughput import moved_time_s
 from ptxbench.model.validate import (
     MeasuredKernel,
     conditions_of,
+    counts_folder,
     launches_by_case,
     measured_kernels,
     session_static,
 )
-from ptxbench.model.validation_file import COUNTS, KernelSession, Purpose, read_session
+from ptxbench.model.validation_file import KernelSession, Purpose, read_session
 from ptxbench.model.work import KernelWork
 
 
@@ -65,10 +66,10 @@ class Profiled:
     folder: Path
 
 
-def profiled(folder: Path, purpose: Purpose) -> list[Profiled]:
+def profiled(folder: Path, purpose: Purpose, counts_of: Path | None = None) -> list[Profiled]:
     """Return a session's cases of one purpose that were measured and counted."""
     session = read_session(folder)
-    launches, _ = launches_by_case(folder / COUNTS)
+    launches, _ = launches_by_case(counts_folder(folder, counts_of))
     cases = {case.number: case for case in session.cases}
     # What was not profiled itself executes what the same kernel does on other data.
     by_name = {cases[number].name: of_case for number, of_case in launches.items()}
@@ -155,13 +156,17 @@ def main() -> int:
         "--validation", type=Path, action="append", required=True, help="what measure and count wrote"
     )
     parser.add_argument("--table", type=Path, required=True, help="run folder of the same kind of GPU")
+    parser.add_argument(
+        "--counts-of", type=Path, help="results of a GPU of the same target, for sessions without counts"
+    )
     arguments = parser.parse_args()
+    counts_of = arguments.counts_of
     table = read_table(arguments.table)
-    kept = [one for folder in arguments.validation for one in profiled(folder, Purpose.FIT)]
+    kept = [one for folder in arguments.validation for one in profiled(folder, Purpose.FIT, counts_of)]
     time = fit_time(kept, table)
     table = _with_time(table, time)
     print(time)
-    judged = {folder: profiled(folder, Purpose.JUDGED) for folder in arguments.validation}
+    judged = {folder: profiled(folder, Purpose.JUDGED, counts_of) for folder in arguments.validation}
     _print_times([*kept, *(one for found in judged.values() for one in found)], table)
     fit = ratios(kept, table)
     spreads = code_spreads(fit)

@@ -1,12 +1,11 @@
 """Judge a table and its fitted terms, as they are, by kernels of another board or GPU.
 
-    python runners/transfer_model.py --validation FOLDER [--counts FOLDER] --table RUN [--terms RUN [--keep]]
+    python runners/transfer_model.py --validation FOLDER [--counts FOLDER] --table RUN [--terms RUN]
 
 Needs no GPU, and fits nothing: --table has the energies and --terms (default: the same run) the terms
 (model.json), FOLDER what `validate_kernels.py` measured and counted. Where it has no counts, those of a GPU
 of the same target serve. Static power is that of FOLDER's sleeping kernels. Each estimate knows counts, time,
-clock and temperature. --keep writes the terms beside the table, with the GPU that they are of, and without
-the rate of DRAM, which is that GPU's own.
+clock and temperature.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ import numpy as np
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.model.estimate import Machine, estimate
 from ptxbench.model.inputs import read_table
-from ptxbench.model.terms import FILE, read_terms, write_terms
+from ptxbench.model.terms import read_terms
 from ptxbench.model.validate import conditions_of, measured_kernels, read_works, session_static
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
-from ptxbench.model.work import Level
 
 
 @dataclass(frozen=True)
@@ -51,15 +49,6 @@ def machine_of(table: Path, terms: Path) -> Machine:
     fitted = read_terms(terms)
     energies = read_table(table).opcode_energies.drawn(fitted.opcode_share)
     return replace(read_table(table).machine, opcode_energies=energies, terms=fitted)
-
-
-def keep_terms(table: Path, terms: Path) -> None:
-    """Write the terms of a run of another GPU beside a table."""
-    fitted = read_terms(terms)
-    if fitted.time is not None:
-        own = tuple(one for one in fitted.time.bytes if one.level is not Level.DRAM)
-        fitted = replace(fitted, time=replace(fitted.time, bytes=own))
-    write_terms(table / FILE, replace(fitted, fitted_on=read_table(terms).gpu.name))
 
 
 def transfer(folder: Path, counts: Path, machine: Machine) -> list[Transferred]:
@@ -96,12 +85,9 @@ def main() -> int:
     parser.add_argument("--counts", type=Path, help="what count wrote, where it is not in --validation")
     parser.add_argument("--table", type=Path, required=True, help="run folder with the energies")
     parser.add_argument("--terms", type=Path, help="run folder with model.json (default: --table)")
-    parser.add_argument("--keep", action="store_true", help="write the terms beside the table")
     arguments = parser.parse_args()
     machine = machine_of(arguments.table, arguments.terms or arguments.table)
     found = transfer(arguments.validation, arguments.counts or arguments.validation, machine)
-    if arguments.keep and arguments.terms:
-        keep_terms(arguments.table, arguments.terms)
     print("| family | cases | mean absolute error, % | mean error, % | inside the interval |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for family in (*dict.fromkeys(one.family for one in found), "all"):

@@ -336,10 +336,10 @@ def _clocks(gpu: Gpu, count: int) -> Iterator[tuple[tuple[int, ...], Callable[[i
         return
     if not isinstance(gpu, SimulatedGpu):
         raise InputError("--clocks sets clocks on simulated GPUs only")
-    every = gpu.settable.choices().clocks[0].sm_clocks_mhz
+    every = gpu.settable.choices().clocks[-1].sm_clocks_mhz
     chosen = tuple(sorted({every[round(n * (len(every) - 1) / (count - 1))] for n in range(count)}))
-    with applied(gpu.settable, GpuSettings(sm_clock_mhz=chosen[-1]), _say, allowed=True) as set_clock:
-        yield chosen, set_clock
+    with applied(gpu.settable, GpuSettings(sm_clock_mhz=chosen[-1]), _say, allowed=True) as set_other:
+        yield chosen, lambda clock_mhz: set_other(GpuSettings(sm_clock_mhz=clock_mhz))
 
 
 def _say(text: str) -> None:

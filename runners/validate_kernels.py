@@ -21,6 +21,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +80,9 @@ def main() -> int:
         default=[],
         help="another session of the same board or GPU, whose fit kernels the terms are fitted to, too",
     )
+    stage.add_argument(
+        "--counts-of", type=Path, help="results of a GPU of the same target, for sessions without counts"
+    )
     stage.add_argument("--csv", type=Path, help="default: kernel_validation.csv in the run folder")
     stage.add_argument("--model", type=Path, help="default: model.json in the run folder")
     child = stages.add_parser("child")
@@ -91,13 +95,23 @@ def main() -> int:
     if arguments.stage == "estimate":
         csv = arguments.csv or arguments.table / "kernel_validation.csv"
         model = arguments.model or arguments.table / FILE
-        return _estimate(arguments.out, arguments.also, arguments.table, csv, model)
+        sessions = _Sessions(arguments.out, tuple(arguments.also), arguments.counts_of)
+        return _estimate(sessions, arguments.table, csv, model)
     return _child(arguments.suite, arguments.numbers)
 
 
-def _estimate(out: Path, also: Sequence[Path], table: Path, csv: Path, model: Path) -> int:
+@dataclass(frozen=True)
+class _Sessions:
+    """The session that judges, more to fit to, and results of a GPU that was counted in their place."""
+
+    out: Path
+    also: tuple[Path, ...]
+    counts_of: Path | None
+
+
+def _estimate(sessions: _Sessions, table: Path, csv: Path, model: Path) -> int:
     solved = read_solved(table)
-    found = validate_model(out, solved.opcode_energies, also)
+    found = validate_model(sessions.out, solved.opcode_energies, sessions.also, sessions.counts_of)
     write_validated(csv, found.kernels)
     write_terms(model, found.terms)
     terms = found.terms

@@ -491,7 +491,8 @@ def _told(share: Share, readings: Readings, known: Mapping[int, Expected], names
         return replace(share, method="the table's estimate, too short for the sensor")
     # The board drew no less than its lowest reading, and no more than its limit or its highest one.
     highest_w = readings.limit_w if math.isfinite(readings.limit_w) else float(np.max(readings.power_w))
-    bound_j = float(np.min(readings.power_w)) * share.time_s, highest_w * share.time_s
+    low_j, high_j = float(np.min(readings.power_w)) * share.time_s, highest_w * share.time_s
+    bound_j = min(low_j, share.energy_j), max(high_j, share.energy_j)
     return replace(share, interval_j=bound_j, method="too short to tell, the interval is its bound")
 
 

@@ -6,6 +6,12 @@ import ctypes
 from functools import lru_cache
 
 
+def shortened(name: str, longest: int) -> str:
+    """Return a demangled name of at most so many characters."""
+    text = demangled(name)
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
 @lru_cache(maxsize=4096)
 def demangled(name: str) -> str:
     """Return a C++ name as it is written, where the C++ library is there; else as it is."""

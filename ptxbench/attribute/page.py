@@ -9,7 +9,7 @@ from importlib.resources import files
 import numpy as np
 
 from ptxbench.attribute.attribution import NO_KERNEL, Share
-from ptxbench.attribute.demangle import demangled
+from ptxbench.attribute.demangle import shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
 from ptxbench.attribute.report import energy_line
@@ -21,6 +21,7 @@ from ptxbench.sensors.trace import Float64s
 _WIDTH, _HEIGHT, _FOOT = 1000, 160, 16
 _MOST_POINTS = 1500
 _LONGEST_TITLE = 200
+_LONGEST_NAME = 300
 
 
 @dataclass(frozen=True)
@@ -107,16 +108,20 @@ def _row(share: Share, whole_j: float) -> _Row:
         f"{share.time_s:.4g}",
         str(share.calls),
     )
-    names = tuple(printable(demangled(name)) for name in share.names)
+    names = tuple(printable(shortened(name, _LONGEST_NAME)) for name in share.names)
     return _Row(cells, f"{100 * min(max(part, 0.0), 1.0):.2f}", names, share.method)
 
 
 def _plot(title: str, unit: str, kind: str, at_s: Float64s, value: Float64s, length_s: float) -> _Plot | None:
-    """Return a line of values over the run, thinned; None where there are not two."""
-    inside = (at_s >= 0) & (at_s <= length_s)
-    at_s, value = at_s[inside], value[inside]
-    if len(at_s) < 2:
+    """Return a line of values over the run, thinned; None where there are none."""
+    if len(at_s) < 2 or at_s[-1] <= 0 or at_s[0] >= length_s:
         return None
+    # Equal readings are kept as the first and the last of them, which may be outside of the run.
+    ends_s = np.array([0.0, length_s])
+    at_ends = np.interp(ends_s, at_s, value)
+    inside = (at_s > 0) & (at_s < length_s)
+    at_s = np.concatenate((ends_s[:1], at_s[inside], ends_s[1:]))
+    value = np.concatenate((at_ends[:1], value[inside], at_ends[1:]))
     step = -(-len(at_s) // _MOST_POINTS)
     low, high = float(np.min(value)), float(np.max(value))
     x = at_s[::step] / length_s * _WIDTH

@@ -13,6 +13,7 @@ import numpy as np
 from ptxbench.sensors.trace import Int64s
 
 _MOST_NAMES = 1000
+_OTHERS = "(all further names)"
 
 
 class RangeKind(StrEnum):
@@ -52,13 +53,21 @@ class Ranges:
 
 
 def join_ranges(parts: Iterable[tuple[RangeKind, str, int, int]]) -> tuple[Ranges, ...]:
-    """Join single parts, each a kind, a name, begin and end, by kind and name."""
+    """Join single parts, each a kind, a name, begin and end, by kind and name.
+
+    Of a program that gives each step a name of its own, the first thousand names are kept, and the rest are
+    joined as one.
+    """
     found: dict[tuple[RangeKind, str], list[tuple[int, int]]] = {}
     for kind, name, start_ns, end_ns in parts:
-        if end_ns >= start_ns:
-            found.setdefault((kind, name), []).append((start_ns, end_ns))
+        if end_ns < start_ns:
+            continue
+        key = (kind, name)
+        if key not in found and len(found) >= _MOST_NAMES:
+            key = (kind, _OTHERS)
+        found.setdefault(key, []).append((start_ns, end_ns))
     joined = []
-    for (kind, name), times in list(found.items())[:_MOST_NAMES]:
+    for (kind, name), times in found.items():
         sides = np.array(sorted(times), dtype=np.int64)
         joined.append(Ranges(name, kind, sides[:, 0], sides[:, 1]))
     return tuple(joined)

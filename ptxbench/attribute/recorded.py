@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,13 @@ from ptxbench.api.board import BoardReadings
 from ptxbench.attribute.launches import Launches, LaunchLog
 from ptxbench.attribute.ranges import RangeKind, join_ranges
 from ptxbench.core.errors import InputError
-from ptxbench.core.version import VERSION
+from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Series
 from ptxbench.storage import codec, traces
 from ptxbench.storage.atomic import replacing, write_parquet, write_text
+from ptxbench.storage.commit import git_commit
 from ptxbench.storage.file_errors import reading_parquet
 
 RUN, READINGS, LAUNCHES, RANGES = "run.json", "readings.parquet", "launches.parquet", "ranges.parquet"
@@ -67,6 +69,8 @@ class RunFacts:
         remarks: What else the processes said, a sentence each.
         off_ns: When kernels were no longer looked at, as they came too fast; host time.
         on_ns: When they were again.
+        commit: Commit of the ptxbench that recorded it, "" where it is not known.
+        created: When it was recorded, UTC; None in runs of before this was kept.
     """
 
     schema: int
@@ -83,6 +87,8 @@ class RunFacts:
     remarks: tuple[str, ...]
     off_ns: tuple[int, ...]
     on_ns: tuple[int, ...]
+    commit: str = field(default="", metadata={"optional": True})
+    created: datetime | None = field(default=None, metadata={"optional": True})
 
     @property
     def window(self) -> KernelWindow:
@@ -165,6 +171,8 @@ def run_facts(
         log.remarks,
         tuple(off for off, _ in log.unseen_ns),
         tuple(on for _, on in log.unseen_ns),
+        git_commit(CHECKOUT) or "",
+        datetime.now(UTC),
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxbench.attribute.attribution import NO_KERNEL, Share
-from ptxbench.attribute.demangle import demangled
+from ptxbench.attribute.demangle import demangled, shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import finite
@@ -205,8 +205,7 @@ def _line(share: Share, whole_j: float, after: str = "") -> str:
     low_j, high_j = share.interval_j
     interval = f"{low_j:.4g} to {high_j:.4g}"
     mean_w = f"{share.energy_j / share.time_s:6.1f}" if share.time_s > 0 else f"{'':>6}"
-    name = demangled(share.names[0])
-    name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+    name = shortened(share.names[0], _LONGEST_NAME)
     if len(share.names) > 1:
         name += f" and {len(share.names) - 1} more, not separable"
     return (

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.attribute.attribution import Share
-from ptxbench.attribute.demangle import demangled
+from ptxbench.attribute.demangle import shortened
 from ptxbench.attribute.launches import Launches
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
@@ -28,6 +28,8 @@ from ptxbench.storage.atomic import replacing
 
 _PROGRAM = 0
 _FIRST_GPU = 1
+# Names of templates have thousands of characters.
+_LONGEST_NAME = 200
 _COUNTERS = ((SourceName.CLOCK, "SM clock", "MHz"), (SourceName.TEMPERATURE, "temperature", "C"))
 Event = dict[str, Any]
 
@@ -120,7 +122,7 @@ def _kernel_events(launches: Launches, gpu: GpuShare, origin_ns: int, process: i
     for lane, name in enumerate(launches.lanes):
         yield _named("thread_name", process, lane, name)
     power_w = _mean_powers(gpu.kernels)
-    shown = [demangled(name) for name in launches.names]
+    shown = [shortened(name, _LONGEST_NAME) for name in launches.names]
     columns = (
         launches.name,
         launches.lane,

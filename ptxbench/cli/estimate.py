@@ -62,13 +62,14 @@ _FILLS_SHOWN = 8
 @click.option(
     "--set-clock-mhz",
     type=Number(1, 10_000),
-    help="Predict energy and time at this SM clock; --time-s is then the time at the full clock.",
+    help="Estimate for this SM clock; --time-s is then the time at the full clock.",
 )
+@click.option("--memory-ratio", type=Number(0.1, 1), help="Estimate for this memory clock over the full one.")
 @click.option(
-    "--memory-ratio", type=Number(0.1, 1), help="Predict them at this memory clock over the full one."
-)
-@click.option(
-    "--limit-w", type=Number(1, 1e5), help="Predict them under this power limit (default: the run's)."
+    "--set-limit-w",
+    "limit_w",
+    type=Number(1, 1e5),
+    help="Estimate for this power limit (default: the run's).",
 )
 @click.option(
     "--clock-samples",

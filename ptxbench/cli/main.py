@@ -132,6 +132,10 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as stop:
         return _as_code(stop.code)
     except click.ClickException as error:
+        # Of click 8.2 and later: its message is the help, which has lines of its own.
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+            click.echo(error.format_message(), err=True)
+            return error.exit_code
         return _fail(_usage_text(error), error.exit_code)
     except PtxbenchError as error:
         return _fail(str(error), error.exit_code)

@@ -215,7 +215,9 @@ def _print(ridge: Ridge, cap_origin: str = "given") -> None:
     lines = {
         "ridge point tau": _text(ridge.ridge_mhz, "MHz"),
         "best clock": f"{_text(ridge.best_clock_mhz, 'MHz')}, for a kernel bound by the SM clock",
-        "worth trying": f"{low:.0f} to {high:.0f} MHz (within 10% of the best clock)",
+        "worth trying": "-"
+        if math.isnan(low)
+        else f"{low:.0f} to {high:.0f} MHz (within 10% of the best clock)",
         "P_idle": _text(ridge.idle_w, "W"),
         "alpha": _text(ridge.alpha_w_per_mhz, "W/MHz"),
         "beta": _text(ridge.beta_per_mhz, "1/MHz, relative voltage"),

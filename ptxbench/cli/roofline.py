@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from ptxbench.cli.options import (
 )
 from ptxbench.cli.output import encoded, print_json
 from ptxbench.cli.parameters import Number
+from ptxbench.cli.progress import progress_bar
 from ptxbench.cli.roofline_output import print_kernels, print_result, print_tradeoff
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def command() -> None:
     "patterns",
     multiple=True,
     type=click.Choice(["random", "zeros"]),
-    help="Operands (may be repeated; default: random).",
+    help="Operand pattern (may be repeated; default: random).",
 )
 @click.option(
     "--sms",
@@ -89,6 +91,11 @@ def command() -> None:
 )
 @window_option(None)
 @seed_option
+@click.option(
+    "--budget-minutes",
+    type=Number(0, 1e6, above=True),
+    help="Measure for so many minutes at most; --resume measures the rest.",
+)
 @json_option
 def run(
     spec: str | None,
@@ -101,6 +108,7 @@ def run(
     intensities: tuple[float, ...],
     window_s: float | None,
     seed: int | None,
+    budget_minutes: float | None,
     as_json: bool,
 ) -> None:
     """Measure kernels of many intensities, and fit what a flop, a byte and a second cost.
@@ -118,11 +126,15 @@ def run(
     )  # fmt: skip
     options.kernels()
     gpu = open_chosen_gpu(spec)
+    budget_s = 60 * budget_minutes if budget_minutes else math.inf
     try:
-        folder = measure(gpu, options, out, resume=resume)
+        with progress_bar() as show:
+            folder = measure(gpu, options, out, resume=resume, show=show, budget_s=budget_s)
     finally:
         gpu.close()
     click.echo(f"folder: {folder.path}", err=True)
+    if not folder.finished:
+        click.echo("the time given is spent: continue with --resume", err=True)
     write_result(folder, options.patterns[0])
     paths = (folder.path,)
     _report(paths, _results(paths, options.patterns[0]), None, (), as_json=as_json)

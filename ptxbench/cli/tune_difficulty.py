@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import json_option
+from ptxbench.cli.options import json_option, plot_option
 from ptxbench.cli.output import print_json, print_table
-from ptxbench.cli.parameters import PictureFile
 
 if TYPE_CHECKING:
     from ptxbench.tune.difficulty import Difficulty
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(name="difficulty", short_help="Tell how hard a search space is for a local search.")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--plot", type=PictureFile(), help="Picture of the proportion of centrality to write.")
+@plot_option("the proportion of centrality")
 @json_option
 def difficulty(run: Path, plot: Path | None, as_json: bool) -> None:
     """Tell how hard the space of RUN is: how often a local search ends near the optimum.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import json_option
+from ptxbench.cli.options import json_option, plot_option
 from ptxbench.cli.output import print_json, print_table
-from ptxbench.cli.parameters import Number, PictureFile
+from ptxbench.cli.parameters import Number
 
 if TYPE_CHECKING:
     from ptxbench.tune.clock_strategies import Chosen, Comparison
@@ -25,10 +25,11 @@ _NUMBERS = ("energy J", "over least", "saved", "time ms", "runs")
 @click.option(
     "--samples",
     type=click.Path(path_type=Path),
-    help="CSV file of clocks and powers for model-steered, as `ptxbench ridge` takes it.",
+    help="CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks, for"
+    " model-steered.",
 )
 @click.option("--best-clock-mhz", type=_CLOCK, help="Best clock of `ptxbench ridge`, in place of --samples.")
-@click.option("--plot", type=PictureFile(), help="Picture of capping against clocking to write.")
+@plot_option("capping against clocking")
 @json_option
 def strategies(
     run: Path,

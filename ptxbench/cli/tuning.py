@@ -102,12 +102,12 @@ _SETTINGS = (
         "--base-clock-mhz",
         "base_mhz",
         type=Number(1, 100_000),
-        help="Base clock for --strategy energy-to-solution+clocks (default: 54% of the highest).",
+        help="Base clock, MHz (default: 54% of the highest), for --strategy energy-to-solution+clocks.",
     ),
     click.option(
         "--allow-settings",
         is_flag=True,
-        help="Allow that clocks and power limit of the GPU are set; they are restored at the end.",
+        help="Allow that the GPU is set; it is restored at the end.",
     ),
 )
 

@@ -420,8 +420,6 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
             " the table's own or, where no row throttled, an assumption"
             f" (gamma {terms.gamma:.2g} ± {terms.gamma_error:.2g})"
         )
-    if terms.fitted_on:
-        notes.append(f"the terms beside the table were fitted to kernels on another GPU, {terms.fitted_on}")
     if not work.bytes_moved:
         notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with --ncu")
     guessed = [one.access for one in terms.accesses_pj if one.access not in dict(work.accesses)]

@@ -111,18 +111,25 @@ class NullModels:
     _by_form: dict[Form, _Fitted]
     _shuffles: tuple[_Fitted, ...]
 
-    def judged_by(self, folder: Path) -> NullComparison:
+    def judged_by(self, folder: Path, counts_of: Path | None = None) -> NullComparison:
         """Return every model against the judged kernels of a session.
+
+        Args:
+            folder: The session.
+            counts_of: Results of another GPU of the same target, where it was not counted.
 
         Raises:
             InputError: The folder does not hold measurements and counts.
         """
-        table = _validated(folder, self._table)
+        table = _validated(folder, counts_of, self._table)
         nulls = [
-            _errors(self._shown(form), _validated(folder, fitted)) for form, fitted in self._by_form.items()
+            _errors(self._shown(form), _validated(folder, counts_of, fitted))
+            for form, fitted in self._by_form.items()
         ]
         tried = [
-            _errors(f"the table's energies shuffled (median of {_SHUFFLES})", _validated(folder, one))
+            _errors(
+                f"the table's energies shuffled (median of {_SHUFFLES})", _validated(folder, counts_of, one)
+            )
             for one in self._shuffles
         ]
         nulls.insert(2, sorted(tried, key=lambda one: one.mean_absolute_pct)[len(tried) // 2])
@@ -171,17 +178,20 @@ class NullModels:
         return ModelErrors(str(form), tuple(errors))
 
 
-def fit_null_models(folders: Sequence[Path], opcode_energies: OpcodeEnergies) -> NullModels:
+def fit_null_models(
+    folders: Sequence[Path], opcode_energies: OpcodeEnergies, counts_of: Path | None = None
+) -> NullModels:
     """Fit the table's model and every null model to the fit kernels of some sessions.
 
     Args:
         folders: What `validate_kernels.py measure` and `count` wrote.
         opcode_energies: Energies of opcodes, by a run of the same kind of GPU.
+        counts_of: Results of another GPU of the same target, for sessions that were not counted.
 
     Raises:
         InputError: A folder does not hold both, or no fit kernel was measured and counted.
     """
-    kernels = [kernel for folder in folders for kernel in fit_kernels(folder)]
+    kernels = [kernel for folder in folders for kernel in fit_kernels(folder, counts_of)]
 
     def fitted(energies: OpcodeEnergies) -> _Fitted:
         return _Fitted(energies, fit_terms(kernels, energies))
@@ -204,8 +214,8 @@ def fit_null_models(folders: Sequence[Path], opcode_energies: OpcodeEnergies) ->
     )
 
 
-def _validated(folder: Path, model: _Fitted) -> ModelValidation:
-    return judge_terms(folder, model.energies, model.terms)
+def _validated(folder: Path, counts_of: Path | None, model: _Fitted) -> ModelValidation:
+    return judge_terms(folder, model.energies, model.terms, counts_of)
 
 
 def _errors(name: str, validation: ModelValidation) -> ModelErrors:

@@ -11,6 +11,8 @@ from ptxbench.model.ridge import PowerSample
 from ptxbench.storage.file_errors import reading
 
 COLUMNS = ("clock_mhz", "power_w")
+# No clock and no power of a GPU is larger.
+_HIGHEST = 1e5
 _LONGEST = 40
 
 
@@ -47,9 +49,9 @@ def _number(path: Path, line: int, column: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
+    if not 0 < value <= _HIGHEST:
         raise InputError(
             f"{path}, line {line}: {column} is {printable(text[:_LONGEST])!r};"
-            " it must be a positive, finite number"
+            f" it must be a positive number up to {_HIGHEST:g}"
         )
     return value

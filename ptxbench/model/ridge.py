@@ -92,6 +92,9 @@ class PowerCurve:
 
     def best_clock_mhz(self, low_mhz: float, high_mhz: float) -> float:
         """Return the clock of least energy within a range, MHz."""
+        if self.idle_w < 0:
+            # Power falls faster than the clock, and the energy with it.
+            return low_mhz
         # Energy falls up to the ridge, so that it is among the candidates.
         ridge_mhz = min(max(self.ridge_mhz, low_mhz), high_mhz)
         clocks = np.linspace(ridge_mhz, high_mhz, 2001)
@@ -112,8 +115,9 @@ class Ridge:
         alpha_w_per_mhz: alpha with its 95% interval, W per MHz.
         beta_per_mhz: beta with its 95% interval, relative voltage per MHz; 0 without one for a line.
         ridge_mhz: tau with its 95% interval from the profile likelihood; NaN where none was found.
-        best_clock_mhz: Clock of least energy of a kernel bound by the SM clock, with its 95% interval.
-        search_mhz: Clocks that are worth trying: within 10% of the best (section V-D).
+        best_clock_mhz: Clock of least energy of a kernel bound by the SM clock, with its 95% interval; NaN
+            where the samples fit no curve of the model.
+        search_mhz: Clocks that are worth trying: within 10% of the best (section V-D), NaN without one.
         range_mhz: Lowest and highest clock of the samples used.
         residual_w: Standard deviation of the samples about the curve, W.
         near_cap: How many samples were left out because they lie at the power limit.
@@ -168,8 +172,12 @@ def fit_ridge(samples: Sequence[PowerSample], cap_w: float = math.inf, seed: int
     outcome = _outcome(clocks, powers, line, best, low_mhz)
     curve = (line if outcome is _Outcome.FLAT else best).curve
     errors = _parameter_errors(clocks, powers, curve)
-    best_mhz = curve.best_clock_mhz(clocks[0], clocks[-1])
-    best_error_mhz = 0.0 if outcome is _Outcome.FLAT else grid.best_clock_error_mhz(powers, curve, seed)
+    if outcome is _Outcome.FLAT and curve.idle_w + errors[0] < 0:
+        outcome = _Outcome.STEEP
+    best_mhz = curve.best_clock_mhz(clocks[0], clocks[-1]) if outcome is not _Outcome.STEEP else math.nan
+    best_error_mhz = math.nan if outcome is _Outcome.STEEP else 0.0
+    if outcome in (_Outcome.RIDGE, _Outcome.RISING):
+        best_error_mhz = grid.best_clock_error_mhz(powers, curve, seed)
     return Ridge(
         found=outcome is _Outcome.RIDGE,
         verdict=outcome.sentence(float(clocks[0]), float(clocks[-1])),
@@ -237,6 +245,11 @@ class _Outcome(Enum):
 
     RIDGE = "the voltage is flat and then rises: a ridge within [{low:.0f}, {high:.0f}] MHz"
     FLAT = "no ridge within [{low:.0f}, {high:.0f}] MHz: power is a straight line in the clock"
+    STEEP = (
+        "no ridge can be told within [{low:.0f}, {high:.0f}] MHz: power falls faster than the clock, to less"
+        " than nothing at 0 MHz, which no curve of the model does; the range is too narrow, or the samples"
+        " differ in more than the clock"
+    )
     RISING = "no ridge within [{low:.0f}, {high:.0f}] MHz: the voltage rises over the whole range"
 
     def sentence(self, low_mhz: float, high_mhz: float) -> str:

@@ -204,7 +204,6 @@ class Terms:
         counted: What an interval needs where all was counted; None in older files, and where no kernel can be
             predicted from the others.
         time: What a time is modelled with; None in older files.
-        fitted_on: GPU whose kernels they were fitted to, where that is not the table's.
     """
 
     gamma: float
@@ -225,7 +224,6 @@ class Terms:
     opcode_share: float = field(default=1.0, metadata={"optional": True})
     counted: CountedSpread | None = field(default=None, metadata={"optional": True})
     time: TimeTerms | None = field(default=None, metadata={"optional": True})
-    fitted_on: str = field(default="", metadata={"optional": True})
 
     @property
     def data_kinds(self) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ class ModelValidation:
 
 
 def validate_model(
-    folder: Path, opcode_energies: OpcodeEnergies, also: Sequence[Path] = ()
+    folder: Path, opcode_energies: OpcodeEnergies, also: Sequence[Path] = (), counts_of: Path | None = None
 ) -> ModelValidation:
     """Fit the terms to a session's fit kernels and validate the model by the others.
 
@@ -85,27 +85,43 @@ def validate_model(
         folder: What `validate_kernels.py measure` and `count` wrote.
         opcode_energies: Energies of opcodes, by a run of the same kind of GPU.
         also: More such folders, whose fit kernels the terms are fitted to, too.
+        counts_of: Results of another GPU of the same target, see `counts_folder`.
 
     Raises:
         InputError: The folder does not hold both, or no fit kernel was measured and counted.
     """
-    fit = [kernel for path in (folder, *also) for kernel in fit_kernels(path)]
-    return judge_terms(folder, opcode_energies, fit_terms(fit, opcode_energies))
+    fit = [kernel for path in (folder, *also) for kernel in fit_kernels(path, counts_of)]
+    return judge_terms(folder, opcode_energies, fit_terms(fit, opcode_energies), counts_of)
 
 
-def judge_terms(folder: Path, opcode_energies: OpcodeEnergies, terms: Terms) -> ModelValidation:
+def counts_folder(folder: Path, counts_of: Path | None) -> Path:
+    """Return where the counts of a session are.
+
+    Args:
+        folder: The session; its own counts come first.
+        counts_of: Results of another GPU of the same target, which runs the same machine code. Where the
+            session was not counted, those of its folder of the same name serve.
+    """
+    own = folder / COUNTS
+    return own if counts_of is None or own.exists() else counts_of / folder.name / COUNTS
+
+
+def judge_terms(
+    folder: Path, opcode_energies: OpcodeEnergies, terms: Terms, counts_of: Path | None = None
+) -> ModelValidation:
     """Validate fitted terms by the judged kernels of a session.
 
     Args:
         folder: What `validate_kernels.py measure` and `count` wrote.
         opcode_energies: Energies of opcodes, as they were when the terms were fitted.
         terms: The terms.
+        counts_of: Results of another GPU of the same target, see `counts_folder`.
 
     Raises:
         InputError: The folder does not hold both.
     """
     session = read_session(folder)
-    works, problems = read_works(folder / COUNTS, session)
+    works, problems = read_works(counts_folder(folder, counts_of), session)
     static = session_static(session)
     machine = Machine(opcode_energies.drawn(terms.opcode_share), terms, static, session.power_limit_w)
     held_out = [one for one in measured_kernels(session) if one.case.purpose is Purpose.JUDGED]
@@ -117,14 +133,18 @@ def judge_terms(folder: Path, opcode_energies: OpcodeEnergies, terms: Terms) -> 
     return ModelValidation(terms, rows, (*missing, *problems))
 
 
-def fit_kernels(folder: Path) -> list[FitKernel]:
+def fit_kernels(folder: Path, counts_of: Path | None = None) -> list[FitKernel]:
     """Return a session's fit kernels that were measured and counted.
+
+    Args:
+        folder: The session.
+        counts_of: Results of another GPU of the same target, see `counts_folder`.
 
     Raises:
         InputError: The folder does not hold both, or no sleeping kernel.
     """
     session = read_session(folder)
-    works, _ = read_works(folder / COUNTS, session)
+    works, _ = read_works(counts_folder(folder, counts_of), session)
     static = session_static(session)
     return [
         FitKernel(

@@ -29,7 +29,9 @@ def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: 
     figure = new_figure(7, 6)
     power, energy = figure.subplots(2, 1, sharex=True)
     clocks = np.linspace(*ridge.range_mhz, 400)
-    at_best = ridge.curve.relative_energy(ridge.best_clock_mhz.value)
+    best_mhz = ridge.best_clock_mhz.value
+    known = math.isfinite(best_mhz)
+    at_best = ridge.curve.relative_energy(best_mhz if known else ridge.range_mhz[1])
     power.scatter([s.clock_mhz for s in samples], [s.power_w for s in samples], s=16, label="sample")
     power.plot(clocks, [ridge.curve.power_w(c) for c in clocks], color="#222222", label="Eqs. 2 and 3")
     energy.scatter([s.clock_mhz for s in samples], [s.power_w / s.clock_mhz / at_best for s in samples], s=16)
@@ -39,10 +41,12 @@ def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: 
     for axes in (power, energy):
         if ridge.found:
             axes.axvline(ridge.ridge_mhz.value, color="#c46a1b", label="ridge")
-        axes.axvspan(*_within(ridge.search_mhz, ridge.range_mhz), color="#2f6fb0", alpha=0.12, label="search")
+        if known:
+            searched = _within(ridge.search_mhz, ridge.range_mhz)
+            axes.axvspan(*searched, color="#2f6fb0", alpha=0.12, label="search")
         axes.grid(alpha=0.25)
     power.set_ylabel("power, W")
-    energy.set_ylabel("power / clock,\nover that at the best clock")
+    energy.set_ylabel(f"power / clock,\nover that at the {'best' if known else 'highest'} clock")
     energy.set_xlabel("SM clock, MHz")
     power.set_title(f"{ridge.verdict}\n{origin}", loc="left", fontsize=9, parse_math=False)
     power.legend()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ptxbench.experiment.roofline.point import MeasuredPoint
 from ptxbench.experiment.roofline.result import RooflineResult, fitted_machine
-from ptxbench.model.roofline.capped import under_limit
+from ptxbench.model.roofline.capped import LimitedRun, under_limit
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 from ptxbench.model.roofline.tradeoff import TradeOff
 from ptxbench.report.figure import new_figure, save_pages, title
@@ -122,6 +122,14 @@ def _draw_placed(axes: Axes, machine: RooflineMachine, placed: Sequence[PlacedKe
         )
 
 
+def _limited(
+    machine: RooflineMachine, points: Sequence[MeasuredPoint], intensities: Floats
+) -> list[LimitedRun]:
+    """Return how algorithms of some intensities run under the power limit."""
+    on_chip = points[0].kernel.level != "dram"
+    return [under_limit(machine, Algorithm(float(i), 1.0), on_chip=on_chip) for i in intensities]
+
+
 def _draw_lines(
     axes: Axes, machine: RooflineMachine, points: list[MeasuredPoint], intensities: Floats
 ) -> None:
@@ -129,7 +137,7 @@ def _draw_lines(
     free = replace(machine, cap_w=np.inf)
     axes.plot(intensities, [free.speed(i) for i in intensities], color=_DARK, label="roofline (time)")
     if np.isfinite(machine.cap_w):
-        runs = [under_limit(machine, Algorithm(float(i), 1.0)) for i in intensities]
+        runs = _limited(machine, points, intensities)
         speeds = [i * machine.flop_s / run.time_s for i, run in zip(intensities, runs, strict=True)]
         axes.plot(intensities, speeds, color=_DARK, linestyle="--", label="under the limit")
     axes.plot(intensities, [free.efficiency(i) for i in intensities], color=_ENERGY, label="arch (energy)")
@@ -153,7 +161,7 @@ def _draw_power(
     free = replace(machine, cap_w=np.inf)
     axes.plot(intensities, [free.power_w(i) for i in intensities], color=_ENERGY, label="Eq. 7")
     if np.isfinite(machine.cap_w):
-        capped = [under_limit(machine, Algorithm(float(i), 1.0)).power_w for i in intensities]
+        capped = [run.power_w for run in _limited(machine, points, intensities)]
         axes.plot(intensities, capped, color=_BYTES, linestyle="--", label="under the limit")
     axes.scatter(
         [p.kernel.flops / p.kernel.bytes_moved for p in points],

@@ -19,7 +19,7 @@ from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.sources import source_of
 from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
-from ptxbench.tune.estimate import EnergyModel, Work
+from ptxbench.tune.estimate import COOL_C, EnergyModel, Work
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.occupancy import limits_of, occupancy
 from ptxbench.tune.subject import Built, Subject
@@ -33,7 +33,6 @@ _MAX_TIMED = 64
 _MAX_LAUNCHES = 100_000
 # nvmlClocksEventReason: software power cap, hardware slowdown, thermal slowdowns, power brake.
 _SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
-_COOL_C = 40.0
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class Bench:
             build_wall_s=build_wall_s,
             settings=settings,
         )
-        estimated = self._estimated(trial, trial.modelled_s, _COOL_C)
+        estimated = self._estimated(trial, trial.modelled_s, COOL_C)
         return replace(estimated, foreseen_j=estimated.estimated_j)
 
     def _memory_s(self, work: Work | None, settings: GpuSettings) -> float:

@@ -14,6 +14,8 @@ from ptxbench.tune.occupancy import blocks_per_sm, limits_of
 from ptxbench.tune.variant import Op, Problem, Variant
 from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, core_wavefronts, line_requests, shared_cycles
 
+# The temperature that an energy is foreseen for.
+COOL_C = 40.0
 _SCHEDULERS = 4
 # What memory, and a barrier with the first reads behind it, take; and what L2 gives each SM when all ask.
 # These are rounded guesses that serve to put variants in order.
@@ -181,8 +183,8 @@ def modelled_time_s(kernel: Kernel, problem: Problem, sm_count: int, clock_mhz: 
 
     Blocks come in waves that fill the SMs. In each pass of the loop an SM takes as long as its schedulers or
     the pipe of the products, and besides as long as its memory pipe, which hands out one wavefront of shared
-    memory or one line of global memory a cycle: that the two do not overlap is what the kept runs say
-    (docs/tuning.md). Where the way to L2 or one warp's wait takes longer, it takes that long.
+    memory or one line of global memory a cycle. That the two overlap on the tensor cores alone is what the
+    kept runs say (docs/tuning.md). Where the way to L2 or one warp's wait takes longer, it takes that long.
 
     Args:
         kernel: The kernel.
@@ -211,11 +213,13 @@ def _wave_cycles(kernel: Kernel, problem: Problem, blocks: int, rates: Rates) ->
     v = kernel.variant
     instructions = len(kernel.code.loop.instructions)
     # What one block keeps an SM busy with in a trip.
-    issue = v.warps / _SCHEDULERS * max(instructions, _pipe_cycles(kernel, rates))
+    issue, pipe = (v.warps / _SCHEDULERS * n for n in (instructions, _pipe_cycles(kernel, rates)))
     stripes_bytes = (v.blk_m + v.blk_n) * v.blk_k * problem.dtype.bytes
     ops = problem.op_a, problem.op_b
     memory = v.warps * shared_cycles(v, *ops) + line_requests(v, *ops)
-    busy = max(issue + memory, stripes_bytes / L2_BYTES_PER_CYCLE)
+    # The tensor cores work on while the next operands are read; the ordinary ones do not.
+    worked = max(issue + memory, pipe) if v.on_tensor_cores else max(issue, pipe) + memory
+    busy = max(worked, stripes_bytes / L2_BYTES_PER_CYCLE)
     a_trip = max(blocks * busy, _alone_cycles(v, busy))
     once = len(kernel.code.once.instructions) * max(1.0, blocks * v.warps / _SCHEDULERS) + _MEMORY_CYCLES
     return once + v.trips(problem) * a_trip

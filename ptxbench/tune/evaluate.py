@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import median
 
-from ptxbench.tune.estimate import EnergyModel
+from ptxbench.tune.estimate import COOL_C, EnergyModel
 from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
@@ -121,7 +121,14 @@ def estimated_again(
     trials: Sequence[Trial], problem: Problem | KernelProblem, model: EnergyModel
 ) -> tuple[Trial, ...]:
     """Return trials with the energies that a model predicts from their work and their short timing."""
-    return tuple(t.estimated_by(model, problem, t.time_s, t.temperature_c) for t in trials)
+    return tuple(_estimated_again(t, problem, model) for t in trials)
+
+
+def _estimated_again(trial: Trial, problem: Problem | KernelProblem, model: EnergyModel) -> Trial:
+    if math.isfinite(trial.modelled_s):
+        foreseen = trial.estimated_by(model, problem, trial.modelled_s, COOL_C)
+        trial = replace(trial, foreseen_j=foreseen.estimated_j)
+    return trial.estimated_by(model, problem, trial.time_s, trial.temperature_c)
 
 
 @dataclass(frozen=True)

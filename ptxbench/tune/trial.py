@@ -29,6 +29,25 @@ class TrialStatus(StrEnum):
     HUNG = "hung"
 
 
+_NEVER_NEGATIVE = (
+    "occupancy",
+    "l2_bytes",
+    "dram_bytes",
+    "modelled_s",
+    "time_s",
+    "steady_s",
+    "power_w",
+    "power_error_w",
+    "energy_j",
+    "estimated_j",
+    "estimated_high_j",
+    "estimated_s",
+    "foreseen_j",
+    "clock_mhz",
+    "flops",
+)
+
+
 @dataclass(frozen=True)
 class Trial:
     """One variant on one problem; NaN where nothing was measured or estimated.
@@ -108,6 +127,14 @@ class Trial:
     def candidate(self) -> Candidate:
         """What was tried."""
         return Candidate(self.variant, self.settings)
+
+    def fault(self) -> str:
+        """Return what a trial cannot hold, for the reader of a file; "" where all is well."""
+        for name in _NEVER_NEGATIVE:
+            value = float(getattr(self, name))
+            if value < 0 or math.isinf(value):
+                return f"has {name} {value:g}, which is negative or endless"
+        return ""
 
     @property
     def ok(self) -> bool:

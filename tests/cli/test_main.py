@@ -45,6 +45,7 @@ def test_help_names_every_command_and_loads_none_of_them():
         "ptxbench.cli.main",
         "ptxbench.core",
         "ptxbench.core.errors",
+        "ptxbench.core.printable",
         "ptxbench.core.version",
     }
     for name in cli._SUBCOMMANDS:
@@ -210,3 +211,11 @@ def test_a_limit_on_file_size_names_the_file(tmp_path):
     assert done.returncode == 2
     assert re.search(r"error: (cannot write .*/|ptxas was stopped by SIGXFSZ)", done.stderr)
     assert done.stderr.count("error: ") == 1
+
+
+@pytest.mark.parametrize("group", ["tune", "roofline", "settings", "fleet"])
+def test_a_group_without_a_command_shows_its_commands_line_by_line(group, capsys):
+    assert run([group]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith(f"Usage: ptxbench {group}")
+    assert "Commands:" in said

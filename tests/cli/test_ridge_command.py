@@ -61,6 +61,7 @@ def test_no_ridge_is_an_answer_with_its_reason(tmp_path, capsys):
         ("clock_mhz,power_w\n900,200\n950,n/a\n", "line 3: power_w is 'n/a'"),
         ("clock_mhz,power_w\n900\n", "line 2: power_w is ''"),
         ("clock_mhz,power_w\n-5,100\n", "line 2: clock_mhz is '-5'"),
+        ("clock_mhz,power_w\n900,1e300\n", "a positive number up to 100000"),
         ("clock_mhz,power_w\nnan,100\n", "line 2: clock_mhz is 'nan'"),
         ("clock_mhz,power_w\n900,200\n", "1 clocks below the power limit are too few"),
         ('clock_mhz,power_w\n"' + "9" * 200_000 + '",1\n', "bad.csv, line "),

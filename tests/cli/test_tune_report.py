@@ -30,6 +30,19 @@ def test_kept_runs_are_reported_and_stay_as_they_are(name, tmp_path, capsys):
     assert contents(KEPT / name) == before
 
 
+def test_a_kept_run_has_cublas_beside(tmp_path, capsys):
+    where = KEPT.parent / "nvidia-h100" / "tunings" / "gemm-f64-mma"
+    before = contents(where)
+    assert run(["tune", "report", str(where), "--table", "h100", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["correct"] for one in document["beside"]] == [True, True]
+    times = document["least_energy"]["energy_j"] / document["beside"][-1]["energy_j"]
+    assert times == pytest.approx(1.02, abs=0.01)
+    by_way = {one["way"]: one for one in document["choices"]}
+    assert by_way["time of all"]["loss"] > by_way["power of all"]["loss"] == 0
+    assert contents(where) == before
+
+
 def test_formats(tmp_path, capsys):
     where = str(KEPT / "gemm" / "f32")
     assert run(["tune", "report", where, "--out", str(tmp_path / "r.html")]) == 0
@@ -62,6 +75,24 @@ def test_a_simulated_search_of_a_user_s_kernel_says_that_it_is_one(tmp_path, cap
 
 
 @pytest.mark.hostile
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("energy_j", -0.3), ("time_s", float("inf")), ("power_w", -650.0), ("estimated_j", float("inf"))],
+)
+def test_a_trial_that_cannot_be_is_refused(tmp_path, capsys, name, value):
+    kept = KEPT / "gemm-best" / "f16"
+    first, *others = (kept / "trials.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "trials.jsonl").write_text(
+        json.dumps(json.loads(first) | {name: value}) + "\n" + "".join(others)
+    )
+    (tmp_path / "manifest.json").write_bytes((kept / "manifest.json").read_bytes())
+    assert run(["tune", "report", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert f"line 1 has {name} {value:g}, which is negative or endless" in error
+    assert error.count("\n") == 1
+
+
 def test_what_is_no_search_is_one_line(tmp_path, capsys):
     assert run(["tune", "report", str(tmp_path)]) == 2
     captured = capsys.readouterr()

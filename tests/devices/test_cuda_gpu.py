@@ -332,10 +332,10 @@ def test_a_kernel_that_breaks_is_a_launch_error_and_the_process_says_how_to_go_o
 
 
 @pytest.mark.parametrize("level", OptLevel)
-@pytest.mark.parametrize("name", STARTER_ROWS)
-def test_every_thread_makes_as_many_passes_as_requested(gpu, module_of, name, level):
-    module = module_of(name, level)
+@pytest.mark.parametrize("row", STARTER_ROWS, ids=lambda row: row.name)
+def test_every_thread_makes_as_many_passes_as_requested(gpu, module_of, row, level):
+    module = module_of(row.name, level)
     if module is None:
-        pytest.skip(f"{name} is not measured here at -{level}")
+        pytest.skip(f"{row.name} is not measured here at -{level}")
     block = module.instruction.block or max(64, module.instruction.unit.threads)
     assert wrong_passes(gpu, module.ptx, launch_of(module, grid=2, block=block)) == ""

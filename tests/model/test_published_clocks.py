@@ -1,11 +1,13 @@
 """The fit on an A100 that others set and measured finds the ridge that its voltage shows."""
 
 import csv
+import math
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
+from ptxbench.model.power_samples import read_power_samples
 from ptxbench.model.ridge import PowerSample, fit_ridge
 
 DATA = Path(__file__).parent / "data"
@@ -51,3 +53,11 @@ def test_the_power_of_a_workload_shows_it_too(name, voltage_ridge_mhz):
     assert found.ridge_mhz.uncertainty < WORKLOAD_STEP_MHZ
     least_mhz = min(points, key=lambda point: point[1])[0]
     assert found.search_mhz[0] <= least_mhz <= found.search_mhz[1]
+
+
+def test_pairs_that_a_power_limit_made_on_an_h100_are_not_taken_for_a_flat_voltage():
+    kept = Path(__file__).parents[2] / "results" / "nvidia-h100" / "ridge-bf16" / "samples.csv"
+    found = fit_ridge(read_power_samples(kept))
+    assert not found.found
+    assert "no ridge can be told within [1772, 1875] MHz" in found.verdict
+    assert math.isnan(found.best_clock_mhz.value)

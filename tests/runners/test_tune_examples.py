@@ -20,7 +20,7 @@ from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.spec_file import load_spec
 
 ROOT = Path(__file__).parents[2]
-NBODY = load_spec(ROOT / "examples" / "tune" / "nbody.toml", {"N": 4096})
+SUM = load_spec(ROOT / "examples" / "tune" / "reduction.toml", {"N": 1048576})
 
 
 def fake_cupy() -> ModuleType:
@@ -48,16 +48,16 @@ def fake_cupy() -> ModuleType:
     class Module:
         def __init__(self, code: str, options: tuple[str, ...], name_expressions: list[str]) -> None:
             assert "#define BLOCK" in code
-            assert "-DN=4096" in options
+            assert "-DN=1048576" in options
 
         def get_function(self, name: str) -> object:
-            assert name == "nbody"
+            assert name == "reduction"
 
             class Function:
                 num_regs = 32
 
                 def __call__(self, grid, threads, args, stream, shared_mem) -> None:
-                    assert grid[0] * threads[0] <= 4096
+                    assert grid[0] * threads[0] == 1048576 // 8
 
             return Function()
 
@@ -98,17 +98,22 @@ def test_kernel_tuner_measures_the_variants_that_are_given(monkeypatch: pytest.M
     monkeypatch.setattr(backend, "get_runtime_info", lambda: info, raising=False)
     beside = load_script("runners/kernel_tuner_beside.py")
 
-    chosen = [{"BLOCK": 64, "BODIES": 1, "UNROLL": 4}, {"BLOCK": 128, "BODIES": 2, "UNROLL": 8}]
+    chosen = [
+        {"BLOCK": block, "VECTOR": vector, "PER_THREAD": 8 // vector, "UNROLL": 4}
+        for block, vector in ((64, 1), (128, 2))
+    ]
     trials = [
         replace(trial(8, energy_j=e), variant=Configuration.of(c), steady_s=1e-3)
         for c, e in zip(chosen, (0.3, 0.25), strict=True)
     ]
-    found = beside.compare_kernel_tuner(NBODY, ROOT / "examples" / "tune", trials, 60.0)
+    found = beside.compare_kernel_tuner(
+        SUM, ROOT / "examples" / "tune", trials, ("BLOCK", "VECTOR", "PER_THREAD"), 60.0
+    )
     assert (found["variants"], found["failed"]) == (2, 0)
     # The median of 300 W times a millisecond, beside what was measured here.
     assert [row["energy_j"] for row in found["rows"]] == pytest.approx([0.3, 0.3])
     assert found["energy_against_ours"]["most"] == pytest.approx(0.2)
-    assert found["ours_best"]["variant"] == "BLOCK=128 BODIES=2 UNROLL=8"
+    assert found["ours_best"]["variant"] == "BLOCK=128 VECTOR=2 PER_THREAD=4 UNROLL=4"
 
 
 def test_what_a_part_gives_is_written_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,8 +162,8 @@ def test_kernels_run_at_once_on_a_real_gpu(tmp_path: Path) -> None:
             template.write_text(text.replace("fma.rn.f32 %f1, %f1, %f1, 0f3F800000;", there_and_back))
         kernels = [UserKernel(load_spec(path)) for path in paths]
         chosen = [default_block(block_variants(one, target, 4)) for one in kernels]
-        alone = ConcurrentBench(gpu, kernels[:1], 0.2).measure(chosen[:1])
-        both = ConcurrentBench(gpu, kernels, 0.2).measure(chosen)
+        alone = ConcurrentBench(gpu, kernels[:1], 1.0).measure(chosen[:1])
+        both = ConcurrentBench(gpu, kernels, 1.0).measure(chosen)
         assert (alone.status, both.status) == (TrialStatus.OK, TrialStatus.OK), (alone.reason, both.reason)
         assert len(both.kernel_s) == 2
         # One block for each SM of either leaves room for the other.

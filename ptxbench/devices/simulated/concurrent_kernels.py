@@ -104,7 +104,8 @@ def plan_round(kernels: Sequence[CountedKernel], profile: Profile) -> Round:
     makes room. Blocks spread over all SMs, but for those of a kernel that found no room at first: they fill
     the SMs that come free first. On an H100 an n-body kernel of 128 blocks took 2.0 ms alone, and 6.3 to
     7.5 ms behind a stencil of 0.3 ms (results/nvidia-h100/blocks). What is resident at once shares the pipes
-    and the issue: where these have more to do in a time than they can, all go slower by as much.
+    and the issue: where these have more to do in a time than they can, all go slower by as much. Memory is
+    no limit, whatever the profile says.
 
     Args:
         kernels: In the order of their launches; at least one block of each fits an SM.

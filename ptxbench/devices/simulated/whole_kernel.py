@@ -92,7 +92,8 @@ def plan_counted_kernel(
 ) -> tuple[Phase, ...]:
     """Return launches back to back of a kernel of which is known how often a thread executes each opcode.
 
-    Several launches are one phase of their mean power. Each execution is charged. A launch waits once for
+    Several launches are one phase of their mean power where no memory is a limit. Each execution is charged.
+    A launch waits once for
     memory. The bandwidth of the memory is a limit where the profile has one: every byte then comes from the
     nearest level that holds the arrays.
 
@@ -124,10 +125,18 @@ def plan_counted_kernel(
     full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
     phases = [wave(grid.blocks_per_sm * chip.sm_count, launches * full)] if full else []
     phases += [wave(rest, launches)] if rest else []
-    if launches == 1:
+    if launches == 1 or profile.memory:
         return tuple(phases)
     # Launches back to back: their waves are too short for a sensor to see one by one.
-    return (Phase(sum(one.cycles for one in phases), sum(one.energy_j for one in phases)),)
+    return (
+        Phase(
+            cycles=sum(one.cycles for one in phases),
+            energy_j=sum(one.energy_j for one in phases),
+            memory_s=sum(one.memory_s for one in phases),
+            memory_j=sum(one.memory_j for one in phases),
+            from_dram=phases[0].from_dram,
+        ),
+    )
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ptxbench.experiment.roofline.point import MeasuredPoint
 from ptxbench.model.roofline.capped import under_limit
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
-
-_Model = Callable[[RooflineMachine, Algorithm], tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -42,13 +40,18 @@ def limited_points(machine: RooflineMachine, points: Sequence[MeasuredPoint]) ->
     if not math.isfinite(machine.cap_w):
         return ()
     whole = max(point.kernel.sms for point in points)
+    on_chip = points[0].kernel.level != "dram"
     made = []
     for point in points:
         if not point.slowed or point.kernel.sms != whole:
             continue
         algorithm = Algorithm(point.kernel.flops, point.kernel.bytes_moved)
-        for name, model in _MODELS.items():
-            time_s, power_w = model(machine, algorithm)
+        models = {
+            "no limit": _no_limit(machine, algorithm),
+            "work waits": (machine.time_s(algorithm), machine.power_w(algorithm.intensity)),
+            "clock falls": _clock_falls(machine, algorithm, on_chip=on_chip),
+        }
+        for name, (time_s, power_w) in models.items():
             made.append(
                 LimitedPoint(
                     point.kernel.name,
@@ -66,13 +69,6 @@ def _no_limit(machine: RooflineMachine, algorithm: Algorithm) -> tuple[float, fl
     return free.time_s(algorithm), free.power_w(algorithm.intensity)
 
 
-def _work_waits(machine: RooflineMachine, algorithm: Algorithm) -> tuple[float, float]:
-    return machine.time_s(algorithm), machine.power_w(algorithm.intensity)
-
-
-def _clock_falls(machine: RooflineMachine, algorithm: Algorithm) -> tuple[float, float]:
-    run = under_limit(machine, algorithm)
+def _clock_falls(machine: RooflineMachine, algorithm: Algorithm, *, on_chip: bool) -> tuple[float, float]:
+    run = under_limit(machine, algorithm, on_chip=on_chip)
     return run.time_s, run.power_w
-
-
-_MODELS: dict[str, _Model] = {"no limit": _no_limit, "work waits": _work_waits, "clock falls": _clock_falls}

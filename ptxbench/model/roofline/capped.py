@@ -41,22 +41,28 @@ class LimitedRun:
         return self.power_w * self.time_s
 
 
-def under_limit(machine: RooflineMachine, algorithm: Algorithm, gamma: float = GAMMA) -> LimitedRun:
+def under_limit(
+    machine: RooflineMachine, algorithm: Algorithm, gamma: float = GAMMA, *, on_chip: bool = False
+) -> LimitedRun:
     """Return how an algorithm runs at the clock that the machine's power limit leaves it.
 
     Args:
         machine: The machine; its `cap_w` is the limit.
-        algorithm: What it does; its bytes come from DRAM, which the SM clock does not drive.
+        algorithm: What it does.
         gamma: Exponent of a flop's energy in the clock.
+        on_chip: Whether its bytes come from a cache or shared memory, and follow the clock as flops do; those
+            of DRAM do not.
     """
+    flops_s, bytes_s = algorithm.flops * machine.flop_s, algorithm.bytes_moved * machine.byte_s
+    flops_j, bytes_j = algorithm.flops * machine.flop_j, algorithm.bytes_moved * machine.byte_j
     demand = Demand(
-        clocked_j=algorithm.flops * machine.flop_j,
-        dram_j=algorithm.bytes_moved * machine.byte_j,
+        clocked_j=flops_j + (bytes_j if on_chip else 0.0),
+        dram_j=0.0 if on_chip else bytes_j,
         static_w=machine.constant_w,
-        time_s=algorithm.flops * machine.flop_s,
+        time_s=max(flops_s, bytes_s) if on_chip else flops_s,
         follows_clock=True,
         law=PowerLaw(gamma, 0.0, 0.0),
-        memory_s=algorithm.bytes_moved * machine.byte_s,
+        memory_s=0.0 if on_chip else bytes_s,
     )
     clock = settled_clock(demand, machine.cap_w)
     time_s, power_w = demand.time_at(clock), demand.power_at(clock)

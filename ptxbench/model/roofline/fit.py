@@ -284,7 +284,9 @@ class _Regression:
         """Return the coefficients of some rows; rough terms weigh by the relative error of a row."""
         rows = np.vstack([self._design[used], error * self._prior])
         aim = np.concatenate([np.ones(int(used.sum())), error * self._known])
-        scale = np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
+        norms = np.linalg.norm(rows, axis=0)
+        # A term that no row is left of counts as none.
+        scale = np.where(norms > 0, norms, 1.0)
         solved: Float = np.linalg.lstsq(rows / scale, aim, rcond=None)[0] / scale
         return solved
 
@@ -297,7 +299,8 @@ class _Regression:
         if not len(self._known):
             return jackknife
         rows = np.vstack([self._design, error * self._prior])
-        scale = np.linalg.norm(rows, axis=0)
+        norms = np.linalg.norm(rows, axis=0)
+        scale = np.where(norms > 0, norms, 1.0)
         inverse = np.linalg.pinv((rows / scale).T @ (rows / scale)) / np.outer(scale, scale)
         prior: Float = inverse @ self._prior.T * error**2
         return jackknife + prior @ prior.T

@@ -22,6 +22,7 @@ _SCALAR = {
     **dict.fromkeys(("HADD2", "HMUL2"), ("f16x2", 2.0)),
     "HFMA2": ("f16x2", 4.0),
 }
+_NEGLIGIBLE = 0.01
 # Levels whose bytes a roofline has an energy for.
 DRAM, L2, L1, SHARED = "dram", "l2", "l1", "shared"
 
@@ -88,6 +89,9 @@ def roofline_energy_j(
 ) -> float:
     """Return the energy of a kernel by Eq. 4 or, with more levels, Eq. 10, J; NaN where a kind has no energy.
 
+    A kind without an energy counts as none where it is less than 1% of the flops: HFMA2.MMA, for one, is also
+    how Hopper writes a constant into a register.
+
     Args:
         work: What it does.
         energies_j: J of a flop of each kind, and of a byte of each level.
@@ -95,6 +99,11 @@ def roofline_energy_j(
         time_s: Its measured time, s.
         levels: Levels whose bytes count.
     """
-    flops_j = sum(count * energies_j.get(kind, math.nan) for kind, count in work.flops.items() if count > 0)
+    least = _NEGLIGIBLE * sum(work.flops.values())
+    flops_j = sum(
+        count * energies_j.get(kind, math.nan)
+        for kind, count in work.flops.items()
+        if count > 0 and (kind in energies_j or count >= least)
+    )
     bytes_j = sum(work.bytes_moved.get(level, 0.0) * energies_j[level] for level in levels)
     return flops_j + bytes_j + constant_w * time_s

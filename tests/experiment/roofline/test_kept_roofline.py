@@ -10,6 +10,7 @@ from ptxbench.cli.main import run
 from ptxbench.cli.roofline import command
 
 KEPT = Path(__file__).parents[3] / "results" / "nvidia-h200" / "roofline"
+H100 = Path(__file__).parents[3] / "results" / "nvidia-h100"
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,20 @@ def test_the_page_says_what_the_readings_of_the_kept_run_give(kind, flop_pj, byt
     assert f"{flop_pj}  pJ/flop" in result.stdout
     assert f"{byte_pj}  pJ/byte" in result.stdout
     assert "simulated" not in result.stdout
+
+
+def test_the_levels_of_an_h100_agree_with_the_table_of_h200s_within_a_tenth(capsys):
+    run_path = str(H100 / "roofline" / "f32-levels")
+    assert run(["roofline", "show", run_path, "--table", "h200", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    fitted = {one["name"]: one["value"] for one in found["energies"]}
+    for name in ("f32", "dram", "l2", "l1", "shared"):
+        assert fitted[name]["value"] == pytest.approx(found["table_pj"][name], rel=0.1), name
+    # What docs/roofline.md says of them.
+    said = {"f32": (7.154, 0.28), "dram": (121.5, 2.1), "l2": (35.17, 0.62), "shared": (3.923, 0.42)}
+    for name, (value, uncertainty) in said.items():
+        assert fitted[name]["value"] == pytest.approx(value, rel=1e-3), name
+        assert fitted[name]["uncertainty"] == pytest.approx(uncertainty, rel=0.03), name
 
 
 def test_library_kernels_lie_under_the_line_on_random_data(capsys):
@@ -38,7 +53,7 @@ def test_library_kernels_lie_under_the_line_on_random_data(capsys):
 
 
 def test_kernels_without_counts_are_one_line(tmp_path, capsys):
-    folder = KEPT.parents[1] / "nvidia-h100" / "suite"
+    folder = H100 / "suite"
     assert run(["roofline", "show", str(KEPT / "f32"), "--kernels", str(folder)]) == 2
     assert "name the folder by --counts" in capsys.readouterr().err
     assert run(["roofline", "show", str(KEPT / "f32"), "--counts", str(tmp_path)]) == 2

@@ -37,3 +37,13 @@ def test_nothing_draws_more_than_the_limit_or_is_faster_than_without_one(intensi
     assert run.power_w <= limit_w * (1 + 1e-6)
     assert run.time_s >= replace(machine, cap_w=math.inf).time_s(algorithm) * (1 - 1e-9)
     assert 0 < run.clock <= 1
+
+
+def test_bytes_on_the_chip_follow_the_clock_and_those_of_dram_do_not():
+    algorithm = Algorithm(1e12 * F32.time_balance, 1e12)
+    on_chip, dram = under_limit(F32, algorithm, on_chip=True), under_limit(F32, algorithm)
+    assert on_chip.power_w == pytest.approx(dram.power_w) == pytest.approx(700)
+    assert on_chip.clock > dram.clock
+    work_j = (algorithm.flops * 7.2e-12 + 130) * on_chip.clock**1.8
+    assert on_chip.energy_j == pytest.approx(work_j + 131 * on_chip.time_s)
+    assert on_chip.time_s == pytest.approx(1e12 / 4e12 / on_chip.clock)

@@ -67,6 +67,13 @@ def test_intervals_hold_where_neighbours_and_rough_terms_are_off_together(shared
     assert 0.925 <= np.mean(held) <= 0.98
 
 
+def test_an_energy_that_hangs_on_one_group_has_a_wide_interval():
+    one = [p for p in points(0.001) if p.kind == "f32" or p.flops == 1e12 * INTENSITIES[-1]]
+    wide, narrow = fit_roofline(one).coefficient("f64"), fit_roofline(one).coefficient("f32")
+    assert wide.uncertainty > 0.5 * wide.value
+    assert narrow.uncertainty < 0.05 * narrow.value
+
+
 def test_the_interval_is_carried_through_to_what_follows_from_the_fit():
     held = []
     for seed in range(100):

@@ -44,4 +44,6 @@ def test_energy_by_eq_4_and_with_caches_by_eq_10():
 def test_a_kind_without_an_energy_gives_no_number():
     work = RooflineWork({"f32": 1.0, "f64": 1.0}, {})
     assert math.isnan(roofline_energy_j(work, ENERGIES, 100, 1.0))
+    few = RooflineWork({"f32": 1e12, "f16x2": 1e9}, {})
+    assert roofline_energy_j(few, ENERGIES, 100, 0.1) == pytest.approx(17)
     assert roofline_work(KernelWork("k", (("FFMA", 1.0),))).intensity == math.inf
