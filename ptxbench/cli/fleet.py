@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import json_option
+from ptxbench.cli.options import json_option, resume_option
 from ptxbench.cli.output import print_encoded
 from ptxbench.cli.progress import progress_bar
 
@@ -28,10 +28,18 @@ def command() -> None:
 
 @command.command(name="run", context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- TABLE ARGUMENTS]...")
-@click.option("--out", type=_PATH, required=True, help="Folder of all runs, which every machine must see.")
+@click.option(
+    "--out",
+    type=_PATH,
+    required=True,
+    help="Where to write: a folder of all runs, which every machine must see.",
+)
 @click.option("--tasks", type=click.IntRange(1, 10_000), help="Tasks of the job array, each with one GPU.")
 @click.option(
-    "--gpu", "spec", metavar="GPUS", help="On this machine: all, or a list such as 0,2: a task for each."
+    "--gpu",
+    "spec",
+    metavar="GPUS",
+    help="The GPU: all of this machine, or a list such as 0,2; a task for each.",
 )
 @click.option(
     "--cluster",
@@ -44,7 +52,7 @@ def command() -> None:
 @click.option(
     "--sbatch", multiple=True, metavar="KEY=VALUE", help="Slurm: a further option (may be repeated)."
 )
-@click.option("--resume", is_flag=True, help="Continue the runs in --out.")
+@resume_option
 @json_option
 def run_command(
     words: tuple[str, ...],
@@ -61,7 +69,7 @@ def run_command(
     """Run `ptxbench table` on many GPUs: a job array over submitit, each task one GPU.
 
     What follows -- goes to `ptxbench table` in every task, without --gpu, --out, --resume and --json. Each
-    board has a run below --out; a task goes on with the run of the board that it meets. When all tasks have
+    board has a run below --out; a task continues the run of the board that it meets. When all tasks have
     ended, the boards are compared (`ptxbench fleet report`).
     """
     from ptxbench.devices.select import named_gpus

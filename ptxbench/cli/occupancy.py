@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "blocks",
     multiple=True,
     type=click.IntRange(1, 1024),
-    help="Threads of a block (may be repeated; default: every multiple of 32).",
+    help="Threads per block (may be repeated; default: every multiple of 32).",
 )
 @plot_option("occupancy over the block size, with what limits it")
 @json_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.options import json_option, table_option
-from ptxbench.cli.parameters import Fraction
+from ptxbench.cli.parameters import Fraction, Number
 from ptxbench.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--most-launches",
     "most_launches",
-    type=click.FloatRange(min=1),
+    type=Number(1, 1e9),
     metavar="PER_S",
     help="Look at kernels in turns where a process launches more a second.",
 )
@@ -48,7 +48,9 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--html", type=_PATH, metavar="FILE", help="Write the report as a page for a browser.")
 @table_option(required=False)
-@click.option("--ncu", type=_PATH, help="CSV of `ncu --csv --page raw` of the same kernels, for --table.")
+@click.option(
+    "--ncu", type=_PATH, help="CSV of `ncu --csv --page raw` with the executed counts, for --table."
+)
 @click.option("--baseline", type=_PATH, help="An earlier energy.json, or its folder, to compare with.")
 @click.option(
     "--fail-over",

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 @click.argument("specifications", nargs=-1, required=True, type=click.Path(path_type=Path))
 @gpu_option
 @click.option(
-    "--objective",
+    "--minimize",
+    "objective",
     type=click.Choice(("energy", "time", "edp")),
     default="energy",
     show_default=True,
-    help="Minimize this, of a round in which every kernel runs once.",
+    help="What to minimize, of a round in which every kernel runs once.",
 )
 @click.option(
     "--patience",

@@ -26,6 +26,8 @@ def pair(repeat, energy_j=ENERGY_J, **change):
             block=1,
             iterations=passes[role],
             cycles=passes[role] * (268 if role is Role.TARGET else 12),
+            # Real readings scatter: a source that gives one value all the time stands still.
+            steady_power_w=120.0 + 0.1 * repeat + (role is Role.TARGET),
             mtsm_j=passes[role] * pass_j[role],
             papi_j=1.5 * passes[role] * pass_j[role],
             sma_j=0.5 * passes[role] * pass_j[role],
