@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -195,10 +195,10 @@ class OpcodeEnergies:
             random[op] = toward(random[op].energy_pj, common_pj, random[op].error_pj)
         return OpcodeEnergies(random, zeros)
 
-    def _stand_ins(self, opcode: str) -> tuple[Rule, list[str]]:
+    def _stand_ins(self, opcode: str) -> tuple[Rule, Sequence[str]]:
         if opcode in self.random:
             return (Rule.MEASURED if opcode in self._sure else Rule.WEAK), [opcode]
-        return next((rule, found) for rule, found in _candidates(opcode, self._sure) if found)
+        return _stand_ins_among(opcode, tuple(self._sure))
 
     def _foretold(self, opcode: str, rule: Rule, sources: Sequence[str], activity: float) -> float:
         """Return what stand-ins say of an opcode."""
@@ -267,6 +267,12 @@ def _at_no_byte(loads: Mapping[str, Known]) -> Known | None:
     base_pj = float(inverse[0] @ (weights * [one.energy_pj for one in loads.values()]))
     error_pj = min(float(np.linalg.norm(inverse[0])), cheapest.energy_pj / math.sqrt(12))
     return Known(min(max(base_pj, 0.0), cheapest.energy_pj), error_pj)
+
+
+@lru_cache(maxsize=65536)
+def _stand_ins_among(opcode: str, others: tuple[str, ...]) -> tuple[Rule, tuple[str, ...]]:
+    """Return the stand-ins of the best rule that has any. Every estimate by one run asks the same."""
+    return next((rule, tuple(found)) for rule, found in _candidates(opcode, others) if found)
 
 
 def _candidates(opcode: str, others: Sequence[str]) -> Iterable[tuple[Rule, list[str]]]:

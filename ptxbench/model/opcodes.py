@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import cache
 from itertools import takewhile
 
 
@@ -77,6 +78,7 @@ ONCE_A_WARP_SHARE = 0.125
 _WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 
+@cache
 def opcode_class(opcode: str) -> OpcodeClass:
     """Return the class of an opcode with modifiers, such as "IMAD.WIDE.U32"."""
     base, _, modifiers = opcode.partition(".")

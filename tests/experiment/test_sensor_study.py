@@ -40,7 +40,10 @@ def quick(tmp_path_factory):
 SLOW_S = 0.1
 # A lag of nothing, or nearly nothing, is found to this.
 LEAST_LAG_S = 1.5e-4
-CASES = [(profile, 0) for profile in PROFILES.values()] + [(PROFILES["slow-sensor"], 1)]
+# These have the sensors of h200, and differ from it in what a kernel does.
+SAME_SENSORS = {"h200-memory", "h200-ridge", "h200-clocks"}
+CASES = [(one, 0) for one in PROFILES.values() if one.name not in SAME_SENSORS]
+CASES += [(PROFILES["slow-sensor"], 1)]
 
 
 @pytest.mark.parametrize(("profile", "seed"), CASES, ids=lambda value: getattr(value, "name", value))
