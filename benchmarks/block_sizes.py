@@ -24,13 +24,13 @@ from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_ro
 from ptxbench.devices.simulated.governor import dynamic_factor
 from ptxbench.devices.simulated.profiles import find_profile
 from ptxbench.devices.simulated.timing import resident_blocks
-from ptxbench.tune.guerreiro import (
+from ptxbench.tune.blocks.guerreiro import (
     ConcurrentCost,
     Found,
     ordered_distributions,
     tune_concurrent_and_clock,
 )
-from ptxbench.tune.occupancy import BlockNeeds, Residency, limits_of, residency
+from ptxbench.tune.blocks.occupancy import BlockNeeds, Residency, limits_of, residency
 
 PROFILE = find_profile("h200-ridge")
 CLOCKS_MHZ = (1980, 1740, 1500, 1365, 1260, 1125, 990, 855)

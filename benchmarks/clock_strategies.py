@@ -21,10 +21,10 @@ from ptxbench.experiment.clock_sweep import sweep_clocks
 from ptxbench.experiment.load import prepare_load
 from ptxbench.model.ridge import fit_ridge
 from ptxbench.tune.bench import BenchOptions
-from ptxbench.tune.clock_strategies import Comparison, compare
+from ptxbench.tune.clocks.axes import SettingAxes, Values
+from ptxbench.tune.clocks.strategies import Comparison, compare
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.objective import Goal, Objective
-from ptxbench.tune.setting_axes import SettingAxes, Values
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
 

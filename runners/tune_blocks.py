@@ -42,9 +42,9 @@ from ptxbench.storage.atomic import write_text
 from ptxbench.storage.commit import git_commit
 from ptxbench.storage.journal import Journal
 from ptxbench.storage.location import require_place
-from ptxbench.tune.block_search import BlockVariant, block_variants
-from ptxbench.tune.block_table import BlockCase, BlockRow, block_rows
-from ptxbench.tune.concurrent import ConcurrentBench, ConcurrentTrial, run_name
+from ptxbench.tune.blocks.concurrent import ConcurrentBench, ConcurrentTrial, run_name
+from ptxbench.tune.blocks.search import BlockVariant, block_variants
+from ptxbench.tune.blocks.table import BlockCase, BlockRow, block_rows
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.user_kernel import UserKernel

@@ -11,7 +11,7 @@ from ptxbench.cli.options import json_option, plot_option, target_option
 from ptxbench.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from ptxbench.tune.code_occupancy import Occupancy
+    from ptxbench.tune.blocks.code_occupancy import Occupancy
 
 
 @click.command(name="occupancy")
@@ -54,7 +54,7 @@ def command(
     registers of each sub-partition by themselves. The last column numbers the sizes over 80% in the order in
     which `ptxbench tune kernel --strategy guerreiro` tries them.
     """
-    from ptxbench.tune.code_occupancy import THREADS, code_occupancy, read_code
+    from ptxbench.tune.blocks.code_occupancy import THREADS, code_occupancy, read_code
     from ptxbench.tune.expression import parse
 
     bytes_of_block = parse(shared, "--shared", (THREADS,))
@@ -71,7 +71,7 @@ def command(
 
 def _order(found: Occupancy) -> dict[int, int]:
     """Return the place of each block size in the order of trying."""
-    from ptxbench.tune.guerreiro import ordered_distributions
+    from ptxbench.tune.blocks.guerreiro import ordered_distributions
 
     return {one.threads: n for n, one in enumerate(ordered_distributions(found.sizes), start=1)}
 

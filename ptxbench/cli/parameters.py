@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from ptxbench.tune.setting_axes import Values
+    from ptxbench.tune.clocks.axes import Values
 
 _Context = click.Context | None
 _Parameter = click.Parameter | None
@@ -152,7 +152,7 @@ class AxisValues(click.ParamType["Values"]):
 
     def convert(self, value: object, param: _Parameter, ctx: _Context) -> Values:
         """Return the values."""
-        from ptxbench.tune.setting_axes import Values
+        from ptxbench.tune.clocks.axes import Values
 
         if isinstance(value, Values):
             return value

@@ -37,7 +37,7 @@ from ptxbench.cli.tuning import (
 )
 
 if TYPE_CHECKING:
-    from ptxbench.tune.setting_axes import Values
+    from ptxbench.tune.clocks.axes import Values
 
 # As in ptxbench.tune, which would load numpy.
 _DTYPES = ("f32", "f64", "f16", "c64", "c128")
@@ -147,7 +147,7 @@ def gemm(
     """
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.bench import BenchOptions
-    from ptxbench.tune.setting_axes import SettingAxes
+    from ptxbench.tune.clocks.axes import SettingAxes
     from ptxbench.tune.tuning import Tuning
     from ptxbench.tune.variant import Core, DType, Op, Problem
 

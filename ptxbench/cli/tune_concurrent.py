@@ -21,8 +21,8 @@ from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from ptxbench.tune.concurrent import ConcurrentTrial
-    from ptxbench.tune.concurrent_search import ConcurrentTuned
+    from ptxbench.tune.blocks.concurrent import ConcurrentTrial
+    from ptxbench.tune.blocks.concurrent_search import ConcurrentTuned
 
 
 @click.command(name="concurrent", short_help="Tune the block sizes of kernels that run at once.")
@@ -69,7 +69,7 @@ def concurrent(
     begins; --resume continues. It all happens in this process: a kernel that hangs hangs the search, so tune
     each with `tune kernel` before. The exit code is 1 if no run is valid.
     """
-    from ptxbench.tune.concurrent_search import ConcurrentTuning, tune_concurrently
+    from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concurrently
     from ptxbench.tune.spec_file import load_spec
 
     if resume and out is None:
@@ -120,7 +120,7 @@ def _plain(trial: ConcurrentTrial) -> dict[str, object]:
 
 
 def _print(tuned: ConcurrentTuned, objective: str) -> None:
-    from ptxbench.tune.concurrent_search import cost_of
+    from ptxbench.tune.blocks.concurrent_search import cost_of
 
     names = " and ".join(one.kernel for one in tuned.manifest.kernels)
     click.echo(f"{tuned.manifest.gpu.title}: {names} at once")

@@ -11,7 +11,7 @@ from ptxbench.cli.options import json_option, plot_option
 from ptxbench.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from ptxbench.tune.difficulty import Difficulty
+    from ptxbench.tune.clocks.difficulty import Difficulty
 
 
 @click.command(name="difficulty", short_help="Tell how hard a search space is for a local search.")
@@ -26,7 +26,7 @@ def difficulty(run: Path, plot: Path | None, as_json: bool) -> None:
     2022, Fig. 5). The table has the share of its ends within so many percent of the optimum, for time and
     for energy. This needs networkx (in the extra `tune`). Nothing is measured.
     """
-    from ptxbench.tune.difficulty import PROPORTIONS, parts
+    from ptxbench.tune.clocks.difficulty import PROPORTIONS, parts
     from ptxbench.tune.folder import TuningFolder
 
     folder = TuningFolder.read(run)
@@ -59,7 +59,7 @@ def difficulty(run: Path, plot: Path | None, as_json: bool) -> None:
 
 
 def _plain(one: Difficulty) -> dict[str, object]:
-    from ptxbench.tune.difficulty import PROPORTIONS
+    from ptxbench.tune.clocks.difficulty import PROPORTIONS
 
     return {
         "tuned": one.part,

@@ -34,7 +34,7 @@ from ptxbench.cli.tuning import (
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_info import GpuInfo
-    from ptxbench.tune.setting_axes import Values
+    from ptxbench.tune.clocks.axes import Values
 
 _IN_PROCESS = "--in-process"
 
@@ -113,7 +113,7 @@ def kernel(
     from ptxbench.core.gpu_info import GpuKind
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.bench import BenchOptions
-    from ptxbench.tune.setting_axes import SettingAxes
+    from ptxbench.tune.clocks.axes import SettingAxes
     from ptxbench.tune.spec_file import load_spec
     from ptxbench.tune.tuning import Tuning
     from ptxbench.tune.user_kernel import UserKernel

@@ -13,7 +13,7 @@ from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.parameters import Number
 
 if TYPE_CHECKING:
-    from ptxbench.tune.clock_strategies import Chosen, Comparison
+    from ptxbench.tune.clocks.strategies import Chosen, Comparison
 
 _CLOCK = Number(1, 100_000)
 _NUMBERS = ("energy J", "over least", "saved", "time ms", "runs")
@@ -44,7 +44,7 @@ def strategies(
     RUN is a folder of `tune gemm` or `tune kernel` with --clocks, and with --power-limits for the strategy
     power-capped. A full sweep is best: a strategy chooses among what was tried. Nothing is measured.
     """
-    from ptxbench.tune.clock_strategies import compare
+    from ptxbench.tune.clocks.strategies import compare
     from ptxbench.tune.folder import TuningFolder
 
     if samples is not None and best_clock_mhz is not None:

@@ -210,7 +210,7 @@ def search_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
 
 def _rank_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
     """Rank variants and clocks by the estimate, print them, and return the exit code."""
-    from ptxbench.tune.clock_ranking import rank_clocks
+    from ptxbench.tune.clocks.ranking import rank_clocks
 
     with progress_bar() as show:
         found = rank_clocks(gpu, tuning, show)

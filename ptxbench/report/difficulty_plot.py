@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.report.figure import new_figure, save, title
-from ptxbench.tune.difficulty import Difficulty
+from ptxbench.tune.clocks.difficulty import Difficulty
 from ptxbench.tune.folder import TuningManifest
 
 _UP_TO, _STEPS = 1.5, 251

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ptxbench.report.figure import new_figure, save
-from ptxbench.tune.code_occupancy import Occupancy
-from ptxbench.tune.guerreiro import HIGH_OCCUPANCY
+from ptxbench.tune.blocks.code_occupancy import Occupancy
+from ptxbench.tune.blocks.guerreiro import HIGH_OCCUPANCY
 
 _COLORS = {
     "warps": "#2f6fb0",

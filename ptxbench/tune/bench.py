@@ -17,11 +17,11 @@ from ptxbench.energy.steady import PowerReading, steady_power_w
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.sources import source_of
+from ptxbench.tune.blocks.occupancy import limits_of, occupancy
 from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import COOL_C, EnergyModel, Work
 from ptxbench.tune.kernel import Refused
-from ptxbench.tune.occupancy import limits_of, occupancy
 from ptxbench.tune.subject import Built, Subject
 from ptxbench.tune.trial import Trial, TrialStatus
 

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.target import find_target
+from ptxbench.tune.blocks.occupancy import blocks_per_sm, limits_of
 from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.kernel import Kernel
-from ptxbench.tune.occupancy import blocks_per_sm, limits_of
 from ptxbench.tune.variant import Op, Problem, Variant
 from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, core_wavefronts, line_requests, shared_cycles
 

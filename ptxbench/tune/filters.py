@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
-from ptxbench.tune.kernel import WIDE_MMA_CAPABILITY
-from ptxbench.tune.occupancy import (
+from ptxbench.tune.blocks.occupancy import (
     MAX_REGISTERS,
     MAX_THREADS,
     REGISTERS_PER_SM,
@@ -16,6 +15,7 @@ from ptxbench.tune.occupancy import (
     blocks_per_sm,
     limits_of,
 )
+from ptxbench.tune.kernel import WIDE_MMA_CAPABILITY
 from ptxbench.tune.variant import PLAIN, DType, Form, Op, Problem, Variant
 
 _MMA_M, _MMA_N = 16, 16

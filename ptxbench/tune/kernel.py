@@ -20,8 +20,8 @@ from ptxbench.sass.executed import LoopedKernel, looped_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError
 from ptxbench.sass.resources import Resources, kernel_resources
+from ptxbench.tune.blocks.occupancy import BlockNeeds
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.occupancy import BlockNeeds
 from ptxbench.tune.variant import PLAIN, DType, Form, Problem, Variant
 
 ENTRY = "gemm"

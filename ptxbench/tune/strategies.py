@@ -17,7 +17,7 @@ import numpy as np
 
 from ptxbench.core.errors import InputError
 from ptxbench.tune.candidate import Candidate
-from ptxbench.tune.clock_strategies import CLOCK_STRATEGIES
+from ptxbench.tune.clocks.strategies import CLOCK_STRATEGIES
 from ptxbench.tune.expression import Value
 from ptxbench.tune.objective import Goal, first_valid
 from ptxbench.tune.search import Evaluator

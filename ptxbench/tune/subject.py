@@ -10,11 +10,11 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.sass.resources import Resources
+from ptxbench.tune.blocks.occupancy import BlockNeeds
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.estimate import Work
 from ptxbench.tune.kernel import Refused
-from ptxbench.tune.occupancy import BlockNeeds
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.variant import Problem, Variant
 

@@ -14,17 +14,17 @@ from ptxbench.devices.base import Gpu
 from ptxbench.model.inputs import read_table
 from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Bench, BenchOptions
-from ptxbench.tune.block_search import search_blocks
+from ptxbench.tune.blocks.search import search_blocks
 from ptxbench.tune.candidate import Candidate
-from ptxbench.tune.clock_search import search_by_clocks
-from ptxbench.tune.clock_strategies import CAPPED, CLOCK_STRATEGIES
+from ptxbench.tune.clocks.axes import SettingAxes, settings_of
+from ptxbench.tune.clocks.search import search_by_clocks
+from ptxbench.tune.clocks.strategies import CAPPED, CLOCK_STRATEGIES
 from ptxbench.tune.folder import MANIFEST, TuningFolder, TuningManifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_library, open_cublas
 from ptxbench.tune.model_energy import model_name, open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
-from ptxbench.tune.setting_axes import SettingAxes, settings_of
 from ptxbench.tune.space import USUAL, Space, load_axes, search_space
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.strategies import require_strategy, search_by_strategy

@@ -31,12 +31,12 @@ from ptxbench.tune.arrays import (
     shaped,
     stored,
 )
+from ptxbench.tune.blocks.occupancy import BlockNeeds, blocks_per_sm, limits_of
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.estimate import L2_BYTES_PER_CYCLE, OpcodeCount, Work
 from ptxbench.tune.expression import Expression, Value
 from ptxbench.tune.kernel import Refused
-from ptxbench.tune.occupancy import BlockNeeds, blocks_per_sm, limits_of
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.source import build_source, find_entry
 from ptxbench.tune.space import Space

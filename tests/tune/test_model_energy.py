@@ -24,7 +24,7 @@ from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy
 from ptxbench.model.work import Access, Level
 from ptxbench.tune.bench import Bench, BenchOptions
-from ptxbench.tune.clock_ranking import rank_clocks
+from ptxbench.tune.clocks.ranking import rank_clocks
 from ptxbench.tune.estimate import OpcodeCount, work_by_tiles
 from ptxbench.tune.evaluate import quality
 from ptxbench.tune.gemm import Gemm

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxbench.core.errors import InputError
-from ptxbench.tune.expression import Value
-from ptxbench.tune.filters import least_registers, rejection
-from ptxbench.tune.occupancy import (
+from ptxbench.tune.blocks.occupancy import (
     BlockNeeds,
     blocks_per_sm,
     limit_by_device,
@@ -21,6 +19,8 @@ from ptxbench.tune.occupancy import (
     limits_of,
     occupancy,
 )
+from ptxbench.tune.expression import Value
+from ptxbench.tune.filters import least_registers, rejection
 from ptxbench.tune.space import Space, load_axes, search_space
 from ptxbench.tune.spec import Combinations
 from ptxbench.tune.variant import Core, DType, Op, Problem, Variant

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxbench.core.errors import InputError
+from ptxbench.tune.blocks.guerreiro import ordered_distributions, tune_blocks
+from ptxbench.tune.blocks.occupancy import limits_of, occupancy
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.guerreiro import ordered_distributions, tune_blocks
 from ptxbench.tune.objective import Goal, first_valid
-from ptxbench.tune.occupancy import limits_of, occupancy
 from ptxbench.tune.search import Evaluator, build_ahead
 from ptxbench.tune.space import Space
 from ptxbench.tune.user_kernel import BuiltKernel, UserKernel

@@ -14,10 +14,10 @@ from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.tune.bench import BenchOptions
-from ptxbench.tune.block_search import block_variants, default_block
-from ptxbench.tune.block_table import BlockCase, block_rows
-from ptxbench.tune.concurrent import ConcurrentBench
-from ptxbench.tune.concurrent_search import ConcurrentTuning, tune_concurrently
+from ptxbench.tune.blocks.concurrent import ConcurrentBench
+from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concurrently
+from ptxbench.tune.blocks.search import block_variants, default_block
+from ptxbench.tune.blocks.table import BlockCase, block_rows
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.trial import TrialStatus

@@ -22,9 +22,9 @@ from ptxbench.devices.simulated.profiles import find_profile
 from ptxbench.sensors.nvml import SettableDevice
 from ptxbench.storage.settings_journal import has_notes
 from ptxbench.tune.bench import BenchOptions
+from ptxbench.tune.clocks.axes import SettingAxes, Values
 from ptxbench.tune.folder import VARIANTS, TuningFolder
 from ptxbench.tune.objective import Goal, Objective
-from ptxbench.tune.setting_axes import SettingAxes, Values
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.tuning import Tuning, tune
@@ -121,7 +121,7 @@ def fake(monkeypatch):
     def open_settable(_):
         yield SettableDevice(0, FakeNvml(device))
 
-    monkeypatch.setattr("ptxbench.tune.setting_axes.open_settable", open_settable)
+    monkeypatch.setattr("ptxbench.tune.clocks.axes.open_settable", open_settable)
     return device
 
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ptxbench.tune.block_search import BlockVariant, default_block
-from ptxbench.tune.concurrent import ConcurrentTrial, run_name
-from ptxbench.tune.concurrent_search import concurrent_cost, cost_of
-from ptxbench.tune.guerreiro import ordered_distributions, tune_concurrent_and_clock
+from ptxbench.tune.blocks.concurrent import ConcurrentTrial, run_name
+from ptxbench.tune.blocks.concurrent_search import concurrent_cost, cost_of
+from ptxbench.tune.blocks.guerreiro import ordered_distributions, tune_concurrent_and_clock
+from ptxbench.tune.blocks.search import BlockVariant, default_block
 
 TIME, ENERGY = "time", "energy"
 

@@ -26,9 +26,9 @@ from ptxbench.storage.journal import Journal
 from ptxbench.storage.location import default_run_path, make_place
 from ptxbench.storage.manifest import Host
 from ptxbench.storage.recording import read_document
-from ptxbench.tune.block_search import BlockVariant, block_variants, default_block
-from ptxbench.tune.concurrent import ConcurrentBench, ConcurrentTrial, run_name
-from ptxbench.tune.guerreiro import ConcurrentCost, ordered_distributions, tune_concurrent
+from ptxbench.tune.blocks.concurrent import ConcurrentBench, ConcurrentTrial, run_name
+from ptxbench.tune.blocks.guerreiro import ConcurrentCost, ordered_distributions, tune_concurrent
+from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.user_kernel import UserKernel

@@ -12,7 +12,8 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.simulated.profiles import find_profile
 from ptxbench.tune.bench import BenchOptions
-from ptxbench.tune.clock_strategies import (
+from ptxbench.tune.clocks.axes import SettingAxes, Values
+from ptxbench.tune.clocks.strategies import (
     CAPPED,
     CLOCK_STRATEGIES,
     ENERGY_CLOCKS,
@@ -25,7 +26,6 @@ from ptxbench.tune.clock_strategies import (
     compare,
 )
 from ptxbench.tune.objective import Goal, Objective
-from ptxbench.tune.setting_axes import SettingAxes, Values
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
 

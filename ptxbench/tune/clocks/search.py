@@ -9,9 +9,9 @@ from ptxbench.core.gpu_settings import GpuSettings, evenly
 from ptxbench.experiment.clock_sweep import sample_clocks
 from ptxbench.model.ridge import fit_ridge
 from ptxbench.tune.candidate import Candidate
-from ptxbench.tune.clock_strategies import STEERED, Chosen, ClockSpace, choose
+from ptxbench.tune.clocks.axes import SetGpu
+from ptxbench.tune.clocks.strategies import STEERED, Chosen, ClockSpace, choose
 from ptxbench.tune.search import Evaluator
-from ptxbench.tune.setting_axes import SetGpu
 from ptxbench.tune.space import Space
 from ptxbench.tune.trial import Trial
 

@@ -12,12 +12,12 @@ from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.sass.resources import cubin_capability, kernel_resources
-from ptxbench.tune.code_occupancy import code_occupancy, read_code
+from ptxbench.tune.blocks.code_occupancy import code_occupancy, read_code
+from ptxbench.tune.blocks.occupancy import BlockNeeds, blocks_per_sm, limits_of, residency
 from ptxbench.tune.expression import parse
-from ptxbench.tune.occupancy import BlockNeeds, blocks_per_sm, limits_of, residency
 
-DATA = Path(__file__).parent / "data"
-GEMM = Path(__file__).parents[2] / "results" / "nvidia-h200" / "gemm"
+DATA = Path(__file__).parents[1] / "data"
+GEMM = Path(__file__).parents[3] / "results" / "nvidia-h200" / "gemm"
 NOTHING = parse("0", "here", ())
 
 

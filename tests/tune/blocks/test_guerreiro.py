@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxbench.tune.guerreiro import (
+from ptxbench.tune.blocks.guerreiro import (
     ConcurrentCost,
     ordered_distributions,
     tune_blocks,

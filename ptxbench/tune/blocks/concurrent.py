@@ -11,7 +11,7 @@ from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu
 from ptxbench.tune.bench import board_sensor, settled_power, slowed
-from ptxbench.tune.block_search import BlockVariant
+from ptxbench.tune.blocks.search import BlockVariant
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.trial import TrialStatus

@@ -13,8 +13,15 @@ from ptxbench.core.target import TARGETS
 from ptxbench.core.threads import WARP
 from ptxbench.sass.resources import Resources, cubin_capability, kernel_resources
 from ptxbench.storage.file_errors import reading
+from ptxbench.tune.blocks.occupancy import (
+    MAX_REGISTERS,
+    MAX_THREADS,
+    BlockNeeds,
+    Residency,
+    limits_of,
+    residency,
+)
 from ptxbench.tune.expression import Expression
-from ptxbench.tune.occupancy import MAX_REGISTERS, MAX_THREADS, BlockNeeds, Residency, limits_of, residency
 from ptxbench.tune.source import find_entry
 
 _ELF = b"\x7fELF"

@@ -11,10 +11,10 @@ from tune.fakes_tune import trial
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.tune.clocks.difficulty import difficulty, parts
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.difficulty import difficulty, parts
 
-KEPT = Path(__file__).parents[2] / "results" / "nvidia-h200" / "gemm" / "f32"
+KEPT = Path(__file__).parents[3] / "results" / "nvidia-h200" / "gemm" / "f32"
 
 
 def grid(costs):
