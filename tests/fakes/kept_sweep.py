@@ -10,8 +10,8 @@ from pathlib import Path
 from fakes.kept_nvml import open_kept
 from tune.fakes_kernel import AddingGpu, write_spec
 
-from ptxbench.tune.clocks import axes as setting_axes
 from ptxbench.tune.bench import BenchOptions
+from ptxbench.tune.clocks import axes as setting_axes
 from ptxbench.tune.clocks.axes import SettingAxes, Values
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.spec_file import load_spec
