@@ -5,6 +5,7 @@ nothing waits for the disk: no test pulls the plug.
 """
 
 import os
+import signal
 
 import pytest
 from fakes.tool_cache import ToolCache
@@ -18,6 +19,8 @@ from ptxbench.sass import listing
 settings.register_profile("ptxbench", deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None, max_examples=2000)
 settings.load_profile("ptxbench")
+# A job in the background of a script ignores Ctrl-C, and tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

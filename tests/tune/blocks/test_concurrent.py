@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes_kernel import AddingGpu, write_spec
+from tune.fakes_kernel import AddingGpu, write_spec
 
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
