@@ -190,10 +190,10 @@ def _with_voltage(machine: Machine, samples: Path, full_mhz: float) -> Machine:
 
 def _memory_s(work: KernelWork, target: str, ratio: float) -> float:
     """Return the time that the bytes from DRAM take at least, 0 where they were not counted."""
-    from ptxbench.catalogue.architecture import architecture_of
+    from ptxbench.model.throughput import dram_time_s
 
-    bandwidth = architecture_of(target).dram_bytes_per_s.value * within("memory_ratio", ratio, _SLOWEST, 1.0)
-    return dict(work.bytes_moved).get(Level.DRAM, 0.0) / bandwidth
+    dram_bytes = dict(work.bytes_moved).get(Level.DRAM, 0.0)
+    return dram_time_s(dram_bytes, target, within("memory_ratio", ratio, _SLOWEST, 1.0))
 
 
 def _clock_ratio(clock_mhz: float, highest_mhz: float, name: str = "clock_mhz") -> float:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
@@ -100,6 +101,17 @@ def moved_time_s(moved: Iterable[tuple[Level, float]], time: TimeTerms | None) -
     """
     rates = {one.level: one.bytes_per_s for one in time.bytes} if time else {}
     return max((count / rates[level] for level, count in moved if level in rates), default=0.0)
+
+
+def dram_time_s(dram_bytes: float, target: str, memory_ratio: float) -> float:
+    """Return the least time in s that bytes from DRAM take, by the highest bandwidth of a target's GPUs.
+
+    Args:
+        dram_bytes: Bytes.
+        target: Such as "sm_90a".
+        memory_ratio: Memory clock over its highest.
+    """
+    return dram_bytes / (architecture_of(target).dram_bytes_per_s.value * memory_ratio)
 
 
 def _pipe(opcode: str) -> OpcodeClass:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.steady import PowerReading, steady_power_w
+from ptxbench.model.throughput import dram_time_s
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.sources import source_of
@@ -128,8 +128,7 @@ class Bench:
         memory_ratio = 1.0
         if settings.memory_clock_mhz is not None and math.isfinite(self._full_memory_mhz):
             memory_ratio = settings.memory_clock_mhz / self._full_memory_mhz
-        bandwidth = architecture_of(self.gpu.info.target).dram_bytes_per_s.value
-        return work.dram_bytes / (bandwidth * memory_ratio)
+        return dram_time_s(work.dram_bytes, self.gpu.info.target, memory_ratio)
 
     def measure(
         self,
