@@ -46,6 +46,7 @@ from ptxbench.model.roofline.kernels import (
 from ptxbench.model.solved import read_solved
 from ptxbench.model.validate import measured_kernels, read_works
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+from ptxbench.storage import codec
 
 Floats = npt.NDArray[np.float64]
 # What stands in for a kind of product that no roofline was measured for: the same cores, and as many bits.
@@ -310,7 +311,7 @@ def main() -> int:
             for n, name in enumerate(names)
         ]
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1).replace("NaN", "null") + "\n")
+        arguments.json.write_text(json.dumps(codec.encode(found), indent=1) + "\n")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,9 @@ import click
 
 def print_json(document: dict[str, Any]) -> None:
     """Print JSON; a number that is not known (NaN) is null."""
-    click.echo(json.dumps(_without_nan(document), indent=1))
+    from ptxbench.storage.codec import encode
+
+    click.echo(json.dumps(encode(document), indent=1))
 
 
 def encoded(document: object) -> dict[str, Any]:
@@ -67,11 +68,3 @@ def say_lost(lost: Sequence[str], what: str) -> None:
         several = len(lost) > 1
         text = f"the readings of {len(lost)} {what}{'s' * several} are missing or damaged"
         click.echo(f"ptxbench: {text} ({lost[0]}{', ...' * several}); measuring again", err=True)
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

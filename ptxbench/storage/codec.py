@@ -55,6 +55,8 @@ def encode(value: object) -> object:
         return value.value
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
+    if isinstance(value, dict):
+        return {key: encode(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
     if isinstance(value, float) and math.isnan(value):
