@@ -43,6 +43,7 @@ def command(
     search, filters, plots and exports. --json is short for --format json. With --plot alone, no table is
     printed; a picture of many rows has columns and pages (NAME-2.png, or pages of one PDF).
     """
+    from ptxbench.report.cost import with_other_boards
     from ptxbench.report.formats import DEFAULT, RunReport, render_report
     from ptxbench.report.row_trials import row_trials
     from ptxbench.report.text_table import output_width
@@ -63,7 +64,12 @@ def command(
             spread = read_board_spread(folder.path)
             reports.append(
                 RunReport(
-                    *(str(run), folder.manifest.gpu, folder.rows(), all_rows),
+                    *(
+                        str(run),
+                        folder.manifest.gpu,
+                        tuple(with_other_boards(folder.rows(), spread)),
+                        all_rows,
+                    ),
                     *(folder.manifest, spread, folder.kernels),
                     row_trials(folder) if form == "html" else {},
                 )
