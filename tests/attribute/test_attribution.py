@@ -10,7 +10,7 @@ from scipy.signal import lfilter
 from ptxbench.api.board import Recording, open_boards
 from ptxbench.attribute.attribution import NO_KERNEL, Readings, attribute
 from ptxbench.attribute.busy import BusyTime
-from ptxbench.attribute.launches import Launches, LaunchLog, join_launches
+from ptxbench.attribute.launches import Launches, LaunchLog, join_launches, weighted_by_time
 from ptxbench.attribute.program import recorded_board, share_of
 from ptxbench.sensors.trace import KernelWindow
 
@@ -50,7 +50,8 @@ def replay(seed, kept=lambda i, name: True, merge=None, offset_ns=0, rounds=250,
     end_ns = clock.now_ns()
     made.gpu.sleep(2.0)
     window = KernelWindow(start_ns, end_ns, (end_ns - start_ns) * 1e-9)
-    log = LaunchLog({"": launches(**times)}, 1, unseen_ns=tuple(turns or ()))
+    ran = weighted_by_time(launches(**times), turns or ())
+    log = LaunchLog({"": ran}, 1, unseen_ns=tuple(turns or ()), is_counted=False)
     share = share_of(recorded_board(recording), window, log)
     recording.stop()
     return share, truth
