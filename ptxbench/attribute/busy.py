@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ptxbench.attribute.launches import Launches
 from ptxbench.core.estimate import COVERAGE_FACTOR
@@ -21,7 +22,7 @@ class BusyTime:
     Attributes:
         by_name_s: Busy time of each name, s, shape (names,).
         calls: How often each ran, shape (names,).
-        error_s: Standard error of `by_name_s`, s, shape (names,); 0 where all kernels were seen.
+        error_s: Half of the 95% interval of `by_name_s` over 1.96, s, shape (names,); 0 where all was seen.
 
     Args:
         launches: The kernels; each name is a column at first.
@@ -127,7 +128,7 @@ class BusyTime:
 def _scatter_s(
     added_s: Float64s, launches: Launches, weight: Float64s, unseen_ns: Sequence[tuple[int, int]]
 ) -> Float64s:
-    """Return the standard error of each name's time unseen, s, shape (names,).
+    """Return the error of each name's time unseen, s, shape (names,): half of its 95% interval over 1.96.
 
     The mean time of a name's kernels a launch differs from turn to turn; the variance is half of the mean
     square of successive differences (von Neumann, Ann. Math. Statist. 12, 1941).
@@ -142,16 +143,18 @@ def _scatter_s(
     turn = np.searchsorted([on_ns for _, on_ns in unseen_ns], launches.start_ns, side="right")
     turns = len(unseen_ns) + 1
     stood_for = np.bincount(turn, weight - 1, turns)
-    seen = np.bincount(turn, minlength=turns)
     by_turn_s = np.bincount(turn * count + launches.name, added_s, turns * count).reshape(turns, count)
     kept = stood_for > 0
     if kept.sum() < 2:
-        return by_turn_s.sum(axis=0)
+        whole_s: Float64s = by_turn_s.sum(axis=0)
+        return whole_s
     number, mean_s = stood_for[kept], by_turn_s[kept] / stood_for[kept, None]
     variance_s2 = (np.diff(mean_s, axis=0) ** 2).mean(axis=0) / 2
     # What was seen scatters about the mean, and what was not does, too.
-    times = (number**2 * (1 + seen[kept] / number)).sum()
-    error_s: Float64s = np.sqrt(times * variance_s2)
+    times = 2 * (number**2).sum()
+    # Of few turns the scatter is not well known.
+    few = float(stdtrit(len(number) - 1, 0.975)) / COVERAGE_FACTOR
+    error_s: Float64s = few * np.sqrt(times * variance_s2)
     return error_s
 
 
