@@ -80,11 +80,14 @@ int main(int count, char **words) {
     cudaGraphInstantiate(&exec, graph, 0);
   }
   cudaDeviceSynchronize();
-  if (which == 'a' || which == 'b' || which == 'g' || which == 'p') usleep(300000);
+  if (which == 'a' || which == 'b' || which == 'g' || which == 'p' || which == 't') usleep(300000);
   long long start = ns();
   for (; which == 'a' && made < wanted; made++) small_kernel<<<1, 32, 0, stream>>>();
   for (; which == 'b' && made < wanted; made++) spin_kernel<<<132, 128, 0, stream>>>(40000);
   for (; which == 'g' && made < wanted; made++) cudaGraphLaunch(exec, stream);
+  for (; which == 't' && made < wanted; made++)
+    if (made % 3) small_kernel<<<1, 32, 0, stream>>>();
+    else spin_kernel<<<132, 128, 0, stream>>>(6000);
   for (; which == 'p' && made < wanted; made++) {
     small_kernel<<<1, 32, 0, stream>>>();
     while (ns() - start < made * 50000) {}
@@ -137,7 +140,9 @@ for found in monitor.measured: print(found)
 """
 )
 PROFILED = (
-    STEP
+    # What torch.profiler says of CUPTI goes to standard error.
+    "import os; os.environ.setdefault('KINETO_LOG_LEVEL', '0')\n"
+    + STEP
     + """
 from torch.profiler import profile, ProfilerActivity
 print(steps(2), "steps")
@@ -145,7 +150,8 @@ with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as found:
     print(steps(0.5), "steps profiled")
 rows = [row for row in found.key_averages() if row.self_device_time_total > 0]
 rows.sort(key=lambda row: -row.self_device_time_total)
-print(len(rows), "rows of torch.profiler;", [(row.key[:60], row.count) for row in rows[:4]])
+print(len(rows), "rows of torch.profiler,", sum(row.count for row in rows), "calls")
+print([(row.key[:60], row.count) for row in rows[:4]])
 print(steps(2), "steps")
 """
 )
@@ -286,10 +292,14 @@ def _programs(kernels: str, work: Path) -> dict[str, Program]:
         "labelled": Program(python("labelled"), files={"--html": "train.html", "--trace": "train.json.gz"}),
         "profiled": Program(python("profiled")),
         "torchrun": Program([*torchrun, str(work / "program_train.py"), "6"], gpus=2),
+        "profiled-events": Program(python("profiled"), ["--by-events"]),
         "paced": Program([kernels, "p", "200000"]),
         "events-mixed": Program([kernels, "m", "6"], ["--by-events"]),
         "events-train": Program(python("train", "5"), ["--by-events"]),
         "turns": Program([kernels, "a", "1500000"], ["--most-launches", "20000"]),
+        # A kernel of 3 us and two of nothing in turn, and what they draw untraced.
+        "turns-two": Program([kernels, "t", "900000"], ["--most-launches", "20000"]),
+        "turns-two-plain": Program([kernels, "t", "900000"], ["--no-kernels"]),
         "triton": Program(python("triton")),
         "crash": Program([kernels, "x", "3"]),
         "forks": Program(python("forks")),
@@ -298,7 +308,7 @@ def _programs(kernels: str, work: Path) -> dict[str, Program]:
     # In order of worth: what the limit of time leaves out is last.
     first = {
         name: rest.pop(name)
-        for name in (*("labelled", "profiled", "torchrun", "paced"), "events-mixed", "events-train")
+        for name in ("labelled", "profiled", "torchrun", "paced", "events-mixed", "events-train")
     }
     once = {name: pairs.pop(name) for name in list(pairs) if name.endswith("-0")}
     found = {**binary, **once, **first, **pairs, **rest}
@@ -329,7 +339,7 @@ def _measure(name: str, program: Program, work: Path, out: Path) -> None:
     if kept.exists():
         with tarfile.open(out / "runs.tar", "a") as archive:
             # Of runs that only compare, the report is enough.
-            is_long = any(how in name for how in ("-plain-", "-traced-", "turns"))
+            is_long = name == "turns" or any(how in name for how in ("-plain", "-traced-"))
             archive.add(kept / "energy.json" if is_long else kept, f"{name}/energy.json" if is_long else name)
 
 

@@ -237,6 +237,7 @@ def attribute(
     origin_ns: int,
     ranges: Sequence[Ranges] = (),
     unseen_ns: Sequence[tuple[int, int]] = (),
+    is_counted: bool = True,
     expected: Mapping[str, Expected] | None = None,
 ) -> Attribution:
     """Return what each kernel took of a GPU's energy, the largest first, and what passed without a kernel.
@@ -252,9 +253,10 @@ def attribute(
         origin_ns: Host time of the run's begin.
         ranges: Parts of the program.
         unseen_ns: Times in which kernels were not looked at.
+        is_counted: Whether their launches were counted.
         expected: What a measured table expects, by kernel name; it is the prior of those.
     """
-    busy = BusyTime(launches, origin_ns, unseen_ns)
+    busy = BusyTime(launches, origin_ns, unseen_ns, is_counted=is_counted)
     if not len(launches):
         interval = (energy_j - error_j, energy_j + error_j)
         return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
@@ -273,6 +275,7 @@ def attribute(
     fitted = _solve(gram, side, prior, prior.mean_w)
     count = -(-_RESAMPLES // len(designs))
     draws = np.concatenate([_resampled(*one, prior, readings.refresh_s, count) for one in designs])
+    draws *= _time_draws(design, columns, busy, len(draws))
     fit = _scaled(design, fitted, draws, energy_j, error_j)
     shares = tuple(
         _told(share, readings, known, launches.names)
@@ -456,6 +459,24 @@ def _resampled(
         error = (vectors * np.sqrt(np.clip(values, 0, None))) @ chance.standard_normal(width)
         draws[i] = _solve(gram, times @ sides + prior.noise_w * error, prior, mean_w)
     return draws
+
+
+def _time_draws(design: _Design, columns: Sequence[tuple[int, ...]], busy: BusyTime, draws: int) -> Float64s:
+    """Return times by chance over the estimated ones, shape (draws, columns): 1 where all was seen."""
+    factor = np.ones((draws, len(design.time_s)))
+    error_s = np.array([float(np.hypot.reduce(busy.error_s[list(names)])) for names in columns])
+    if not error_s.any():
+        return factor
+    chance = np.random.default_rng(1)
+    kernels = len(columns)
+    off_s = error_s * chance.standard_normal((draws, kernels))
+    own_s = np.clip(design.time_s[:kernels] + off_s, 0.0, None)
+    factor[:, :kernels] = own_s / np.maximum(design.time_s[:kernels], 1e-12)
+    # What kernels took, passed without one less.
+    idle_s = float(design.time_s[kernels:].sum())
+    left_s = idle_s + float(design.time_s[:kernels].sum()) - own_s.sum(axis=1)
+    factor[:, kernels:] = np.clip(left_s / max(idle_s, 1e-12), 0.0, None)[:, None]
+    return factor
 
 
 def _grouped(draws_j: Float64s) -> list[list[int]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ptxbench.attribute.launches import Launches
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.sensors.trace import Float64s, Int64s
 
 
@@ -21,15 +22,24 @@ class BusyTime:
     Attributes:
         by_name_s: Busy time of each name, s, shape (names,).
         calls: How often each ran, shape (names,).
+        error_s: Half of the 95% interval of `by_name_s` over 1.96, s, shape (names,); 0 where all was seen.
 
     Args:
         launches: The kernels; each name is a column at first.
         origin_ns: Zero of the seconds here.
-        unseen_ns: Times in which kernels were not looked at, ascending and apart. `by_name_s` and `calls`
-            suppose that as many ran then as just before.
+        unseen_ns: Times in which kernels were not looked at, ascending and apart. In `by_name_s` and `calls`
+            those that were seen stand for the others, by their weights.
+        is_counted: Whether those weights are by counted launches.
     """
 
-    def __init__(self, launches: Launches, origin_ns: int, unseen_ns: Sequence[tuple[int, int]] = ()) -> None:
+    def __init__(
+        self,
+        launches: Launches,
+        origin_ns: int,
+        unseen_ns: Sequence[tuple[int, int]] = (),
+        *,
+        is_counted: bool = True,
+    ) -> None:
         self._start_s: Float64s = (launches.start_ns - origin_ns) / 1e9
         self._end_s: Float64s = (launches.end_ns - origin_ns) / 1e9
         self._name = launches.name
@@ -39,10 +49,23 @@ class BusyTime:
         self._shared_s = np.concatenate(([0.0], np.cumsum(share * gaps_s)))
         self._any_s = np.concatenate(([0.0], np.cumsum((running[:-1] > 0) * gaps_s)))
         own_s = self._share(self._end_s) - self._share(self._start_s)
-        weight = _weights(launches.start_ns, unseen_ns)
         count = len(launches.names)
-        self.by_name_s: Float64s = np.bincount(self._name, own_s * weight, count).astype(np.float64)
+        weight = np.ones(len(launches)) if launches.weight is None else launches.weight
         self.calls: Int64s = np.rint(np.bincount(self._name, weight, count)).astype(np.int64)
+        self.by_name_s: Float64s = np.bincount(self._name, own_s, count).astype(np.float64)
+        self.error_s: Float64s = np.zeros(count)
+        if unseen_ns and len(launches):
+            added_s = own_s * (weight - 1)
+            unseen_all_s = sum(on_ns - off_ns for off_ns, on_ns in unseen_ns) / 1e9
+            # No more than all of the time that was not looked at.
+            added_s *= min(1.0, unseen_all_s / max(float(added_s.sum()), 1e-12))
+            self.by_name_s += np.bincount(self._name, added_s, count)
+            self.error_s = _scatter_s(added_s, launches, weight, unseen_ns)
+            if not is_counted:
+                # Launches are faster while they are not looked at: they may have filled that time.
+                most = unseen_all_s / max(float(added_s.sum()), 1e-12) - 1
+                added_by_name_s = np.bincount(self._name, added_s, count)
+                self.error_s = np.hypot(self.error_s, most * added_by_name_s / COVERAGE_FACTOR)
         unseen_s = (np.array(unseen_ns, dtype=np.int64).reshape(-1, 2) - origin_ns) / 1e9
         self._unseen_at_s = np.concatenate(([0.0], unseen_s.ravel()))
         passed_s = np.cumsum(np.diff(unseen_s, axis=1))
@@ -102,16 +125,37 @@ class BusyTime:
         return np.interp(at_s, self._at_s, self._shared_s)
 
 
-def _weights(start_ns: Int64s, unseen_ns: Sequence[tuple[int, int]]) -> Float64s:
-    """Return for how many kernels each one stands, shape (n,): the last before a time unseen stand for it."""
-    weight = np.ones(len(start_ns))
-    before_ns = -math.inf
-    for off_ns, on_ns in unseen_ns:
-        length_ns = on_ns - off_ns
-        reach_ns = min(float(length_ns), off_ns - before_ns)
-        weight[(start_ns >= off_ns - reach_ns) & (start_ns < off_ns)] += length_ns / max(reach_ns, 1.0)
-        before_ns = on_ns
-    return weight
+def _scatter_s(
+    added_s: Float64s, launches: Launches, weight: Float64s, unseen_ns: Sequence[tuple[int, int]]
+) -> Float64s:
+    """Return the error of each name's time unseen, s, shape (names,): half of its 95% interval over 1.96.
+
+    The mean time of a name's kernels a launch differs from turn to turn; the variance is half of the mean
+    square of successive differences (von Neumann, Ann. Math. Statist. 12, 1941).
+
+    Args:
+        added_s: Time that each kernel stands for beside its own, s.
+        launches: The kernels.
+        weight: For how many kernels each one stands.
+        unseen_ns: Times in which kernels were not looked at.
+    """
+    count = len(launches.names)
+    turn = np.searchsorted([on_ns for _, on_ns in unseen_ns], launches.start_ns, side="right")
+    turns = len(unseen_ns) + 1
+    stood_for = np.bincount(turn, weight - 1, turns)
+    by_turn_s = np.bincount(turn * count + launches.name, added_s, turns * count).reshape(turns, count)
+    kept = stood_for > 0
+    if kept.sum() < 2:
+        whole_s: Float64s = by_turn_s.sum(axis=0)
+        return whole_s
+    number, mean_s = stood_for[kept], by_turn_s[kept] / stood_for[kept, None]
+    variance_s2 = (np.diff(mean_s, axis=0) ** 2).mean(axis=0) / 2
+    # What was seen scatters about the mean, and what was not does, too.
+    times = 2 * (number**2).sum()
+    # Of few turns the scatter is not well known.
+    few = float(stdtrit(len(number) - 1, 0.975)) / COVERAGE_FACTOR
+    error_s: Float64s = few * np.sqrt(times * variance_s2)
+    return error_s
 
 
 def _running(start_s: Float64s, end_s: Float64s) -> tuple[Float64s, Int64s]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.attribute.ranges import RangeKind, Ranges, join_ranges, read_windows
-from ptxbench.sensors.trace import Int64s
+from ptxbench.sensors.trace import Float64s, Int64s
 
 # Of the injector's numbers; a longer one is damage.
 _DIGITS = 19
@@ -44,6 +45,7 @@ class Launches:
         end_ns: Its end, shape (n,).
         lanes: Process and stream, such as "process 7, stream 0", each once.
         lane: Index into `lanes`, shape (n,).
+        weight: For how many kernels each one stands, shape (n,); None: for itself.
     """
 
     names: tuple[str, ...]
@@ -52,6 +54,7 @@ class Launches:
     end_ns: Int64s
     lanes: tuple[str, ...]
     lane: Int64s
+    weight: Float64s | None = None
 
     def __len__(self) -> int:
         return len(self.name)
@@ -68,6 +71,7 @@ class LaunchLog:
         remarks: What else to know, a sentence each.
         ranges: NVTX ranges and windows of `EnergyMonitor`.
         unseen_ns: Times in which kernels were not looked at, begin and end, as they came too fast.
+        is_counted: Whether launches were counted meanwhile; else as many are supposed as just before.
     """
 
     by_gpu: dict[str, Launches]
@@ -76,6 +80,30 @@ class LaunchLog:
     remarks: tuple[str, ...] = ()
     ranges: tuple[Ranges, ...] = ()
     unseen_ns: tuple[tuple[int, int], ...] = ()
+    is_counted: bool = True
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """From when on a process's kernels are looked at, or no longer, and its launches until then."""
+
+    is_on: bool
+    at_ns: int
+    launched: int
+
+
+@dataclass(frozen=True)
+class _Unseen:
+    """A time in which kernels were not looked at, and the launches before, in and after it.
+
+    `before` and `after` reach to the next such time; 0 where they are not known.
+    """
+
+    start_ns: int
+    end_ns: int
+    before: int = 0
+    launched: int = 0
+    after: int = 0
 
 
 @dataclass
@@ -86,7 +114,7 @@ class _Process:
     devices: dict[int, str]
     dropped: int
     remarks: list[str]
-    turns_ns: list[tuple[bool, int]]
+    turns: list[_Turn]
     has_cuda: bool = False
 
 
@@ -96,23 +124,25 @@ def no_launches() -> Launches:
     return Launches((), empty, empty, empty, (), empty)
 
 
-def read_launches(folder: Path) -> LaunchLog:
+def read_launches(folder: Path, end_ns: int | None = None) -> LaunchLog:
     """Read what the injector wrote; a file that was cut off is read as far as it goes.
 
     Args:
         folder: Where the injector wrote.
+        end_ns: When the program ended, host time; the end of what a killed process left open.
     """
     parts: dict[str, list[Part]] = {}
     remarks: list[str] = []
     dropped = 0
     ranges: list[tuple[RangeKind, str, int, int]] = []
     processes = 0
-    unseen: list[tuple[int, int]] = []
+    unseen: dict[str, list[_Unseen]] = {}
     for file in sorted(folder.glob("*.txt")):
         process = _read_process(file)
+        pid = file.name.partition("-")[0]
         processes += process.has_cuda
         dropped += process.dropped
-        unseen += _unseen(process.turns_ns)
+        unseen.setdefault(pid, []).extend(_unseen(process.turns, end_ns))
         remarks += process.remarks
         rows = _records(file.with_suffix(".bin"), _LAUNCH)
         for start, end, name, _ in _records(file.with_suffix(".ranges"), _RANGE).tolist():
@@ -123,12 +153,24 @@ def read_launches(folder: Path) -> LaunchLog:
             for name, stream in np.unique(here[["name", "stream"]]).tolist():
                 mine = here[(here["name"] == name) & (here["stream"] == stream)]
                 text = process.names.get(name, f"(name {name} was not written)")
-                start_ns, end_ns = (mine[column].astype(np.int64) for column in ("start_ns", "end_ns"))
-                lane = f"process {file.name.partition('-')[0]}, stream {stream}"
-                parts.setdefault(uuid, []).append((text, start_ns, end_ns, lane))
-    by_gpu = {uuid: join_launches(found) for uuid, found in parts.items()}
+                start_ns, end_ns_ = (mine[column].astype(np.int64) for column in ("start_ns", "end_ns"))
+                parts.setdefault(uuid, []).append((text, start_ns, end_ns_, f"{_lane(pid)}{stream}"))
+    by_gpu = {uuid: _weighted(join_launches(found), unseen) for uuid, found in parts.items()}
     found = (*join_ranges(ranges), *read_windows(folder))
-    return LaunchLog(by_gpu, processes, dropped, tuple(dict.fromkeys(remarks)), found, _apart(unseen))
+    every = [one for process_unseen in unseen.values() for one in process_unseen]
+    return LaunchLog(
+        by_gpu,
+        processes,
+        dropped,
+        tuple(dict.fromkeys(remarks)),
+        found,
+        _apart([(one.start_ns, one.end_ns) for one in every]),
+        all(one.before for one in every),
+    )
+
+
+def _lane(pid: str) -> str:
+    return f"process {pid}, stream "
 
 
 def _apart(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -142,11 +184,68 @@ def _apart(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(joined)
 
 
-def _unseen(turns_ns: Sequence[tuple[bool, int]]) -> list[tuple[int, int]]:
-    """Return the times in which kernels were not looked at, from turns: whether on, and when."""
-    off = [at_ns for is_on, at_ns in turns_ns if not is_on]
-    on = [at_ns for is_on, at_ns in turns_ns if is_on]
-    return list(zip(off, on, strict=False))
+def _unseen(turns: Sequence[_Turn], end_ns: int | None) -> list[_Unseen]:
+    """Return the times in which the kernels of a process were not looked at.
+
+    Args:
+        turns: As they came; the last may be the end of the process.
+        end_ns: End of a time that was not closed, as the process was killed; None: it is left out.
+    """
+    found: list[_Unseen] = []
+    last_on, off = 0, None
+    for turn in turns:
+        if not turn.is_on:
+            if found:
+                found[-1] = replace(found[-1], after=turn.launched - last_on)
+            before, off = turn.launched - last_on, turn
+        elif off is not None:
+            found.append(_Unseen(off.at_ns, turn.at_ns, before, turn.launched - off.launched))
+            last_on, off = turn.launched, None
+        elif found:
+            found[-1] = replace(found[-1], after=turn.launched - last_on)
+    if off is not None and end_ns is not None:
+        found.append(_Unseen(off.at_ns, end_ns))
+    return found
+
+
+def _weighted(launches: Launches, unseen: Mapping[str, Sequence[_Unseen]]) -> Launches:
+    """Return launches that stand for those of their process that were not looked at."""
+    if not any(unseen.values()):
+        return launches
+    weight = np.ones(len(launches))
+    for pid, spans in unseen.items():
+        lanes = [i for i, lane in enumerate(launches.lanes) if lane.startswith(_lane(pid))]
+        mine = np.isin(launches.lane, lanes)
+        weight[mine] = _weights(launches.start_ns[mine], spans)
+    return replace(launches, weight=weight)
+
+
+def weighted_by_time(launches: Launches, unseen_ns: Sequence[tuple[int, int]]) -> Launches:
+    """Return launches that stand for those in times unseen, of which there are no counts."""
+    spans = [_Unseen(*span) for span in unseen_ns]
+    return replace(launches, weight=_weights(launches.start_ns, spans)) if spans else launches
+
+
+def _weights(start_ns: Int64s, unseen: Sequence[_Unseen]) -> Float64s:
+    """Return for how many kernels each one stands, shape (n,).
+
+    Kernels that were seen before and after a time unseen stand for it, by the launches counted there. Where
+    there are no counts, those just before stand for it as if launches had been as fast.
+    """
+    weight = np.ones(len(start_ns))
+    turn = np.searchsorted([one.end_ns for one in unseen], start_ns, side="right")
+    before_ns = -math.inf
+    for i, one in enumerate(unseen):
+        if one.before > 0:
+            near = (turn == i) | ((turn == i + 1) & (one.after > 0))
+            weight[near] += one.launched / (one.before + one.after)
+        else:
+            length_ns = one.end_ns - one.start_ns
+            reach_ns = min(float(length_ns), one.start_ns - before_ns)
+            near = (start_ns >= one.start_ns - reach_ns) & (start_ns < one.start_ns)
+            weight[near] += length_ns / max(reach_ns, 1.0)
+        before_ns = one.end_ns
+    return weight
 
 
 def _records(file: Path, kind: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -216,8 +315,8 @@ def _read_process(file: Path) -> _Process:
             ended = True
         elif word == "shared":
             process.remarks.append(f"process {pid}: another tool, as torch.profiler, used CUPTI beside")
-        elif word in ("off", "on") and first.isdecimal():
-            process.turns_ns.append((word == "on", int(first)))
+        elif word in ("off", "on", "end") and number is not None:
+            process.turns.append(_Turn(word != "off", number, int(text) if text.isdecimal() else 0))
         elif word == "events":
             process.remarks.append(
                 f"process {pid}: kernels were timed by events around their launches, each some microseconds"

@@ -102,14 +102,19 @@ def record_program(
     with recording(boards) as recordings, tempfile.TemporaryDirectory(prefix="ptxbench-run-") as folder:
         clock = boards[0].clock
         environment, not_followed = _environment(
-            boards, words, Path(folder), kernels=kernels, by_events=by_events
+            boards,
+            words,
+            Path(folder),
+            kernels=kernels,
+            by_events=by_events,
+            counts=most_launches_per_s is not None,
         )
         if most_launches_per_s is not None:
             environment[MOST_LAUNCHES_VARIABLE] = repr(most_launches_per_s)
         start_ns = clock.now_ns()
         code = run_child(words, environment)
         end_ns = clock.now_ns()
-        log = read_launches(Path(folder))
+        log = read_launches(Path(folder), end_ns)
     recorded = tuple(recorded_board(one) for one in recordings)
     facts = run_facts(
         words,
@@ -199,6 +204,7 @@ def share_of(
         origin_ns=window.start_ns,
         ranges=log.ranges,
         unseen_ns=log.unseen_ns,
+        is_counted=log.is_counted,
         expected=expected,
     )
     kernels = found.kernels if source is Followed.KERNELS else ()
@@ -215,7 +221,13 @@ def _followed(uuid: str, log: LaunchLog) -> tuple[Launches | None, Followed]:
 
 
 def _environment(
-    boards: Sequence[Board], words: Sequence[str], folder: Path, *, kernels: bool, by_events: bool
+    boards: Sequence[Board],
+    words: Sequence[str],
+    folder: Path,
+    *,
+    kernels: bool,
+    by_events: bool,
+    counts: bool,
 ) -> tuple[dict[str, str], str]:
     """Return the command's environment, and why kernels cannot be followed, if so."""
     own = dict(os.environ)
@@ -223,7 +235,7 @@ def _environment(
         return {**own, FOLDER_VARIABLE: str(folder)}, "kernels were not requested"
     cupti = find_cupti(words[0], max(board.cuda_major for board in boards))
     try:
-        library = build_injector(by_events=by_events or not cupti)
+        library = build_injector(by_events=by_events or counts or not cupti)
     except ToolError as error:
         return {**own, FOLDER_VARIABLE: str(folder)}, f"kernels are not known: {error}"
     if by_events or not cupti:
@@ -246,9 +258,12 @@ def _said(facts: RunFacts, log: LaunchLog) -> tuple[str, ...]:
         said.append(f"{log.dropped} kernels were lost: their energy is in {NO_KERNEL!r}")
     if log.unseen_ns:
         share = sum(on - off for off, on in log.unseen_ns) / 1e9 / facts.window.elapsed_s
-        said.append(
-            f"kernels came too fast and were not looked at for {share:.0%} of the time: calls are estimated"
+        how = (
+            "calls are estimated by the launches counted meanwhile"
+            if log.is_counted
+            else "launches were not counted meanwhile: calls, time and energy may be too low"
         )
+        said.append(f"kernels came too fast and were not looked at for {share:.0%} of the time: {how}")
     unread = set(log.by_gpu) - {board.uuid for board in facts.boards}
     if unread:
         said.append(f"kernels also ran on {len(unread)} GPUs that were not read: {', '.join(sorted(unread))}")

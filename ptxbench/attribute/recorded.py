@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ptxbench.api.board import BoardReadings
-from ptxbench.attribute.launches import Launches, LaunchLog
+from ptxbench.attribute.launches import Launches, LaunchLog, weighted_by_time
 from ptxbench.attribute.ranges import RangeKind, join_ranges
 from ptxbench.core.errors import InputError
 from ptxbench.core.version import CHECKOUT, VERSION
@@ -28,6 +28,8 @@ from ptxbench.storage.file_errors import reading_parquet
 RUN, READINGS, LAUNCHES, RANGES = "run.json", "readings.parquet", "launches.parquet", "ranges.parquet"
 _SCHEMA = 1
 _LAUNCH_COLUMNS = ("gpu", "name", "lane", "start_ns", "end_ns")
+# For how many kernels each one stands; runs of before it was kept have none.
+_WEIGHT = "weight"
 _RANGE_COLUMNS = ("kind", "name", "start_ns", "end_ns")
 
 
@@ -71,6 +73,7 @@ class RunFacts:
         on_ns: When they were again.
         commit: Commit of the ptxbench that recorded it, "" where it is not known.
         created: When it was recorded, UTC; None in runs of before this was kept.
+        is_counted: Whether launches were counted while kernels were not looked at.
     """
 
     schema: int
@@ -89,6 +92,7 @@ class RunFacts:
     on_ns: tuple[int, ...]
     commit: str = field(default="", metadata={"optional": True})
     created: datetime | None = field(default=None, metadata={"optional": True})
+    is_counted: bool = field(default=False, metadata={"optional": True})
 
     @property
     def window(self) -> KernelWindow:
@@ -173,6 +177,7 @@ def run_facts(
         tuple(on for _, on in log.unseen_ns),
         git_commit(CHECKOUT) or "",
         datetime.now(UTC),
+        log.is_counted,
     )
 
 
@@ -221,13 +226,19 @@ def load(folder: Path) -> RecordedProgram:
         found = join_ranges((RangeKind(kind), name, start, end) for kind, name, start, end in parts)
     except (ValueError, TypeError) as error:
         raise InputError(f"{folder / RANGES}: {error}") from error
+    unseen_ns = tuple(zip(facts.off_ns, facts.on_ns, strict=False))
+    by_gpu = _by_gpu(_columns(folder / LAUNCHES, _LAUNCH_COLUMNS))
     log = LaunchLog(
-        _by_gpu(_columns(folder / LAUNCHES, _LAUNCH_COLUMNS)),
+        {
+            uuid: one if one.weight is not None else weighted_by_time(one, unseen_ns)
+            for uuid, one in by_gpu.items()
+        },
         facts.processes,
         facts.dropped,
         facts.remarks,
         found,
-        tuple(zip(facts.off_ns, facts.on_ns, strict=False)),
+        unseen_ns,
+        facts.is_counted,
     )
     return RecordedProgram(facts, boards, log)
 
@@ -235,7 +246,12 @@ def load(folder: Path) -> RecordedProgram:
 def _launch_table(uuid: str, launches: Launches | None) -> pa.Table:
     """Return the launches of one GPU as columns, none for None."""
     texts = pa.dictionary(pa.int32(), pa.string())
-    schema = pa.schema([(name, pa.int64() if name.endswith("_ns") else texts) for name in _LAUNCH_COLUMNS])
+    schema = pa.schema(
+        [
+            *((name, pa.int64() if name.endswith("_ns") else texts) for name in _LAUNCH_COLUMNS),
+            (_WEIGHT, pa.float64()),
+        ]
+    )
     if launches is None:
         return schema.empty_table()
     return pa.table(
@@ -245,6 +261,7 @@ def _launch_table(uuid: str, launches: Launches | None) -> pa.Table:
             "lane": _dictionary(launches.lane.astype(np.int32), launches.lanes),
             "start_ns": launches.start_ns,
             "end_ns": launches.end_ns,
+            "weight": np.ones(len(launches)) if launches.weight is None else launches.weight,
         },
         schema=schema,
     )
@@ -292,6 +309,7 @@ def _by_gpu(table: pa.Table) -> dict[str, Launches]:
             mine["end_ns"].to_numpy(),
             lane[0],
             lane[1],
+            mine[_WEIGHT].to_numpy() if _WEIGHT in mine.column_names else None,
         )
     return by_gpu
 

@@ -52,6 +52,7 @@ def replay(recorded: RecordedProgram, gpu: SimulatedGpu) -> RecordedProgram:
         log.remarks,
         tuple(_moved_ranges(one, moved) for one in log.ranges),
         tuple((off + moved, on + moved) for off, on in log.unseen_ns),
+        log.is_counted,
     )
     replayed = run_facts(
         facts.command, facts.exit_code, (start_ns, end_ns), [drawn.facts], moved_log, is_simulated=True

@@ -10,7 +10,7 @@ from scipy.signal import lfilter
 from ptxbench.api.board import Recording, open_boards
 from ptxbench.attribute.attribution import NO_KERNEL, Readings, attribute
 from ptxbench.attribute.busy import BusyTime
-from ptxbench.attribute.launches import Launches, LaunchLog, join_launches
+from ptxbench.attribute.launches import Launches, LaunchLog, join_launches, read_launches, weighted_by_time
 from ptxbench.attribute.program import recorded_board, share_of
 from ptxbench.sensors.trace import KernelWindow
 
@@ -50,7 +50,8 @@ def replay(seed, kept=lambda i, name: True, merge=None, offset_ns=0, rounds=250,
     end_ns = clock.now_ns()
     made.gpu.sleep(2.0)
     window = KernelWindow(start_ns, end_ns, (end_ns - start_ns) * 1e-9)
-    log = LaunchLog({"": launches(**times)}, 1, unseen_ns=tuple(turns or ()))
+    ran = weighted_by_time(launches(**times), turns or ())
+    log = LaunchLog({"": ran}, 1, unseen_ns=tuple(turns or ()), is_counted=False)
     share = share_of(recorded_board(recording), window, log)
     recording.stop()
     return share, truth
@@ -143,6 +144,40 @@ def test_kernels_that_are_seen_in_turns_keep_their_energy():
             seen_always = next(one for one in whole.kernels if one.names == row.names)
             power_w = seen_always.energy_j / seen_always.time_s
             assert row.energy_j / row.time_s == pytest.approx(power_w, rel=0.03)
+
+
+def test_the_time_of_kernels_that_were_not_seen_is_within_its_interval(tmp_path):
+    # The mix of kernels differs from turn to turn; launches are twice as fast while they are not seen.
+    length_ns, inside = np.array([1500, 2500, 800]), []
+    for seed in range(30):
+        chance, at_ns, launched = np.random.default_rng(seed), 10, 0
+        truth_s, calls, rows, said = np.zeros(3), 0, [], ["cupti 1", "name 0 a", "name 1 b", "name 2 c"]
+        for turn in range(23):
+            count, step_ns = (500, 6000) if turn % 2 == 0 else (int(500 * chance.uniform(1, 6)), 3000)
+            name = chance.choice(3, count, p=chance.dirichlet([20, 20, 10]))
+            start_ns = at_ns + step_ns * np.arange(count)
+            rows += [(at, at + length_ns[which], which, 0, 0, 0)
+                     for at, which in zip(start_ns, name, strict=True) if turn % 2 == 0]  # fmt: skip
+            truth_s += np.bincount(name, length_ns[name], 3) / 1e9
+            at_ns, launched, calls = at_ns + step_ns * count, launched + count, calls + count
+            said.append(f"{'on' if turn % 2 else 'off' if turn < 22 else 'end'} {at_ns} {launched}")
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        (folder / "1-1.txt").write_text("\n".join(said) + "\n")
+        (folder / "1-1.bin").write_bytes(np.array(rows, dtype="<u8,<u8,<u4,<u4,<u4,<u4").tobytes())
+        log = read_launches(folder)
+        busy = BusyTime(log.by_gpu[""], 0, log.unseen_ns)
+        assert busy.calls.sum() == pytest.approx(calls, rel=1e-4)
+        order = [log.by_gpu[""].names.index(text) for text in "abc"]
+        inside += (np.abs(busy.by_name_s[order] - truth_s) < 1.96 * busy.error_s[order]).tolist()
+    assert np.mean(inside) >= 0.92
+
+
+def test_a_killed_process_that_was_not_looked_at_is_said_to_be_unseen(tmp_path):
+    (tmp_path / "1-1.txt").write_text("cupti 1\noff 50 7\n")
+    log = read_launches(tmp_path, 80)
+    assert log.unseen_ns == ((50, 80),)
+    assert not log.is_counted
 
 
 def test_a_run_of_a_moment_is_one_row():

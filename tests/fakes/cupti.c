@@ -86,6 +86,17 @@ void fake_kernel(const char *name, uint64_t start, uint64_t end, uint32_t device
     if (enabled) add_kernel(name, start, end, device);
     pthread_mutex_unlock(&lock);
 }
+/* A launch takes 2 us, and 10 us while it is seen. */
+int cuLaunchKernel(void *name, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void *stream, void **parameters, void **extra) {
+    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;
+    (void)parameters, (void)extra;
+    uint64_t start = stamp();
+    uint64_t length = enabled ? 10000 : 2000;
+    while (stamp() < start + length) {}
+    fake_kernel(name, start, start + 1500, 0);
+    return 0;
+}
 void fake_loss(size_t count) { lost += count; }
 uint64_t fake_now(void) { return stamp(); }
 #else
@@ -145,7 +156,7 @@ int main(int count, char **words) {
     *(void **)&play = dlsym(cupti, "fake_kernel");
     *(void **)&fake_now = dlsym(cupti, "fake_now");
     base = fake_now ? fake_now() : 0;
-    kernels(count > 2 ? atol(words[2]) : 10);
+    if (strcmp(what, "many")) kernels(count > 2 ? atol(words[2]) : 10);
     if (!strcmp(what, "crash")) raise(SIGSEGV);
     if (!strcmp(what, "unfinished")) play("broken", 0, 0, 0);
     if (!strcmp(what, "loss")) ((void (*)(size_t))dlsym(cupti, "fake_loss"))(5);
@@ -160,6 +171,14 @@ int main(int count, char **words) {
             kernels(100);
             usleep(20000);
         }
+    if (!strcmp(what, "many")) {
+        typedef int (*launch_fn)(const void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                 unsigned, void *, void **, void **);
+        launch_fn launch = (launch_fn)dlsym(cupti, "cuLaunchKernel");
+        /* Two of three are "often". */
+        for (long i = 0; i < atol(words[2]); i++)
+            launch(i % 3 ? "often" : "seldom", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    }
     if (!strcmp(what, "fork") && fork() == 0) exit(0);
     while (wait(NULL) > 0) {}
     return 3;

@@ -6,8 +6,9 @@
  *   PID-NS.bin     `struct launch`, one a kernel, as they come
  *   PID-NS.ranges  `struct range`, one an NVTX range, when it ends
  *   PID-NS.txt     lines: "cupti VERSION", "name ID NAME", "device ORDINAL UUID", "dropped COUNT",
- *                  "shared NS" (another tool uses CUPTI beside), "off NS" and "on NS" (kernels are not seen
- *                  between them), "refused WHY", "end NS"
+ *                  "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED" and "on NS LAUNCHED"
+ *                  (kernels are not seen between them; launches until then by launch_timer.c, 0 without
+ *                  it), "refused WHY", "end NS LAUNCHED"
  *
  * CUPTI serves one tool. Where this library is preloaded as well, another tool's calls come through here: this
  * library stays registered, hands the other tool buffers that it asked for, and reads the kernels in them.
@@ -105,10 +106,10 @@ static struct {
 } cupti;
 
 static struct {
-    int bin, text, ranges, is_on;
+    int bin, text, ranges, is_on, is_off;
     pid_t pid;
     pthread_mutex_t lock;
-    uint64_t devices_said, begin_ns, seen;
+    uint64_t devices_said, begin_ns, seen, launched;
 } state = {.bin = -1, .text = -1, .ranges = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Another tool of this process. Its kinds are a bit each; `clock` is its own, read at `clock_at` when the host's
@@ -412,6 +413,16 @@ EXPORTED int cuptiFinalize(void) {
     return next ? next() : 999;
 }
 
+/* Says that kernels are not seen from here on, or are again. */
+static void say_turn(int is_off) {
+    pthread_mutex_lock(&state.lock);
+    if (state.is_off != is_off)
+        say("%s %llu %llu\n", is_off ? "off" : "on", (unsigned long long)now_ns(),
+            (unsigned long long)__atomic_load_n(&state.launched, __ATOMIC_RELAXED));
+    state.is_off = is_off;
+    pthread_mutex_unlock(&state.lock);
+}
+
 /* Sees kernels in turns where they come too fast: SLICE_MS of them, then none until the mean rate is allowed. */
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
@@ -427,14 +438,18 @@ static void *limit_rate(void *limit) {
         before = seen;
         before_ns = at_ns;
         /* While another tool wants kernels, none is left out. */
-        if (rate <= most || other.kinds || cupti.disable(KIND_CONCURRENT_KERNEL)) continue;
+        if (rate <= most || other.kinds) continue;
+        say_turn(1);
+        if (cupti.disable(KIND_CONCURRENT_KERNEL)) {
+            say_turn(0);
+            continue;
+        }
         double off_s = SLICE_MS / 1e3 * (rate / most - 1);
         if (off_s > 2) off_s = 2;
-        say("off %llu\n", (unsigned long long)now_ns());
         struct timespec pause = {(time_t)off_s, (long)((off_s - (double)(time_t)off_s) * 1e9)};
         nanosleep(&pause, NULL);
         cupti.enable(KIND_CONCURRENT_KERNEL);
-        say("on %llu\n", (unsigned long long)now_ns());
+        say_turn(0);
         before_ns = now_ns();
     }
     return NULL;
@@ -452,7 +467,8 @@ static void at_end(void) {
     /* A forked child has the handler, but no CUDA. */
     if (!state.is_on || getpid() != state.pid) return;
     cupti.flush_all(1);
-    say("end %llu\n", (unsigned long long)now_ns());
+    say_turn(0);
+    say("end %llu %llu\n", (unsigned long long)now_ns(), (unsigned long long)state.launched);
 }
 
 static void *open_cupti(void) {
