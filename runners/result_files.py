@@ -48,7 +48,6 @@ KEPT_WHOLE = frozenset(
         "results/nvidia-h200/sensor",
         "results/nvidia-h200/table-6eda",
         "results/nvidia-h200/table-6eda-repeat",
-        "results/nvidia-h200/table1-plain",
     }
 )
 
