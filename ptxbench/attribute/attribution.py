@@ -15,7 +15,8 @@ that leave the least squares.
 Intervals are quantiles over resampled blocks of readings (block bootstrap: Kuensch, Ann. Statist. 17, 1989),
 each with prior means and an error of the sensor's model (2%) drawn by chance, for several lags and windows
 that explain the readings as well, and the error of the measured energy. Names whose energy stays uncertain by
-more than 15% are reported as a group, together with what they are mixed up with.
+more than 15% are reported as a group, together with what they are mixed up with. The names of a group are
+listed with their own powers, which are mostly the prior, and with their own, wide intervals.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from ptxbench.sensors.description import Shape
 from ptxbench.sensors.trace import Float64s
 
 NO_KERNEL = "(no kernel)"
+# How a name of a group is split off.
+ESTIMATE = "estimate within its group, mostly by time"
 # Names that get a power of their own; the rest, and the rarest, have one together.
 _MOST_NAMES = 150
 _LEAST_REFRESHES = 3.0
@@ -119,6 +122,8 @@ class Share:
         interval_j: Its 95% interval, J; NaN where there is none.
         method: How it was found.
         expected_j: What a measured table expects, J; NaN where none was given or it does not know.
+        members: Of names that cannot be told apart, what each may have taken, the largest first; they add up
+            to this share.
     """
 
     names: tuple[str, ...]
@@ -128,6 +133,7 @@ class Share:
     interval_j: tuple[float, float]
     method: str
     expected_j: float = math.nan
+    members: tuple[Share, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -279,7 +285,7 @@ def attribute(
     fit = _scaled(design, fitted, draws, energy_j, error_j)
     shares = tuple(
         _told(share, readings, known, launches.names)
-        for share in _shares(design, fit, kernels, launches, busy.calls, least_s)
+        for share in _shares(design, fit, kernels, launches, busy, least_s)
     )
     parts = tuple(_range_share(one, design, fit, busy, origin_ns) for one in ranges)
     return Attribution(shares, parts, responses[0].lag_s + responses[0].averaging_s / 2)
@@ -504,6 +510,8 @@ def _grouped(draws_j: Float64s) -> list[list[int]]:
 def _told(share: Share, readings: Readings, known: Mapping[int, Expected], names: Sequence[str]) -> Share:
     """Return a row with what a table expects, and without a number that the sensor cannot tell."""
     by_name = {names[i]: one for i, one in known.items()}
+    members = tuple(_told(one, readings, known, names) for one in share.members)
+    share = replace(share, members=members)
     if len(share.names) == 1 and share.names[0] in by_name:
         share = replace(share, expected_j=by_name[share.names[0]].power_w * share.time_s)
     if share.names == (NO_KERNEL,) or share.time_s >= _LEAST_REFRESHES * readings.refresh_s:
@@ -533,7 +541,7 @@ def _shares(
     fit: _Fit,
     kernels: int,
     launches: Launches,
-    calls: np.typing.NDArray[np.int64],
+    busy: BusyTime,
     least_s: float,
 ) -> tuple[Share, ...]:
     draws_j = fit.draws_w * design.time_s * fit.scales[:, None]
@@ -547,16 +555,39 @@ def _shares(
         rows.append(
             Share(
                 tuple(launches.names[name] for name in names),
-                int(calls[names].sum()),
+                int(busy.calls[names].sum()),
                 float(design.time_s[group].sum()),
                 *fit.energy_j(group, design.time_s[group]),
                 "regression" if len(names) == 1 else "regression, not separable",
+                members=_members(group, design, fit, launches, busy) if len(names) > 1 else (),
             )
         )
     rows.sort(key=lambda row: -row.energy_j)
     idle = range(kernels, len(design.time_s))
     idle_s = design.time_s[kernels:]
     return (*rows, Share((NO_KERNEL,), 0, float(idle_s.sum()), *fit.energy_j(idle, idle_s), "regression"))
+
+
+def _members(
+    group: Sequence[int], design: _Design, fit: _Fit, launches: Launches, busy: BusyTime
+) -> tuple[Share, ...]:
+    """Return what each name of a group may have taken, the largest first.
+
+    A column's power is the prior, the mean power of all kernels, as far as the readings do not tell it. Names
+    that share a column share its energy by time.
+    """
+    members = []
+    for column in group:
+        for name in design.names[column]:
+            part = float(busy.by_name_s[name]) / max(float(design.time_s[column]), 1e-12)
+            energy_j, (low_j, high_j) = fit.energy_j([column], design.time_s[[column]])
+            interval_j = part * low_j, part * high_j
+            time_s = float(busy.by_name_s[name])
+            calls = int(busy.calls[name])
+            members.append(
+                Share((launches.names[name],), calls, time_s, part * energy_j, interval_j, ESTIMATE)
+            )
+    return tuple(sorted(members, key=lambda one: -one.energy_j))
 
 
 def _range_share(ranges: Ranges, design: _Design, fit: _Fit, busy: BusyTime, origin_ns: int) -> Share:
