@@ -24,7 +24,7 @@ _COLUMNS = (
 # Names of a group that are shown.
 _MOST_MEMBERS = 8
 _ABOUT_MEMBERS = (
-    "~: estimates of kernels that the readings cannot tell apart, mostly by time; only the sum is measured"
+    "~: the energy of kernels that the readings cannot tell apart, shared by time; only the sum is measured"
 )
 
 
@@ -86,7 +86,7 @@ def document(program: ProgramEnergy) -> dict[str, Any]:
 def csv_text(program: ProgramEnergy) -> str:
     """Return the rows as CSV.
 
-    Names that cannot be told apart have a row, "group 1" and so on, and below it one each, an estimate, whose
+    Names that cannot be told apart have a row, "group 1" and so on, and below it one each, by time, whose
     `member_of` names it. The rows without a `member_of` add up to the whole.
     """
     text = io.StringIO()
@@ -229,19 +229,19 @@ def _beside(share: Share) -> str:
 
 def _member_lines(share: Share, whole_j: float) -> list[str]:
     """Return what each name of a group may have taken, a line each."""
-    said = [_line(one, whole_j, is_estimate=True) for one in share.members[:_MOST_MEMBERS]]
+    said = [_line(one, whole_j, by_time=True) for one in share.members[:_MOST_MEMBERS]]
     left = len(share.members) - len(said)
     return [*said, *([f"{'':62}~ and {left} more (--out FOLDER keeps all)"] if left > 0 else [])]
 
 
-def _line(share: Share, whole_j: float, after: str = "", *, is_estimate: bool = False) -> str:
+def _line(share: Share, whole_j: float, after: str = "", *, by_time: bool = False) -> str:
     low_j, high_j = share.interval_j
     interval = f"{low_j:.4g} to {high_j:.4g}"
     mean_w = f"{share.energy_j / share.time_s:6.1f}" if share.time_s > 0 else f"{'':>6}"
     name = shortened(share.names[0], _LONGEST_NAME)
     if len(share.names) > 1:
         name = f"{len(share.names)} kernels, not separable; the largest is {name}"
-    if is_estimate:
+    if by_time:
         name = f"~ {name}"
     return (
         f"{share.energy_j:9.4g} {interval:>19} {share.energy_j / whole_j:6.1%} {mean_w} {share.time_s:9.4g}"

@@ -122,7 +122,7 @@ def _kernel_events(launches: Launches, gpu: GpuShare, origin_ns: int, process: i
     for lane, name in enumerate(launches.lanes):
         yield _named("thread_name", process, lane, name)
     power_w = _mean_powers(gpu.kernels)
-    estimated_w = _mean_powers([member for share in gpu.kernels for member in share.members])
+    group_w = _mean_powers([member for share in gpu.kernels for member in share.members])
     shown = [shortened(name, _LONGEST_NAME) for name in launches.names]
     columns = (
         launches.name,
@@ -136,11 +136,11 @@ def _kernel_events(launches: Launches, gpu: GpuShare, origin_ns: int, process: i
             **{"ts": start_ns / 1e3, "dur": length_ns / 1e3},
         }
         mean_w = power_w.get(launches.names[name])
-        guess_w = estimated_w.get(launches.names[name])
+        of_group_w = group_w.get(launches.names[name])
         if mean_w is not None:
             event["args"] = {"mean power of this name (W)": mean_w}
-        elif guess_w is not None:
-            event["args"] = {"mean power of this name, estimated within its group (W)": guess_w}
+        elif of_group_w is not None:
+            event["args"] = {"mean power of this name's group (W)": of_group_w}
         yield event
 
 

@@ -108,6 +108,14 @@ def test_kernels_that_always_run_together_are_not_separated():
     assert "not separable" in groups[0].method
     low_j, high_j = groups[0].interval_j
     assert low_j <= sum(truth[name] for name in groups[0].names) <= high_j
+    # What each takes by time is no measurement, and its interval says so.
+    members = groups[0].members
+    assert sorted(one.names[0] for one in members) == sorted(groups[0].names)
+    assert sum(one.energy_j for one in members) == pytest.approx(groups[0].energy_j)
+    assert sum(one.calls for one in members) == groups[0].calls
+    for one in members:
+        assert "by time" in one.method
+        assert one.interval_j[0] <= truth[one.names[0]] <= one.interval_j[1]
 
 
 @pytest.mark.parametrize("offset_ms", [-8, 15])
