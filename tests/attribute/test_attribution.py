@@ -176,6 +176,8 @@ def test_the_time_of_kernels_that_were_not_seen_is_within_its_interval(tmp_path)
         log = read_launches(folder)
         busy = BusyTime(log.by_gpu[""], 0, log.unseen_ns)
         assert busy.calls.sum() == pytest.approx(calls, rel=1e-4)
+        # A range that holds all has all of it.
+        assert busy.until(np.array([at_ns / 1e9]))[0] == pytest.approx(busy.by_name_s)
         order = [log.by_gpu[""].names.index(text) for text in "abc"]
         inside += (np.abs(busy.by_name_s[order] - truth_s) < 1.96 * busy.error_s[order]).tolist()
     assert np.mean(inside) >= 0.92
