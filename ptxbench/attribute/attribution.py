@@ -15,7 +15,8 @@ that leave the least squares.
 Intervals are quantiles over resampled blocks of readings (block bootstrap: Kuensch, Ann. Statist. 17, 1989),
 each with prior means and an error of the sensor's model (2%) drawn by chance, for several lags and windows
 that explain the readings as well, and the error of the measured energy. Names whose energy stays uncertain by
-more than 15% are reported as a group, together with what they are mixed up with.
+more than 15% are reported as a group, together with what they are mixed up with. Its names are
+listed with their part of its energy by time, within bounds.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from ptxbench.sensors.description import Shape
 from ptxbench.sensors.trace import Float64s
 
 NO_KERNEL = "(no kernel)"
+# How the energy of a group is split.
+BY_TIME = "its group's energy by time, not measured"
+BY_TABLE = "its group's energy by the table's estimates, not measured"
 # Names that get a power of their own; the rest, and the rarest, have one together.
 _MOST_NAMES = 150
 _LEAST_REFRESHES = 3.0
@@ -119,6 +123,8 @@ class Share:
         interval_j: Its 95% interval, J; NaN where there is none.
         method: How it was found.
         expected_j: What a measured table expects, J; NaN where none was given or it does not know.
+        members: Of names that cannot be told apart, what each may have taken, the largest first; they add up
+            to this share.
     """
 
     names: tuple[str, ...]
@@ -128,6 +134,7 @@ class Share:
     interval_j: tuple[float, float]
     method: str
     expected_j: float = math.nan
+    members: tuple[Share, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -278,8 +285,11 @@ def attribute(
     draws *= _time_draws(design, columns, busy, len(draws))
     fit = _scaled(design, fitted, draws, energy_j, error_j)
     shares = tuple(
-        _told(share, readings, known, launches.names)
-        for share in _shares(design, fit, kernels, launches, busy.calls, least_s)
+        replace(
+            _told(share, readings, known, launches.names),
+            members=_members(share, launches, busy, readings, known),
+        )
+        for share in _shares(design, fit, kernels, launches, busy, least_s)
     )
     parts = tuple(_range_share(one, design, fit, busy, origin_ns) for one in ranges)
     return Attribution(shares, parts, responses[0].lag_s + responses[0].averaging_s / 2)
@@ -510,9 +520,7 @@ def _told(share: Share, readings: Readings, known: Mapping[int, Expected], names
         return share
     if math.isfinite(share.expected_j):
         return replace(share, method="the table's estimate, too short for the sensor")
-    # The board drew no less than its lowest reading, and no more than its limit or its highest one.
-    highest_w = readings.limit_w if math.isfinite(readings.limit_w) else float(np.max(readings.power_w))
-    low_j, high_j = float(np.min(readings.power_w)) * share.time_s, highest_w * share.time_s
+    low_j, high_j = (power_w * share.time_s for power_w in _bounds_w(readings))
     bound_j = min(low_j, share.energy_j), max(high_j, share.energy_j)
     return replace(share, interval_j=bound_j, method="too short to tell, the interval is its bound")
 
@@ -533,7 +541,7 @@ def _shares(
     fit: _Fit,
     kernels: int,
     launches: Launches,
-    calls: np.typing.NDArray[np.int64],
+    busy: BusyTime,
     least_s: float,
 ) -> tuple[Share, ...]:
     draws_j = fit.draws_w * design.time_s * fit.scales[:, None]
@@ -547,7 +555,7 @@ def _shares(
         rows.append(
             Share(
                 tuple(launches.names[name] for name in names),
-                int(calls[names].sum()),
+                int(busy.calls[names].sum()),
                 float(design.time_s[group].sum()),
                 *fit.energy_j(group, design.time_s[group]),
                 "regression" if len(names) == 1 else "regression, not separable",
@@ -557,6 +565,51 @@ def _shares(
     idle = range(kernels, len(design.time_s))
     idle_s = design.time_s[kernels:]
     return (*rows, Share((NO_KERNEL,), 0, float(idle_s.sum()), *fit.energy_j(idle, idle_s), "regression"))
+
+
+def _bounds_w(readings: Readings) -> tuple[float, float]:
+    """Return the least and the most that the board can have drawn, W."""
+    # It drew no less than its lowest reading, and no more than its limit or its highest one.
+    highest_w = readings.limit_w if math.isfinite(readings.limit_w) else float(np.max(readings.power_w))
+    return float(np.min(readings.power_w)), highest_w
+
+
+def _members(
+    share: Share, launches: Launches, busy: BusyTime, readings: Readings, known: Mapping[int, Expected]
+) -> tuple[Share, ...]:
+    """Return what each name of a group takes of its energy by time, the largest first; none of a single name.
+
+    Powers within a group that the readings of one board seem to tell have nothing to do with those of another
+    board in the same program. So the interval is all that the sum and the bounds of power allow. What a table
+    expects of a name stands in the place of the mean power.
+    """
+    if len(share.names) == 1:
+        return ()
+    low_w, high_w = _bounds_w(readings)
+    mean_w = share.energy_j / max(share.time_s, 1e-12)
+    number = {text: i for i, text in enumerate(launches.names)}
+    names = [number[text] for text in share.names]
+    power_w = {name: known[name].power_w if name in known else mean_w for name in names}
+    whole_j = sum(power_w[name] * float(busy.by_name_s[name]) for name in names)
+    members = []
+    for name in names:
+        time_s = float(busy.by_name_s[name])
+        energy_j = share.energy_j * power_w[name] * time_s / max(whole_j, 1e-12)
+        others_s = share.time_s - time_s
+        low_j = max(low_w * time_s, share.interval_j[0] - high_w * others_s)
+        high_j = min(high_w * time_s, share.interval_j[1] - low_w * others_s)
+        members.append(
+            Share(
+                (launches.names[name],),
+                int(busy.calls[name]),
+                time_s,
+                energy_j,
+                (min(low_j, energy_j), max(high_j, energy_j)),
+                BY_TABLE if name in known else BY_TIME,
+                known[name].power_w * time_s if name in known else math.nan,
+            )
+        )
+    return tuple(sorted(members, key=lambda one: -one.energy_j))
 
 
 def _range_share(ranges: Ranges, design: _Design, fit: _Fit, busy: BusyTime, origin_ns: int) -> Share:

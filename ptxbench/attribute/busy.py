@@ -54,24 +54,27 @@ class BusyTime:
         self.calls: Int64s = np.rint(np.bincount(self._name, weight, count)).astype(np.int64)
         self.by_name_s: Float64s = np.bincount(self._name, own_s, count).astype(np.float64)
         self.error_s: Float64s = np.zeros(count)
+        self._added_s: Float64s = np.zeros(count)
         if unseen_ns and len(launches):
             added_s = own_s * (weight - 1)
             unseen_all_s = sum(on_ns - off_ns for off_ns, on_ns in unseen_ns) / 1e9
             # No more than all of the time that was not looked at.
             added_s *= min(1.0, unseen_all_s / max(float(added_s.sum()), 1e-12))
-            self.by_name_s += np.bincount(self._name, added_s, count)
+            self._added_s += np.bincount(self._name, added_s, count)
+            self.by_name_s += self._added_s
             self.error_s = _scatter_s(added_s, launches, weight, unseen_ns)
             if not is_counted:
                 # Launches are faster while they are not looked at: they may have filled that time.
                 most = unseen_all_s / max(float(added_s.sum()), 1e-12) - 1
-                added_by_name_s = np.bincount(self._name, added_s, count)
-                self.error_s = np.hypot(self.error_s, most * added_by_name_s / COVERAGE_FACTOR)
+                self.error_s = np.hypot(self.error_s, most * self._added_s / COVERAGE_FACTOR)
         unseen_s = (np.array(unseen_ns, dtype=np.int64).reshape(-1, 2) - origin_ns) / 1e9
         self._unseen_at_s = np.concatenate(([0.0], unseen_s.ravel()))
         passed_s = np.cumsum(np.diff(unseen_s, axis=1))
         self._unseen_s = np.concatenate(([0.0], np.column_stack((passed_s, passed_s)).ravel()))
         self._unseen_s[1::2] = np.concatenate(([0.0], passed_s[:-1])) if len(passed_s) else 0.0
         self._knots: list[tuple[Float64s, Float64s]] = []
+        # Time of each column that was not seen, for each second that was not looked at.
+        self._added_share: Float64s = np.empty(0)
         self.set_columns([(name,) for name in range(len(launches.names))])
 
     def set_columns(self, columns: Sequence[tuple[int, ...]]) -> None:
@@ -79,6 +82,8 @@ class BusyTime:
         column_of = np.full(len(self.by_name_s), -1, dtype=np.int64)
         for column, names in enumerate(columns):
             column_of[list(names)] = column
+        added_s = np.array([float(self._added_s[list(names)].sum()) for names in columns])
+        self._added_share = added_s / max(float(self._unseen_s[-1]), 1e-12)
         mine = column_of[self._name]
         order = np.argsort(mine, kind="stable")
         bounds = np.searchsorted(mine[order], np.arange(len(columns) + 1))
@@ -90,10 +95,15 @@ class BusyTime:
             self._knots.append((own_s, held_s))
 
     def until(self, at_s: Float64s) -> Float64s:
-        """Return the busy time of each column up to each moment, s, shape (n, columns)."""
+        """Return the busy time of each column up to each moment, s, shape (n, columns).
+
+        That of kernels that were not seen is spread over the times that were not looked at.
+        """
+        if not self._knots:
+            return np.empty((len(at_s), 0))
         share_s = self._share(at_s)
-        columns = [np.interp(share_s, *knots) for knots in self._knots]
-        return np.stack(columns, axis=1) if columns else np.empty((len(at_s), 0))
+        seen_s = np.stack([np.interp(share_s, *knots) for knots in self._knots], axis=1)
+        return seen_s + self.unseen_until(at_s)[:, None] * self._added_share
 
     def tabulated(self, step_s: float, length_s: float) -> Callable[[Float64s], Float64s]:
         """Return `until` by a table with a row each `step_s`, much faster where it is called often.

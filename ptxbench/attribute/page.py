@@ -41,6 +41,7 @@ class _Row:
     percent: str
     names: tuple[str, ...]
     method: str
+    members: tuple[_Row, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ def _row(share: Share, whole_j: float) -> _Row:
         str(share.calls),
     )
     names = tuple(printable(shortened(name, _LONGEST_NAME)) for name in share.names)
-    return _Row(cells, f"{100 * min(max(part, 0.0), 1.0):.2f}", names, share.method)
+    members = tuple(_row(one, whole_j) for one in share.members)
+    return _Row(cells, f"{100 * min(max(part, 0.0), 1.0):.2f}", names, share.method, members)
 
 
 def _plot(title: str, unit: str, kind: str, at_s: Float64s, value: Float64s, length_s: float) -> _Plot | None:

@@ -19,7 +19,12 @@ _LONGEST_NAME = 60
 _HEAD = f"{'J':>9} {'95% interval':>19} {'share':>6} {'W':>6} {'s':>9} {'calls':>8}"
 _COLUMNS = (
     *("gpu", "kernels", "calls", "time_s", "energy_j", "low_j", "high_j", "share"),
-    *("mean_power_w", "method", "expected_j"),
+    *("mean_power_w", "method", "expected_j", "member_of"),
+)
+# Names of a group that are shown.
+_MOST_MEMBERS = 8
+_ABOUT_MEMBERS = (
+    "~: the energy of kernels that the readings cannot tell apart, shared by time; only the sum is measured"
 )
 
 
@@ -31,6 +36,10 @@ def rows(program: ProgramEnergy) -> list[dict[str, Any]]:
             "kernels": [demangled(name) for name in share.names],
             "calls": share.calls,
             **_figures(share, gpu),
+            "members": [
+                {"kernel": demangled(one.names[0]), "calls": one.calls, **_figures(one, gpu)}
+                for one in share.members
+            ],
         }
         for gpu in program.gpus
         for share in gpu.kernels
@@ -75,14 +84,27 @@ def document(program: ProgramEnergy) -> dict[str, Any]:
 
 
 def csv_text(program: ProgramEnergy) -> str:
-    """Return the rows as CSV; names that cannot be told apart are joined by " | "."""
+    """Return the rows as CSV.
+
+    Names that cannot be told apart have a row, "group 1" and so on, and below it one each, by time, whose
+    `member_of` names it. The rows without a `member_of` add up to the whole.
+    """
     text = io.StringIO()
     writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
     writer.writeheader()
+    groups = 0
     for row in rows(program):
-        low_j, high_j = row.pop("interval_j")
-        writer.writerow({**row, "kernels": " | ".join(row["kernels"]), "low_j": low_j, "high_j": high_j})
+        members = row.pop("members")
+        groups += bool(members)
+        name = f"group {groups}" if members else " | ".join(row["kernels"])
+        writer.writerow(_csv_row(row, name, ""))
+        writer.writerows(_csv_row({"gpu": row["gpu"], **one}, one.pop("kernel"), name) for one in members)
     return text.getvalue()
+
+
+def _csv_row(row: dict[str, Any], name: str, member_of: str) -> dict[str, Any]:
+    low_j, high_j = row.pop("interval_j")
+    return {**row, "kernels": name, "low_j": low_j, "high_j": high_j, "member_of": member_of}
 
 
 def energy_line(gpu: GpuShare, time_s: float) -> str:
@@ -111,7 +133,9 @@ def lines(program: ProgramEnergy, most: int = 25) -> list[str]:
             said.append(f"{_HEAD}  kernel")
             ordered = sorted(gpu.kernels, key=lambda share: share.names == (NO_KERNEL,))
             shown = [share for share in ordered if share.names != (NO_KERNEL,)][:most]
-            said += [_line(share, gpu.energy.energy_j) for share in [*shown, *ordered[-1:]]]
+            for share in [*shown, *ordered[-1:]]:
+                said.append(_line(share, gpu.energy.energy_j))
+                said += _member_lines(share, gpu.energy.energy_j)
             left = len(ordered) - 1 - len(shown)
             said += [f"and {left} kernels more (--out FOLDER keeps all)"] if left > 0 else []
         if gpu.ranges:
@@ -120,7 +144,9 @@ def lines(program: ProgramEnergy, most: int = 25) -> list[str]:
             said += [_line(share, gpu.energy.energy_j, f", {share.method}") for share in ordered[:most]]
             left = len(ordered) - most
             said += [f"and {left} ranges more (--out FOLDER keeps all)"] if left > 0 else []
-    return [*said, f"by {program.method}", *program.remarks]
+    has_groups = any(share.members for gpu in program.gpus for share in gpu.kernels)
+    about = [_ABOUT_MEMBERS] if has_groups else []
+    return [*said, f"by {program.method}", *about, *program.remarks]
 
 
 def changes(program: ProgramEnergy, baseline: Path, limit: float) -> list[str]:
@@ -201,13 +227,22 @@ def _beside(share: Share) -> str:
     return table + (", too short to tell" if share.method.startswith("too short") else "")
 
 
-def _line(share: Share, whole_j: float, after: str = "") -> str:
+def _member_lines(share: Share, whole_j: float) -> list[str]:
+    """Return what each name of a group may have taken, a line each."""
+    said = [_line(one, whole_j, by_time=True) for one in share.members[:_MOST_MEMBERS]]
+    left = len(share.members) - len(said)
+    return [*said, *([f"{'':62}~ and {left} more (--out FOLDER keeps all)"] if left > 0 else [])]
+
+
+def _line(share: Share, whole_j: float, after: str = "", *, by_time: bool = False) -> str:
     low_j, high_j = share.interval_j
     interval = f"{low_j:.4g} to {high_j:.4g}"
     mean_w = f"{share.energy_j / share.time_s:6.1f}" if share.time_s > 0 else f"{'':>6}"
     name = shortened(share.names[0], _LONGEST_NAME)
     if len(share.names) > 1:
-        name += f" and {len(share.names) - 1} more, not separable"
+        name = f"{len(share.names)} kernels, not separable; the largest is {name}"
+    if by_time:
+        name = f"~ {name}"
     return (
         f"{share.energy_j:9.4g} {interval:>19} {share.energy_j / whole_j:6.1%} {mean_w} {share.time_s:9.4g}"
         f" {share.calls:8d}  {name}{after}{_beside(share)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -122,6 +122,7 @@ def _kernel_events(launches: Launches, gpu: GpuShare, origin_ns: int, process: i
     for lane, name in enumerate(launches.lanes):
         yield _named("thread_name", process, lane, name)
     power_w = _mean_powers(gpu.kernels)
+    group_w = _mean_powers([member for share in gpu.kernels for member in share.members])
     shown = [shortened(name, _LONGEST_NAME) for name in launches.names]
     columns = (
         launches.name,
@@ -135,12 +136,15 @@ def _kernel_events(launches: Launches, gpu: GpuShare, origin_ns: int, process: i
             **{"ts": start_ns / 1e3, "dur": length_ns / 1e3},
         }
         mean_w = power_w.get(launches.names[name])
+        of_group_w = group_w.get(launches.names[name])
         if mean_w is not None:
             event["args"] = {"mean power of this name (W)": mean_w}
+        elif of_group_w is not None:
+            event["args"] = {"mean power of this name's group (W)": of_group_w}
         yield event
 
 
-def _mean_powers(kernels: tuple[Share, ...]) -> dict[str, float]:
+def _mean_powers(kernels: Sequence[Share]) -> dict[str, float]:
     """Return the mean power of each kernel name that could be told apart, W."""
     return {
         share.names[0]: round(share.energy_j / share.time_s, 1)

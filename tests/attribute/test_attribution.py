@@ -108,6 +108,14 @@ def test_kernels_that_always_run_together_are_not_separated():
     assert "not separable" in groups[0].method
     low_j, high_j = groups[0].interval_j
     assert low_j <= sum(truth[name] for name in groups[0].names) <= high_j
+    # What each takes by time is no measurement, and its interval says so.
+    members = groups[0].members
+    assert sorted(one.names[0] for one in members) == sorted(groups[0].names)
+    assert sum(one.energy_j for one in members) == pytest.approx(groups[0].energy_j)
+    assert sum(one.calls for one in members) == groups[0].calls
+    for one in members:
+        assert "by time" in one.method
+        assert one.interval_j[0] <= truth[one.names[0]] <= one.interval_j[1]
 
 
 @pytest.mark.parametrize("offset_ms", [-8, 15])
@@ -168,6 +176,8 @@ def test_the_time_of_kernels_that_were_not_seen_is_within_its_interval(tmp_path)
         log = read_launches(folder)
         busy = BusyTime(log.by_gpu[""], 0, log.unseen_ns)
         assert busy.calls.sum() == pytest.approx(calls, rel=1e-4)
+        # A range that holds all has all of it.
+        assert busy.until(np.array([at_ns / 1e9]))[0] == pytest.approx(busy.by_name_s)
         order = [log.by_gpu[""].names.index(text) for text in "abc"]
         inside += (np.abs(busy.by_name_s[order] - truth_s) < 1.96 * busy.error_s[order]).tolist()
     assert np.mean(inside) >= 0.92

@@ -84,6 +84,22 @@ def test_a_cupti_that_the_program_brings_is_better(tmp_path_factory, tmp_path, f
     assert bool(log.by_gpu) == forced
 
 
+def test_another_tool_keeps_cupti(tmp_path_factory, tmp_path):
+    # As torch.profiler, whose CUPTI a Python package has loaded for itself.
+    folder = tmp_path_factory.mktemp("keeps")
+    built, cupti = build(folder, "-O2"), folder / "libcupti.so.13"
+    (folder / "tool.c").write_text(
+        "#include <dlfcn.h>\n#include <stdint.h>\nint main(int n, char **words) {\n"
+        "    if (n < 2 || !dlopen(words[1], RTLD_NOW | RTLD_LOCAL)) return 9;\n"
+        '    return ((int (*)(uint32_t))dlsym(RTLD_DEFAULT, "cuptiActivityEnable"))(10);\n}\n'
+    )
+    shared = ("-shared", "-fPIC", "-Wl,-soname,libcupti.so.13", str(FAKE), "-o", str(cupti), "-lpthread")
+    for words in (shared, (str(folder / "tool.c"), "-o", str(folder / "tool"), "-ldl")):
+        subprocess.run((CC, "-std=gnu11", *words), check=True)
+    environment = timed({"PATH": os.environ["PATH"]}, built[2], tmp_path)
+    assert subprocess.run((folder / "tool", cupti), env=environment, check=False).returncode == 0
+
+
 def test_it_is_clean_under_the_sanitizer(tmp_path_factory, tmp_path):
     # The address sanitizer has a dlsym of its own.
     sanitizer = "-fsanitize=undefined"

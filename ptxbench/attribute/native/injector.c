@@ -340,11 +340,23 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
         free(buffer);
 }
 
+static const char *const cupti_names[] = {"libcupti.so.13", "libcupti.so.12"};
+
+/* Returns CUPTI's own function. A Python package loads CUPTI where RTLD_NEXT does not look. */
+static void *next_of(const char *name) {
+    void *found = dlsym(RTLD_NEXT, name);
+    for (int i = 0; i < 2 && !found; i++) {
+        void *loaded = dlopen(cupti_names[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (loaded) found = dlsym(loaded, name);
+    }
+    return found;
+}
+
 /* Another tool's calls. Before this library is on, or in a forked child, they go on to CUPTI as they are. */
 static int stands_between(void) { return state.is_on && getpid() == state.pid; }
 
 #define EXPORTED __attribute__((visibility("default")))
-#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+#define NEXT(name) ((__typeof__(&name))next_of(#name))
 
 EXPORTED int cuptiActivityRegisterCallbacks(request_fn request, complete_fn complete) {
     if (!stands_between()) {
@@ -472,9 +484,8 @@ static void at_end(void) {
 }
 
 static void *open_cupti(void) {
-    static const char *const names_of[] = {"libcupti.so.13", "libcupti.so.12"};
     for (int i = 0; i < 2; i++) {
-        void *loaded = dlopen(names_of[i], RTLD_LAZY | RTLD_NOLOAD);
+        void *loaded = dlopen(cupti_names[i], RTLD_LAZY | RTLD_NOLOAD);
         if (loaded) return loaded;
     }
     const char *list = getenv("PTXBENCH_CUPTI");
