@@ -30,6 +30,8 @@ _COLDEST_C, _HOTTEST_C = -40.0, 125.0
 _SLOWEST = 0.1
 _ROUNDED_MHZ = 1.0
 _MOST_W = 1e5
+# A clock that is held meets the limit to less than this.
+_MOST_OVER_LIMIT = 1.01
 
 _BOUND = (
     "the time is modelled by the busiest pipe, as a lower bound: a kernel that waits for memory takes longer"
@@ -141,6 +143,7 @@ def estimate_kernel(
         memory_s = _memory_s(work, loaded.gpu.target, 1.0 if memory_ratio is None else memory_ratio)
         conditions = replace(conditions, memory_s=memory_s)
     found = estimate(work, machine, conditions)
+    _require_limit_met(found, limit_w)
     if not work.bytes_moved or notes:
         found = widened(found, work, terms, modelled_time=bool(notes))
     if explain:
@@ -155,6 +158,13 @@ def estimate_kernel(
         )
         found = replace(found, answers=answers)
     return replace(found, notes=(*notes, *found.notes))
+
+
+def _require_limit_met(found: KernelEstimate, limit_w: float | None) -> None:
+    if limit_w is not None and found.capped and found.power_w > _MOST_OVER_LIMIT * limit_w:
+        raise InputError(
+            f"limit_w is {limit_w:g} W, but the kernel draws {found.power_w:.0f} W even at the lowest clock"
+        )
 
 
 def _check_numbers(

@@ -61,9 +61,13 @@ def command(
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} exclude each other.")
     names = gpus or (() if tables else shipped_names())
+    # One that is named twice would look like two boards that agree.
     opened = [
-        *(open_cost_table(name.lower(), find_shipped(name), pattern) for name in names),
-        *(open_cost_table(str(table), find_table(table), pattern) for table in tables),
+        *(
+            open_cost_table(name, find_shipped(name), pattern)
+            for name in dict.fromkeys(map(str.lower, names))
+        ),
+        *(open_cost_table(str(table), find_table(table), pattern) for table in dict.fromkeys(tables)),
     ]
     costs = find_costs(pattern, opened)
     if as_json or form == "json":

@@ -54,6 +54,7 @@ def command(
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.atomic import require_file, write_text
     from ptxbench.storage.board_spread import read_board_spread
+    from ptxbench.storage.location import require_outside
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.shipped import find_table
 
@@ -67,6 +68,7 @@ def command(
     reports = []
     for run in runs:
         with RunFolder.open(find_table(run)) as folder:
+            require_outside(folder.path, out, plot)
             spread = read_board_spread(folder.path)
             reports.append(
                 RunReport(

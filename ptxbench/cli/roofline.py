@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from ptxbench.model.roofline.quantity import Quantity
     from ptxbench.report.roofline_kernels import PlacedKernel
 
-_POSITIVE = Number(0, 1e18, above=True)
+# No machine and no algorithm is outside; figures of another unit mostly are, and products stay finite.
+_INTENSITY = Number(1e-6, 1e9)
+_SPEED = Number(1e-3, 1e9)
+_ENERGY_PJ = Number(1e-3, 1e6)
 _PATH = click.Path(path_type=Path)
 _MACHINE = ("gflops", "gbytes", "flop_pj", "byte_pj")
 _KIND = click.Choice(["f32", "f64", "f16x2", "mma-f16", "mma-bf16", "mma-tf32", "mma-f64"])
@@ -86,7 +89,7 @@ def command() -> None:
     "--intensity",
     "intensities",
     multiple=True,
-    type=_POSITIVE,
+    type=_INTENSITY,
     help="Intensity in flop/byte (may be repeated; default: 1/8 to 512 in steps of sqrt 2).",
 )
 @window_option(None)
@@ -190,10 +193,10 @@ def show(
 @command.command(name="tradeoff")
 @click.option("--f", "f", type=Number(1, 1e9), required=True, help="Factor on the flops, 1 or more.")
 @click.option(
-    "--m", "m", type=Number(1, 1e18), required=True, help="Factor that the bytes are divided by, 1 or more."
+    "--m", "m", type=Number(1, 1e12), required=True, help="Factor that the bytes are divided by, 1 or more."
 )
 @click.option(
-    "--intensity", type=_POSITIVE, required=True, help="Intensity in flop/byte, of the present algorithm."
+    "--intensity", type=_INTENSITY, required=True, help="Intensity in flop/byte, of the present algorithm."
 )
 @click.option(
     "--run", "run_path", type=_PATH, help="Folder of a run: the machine that `roofline run` fitted."
@@ -201,10 +204,10 @@ def show(
 @click.option("--kind", type=_KIND, default="f32", help="Kind of flop (default: f32).")
 @click.option("--level", type=_LEVEL, default="dram", help="Memory level (default: dram).")
 @pattern_option
-@click.option("--gflops", type=_POSITIVE, help="Highest speed, Gflop/s.")
-@click.option("--gbytes", type=_POSITIVE, help="Highest bandwidth, GB/s.")
-@click.option("--flop-pj", type=_POSITIVE, help="Energy of a flop, pJ.")
-@click.option("--byte-pj", type=_POSITIVE, help="Energy of a byte, pJ.")
+@click.option("--gflops", type=_SPEED, help="Highest speed, Gflop/s.")
+@click.option("--gbytes", type=_SPEED, help="Highest bandwidth, GB/s.")
+@click.option("--flop-pj", type=_ENERGY_PJ, help="Energy of a flop, pJ.")
+@click.option("--byte-pj", type=_ENERGY_PJ, help="Energy of a byte, pJ.")
 @click.option("--constant-w", type=Number(0, 1e5), help="Constant power, W (default: 0).")
 @json_option
 def tradeoff(

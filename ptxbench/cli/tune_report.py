@@ -39,6 +39,7 @@ def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, 
     from ptxbench.report.text_table import output_width
     from ptxbench.report.tuning_report import as_csv, as_page, as_text, sections
     from ptxbench.storage.atomic import write_text
+    from ptxbench.storage.location import require_outside
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.analysis import analyse
     from ptxbench.tune.evaluate import estimated_again
@@ -46,6 +47,7 @@ def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, 
     from ptxbench.tune.kernel_tuner_cache import cache_text
     from ptxbench.tune.model_energy import open_model
 
+    require_outside(run, out, plots)
     folder = TuningFolder.read(run)
     trials = tuple(folder.trials.values())
     if table is not None:

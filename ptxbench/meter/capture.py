@@ -119,22 +119,30 @@ def make_capture(
     return MeterCapture(time_ns, power_w, rails, origin, (*notes, *counted))
 
 
-def require_forward(path: Path, rails: Sequence[tuple[str, Float64s]]) -> None:
+def require_forward(path: Path, rails: Sequence[tuple[str, Float64s]]) -> tuple[str, ...]:
     """Refuse a rail whose power is negative while the other rails feed the GPU.
+
+    A small one may be a sensor whose zero is off, and one at exactly 0 W a dead sensor: these are said.
 
     Args:
         path: File, for messages.
         rails: Name and power of each rail, NaN where it is not known, each of shape (n,).
 
+    Returns:
+        A sentence about each rail that is doubtful.
+
     Raises:
         InputError: A rail is wired backwards.
     """
     if len(rails) < 2:
-        return
+        return ()
+    notes = []
     for number, (name, rail_w) in enumerate(rails):
         rest_w = np.sum([other_w for i, (_, other_w) in enumerate(rails) if i != number], axis=0)
         known = np.isfinite(rail_w) & np.isfinite(rest_w)
         rail_w, rest_w = rail_w[known], rest_w[known]
+        if len(rail_w) and not rail_w.any():
+            notes.append(f"rail {name} reads 0 W in every row: is its sensor connected?")
         if not len(rail_w) or not rail_w.mean() < 0:
             continue
         spread = float(rail_w.std() * rest_w.std())
@@ -146,6 +154,11 @@ def require_forward(path: Path, rails: Sequence[tuple[str, Float64s]]) -> None:
                 f"{path}: rail {name} carries {rail_w.mean():.3g} W on average, against the other rails: "
                 "it is wired backwards; give its current a scale of -1 in a mapping (--mapping)"
             )
+        notes.append(
+            f"rail {name} carries {rail_w.mean():.2g} W on average: the zero of its sensor is off, or it is"
+            " wired backwards"
+        )
+    return tuple(notes)
 
 
 def _merge_repeats(time_ns: Int64s, power_w: Float64s) -> tuple[Int64s, Float64s, int]:

@@ -12,6 +12,7 @@ from ptxbench.meter.figures import window_spans_s
 from ptxbench.meter.validation import Validation
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s
+from ptxbench.storage.file_errors import writing
 
 _POINTS = 4000
 _SHOWN_WINDOWS = 3
@@ -42,12 +43,10 @@ def draw(result: Validation, folder: Path) -> tuple[Path, ...]:
     for method in dict.fromkeys(one.method for source in result.sources for one in source.energies):
         page = pages[f"error_{method}"] = Figure(figsize=(8, 4.5), layout="constrained")
         _errors(result, method, page)
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, page in pages.items():
             page.savefig(folder / f"{name}.png", dpi=120)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error}") from error
     return tuple(folder / f"{name}.png" for name in pages)
 
 

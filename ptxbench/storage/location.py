@@ -42,6 +42,21 @@ def require_place(path: Path, kind: GpuKind) -> None:
         )
 
 
+def require_outside(run: Path, *written: Path | None) -> None:
+    """Keep what is written about a run out of its folder, which stays as it was measured.
+
+    Args:
+        run: The folder.
+        written: Where something is to be written; None: nothing is.
+
+    Raises:
+        InputError: One of them lies in the folder.
+    """
+    for path in written:
+        if path is not None and path.resolve().is_relative_to(run.resolve()):
+            raise InputError(f"{path} lies in {run}, which stays as it is; write elsewhere")
+
+
 def make_place(path: Path, kind: GpuKind, cure: str = "choose a new folder") -> None:
     """Make a new folder for what a GPU of some kind gives, or use an empty one.
 

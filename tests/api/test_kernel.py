@@ -160,6 +160,13 @@ def test_a_power_limit_holds_the_clock_down(table, clock_samples):
     assert held.time_s > free.time_s
 
 
+@pytest.mark.hostile
+def test_a_limit_below_what_is_drawn_at_the_lowest_clock_is_refused(table, clock_samples):
+    words = {**LAUNCH, "time_s": 1e-7, "clock_samples": clock_samples}
+    with pytest.raises(ptxbench.InputError, match=r"limit_w is 7 W, .* even at the lowest clock"):
+        ptxbench.estimate_kernel(PTX, table=table, **words, limit_w=7)
+
+
 def test_samples_that_end_below_the_full_clock_are_refused(table, tmp_path):
     lines = [f"{mhz},{CURVE.power_w(mhz)}" for mhz in range(345, 1500, 60)]
     (tmp_path / "s.csv").write_text("\n".join(["clock_mhz,power_w", *lines]) + "\n")

@@ -144,3 +144,11 @@ def test_looking_up_loads_no_library_for_numbers():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "set()\n")
+
+
+@pytest.mark.hostile
+def test_a_gpu_that_is_named_twice_is_shown_once(capsys):
+    assert run(["cost", "fma.rn.f32", "--gpu", "h200"]) == 0
+    once = capsys.readouterr().out
+    assert run(["cost", "fma.rn.f32", "--gpu", "h200", "--gpu", "H200"]) == 0
+    assert capsys.readouterr().out == once

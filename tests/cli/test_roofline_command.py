@@ -52,3 +52,10 @@ def test_a_number_out_of_range_is_one_line(capsys, bad):
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert bad.split("=")[0] in err
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("bad", ["--gbytes=3e12", "--flop-pj=1e-11", "--byte-pj=1e-10", "--intensity=1e-300"])
+def test_figures_of_another_unit_are_refused_by_their_bounds(bad, capsys):
+    assert run(["roofline", "tradeoff", "--f=2", "--m=4", "--intensity=1", *GTX580, bad]) == 2
+    assert "is not in the range" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,20 @@ def test_an_ending_that_names_no_format_is_refused_before_anything_is_read(words
     assert "the ending .nope" in said
     assert said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "words",
+    [("tune", "report", "RUN", "--out", "RUN/variants.csv"), ("tune", "report", "RUN", "--plots", "RUN")],
+)
+def test_nothing_is_written_into_the_folder_that_is_reported(words, tmp_path, capsys):
+    where = tmp_path / "run"
+    shutil.copytree(KEPT / "gemm" / "f32", where)
+    before = contents(where)
+    assert run([word.replace("RUN", str(where)) for word in words]) == 2
+    assert "which stays as it is; write elsewhere" in capsys.readouterr().err
+    assert contents(where) == before
 
 
 def test_a_simulated_search_of_a_user_s_kernel_says_that_it_is_one(tmp_path, capsys):

@@ -122,6 +122,14 @@ def test_idle_rail_with_the_zero_of_its_sensor_below_zero_is_kept(tmp_path):
     noise_w = np.random.default_rng(0).normal(-0.8, 0.5, len(POWER_W))
     capture = read_meter(write(tmp_path / "m.csv", *rails(POWER_W, noise_w)))
     assert capture.power_w == pytest.approx(POWER_W + noise_w, abs=1e-3)
+    (note,) = capture.notes
+    assert note.startswith("rail rail1 carries -0.")
+    assert note.endswith("the zero of its sensor is off, or it is wired backwards")
+
+
+def test_rail_that_reads_nothing_is_said(tmp_path):
+    capture = read_meter(write(tmp_path / "m.csv", *rails(POWER_W, 0 * POWER_W)))
+    assert capture.notes == ("rail rail1 reads 0 W in every row: is its sensor connected?",)
 
 
 def test_backward_rails_of_a_dump_and_of_a_raw_capture_are_refused(tmp_path):

@@ -49,8 +49,8 @@ def read_pmd(path: Path, data: bytes) -> MeterCapture:
     ticks = np.concatenate([[0], np.cumsum(steps)])
     time_ns = _start_ns(path) + np.round(ticks / _TICKS_PER_S * 1e9).astype(np.int64)
     left = len(data) - count * _FRAME.itemsize
-    notes = (f"{left} bytes of an unfinished frame at the end are left out",) if left else ()
-    require_forward(path, [(_RAILS[i], volts[:, i] * amperes[:, i]) for i in live])
+    notes: tuple[str, ...] = (f"{left} bytes of an unfinished frame at the end are left out",) if left else ()
+    notes += require_forward(path, [(_RAILS[i], volts[:, i] * amperes[:, i]) for i in live])
     power_w = (volts[:, live] * amperes[:, live]).sum(axis=1)
     rails = tuple(_RAILS[i] for i in live)
     return make_capture(path, time_ns, power_w, rails=rails, origin="PMD-USB raw", notes=notes)

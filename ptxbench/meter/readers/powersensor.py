@@ -77,7 +77,9 @@ def read_powersensor(path: Path, text: str) -> MeterCapture:
     )
     time_ns, readable, wraps = numbers_to_ns(time_s, 1.0)
     total_w[~readable] = np.nan
-    require_forward(path, [(name, _column(frame, name)) for name in columns if _CHANNEL.fullmatch(name)])
+    doubts = require_forward(
+        path, [(name, _column(frame, name)) for name in columns if _CHANNEL.fullmatch(name)]
+    )
     return make_capture(
         path,
         time_ns,
@@ -85,7 +87,7 @@ def read_powersensor(path: Path, text: str) -> MeterCapture:
         rails=rails,
         origin="PowerSensor dump",
         torn=len(lines) - len(whole) - marks,
-        notes=((f"{marks} lines are marks",) if marks else ()) + wrap_notes(wraps),
+        notes=((f"{marks} lines are marks",) if marks else ()) + wrap_notes(wraps) + doubts,
     )
 
 

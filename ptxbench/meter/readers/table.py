@@ -49,7 +49,7 @@ def table_to_capture(path: Path, table: TextTable, mapping: Mapping, origin: str
         powers_w = [rail_power_w(path, table, rail) for rail in rails]
         power_w = np.sum(powers_w, axis=0)
     power_w[~times.readable] = np.nan
-    require_forward(path, [(rail.name, one_w) for rail, one_w in zip(rails, powers_w, strict=True)])
+    doubts = require_forward(path, [(rail.name, one_w) for rail, one_w in zip(rails, powers_w, strict=True)])
     return make_capture(
         path,
         times.time_ns,
@@ -57,7 +57,7 @@ def table_to_capture(path: Path, table: TextTable, mapping: Mapping, origin: str
         rails=tuple(rail.name for rail in rails),
         origin=origin,
         torn=table.torn,
-        notes=(*times.notes, *notes),
+        notes=(*times.notes, *notes, *doubts),
     )
 
 
