@@ -298,14 +298,6 @@ class RecordingFolder(Closing):
         self._traces[one.name] = Trace(one.begin_ns, one.end_ns, series)
 
 
-def recorded_purpose(path: Path) -> str:
-    """Return the command that made a folder of recordings, "" for any other folder."""
-    try:
-        return _read_manifest(path).purpose
-    except InputError:
-        return ""
-
-
 def _read_manifest(path: Path) -> RecordingManifest:
     return read_document(path / _MANIFEST, RecordingManifest, "recording_version", RECORDING_VERSION)
 
