@@ -31,6 +31,7 @@ from ptxbench.report.cost import CostTable, open_cost_table
 from ptxbench.report.roofline_table import table_energy_pj
 from ptxbench.report.web_page import fill_page, plain
 from ptxbench.sass.loop import LoopError
+from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.recording import RecordingFolder, RecordingManifest
 from ptxbench.storage.shipped import SHIPPED
 
@@ -150,13 +151,13 @@ def render_rooflines(reports: Sequence[RooflineReport]) -> str:
 
 
 def _document(reports: Sequence[RooflineReport]) -> dict[str, object]:
-    labels = _gpu_labels(reports)
+    labels, tables = _gpu_labels(reports), _shipped_tables(reports)
     sass: dict[str, int] = {}
     series: list[dict[str, object]] = []
     energies: list[dict[str, object]] = []
     points: list[list[object]] = []
     for number, report in enumerate(reports):
-        table = _shipped_table(report)
+        table = tables.get(report.manifest.gpu.title)
         for fit in report.fits:
             energies += _energies(fit, number, table)
             for kind, level in fit.pairs:
@@ -194,13 +195,11 @@ def _gpu_labels(reports: Sequence[RooflineReport]) -> list[str]:
     ]
 
 
-def _shipped_table(report: RooflineReport) -> CostTable | None:
-    """Return the table of this GPU that comes with ptxbench, None where there is none."""
-    for name, folder in SHIPPED.items():
-        table = open_cost_table(name, folder)
-        if table.manifest.gpu.title == report.manifest.gpu.title:
-            return table
-    return None
+def _shipped_tables(reports: Sequence[RooflineReport]) -> dict[str, CostTable]:
+    """Return the tables that come with ptxbench for the GPUs of some runs, by the GPU's title."""
+    titles = {report.manifest.gpu.title for report in reports}
+    own = {read_run_manifest(folder).gpu.title: (name, folder) for name, folder in SHIPPED.items()}
+    return {title: open_cost_table(*named) for title, named in own.items() if title in titles}
 
 
 def _energies(fit: PatternFit, run: int, table: CostTable | None) -> list[dict[str, object]]:

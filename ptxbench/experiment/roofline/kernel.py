@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import count
 
 from ptxbench.catalogue.architecture import capability_of
@@ -303,6 +303,8 @@ def build(gpu: Gpu, kernel: IntensityKernel) -> BuiltKernel:
     return BuiltKernel(kernel, ptx, listing, cubin, fault, beside)
 
 
+# Kernels on all SMs and on a few share their code.
+@lru_cache(maxsize=64)
 def loop_counts(listing: str) -> Counter[str]:
     """Return how often each SASS opcode stands in the loop of a kernel.
 
