@@ -154,7 +154,8 @@ class TestBrowser:
         tab.open(write(reports[1]))
         tab.settle()
         first = "document.querySelectorAll('figure')[1].querySelector('.point')"
-        tip = "(e => e.hidden ? '' : e.textContent)(document.querySelectorAll('figure')[1].querySelector('.tip'))"
+        box = "document.querySelectorAll('figure')[1].querySelector('.tip')"
+        tip = f"(e => e.hidden ? '' : e.textContent)({box})"
         assert tab.run(tip) == ""
         tab.run(f"{first}.focus()")
         assert "Intensity0.125 flop/byte" in tab.run(tip)
