@@ -164,7 +164,7 @@ class TestBrowser:
         assert "Intensity: 0.125 flop/byte" in tab.run("document.activeElement.getAttribute('aria-label')")
         key = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: '%s', bubbles: true}))"
         tab.run(key % "ArrowRight")
-        assert "Intensity0.1768 flop/byte" in tab.run(tip)
+        assert "Intensity0.1719 flop/byte" in tab.run(tip)
         tab.run(key % "Escape")
         assert tab.run(tip) == ""
         tab.run("document.querySelectorAll('figure')[1].scrollIntoView()")
