@@ -12,6 +12,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from ptxbench.report.formats import RunReport, render_report
+from ptxbench.report.roofline_page import read_roofline, render_rooflines
 from ptxbench.report.row_trials import row_trials
 from ptxbench.storage.board_spread import read_board_spread
 from ptxbench.storage.run_folder import RunFolder
@@ -30,17 +31,21 @@ TAKEN = (
 # The page of each table that comes with ptxbench, in place of the table's folder, and that of all of them.
 TABLES = {folder: f"tables/{name}.html" for name, folder in SHIPPED.items()}
 ALL_TABLES = "tables/all.html"
+# The page of all kept rooflines, in place of their folders.
+ROOFLINES = sorted(ROOT.glob("results/*/roofline"))
+ROOFLINE_PAGE = "tables/rooflines.html"
 TABLES_FOLDER = ROOT / "ptxbench" / "tables"
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages and pictures of `TAKEN`, and the page of each table."""
+    """Add the pages and pictures of `TAKEN`, the page of each table, and that of the rooflines."""
     for path in TAKEN:
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
     for name, folder in SHIPPED.items():
         files.append(File.generated(config, TABLES[folder], content=_tables_page(name)))
     files.append(File.generated(config, ALL_TABLES, content=_tables_page(*SHIPPED)))
+    files.append(File.generated(config, ROOFLINE_PAGE, content=_roofline_page()))
     return files
 
 
@@ -70,6 +75,12 @@ def _tables_page(*names: str) -> str:
         return render_report("html", reports, None)
 
 
+def _roofline_page() -> str:
+    """Return the page of all kept rooflines, side by side."""
+    runs = sorted(run for folder in ROOFLINES for run in folder.iterdir())
+    return render_rooflines([read_roofline(run, run.relative_to(ROOT).as_posix()) for run in runs])
+
+
 def _report(name: str, folder: Path, stack: ExitStack) -> RunReport:
     spread = read_board_spread(folder)
     # The run itself, which has the kernels, too.
@@ -84,6 +95,8 @@ def _uri(path: Path) -> str:
     """Return what the site calls a file: by its path in docs/, or else in the repository."""
     if path in TABLES:
         return TABLES[path]
+    if path in ROOFLINES:
+        return ROOFLINE_PAGE
     if path == TABLES_FOLDER:
         return ALL_TABLES
     if path.is_dir():

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ptxbench.cli.options import all_rows_option, json_option, plot_option
 from ptxbench.cli.parameters import FormatName, Size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @click.command(name="report")
@@ -47,14 +52,18 @@ def command(
     show several runs side by side. The html format is one page for a browser that needs no network. It has
     search, filters, plots and exports. --json is short for --format json. With --plot alone, no table is
     printed; a picture of many rows has columns and pages (NAME-2.png, or pages of one PDF).
+
+    Folders of `ptxbench roofline run` have a page of their own with --format html: interactive figures, with
+    the runs side by side. `ptxbench roofline show` prints them.
     """
     from ptxbench.report.cost import with_other_boards
     from ptxbench.report.formats import RunReport, format_by_ending, render_report
     from ptxbench.report.row_trials import row_trials
     from ptxbench.report.text_table import output_width
-    from ptxbench.storage.atomic import require_file, write_text
+    from ptxbench.storage.atomic import require_file
     from ptxbench.storage.board_spread import read_board_spread
     from ptxbench.storage.location import require_outside
+    from ptxbench.storage.purpose import ROOFLINE, purpose_of
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.shipped import find_table
 
@@ -65,6 +74,9 @@ def command(
     if out is not None:
         require_file(out)
     name = "json" if as_json else form or format_by_ending(out)
+    if any(purpose_of(run) == ROOFLINE for run in runs):
+        _report_rooflines(runs, name, plot, out)
+        return
     reports = []
     for run in runs:
         with RunFolder.open(find_table(run)) as folder:
@@ -89,8 +101,41 @@ def command(
         for path in plot_energies(reports[0].rows, reports[0].gpu, plot, rows, page):
             click.echo(f"ptxbench: wrote {path}", err=True)
     if as_json or form or out is not None or plot is None:
-        if out is None:
-            click.echo(render_report(name, reports, output_width()))
-        else:
-            write_text(out, render_report(name, reports, None) + "\n")
-            click.echo(f"ptxbench: wrote {out}", err=True)
+        _give(render_report(name, reports, output_width() if out is None else None), out)
+
+
+def _report_rooflines(runs: Sequence[Path], form: str, plot: Path | None, out: Path | None) -> None:
+    """Write the page of rooflines; exit code 1 where one of them has no line."""
+    from ptxbench.core.errors import InputError
+    from ptxbench.report.roofline_page import missing_fits, read_roofline, render_rooflines
+    from ptxbench.storage.location import require_outside
+    from ptxbench.storage.purpose import ROOFLINE, purpose_of
+
+    for run in runs:
+        require_outside(run, out)
+    others = [run for run in runs if purpose_of(run) != ROOFLINE]
+    if others:
+        one = next(run for run in runs if purpose_of(run) == ROOFLINE)
+        raise InputError(f"{one} is a roofline and {others[0]} is none: make a page of each kind")
+    if form != "html" or plot is not None:
+        raise InputError(
+            f"{runs[0]} is a roofline: --format html makes its page, `ptxbench roofline show` the rest"
+        )
+    reports = [read_roofline(run) for run in runs]
+    _give(render_rooflines(reports), out)
+    missing = missing_fits(reports)
+    for line in missing:
+        click.echo(f"ptxbench: {line}", err=True)
+    if missing:
+        sys.exit(1)
+
+
+def _give(text: str, out: Path | None) -> None:
+    """Print a report, or write it into a file."""
+    if out is None:
+        click.echo(text)
+        return
+    from ptxbench.storage.atomic import write_text
+
+    write_text(out, text + "\n")
+    click.echo(f"ptxbench: wrote {out}", err=True)

@@ -72,6 +72,16 @@ def test_the_pages_of_the_tables_are_there_and_linked(site, page, boards):
     assert {board for board in ("57c3f0dca2b5", "6eda50547c2a") if board in text} == boards
 
 
+def test_the_page_of_the_rooflines_is_there_and_linked(site):
+    for page in ("roofline.html", "howto/look_up.html"):
+        assert re.search(r'href="[./]*tables/rooflines.html"', (site / page).read_text()), page
+    text = (site / "tables" / "rooflines.html").read_text()
+    assert len(text) < 1_000_000
+    assert all(
+        f"results/{run}" in text for run in ("nvidia-h100/roofline/f32-levels", "nvidia-h200/roofline/f64")
+    )
+
+
 def test_the_citation_names_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["cff-version"] == "1.2.0"

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import count
 
 from ptxbench.catalogue.architecture import capability_of
@@ -296,11 +296,22 @@ def build(gpu: Gpu, kernel: IntensityKernel) -> BuiltKernel:
         fault = f"it spills {spilled} bytes a thread"
     else:
         try:
-            counts = looped_kernel(parse_listing(listing)[STREAM]).loop.counts
+            counts = loop_counts(listing)
             fault, beside = loop_fault(kernel, counts), instructions_beside(kernel.kind, counts)
         except LoopError as error:
             fault = str(error)
     return BuiltKernel(kernel, ptx, listing, cubin, fault, beside)
+
+
+# Kernels on all SMs and on a few share their code.
+@lru_cache(maxsize=64)
+def loop_counts(listing: str) -> Counter[str]:
+    """Return how often each SASS opcode stands in the loop of a kernel.
+
+    Raises:
+        LoopError: It has no loop, or more than one.
+    """
+    return looped_kernel(parse_listing(listing)[STREAM]).loop.counts
 
 
 def loop_fault(kernel: IntensityKernel, counts: Counter[str]) -> str:
@@ -356,7 +367,7 @@ def loop_of(listing: str, kind: FlopKind, bytes_moved: float) -> tuple[float, Be
         InputError: It has no loop of loads.
     """
     try:
-        counts = looped_kernel(parse_listing(listing)[STREAM]).loop.counts
+        counts = loop_counts(listing)
     except LoopError as error:
         raise InputError(f"a kernel of {kind.name} has no loop: {error}") from error
     loaded = sum(n * _width(opcode) for opcode, n in counts.items() if opcode.startswith("LDG"))

@@ -10,9 +10,10 @@ from ptxbench.core.errors import InputError
 from ptxbench.experiment.roofline.kernel import IntensityKernel
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS, FlopKind, MemoryLevel
 from ptxbench.storage import codec, journal
+from ptxbench.storage.purpose import ROOFLINE
 from ptxbench.storage.recording import RecordingFolder
 
-PURPOSE = "roofline"
+PURPOSE = ROOFLINE
 KERNELS = "kernels.jsonl"
 SLEEP = "sleep"
 

@@ -26,6 +26,7 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.sources import source_of
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
+from ptxbench.storage.kernels import KernelEntry
 from ptxbench.storage.recording import Recording, RecordingFolder
 
 RESULT = "roofline.json"
@@ -153,12 +154,18 @@ def measured_points(folder: RecordingFolder) -> tuple[MeasuredPoint, ...]:
     return tuple(_measured(folder, kernel, recordings[kernel.name], sensor) for kernel in kernels)
 
 
+def code_of(folder: RecordingFolder, kernel: PointKernel) -> KernelEntry | None:
+    """Return the machine code of a kernel with a loop of loads; None where the folder does not hold it."""
+    name = kernel.name.replace(f"-{kernel.level}-", "-", 1).partition(f"-{kernel.pattern}")[0]
+    name += LEVELS[kernel.level].code
+    return next((entry for entry in folder.kernels.entries if entry.name == name), None)
+
+
 def _with_loop(folder: RecordingFolder, kernel: PointKernel) -> PointKernel:
     """Return a kernel with the instructions of its loop, counted in its code where the run did not."""
     if not kernel.kind or not math.isnan(kernel.counting_instructions):
         return kernel
-    name = kernel.name.replace(f"-{kernel.level}-", "-", 1).partition(f"-{kernel.pattern}")[0]
-    entry = next((entry for entry in folder.kernels.entries if entry.name == name), None)
+    entry = code_of(folder, kernel)
     if entry is None:
         raise InputError(f"{folder.path} does not hold the machine code of {kernel.name}")
     trips, beside = loop_of(folder.kernels.sass(entry), KINDS[kernel.kind], kernel.bytes_moved)
@@ -258,8 +265,7 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
         ),
         machines=tuple(
             _machine(fit, [*points, *beside], kind, level, gpu.power_limit_w)
-            for kind in dict.fromkeys(p.kernel.kind for p in points)
-            for level in dict.fromkeys(p.kernel.level for p in points)
+            for kind, level in dict.fromkeys((p.kernel.kind, p.kernel.level) for p in points)
         ),
         sleeping_w=static.power_w,
         slope_w_per_k=static.slope_w_per_k,

@@ -18,7 +18,7 @@ are alike are off alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,11 +127,32 @@ class RooflineFit:
         Raises:
             InputError: The fit has none of this name.
         """
+        return self._estimate({name: 1.0})
+
+    def energy(self, kind: str, level: str, flops: float, bytes_moved: float, time_s: float) -> Estimate:
+        """Return what some work takes with its 95% interval, J: Eq. 2, a sum of the coefficients.
+
+        Args:
+            kind: Kind of its flops.
+            level: Memory level of its bytes.
+            flops: Its flops.
+            bytes_moved: Its bytes.
+            time_s: Its time, s.
+
+        Raises:
+            InputError: The fit lacks the kind or the level.
+        """
+        return self._estimate({kind: flops, level: bytes_moved, "constant": time_s})
+
+    def _estimate(self, amounts: Mapping[str, float]) -> Estimate:
+        """Return the sum of so much of each coefficient, with its 95% interval."""
         from scipy.special import stdtrit
 
-        at = self._place(name)
-        width = float(stdtrit(self.degrees_of_freedom, 0.975)) * math.sqrt(self.covariance[at, at])
-        return Estimate(float(self.values[at]), width)
+        places = [self._place(name) for name in amounts]
+        many = np.array(list(amounts.values()))
+        variance = float(many @ self.covariance[np.ix_(places, places)] @ many)
+        width = float(stdtrit(self.degrees_of_freedom, 0.975)) * math.sqrt(variance)
+        return Estimate(float(many @ self.values[places]), width)
 
     def machine(
         self, kind: str, level: str, flop_s: float, byte_s: float, cap_w: float = math.inf

@@ -1,20 +1,14 @@
 """One page for a browser, of one or several runs, without a network: search, filters, plots and exports.
 
-The page is ptxbench/report/page.html with the runs' rows in it as JSON. Its script puts every text of a run
-into the page as text, never as markup; its Content-Security-Policy lets no other script run and nothing load.
+The page is ptxbench/report/page.html with the runs' rows in it as JSON.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
-import json
 import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from importlib.resources import files
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.catalogue.model import Instruction
@@ -26,22 +20,18 @@ from ptxbench.core.version import VERSION
 from ptxbench.report.cost import Cost, row_costs
 from ptxbench.report.formats import RunReport
 from ptxbench.report.row_trials import RowTrials
+from ptxbench.report.web_page import fill_page, plain
 from ptxbench.sass.text import target_loop_text
 from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.schema import TableRow
 
 _TEMPLATE = "page.html"
-_MARK = re.compile(r"@@(title|data|script_hash)@@")
-_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 # The loop of the target kernel, and how much of its body is shown.
 _LOOP = re.compile(r"^again:\n(.*?)^ {4}@%more bra[^\n]*\n", re.DOTALL | re.MULTILINE)
 _BODY_LINES = 8
 # Lines of a SASS loop that are shown: its begin and its end.
 _SASS_HEAD, _SASS_TAIL = 14, 8
-_DIGITS = 6
 _TRACE_DIGITS = 4
-# What a browser could take for the end of the element that holds the JSON.
-_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 # Of a row, what `Cost` has and the page shows; then what the row itself has beside it.
 _COST_COLUMNS = (
     *("instruction", "category", "type", "opt_level", "protocol", "operands", "unit", "energy_pj", "ci95_pj"),
@@ -56,24 +46,12 @@ _ROW_COLUMNS = (
 
 def render(reports: Sequence[RunReport], width: int | None) -> str:  # noqa: ARG001
     """Return the page."""
-    template = files("ptxbench.report").joinpath(_TEMPLATE).read_text(encoding="utf-8")
-    (script,) = _SCRIPT.findall(template)
-    values = {
-        "title": html.escape("Energy of PTX instructions: " + ", ".join(_titles(reports))),
-        "data": _safe_json(_document(reports)),
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    }
-    # In one pass, so that no text of a run is taken for a mark.
-    return _MARK.sub(lambda mark: values[mark.group(1)], template).rstrip("\n")
+    title = "Energy of PTX instructions: " + ", ".join(_titles(reports))
+    return fill_page(_TEMPLATE, title, _document(reports))
 
 
 def _titles(reports: Sequence[RunReport]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(report.gpu.title for report in reports))
-
-
-def _safe_json(document: object) -> str:
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return "".join(_UNSAFE.get(character, character) for character in text)
 
 
 def _document(reports: Sequence[RunReport]) -> dict[str, object]:
@@ -87,7 +65,7 @@ def _document(reports: Sequence[RunReport]) -> dict[str, object]:
             loop = _sass_loop(report.kernels, row, catalogue.get(row.instruction))
             place = loops.setdefault(loop, len(loops)) if loop else None
             trials = report.trials.get(row.subject)
-            rows.append([number, *map(_plain, _values(row, cost)), place, _trials(trials)])
+            rows.append([number, *map(plain, _values(row, cost)), place, _trials(trials)])
             names.setdefault(row.instruction, _target(report))
     catalogue = load_named(frozenset(names))
     return {
@@ -114,12 +92,6 @@ def _shown(report: RunReport) -> list[tuple[TableRow, Cost]]:
 def _values(row: TableRow, cost: Cost) -> Iterable[object]:
     yield from (getattr(cost, name) for name in _COST_COLUMNS)
     yield from (getattr(row, name) for name in _ROW_COLUMNS)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, float):
-        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
-    return value
 
 
 def _trials(trials: RowTrials | None) -> dict[str, object] | None:
@@ -151,7 +123,7 @@ def _run(report: RunReport) -> dict[str, object]:
         "board": gpu.uuid_hash,
         "driver": gpu.driver,
         "vbios": gpu.vbios,
-        "power_limit_w": _plain(gpu.power_limit_w),
+        "power_limit_w": plain(gpu.power_limit_w),
         "left_out": len(report.rows) - len(_shown(report)),
         "created": f"{manifest.created:%Y-%m-%d}" if manifest else "",
         "commit": (manifest.commit or "") if manifest else "",
