@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
+from statistics import fmean, median, stdev, variance
 
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
@@ -17,6 +17,9 @@ from ptxbench.storage.schema import TableRow
 # A factor from fewer rows would explain them by itself.
 _MIN_ROWS = 3
 _DIGITS = 5
+
+# Half-width of a 95% interval over a standard error.
+_Z95 = 1.96
 
 Key = tuple[str, ...]
 
@@ -41,6 +44,8 @@ def board_spread(reference: BoardRun, others: Sequence[BoardRun]) -> BoardSpread
 
     A board's factor f is the median over the common rows of e_board / e_reference; a row's scatter is the
     standard deviation over boards of ln(e / f). Rows count only where the instruction became the same SASS.
+    The interval of a row's mean over n boards is 1.96 sqrt(sum(u^2) / n^2 + s^2 / n): u is a board's own
+    standard error, s the scatter of all rows that two boards or more have, pooled.
 
     Args:
         reference: The run whose board has the factor 1.
@@ -54,16 +59,38 @@ def board_spread(reference: BoardRun, others: Sequence[BoardRun]) -> BoardSpread
         raise InputError("two of the runs are of one board; name one run for each board")
     base = board_energies(reference)
     boards = [_factor(reference, base, base)]
-    found: dict[Key, list[float]] = {key: [energy] for key, energy in base.items()}
-    for run in others:
+    found: dict[Key, list[_OnBoard]] = {}
+    for run in (reference, *others):
         energies = board_energies(run)
-        board = _factor(run, energies, base)
-        boards.append(board)
-        for key, energy in energies.items():
-            found.setdefault(key, []).append(energy / board.factor)
-    names = {_key(row): row for run in (reference, *others) for row in run.rows}
-    rows = tuple(_row(names[key], energies) for key, energies in found.items())
+        board = boards[0] if run is reference else _factor(run, energies, base)
+        if run is not reference:
+            boards.append(board)
+        for row in filter(_counts, run.rows):
+            log = math.log(row.dynamic_pj / board.factor)
+            found.setdefault(_key(row), []).append(_OnBoard(row, log, _relative_error(row)))
+    pooled = _pooled([[one.log for one in measured] for measured in found.values()])
+    rows = tuple(_row(measured, pooled) for measured in found.values())
     return BoardSpread(reference.name, tuple(boards), rows)
+
+
+@dataclass(frozen=True)
+class _OnBoard:
+    """A row on one board: logarithm of its energy on the reference board's scale, and its relative error."""
+
+    row: TableRow
+    log: float
+    error: float
+
+
+def _relative_error(row: TableRow) -> float:
+    return 0.0 if math.isnan(row.dynamic_ci95_pj) else row.dynamic_ci95_pj / _Z95 / row.dynamic_pj
+
+
+def _pooled(rows: Iterable[Sequence[float]]) -> float:
+    """Return the standard deviation within rows, over all that have two values or more; 0 where none has."""
+    several = [logs for logs in rows if len(logs) > 1]
+    freedom = sum(len(logs) - 1 for logs in several)
+    return math.sqrt(sum((len(logs) - 1) * variance(logs) for logs in several) / freedom) if freedom else 0.0
 
 
 def _key(row: TableRow) -> Key:
@@ -72,9 +99,11 @@ def _key(row: TableRow) -> Key:
 
 def board_energies(run: BoardRun) -> dict[Key, float]:
     """Return the dynamic energies of a run's valid rows, pJ, by row and SASS."""
-    return {
-        _key(row): row.dynamic_pj for row in run.rows if row.protocol == DYNAMIC and row.status is Status.OK
-    }
+    return {_key(row): row.dynamic_pj for row in filter(_counts, run.rows)}
+
+
+def _counts(row: TableRow) -> bool:
+    return row.protocol == DYNAMIC and row.status is Status.OK
 
 
 def _factor(run: BoardRun, energies: Mapping[Key, float], base: Mapping[Key, float]) -> BoardFactor:
@@ -86,13 +115,17 @@ def _factor(run: BoardRun, energies: Mapping[Key, float], base: Mapping[Key, flo
     return BoardFactor(gpu.uuid_hash, run.name, gpu.driver, run.manifest.commit, len(ratios), factor)
 
 
-def _row(row: TableRow, energies_pj: Sequence[float]) -> RowSpread:
-    logs = [math.log(energy) for energy in energies_pj]
+def _row(measured: Sequence[_OnBoard], pooled: float) -> RowSpread:
+    row, boards = measured[0].row, len(measured)
+    logs = [one.log for one in measured]
+    energy_pj = math.exp(fmean(logs))
+    error = math.hypot(*(one.error / boards for one in measured), pooled / math.sqrt(boards))
     return RowSpread(
-        *(row.instruction, row.opt_level, row.protocol, row.operands, row.sass),
-        boards=len(logs),
-        energy_pj=_rounded(math.exp(fmean(logs))),
-        scatter=_rounded(stdev(logs)) if len(logs) > 1 else None,
+        *(row.instruction, row.opt_level, row.protocol, row.operands, row.sass, row.sass_per_ptx),
+        boards=boards,
+        energy_pj=_rounded(energy_pj),
+        ci95_pj=_rounded(_Z95 * error * energy_pj),
+        scatter=_rounded(stdev(logs)) if boards > 1 else None,
     )
 
 

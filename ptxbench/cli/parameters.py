@@ -204,6 +204,29 @@ class Size(click.ParamType[tuple[float, float]]):
         return self._length.convert(width, param, ctx), self._length.convert(height, param, ctx)
 
 
+class ReportFile(click.ParamType[Path]):
+    """A file whose ending says what is written; refused before anything is worked out for it.
+
+    Args:
+        endings: Known ones; a name without one is text.
+    """
+
+    name = "file"
+
+    def __init__(self, *endings: str) -> None:
+        self._endings = endings
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> Path:
+        """Return the path."""
+        from ptxbench.storage.atomic import require_file
+
+        path = Path(str(value))
+        if path.suffix.lower() not in ("", *self._endings):
+            self.fail(f"{path}: the ending {path.suffix} is none of {', '.join(self._endings)}.", param, ctx)
+        require_file(path)
+        return path
+
+
 class PictureFolder(click.ParamType[Path]):
     """A folder that pictures can be written to, new or not; refused before anything is worked out for it."""
 

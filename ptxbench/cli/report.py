@@ -12,7 +12,12 @@ from ptxbench.cli.parameters import FormatName, Size
 
 @click.command(name="report")
 @click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
-@click.option("--format", "form", type=FormatName(), help="Print this format (default: text).")
+@click.option(
+    "--format",
+    "form",
+    type=FormatName(),
+    help="Print this format (default: by the ending of --out, or text).",
+)
 @plot_option("the dynamic energies")
 @click.option(
     "--rows", type=click.IntRange(1, 1000), help="Draw so many rows in a column of the picture (default: 60)."
@@ -43,7 +48,8 @@ def command(
     search, filters, plots and exports. --json is short for --format json. With --plot alone, no table is
     printed; a picture of many rows has columns and pages (NAME-2.png, or pages of one PDF).
     """
-    from ptxbench.report.formats import DEFAULT, RunReport, render_report
+    from ptxbench.report.cost import with_other_boards
+    from ptxbench.report.formats import RunReport, format_by_ending, render_report
     from ptxbench.report.row_trials import row_trials
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.atomic import require_file, write_text
@@ -57,15 +63,21 @@ def command(
         raise click.UsageError("--plot draws one run; name one.")
     if out is not None:
         require_file(out)
+    name = "json" if as_json else form or format_by_ending(out)
     reports = []
     for run in runs:
         with RunFolder.open(find_table(run)) as folder:
             spread = read_board_spread(folder.path)
             reports.append(
                 RunReport(
-                    *(str(run), folder.manifest.gpu, folder.rows(), all_rows),
+                    *(
+                        str(run),
+                        folder.manifest.gpu,
+                        tuple(with_other_boards(folder.rows(), spread)),
+                        all_rows,
+                    ),
                     *(folder.manifest, spread, folder.kernels),
-                    row_trials(folder) if form == "html" else {},
+                    row_trials(folder) if name == "html" else {},
                 )
             )
     if plot is not None:
@@ -75,7 +87,6 @@ def command(
         for path in plot_energies(reports[0].rows, reports[0].gpu, plot, rows, page):
             click.echo(f"ptxbench: wrote {path}", err=True)
     if as_json or form or out is not None or plot is None:
-        name = "json" if as_json else form or DEFAULT
         if out is None:
             click.echo(render_report(name, reports, output_width()))
         else:

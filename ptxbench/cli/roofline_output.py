@@ -46,10 +46,16 @@ def print_result(result: RooflineResult, beside: dict[str, float]) -> None:
             )
         )
     print_table(headings, rows_of, headings[2:8])
-    click.echo("Tflop/s and TB/s are the highest that these kernels reached; balances are in flop/byte.")
+    click.echo("Tflop/s and TB/s are the highest that the run's kernels reached; balances are in flop/byte.")
     for one in result.saved:
         value = f"{one.value.value:.2g} ± {one.value.uncertainty:.2g}"
         click.echo(f"{one.name}: {value} pJ/flop less, where one is all that a kernel computes on")
+    most = max(point.kernel.sms for point in result.points)
+    if most < result.gpu.sm_count:
+        click.echo(
+            f"its kernels ran on {most} of {result.gpu.sm_count} SMs at most: what they reached is not what "
+            "the GPU can, beside the two kernels on all SMs"
+        )
     for machine in result.machines:
         _print_peaks(machine)
         _print_limited(machine)

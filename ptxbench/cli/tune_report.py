@@ -9,7 +9,7 @@ import click
 
 from ptxbench.cli.options import json_option, table_option
 from ptxbench.cli.output import print_json
-from ptxbench.cli.parameters import PictureFolder
+from ptxbench.cli.parameters import PictureFolder, ReportFile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @table_option(required=False)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
-    help="Where to write: a file (.html, .csv, .json as Kernel Tuner's cache, or text otherwise).",
+    type=ReportFile(".html", ".csv", ".json", ".txt"),
+    help="Where to write: a file (.html, .csv, .json as Kernel Tuner's cache, or .txt).",
 )
 @click.option("--plots", type=PictureFolder(), help="Folder for plots: front, hull, correlations, quadrants.")
 @json_option
@@ -38,7 +38,7 @@ def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, 
     """
     from ptxbench.report.text_table import output_width
     from ptxbench.report.tuning_report import as_csv, as_page, as_text, sections
-    from ptxbench.storage.atomic import require_file, write_text
+    from ptxbench.storage.atomic import write_text
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.analysis import analyse
     from ptxbench.tune.evaluate import estimated_again
@@ -46,8 +46,6 @@ def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, 
     from ptxbench.tune.kernel_tuner_cache import cache_text
     from ptxbench.tune.model_energy import open_model
 
-    if out is not None:
-        require_file(out)
     folder = TuningFolder.read(run)
     trials = tuple(folder.trials.values())
     if table is not None:
@@ -62,12 +60,13 @@ def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, 
     if plots is not None:
         _draw(folder.manifest, found, plots)
     if out is not None:
-        if out.suffix == ".html":
+        ending = out.suffix.lower()
+        if ending == ".html":
             text = as_page(parts, _pictures(folder.manifest, found))
-        elif out.suffix == ".json":
+        elif ending == ".json":
             text = cache_text(folder.manifest, trials)
         else:
-            text = as_csv(found) if out.suffix == ".csv" else as_text(parts, None) + "\n"
+            text = as_csv(found) if ending == ".csv" else as_text(parts, None) + "\n"
         write_text(out, text)
         click.echo(f"ptxbench: wrote {out}", err=True)
     if as_json:

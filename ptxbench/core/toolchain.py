@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
 import signal
@@ -19,6 +20,7 @@ _WHEELS = {"ptxas": "nvidia-cuda-nvcc", "nvcc": "nvidia-cuda-nvcc", "nvdisasm": 
 # Signals that end a tool for no fault of what it was given; SIGKILL: no memory was left, SIGXFSZ: a limit on
 # file sizes.
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGXFSZ)
+_RAISE_LIMIT = "raise the limit on file sizes (`ulimit -f`)"
 
 
 @cache
@@ -58,9 +60,11 @@ def tool_folder() -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="ptxbench-") as folder:
             yield Path(folder)
     except OSError as error:
+        cure = "make room there, or name another folder by TMPDIR"
+        if error.errno == errno.EFBIG:
+            cure = _RAISE_LIMIT
         raise ToolError(
-            f"cannot write a temporary file in {tempfile.gettempdir()}: {error.strerror or error}; "
-            "make room there, or name another folder by TMPDIR"
+            f"cannot write a temporary file in {tempfile.gettempdir()}: {error.strerror or error}; {cure}"
         ) from error
 
 
@@ -91,7 +95,13 @@ def run_tool(tool: str, arguments: list[str], folder: Path | None = None) -> str
     except OSError as error:
         raise ToolError(f"{tool} could not be started: {error}") from error
     if -done.returncode in _STOPS:
-        raise ToolError(f"{tool} was stopped by {signal.Signals(-done.returncode).name}")
+        stopped = f"{tool} was stopped by {signal.Signals(-done.returncode).name}"
+        if -done.returncode == signal.SIGXFSZ:
+            stopped += (
+                f", which happens where a file in {folder or tempfile.gettempdir()} grows too large;"
+                f" {_RAISE_LIMIT}"
+            )
+        raise ToolError(stopped)
     if done.returncode != 0:
         complaint = (done.stderr or done.stdout).strip().splitlines()
         raise RefusedModuleError(

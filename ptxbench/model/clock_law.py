@@ -78,11 +78,14 @@ class VoltageLaw:
     full_mhz: float
 
     def __post_init__(self) -> None:
-        """Refuse a fit that does not reach the full clock: it would be no scale to it.
+        """Refuse a fit that tells no voltage, or does not reach the full clock: it would be no scale to it.
 
         Raises:
-            InputError: The highest clock of the samples is more than 10% below the full clock.
+            InputError: The samples fit no curve of the model, or their highest clock is more than 10% below
+                the full clock.
         """
+        if math.isnan(self.ridge.best_clock_mhz.value):
+            raise InputError(f"the samples tell no voltage: {self.ridge.verdict}")
         highest_mhz = self.ridge.range_mhz[1]
         if highest_mhz < 0.9 * self.full_mhz:
             raise InputError(

@@ -174,8 +174,11 @@ def fit_ridge(samples: Sequence[PowerSample], cap_w: float = math.inf, seed: int
     errors = _parameter_errors(clocks, powers, curve)
     if outcome is _Outcome.FLAT and curve.idle_w + errors[0] < 0:
         outcome = _Outcome.STEEP
-    best_mhz = curve.best_clock_mhz(clocks[0], clocks[-1]) if outcome is not _Outcome.STEEP else math.nan
-    best_error_mhz = math.nan if outcome is _Outcome.STEEP else 0.0
+    elif outcome is not _Outcome.RISING and curve.alpha_w_per_mhz <= errors[1]:
+        outcome = _Outcome.LEVEL
+    fits = outcome not in (_Outcome.STEEP, _Outcome.LEVEL)
+    best_mhz = curve.best_clock_mhz(clocks[0], clocks[-1]) if fits else math.nan
+    best_error_mhz = 0.0 if fits else math.nan
     if outcome in (_Outcome.RIDGE, _Outcome.RISING):
         best_error_mhz = grid.best_clock_error_mhz(powers, curve, seed)
     return Ridge(
@@ -249,6 +252,11 @@ class _Outcome(Enum):
         "no ridge can be told within [{low:.0f}, {high:.0f}] MHz: power falls faster than the clock, to less"
         " than nothing at 0 MHz, which no curve of the model does; the range is too narrow, or the samples"
         " differ in more than the clock"
+    )
+    LEVEL = (
+        "no ridge can be told within [{low:.0f}, {high:.0f}] MHz: power does not rise with the clock by more"
+        " than its scatter, as every curve of the model does; a limit held it down (give --cap-w), or the"
+        " samples differ in more than the clock"
     )
     RISING = "no ridge within [{low:.0f}, {high:.0f}] MHz: the voltage rises over the whole range"
 

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -61,7 +61,8 @@ class Cost:
         protocol: Measuring protocol.
         operands: Operand pattern.
         unit: What executes one instruction: thread, warp or warpgroup; the energy is per execution.
-        energy_pj: Energy of one execution, pJ: `dynamic_pj`, or Eq. 1 with MTSM under protocol `arafa`.
+        energy_pj: Energy of one execution, pJ: `dynamic_pj`, or Eq. 1 with MTSM under protocol `arafa`; the
+            mean of other boards where the table's run did not reach the row (`reason` says so).
         ci95_pj: Half-width of its 95% interval.
         pj_per_flop: Energy of one floating-point operation, pJ.
         pj_per_byte: Energy of one byte moved, pJ.
@@ -137,7 +138,7 @@ def is_glob(pattern: str) -> bool:
 
 def reached(costs: Sequence[Cost]) -> tuple[Cost, ...]:
     """Return the rows that the run of their table, or another board, came to."""
-    return tuple(cost for cost in costs if cost.status != Status.NOT_REACHED or cost.boards)
+    return tuple(cost for cost in costs if cost.status != Status.NOT_REACHED)
 
 
 def costs_text(costs: Sequence[Cost], tables: Sequence[CostTable], width: int | None) -> str:
@@ -182,7 +183,7 @@ def costs_report(form: str, pattern: str, tables: Sequence[CostTable], *, all_ro
 
     reports = [
         RunReport(
-            *(table.name, table.manifest.gpu, tuple(_matching(pattern, table)), all_rows),
+            *(table.name, table.manifest.gpu, tuple(_known(pattern, table)), all_rows),
             manifest=table.manifest,
             spread=table.spread,
         )
@@ -198,6 +199,10 @@ def _matching(pattern: str, table: CostTable) -> list[TableRow]:
     return rows
 
 
+def _known(pattern: str, table: CostTable) -> list[TableRow]:
+    return with_other_boards(_matching(pattern, table), table.spread)
+
+
 def _costs_of(pattern: str, table: CostTable) -> list[Cost]:
     return row_costs(table.name, table.manifest.gpu.title, _matching(pattern, table), table.spread)
 
@@ -211,7 +216,7 @@ def row_costs(name: str, gpu: str, rows: Sequence[TableRow], spread: BoardSpread
         rows: Rows of the table.
         spread: How boards of this GPU differ, None where one board was measured.
     """
-    boards = {row.key: row for row in spread.rows} if spread else {}
+    rows, boards = with_other_boards(rows, spread), _by_row(rows, spread)
     catalogue = load_named(frozenset(row.instruction for row in rows))
     types = {instruction.name: instruction.type for instruction in catalogue.values()}
     return [
@@ -220,9 +225,47 @@ def row_costs(name: str, gpu: str, rows: Sequence[TableRow], spread: BoardSpread
     ]
 
 
+def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> list[TableRow]:
+    """Return a table's rows; those that its run did not reach have the mean of other boards, on its scale.
+
+    Args:
+        rows: Rows of the table.
+        spread: How boards of this GPU differ, None where one board was measured.
+    """
+    boards = _by_row(rows, spread)
+    return [_from_others(row, boards.get(row.key)) for row in rows]
+
+
+def _by_row(rows: Sequence[TableRow], spread: BoardSpread | None) -> dict[tuple[str, ...], RowSpread]:
+    """Return what boards have for each row: of its machine code, or of that which most boards ran."""
+    codes = {row.key: row.sass for row in rows}
+    found: dict[tuple[str, ...], RowSpread] = {}
+    for one in spread.rows if spread else ():
+        known = found.get(one.key)
+        better = known is None or one.sass == codes.get(one.key) or one.boards > known.boards
+        if better and not (known and known.sass == codes.get(one.key)):
+            found[one.key] = one
+    return found
+
+
+def _from_others(row: TableRow, spread: RowSpread | None) -> TableRow:
+    if row.status is not Status.NOT_REACHED or spread is None:
+        return row
+    boards = "1 other board" if spread.boards == 1 else f"{spread.boards} other boards"
+    return replace(
+        row,
+        sass=spread.sass,
+        sass_per_ptx=spread.sass_per_ptx,
+        dynamic_pj=spread.energy_pj,
+        dynamic_ci95_pj=spread.ci95_pj,
+        status=Status.OK,
+        reason=f"measured on {boards}",
+    )
+
+
 def _cost(row: TableRow, name: str, gpu: str, rate: Rate, ptx_type: str, spread: RowSpread | None) -> Cost:
     energy_pj = row.mtsm_nj * _PJ_PER_NJ if row.protocol == ARAFA else row.dynamic_pj
-    own_boards = 1 if row.status is Status.OK else 0
+    own_boards = int(row.status is Status.OK)
     return Cost(
         table=name,
         gpu=gpu,
@@ -238,7 +281,7 @@ def _cost(row: TableRow, name: str, gpu: str, rate: Rate, ptx_type: str, spread:
         pj_per_flop=rate.pj_per_flop,
         pj_per_byte=rate.pj_per_byte,
         cycles=row.cycles,
-        sass=row.sass or (spread.sass if spread else ""),
+        sass=row.sass,
         sass_per_ptx=row.sass_per_ptx,
         boards=spread.boards if spread else own_boards,
         boards_pj=spread.energy_pj if spread else math.nan,
@@ -349,9 +392,9 @@ def _origin_lines(table: CostTable, costs: Sequence[Cost]) -> list[str]:
         share = 1.96 * manifest.level_error
         lines.append(f"  all its dynamic energies share one factor, known to ± {share:.2%} (95%)")
     if table.spread:
-        factors = [board.factor for board in table.spread.boards]
+        factors = [board.factor for board in table.spread.boards[1:]]
         lines.append(
-            f"  {len(factors)} boards differ from it by one factor each, {min(factors):.3f} to "
-            f"{max(factors):.3f}; mean pJ and scatter leave it out"
+            f"  {len(factors)} other boards differ from it by one factor each, {min(factors):.3f} to "
+            f"{max(factors):.3f}; mean pJ and scatter leave it out, and so do rows measured on other boards"
         )
     return lines

@@ -44,8 +44,10 @@ class RowSpread:
         protocol: Measuring protocol.
         operands: Operand pattern.
         sass: What one copy became on all of these boards.
+        sass_per_ptx: SASS instructions for one copy.
         boards: How many boards have an energy for it.
         energy_pj: Geometric mean of their energies on the reference board's scale, pJ.
+        ci95_pj: Half-width of that mean's 95% interval, pJ: repeats on each board, and boards in general.
         scatter: Standard deviation of their logarithms: a fraction; None for fewer than two boards.
     """
 
@@ -54,8 +56,10 @@ class RowSpread:
     protocol: str
     operands: str
     sass: str
+    sass_per_ptx: float
     boards: int
     energy_pj: float
+    ci95_pj: float
     scatter: float | None
 
     @property

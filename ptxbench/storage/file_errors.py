@@ -12,6 +12,8 @@ from ptxbench.core.errors import InputError
 _CURES = {
     errno.ENOSPC: "free some space, then repeat the command (a run goes on with --resume)",
     errno.EDQUOT: "free some of your quota, then repeat the command (a run goes on with --resume)",
+    errno.EFBIG: "raise the limit on file sizes (`ulimit -f`), then repeat the command (a run goes on with"
+    " --resume)",
     errno.EACCES: "choose a folder that you may write",
     errno.EPERM: "choose a folder that you may write",
     errno.EROFS: "choose a folder that you may write",

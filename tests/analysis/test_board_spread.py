@@ -48,6 +48,17 @@ def test_a_row_that_the_reference_lacks_is_on_its_scale_and_one_board_has_no_sca
     assert (found.instruction, found.boards, found.energy_pj, found.scatter) == ("sub.f32", 1, 15.0, None)
 
 
+def test_the_interval_of_a_mean_has_the_repeats_and_what_boards_differ_by():
+    odd = [row(n, 10 + i * 1.0, dynamic_ci95_pj=0.0) for i, n in enumerate(NAMES)]
+    odd[0] = replace(odd[0], dynamic_pj=10.2)
+    odd.append(row("sub.f32", 30.0, dynamic_ci95_pj=1.5))
+    base = board("a", 1.0, *[row(n, 10 + i * 1.0, dynamic_ci95_pj=0.0) for i, n in enumerate(NAMES)])
+    found = board_spread(base, [board("b", 1.0, *odd)]).rows
+    between = math.log(1.02) / math.sqrt(2) / math.sqrt(5)  # one of five rows differs
+    assert found[1].ci95_pj == pytest.approx(1.96 * between / math.sqrt(2) * 11, rel=0.01)
+    assert found[-1].ci95_pj == pytest.approx(30 * math.hypot(1.96 * between, 1.5 / 30), rel=0.01)
+
+
 def test_rows_of_other_machine_code_and_rows_without_a_number_do_not_count():
     rows = list(board("b", 1.0).rows)
     rows[0] = replace(rows[0], sass="OTHER", dynamic_pj=500.0)

@@ -61,9 +61,9 @@ def test_without_a_gpu_it_shows_every_gpu_that_was_measured(capsys):
 def test_json_and_csv_have_the_same_rows_as_numbers(capsys):
     found = document(capsys, "fma.rn.f32", "--gpu", "h200")
     assert found["tables"][0]["driver"] == "580.159.04"
-    assert len(found["tables"][0]["boards"]) == 18
+    assert len(found["tables"][0]["boards"]) == 20
     (fast,) = (row for row in found["rows"] if row["opt_level"] == "O3")
-    assert (fast["type"], fast["unit"], fast["boards"], fast["pj_per_byte"]) == ("f32", "thread", 18, None)
+    assert (fast["type"], fast["unit"], fast["boards"], fast["pj_per_byte"]) == ("f32", "thread", 20, None)
     assert fast["pj_per_flop"] == pytest.approx(fast["energy_pj"] / 2)
     rows = list(
         csv.DictReader(io.StringIO(printed(capsys, "fma.rn.f32", "--gpu", "h200", "--format", "csv")))
@@ -83,11 +83,12 @@ def test_a_pattern_of_names_leaves_out_what_no_board_has_reached_and_says_how_ma
     assert sum(line.startswith("mma.") for line in lines) == len(every)
 
 
-def test_a_row_without_a_number_says_why_and_has_that_of_other_boards(capsys):
+def test_a_row_that_only_other_boards_reached_has_their_mean_and_says_so(capsys):
     row = document(capsys, "fma.rn.ftz.f32", "--gpu", "h200")["rows"][0]
-    assert (row["status"], row["energy_pj"], row["ci95_pj"]) == ("not_reached", None, None)
-    assert row["boards"] == 3
-    assert row["boards_pj"] == pytest.approx(16.8, abs=0.1)
+    assert (row["status"], row["reason"], row["boards"]) == ("ok", "measured on 3 other boards", 3)
+    assert row["energy_pj"] == row["boards_pj"] == pytest.approx(16.8, abs=0.1)
+    assert 0 < row["ci95_pj"] < 0.05 * row["energy_pj"]
+    assert (row["pj_per_flop"], row["sass_per_ptx"]) == (row["energy_pj"] / 2, 1)
 
 
 def test_the_formats_of_a_report_have_these_rows_alone(capsys):

@@ -209,7 +209,8 @@ def test_a_limit_on_file_size_names_the_file(tmp_path):
         )
     done = shell(f"ulimit -f 8; $P table --gpu simulated --out {tmp_path / 'run'}")
     assert done.returncode == 2
-    assert re.search(r"error: (cannot write .*/|ptxas was stopped by SIGXFSZ)", done.stderr)
+    assert re.search(r"error: cannot write .*/|ptxas was stopped by SIGXFSZ.* file in /", done.stderr)
+    assert "ulimit -f" in done.stderr
     assert done.stderr.count("error: ") == 1
 
 

@@ -61,6 +61,16 @@ def test_formats(tmp_path, capsys):
     assert document["fastest"]["energy_j"] == pytest.approx(1.967, abs=1e-3)
 
 
+@pytest.mark.hostile
+@pytest.mark.parametrize("words", [("tune", "report", str(KEPT / "gemm" / "f32")), ("report", "h200")])
+def test_an_ending_that_names_no_format_is_refused_before_anything_is_read(words, tmp_path, capsys):
+    assert run([*words, "--out", str(tmp_path / "x.nope")]) == 2
+    said = capsys.readouterr().err
+    assert "the ending .nope" in said
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_simulated_search_of_a_user_s_kernel_says_that_it_is_one(tmp_path, capsys):
     path = write_spec(tmp_path / "spec")
     arguments = ["--gpu", "simulated:h200", "--window", "0.1", "--out", str(tmp_path / "t")]

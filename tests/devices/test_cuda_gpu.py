@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import re
 from dataclasses import replace
 from functools import cache
@@ -318,17 +319,24 @@ def test_a_row_is_measured_from_end_to_end_and_no_setting_is_changed(gpu, tmp_pa
     assert settings() == before
 
 
-def test_a_kernel_that_breaks_is_a_launch_error_and_the_process_says_how_to_go_on(gpu, module_of):
-    # The last test of the file: nothing runs in this process after it.
-    target = gpu.info.target
-    ptx = _ILLEGAL.format(target=target).replace(
-        ".version 7.0", f".version {find_target(target).ptx_version}"
-    )
-    broken = replace(launch_of(module_of("mad.lo.u32")), cubin=gpu.assemble(ptx, OptLevel.O3))
+def break_the_context():
+    """Write to an address that is not there: this process cannot use the GPU any more."""
+    gpu = opened()
+    target = find_target(gpu.info.target)
+    row = build_module(find_instruction("mad.lo.u32"), target, OptLevel.O3, Form.LATENCY, gpu.assemble)
+    ptx = _ILLEGAL.format(target=gpu.info.target).replace(".version 7.0", f".version {target.ptx_version}")
+    broken = replace(launch_of(row), cubin=gpu.assemble(ptx, OptLevel.O3))
     with pytest.raises(LaunchError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
         gpu.run(broken)
     with pytest.raises(GpuError, match="--resume"):
         gpu.run(broken)
+
+
+def test_a_kernel_that_breaks_is_a_launch_error_and_the_process_says_how_to_go_on():
+    child = multiprocessing.get_context("spawn").Process(target=break_the_context)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
 
 
 @pytest.mark.parametrize("level", OptLevel)

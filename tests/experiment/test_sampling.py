@@ -3,12 +3,14 @@
 import json
 import math
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from fakes.script import load_script
 
 from ptxbench.analysis.recommendation import recommend
 from ptxbench.cli import main
@@ -194,6 +196,18 @@ def test_every_recording_is_kept_at_once_and_a_stopped_comparison_goes_on(stoppe
         Failing(RTX2080TI, 0, AssertionError("measured again")), path, runs=SHORT, resume=True
     )
     assert repr(again_) == repr(found)
+
+
+def test_a_stopped_comparison_is_closed_with_what_it_holds(stopped, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "methods"
+    shutil.copytree(stopped[0], path)
+    monkeypatch.setattr(sys, "argv", ["close_run", "--methods", str(path)])
+    assert load_script("runners/close_run.py").main() == 0
+    assert "9 recordings" in capsys.readouterr().out
+    assert names(path) == stopped[1][:9]
+    assert not (path / "partial").exists()
+    with RecordingFolder.open(path, PURPOSE) as folder:
+        assert repr(read_methods_file(path)) == repr(again(folder, None)[0])
 
 
 @pytest.mark.hostile

@@ -324,3 +324,10 @@ def test_no_file_makes_a_traceback(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "damaged.csv"
     path.write_bytes(data)
     assert all(refusal.isprintable() for refusal in read_as_all(path))
+
+
+def test_number_of_400_digits_is_a_torn_row_and_no_traceback(tmp_path):
+    rows = [f"{1_000 * i},{p:.0f}" for i, p in enumerate(POWER_W)]
+    rows[7], rows[30] = f"{'9' * 4000},150", f"30000,{'9' * 4000}"
+    capture = read_meter(write(tmp_path / "m.csv", "t_us,power_w", *rows))
+    assert len(capture) == len(POWER_W) - 2

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ptxbench.core.errors import InputError
+from ptxbench.model.clock_law import VoltageLaw
 from ptxbench.model.ridge import PowerCurve, PowerSample, fit_ridge, fitted_cap_w
 
 STEP_MHZ = 15
@@ -54,6 +55,24 @@ def test_a_voltage_that_rises_everywhere_is_told_from_a_ridge():
     found = fit_ridge(samples(hidden(100), 0.001))
     assert not found.found
     assert "rises over the whole range" in found.verdict
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "power_w",
+    [lambda f: 300 - 0.05 * f, lambda f: 300 + 0 * f, lambda f: 200 + ((f - 1100) / 50) ** 2],
+    ids=["falls", "level", "falls and rises"],
+)
+def test_power_that_does_not_rise_with_the_clock_gives_no_best_clock(power_w):
+    noise_w = np.random.default_rng(1).normal(0, 0.5, len(CLOCKS))
+    found = fit_ridge(
+        [PowerSample(float(c), float(power_w(c) + w)) for c, w in zip(CLOCKS, noise_w, strict=True)]
+    )
+    assert not found.found
+    assert "power does not rise with the clock" in found.verdict
+    assert math.isnan(found.best_clock_mhz.value)
+    with pytest.raises(InputError, match=r"the samples tell no voltage: .* does not rise"):
+        VoltageLaw(found, 1980)
 
 
 def test_samples_at_the_power_limit_are_left_out():

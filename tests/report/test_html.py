@@ -75,9 +75,10 @@ def test_the_page_holds_every_shown_row_with_what_the_catalogue_knows_of_it():
 
 def test_a_row_that_other_boards_reached_is_shown():
     missed = replace(fake.row("add.f32"), status=Status.NOT_REACHED, dynamic_pj=math.nan)
-    spread = BoardSpread("run", (), (RowSpread(*missed.key, "FADD", 3, 10.5, 0.002),))
+    spread = BoardSpread("run", (), (RowSpread(*missed.key, "FADD", 1.0, 3, 10.5, 0.1, 0.002),))
     (row,) = rows_of(page(report([missed], spread=spread)))
-    assert (row["energy_pj"], row["boards"], row["boards_pj"], row["sass"]) == (None, 3, 10.5, missed.sass)
+    assert (row["energy_pj"], row["ci95_pj"], row["boards"], row["sass"]) == (10.5, 0.1, 3, "FADD")
+    assert (row["status"], row["reason"]) == ("ok", "measured on 3 other boards")
 
 
 def test_nothing_is_loaded_and_only_the_page_s_own_script_may_run():
@@ -127,8 +128,8 @@ def test_the_command_writes_the_page_of_the_h200_with_its_origin(tmp_path, capsy
     text = out.read_text()
     assert len(text) < 1_000_000
     (about,) = data_of(text)["runs"]
-    assert (about["board"], about["created"], len(about["boards"])) == ("6eda50547c2a", "2026-11-22", 18)
-    assert sum(row["status"] == "ok" for row in rows_of(text)) == 438
+    assert (about["board"], about["created"], len(about["boards"])) == ("6eda50547c2a", "2026-11-22", 20)
+    assert sum(row["status"] == "ok" for row in rows_of(text)) == 438 + 371
 
 
 def test_out_is_checked_before_anything_is_read(tmp_path, capsys):

@@ -238,7 +238,9 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
     points = tuple(p for p in measured if p.kernel.kind and p.kernel.level and p.kernel.pattern == pattern)
     if not points:
         others = f" while no other program was on the GPU ({len(disturbed)} did then)" if disturbed else ""
-        raise InputError(f"no kernel ran with operand pattern {pattern!r}{others}")
+        there = sorted({p.kernel.pattern for p in measured if p.kernel.kind and p.kernel.level})
+        instead = f"; this run has --operands {' and '.join(there)}" if there else ""
+        raise InputError(f"no kernel ran with operand pattern {pattern!r}{others}{instead}")
     asleep = [p for p in measured if p.kernel.sleeps]
     beside = [p for p in measured if p.kernel.is_peak]
     at_c = float(np.median([p.temperature_c for p in points]))
@@ -374,7 +376,9 @@ def fitted_machine(
     """
     for name in (kind, level):
         result.fit.coefficient(name)
-    return _machines(result.fit, *peaks(result.points, kind, level), kind, level, result.gpu.power_limit_w)
+    found = next(one for one in result.machines if (one.kind, one.level) == (kind, level))
+    limit_w = result.gpu.power_limit_w
+    return _machines(result.fit, found.flops_per_s, found.bytes_per_s, kind, level, limit_w)
 
 
 def _machines(
@@ -398,25 +402,26 @@ def _machine(
         limit_w: Power limit, W; 0: none is known.
     """
     points = [p for p in measured if p.kernel.kind and p.kernel.level]
-    flops_per_s, bytes_per_s = peaks(points, kind, level)
+    flops_per_s, bytes_per_s = _peaks(measured, kind, level)
     machine, draws = _machines(fit, flops_per_s, bytes_per_s, kind, level, limit_w)
     alone = [p.flops_per_s for p in measured if p.kernel.is_peak and p.kernel.kind == kind]
     copied = [p.bytes_per_s for p in measured if p.kernel.is_peak and p.kernel.level == level]
     own = [p for p in points if (p.kernel.kind, p.kernel.level) == (kind, level)]
+    reached = _peaks(points, kind, level)
     return FittedMachine(
         kind=kind,
         level=level,
         flops_per_s=flops_per_s,
         bytes_per_s=bytes_per_s,
-        flops_share=flops_per_s / max(alone, default=math.nan),
-        bytes_share=bytes_per_s / max(copied, default=math.nan),
+        flops_share=reached[0] / max(alone, default=math.nan),
+        bytes_share=reached[1] / max(copied, default=math.nan),
         quantities=machine_quantities(machine, draws),
         races_to_halt=machine.races_to_halt,
         limited=limited_points(machine, own),
     )
 
 
-def peaks(points: Sequence[MeasuredPoint], kind: str, level: str) -> tuple[float, float]:
+def _peaks(points: Sequence[MeasuredPoint], kind: str, level: str) -> tuple[float, float]:
     """Return the highest speed of a kind, flop/s, and the highest bandwidth of a level, byte/s, reached."""
     return (
         max(p.flops_per_s for p in points if p.kernel.kind == kind),

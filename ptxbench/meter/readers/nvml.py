@@ -14,7 +14,7 @@ from ptxbench.core.printable import printable
 from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.stamps import numbers_to_ns
 from ptxbench.meter.readers.table import read_times
-from ptxbench.meter.readers.text import decode, read_bytes, read_text_table
+from ptxbench.meter.readers.text import as_numbers, decode, read_bytes, read_text_table
 from ptxbench.meter.readers.units import Quantity, split_unit
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
@@ -152,7 +152,7 @@ def _values(column: pd.Series[str]) -> Float64s:
     if not pd.api.types.is_numeric_dtype(column):
         text = column.astype(str).str.strip().replace(dict.fromkeys(_ABSENT, "nan"))
         column = text.str.replace(r"\s*[mkµu]?[WJ]$", "", regex=True)
-    return np.array(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
+    return as_numbers(column)
 
 
 def _series(source: SourceName, time_ns: Int64s, value: Float64s) -> Series:

@@ -15,6 +15,7 @@ from ptxbench.core.printable import printable
 from ptxbench.meter.capture import MeterCapture, make_capture, require_forward
 from ptxbench.meter.readers.stamps import numbers_to_ns
 from ptxbench.meter.readers.table import wrap_notes
+from ptxbench.meter.readers.text import as_numbers
 from ptxbench.sensors.trace import Float64s
 
 _HEADER = re.compile(r"marker\s+time\s")
@@ -89,4 +90,4 @@ def read_powersensor(path: Path, text: str) -> MeterCapture:
 
 
 def _column(frame: pd.DataFrame, name: str) -> Float64s:
-    return np.array(pd.to_numeric(frame[name], errors="coerce"), dtype=np.float64)
+    return as_numbers(frame[name])

@@ -13,7 +13,7 @@ import pandas as pd
 from ptxbench.core.errors import InputError
 from ptxbench.core.printable import printable
 from ptxbench.meter.readers.columns import time_column
-from ptxbench.meter.readers.text import TextTable, split_line
+from ptxbench.meter.readers.text import TextTable, as_numbers, split_line
 
 # Yokogawa DL/WVF ("HResolution", "SampleRate"), Tektronix and GW Instek ("Sample Interval",
 # "Sampling Period"), Rigol and Keysight ("Increment", "XInc"), R&S ("Resolution").
@@ -64,7 +64,7 @@ def read_rigol(path: Path, text: str) -> TextTable:
     units = [printable(unit) for unit in second[:count]]
     number = np.arange(len(frame), dtype=np.float64)
     if names and names[0].lower() == _COUNT:
-        number = np.array(pd.to_numeric(frame.pop(names[0]), errors="coerce"), dtype=np.float64)
+        number = as_numbers(frame.pop(names[0]))
         units = units[1:]
     frame.insert(0, _TIME, start_s + step_s * number, allow_duplicates=True)
     return TextTable(frame, ("s", *units), ("",) * 3, ",", 0, has_header=True)

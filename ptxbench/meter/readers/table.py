@@ -14,7 +14,7 @@ from ptxbench.meter.capture import MeterCapture, make_capture, require_forward
 from ptxbench.meter.readers.columns import Channel, Rail, find_rails, half_rails, time_column
 from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.stamps import numbers_to_ns, texts_to_ns
-from ptxbench.meter.readers.text import TextTable
+from ptxbench.meter.readers.text import TextTable, as_numbers
 from ptxbench.sensors.trace import Float64s, Int64s
 
 # The PMD-USB's own labels: what feeds the CPU, where it is wired as labelled.
@@ -78,7 +78,7 @@ def read_times(path: Path, table: TextTable, mapping: Mapping) -> Times:
     column = table.frame[name]
     if pd.api.types.is_numeric_dtype(column):
         return _numbered(column.to_numpy(), unit_s)
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+    numbers = as_numbers(column)
     if np.isfinite(numbers).mean() > 0.5:
         return _numbered(numbers, unit_s)
     return _dated(path, table, column, mapping)
@@ -125,7 +125,7 @@ def _dated(path: Path, table: TextTable, column: pd.Series[str], mapping: Mappin
     )
     if fraction is not None:
         # Yokogawa's stores keep the milliseconds of a stamp in a column of their own.
-        extra_ms = pd.to_numeric(table.frame[fraction], errors="coerce").to_numpy(dtype=np.float64)
+        extra_ms = as_numbers(table.frame[fraction])
         readable = readable & (extra_ms >= 0) & (extra_ms < 1_000)
         time_ns = time_ns + 1_000_000 * np.where(readable, extra_ms, 0).astype(np.int64)
     return Times(time_ns, readable, notes)
@@ -136,7 +136,7 @@ def _numbers(path: Path, table: TextTable, channel: Channel) -> Float64s:
         return np.full(len(table.frame), channel.factor)
     if channel.column not in table.frame:
         raise InputError(f"{path} has no column {channel.column!r} among {_names(table)}")
-    values = pd.to_numeric(table.frame[channel.column], errors="coerce").to_numpy(dtype=np.float64)
+    values = as_numbers(table.frame[channel.column])
     if not np.isfinite(values).any():
         raise InputError(f"{path}: column {channel.column!r} holds no number")
     return values * channel.factor

@@ -10,14 +10,18 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.printable import printable
 from ptxbench.meter.readers.units import unit_of
+from ptxbench.sensors.trace import Float64s
 
 # An hour at 5 kHz with three rails; more does not fit into the memory of a small machine as a table.
 MAX_BYTES = 1 << 29
+# Longer ones are no numbers that a double holds, and pandas stops at such.
+_MAX_DIGITS = 300
 _SNIFFED_LINES = 400
 _ENOUGH_ROWS = 3
 # Rows at the end of the sniffed lines that show what a row of the table looks like.
@@ -186,6 +190,13 @@ def _find_layout(lines: list[str], separator: str | None, decimal: str | None) -
         found = "," if candidate != "," and _has_decimal_comma(cells) else "."
         return _Layout(candidate, decimal or found, start, len(rows[start]))
     return None
+
+
+def as_numbers(column: pd.Series[str]) -> Float64s:
+    """Return the numbers of a column, NaN where a cell is none, shape (n,)."""
+    if not pd.api.types.is_numeric_dtype(column):
+        column = column.where(column.astype(str).str.len() <= _MAX_DIGITS)
+    return np.array(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
 
 
 def _kinds(row: list[str]) -> tuple[str, ...]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.plugins import load_plugin, plugin_names
 from ptxbench.core.status import Status
@@ -21,7 +23,10 @@ from ptxbench.storage.schema import TableRow
 if TYPE_CHECKING:
     from ptxbench.report.row_trials import RowTrials
 
-DEFAULT = "text"
+_BY_ENDING = {
+    **{"": "text", ".txt": "text", ".html": "html", ".csv": "csv"},
+    **{".json": "json", ".md": "markdown", ".tex": "latex"},
+}
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,18 @@ class RunReport:
 def format_names() -> tuple[str, ...]:
     """Return the names of all formats."""
     return plugin_names(__path__)
+
+
+def format_by_ending(path: Path | None) -> str:
+    """Return the format that a file's ending names; text where there is no file, or no ending.
+
+    Raises:
+        InputError: The ending names none.
+    """
+    ending = "" if path is None else path.suffix.lower()
+    if ending not in _BY_ENDING:
+        raise InputError(f"{path}: the ending {ending} names no format; give --format")
+    return _BY_ENDING[ending]
 
 
 def render_report(name: str, reports: Sequence[RunReport], width: int | None) -> str:

@@ -63,6 +63,18 @@ def test_peaks_are_measured_beside_and_said(finished, capsys):
     )
 
 
+def test_kernels_on_few_sms_do_not_lower_the_peaks_nor_the_verdict(finished, tmp_path, capsys):
+    (whole,) = work_out(open_folder(finished)).machines
+    few = replace(FEW, sms=(8,), peaks=True, intensities=(0.125, 0.5, 2, 8, 32, 128))
+    (machine,) = work_out(measure(SimulatedGpu(PROFILE), few, tmp_path / "run")).machines
+    assert machine.flops_share < 0.1
+    assert machine.flops_per_s == pytest.approx(whole.flops_per_s, rel=0.02)
+    assert machine.bytes_per_s == pytest.approx(whole.bytes_per_s, rel=0.02)
+    assert machine.races_to_halt == whole.races_to_halt
+    assert run(["roofline", "show", str(tmp_path / "run")]) == 0
+    assert "on 8 of 132 SMs at most" in capsys.readouterr().out
+
+
 def test_under_a_limit_of_300_w_slowed_kernels_are_left_out_and_the_energies_come_back(tmp_path):
     on_few = replace(FEW, sms=(4, 8, 16))
     result = work_out(measure(SimulatedGpu(CAPPED), on_few, tmp_path / "run"))
@@ -167,6 +179,11 @@ def test_the_result_is_kept_in_the_folder(finished):
     assert [one["name"] for one in kept["energies"]] == ["f32", "dram", "constant"]
     assert len(kept["points"]) == 2 * len(INTENSITIES)
     assert kept["slope_is_assumed"] is False
+
+
+def test_a_run_without_the_operands_asked_for_says_which_it_has(finished, capsys):
+    assert run(["roofline", "show", str(finished), "--operands", "zeros"]) == 2
+    assert "'zeros'; this run has --operands random" in capsys.readouterr().err
 
 
 def test_a_run_is_shown_again_and_gives_tradeoffs_with_intervals(finished, capsys):
