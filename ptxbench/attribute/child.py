@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import FrameType
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -37,24 +38,34 @@ def run_child(words: Sequence[str], environment: Mapping[str, str]) -> int:
     Raises:
         CommandNotRunError: It could not be started.
     """
-    try:
-        child = subprocess.Popen(list(words), env=dict(environment))
-    except OSError as error:
-        code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
-        raise CommandNotRunError(f"cannot run {words[0]}: {error.strerror}", code) from error
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
 
     def forward(number: int, _: FrameType | None) -> None:
-        if child.poll() is None:
-            os.kill(child.pid, number)
+        if child is None:
+            early.append(number)
+            return
+        # The signal may have ended it already, where all of the process group got it.
+        with suppress(ProcessLookupError):
+            if child.poll() is None:
+                os.kill(child.pid, number)
 
     def leave_to_child(_number: int, _frame: FrameType | None) -> None:
         """Do nothing: the terminal sent it to the command, too."""
 
-    before = {number: signal.signal(number, forward) for number in _FORWARDED}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, leave_to_child)
+    handlers = {**dict.fromkeys(_FORWARDED, forward), signal.SIGINT: leave_to_child}
+    # What is ignored here, as under nohup, the command ignores as well.
+    handled = {number: one for number, one in handlers.items() if signal.getsignal(number) != signal.SIG_IGN}
+    before = {number: signal.signal(number, handler) for number, handler in handled.items()}
     try:
+        child = subprocess.Popen(list(words), env=dict(environment))
+        for number in early:
+            forward(number, None)
         code = child.wait()
         return code if code >= 0 else _SIGNALLED - code
+    except OSError as error:
+        code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+        raise CommandNotRunError(f"cannot run {words[0] or repr('')}: {error.strerror}", code) from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

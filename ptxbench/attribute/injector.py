@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,10 @@ from ptxbench.api.window_log import FOLDER_VARIABLE
 from ptxbench.core.errors import ToolError
 
 MOST_LAUNCHES_VARIABLE = "PTXBENCH_MOST_LAUNCHES"
+_CUPTI_VARIABLE, _EVENTS_VARIABLE = "PTXBENCH_CUPTI", "PTXBENCH_BY_EVENTS"
+_OWN_VARIABLES = (MOST_LAUNCHES_VARIABLE, _CUPTI_VARIABLE, _EVENTS_VARIABLE, FOLDER_VARIABLE)
+_PATH_VARIABLES = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
+_IS_INJECTOR = re.compile(r"ptxbench/injector-[0-9a-f]{16}\.so$")
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _LIBRARIES = ("-ldl", "-lpthread")
 _TIMEOUT_S = 60
@@ -92,6 +97,22 @@ def find_cupti(command: str, driver_major: int, roots: Sequence[Path] | None = N
     return tuple(sorted(usable, key=lambda path: -int(path.name.rpartition(".")[2])))
 
 
+def without_injector(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what an outer `ptxbench run` has set."""
+    kept = {name: value for name, value in environment.items() if name not in _OWN_VARIABLES}
+    for name in _PATH_VARIABLES:
+        if _IS_INJECTOR.search(kept.get(name, "")):
+            del kept[name]
+    preloaded = [one for one in kept.pop("LD_PRELOAD", "").split() if not _IS_INJECTOR.search(one)]
+    return {**kept, "LD_PRELOAD": " ".join(preloaded)} if preloaded else kept
+
+
+def other_tool(environment: Mapping[str, str]) -> str | None:
+    """Return the library that another tool, such as nsys, has CUDA load into the program; None without."""
+    path = environment.get("CUDA_INJECTION64_PATH", "")
+    return None if not path or _IS_INJECTOR.search(path) else path
+
+
 def injected(
     environment: Mapping[str, str], library: Path, cupti: Sequence[Path], folder: Path
 ) -> dict[str, str]:
@@ -106,7 +127,7 @@ def injected(
     return {
         **timed(environment, library, folder),
         "CUDA_INJECTION64_PATH": str(library),
-        "PTXBENCH_CUPTI": ":".join(map(str, cupti)),
+        _CUPTI_VARIABLE: ":".join(map(str, cupti)),
     }
 
 
@@ -126,7 +147,7 @@ def timed(
         "LD_PRELOAD": " ".join(filter(None, (str(library), environment.get("LD_PRELOAD", "")))),
         # Of another tool for NVTX, such as nsys, the choice stands.
         "NVTX_INJECTION64_PATH": environment.get("NVTX_INJECTION64_PATH") or str(library),
-        "PTXBENCH_BY_EVENTS": "1" if forced else "",
+        _EVENTS_VARIABLE: "1" if forced else "",
         FOLDER_VARIABLE: str(folder),
     }
 

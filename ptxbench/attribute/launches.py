@@ -326,6 +326,8 @@ def _read_process(file: Path) -> _Process:
         ended = ended or word == "end"
     if process.has_cuda and not ended:
         process.remarks.append(
-            f"process {pid} did not end by itself: its last kernels (twenty, or 0.2 s) may be missing"
+            f"process {pid} goes on after the command: what it does from then on is not measured"
+            if Path("/proc", pid, "exe").exists()
+            else f"process {pid} did not end by itself: its last kernels (twenty, or 0.2 s) may be missing"
         )
     return process

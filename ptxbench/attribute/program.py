@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -16,7 +16,15 @@ from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.api.window_log import FOLDER_VARIABLE
 from ptxbench.attribute.attribution import NO_KERNEL, Expected, Readings, Share, attribute
 from ptxbench.attribute.child import run_child
-from ptxbench.attribute.injector import MOST_LAUNCHES_VARIABLE, build_injector, find_cupti, injected, timed
+from ptxbench.attribute.injector import (
+    MOST_LAUNCHES_VARIABLE,
+    build_injector,
+    find_cupti,
+    injected,
+    other_tool,
+    timed,
+    without_injector,
+)
 from ptxbench.attribute.launches import Launches, LaunchLog, innermost, no_launches, read_launches
 from ptxbench.attribute.recorded import BoardFacts, RecordedBoard, RecordedProgram, RunFacts, run_facts
 from ptxbench.core.errors import ToolError
@@ -107,14 +115,16 @@ def record_program(
             Path(folder),
             kernels=kernels,
             by_events=by_events,
-            counts=most_launches_per_s is not None,
+            most_launches_per_s=most_launches_per_s,
         )
-        if most_launches_per_s is not None:
-            environment[MOST_LAUNCHES_VARIABLE] = repr(most_launches_per_s)
         start_ns = clock.now_ns()
         code = run_child(words, environment)
         end_ns = clock.now_ns()
         log = read_launches(Path(folder), end_ns)
+    tool = other_tool(os.environ) if kernels else None
+    if tool is not None:
+        remark = f"CUDA_INJECTION64_PATH names another tool, {tool}: CUPTI is left to it"
+        log = replace(log, remarks=(remark, *log.remarks))
     recorded = tuple(recorded_board(one) for one in recordings)
     facts = run_facts(
         words,
@@ -227,19 +237,23 @@ def _environment(
     *,
     kernels: bool,
     by_events: bool,
-    counts: bool,
+    most_launches_per_s: float | None,
 ) -> tuple[dict[str, str], str]:
     """Return the command's environment, and why kernels cannot be followed, if so."""
-    own = dict(os.environ)
+    own = without_injector(os.environ)
     if not kernels:
         return {**own, FOLDER_VARIABLE: str(folder)}, "kernels were not requested"
     cupti = find_cupti(words[0], max(board.cuda_major for board in boards))
+    leaves_cupti = by_events or other_tool(own) is not None
+    by_events = leaves_cupti or not cupti
     try:
-        library = build_injector(by_events=by_events or counts or not cupti)
+        library = build_injector(by_events=by_events or most_launches_per_s is not None)
     except ToolError as error:
         return {**own, FOLDER_VARIABLE: str(folder)}, f"kernels are not known: {error}"
-    if by_events or not cupti:
-        return timed(own, library, folder, forced=by_events), ""
+    if most_launches_per_s is not None:
+        own[MOST_LAUNCHES_VARIABLE] = repr(most_launches_per_s)
+    if by_events:
+        return timed(own, library, folder, forced=leaves_cupti), ""
     return injected(own, library, cupti, folder), ""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ import click
 from ptxbench.cli.options import json_option, table_option
 from ptxbench.cli.parameters import Fraction, Number
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import printable
 
 if TYPE_CHECKING:
     from ptxbench.attribute.attribution import Expected
@@ -99,7 +102,7 @@ def command(
             else _record(spec, words, kernels=not no_kernels, by_events=by_events, most=most_launches)
         )
     except CommandNotRunError as error:
-        click.echo(f"ptxbench: {error}", err=True)
+        _say([str(error)])
         return error.exit_code
     failed = _keep_recorded(recorded, out) if out is not None else None
     expected, refused = _expected(recorded, table, ncu)
@@ -108,8 +111,7 @@ def command(
     if as_json:
         _print_json(document(program))
     else:
-        for line in lines(program):
-            click.echo(f"ptxbench: {line}", err=True)
+        _say(lines(program))
     for problem in (failed, refused):
         if problem is not None:
             raise problem
@@ -184,8 +186,7 @@ def _compare(program: ProgramEnergy, baseline: Path | None, limit: float | None)
     from ptxbench.attribute.report import changes
 
     found = [] if baseline is None or limit is None else changes(program, baseline, limit)
-    for line in found:
-        click.echo(f"ptxbench: {line}", err=True)
+    _say(found)
     return int(bool(found))
 
 
@@ -264,7 +265,19 @@ def _keep(program: ProgramEnergy, out: Path) -> None:
     write_text(out / "kernels.csv", csv_text(program))
 
 
+def _say(lines: Sequence[str]) -> None:
+    """Print lines, whose names of kernels may hold anything."""
+    _print("\n".join(f"ptxbench: {printable(line)}" for line in lines))
+
+
 def _print_json(document: dict[str, object]) -> None:
     import json
 
-    click.echo(json.dumps(document, indent=1), err=True)
+    _print(json.dumps(document, indent=1))
+
+
+def _print(text: str) -> None:
+    """Print to standard error; where that is full or gone, files and the exit code still have to come."""
+    with suppress(OSError):
+        if text:
+            click.echo(text, err=True)

@@ -147,6 +147,73 @@ def test_signals_reach_the_command(number, code):
     assert ended.returncode == code
 
 
+def test_a_signal_to_the_whole_group_is_no_error():
+    # The command may be gone before the signal is passed on.
+    script = (
+        "import os, sys; from ptxbench.attribute.child import run_child; "
+        "sys.exit(run_child(['sh', '-c', 'kill -TERM 0; exec sleep 50'], os.environ))"
+    )
+    for _ in range(3):
+        ended = subprocess.run(
+            [PYTHON, "-c", script],
+            timeout=60, check=False, capture_output=True, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert ended.stderr == ""
+        assert ended.returncode == 143
+
+
+def test_a_signal_after_the_end_is_not_passed_on(monkeypatch):
+    class Ended:
+        pid = 2**22 + 1  # beyond the largest process number
+
+        def poll(self):
+            return None
+
+        def wait(self):
+            signal.raise_signal(signal.SIGTERM)
+            return -15
+
+    monkeypatch.setattr(subprocess, "Popen", lambda *_args, **_more: Ended())
+    assert child.run_child(["x"], {}) == 143
+
+
+@pytest.mark.hostile
+def test_what_is_set_for_another_ptxbench_is_not_passed_on(boards, capfd, monkeypatch, tmp_path):
+    ours = str(tmp_path / "ptxbench" / "injector-0123456789abcdef.so")
+    for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "LD_PRELOAD"):
+        monkeypatch.setenv(name, ours)
+    for name in ("MOST_LAUNCHES", "BY_EVENTS", "CUPTI", "LAUNCHES"):
+        monkeypatch.setenv(f"PTXBENCH_{name}", "5")
+    assert run(["run", "--no-kernels", "--", "env"]) == 0
+    out = capfd.readouterr().out
+    assert ours not in out
+    assert "=5\n" not in out
+
+
+@pytest.mark.hostile
+def test_cupti_is_left_to_a_tool_that_is_injected_already(boards, capfd, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/tool.so")
+    monkeypatch.setattr(program, "find_cupti", lambda *_: (tmp_path / "libcupti.so.13",))
+    assert run(["run", "--", "env"]) == 0
+    captured = capfd.readouterr()
+    assert "CUDA_INJECTION64_PATH=/opt/tool.so\n" in captured.out
+    assert "PTXBENCH_BY_EVENTS=1\n" in captured.out
+    assert "/opt/tool.so: CUPTI is left to it" in captured.err
+
+
+@pytest.mark.hostile
+def test_a_report_that_cannot_be_shown_is_still_kept(boards, monkeypatch, tmp_path):
+    def refuse(*_args, **_more):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("click.echo", refuse)
+    out = tmp_path / "run"
+    words = ["--", PYTHON, "-c", "raise SystemExit(7)"]
+    assert run(["run", "--no-kernels", "--out", str(out), *words]) == 7
+    assert json.loads((out / "energy.json").read_text())["exit_code"] == 7
+
+
 def test_a_cpp_name_is_readable():
     assert demangled("_Z10fma_kernelPfl") in ("fma_kernel(float*, long)", "_Z10fma_kernelPfl")
     assert demangled("plain") == "plain"
