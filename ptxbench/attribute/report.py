@@ -98,7 +98,9 @@ def csv_text(program: ProgramEnergy) -> str:
         groups += bool(members)
         name = f"group {groups}" if members else " | ".join(row["kernels"])
         writer.writerow(_csv_row(row, name, ""))
-        writer.writerows(_csv_row({"gpu": row["gpu"], **one}, one.pop("kernel"), name) for one in members)
+        for one in members:
+            kernel = one.pop("kernel")
+            writer.writerow(_csv_row({"gpu": row["gpu"], **one}, kernel, name))
     return text.getvalue()
 
 

@@ -1,5 +1,6 @@
 """A run that is kept: worked out again from its folder, drawn on a time axis, shown as a page."""
 
+import csv
 import gzip
 import json
 from dataclasses import replace
@@ -15,7 +16,7 @@ from ptxbench.attribute.launches import Launches, LaunchLog, innermost, join_lau
 from ptxbench.attribute.program import energy_of, recorded_board, recording
 from ptxbench.attribute.ranges import RangeKind, join_ranges
 from ptxbench.attribute.recorded import RecordedProgram, keep, load, run_facts
-from ptxbench.attribute.report import document
+from ptxbench.attribute.report import csv_text, document
 from ptxbench.attribute.timeline import events
 from ptxbench.cli.main import run
 
@@ -75,6 +76,23 @@ def test_ranges_have_rows_of_their_own(recorded):
         assert part.method == "NVTX range"
     assert ranges["all"].energy_j == pytest.approx(gpu.energy.energy_j, rel=1e-3)
     assert ranges["all"].method == "EnergyMonitor window"
+
+
+def test_in_csv_names_that_cannot_be_told_apart_stand_below_their_group_and_add_up(recorded):
+    parts = [
+        (name, np.array([start_ns]), np.array([end_ns]), f"process 7, stream {lane}")
+        for one in recorded.log.ranges
+        if one.name.startswith("part of")
+        for start_ns, end_ns in zip(one.start_ns, one.end_ns, strict=True)
+        for lane, name in enumerate(POWERS_W)
+    ]
+    log = LaunchLog({"": join_launches(parts)}, 1, 0, ())
+    program = energy_of(RecordedProgram(recorded.facts, recorded.boards, log))
+    found = list(csv.DictReader(csv_text(program).splitlines()))
+    members = [row for row in found if row["member_of"] == "group 1"]
+    assert [row["kernels"] for row in found if not row["member_of"]] == ["group 1", NO_KERNEL]
+    assert {row["kernels"] for row in members} == {EVIL, "copy(float*)"}
+    assert sum(float(row["energy_j"]) for row in members) == pytest.approx(float(found[0]["energy_j"]))
 
 
 def test_without_kernels_the_ranges_tell_the_power_apart(recorded):

@@ -13,6 +13,7 @@ from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.emulator.kernel import expected_output
 from ptxbench.experiment.pass_check import anchors, storing_anchor, wrong_passes
+from ptxbench.sass.listing import parse_listing
 
 pytestmark = pytest.mark.hostile
 
@@ -55,6 +56,18 @@ def test_the_reference_stores_what_is_expected_of_each_thread(module):
 
 
 def test_a_loop_that_makes_as_many_passes_as_requested_is_confirmed(module):
+    assert passes_of(module, lambda n: range(n, 0, -1)) == ""
+
+
+def test_a_routine_that_the_driver_lists_beside_the_kernels_is_none_of_them(module, monkeypatch):
+    def with_routine(listing):
+        kernels = parse_listing(listing)
+        straight = replace(
+            kernels["target"], name="slowpath", instructions=kernels["target"].instructions[:1]
+        )
+        return {"slowpath": straight, **kernels}
+
+    monkeypatch.setattr("ptxbench.experiment.pass_check.parse_listing", with_routine)
     assert passes_of(module, lambda n: range(n, 0, -1)) == ""
 
 
