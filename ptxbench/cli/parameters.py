@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -204,27 +205,28 @@ class Size(click.ParamType[tuple[float, float]]):
         return self._length.convert(width, param, ctx), self._length.convert(height, param, ctx)
 
 
-class ReportFile(click.ParamType[Path]):
-    """A file whose ending says what is written; refused before anything is worked out for it.
+def report_file(*endings: str) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
+    """Return the callback of an option for a file whose ending says what is written.
+
+    Another ending, or a file that cannot be, is refused before anything is worked out for it.
 
     Args:
         endings: Known ones; a name without one is text.
     """
 
-    name = "file"
-
-    def __init__(self, *endings: str) -> None:
-        self._endings = endings
-
-    def convert(self, value: object, param: _Parameter, ctx: _Context) -> Path:
-        """Return the path."""
+    def checked(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
         from ptxbench.storage.atomic import require_file
 
-        path = Path(str(value))
-        if path.suffix.lower() not in ("", *self._endings):
-            self.fail(f"{path}: the ending {path.suffix} is none of {', '.join(self._endings)}.", param, ctx)
+        if path is None:
+            return None
+        if path.suffix.lower() not in ("", *endings):
+            raise click.BadParameter(
+                f"{path}: the ending {path.suffix} is none of {', '.join(endings)}.", ctx, param
+            )
         require_file(path)
         return path
+
+    return checked
 
 
 class PictureFolder(click.ParamType[Path]):

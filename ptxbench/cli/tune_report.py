@@ -9,7 +9,7 @@ import click
 
 from ptxbench.cli.options import json_option, table_option
 from ptxbench.cli.output import print_json
-from ptxbench.cli.parameters import PictureFolder, ReportFile
+from ptxbench.cli.parameters import PictureFolder, report_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @table_option(required=False)
 @click.option(
     "--out",
-    type=ReportFile(".html", ".csv", ".json", ".txt"),
+    type=click.Path(path_type=Path),
+    callback=report_file(".html", ".csv", ".json", ".txt"),
     help="Where to write: a file (.html, .csv, .json as Kernel Tuner's cache, or .txt).",
 )
 @click.option("--plots", type=PictureFolder(), help="Folder for plots: front, hull, correlations, quadrants.")
