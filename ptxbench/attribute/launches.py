@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -325,9 +326,10 @@ def _read_process(file: Path) -> _Process:
         process.has_cuda = process.has_cuda or word in ("cupti", "refused", "events")
         ended = ended or word == "end"
     if process.has_cuda and not ended:
+        # `Path.exists` raises where the process with that number is another user's now.
         process.remarks.append(
             f"process {pid} goes on after the command: what it does from then on is not measured"
-            if Path("/proc", pid, "exe").exists()
+            if os.path.exists(f"/proc/{pid}/exe")
             else f"process {pid} did not end by itself: its last kernels (twenty, or 0.2 s) may be missing"
         )
     return process
