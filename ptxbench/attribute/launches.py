@@ -329,7 +329,7 @@ def _read_process(file: Path) -> _Process:
         # `Path.exists` raises where the process with that number is another user's now.
         process.remarks.append(
             f"process {pid} goes on after the command: what it does from then on is not measured"
-            if os.path.exists(f"/proc/{pid}/exe")
+            if os.path.exists(f"/proc/{pid}/exe")  # noqa: PTH110
             else f"process {pid} did not end by itself: its last kernels (twenty, or 0.2 s) may be missing"
         )
     return process
