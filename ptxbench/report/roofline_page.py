@@ -254,6 +254,7 @@ def _lines(
         "bytes_per_s": plain(found.bytes_per_s),
         "flop_pj": plain(1e12 * machine.flop_j),
         "byte_pj": plain(1e12 * machine.byte_j),
+        "constant_w": plain(machine.constant_w),
         "best_gflop_per_j": plain(1e-9 / machine.full_flop_j),
         "quantities": {q.name: [plain(q.value), plain(q.low), plain(q.high)] for q in found.quantities},
         "races_to_halt": found.races_to_halt,

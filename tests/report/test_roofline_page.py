@@ -15,6 +15,8 @@ from ptxbench.cli.main import run
 from ptxbench.devices.simulated import SimulatedGpu, find_profile
 from ptxbench.experiment.roofline.measure import measure
 from ptxbench.experiment.roofline.point import RooflineOptions
+from ptxbench.experiment.roofline.result import fitted_machine
+from ptxbench.model.roofline.tradeoff import TradeOff
 from ptxbench.report.roofline_page import PatternFit, read_roofline, render_rooflines
 
 KEPT = Path(__file__).parents[2] / "results"
@@ -141,7 +143,7 @@ class TestBrowser:
         assert tab.run("document.getElementById('count').textContent").startswith("3 of 5 series")
         titles = tab.run("[...document.querySelectorAll('figcaption')].map(e => e.firstChild.textContent)")
         assert titles[:3] == ["Roofline and arch line", "Power", "Balance points: is race to halt sound?"]
-        assert titles[3:] == ["Energy by component"] * 3
+        assert titles[3:] == ["Energy by component"] * 3 + ["Where a trade pays"]
         rows = tab.run("[...document.querySelectorAll('#balances tbody tr')].map(e => e.textContent)")
         assert len(rows) == 3
         assert "14.84 (14.4 to 15.3)" in rows[0]
@@ -149,6 +151,21 @@ class TestBrowser:
         exported = list(csv.DictReader(io.StringIO(tab.run("csvText()"))))
         assert {row["level"] for row in exported} == {"dram", "l2"}
         assert len(json.loads(tab.run("jsonText()"))["points"]) == len(exported)
+
+    def test_a_trade_of_flops_for_bytes_is_that_of_the_command(self, tab, write, reports):
+        tab.open(write(reports[1]) + "#f=3&m=4&at=1")
+        tab.settle()
+        machine, _ = fitted_machine(reports[1].fits[0].result, "f32", "dram")
+        wanted = TradeOff(machine, 1.0, 3.0, 4.0)
+        found = tab.run("trade(visible()[0], state.at, state.f, state.m)")
+        for name, value in {"speedup": wanted.speedup, "greenup": wanted.greenup}.items():
+            assert found[name] == pytest.approx(value, rel=1e-4), name
+        assert TradeOff(machine, 1.0, found["greenest"], 4.0).greenup == pytest.approx(1, rel=1e-4)
+        assert TradeOff(machine, 1.0, found["fastest"], 4.0).speedup == pytest.approx(1, rel=1e-4)
+        assert tab.run("document.querySelector('#trade tbody tr').textContent").endswith(wanted.verdict)
+        assert tab.run("document.querySelectorAll('#trade-figure path.line').length") == 2
+        tab.run("$('f').value = 0.5; $('f').dispatchEvent(new Event('input'))")
+        assert tab.run("state.f") == 3, "fewer flops for fewer bytes are no trade"
 
     def test_a_point_says_its_numbers_to_pointer_and_keyboard(self, tab, write, reports):
         tab.open(write(reports[1]))
