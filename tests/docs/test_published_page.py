@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from fakes.script import load_script
 
-from ptxbench.report.cost import find_costs, open_cost_table
+from ptxbench.report.cost import costs_text, find_costs, open_cost_table
 from ptxbench.storage.shipped import SHIPPED
 
 PAGE = Path(__file__).parents[2] / "docs" / "published.md"
@@ -28,3 +28,9 @@ def test_a_flop_costs_what_cost_says(name):
             costs = find_costs(name, [open_cost_table(gpu, SHIPPED[gpu])])
             (per_flop,) = (cost.pj_per_flop for cost in costs if cost.opt_level == "O3")
             assert float(cell) == pytest.approx(per_flop, abs=0.06)
+
+
+def test_the_example_of_the_how_to_is_what_cost_prints_on_100_columns():
+    tables = [open_cost_table(name, folder, "fma.rn.f32") for name, folder in SHIPPED.items()]
+    text = costs_text(find_costs("fma.rn.f32", tables), tables, 100).split("\n\n")[0]
+    assert text in (PAGE.parent / "howto" / "look_up.md").read_text()
