@@ -9,6 +9,7 @@ from statistics import fmean, median, stdev, variance
 
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import BoardFactor, BoardSpread, RowSpread
 from ptxbench.storage.manifest import Manifest
@@ -17,9 +18,6 @@ from ptxbench.storage.schema import TableRow
 # A factor from fewer rows would explain them by itself.
 _MIN_ROWS = 3
 _DIGITS = 5
-
-# Half-width of a 95% interval over a standard error.
-_Z95 = 1.96
 
 Key = tuple[str, ...]
 
@@ -57,20 +55,16 @@ def board_spread(reference: BoardRun, others: Sequence[BoardRun]) -> BoardSpread
     hashes = [run.manifest.gpu.uuid_hash for run in (reference, *others)]
     if len(set(hashes)) < len(hashes):
         raise InputError("two of the runs are of one board; name one run for each board")
-    base = board_energies(reference)
-    boards = [_factor(reference, base, base)]
+    runs, base = (reference, *others), board_energies(reference)
+    boards = tuple(_factor(run, base) for run in runs)
     found: dict[Key, list[_OnBoard]] = {}
-    for run in (reference, *others):
-        energies = board_energies(run)
-        board = boards[0] if run is reference else _factor(run, energies, base)
-        if run is not reference:
-            boards.append(board)
+    for run, board in zip(runs, boards, strict=True):
         for row in filter(_counts, run.rows):
             log = math.log(row.dynamic_pj / board.factor)
             found.setdefault(_key(row), []).append(_OnBoard(row, log, _relative_error(row)))
     pooled = _pooled([[one.log for one in measured] for measured in found.values()])
     rows = tuple(_row(measured, pooled) for measured in found.values())
-    return BoardSpread(reference.name, tuple(boards), rows)
+    return BoardSpread(reference.name, boards, rows)
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ class _OnBoard:
 
 
 def _relative_error(row: TableRow) -> float:
-    return 0.0 if math.isnan(row.dynamic_ci95_pj) else row.dynamic_ci95_pj / _Z95 / row.dynamic_pj
+    return 0.0 if math.isnan(row.dynamic_ci95_pj) else row.dynamic_ci95_pj / COVERAGE_FACTOR / row.dynamic_pj
 
 
 def _pooled(rows: Iterable[Sequence[float]]) -> float:
@@ -106,7 +100,8 @@ def _counts(row: TableRow) -> bool:
     return row.protocol == DYNAMIC and row.status is Status.OK
 
 
-def _factor(run: BoardRun, energies: Mapping[Key, float], base: Mapping[Key, float]) -> BoardFactor:
+def _factor(run: BoardRun, base: Mapping[Key, float]) -> BoardFactor:
+    energies = board_energies(run)
     ratios = [energies[key] / base[key] for key in energies.keys() & base.keys()]
     if len(ratios) < _MIN_ROWS:
         raise InputError(f"{run.name} has {len(ratios)} rows in common with the reference, not {_MIN_ROWS}")
@@ -124,7 +119,7 @@ def _row(measured: Sequence[_OnBoard], pooled: float) -> RowSpread:
         *(row.instruction, row.opt_level, row.protocol, row.operands, row.sass, row.sass_per_ptx),
         boards=boards,
         energy_pj=_rounded(energy_pj),
-        ci95_pj=_rounded(_Z95 * error * energy_pj),
+        ci95_pj=_rounded(COVERAGE_FACTOR * error * energy_pj),
         scatter=_rounded(stdev(logs)) if boards > 1 else None,
     )
 

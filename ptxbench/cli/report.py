@@ -74,8 +74,9 @@ def command(
     if out is not None:
         require_file(out)
     name = "json" if as_json else form or format_by_ending(out)
-    if any(purpose_of(run) == ROOFLINE for run in runs):
-        _report_rooflines(runs, name, plot, out)
+    rooflines = [run for run in runs if purpose_of(run) == ROOFLINE]
+    if rooflines:
+        _report_rooflines(rooflines, [run for run in runs if run not in rooflines], name, plot, out)
         return
     reports = []
     for run in runs:
@@ -104,19 +105,18 @@ def command(
         _give(render_report(name, reports, output_width() if out is None else None), out)
 
 
-def _report_rooflines(runs: Sequence[Path], form: str, plot: Path | None, out: Path | None) -> None:
+def _report_rooflines(
+    runs: Sequence[Path], others: Sequence[Path], form: str, plot: Path | None, out: Path | None
+) -> None:
     """Write the page of rooflines; exit code 1 where one of them has no line."""
     from ptxbench.core.errors import InputError
     from ptxbench.report.roofline_page import missing_fits, read_roofline, render_rooflines
     from ptxbench.storage.location import require_outside
-    from ptxbench.storage.purpose import ROOFLINE, purpose_of
 
     for run in runs:
         require_outside(run, out)
-    others = [run for run in runs if purpose_of(run) != ROOFLINE]
     if others:
-        one = next(run for run in runs if purpose_of(run) == ROOFLINE)
-        raise InputError(f"{one} is a roofline and {others[0]} is none: make a page of each kind")
+        raise InputError(f"{runs[0]} is a roofline and {others[0]} is none: make a page of each kind")
     if form != "html" or plot is not None:
         raise InputError(
             f"{runs[0]} is a roofline: --format html makes its page, `ptxbench roofline show` the rest"

@@ -216,7 +216,8 @@ def row_costs(name: str, gpu: str, rows: Sequence[TableRow], spread: BoardSpread
         rows: Rows of the table.
         spread: How boards of this GPU differ, None where one board was measured.
     """
-    rows, boards = with_other_boards(rows, spread), _by_row(rows, spread)
+    boards = _by_row(rows, spread)
+    rows = [_from_others(row, boards.get(row.key)) for row in rows]
     catalogue = load_named(frozenset(row.instruction for row in rows))
     types = {instruction.name: instruction.type for instruction in catalogue.values()}
     return [
@@ -239,13 +240,14 @@ def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> l
 def _by_row(rows: Sequence[TableRow], spread: BoardSpread | None) -> dict[tuple[str, ...], RowSpread]:
     """Return what boards have for each row: of its machine code, or of that which most boards ran."""
     codes = {row.key: row.sass for row in rows}
-    found: dict[tuple[str, ...], RowSpread] = {}
-    for one in spread.rows if spread else ():
-        known = found.get(one.key)
-        better = known is None or one.sass == codes.get(one.key) or one.boards > known.boards
-        if better and not (known and known.sass == codes.get(one.key)):
-            found[one.key] = one
-    return found
+
+    def worth(one: RowSpread) -> tuple[bool, int]:
+        return one.sass == codes.get(one.key), one.boards
+
+    best: dict[tuple[str, ...], RowSpread] = {}
+    for one in sorted(spread.rows if spread else (), key=worth, reverse=True):
+        best.setdefault(one.key, one)
+    return best
 
 
 def _from_others(row: TableRow, spread: RowSpread | None) -> TableRow:

@@ -14,7 +14,12 @@ import math
 import re
 from importlib.resources import files
 
-_SHARED = re.compile(r"@@(shared_style|shared_script)@@")
+_SHARED_FILES = {
+    "shared_head": "shared_head.html",
+    "shared_style": "shared.css",
+    "shared_script": "shared.js",
+}
+_SHARED = re.compile(f"@@({'|'.join(_SHARED_FILES)})@@")
 _MARK = re.compile(r"@@(title|data|script_hash)@@")
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 _DIGITS = 6
@@ -26,12 +31,11 @@ def fill_page(template: str, title: str, document: object) -> str:
     """Return a page.
 
     Args:
-        template: File of this folder; what pages share is in `shared.css` and `shared.js`.
+        template: File of this folder; what pages share is in the files `shared*` beside it.
         title: Title, as plain text.
         document: Its data: what JSON has, without numbers that are not finite.
     """
-    shared = {"shared_style": _text("shared.css"), "shared_script": _text("shared.js")}
-    text = _SHARED.sub(lambda mark: shared[mark.group(1)].rstrip("\n"), _text(template))
+    text = _SHARED.sub(lambda mark: _text(_SHARED_FILES[mark.group(1)]).rstrip("\n"), _text(template))
     (script,) = _SCRIPT.findall(text)
     values = {
         "title": html.escape(title),
