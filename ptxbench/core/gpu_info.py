@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -33,6 +33,8 @@ class GpuInfo:
         cuda: CUDA version that the driver implements.
         vbios: VBIOS version.
         clocks_locked: Whether application clocks are set; None where NVML does not tell.
+        max_power_limit_w: Highest power limit that can be set, NaN where NVML does not tell, and in runs of
+            before this was kept.
     """
 
     index: int
@@ -48,6 +50,12 @@ class GpuInfo:
     cuda: str
     vbios: str
     clocks_locked: bool | None = None
+    max_power_limit_w: float = field(default=math.nan, metadata={"optional": True})
+
+    @property
+    def max_power_w(self) -> float:
+        """Most that the board may draw whatever limit a user sets, W; NaN where it is not known."""
+        return self.power_limit_w if math.isnan(self.max_power_limit_w) else self.max_power_limit_w
 
     def fault(self) -> str:
         """Return what no GPU can be, for the reader of a file that contains it; "" where all is well."""
@@ -55,6 +63,8 @@ class GpuInfo:
             return f"has {self.sm_count} SMs of {self.max_threads_per_sm} threads, which no GPU has"
         if math.isinf(self.power_limit_w) or self.power_limit_w <= 0:
             return f"has a power limit of {self.power_limit_w:g} W, which no GPU has"
+        if math.isinf(self.max_power_limit_w) or self.max_power_limit_w <= 0:
+            return f"has a highest power limit of {self.max_power_limit_w:g} W, which no GPU has"
         return ""
 
     @property

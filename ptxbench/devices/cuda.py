@@ -351,6 +351,7 @@ class CudaGpu:
             cuda=nvml.cuda,
             vbios=nvml.vbios,
             clocks_locked=nvml.clocks_locked,
+            max_power_limit_w=nvml.max_power_limit_w,
         )
 
 

@@ -150,6 +150,12 @@ class NvmlDevice:
         return float(self._optional(math.nan, "nvmlDeviceGetEnforcedPowerLimit")) / _MILLI
 
     @property
+    def max_power_limit_w(self) -> float:
+        """Highest power limit that can be set, NaN where NVML does not tell."""
+        limits = self._optional(None, "nvmlDeviceGetPowerManagementLimitConstraints")
+        return math.nan if limits is None else float(limits[1]) / _MILLI
+
+    @property
     def max_sm_clock_mhz(self) -> float:
         """Highest SM clock, NaN where NVML does not tell."""
         return float(self._optional(math.nan, "nvmlDeviceGetMaxClockInfo", self._nvml.NVML_CLOCK_SM))

@@ -150,7 +150,7 @@ class FakeNvml:
             "nvmlDeviceGetCudaComputeCapability": lambda d: (9, 0),
             "nvmlDeviceGetMigMode": lambda d: (int(d.is_partitioned), 0),
             "nvmlDeviceGetVbiosVersion": lambda d: "96.00",
-            "nvmlDeviceGetEnforcedPowerLimit": lambda d: 700_000,
+            "nvmlDeviceGetEnforcedPowerLimit": lambda d: d.limit_mw,
             "nvmlDeviceGetMaxClockInfo": lambda d, kind: {1: 1980}[kind],
             "nvmlDeviceGetClockInfo": lambda d, kind: {1: 1755, 2: 3201}[kind],
             "nvmlDeviceGetDefaultApplicationsClock": lambda d, kind: {1: 1980, 2: 3201}[kind],

@@ -50,6 +50,16 @@ def test_a_gpu_tells_what_it_is():
     assert (device.power_limit_w, device.max_sm_clock_mhz) == (700.0, 1980.0)
 
 
+def test_the_highest_limit_is_the_boards_own_and_not_the_one_that_a_user_lowered():
+    device = opened(limit_mw=350_000)
+    assert (device.power_limit_w, device.max_power_limit_w) == (350.0, 700.0)
+
+
+def test_without_limits_the_highest_one_is_not_known():
+    device = opened(errors={"nvmlDeviceGetPowerManagementLimitConstraints": NOT_SUPPORTED})
+    assert math.isnan(device.max_power_limit_w)
+
+
 def test_a_uuid_opens_the_same_gpu_as_its_index():
     library = FakeNvml(FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b"))
     assert NvmlDevice("GPU-b", library=library).index == 1

@@ -1,0 +1,177 @@
+"""Which readings of a source can be true, whatever ran meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.sensors.trace import Series
+
+_NS_PER_S = 1e9
+
+Marks = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class GateLimits:
+    """Bounds of what can be true; a reading beyond them is left out.
+
+    Attributes:
+        power_over_limit: Power over the highest limit of the board. Transients on H200s reached 1.26 times
+            their limit (180,000 recordings in results/).
+        future_s: By how much a driver's stamp may lie after the end of the call that returned it. It lies
+            0.16 ms or more before that in all recordings; the two clocks are compared to better than this.
+        wrong_share: Share of a source's readings that may be wrong and the others still believed.
+    """
+
+    power_over_limit: float = 1.3
+    future_s: float = 0.005
+    wrong_share: float = 0.2
+
+
+LIMITS = GateLimits()
+
+
+class Mark(IntEnum):
+    """Why a reading is left out of every energy; the trace keeps it."""
+
+    BELIEVED = 0
+    FAILED = 1
+    NOT_FINITE = 2
+    NOT_POSITIVE = 3
+    ABOVE_LIMIT = 4
+    FROM_FUTURE = 5
+    OUT_OF_ORDER = 6
+    STAMP_OF_ANOTHER = 7
+    STUCK = 8
+
+    @property
+    def text(self) -> str:
+        """What such readings are, for a sentence that counts them."""
+        return _TEXTS[self]
+
+
+_TEXTS = {
+    Mark.BELIEVED: "believed",
+    Mark.FAILED: "failed",
+    Mark.NOT_FINITE: "not a number",
+    Mark.NOT_POSITIVE: "zero or negative",
+    Mark.ABOVE_LIMIT: "above what the board can draw",
+    Mark.FROM_FUTURE: "stamped after they were read",
+    Mark.OUT_OF_ORDER: "stamped before an earlier one",
+    Mark.STAMP_OF_ANOTHER: "with the time stamp of another",
+    Mark.STUCK: "of a value that stood still",
+}
+# A read that failed says nothing; the gap that it leaves shows where it matters.
+_SILENT = (Mark.BELIEVED, Mark.FAILED)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What may be believed of a source's readings.
+
+    Attributes:
+        series: All of them.
+        marks: A `Mark` for each, shape (n,).
+        objection: Why none of them may be believed, "" where the rest may.
+    """
+
+    series: Series
+    marks: Marks
+    objection: str = ""
+
+    @property
+    def believed(self) -> Series:
+        """The readings that may be believed; all that are not marked, also where there is an objection."""
+        return self.series.select(self.marks == Mark.BELIEVED)
+
+    @property
+    def counts(self) -> dict[Mark, int]:
+        """How many readings have each mark, without those that have none."""
+        found, times = np.unique(self.marks[self.marks != Mark.BELIEVED], return_counts=True)
+        return {Mark(int(mark)): int(count) for mark, count in zip(found, times, strict=True)}
+
+    @property
+    def note(self) -> str:
+        """A sentence that counts what was left out, "" where nothing was."""
+        counts = self.counts
+        if not counts:
+            return ""
+        parts = ", ".join(f"{count} {mark.text}" for mark, count in counts.items())
+        return (
+            f"{sum(counts.values())} of {len(self.series)} readings of {self.series.source} left out: {parts}"
+        )
+
+
+def judge(series: Series, max_power_w: float, limits: GateLimits = LIMITS) -> Verdict:
+    """Mark the readings that cannot be true, and object to the source where they are too many.
+
+    Of an energy counter only what failed, is no number or negative, or has a wrong stamp is marked: its power
+    shows between its steps.
+
+    Args:
+        series: Readings of one source, shape (n,).
+        max_power_w: The highest power limit that the board can be set to, W; NaN where it is not known.
+        limits: Bounds of what can be true.
+    """
+    marks = np.zeros(len(series), dtype=np.uint8)
+    # The first rule that a reading breaks names it.
+    for mark, broken in _rules(series, max_power_w, limits):
+        marks[broken & (marks == Mark.BELIEVED)] = mark
+    verdict = Verdict(series, marks)
+    wrong = sum(count for mark, count in verdict.counts.items() if mark not in _SILENT)
+    answered = len(series) - verdict.counts.get(Mark.FAILED, 0)
+    if wrong <= limits.wrong_share * answered:
+        return verdict
+    return Verdict(series, marks, _objection(verdict, max_power_w, limits))
+
+
+def _rules(
+    series: Series, max_power_w: float, limits: GateLimits
+) -> list[tuple[Mark, npt.NDArray[np.bool_]]]:
+    """Return which readings break which rule, each shape (n,), the gravest rule first."""
+    value = series.value
+    rules = [
+        (Mark.FAILED, series.code != 0),
+        (Mark.NOT_FINITE, ~np.isfinite(value)),
+        (Mark.NOT_POSITIVE, value < 0 if series.counts_energy else value <= 0),
+    ]
+    if not series.counts_energy:
+        # No comparison with an unknown limit holds.
+        rules.append((Mark.ABOVE_LIMIT, value > limits.power_over_limit * max_power_w))
+    answered = np.logical_and.reduce([~broken for _, broken in rules[:2]])
+    return [*rules, *_stamp_rules(series, answered, limits)]
+
+
+def _stamp_rules(
+    series: Series, answered: npt.NDArray[np.bool_], limits: GateLimits
+) -> list[tuple[Mark, npt.NDArray[np.bool_]]]:
+    """Return the rules on the driver's stamps, for readings that answered, shape (n,), and have one."""
+    stamped = answered & (series.stamp_ns >= 0)
+    future = stamped & (series.stamp_ns - series.end_ns > limits.future_s * _NS_PER_S)
+    # A stamp from the future must not make all that follow it late.
+    counting = stamped & ~future
+    newest_ns = np.maximum.accumulate(np.where(counting, series.stamp_ns, -1))
+    newest_before_ns = np.concatenate(([-1], newest_ns[:-1]))
+    back = counting & (series.stamp_ns < newest_before_ns)
+    again = np.zeros(len(series), dtype=bool)
+    at = np.flatnonzero(counting & ~back)
+    same = (np.diff(series.stamp_ns[at]) == 0) & (np.diff(series.value[at]) != 0)
+    again[at[1:][same]] = True
+    return [(Mark.FROM_FUTURE, future), (Mark.OUT_OF_ORDER, back), (Mark.STAMP_OF_ANOTHER, again)]
+
+
+def _objection(verdict: Verdict, max_power_w: float, limits: GateLimits) -> str:
+    series = verdict.series
+    value = series.value[np.isfinite(series.value) & (series.code == 0)]
+    reach = f"; they go from {value.min():.4g} to {value.max():.4g} {_unit(series)}" if len(value) else ""
+    limit = f" (limit {max_power_w:.4g} W)" if Mark.ABOVE_LIMIT in verdict.counts else ""
+    share = f"{limits.wrong_share:.0%}"
+    return f"more than {share} of the readings cannot be true: {verdict.note}{limit}{reach}"
+
+
+def _unit(series: Series) -> str:
+    return "J" if series.counts_energy else "W"
