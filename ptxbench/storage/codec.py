@@ -128,7 +128,7 @@ def type_hints(kind: type) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def _optional(kind: type) -> frozenset[str]:
+def optional_fields(kind: type) -> frozenset[str]:
     """Return the fields that older files do not say, which have their default then."""
     return frozenset(f.name for f in fields(kind) if f.metadata.get("optional"))
 
@@ -158,7 +158,7 @@ def _arm(arms: Sequence[Any], plain: object) -> Any:
 def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
     if not isinstance(plain, dict):
         raise place.error("must be an object")
-    hints, optional = type_hints(kind), _optional(kind)
+    hints, optional = type_hints(kind), optional_fields(kind)
     for key in hints:
         if key not in plain and key not in optional:
             raise place.at(key).error("is missing")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import printable
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
@@ -47,7 +48,7 @@ def read_table(path: Path) -> tuple[TableRow, ...]:
     """Read the table.
 
     Raises:
-        InputError: The file cannot be read, has other columns, a cell does not fit, or a row stands twice.
+        InputError: The file cannot be read, lacks a column, a cell does not fit, or a row stands twice.
     """
     rows, _ = read_rows(path, lambda _: True)
     return rows
@@ -55,6 +56,9 @@ def read_table(path: Path) -> tuple[TableRow, ...]:
 
 def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow, ...], frozenset[str]]:
     """Read the rows of some instructions, which takes a moment where the table is large.
+
+    Columns are found by name: one that this version does not know is passed over, one that may be missing in
+    tables of older versions has its default.
 
     Args:
         path: The table.
@@ -72,18 +76,18 @@ def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow
         lines = list(csv.reader(io.StringIO(data.decode(), newline=""), strict=True))
     except (ValueError, csv.Error) as error:
         raise InputError(f"{path}: the file is no table ({error})") from error
-    if tuple(lines[:1]) != (list(COLUMNS),):
-        raise InputError(f"{path}: the columns must be {', '.join(COLUMNS)}")
+    names = _names(lines, path)
+    instruction = names.index("instruction")
     rows = tuple(
-        _row(cells, Place(path, f"row {i}"))
+        _row(cells, names, Place(path, f"row {i}"))
         for i, cells in enumerate(lines[1:], start=1)
-        if not cells or wanted(cells[0])
+        if len(cells) <= instruction or wanted(cells[instruction])
     )
     try:
         _require_unique(rows)
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
-    return rows, frozenset(cells[0] for cells in lines[1:] if cells)
+    return rows, frozenset(cells[instruction] for cells in lines[1:] if cells[instruction:])
 
 
 def _cell(value: object) -> str:
@@ -97,12 +101,24 @@ def _quoted(cell: str) -> str:
     return '"' + cell.replace('"', '""') + '"' if any(c in cell for c in ',"\r\n') else cell
 
 
-def _row(cells: list[str], place: Place) -> TableRow:
-    if len(cells) != len(COLUMNS):
-        raise place.error(f"must have {len(COLUMNS)} cells, not {len(cells)}")
+def _names(lines: list[list[str]], path: Path) -> list[str]:
+    """Return the headings of a table, which must have every column that no version was without."""
+    names = lines[0] if lines else []
+    missing = [name for name in COLUMNS if name not in names and name not in codec.optional_fields(TableRow)]
+    if missing:
+        raise InputError(f"{path}: the column {', '.join(missing)} is missing; name the table.csv of a run")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"{path}: the column {', '.join(map(printable, twice))} stands twice")
+    return names
+
+
+def _row(cells: list[str], names: list[str], place: Place) -> TableRow:
+    if len(cells) != len(names):
+        raise place.error(f"must have {len(names)} cells, not {len(cells)}")
     hints = codec.type_hints(TableRow)
-    plain = {name: _plain(hints[name], cell) for name, cell in zip(COLUMNS, cells, strict=True)}
-    return codec.decode(TableRow, plain, place)
+    known = ((name, cell) for name, cell in zip(names, cells, strict=True) if name in hints)
+    return codec.decode(TableRow, {name: _plain(hints[name], cell) for name, cell in known}, place)
 
 
 def _plain(hint: type, cell: str) -> object:

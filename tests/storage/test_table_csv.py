@@ -31,6 +31,19 @@ def rounded(row):
     return repr(replace(row, **changes))
 
 
+def test_columns_are_found_by_name_and_new_ones_passed_over(tmp_path):
+    path = tmp_path / "table.csv"
+    write_table(path, [fake.row()])
+    (row,) = csv.DictReader(path.read_text().splitlines())
+    later = {"colour": "red", **dict(reversed(row.items()))}
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, later)
+        writer.writeheader()
+        writer.writerow(later)
+    assert list(map(repr, read_table(path))) == [rounded(fake.row())]
+    assert read_rows(path, lambda name: name == "none") == ((), {"fma.rn.f32"})
+
+
 @given(st.lists(ROW, max_size=4, unique_by=lambda row: row.key))
 def test_any_rows_round_trip_to_six_digits(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("t") / "table.csv"
@@ -84,8 +97,10 @@ def test_row_twice_is_refused_by_writer_and_reader(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
-        ("instruction,category", "category,instruction", "the columns must be instruction, category, "),
-        (",unit\n", "\n", "the columns must be "),
+        ("instruction,category", "name,category", "the column instruction is missing"),
+        (",category,", ",unit,", "the column category is missing"),
+        (",repeats,", ",repeats,repeats,", "the column repeats stands twice"),
+        (",unit\n", "\n", "the column unit is missing"),
         (",270336,", ",many,", "row 1.threads must be a whole number, not 'many'"),
         (",270336,", ",,", "row 1.threads must be a whole number, not ''"),
         (",270336,", ",2.5,", "row 1.threads must be a whole number, not '2.5'"),
