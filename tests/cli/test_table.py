@@ -12,14 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fakes.nvml import DRIVER_MISMATCH, FakeDevice, FakeNvml
+from fakes.nvml import DRIVER_MISMATCH, FakeDevice, use_nvml
 
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.cli.main import run
 from ptxbench.devices.driver_presence import driver_traces
 from ptxbench.devices.simulated.profiles import H200, PROFILES
 from ptxbench.sensors.base import SourceName
-from ptxbench.sensors.nvml import NvmlDevice, list_devices
+from ptxbench.sensors.nvml import NvmlDevice
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.table import write_table
 
@@ -53,10 +53,10 @@ def one_line(capsys):
     return captured.err
 
 
-def use_nvml(monkeypatch, *devices):
+def use_boards(monkeypatch, *devices, **faults):
     """Let these be the GPUs of this machine; none of them can run a kernel."""
-    library = FakeNvml(*devices)
-    use_cuda(monkeypatch, CudaGpu=lambda which: NvmlDevice(which, library))
+    use_nvml(monkeypatch, *devices, **faults)
+    use_cuda(monkeypatch, CudaGpu=NvmlDevice)
 
 
 def use_cuda(monkeypatch, **names):
@@ -71,7 +71,7 @@ def use_cuda(monkeypatch, **names):
     ],
 )
 def test_a_gpu_that_is_not_there_is_exit_code_3(monkeypatch, capsys, tmp_path, devices, words):
-    use_nvml(monkeypatch, *devices)
+    use_boards(monkeypatch, *devices)
     assert table("--gpu", 7, "--out", tmp_path / "run") == 3
     line = one_line(capsys)
     assert "GPU 7 does not exist" in line
@@ -80,7 +80,7 @@ def test_a_gpu_that_is_not_there_is_exit_code_3(monkeypatch, capsys, tmp_path, d
 
 
 def test_an_unknown_uuid_is_exit_code_3(monkeypatch, capsys):
-    use_nvml(monkeypatch, FakeDevice())
+    use_boards(monkeypatch, FakeDevice())
     assert table("--gpu", "GPU-1234") == 3
     assert "GPU-1234" in one_line(capsys)
 
@@ -198,10 +198,7 @@ def test_no_driver_in_a_process_of_its_own(tmp_path):
 
 def test_a_driver_that_does_not_work_is_exit_code_3_and_never_simulated(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("ptxbench.devices.select.driver_traces", lambda: ("libcuda.so.1",))
-    monkeypatch.setattr(
-        "ptxbench.sensors.nvml.list_devices", lambda: list_devices(FakeNvml(init_error=DRIVER_MISMATCH))
-    )
-    use_cuda(monkeypatch, first_visible_uuid=lambda: "GPU-0000")
+    use_boards(monkeypatch, init_error=DRIVER_MISMATCH)
     assert table("fma.rn.f32", *QUICK, "--out", tmp_path / "run") == 3
     assert "the driver was updated while it was loaded: restart the machine" in one_line(capsys)
     assert not (tmp_path / "run").exists()
