@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Gpu
-from ptxbench.devices.driver_presence import driver_traces
+from ptxbench.devices.driver_presence import driver_traces, wants_gpus
 from ptxbench.devices.settings import SettableGpu
 from ptxbench.storage.settings_journal import has_notes
 
@@ -170,20 +171,27 @@ def restore_settings(which: int | str) -> None:
 def open_gpu_or_simulated(spec: str | None, notice: Callable[[str], None]) -> Gpu:
     """Open the GPU that `spec` names; without one the first GPU that CUDA sees.
 
-    The simulated GPU stands in only where there is no NVIDIA driver at all. A driver that does not work, or
-    that shows no GPU, is an error: numbers of a simulation must not pass for those of the GPU.
+    The simulated GPU stands in only where there is no NVIDIA driver at all, and nothing of the environment
+    says that there should be GPUs. A driver that does not work, or that shows no GPU, is an error: numbers of
+    a simulation must not pass for those of the GPU.
 
     Args:
         spec: As for `open_gpu`, or None.
         notice: Called with why numbers will be simulated.
 
     Raises:
-        GpuError: There is no such GPU, or the driver does not work.
+        GpuError: There is no such GPU, the driver does not work, or it is missing where there should be GPUs.
         InputError: The profile or the run is unknown.
     """
     if spec is not None:
         return open_gpu(spec)
     if not driver_traces():
+        why = wants_gpus(os.environ)
+        if why:
+            raise GpuError(
+                f"this machine has no NVIDIA driver, but {why}: run where there is a GPU, or simulate by"
+                " --gpu simulated"
+            )
         notice("this machine has no NVIDIA driver, so the GPU is SIMULATED: its numbers are no measurements")
         return open_gpu("simulated")
     return open_first()

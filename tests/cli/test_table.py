@@ -16,7 +16,7 @@ from fakes.nvml import DRIVER_MISMATCH, FakeDevice, use_nvml
 
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.cli.main import run
-from ptxbench.devices.driver_presence import driver_traces
+from ptxbench.devices.driver_presence import driver_traces, wants_gpus
 from ptxbench.devices.simulated.profiles import H200, PROFILES
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.nvml import NvmlDevice
@@ -168,6 +168,7 @@ def test_the_energy_counter_alone_gives_the_same_energy(tmp_path, capsys):
 
 def test_without_a_driver_the_simulated_gpu_serves_and_both_ends_say_so(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("ptxbench.devices.select.driver_traces", tuple)
+    monkeypatch.setattr("ptxbench.devices.select.wants_gpus", lambda _environment: "")
     monkeypatch.chdir(tmp_path)
     assert table("fma.rn.f32", *QUICK) == 0
     captured = capsys.readouterr()
@@ -185,6 +186,7 @@ def test_without_a_driver_the_simulated_gpu_serves_and_both_ends_say_so(monkeypa
 
 
 @pytest.mark.skipif(bool(driver_traces()), reason="this machine has an NVIDIA driver")
+@pytest.mark.skipif(bool(wants_gpus(os.environ | {"CUDA_VISIBLE_DEVICES": ""})), reason="this is a job")
 def test_no_driver_in_a_process_of_its_own(tmp_path):
     done = command_line(
         "table", "fma.rn.f32", *QUICK, "--json", "--out", tmp_path / "run", CUDA_VISIBLE_DEVICES=""
@@ -194,6 +196,16 @@ def test_no_driver_in_a_process_of_its_own(tmp_path):
     first, last = done.stderr.splitlines()
     assert first == last
     assert "SIMULATED" in first
+
+
+@pytest.mark.skipif(bool(driver_traces()), reason="this machine has an NVIDIA driver")
+def test_a_job_that_finds_no_driver_is_exit_code_3_and_nothing_is_simulated(tmp_path):
+    done = command_line("table", "fma.rn.f32", *QUICK, "--out", tmp_path / "run", CUDA_VISIBLE_DEVICES="0,1")
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert "no NVIDIA driver, but CUDA_VISIBLE_DEVICES is '0,1'" in line
+    assert "--gpu simulated" in line
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_driver_that_does_not_work_is_exit_code_3_and_never_simulated(monkeypatch, tmp_path, capsys):

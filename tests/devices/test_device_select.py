@@ -10,7 +10,7 @@ from fakes.nvml import DRIVER_MISMATCH, LOST, NO_PERMISSION, FakeDevice, use_nvm
 
 from ptxbench.core.errors import GpuError
 from ptxbench.core.gpu_info import GpuKind
-from ptxbench.devices.driver_presence import driver_traces
+from ptxbench.devices.driver_presence import driver_traces, wants_gpus
 from ptxbench.devices.select import list_gpus, named_gpus, open_gpu, open_gpu_or_simulated
 
 FIRST, SECOND = (f"GPU-{UUID(int=n)}" for n in (1, 2))
@@ -155,3 +155,42 @@ def test_without_a_driver_the_simulated_gpu_serves_and_says_so(no_driver):
     notices = []
     assert open_gpu_or_simulated(None, notices.append).info.kind is GpuKind.SIMULATED
     assert len(notices) == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0"}, "CUDA_VISIBLE_DEVICES is '0'"),
+        ({"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": ""}, "a job of Slurm (SLURM_JOB_ID set)"),
+        ({"PBS_JOBID": "7.host"}, "a job of PBS"),
+        ({"LSB_JOBID": "7"}, "a job of LSF"),
+        ({"JOB_ID": "7", "SGE_ROOT": "/opt/sge"}, "a job of Grid Engine (JOB_ID, SGE_ROOT set)"),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NVIDIA_VISIBLE_DEVICES": "all"}, "a job of Kubernetes"),
+    ],
+)
+def test_where_there_should_be_gpus_a_missing_driver_is_exit_3_and_nothing_is_simulated(
+    no_driver, variables, said
+):
+    no_driver.update(variables)
+    with pytest.raises(GpuError) as refused:
+        open_gpu_or_simulated(None, pytest.fail)
+    assert refused.value.exit_code == 3
+    assert str(refused.value).startswith("this machine has no NVIDIA driver, but ")
+    assert said in str(refused.value)
+    assert str(refused.value).endswith("simulate by --gpu simulated")
+    # Who names the simulated GPU gets it anywhere.
+    assert open_gpu_or_simulated("simulated", pytest.fail).info.kind is GpuKind.SIMULATED
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"JOB_ID": "7"},
+        {"KUBERNETES_SERVICE_HOST": "10.0.0.1"},
+        {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NVIDIA_VISIBLE_DEVICES": "void"},
+        {"NVIDIA_VISIBLE_DEVICES": "all"},
+        {"SLURM_CONF": "/etc/slurm.conf", "SGE_ROOT": "/opt/sge"},
+    ],
+)
+def test_what_does_not_say_that_there_should_be_gpus(variables):
+    assert wants_gpus(variables) == ""
