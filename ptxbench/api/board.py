@@ -306,16 +306,26 @@ def open_boards(
         GpuError: There is no such GPU, no driver, or one that cannot be read.
         InputError: `gpus` names nothing, one GPU twice, or a GPU that no program can run on beside.
     """
-    if gpus is None:
-        gpus = list(range(len(_visible(library, environment))))
-    specs = gpus if isinstance(gpus, Sequence) and not isinstance(gpus, str) else [gpus]
+    specs = _specs(gpus, library, environment)
     if not specs:
         raise InputError("gpus names no GPU")
     with ExitStack() as opened:
-        boards = []
+        boards, refused = [], []
         for spec in specs:
-            boards.append(_board(spec, library, environment))
-            opened.callback(boards[-1].close)
+            try:
+                boards.append(_board(spec, library))
+            except GpuError as error:
+                if gpus is not None:
+                    raise
+                refused.append(str(error))
+            else:
+                opened.callback(boards[-1].close)
+        if not boards:
+            raise GpuError("; ".join(refused))
+        if refused:
+            from ptxbench.devices.visible import warn_left_out
+
+            warn_left_out(f"left out: {'; '.join(refused)}")
         names = [board.name for board in boards]
         if len(set(names)) < len(names):
             raise InputError(f"gpus names a GPU twice: {', '.join(names)}")
@@ -323,7 +333,29 @@ def open_boards(
     return tuple(boards)
 
 
-def _board(spec: Spec | Board, library: Any, environment: Mapping[str, str] | None) -> Board:
+def _specs(
+    gpus: Spec | Board | Sequence[Spec | Board] | None,
+    library: Any,
+    environment: Mapping[str, str] | None,
+) -> list[Spec | Board]:
+    """Return what to open: in the place of CUDA's numbers UUIDs, or NVML's numbers where a board has none."""
+    specs: list[Spec | Board] = []
+    if gpus is not None:
+        specs += [gpus] if isinstance(gpus, str) or not isinstance(gpus, Sequence) else gpus
+        if not any(type(spec) is int for spec in specs):
+            return specs
+    from ptxbench.devices.visible import Machine
+
+    machine = Machine(library, environment)
+    if gpus is None:
+        specs += [board.uuid for board in machine.usable()]
+    else:
+        specs = [machine.counted(spec).spec if type(spec) is int else spec for spec in specs]
+    machine.say_left_out(specs)
+    return specs
+
+
+def _board(spec: Spec | Board, library: Any) -> Board:
     if isinstance(spec, Board):
         return spec
     if isinstance(spec, str) and spec.startswith(("simulated", "replay:")):
@@ -332,18 +364,7 @@ def _board(spec: Spec | Board, library: Any, environment: Mapping[str, str] | No
         return _simulated(spec) if not spec.is_real else _by_nvml(spec.info.index, library)
     if isinstance(spec, bool) or not isinstance(spec, int | str):
         raise InputError(f"gpus must hold indices, UUIDs or open GPUs, not {spec!r}")
-    if isinstance(spec, int):
-        visible = _visible(library, environment)
-        if not 0 <= spec < len(visible):
-            raise GpuError(f"GPU {spec} is not among the {len(visible)} GPUs that this process may use")
-        spec = visible[spec]
     return _by_nvml(spec, library)
-
-
-def _visible(library: Any, environment: Mapping[str, str] | None) -> tuple[str, ...]:
-    from ptxbench.sensors.visible import visible_uuids
-
-    return visible_uuids(library, environment)
 
 
 def _simulated(gpu: Gpu) -> Board:
@@ -373,19 +394,17 @@ def _by_nvml(which: int | str, library: Any) -> Board:
     from ptxbench.sensors import nvml
 
     device = nvml.NvmlDevice(which, *_given(library))
-    name = f"GPU {device.index} ({device.name})"
     try:
-        if device.is_partitioned:
-            raise GpuError(f"{name} is split into MIG instances: NVML reads the power of whole boards only")
+        device.require_whole()
         # Memory power is not the board's.
         found = [s for s in nvml.available_sources(device) if s.name is not SourceName.MEMORY]
         ordered = tuple(sorted(found, key=lambda source: source_of(source.name).rank))
         if not ordered:
-            raise GpuError(f"{name} answers no power source of NVML, so that its energy cannot be measured")
+            raise nvml.no_source_error(device)
         sensors = tuple(sensor_for(source.name, device.target) for source in ordered)
         major = device.cuda.partition(".")[0]
         return Board(
-            name,
+            device.title,
             HostClock(),
             ordered,
             sensors,

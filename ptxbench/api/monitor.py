@@ -68,7 +68,8 @@ class EnergyMonitor:
 
     Args:
         gpus: GPUs to measure: indices as PyTorch and CuPy count them (CUDA_VISIBLE_DEVICES is honoured),
-            UUIDs, or a GPU from `open_gpu`; one or several. None: every GPU that this process may use.
+            UUIDs, or a GPU from `open_gpu`; one or several. None: every GPU that this process may use and
+            that works; a warning names the others.
         sync: Called at the begin and the end of each window to wait for the GPU's work. None: the CUDA
             contexts of this process are waited for, as torch.cuda.synchronize() does; none is made.
 

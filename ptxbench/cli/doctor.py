@@ -41,6 +41,8 @@ def command(spec: str | None, out: Path | None, as_json: bool) -> None:
         raise InputError("doctor measures: name a GPU, not a recorded run")
     is_simulated = spec is not None and spec.startswith("simulated")
     verdicts = tool_verdicts() if is_simulated else machine_verdicts()
+    if not is_simulated:
+        verdicts = (*verdicts, *_faults())
     folder: Path | None = None
     if any(verdict.state is State.MISSING for verdict in verdicts):
         document = _without_gpu(verdicts)
@@ -59,6 +61,19 @@ def command(spec: str | None, out: Path | None, as_json: bool) -> None:
         sys.exit(_MISSING_CODE)
     if State.BAD in document.states:
         sys.exit(_BAD_CODE)
+
+
+def _faults() -> tuple[Verdict, ...]:
+    """Return a line for each board that cannot be measured."""
+    from ptxbench.core.errors import GpuError
+    from ptxbench.devices.machine_checks import fault_verdicts
+
+    try:
+        from ptxbench.sensors.nvml import list_devices
+
+        return tuple(fault_verdicts(list_devices()))
+    except GpuError:
+        return ()  # the driver or the package has its line
 
 
 def _open(spec: str | None) -> Gpu:

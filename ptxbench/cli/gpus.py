@@ -13,6 +13,7 @@ from ptxbench.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_info import GpuInfo
+    from ptxbench.devices.select import ListedGpu
 
 _NUMBERS = ("SMs", "limit W", "clock MHz")
 
@@ -22,27 +23,30 @@ _NUMBERS = ("SMs", "limit W", "clock MHz")
 def command(as_json: bool) -> None:
     """List the GPUs of this machine, and the simulated ones.
 
-    The option --gpu takes the names in the first column.
+    The option --gpu takes the names in the first column. A GPU that cannot be used has a line that says why.
     """
     from ptxbench.core.errors import GpuError
     from ptxbench.devices.select import list_gpus
 
-    real: tuple[GpuInfo, ...] = ()
+    real: tuple[ListedGpu, ...] = ()
     missing = ""
     try:
         real = list_gpus()
     except GpuError as error:
         missing = str(error)
-    listed = [(str(info.index), info) for info in real] + _simulated()
     if as_json:
-        print_json({"gpus": [{"gpu": spec, **asdict(info)} for spec, info in listed], "no_real_gpu": missing})
+        documents = [*map(_document, real), *({"gpu": spec, **asdict(info)} for spec, info in _simulated())]
+        print_json({"gpus": documents, "no_real_gpu": missing})
         return
     print_table(
         ("gpu", "name", "target", "SMs", "limit W", "clock MHz", "driver", "board"),
-        [_cells(spec, info) for spec, info in listed],
+        [*map(_real_cells, real), *(_cells(spec, info) for spec, info in _simulated())],
         _NUMBERS,
         ("board", "driver", "target", "clock MHz"),
     )
+    for gpu in real:
+        if gpu.fault:
+            click.echo(f"GPU {gpu.index} cannot be used: {gpu.fault}")
     if missing:
         click.echo(f"ptxbench: no real GPU: {missing}", err=True)
 
@@ -52,6 +56,18 @@ def _simulated() -> list[tuple[str, GpuInfo]]:
     from ptxbench.devices.simulated.profiles import PROFILES
 
     return [(f"simulated:{name}", SimulatedGpu(profile).info) for name, profile in PROFILES.items()]
+
+
+def _document(gpu: ListedGpu) -> dict[str, object]:
+    if gpu.info is not None:
+        return {"gpu": str(gpu.index), **asdict(gpu.info)}
+    return {"gpu": str(gpu.index), "index": gpu.index, "kind": "real", "name": gpu.name, "fault": gpu.fault}
+
+
+def _real_cells(gpu: ListedGpu) -> tuple[str, ...]:
+    if gpu.info is not None:
+        return _cells(str(gpu.index), gpu.info)
+    return (str(gpu.index), gpu.name or "-", "-", "-", "-", "-", "-", "-")
 
 
 def _cells(spec: str, info: GpuInfo) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ _PATH = click.Path(path_type=Path)
     "--gpu",
     "spec",
     metavar="GPU",
-    help="The GPU: indices or UUIDs, as 0,1 (default: all visible); simulated[:PROFILE] with --from.",
+    help="The GPU: all, or a list such as 0,1 (default: all visible); simulated[:PROFILE] with --from.",
 )
 @click.option("--no-kernels", is_flag=True, help="Do not follow kernels: energy of the whole run only.")
 @click.option(
@@ -141,9 +141,12 @@ def _record(
 ) -> RecordedProgram:
     from ptxbench.api.board import open_boards
     from ptxbench.attribute.program import record_program
+    from ptxbench.devices.select import named_gpus
 
+    # The numbers of `ptxbench gpus`, as everywhere in the command line; not those of CUDA.
+    specs = None if spec is None else [gpu.spec for gpu in named_gpus(spec)]
     return record_program(
-        open_boards(_specs(spec)), words, kernels=kernels, by_events=by_events, most_launches_per_s=most
+        open_boards(specs), words, kernels=kernels, by_events=by_events, most_launches_per_s=most
     )
 
 
@@ -157,7 +160,7 @@ def _check_usage(
         raise click.UsageError("--baseline and --fail-over need each other.")
     if bool(words) == (kept is not None):
         raise click.UsageError("Give a command to run, or --from RUN.")
-    if kept is None and spec is not None and spec.startswith("simulated"):
+    if kept is None and spec is not None and "simulated" in spec:
         raise click.UsageError(
             "A simulated GPU runs no program; with --from RUN it replays the kernels of a kept run."
         )
@@ -236,17 +239,6 @@ def _keep_recorded(recorded: RecordedProgram, out: Path) -> InputError | None:
     except InputError as error:
         return error
     return None
-
-
-def _specs(spec: str | None) -> list[int | str] | None:
-    """Return the GPUs that --gpu names."""
-    if spec is None:
-        return None
-    named = [word.strip() for word in spec.split(",")]
-    for word in named:
-        if not word.isdecimal() and not word.startswith("GPU-"):
-            raise click.UsageError(f"--gpu {word!r} is no index or UUID of a GPU.")
-    return [int(word) if word.isdecimal() else word for word in named]
 
 
 def _make_folder(out: Path) -> None:

@@ -160,10 +160,14 @@ def _opened(board: str) -> Iterator[SettableDevice]:
 
 
 def _every_device() -> Iterator[SettableDevice]:
-    from ptxbench.sensors.nvml import list_devices
+    from ptxbench.devices.visible import Machine
 
-    for entry in list_devices():
-        with _opened(str(entry.index)) as device:
+    machine = Machine()
+    # A board in MIG mode has settings too.
+    answering = [board.uuid for board in machine.boards if board.uuid]
+    machine.say_left_out(answering)
+    for uuid in answering:
+        with _opened(uuid) as device:
             yield device
 
 

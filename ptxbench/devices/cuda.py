@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
-from uuid import UUID
 
 import numpy as np
 
@@ -28,7 +26,7 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
 from ptxbench.sensors.known_sensors import sensor_for
-from ptxbench.sensors.nvml import NvmlDevice, available_sources
+from ptxbench.sensors.nvml import NvmlDevice, available_sources, no_source_error
 from ptxbench.sensors.sampler import Sampler, SamplerThread
 from ptxbench.sensors.sources import source_of
 from ptxbench.sensors.trace import KernelWindow, Trace
@@ -61,24 +59,6 @@ def _call(function: str, *arguments: Any) -> Any:
     return results[0] if len(results) == 1 else tuple(results) or None
 
 
-def first_visible_uuid() -> str:
-    """Return the UUID of the first GPU that CUDA sees, in CUDA's order and by CUDA_VISIBLE_DEVICES.
-
-    Raises:
-        GpuError: CUDA sees none, or does not start.
-    """
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    said = "compare with `nvidia-smi`" if chosen is None else f"CUDA_VISIBLE_DEVICES is {chosen!r}: unset it"
-    try:
-        _call("cuInit", 0)
-        if not _call("cuDeviceGetCount"):
-            raise GpuError(f"CUDA sees no GPU; {said}, or name one by --gpu")
-        digits = bytes(_call("cuDeviceGetUuid", _call("cuDeviceGet", 0)).bytes)
-    except LaunchError as error:
-        raise GpuError(f"CUDA sees no GPU ({error}); {said}, or name one by --gpu") from error
-    return f"GPU-{UUID(bytes=digits)}"
-
-
 class CudaGpu:
     """One NVIDIA GPU: kernels by the CUDA driver, power by NVML.
 
@@ -88,13 +68,14 @@ class CudaGpu:
         scratch_place: Address of the memory that loads and stores work on, as far as the driver allows.
 
     Raises:
-        GpuError: No driver, no permission, no such GPU, or one that ptxbench has no target for.
+        GpuError: No driver, no permission, no such GPU, one in MIG mode, or one without a target here.
     """
 
     def __init__(self, which: int | str, poll_interval_s: float = 0.002, scratch_place: int = PLACE) -> None:
         self._nvml = NvmlDevice(which)
         self._clock = HostClock()
         self._poll_interval_s = poll_interval_s
+        self._nvml.require_whole()
         try:
             _call("cuInit", 0)
             self._device = self._find_device()
@@ -111,9 +92,7 @@ class CudaGpu:
         self._jit = Jit(_call, driver, self._info.target, assembler)
         self._sources = sorted(available_sources(self._nvml), key=lambda s: source_of(s.name).rank)
         if not self._sources:
-            raise GpuError(
-                f"GPU {which} ({self._nvml.name}): no power source of NVML answers; nothing to measure"
-            )
+            raise no_source_error(self._nvml)
         self._recorded = [*self._sources, self._nvml.source(SourceName.TEMPERATURE)]
         self._sensors = tuple(sensor_for(s.name, self._info.target) for s in self._sources)
 

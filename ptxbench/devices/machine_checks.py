@@ -6,7 +6,8 @@ import ctypes
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.toolchain import tool_path, tool_version
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.driver_presence import driver_traces
-from ptxbench.sensors.base import POWER_SOURCES, SourceName
+from ptxbench.sensors.base import POWER_SOURCES
 from ptxbench.storage.doctor_file import State, Verdict
 
 _PACKAGES = {"pynvml": "nvidia-ml-py", "cuda.bindings": "cuda-bindings"}
@@ -24,11 +25,11 @@ _PARAMETERS = Path("/proc/driver/nvidia/params")
 _HOPPER = 90
 # The device files that CUDA and NVML open.
 _NEEDED = re.compile(r"nvidia\d+|nvidiactl|nvidia-uvm")
-# nvmlReturn_t
+# By nvmlReturn_t.
 _REASONS = {
-    3: "not supported on this GPU or driver",
-    4: "no permission",
-    13: "this driver does not have the query",
+    3: "not supported on this GPU or driver, ",
+    4: "no permission, ",
+    13: "this driver does not have the query, ",
 }
 
 
@@ -62,21 +63,17 @@ def device_verdicts(device: Any) -> Iterator[Verdict]:
     Raises:
         GpuError: The GPU is lost.
     """
+    from ptxbench.sensors.nvml import silent_sources
+
     yield Verdict("driver", State.OK, f"version {device.driver}, CUDA {device.cuda}")
-    if device.is_partitioned:
-        text = "split into MIG instances, which have no power reading: run `nvidia-smi -mig 0` as root"
-        yield Verdict("MIG", State.BAD, text)
     others = device.other_processes()
     if others > 0:
         text = f"{others} other processes use the GPU (in a container it may be this one): end them first"
         yield Verdict("processes", State.NOTE, text)
     if device.clocks_locked:
         yield Verdict("clocks", State.NOTE, "application clocks are set; rows are of that clock alone")
-    for name in POWER_SOURCES:
-        code = _code(device, name)
-        if code:
-            reason = _REASONS.get(code, f"NVML gives code {code}")
-            yield Verdict(name, State.NOTE, f"does not answer: {reason}")
+    for name, code in silent_sources(device).items():
+        yield Verdict(name, State.NOTE, f"does not answer: {_REASONS.get(code, '')}NVML code {code}")
 
 
 def board_verdicts(gpu: Gpu) -> tuple[Verdict, ...]:
@@ -95,6 +92,19 @@ def board_verdicts(gpu: Gpu) -> tuple[Verdict, ...]:
         return tuple(device_verdicts(device))
     finally:
         device.close()
+
+
+def fault_verdicts(boards: Iterable[Any]) -> Iterator[Verdict]:
+    """Yield a line for each board that cannot be measured.
+
+    Args:
+        boards: Entries of `ptxbench.sensors.nvml.list_devices`.
+    """
+    for board in boards:
+        if board.fault:
+            # A cluster forbids the boards of other jobs, and an owner splits a board by intention.
+            is_lost = not board.uuid and not board.is_forbidden
+            yield Verdict(board.title, State.BAD if is_lost else State.NOTE, f"left out: {board.fault}")
 
 
 def dcgm_verdict(capability: int) -> Verdict:
@@ -138,6 +148,11 @@ def _packages() -> Iterator[Verdict]:
     if missing:
         text = f"run 'pip install {' '.join(missing)}'"
         yield Verdict("packages", State.MISSING, f"{' and '.join(missing)} not installed: {text}")
+        return
+    try:
+        import_module("ptxbench.sensors.nvml")
+    except GpuError as error:  # another package that is imported as pynvml
+        yield Verdict("packages", State.MISSING, str(error))
     else:
         yield Verdict("packages", State.OK, f"{' and '.join(_PACKAGES.values())} are installed")
 
@@ -169,14 +184,3 @@ def _counters_are_closed(parameters: Path = _PARAMETERS) -> bool:
         return "RmProfilingAdminOnly: 1" in parameters.read_text(encoding="utf-8")
     except OSError:
         return False
-
-
-def _code(device: Any, name: SourceName) -> int:
-    """Return the nvmlReturn of one read of a source."""
-    try:
-        readings = device.source(name).read()
-    except AttributeError:  # the bindings do not have the query
-        return 13
-    except GpuError:
-        return 999
-    return max((reading.code for reading in readings), default=0)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import GpuError, InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Gpu
-from ptxbench.devices.driver_presence import driver_traces
+from ptxbench.devices.driver_presence import driver_traces, wants_gpus
 from ptxbench.devices.settings import SettableGpu
 from ptxbench.storage.settings_journal import has_notes
+
+if TYPE_CHECKING:
+    from ptxbench.devices.visible import Machine
+    from ptxbench.sensors.nvml import DeviceEntry
 
 # What names every GPU that this process may use.
 ALL = "all"
@@ -45,8 +51,12 @@ def open_gpu(spec: str) -> Gpu:
     which = int(spec) if spec.isdecimal() else spec
     restore_settings(which)
     from ptxbench.devices.cuda import CudaGpu
+    from ptxbench.devices.visible import Machine
 
-    return CudaGpu(which)
+    machine = Machine()
+    machine.say_left_out([which])
+    with machine.showing_what_works():
+        return CudaGpu(which)
 
 
 @contextmanager
@@ -95,38 +105,50 @@ def named_gpus(spec: str) -> tuple[NamedGpu, ...]:
     """Return the GPUs that a list names, in its order; a real one by its UUID.
 
     Args:
-        spec: "all" (what CUDA_VISIBLE_DEVICES shows), or indices, UUIDs and simulated boards, by commas.
+        spec: "all" (what CUDA_VISIBLE_DEVICES shows and what works), or indices as NVML counts, UUIDs and
+            simulated boards, by commas.
 
     Raises:
-        GpuError: There is no such GPU, or no driver.
+        GpuError: There is no such GPU, it is hidden or does not work, or there is no driver.
         InputError: A profile is unknown, a word is none of these, or a GPU is named twice.
     """
-    if spec == ALL:
-        from ptxbench.sensors.visible import visible_uuids
-
-        words = list(visible_uuids())
+    words = [word.strip() for word in spec.split(",")]
+    for word in words:
+        if spec != ALL and not word.isdecimal() and not word.startswith("GPU-") and not _is_simulated(word):
+            raise InputError(f"--gpu: {word!r} is no index, UUID or simulated[:PROFILE[@BOARD]]")
+    if all(map(_is_simulated, words)):
+        found = [_simulated(word) for word in words]
     else:
-        words = [word.strip() for word in spec.split(",")]
-    found = [_named(word) for word in words]
+        from ptxbench.devices.visible import Machine
+
+        machine = Machine()
+        if spec == ALL:
+            found = [NamedGpu(board.uuid, board.uuid_hash) for board in machine.usable()]
+        else:
+            found = [_simulated(word) if _is_simulated(word) else _real(word, machine) for word in words]
+        machine.say_left_out()
     twice = [gpu.spec for gpu in found if [one.board for one in found].count(gpu.board) > 1]
     if twice:
         raise InputError(f"--gpu {spec!r} names {twice[0]} twice")
     return tuple(found)
 
 
-def _named(word: str) -> NamedGpu:
-    kind, _, rest = word.partition(":")
-    if kind == "simulated":
-        from ptxbench.devices.simulated import SimulatedGpu, find_board
+def _is_simulated(word: str) -> bool:
+    return word.partition(":")[0] == "simulated"
 
-        gpu = SimulatedGpu(*find_board(rest)) if rest else SimulatedGpu()
-        return NamedGpu(word, gpu.info.uuid_hash)
-    if not word.isdecimal() and not word.startswith("GPU-"):
-        raise InputError(f"--gpu: {word!r} is no index, UUID or simulated[:PROFILE[@BOARD]]")
+
+def _simulated(word: str) -> NamedGpu:
+    gpu = open_gpu(word)
+    return NamedGpu(word, gpu.info.uuid_hash)
+
+
+def _real(word: str, machine: Machine) -> NamedGpu:
     from ptxbench.sensors.nvml import NvmlDevice
 
     device = NvmlDevice(int(word) if word.isdecimal() else word)
     try:
+        device.require_whole()
+        machine.require_visible(device.index)
         return NamedGpu(device.uuid, device.uuid_hash)
     finally:
         device.close()
@@ -149,50 +171,81 @@ def restore_settings(which: int | str) -> None:
 def open_gpu_or_simulated(spec: str | None, notice: Callable[[str], None]) -> Gpu:
     """Open the GPU that `spec` names; without one the first GPU that CUDA sees.
 
-    The simulated GPU stands in only where there is no NVIDIA driver at all. A driver that does not work, or
-    that shows no GPU, is an error: numbers of a simulation must not pass for those of the GPU.
+    The simulated GPU stands in only where there is no NVIDIA driver at all, and nothing of the environment
+    says that there should be GPUs. A driver that does not work, or that shows no GPU, is an error: numbers of
+    a simulation must not pass for those of the GPU.
 
     Args:
         spec: As for `open_gpu`, or None.
         notice: Called with why numbers will be simulated.
 
     Raises:
-        GpuError: There is no such GPU, or the driver does not work.
+        GpuError: There is no such GPU, the driver does not work, or it is missing where there should be GPUs.
         InputError: The profile or the run is unknown.
     """
     if spec is not None:
         return open_gpu(spec)
     if not driver_traces():
+        why = wants_gpus(os.environ)
+        if why:
+            raise GpuError(
+                f"this machine has no NVIDIA driver, but {why}: run where there is a GPU, or simulate by"
+                " --gpu simulated"
+            )
         notice("this machine has no NVIDIA driver, so the GPU is SIMULATED: its numbers are no measurements")
         return open_gpu("simulated")
     return open_first()
 
 
 def open_first() -> Gpu:
-    """Open the first GPU that CUDA sees.
+    """Open the first GPU that CUDA sees and that works.
 
     Raises:
         GpuError: There is none, or the driver does not work.
     """
-    from ptxbench.devices.cuda import first_visible_uuid
-    from ptxbench.sensors.nvml import list_devices
+    from ptxbench.devices.visible import Machine
 
-    list_devices()  # NVML names the cause of a broken driver, CUDA only its code
-    return open_gpu(first_visible_uuid())
+    return open_gpu(Machine().first().uuid)
 
 
-def list_gpus() -> tuple[GpuInfo, ...]:
-    """Return every real GPU of this machine.
+@dataclass(frozen=True)
+class ListedGpu:
+    """One real GPU of this machine.
+
+    Attributes:
+        index: NVML index.
+        name: Marketing name, "" where the board does not tell it.
+        info: What it is, None where it cannot be used.
+        fault: Why it cannot be used, "" where it can.
+    """
+
+    index: int
+    name: str
+    info: GpuInfo | None
+    fault: str = ""
+
+
+def list_gpus() -> tuple[ListedGpu, ...]:
+    """Return every real GPU of this machine, those that cannot be used among them.
 
     Raises:
-        GpuError: No driver, no permission, or the cuda extra is not installed.
+        GpuError: No driver, or the cuda extra is not installed.
     """
-    from ptxbench.devices.cuda import CudaGpu
-    from ptxbench.sensors.nvml import list_devices
+    from ptxbench.devices.visible import Machine
 
-    infos = []
-    for entry in list_devices():
-        gpu = CudaGpu(entry.index)
-        infos.append(gpu.info)
-        gpu.close()
-    return tuple(infos)
+    machine = Machine()
+    with machine.showing_what_works():
+        return tuple(map(_listed, machine.boards))
+
+
+def _listed(board: DeviceEntry) -> ListedGpu:
+    from ptxbench.devices.cuda import CudaGpu
+
+    if board.fault:
+        return ListedGpu(board.index, board.name, None, board.fault)
+    try:
+        gpu = CudaGpu(board.index)
+    except GpuError as error:
+        return ListedGpu(board.index, board.name, None, str(error))
+    gpu.close()
+    return ListedGpu(board.index, board.name, gpu.info)

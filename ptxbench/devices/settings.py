@@ -62,6 +62,10 @@ class SettableGpu(Protocol):
         """Count other processes on the GPU, None where it is not known."""
         ...
 
+    def refusals(self) -> str:
+        """Return which queries were refused, for the end of a sentence; "" for none."""
+        ...
+
 
 @contextmanager
 def applied(
@@ -151,7 +155,8 @@ def _require_supported(gpu: SettableGpu, wanted: GpuSettings, during: GpuSetting
     if wanted.sm_clock_mhz is not None or wanted.memory_clock_mhz is not None:
         if not choices.clocks or before.sm_clock_mhz is None or before.memory_clock_mhz is None:
             raise GpuError(
-                f"{gpu.name} has no application clocks, or they cannot be read: no clock can be set"
+                f"{gpu.name} has no application clocks, or they cannot be read{gpu.refusals()}:"
+                " no clock can be set"
             )
         by_memory = {choice.memory_clock_mhz: choice.sm_clocks_mhz for choice in choices.clocks}
         memory_mhz, sm_mhz = during.memory_clock_mhz, during.sm_clock_mhz
@@ -168,7 +173,7 @@ def _require_supported(gpu: SettableGpu, wanted: GpuSettings, during: GpuSetting
             )
     if wanted.power_limit_mw is not None:
         if choices.power_limits_mw is None or before.power_limit_mw is None:
-            raise GpuError(f"the power limit of {gpu.name} cannot be set or read")
+            raise GpuError(f"the power limit of {gpu.name} cannot be set or read{gpu.refusals()}")
         low, high = choices.power_limits_mw
         if not low <= wanted.power_limit_mw <= high:
             raise InputError(
@@ -180,7 +185,9 @@ def _require_supported(gpu: SettableGpu, wanted: GpuSettings, during: GpuSetting
 def _require_alone(gpu: SettableGpu) -> None:
     others = gpu.foreign_processes()
     if others is None:
-        raise GpuError(f"NVML does not tell who uses {gpu.name}, so that its settings are left as they are")
+        raise GpuError(
+            f"NVML does not tell who uses {gpu.name}{gpu.refusals()}: its settings are left as they are"
+        )
     if others:
         raise GpuError(f"{others} other process(es) are on {gpu.name}: its settings are left as they are")
 

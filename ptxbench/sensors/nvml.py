@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.metadata import packages_distributions
 from typing import Any
 
 from ptxbench.core.errors import GpuError
@@ -24,9 +26,20 @@ except ImportError as missing:
         "the Python package nvidia-ml-py is missing, so no GPU can be read: run 'pip install nvidia-ml-py'"
     ) from missing
 
+if not hasattr(pynvml, "NVML_FI_DEV_POWER_INSTANT"):
+    _others = set(packages_distributions().get("pynvml", ())) - {"nvidia-ml-py"}
+    _away = f"'pip uninstall {' '.join(sorted(_others))}' and " if _others else ""
+    raise GpuError(
+        f"{pynvml.__file__} is imported for nvidia-ml-py, and it is too old to read power:"
+        f" run {_away}'pip install --upgrade --force-reinstall nvidia-ml-py'"
+    )
+
 _MILLI = 1000
 _UNKNOWN = "unknown"
 _LOOK = "compare with `nvidia-smi`"
+_PARTITIONED = (
+    "split into MIG instances, and NVML reads the power of whole boards only: run `nvidia-smi -mig 0` as root"
+)
 # What to do, by nvmlReturn_t.
 _CURES = {
     4: "run as a user who may open /dev/nvidia*",
@@ -39,23 +52,45 @@ _CURES = {
 _NO_PERMISSION = 4
 _LOST_CODES = (15, 16)
 # Not supported, no permission, no such function: asking again changes nothing.
-_LASTING_CODES = {3, 4, 13}
+_NO_QUERY = 13
+_LASTING_CODES = {3, 4, _NO_QUERY}
 _OPENING_READS = 3
 
 
 @dataclass(frozen=True)
 class DeviceEntry:
-    """One line of the list of GPUs.
+    """One board of this machine.
 
     Attributes:
         index: NVML index.
-        name: Marketing name.
-        uuid_hash: First 12 hex digits of the UUID's SHA-256.
+        name: Marketing name, "" where the board does not tell it.
+        uuid: UUID, "" where the board does not tell it.
+        bus: PCI domain, bus and device; None where NVML does not tell.
+        fault: Why the board cannot be measured, with NVML's code; "" for nothing.
+        is_forbidden: Whether this user may not open it. CUDA does not count such a board.
     """
 
     index: int
     name: str
-    uuid_hash: str
+    uuid: str
+    bus: tuple[int, int, int] | None = None
+    fault: str = ""
+    is_forbidden: bool = False
+
+    @property
+    def title(self) -> str:
+        """Index and name, such as "GPU 0 (NVIDIA H200)"."""
+        return f"GPU {self.index} ({self.name})" if self.name else f"GPU {self.index}"
+
+    @property
+    def spec(self) -> int | str:
+        """What `NvmlDevice` opens it by: the UUID, or the index of a board that does not tell it."""
+        return self.uuid or self.index
+
+    @property
+    def uuid_hash(self) -> str:
+        """First 12 hex digits of the UUID's SHA-256."""
+        return hash_uuid(self.uuid)
 
 
 def hash_uuid(uuid: str) -> str:
@@ -63,10 +98,12 @@ def hash_uuid(uuid: str) -> str:
     return hashlib.sha256(uuid.encode()).hexdigest()[:12]
 
 
+def _said(error: Any) -> str:
+    return f"NVML says {str(error)!r} (code {error.value}); {_CURES.get(error.value, _LOOK)}"
+
+
 def _gpu_error(thing: str, error: Any) -> GpuError:
-    return GpuError(
-        f"{thing}: NVML says {str(error)!r} (code {error.value}); {_CURES.get(error.value, _LOOK)}"
-    )
+    return GpuError(f"{thing}: {_said(error)}")
 
 
 def _start(library: Any) -> None:
@@ -77,23 +114,38 @@ def _start(library: Any) -> None:
 
 
 def list_devices(library: Any = pynvml) -> tuple[DeviceEntry, ...]:
-    """Return the GPUs that NVML sees, in the order of their index.
+    """Return the boards that NVML counts, in the order of their index, those that do not work among them.
 
     Raises:
-        GpuError: No driver, or no permission.
+        GpuError: No driver, or NVML does not tell how many there are.
     """
     _start(library)
     try:
-        entries = []
-        for index in range(library.nvmlDeviceGetCount()):
-            handle = library.nvmlDeviceGetHandleByIndex(index)
-            uuid = library.nvmlDeviceGetUUID(handle)
-            entries.append(DeviceEntry(index, library.nvmlDeviceGetName(handle), hash_uuid(uuid)))
-        return tuple(entries)
+        return tuple(_entry(library, index) for index in range(library.nvmlDeviceGetCount()))
     except library.NVMLError as error:
         raise _gpu_error("the GPUs cannot be listed", error) from error
     finally:
         library.nvmlShutdown()
+
+
+def _entry(library: Any, index: int) -> DeviceEntry:
+    name = ""
+    try:
+        handle = library.nvmlDeviceGetHandleByIndex(index)
+        name = library.nvmlDeviceGetName(handle)
+        uuid = library.nvmlDeviceGetUUID(handle)
+    except library.NVMLError as error:
+        return DeviceEntry(index, name, "", None, _said(error), error.value == _NO_PERMISSION)
+    try:
+        pci = library.nvmlDeviceGetPciInfo(handle)
+        bus = (pci.domain, pci.bus, pci.device)
+    except library.NVMLError:
+        bus = None
+    try:
+        is_partitioned = bool(library.nvmlDeviceGetMigMode(handle)[0])
+    except library.NVMLError:
+        is_partitioned = False
+    return DeviceEntry(index, name, uuid, bus, f"it is {_PARTITIONED}" if is_partitioned else "")
 
 
 class NvmlDevice:
@@ -109,6 +161,8 @@ class NvmlDevice:
 
     def __init__(self, which: int | str, library: Any = pynvml) -> None:
         self._nvml = library
+        self._which = which
+        self._refused: dict[str, int] = {}
         _start(library)
         try:
             self._handle = self._open(which)
@@ -122,6 +176,11 @@ class NvmlDevice:
     def close(self) -> None:
         """Release NVML."""
         self._nvml.nvmlShutdown()
+
+    @property
+    def title(self) -> str:
+        """Index and name, such as "GPU 0 (NVIDIA H200)"."""
+        return f"GPU {self.index} ({self.name})"
 
     @property
     def uuid_hash(self) -> str:
@@ -171,6 +230,15 @@ class NvmlDevice:
         """Whether the GPU is split into MIG instances, which have no power reading of their own."""
         mode = self._optional(None, "nvmlDeviceGetMigMode")
         return mode is not None and bool(mode[0])
+
+    def require_whole(self) -> None:
+        """Refuse a GPU that is split into MIG instances.
+
+        Raises:
+            GpuError: It is.
+        """
+        if self.is_partitioned:
+            raise GpuError(f"{self.title} is {_PARTITIONED}")
 
     @property
     def clocks_locked(self) -> bool | None:
@@ -244,7 +312,8 @@ class NvmlDevice:
         except nvml.NVMLError as error:
             if error.value in (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_INVALID_ARGUMENT):
                 raise GpuError(
-                    f"GPU {which!r} is not on this machine: choose one that `ptxbench gpus` lists"
+                    f"GPU {which!r} is not on this machine (NVML code {error.value}): choose one that"
+                    " `ptxbench gpus` lists"
                 ) from error
             raise _gpu_error(f"GPU {which!r} cannot be opened", error) from error
         if count == 0:
@@ -258,17 +327,19 @@ class NvmlDevice:
         try:
             return getattr(self._nvml, function)(self._handle)
         except self._nvml.NVMLError as error:
-            raise _gpu_error("the GPU does not answer", error) from error
+            raise _gpu_error(f"GPU {self._which} does not answer", error) from error
 
     def _optional(self, default: Any, function: str, *arguments: Any) -> Any:
         query = getattr(self._nvml, function, None)
         if query is None:
+            self._refused[function] = _NO_QUERY
             return default
         try:
             return query(self._handle, *arguments)
         except self._nvml.NVMLError as error:
             if error.value in _LOST_CODES:
-                raise _gpu_error(f"GPU {self.index} ({self.name}) stopped answering", error) from error
+                raise _gpu_error(f"{self.title} stopped answering", error) from error
+            self._refused[function] = error.value
             return default
 
     def _library_value(self, function: str, default: Any) -> Any:
@@ -309,6 +380,10 @@ class SettableDevice(NvmlDevice):
             None if limits is None else (limits[0], limits[1]),
         )
 
+    def refusals(self) -> str:
+        """Return which queries NVML has refused since the GPU was opened, for the end of a sentence."""
+        return _coded(self._refused.items())
+
     def set_clocks(self, sm_clock_mhz: int, memory_clock_mhz: int) -> None:
         """Set the application clocks.
 
@@ -341,8 +416,7 @@ class SettableDevice(NvmlDevice):
         except self._nvml.NVMLError as error:
             cure = "run as root, or ask the owner of the machine" if error.value == _NO_PERMISSION else _LOOK
             raise GpuError(
-                f"GPU {self.index} ({self.name}) refuses {function}: NVML says {str(error)!r}"
-                f" (code {error.value}); {cure}"
+                f"{self.title} refuses {function}: NVML says {str(error)!r} (code {error.value}); {cure}"
             ) from error
 
 
@@ -353,15 +427,32 @@ def available_sources(device: NvmlDevice) -> tuple[Reader, ...]:
     that the first reading of `samples` in a recording is not seconds old.
     """
     sources = (device.source(name) for name in POWER_SOURCES)
-    return tuple(source for source in sources if _answers(source))
+    return tuple(source for source in sources if _code(source) == 0)
 
 
-def _answers(source: Reader) -> bool:
-    """Tell whether a source can be read; one failed read must not lose it for the run."""
+def silent_sources(device: NvmlDevice) -> dict[SourceName, int]:
+    """Return the power sources that do not answer, each with its nvmlReturn_t."""
+    codes = {name: _code(device.source(name)) for name in POWER_SOURCES}
+    return {name: code for name, code in codes.items() if code}
+
+
+def no_source_error(device: NvmlDevice) -> GpuError:
+    """Return the error of a GPU whose power cannot be read at all."""
+    codes = _coded(silent_sources(device).items())
+    return GpuError(f"{device.title}: no power source of NVML answers{codes}; nothing to measure")
+
+
+def _coded(codes: Iterable[tuple[str, int]]) -> str:
+    """Return what NVML refused, for the end of a sentence; "" for nothing."""
+    told = ", ".join(f"{name} {code}" for name, code in codes)
+    return f" (NVML codes: {told})" if told else ""
+
+
+def _code(source: Reader) -> int:
+    """Return 0 if a source can be read, else its nvmlReturn_t; one failed read must not lose it."""
+    code = 0
     for _ in range(_OPENING_READS):
-        codes = {reading.code for reading in source.read()} - {0}
-        if not codes:
-            return True
-        if codes & _LASTING_CODES:
-            return False
-    return False
+        code = max((reading.code for reading in source.read()), default=0)
+        if code == 0 or code in _LASTING_CODES:
+            break
+    return code

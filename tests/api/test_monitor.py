@@ -235,7 +235,8 @@ def test_windows_are_named_where_they_are_misused():
 )
 def test_gpus_are_those_that_the_process_may_use(visible, gpus, names):
     library = FakeNvml(*(FakeDevice(uuid=f"GPU-{c * 4}", name=c) for c in "abc"))
-    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    environment |= {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     boards = open_boards(gpus, library, environment)
     assert [one.name.partition(" (")[0] for one in boards] == names
     assert boards[0].sensors[0].source == "samples"
@@ -257,9 +258,58 @@ def test_gpus_are_those_that_the_process_may_use(visible, gpus, names):
 )
 def test_a_gpu_that_cannot_be_had_is_named(visible, gpus, error, said):
     library = FakeNvml(FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b"))
-    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    environment |= {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     with pytest.raises(error, match=said):
         open_boards(gpus, library, environment)
+
+
+LOST_BOARD = {"errors": {"nvmlDeviceGetHandleByIndex": 15, "nvmlDeviceGetHandleByUUID": 15}}
+
+
+@pytest.mark.parametrize("gpus", [None, 0, [0], "GPU-a"])
+def test_a_gpu_is_read_beside_one_that_is_lost(gpus, caplog):
+    library = FakeNvml(FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b", **LOST_BOARD))
+    (board,) = open_boards(gpus, library, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+    assert board.name == "GPU 0 (NVIDIA H200)"
+    named = [
+        "ptxbench: GPU 1 left out: NVML says 'error text 15' (code 15); reset the GPU or restart the machine"
+    ]
+    assert caplog.messages == (named if gpus != "GPU-a" else [])
+
+
+def test_a_lost_gpu_that_is_named_is_refused_with_its_reason(caplog):
+    library = FakeNvml(FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b", **LOST_BOARD))
+    for gpus in (1, [0, 1], "GPU-b"):
+        with pytest.raises(GpuError, match=r"GPU .* cannot be opened: NVML says .*code 15"):
+            open_boards(gpus, library, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+    assert library.open_count == 0
+    assert caplog.messages == []
+
+
+def test_a_gpu_that_tells_no_power_is_left_out_where_nobody_named_it(caplog):
+    silent = FakeDevice(uuid="GPU-a", field_errors=dict.fromkeys(FakeDevice().fields_mw, 4))
+    calls = ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetSamples", "nvmlDeviceGetTotalEnergyConsumption")
+    silent.errors |= dict.fromkeys(calls, 4)
+    library = FakeNvml(silent, FakeDevice(uuid="GPU-b"))
+    (board,) = open_boards(None, library, {})
+    assert board.uuid == "GPU-b"
+    (line,) = caplog.messages
+    assert line.startswith("ptxbench: left out: GPU 0 (NVIDIA H200): no power source of NVML answers")
+    with pytest.raises(GpuError, match="no power source"):
+        open_boards("GPU-a", library, {})
+    with pytest.raises(GpuError, match="no power source"):
+        open_boards(None, FakeNvml(silent), {})
+    assert library.open_count == 1
+
+
+def test_numbers_of_unlike_gpus_are_those_of_cuda(monkeypatch):
+    library = FakeNvml(FakeDevice(uuid="GPU-a", name="NVIDIA L4"), FakeDevice(uuid="GPU-b"))
+    monkeypatch.setattr("ptxbench.devices.visible.cuda_order", lambda _environment: ("GPU-b", "GPU-a"))
+    (first,) = open_boards(0, library, {})
+    assert first.uuid == "GPU-b"
+    (shown,) = open_boards([1], library, {})
+    assert shown.uuid == "GPU-a"
 
 
 def test_a_gpu_in_mig_mode_and_one_without_power_are_refused():
@@ -268,7 +318,7 @@ def test_a_gpu_in_mig_mode_and_one_without_power_are_refused():
     silent = FakeDevice(errors=dict.fromkeys(("nvmlDeviceGetPowerUsage", "nvmlDeviceGetSamples"), 3))
     silent.errors["nvmlDeviceGetTotalEnergyConsumption"] = silent.errors["nvmlDeviceGetFieldValues"] = 3
     library = FakeNvml(silent)
-    with pytest.raises(GpuError, match="answers no power source"):
+    with pytest.raises(GpuError, match=r"no power source of NVML answers .*counter 3"):
         open_boards(0, library, {})
     assert library.open_count == 0
 

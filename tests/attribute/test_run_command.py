@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from fakes.loads import LoadedGpu
+from fakes.nvml import FakeDevice, use_nvml
 
 from ptxbench.api.board import open_boards
 from ptxbench.attribute import child, program
@@ -217,3 +218,24 @@ def test_a_report_that_cannot_be_shown_is_still_kept(boards, monkeypatch, tmp_pa
 def test_a_cpp_name_is_readable():
     assert demangled("_Z10fma_kernelPfl") in ("fma_kernel(float*, long)", "_Z10fma_kernelPfl")
     assert demangled("plain") == "plain"
+
+
+def test_a_gpu_has_the_number_of_the_list_of_gpus_not_of_cuda(monkeypatch, capfd):
+    use_nvml(monkeypatch, FakeDevice(uuid="GPU-a", name="NVIDIA L4"), FakeDevice(uuid="GPU-b"))
+    monkeypatch.setattr("ptxbench.devices.visible.cuda_order", lambda _environment: ("GPU-b", "GPU-a"))
+    specs = []
+
+    def open_none(given):
+        specs.append(given)
+        raise GpuError("this test opens none")
+
+    monkeypatch.setattr("ptxbench.api.board.open_boards", open_none)
+    for given in ("0", "1,0", "all", "GPU-b"):
+        assert run(["run", "--gpu", given, "--", "true"]) == 3
+    assert specs == [["GPU-a"], ["GPU-b", "GPU-a"], ["GPU-a", "GPU-b"], ["GPU-b"]]
+    capfd.readouterr()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
+    assert run(["run", "--gpu", "0", "--", "true"]) == 3
+    assert "CUDA_VISIBLE_DEVICES is 'GPU-b', which hides GPU 0" in capfd.readouterr().err
+    assert run(["run", "--gpu", "1,simulated", "--", "true"]) == 2
+    assert "A simulated GPU runs no program" in capfd.readouterr().err

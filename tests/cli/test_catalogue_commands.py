@@ -205,12 +205,13 @@ def test_gpus_without_a_driver_lists_the_simulated_ones_and_says_why(capsys, mon
 
 def test_gpus_as_json_puts_real_ones_first(capsys, monkeypatch):
     from ptxbench.core.gpu_info import GpuKind
+    from ptxbench.devices.select import ListedGpu
     from ptxbench.devices.simulated import SimulatedGpu
 
     real = replace(
         SimulatedGpu().info, index=0, kind=GpuKind.REAL, name="NVIDIA X", power_limit_w=float("nan")
     )
-    monkeypatch.setattr("ptxbench.devices.select.list_gpus", lambda: (real,))
+    monkeypatch.setattr("ptxbench.devices.select.list_gpus", lambda: (ListedGpu(0, real.name, real),))
     listed = document(capsys, ["gpus"])
     assert listed["no_real_gpu"] == ""
     assert (listed["gpus"][0]["gpu"], listed["gpus"][0]["kind"], listed["gpus"][0]["power_limit_w"]) == (

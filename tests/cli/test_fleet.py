@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.nvml import FakeDevice, use_nvml
 
 from ptxbench.cli.main import run
 from ptxbench.devices.select import named_gpus
@@ -40,13 +41,8 @@ def test_one_task_goes_on_with_the_run_of_the_board_that_it_meets(tmp_path):
 
 
 def test_a_task_of_a_cluster_takes_the_gpu_that_it_is_shown_and_sees_no_other(tmp_path, monkeypatch):
-    from fakes.nvml import FakeDevice, FakeNvml
-
-    from ptxbench.sensors import nvml, visible
-
-    library, device = FakeNvml(FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b")), nvml.NvmlDevice
-    monkeypatch.setattr(nvml, "NvmlDevice", lambda which: device(which, library))
-    monkeypatch.setattr(visible, "visible_uuids", lambda: ("GPU-b",))
+    use_nvml(monkeypatch, FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
     called = []
     measure_task([], str(tmp_path), None, lambda words, **options: called.append((words, options["env"])))
     assert "--gpu=GPU-b" in called[0][0]

@@ -12,14 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fakes.nvml import DRIVER_MISMATCH, FakeDevice, FakeNvml
+from fakes.nvml import DRIVER_MISMATCH, FakeDevice, use_nvml
 
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.cli.main import run
-from ptxbench.devices.driver_presence import driver_traces
+from ptxbench.devices.driver_presence import driver_traces, wants_gpus
 from ptxbench.devices.simulated.profiles import H200, PROFILES
 from ptxbench.sensors.base import SourceName
-from ptxbench.sensors.nvml import NvmlDevice, list_devices
+from ptxbench.sensors.nvml import NvmlDevice
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.table import write_table
 
@@ -53,10 +53,10 @@ def one_line(capsys):
     return captured.err
 
 
-def use_nvml(monkeypatch, *devices):
+def use_boards(monkeypatch, *devices, **faults):
     """Let these be the GPUs of this machine; none of them can run a kernel."""
-    library = FakeNvml(*devices)
-    use_cuda(monkeypatch, CudaGpu=lambda which: NvmlDevice(which, library))
+    use_nvml(monkeypatch, *devices, **faults)
+    use_cuda(monkeypatch, CudaGpu=NvmlDevice)
 
 
 def use_cuda(monkeypatch, **names):
@@ -71,7 +71,7 @@ def use_cuda(monkeypatch, **names):
     ],
 )
 def test_a_gpu_that_is_not_there_is_exit_code_3(monkeypatch, capsys, tmp_path, devices, words):
-    use_nvml(monkeypatch, *devices)
+    use_boards(monkeypatch, *devices)
     assert table("--gpu", 7, "--out", tmp_path / "run") == 3
     line = one_line(capsys)
     assert "GPU 7 does not exist" in line
@@ -80,7 +80,7 @@ def test_a_gpu_that_is_not_there_is_exit_code_3(monkeypatch, capsys, tmp_path, d
 
 
 def test_an_unknown_uuid_is_exit_code_3(monkeypatch, capsys):
-    use_nvml(monkeypatch, FakeDevice())
+    use_boards(monkeypatch, FakeDevice())
     assert table("--gpu", "GPU-1234") == 3
     assert "GPU-1234" in one_line(capsys)
 
@@ -168,6 +168,7 @@ def test_the_energy_counter_alone_gives_the_same_energy(tmp_path, capsys):
 
 def test_without_a_driver_the_simulated_gpu_serves_and_both_ends_say_so(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("ptxbench.devices.select.driver_traces", tuple)
+    monkeypatch.setattr("ptxbench.devices.select.wants_gpus", lambda _environment: "")
     monkeypatch.chdir(tmp_path)
     assert table("fma.rn.f32", *QUICK) == 0
     captured = capsys.readouterr()
@@ -185,6 +186,7 @@ def test_without_a_driver_the_simulated_gpu_serves_and_both_ends_say_so(monkeypa
 
 
 @pytest.mark.skipif(bool(driver_traces()), reason="this machine has an NVIDIA driver")
+@pytest.mark.skipif(bool(wants_gpus(os.environ | {"CUDA_VISIBLE_DEVICES": ""})), reason="this is a job")
 def test_no_driver_in_a_process_of_its_own(tmp_path):
     done = command_line(
         "table", "fma.rn.f32", *QUICK, "--json", "--out", tmp_path / "run", CUDA_VISIBLE_DEVICES=""
@@ -196,12 +198,19 @@ def test_no_driver_in_a_process_of_its_own(tmp_path):
     assert "SIMULATED" in first
 
 
+@pytest.mark.skipif(bool(driver_traces()), reason="this machine has an NVIDIA driver")
+def test_a_job_that_finds_no_driver_is_exit_code_3_and_nothing_is_simulated(tmp_path):
+    done = command_line("table", "fma.rn.f32", *QUICK, "--out", tmp_path / "run", CUDA_VISIBLE_DEVICES="0,1")
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert "no NVIDIA driver, but CUDA_VISIBLE_DEVICES is '0,1'" in line
+    assert "--gpu simulated" in line
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_driver_that_does_not_work_is_exit_code_3_and_never_simulated(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("ptxbench.devices.select.driver_traces", lambda: ("libcuda.so.1",))
-    monkeypatch.setattr(
-        "ptxbench.sensors.nvml.list_devices", lambda: list_devices(FakeNvml(init_error=DRIVER_MISMATCH))
-    )
-    use_cuda(monkeypatch, first_visible_uuid=lambda: "GPU-0000")
+    use_boards(monkeypatch, init_error=DRIVER_MISMATCH)
     assert table("fma.rn.f32", *QUICK, "--out", tmp_path / "run") == 3
     assert "the driver was updated while it was loaded: restart the machine" in one_line(capsys)
     assert not (tmp_path / "run").exists()

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from fakes.nvml import FakeDevice, use_nvml
 
 from ptxbench.cli.main import run
 from ptxbench.core.errors import GpuError, InputError
@@ -128,14 +129,8 @@ def test_the_folder_is_checked_before_anything_is_measured(capsys, tmp_path, mea
 
 
 def test_all_gpus_of_a_machine_are_those_that_cuda_shows(monkeypatch):
-    from fakes.nvml import FakeDevice, FakeNvml
-
-    from ptxbench.sensors import nvml, visible
-
-    library = FakeNvml(FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b"), FakeDevice(uuid="GPU-c"))
-    device = nvml.NvmlDevice
-    monkeypatch.setattr(nvml, "NvmlDevice", lambda which: device(which, library))
-    monkeypatch.setattr(visible, "visible_uuids", lambda: ("GPU-c", "GPU-a"))
+    use_nvml(monkeypatch, *(FakeDevice(uuid=f"GPU-{name}") for name in "abc"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-c,GPU-a")
     assert [gpu.spec for gpu in named_gpus("all")] == ["GPU-c", "GPU-a"]
     assert [gpu.spec for gpu in named_gpus("0,2")] == ["GPU-a", "GPU-c"]
     with pytest.raises(InputError, match="twice"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
 import re
 from dataclasses import replace
 from functools import cache
@@ -21,6 +22,7 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status
 from ptxbench.core.target import find_target
 from ptxbench.devices.base import Launch
+from ptxbench.devices.cuda_order import cuda_order
 from ptxbench.emulator.kernel import expected_output
 from ptxbench.experiment.launch_configuration import BLOCK
 from ptxbench.experiment.pass_check import wrong_passes
@@ -47,6 +49,14 @@ def gpu():
     gpu = opened()
     yield gpu
     gpu.close()
+
+
+def test_another_process_tells_the_same_order_of_gpus_as_this_one(gpu):
+    uuid, environment = gpu._nvml.uuid, dict(os.environ)
+    assert uuid in cuda_order()
+    assert cuda_order(environment) == cuda_order()
+    assert cuda_order(environment | {"CUDA_VISIBLE_DEVICES": uuid}) == (uuid,)
+    assert cuda_order(environment | {"CUDA_VISIBLE_DEVICES": "-1"}) == ()
 
 
 @pytest.fixture(scope="module")

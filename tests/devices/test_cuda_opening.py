@@ -105,8 +105,13 @@ def test_what_the_driver_does_not_answer_is_left_out(opened, device, left):
 
 def test_a_gpu_that_tells_no_power_at_all_is_refused(opened):
     device = FakeDevice(field_errors=NO_FIELDS, errors=NO_COUNTER | NO_SAMPLES | NO_USAGE)
-    with pytest.raises(GpuError, match=r"GPU 0 \(NVIDIA H200\): no power source of NVML answers"):
+    with pytest.raises(GpuError, match=r"GPU 0 \(NVIDIA H200\): no power source of NVML answers .*usage 3"):
         opened(device)
+
+
+def test_a_gpu_in_mig_mode_is_refused(opened):
+    with pytest.raises(GpuError, match=r"GPU 1 \(NVIDIA H200\) is split into MIG instances"):
+        opened(FakeDevice(), FakeDevice(uuid="GPU-0b", is_partitioned=True), which=1)
 
 
 def test_a_gpu_that_cuda_does_not_see_is_refused(opened):

@@ -1,13 +1,18 @@
 """What a machine lacks is said in a line each, by a fake NVML whose devices lack things."""
 
 import pytest
-from fakes.nvml import INSTANT, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeNvml
+from fakes.nvml import INSTANT, LOST, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeNvml
 
-from ptxbench.core.errors import ToolError
+from ptxbench.core.errors import GpuError, ToolError
 from ptxbench.devices import machine_checks
-from ptxbench.devices.machine_checks import dcgm_verdict, device_verdicts, machine_verdicts
-from ptxbench.sensors.nvml import NvmlDevice
-from ptxbench.storage.doctor_file import State
+from ptxbench.devices.machine_checks import (
+    dcgm_verdict,
+    device_verdicts,
+    fault_verdicts,
+    machine_verdicts,
+)
+from ptxbench.sensors.nvml import NvmlDevice, list_devices
+from ptxbench.storage.doctor_file import State, Verdict
 
 
 def missing(name):
@@ -64,6 +69,35 @@ def test_a_missing_package_and_a_missing_tool_say_what_to_install(tmp_path, monk
     assert "pip install nvidia-ml-py" in found["packages"].text
 
 
+def test_boards_that_cannot_be_measured_have_a_line_each_and_a_lost_one_is_bad():
+    boards = list_devices(
+        FakeNvml(
+            FakeDevice(),
+            FakeDevice(name="lost", errors={"nvmlDeviceGetHandleByIndex": LOST}),
+            FakeDevice(name="other's", errors={"nvmlDeviceGetHandleByIndex": NO_PERMISSION}),
+            FakeDevice(name="split", is_partitioned=True),
+        )
+    )
+    found = lines(fault_verdicts(boards))
+    assert {subject: verdict.state for subject, verdict in found.items()} == {
+        "GPU 1": State.BAD,
+        "GPU 2": State.NOTE,
+        "GPU 3 (split)": State.NOTE,
+    }
+    assert f"code {LOST}" in found["GPU 1"].text
+    assert f"code {NO_PERMISSION}" in found["GPU 2"].text
+    assert "nvidia-smi -mig 0" in found["GPU 3 (split)"].text
+
+
+def test_an_old_package_in_the_place_of_nvidia_ml_py_is_missing_and_named(tmp_path, monkeypatch):
+    def shadowed(_module):
+        raise GpuError("pynvml is imported for nvidia-ml-py")
+
+    monkeypatch.setattr(machine_checks, "import_module", shadowed)
+    verdict = lines(machine_verdicts(tmp_path, str))["packages"]
+    assert verdict == Verdict("packages", State.MISSING, "pynvml is imported for nvidia-ml-py")
+
+
 def test_a_whole_device_has_a_line_of_its_driver_alone():
     assert set(of_device()) == {"driver"}
 
@@ -71,10 +105,24 @@ def test_a_whole_device_has_a_line_of_its_driver_alone():
 @pytest.mark.parametrize(
     ("lacks", "subject", "state", "words"),
     [
-        ({"field_errors": {INSTANT: NOT_SUPPORTED}}, "instant", State.NOTE, "not supported"),
-        ({"errors": {"nvmlDeviceGetPowerUsage": NO_PERMISSION}}, "usage", State.NOTE, "no permission"),
-        ({"errors": {"nvmlDeviceGetTotalEnergyConsumption": 99}}, "counter", State.NOTE, "code 99"),
-        ({"is_partitioned": True}, "MIG", State.BAD, "nvidia-smi -mig 0"),
+        (
+            {"field_errors": {INSTANT: NOT_SUPPORTED}},
+            "instant",
+            State.NOTE,
+            "does not answer: not supported on this GPU or driver, NVML code 3",
+        ),
+        (
+            {"errors": {"nvmlDeviceGetPowerUsage": NO_PERMISSION}},
+            "usage",
+            State.NOTE,
+            "no permission, NVML code 4",
+        ),
+        (
+            {"errors": {"nvmlDeviceGetTotalEnergyConsumption": 99}},
+            "counter",
+            State.NOTE,
+            "does not answer: NVML code 99",
+        ),
         ({"pids": [1, 2]}, "processes", State.NOTE, "2 other processes"),
         ({"application_mhz": (1500, 3201)}, "clocks", State.NOTE, "application clocks"),
     ],

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 from fakes.kept_nvml import open_kept
-from fakes.nvml import LOST, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeNvml
+from fakes.nvml import LOST, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeNvml, use_nvml
 
 from ptxbench.cli.main import run
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.settings import applied, restore_leftover
-from ptxbench.sensors.nvml import DeviceEntry, SettableDevice
+from ptxbench.sensors.nvml import SettableDevice
 from ptxbench.storage.settings_journal import SettingsJournal, has_notes, state_folder
 
 WANTED = GpuSettings(1005, None, 500_000)
@@ -99,14 +99,23 @@ def test_a_signal_while_restoring_waits_for_its_end():
     [
         ({"pids": [1]}, "1 other process"),
         ({"drawing_pids": [1]}, "1 other process"),
-        ({"errors": {"nvmlDeviceGetComputeRunningProcesses": NO_PERMISSION}}, "does not tell who uses"),
+        (
+            {"errors": {"nvmlDeviceGetComputeRunningProcesses": NO_PERMISSION}},
+            "does not tell who uses .*Processes 4",
+        ),
         ({"errors": {"nvmlDeviceSetApplicationsClocks": NO_PERMISSION}}, "run as root"),
         ({"errors": {"nvmlDeviceSetPowerManagementLimit": NO_PERMISSION}}, "refuses nvmlDeviceSetPower"),
-        ({"errors": {"nvmlDeviceGetApplicationsClock": NOT_SUPPORTED}}, "no application clocks"),
-        ({"errors": {"nvmlDeviceGetSupportedMemoryClocks": NOT_SUPPORTED}}, "no application clocks"),
+        (
+            {"errors": {"nvmlDeviceGetApplicationsClock": NOT_SUPPORTED}},
+            r"no application clocks, or .* \(NVML codes: nvmlDeviceGetApplicationsClock 3\): no clock",
+        ),
+        (
+            {"errors": {"nvmlDeviceGetSupportedMemoryClocks": NOT_SUPPORTED}},
+            r"no application clocks, .*nvmlDeviceGetSupportedMemoryClocks 3",
+        ),
         (
             {"errors": {"nvmlDeviceGetPowerManagementLimitConstraints": NOT_SUPPORTED}},
-            "cannot be set or read",
+            r"cannot be set or read \(NVML codes: nvmlDeviceGetPowerManagementLimitConstraints 3\)",
         ),
         ({"errors": {"nvmlDeviceSetApplicationsClocks": LOST}}, "code 15"),
         ({"rounds_limit_to_mw": 7_000}, "reads SM clock 1005 MHz, memory clock 3201 MHz, power limit 497 W"),
@@ -247,8 +256,7 @@ def one_gpu(monkeypatch):
     """The command line sees one GPU."""
     fake, gpu = opened()
     monkeypatch.setattr("ptxbench.cli.settings.open_device", lambda _: gpu)
-    entry = DeviceEntry(0, fake.name, gpu.uuid_hash)
-    monkeypatch.setattr("ptxbench.sensors.nvml.list_devices", lambda: (entry,))
+    use_nvml(monkeypatch, fake, FakeDevice(uuid="GPU-1", errors={"nvmlDeviceGetHandleByIndex": LOST}))
     monkeypatch.setattr(gpu, "close", lambda: None)
     return fake
 
@@ -287,8 +295,9 @@ def test_a_command_that_does_not_exist_leaves_the_gpu_as_it_was(one_gpu, capfd):
     assert values(one_gpu) == BEFORE
 
 
-def test_show_and_restore(one_gpu, capsys):
+def test_show_and_restore_beside_a_lost_gpu(one_gpu, capsys, caplog):
     assert run(["settings", "show"]) == 0
+    assert caplog.messages[0].startswith("ptxbench: GPU 1 left out: NVML says 'error text 15' (code 15)")
     out = capsys.readouterr().out
     for word in ("SM clock 1980 MHz", "110 from 345 to 1980 MHz", "200 to 700 W"):
         assert word in out

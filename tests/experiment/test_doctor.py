@@ -4,8 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from fakes.nvml import LOST, FakeDevice, use_nvml
 
 from ptxbench.cli.main import run
+from ptxbench.core.errors import GpuError
 from ptxbench.devices import machine_checks, select
 from ptxbench.devices.simulated import profiles
 from ptxbench.devices.simulated.profile import SensorSpec
@@ -86,13 +88,21 @@ def test_a_driver_that_shows_no_gpu_is_exit_3(capsys, monkeypatch):
     monkeypatch.setattr(machine_checks, "machine_verdicts", lambda: ready)
 
     def no_gpu():
-        from ptxbench.core.errors import GpuError
-
         raise GpuError("CUDA sees no GPU")
 
     monkeypatch.setattr(select, "open_first", no_gpu)
     assert run(["doctor"]) == 3
     assert "CUDA sees no GPU" in capsys.readouterr().out
+
+
+def test_a_lost_board_has_its_line_and_named_it_is_exit_3(capsys, monkeypatch):
+    pytest.importorskip("ptxbench.devices.cuda", exc_type=GpuError)
+    use_nvml(monkeypatch, FakeDevice(), FakeDevice(errors={"nvmlDeviceGetHandleByIndex": LOST}))
+    monkeypatch.setattr(machine_checks, "machine_verdicts", lambda: (Verdict("driver", State.OK, "found"),))
+    assert run(["doctor", "--gpu", "1"]) == 3
+    _, line, missing = capsys.readouterr().out.splitlines()
+    assert line.startswith("bad      GPU 1   left out: NVML says 'error text 15' (code 15); reset the GPU")
+    assert missing.startswith("missing  GPU     GPU 1 cannot be opened: NVML says 'error text 15' (code 15)")
 
 
 def test_a_recorded_run_is_refused(capsys):

@@ -38,7 +38,16 @@ int cuEventElapsedTime(float *ms, uint64_t *from, uint64_t *to) {
 int cuStreamIsCapturing(void *handle, int *is) { return *is = handle == (void *)3, 0; }
 int cuCtxGetCurrent(void **context) { return *context = (void *)1, 0; }
 int cuCtxGetDevice(int *device) { return *device = 0; }
-int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, 0; }
+static char order[8]; /* numbers of the devices in CUDA's order, as they were when CUDA was started */
+static int is_started;
+int cuInit(unsigned flags) {
+    const char *error = getenv("FAKE_INIT"), *given = getenv("FAKE_ORDER");
+    if (flags || error) return error ? atoi(error) : 1;
+    snprintf(order, sizeof order, "%s", given ? given : "0");
+    return is_started = 1, 0;
+}
+int cuDeviceGetCount(int *count) { return *count = (int)strlen(order), is_started ? 0 : 3; }
+int cuDeviceGet(int *device, int ordinal) { return *device = order[0] ? order[ordinal] - '0' : ordinal, 0; }
 int cuDeviceGetUuid(uint8_t *id, int device) { return memset(id, 0x10 + device, 16), 0; }
 int cuFuncGetName(const char **name, const char *function) { return *name = function, 0; }
 #define LAUNCH(entry, null)                                                                                 \

@@ -45,6 +45,19 @@ class FakeDevice:
     errors: dict[str, int] = field(default_factory=dict)
     lost: bool = False
     is_partitioned: bool = False
+    # PCI bus; None: as the GPU's index.
+    bus: int | None = None
+
+
+def use_nvml(monkeypatch: Any, *devices: FakeDevice, **faults: int) -> FakeNvml:
+    """Let these be the GPUs of this machine, all of them visible; return its NVML."""
+    from ptxbench.sensors import nvml
+
+    library = FakeNvml(*devices, **faults)
+    for function in (nvml.NvmlDevice.__init__, nvml.list_devices):
+        monkeypatch.setattr(function, "__defaults__", (library,))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return library
 
 
 class FakeNvml:
@@ -76,7 +89,7 @@ class FakeNvml:
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeDevice:  # noqa: N802
         for device in self.devices:
             if device.uuid == uuid:
-                return device
+                return self._ask("nvmlDeviceGetHandleByUUID", device, device)
         raise NvmlError(NOT_FOUND)
 
     def nvmlDeviceGetFieldValues(self, device: FakeDevice, ids: list[Any]) -> list[Any]:  # noqa: N802
@@ -146,6 +159,9 @@ class FakeNvml:
         answers = {
             "nvmlDeviceGetIndex": lambda d: self.devices.index(d),
             "nvmlDeviceGetName": lambda d: d.name,
+            "nvmlDeviceGetPciInfo": lambda d: SimpleNamespace(
+                domain=0, bus=self.devices.index(d) if d.bus is None else d.bus, device=0
+            ),
             "nvmlDeviceGetUUID": lambda d: d.uuid,
             "nvmlDeviceGetCudaComputeCapability": lambda d: (9, 0),
             "nvmlDeviceGetMigMode": lambda d: (int(d.is_partitioned), 0),

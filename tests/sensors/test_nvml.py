@@ -22,7 +22,14 @@ from fakes.nvml import (
 
 from ptxbench.core.errors import GpuError
 from ptxbench.sensors.base import POWER_SOURCES, Reading, SourceName
-from ptxbench.sensors.nvml import DeviceEntry, NvmlDevice, available_sources, hash_uuid, list_devices
+from ptxbench.sensors.nvml import (
+    DeviceEntry,
+    NvmlDevice,
+    available_sources,
+    list_devices,
+    no_source_error,
+    silent_sources,
+)
 
 ALL = set(POWER_SOURCES)
 SAMPLES_US = [(1_700_000_000_000_020, 101_000), (1_700_000_000_020_020, 102_500)]
@@ -283,10 +290,12 @@ def assert_one_clear_line(error: GpuError) -> None:
         (7, FakeNvml(FakeDevice()), "GPU 7 does not exist: this machine has 1"),
         (-1, FakeNvml(FakeDevice()), "GPU -1 does not exist"),
         (0, FakeNvml(), "NVML sees no GPU"),
-        ("GPU-zz", FakeNvml(FakeDevice()), "GPU 'GPU-zz' is not on this machine"),
+        ("GPU-zz", FakeNvml(FakeDevice()), "GPU 'GPU-zz' is not on this machine (NVML code 6)"),
         (0, FakeNvml(FakeDevice(errors={"nvmlDeviceGetHandleByIndex": NO_PERMISSION})), "/dev/nvidia"),
         (0, FakeNvml(FakeDevice(lost=True)), "reset the GPU"),
         (0, FakeNvml(FakeDevice(errors={"nvmlDeviceGetUUID": LOST})), "reset the GPU"),
+        (1, FakeNvml(FakeDevice(), FakeDevice(lost=True, name="b")), "GPU 1 cannot be opened: NVML says"),
+        (0, FakeNvml(FakeDevice(errors={"nvmlDeviceGetName": 999})), "GPU 0 does not answer: NVML says"),
     ],
 )
 def test_what_cannot_be_opened_is_one_line_with_a_cure(which, library, says):
@@ -298,20 +307,57 @@ def test_what_cannot_be_opened_is_one_line_with_a_cure(which, library, says):
 
 
 def test_list_devices():
-    library = FakeNvml(FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b", name="NVIDIA L4"))
+    library = FakeNvml(FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b", name="NVIDIA L4", bus=7))
     assert list_devices(library) == (
-        DeviceEntry(0, "NVIDIA H200", hash_uuid("GPU-a")),
-        DeviceEntry(1, "NVIDIA L4", hash_uuid("GPU-b")),
+        DeviceEntry(0, "NVIDIA H200", "GPU-a", (0, 0, 0)),
+        DeviceEntry(1, "NVIDIA L4", "GPU-b", (0, 7, 0)),
     )
     assert library.open_count == 0
 
 
+def test_a_board_that_does_not_answer_is_listed_with_its_fault_beside_the_others():
+    library = FakeNvml(
+        FakeDevice(uuid="GPU-a", errors={"nvmlDeviceGetHandleByIndex": NO_PERMISSION}),
+        FakeDevice(uuid="GPU-b", errors={"nvmlDeviceGetUUID": LOST}),
+        FakeDevice(uuid="GPU-c", is_partitioned=True),
+        FakeDevice(uuid="GPU-d", errors={"nvmlDeviceGetPciInfo": 3, "nvmlDeviceGetMigMode": 3}),
+    )
+    forbidden, lost, split, works = list_devices(library)
+    assert forbidden.fault.startswith("NVML says 'error text 4' (code 4); run as a user who may open /dev/nv")
+    assert (forbidden.title, forbidden.uuid, forbidden.is_forbidden) == ("GPU 0", "", True)
+    assert lost.fault.startswith("NVML says 'error text 15' (code 15); reset the GPU")
+    assert (lost.title, lost.uuid, lost.is_forbidden) == ("GPU 1 (NVIDIA H200)", "", False)
+    assert split.fault.startswith("it is split into MIG instances")
+    assert (split.uuid, split.is_forbidden) == ("GPU-c", False)
+    assert (works.uuid, works.bus, works.fault) == ("GPU-d", None, "")
+    assert library.open_count == 0
+
+
 def test_a_list_that_cannot_be_read_is_one_clear_line():
-    library = FakeNvml(FakeDevice(errors={"nvmlDeviceGetName": NO_PERMISSION}))
-    with pytest.raises(GpuError, match="cannot be listed") as caught:
+    class Uncounted(FakeNvml):
+        def nvmlDeviceGetCount(self):  # noqa: N802
+            raise self.NVMLError(999)
+
+    library = Uncounted(FakeDevice())
+    with pytest.raises(GpuError, match=r"the GPUs cannot be listed.*code 999") as caught:
         list_devices(library)
     assert_one_clear_line(caught.value)
     assert library.open_count == 0
+
+
+def test_a_board_in_mig_mode_is_refused_by_name():
+    opened().require_whole()
+    with pytest.raises(
+        GpuError, match=r"GPU 0 \(NVIDIA H200\) is split into MIG instances.*-mig 0"
+    ) as caught:
+        opened(is_partitioned=True).require_whole()
+    assert_one_clear_line(caught.value)
+
+
+def test_the_codes_of_silent_sources_are_told():
+    device = opened(errors={"nvmlDeviceGetPowerUsage": NO_PERMISSION}, field_errors={MEMORY: NOT_SUPPORTED})
+    assert silent_sources(device) == {SourceName.USAGE: NO_PERMISSION, SourceName.MEMORY: NOT_SUPPORTED}
+    assert "no power source of NVML answers (NVML codes: usage 4, memory 3)" in str(no_source_error(device))
 
 
 def test_close_releases_nvml():
@@ -341,6 +387,38 @@ def test_the_sensors_package_does_not_import_pynvml():
     modules = "sampler, known_sensors, sources, description, base, trace"
     code = f"import sys; from ptxbench.sensors import {modules}; print('pynvml' in sys.modules)"
     assert run_python(code).strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("owner", "cure"),
+    [
+        ("pynvml", "run 'pip uninstall pynvml' and 'pip install --upgrade --force-reinstall nvidia-ml-py'"),
+        ("nvidia-ml-py3", "run 'pip uninstall nvidia-ml-py3' and 'pip install"),
+        (None, "run 'pip install --upgrade --force-reinstall nvidia-ml-py'"),
+    ],
+)
+def test_an_old_package_in_the_place_of_nvidia_ml_py_is_one_line_with_what_to_uninstall(
+    tmp_path, owner, cure
+):
+    (tmp_path / "pynvml").mkdir()
+    (tmp_path / "pynvml" / "__init__.py").write_text("NVML_CLOCK_SM = 1\n")
+    if owner is not None:
+        described = tmp_path / f"{owner}-11.5.3.dist-info"
+        described.mkdir()
+        (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {owner}\nVersion: 11.5.3\n")
+        (described / "RECORD").write_text("pynvml/__init__.py,,\n")
+        (described / "top_level.txt").write_text("pynvml\n")
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+from ptxbench.cli.main import run
+raise SystemExit(run(["run", "--no-kernels", "--", "true"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert f"{tmp_path}/pynvml/__init__.py is imported for nvidia-ml-py" in line
+    assert cure in line
 
 
 def test_a_missing_binding_is_one_clear_line():

@@ -55,3 +55,7 @@ class SimulatedSettings:
     def foreign_processes(self) -> int:
         """Return 0: nobody shares a simulated GPU."""
         return 0
+
+    def refusals(self) -> str:
+        """Return "": it tells everything."""
+        return ""
