@@ -14,6 +14,7 @@ from ptxbench.attribute.demangle import demangled, shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import finite
+from ptxbench.storage.file_errors import read_bytes
 
 _LONGEST_NAME = 60
 _HEAD = f"{'J':>9} {'95% interval':>19} {'share':>6} {'W':>6} {'s':>9} {'calls':>8}"
@@ -181,14 +182,13 @@ def read_report(path: Path) -> dict[str, Any]:
         InputError: It cannot be read or is no such report.
     """
     file = path / "energy.json" if path.is_dir() else path
+    data = read_bytes(file, "name an energy.json of `ptxbench run --out`, or its folder")
     try:
-        found = json.loads(file.read_bytes())
+        found = json.loads(data)
         if not all(
             isinstance(row["energy_j"], int | float | None) for row in found["gpus"] + found["kernels"]
         ):
             raise TypeError
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{file} is no energy.json of `ptxbench run --out`") from error
     assert isinstance(found, dict)  # noqa: S101

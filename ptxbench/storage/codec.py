@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.printable import printable
-from ptxbench.storage.file_errors import reading
+from ptxbench.storage.file_errors import read_bytes
 
 T = TypeVar("T")
 # Whole numbers go into columns of 64 bits.
@@ -101,9 +101,7 @@ def read_json(path: Path) -> object:
     Raises:
         InputError: The file cannot be read or is not JSON.
     """
-    with reading(path):
-        data = path.read_bytes()
-    return parse(data, Place(path))
+    return parse(read_bytes(path), Place(path))
 
 
 def parse(data: bytes, place: Place) -> object:

@@ -13,7 +13,7 @@ from ptxbench.core.printable import printable
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
-from ptxbench.storage.file_errors import reading
+from ptxbench.storage.file_errors import read_bytes
 from ptxbench.storage.schema import TableRow
 
 TABLE = "table.csv"
@@ -70,8 +70,7 @@ def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow
     Raises:
         InputError: As `read_table`; of rows that are not wanted only the name is looked at.
     """
-    with reading(path):
-        data = path.read_bytes()
+    data = read_bytes(path)
     try:
         lines = list(csv.reader(io.StringIO(data.decode(), newline=""), strict=True))
     except (ValueError, csv.Error) as error:
