@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
+from typing import TypeAlias
 
 from ptxbench.core.errors import EndlessSourceError, RefusedModuleError, ToolError
 
@@ -30,6 +31,7 @@ _BOUNDED = [
     f'ulimit -S -t {_PREPROCESSOR_CPU_S}; ulimit -S -f {_PREPROCESSED_BYTES // 512}; exec "$@"',
     "sh",
 ]
+_Done: TypeAlias = "subprocess.CompletedProcess[str]"
 _LIMIT_PASSED = re.compile(r"(CPU time|File size) limit exceeded")
 
 
@@ -98,7 +100,7 @@ def run_tool(tool: str, arguments: list[str], folder: Path | None = None) -> str
         ToolError: It is missing, cannot be started or was stopped from outside.
         RefusedModuleError: It exits with an error; the text is its first complaint.
     """
-    return _ended(tool, [], arguments, folder).stdout
+    return _checked(tool, _run(tool, [], arguments, folder)).stdout
 
 
 def preprocess(arguments: list[str], written: str, folder: Path) -> bytes:
@@ -114,15 +116,13 @@ def preprocess(arguments: list[str], written: str, folder: Path) -> bytes:
         EndlessSourceError: The macros or includes of the source do not come to an end.
         RefusedModuleError: As `run_tool`.
     """
-    try:
-        _ended("nvcc", _BOUNDED, ["-E", *arguments, "-o", written], folder)
-    except RefusedModuleError as error:
-        if _LIMIT_PASSED.search(str(error)):
-            raise EndlessSourceError(
-                f"the preprocessor took over {_PREPROCESSOR_CPU_S} s or {_PREPROCESSED_BYTES >> 20} MiB: the "
-                "macros or includes of the source do not come to an end"
-            ) from error
-        raise
+    done = _run("nvcc", _BOUNDED, ["-E", *arguments, "-o", written], folder)
+    if done.returncode != 0 and _LIMIT_PASSED.search(done.stderr):
+        raise EndlessSourceError(
+            f"the macros or includes of {arguments[-1]} do not come to an end: the preprocessor took over "
+            f"{_PREPROCESSOR_CPU_S} s or wrote over {_PREPROCESSED_BYTES >> 20} MiB"
+        )
+    _checked("nvcc", done)
     return (folder / written).read_bytes()
 
 
@@ -134,16 +134,14 @@ def nvcc_commands(arguments: list[str], folder: Path) -> str:
         RefusedModuleError: As `run_tool`.
     """
     # Kept files have names of their own: those that are not have random ones.
-    return _ended("nvcc", [], ["--dryrun", "--keep", *arguments], folder).stderr
+    return _checked("nvcc", _run("nvcc", [], ["--dryrun", "--keep", *arguments], folder)).stderr
 
 
-def _ended(
-    tool: str, before: list[str], arguments: list[str], folder: Path | None
-) -> subprocess.CompletedProcess[str]:
-    """Run a tool, `before` it what runs it."""
+def _run(tool: str, runner: list[str], arguments: list[str], folder: Path | None) -> _Done:
+    """Run a tool to its end, by the command `runner` where there is one."""
     try:
         done = subprocess.run(
-            [*before, str(tool_path(tool)), *arguments],
+            [*runner, str(tool_path(tool)), *arguments],
             capture_output=True,
             text=True,
             errors="replace",
@@ -160,9 +158,13 @@ def _ended(
                 f" {_RAISE_LIMIT}"
             )
         raise ToolError(stopped)
+    return done
+
+
+def _checked(tool: str, done: _Done) -> _Done:
+    """Return what a tool did where it did it."""
     if done.returncode != 0:
-        complaint = (done.stderr or done.stdout).strip().splitlines()
-        raise RefusedModuleError(
-            f"{tool} failed: {complaint[0] if complaint else f'exit code {done.returncode}'}"
-        )
+        lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+        complaint = next((line for line in lines if "error" in line), lines[0])
+        raise RefusedModuleError(f"{tool} failed: {complaint}")
     return done

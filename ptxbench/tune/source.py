@@ -24,6 +24,10 @@ _VERSION = re.compile(r"^\.version\s+(\d+)\.(\d+)", re.MULTILINE)
 _COMPILER = re.compile(r"^#\$ CICC_PATH=(.+)$", re.MULTILINE)
 _COMMAND = re.compile(r"^#\$ (?!\w+=)(.+)$", re.MULTILINE)
 _TEMPLATES = TemplateProcess()
+OTHER_SOURCES = (
+    "compiled with other included files or flags of nvcc (also by CPATH or NVCC_APPEND_FLAGS); put them back,"
+    " or choose a new folder"
+)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_li
 from ptxbench.tune.model_energy import model_name, open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
+from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.space import USUAL, Space, load_axes, search_space
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.strategies import require_strategy, search_by_strategy
@@ -255,10 +256,7 @@ def _require_same_sources(folder: TuningFolder, evaluator: Evaluator) -> None:
         keys = pool.map(lambda one: subject.source_key(one.variant, target), held.values())
         for trial, key in zip(held.values(), keys, strict=True):
             if key != trial.source_key:
-                raise InputError(
-                    f"{folder.path}: {trial.variant.name} was compiled with other included files or flags"
-                    " of nvcc (also by CPATH or NVCC_APPEND_FLAGS); put them back, or choose a new folder"
-                )
+                raise InputError(f"{folder.path}: {trial.variant.name}: {OTHER_SOURCES}")
 
 
 def _chosen(space: Space, names: tuple[str, ...]) -> list[Point]:
