@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from ptxbench.core.errors import InputError
-from ptxbench.core.printable import printable
+from ptxbench.core.printable import printable_lines
 from ptxbench.storage.file_errors import read_bytes
 
 T = TypeVar("T")
@@ -223,7 +223,7 @@ def _decode_scalar(hint: type, plain: object, place: Place) -> object:
     elif type(plain) is hint:  # exact: True is no whole number
         # Reasons may have several lines.
         if isinstance(plain, str):
-            return "\n".join(map(printable, plain.split("\n")))
+            return printable_lines(plain)
         if hint is not int or -_INT64 <= cast(int, plain) < _INT64:
             return plain
         raise place.error("is too large for a whole number")
