@@ -229,10 +229,10 @@ def test_the_loader_finds_the_injector_wherever_the_cache_is(plain, tmp_path, mo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
     build_injector()
     library = build_injector(compiler="no-such-compiler")
-    (tmp_path / "log").mkdir()
-    code, log = play([*plain[:2], library, plain[3]], tmp_path / "log", "", "4", preload=True)
-    assert code == 3
-    assert sum(map(len, log.by_gpu.values())) == 4
+    environment = injected({"PATH": os.environ["PATH"]}, library, [plain[0]], tmp_path)
+    # The loader complains of what it does not find, and goes on.
+    ended = subprocess.run(["true"], env=environment, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
 
 
 @pytest.mark.hostile

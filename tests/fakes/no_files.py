@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_HANGING_S = 60
+_HANGING_S = 30
 
 
 def _socket(path: Path) -> None:
