@@ -17,6 +17,7 @@ FAKE = Path(__file__).parents[1] / "fakes" / "cupti.c"
 FAKE_NVTX = FAKE.with_name("nvtx.c")
 GPUS = [f"GPU-{b * 4}-{b * 2}-{b * 2}-{b * 2}-{b * 6}" for b in ("10", "11")]
 CC = shutil.which("cc") or ""
+TRUE = shutil.which("true") or ""
 SANITIZE = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
@@ -231,7 +232,7 @@ def test_the_loader_finds_the_injector_wherever_the_cache_is(plain, tmp_path, mo
     library = build_injector(compiler="no-such-compiler")
     environment = injected({"PATH": os.environ["PATH"]}, library, [plain[0]], tmp_path)
     # The loader complains of what it does not find, and goes on.
-    ended = subprocess.run(["true"], env=environment, capture_output=True, text=True, check=True)
+    ended = subprocess.run([TRUE], env=environment, capture_output=True, text=True, check=True)
     assert ended.stderr == ""
 
 
