@@ -166,7 +166,7 @@ def _compiled(source: VariantSource) -> str:
         except RefusedModuleError:
             if not written.exists():
                 raise
-        return _for_our_assembler(written.read_text())
+        return _for_our_assembler(written.read_text(encoding="utf-8", errors="replace"))
 
 
 def _for_our_assembler(ptx: str) -> str:

@@ -67,6 +67,7 @@ def test_full_disk_is_one_line_with_path_and_cure(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize("write", [write_bytes, write_half_durably, write_note_bytes])
 def test_what_a_link_in_a_shared_folder_names_is_not_written(tmp_path, write):
     (tmp_path / "theirs").write_bytes(b"theirs")
@@ -77,6 +78,7 @@ def test_what_a_link_in_a_shared_folder_names_is_not_written(tmp_path, write):
     assert not (tmp_path / "a").is_symlink()
 
 
+@pytest.mark.hostile
 def test_a_journal_that_is_a_link_is_refused(tmp_path):
     (tmp_path / "theirs").write_bytes(b"")
     (tmp_path / "a").symlink_to(tmp_path / "theirs")
