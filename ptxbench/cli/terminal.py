@@ -22,9 +22,7 @@ class HarmlessText:
 
     def write(self, text: str) -> int:
         """Write text."""
-        if not text.isprintable():
-            text = "".join(c if c in "\n\t" else printable(c) for c in text)
-        return self.stream.write(text)
+        return self.stream.write("\n".join(map(_harmless, text.split("\n"))))
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write several texts."""
@@ -34,6 +32,10 @@ class HarmlessText:
     def __getattr__(self, name: str) -> Any:
         """Return what else the stream has."""
         return getattr(self.stream, name)
+
+
+def _harmless(line: str) -> str:
+    return line if line.isprintable() else "\t".join(map(printable, line.split("\t")))
 
 
 @contextmanager

@@ -28,6 +28,8 @@ class TemplateProcess:
     def __init__(self) -> None:
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        # Threads that wait for their turn need not find out one after the other.
+        self._endless: set[str] = set()
 
     def render(self, name: str, text: str, values: Mapping[str, object]) -> bytes:
         """Render a template; a sandbox keeps it from anything but its values.
@@ -44,7 +46,11 @@ class TemplateProcess:
             ToolError: The process cannot be started.
         """
         with self._lock:
-            answer = self._answer(json.dumps({"text": text, "values": dict(values)}).encode() + b"\n")
+            answer: dict[str, Any] = {"endless": True}
+            if text not in self._endless:
+                answer = self._answer(json.dumps({"text": text, "values": dict(values)}).encode() + b"\n")
+            if "endless" in answer:
+                self._endless.add(text)
         if "endless" in answer:
             raise EndlessSourceError(
                 f"{name} does not come to an end: a template may take {_CPU_S:g} s, {_MEMORY_BYTES >> 30} GiB"

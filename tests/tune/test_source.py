@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concur
 from ptxbench.tune.source import VariantSource, variant_source
 from ptxbench.tune.spec import Source
 from ptxbench.tune.spec_file import load_spec
+from ptxbench.tune.template_process import TemplateProcess
 from ptxbench.tune.tuning import Tuned, tune
 
 CODE = """
@@ -212,6 +214,19 @@ def test_a_template_without_an_end_ends_the_search_in_one_line(
     said = capsys.readouterr().err
     assert said.startswith("ptxbench: error: twice.ptx.j2 does not come to an end")
     assert said.count("\n") == 1
+
+
+def test_threads_that_render_an_endless_template_do_not_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text, started = "{% for i in range(99999) %}{% for j in range(99999) %}.{% endfor %}{% endfor %}", []
+    start = TemplateProcess._start
+    monkeypatch.setattr(TemplateProcess, "_start", lambda self: (started.append(1), start(self))[1])
+    process = TemplateProcess()
+    with ThreadPoolExecutor(8) as pool:
+        tried = [pool.submit(process.render, "a.j2", text, {"BLOCK": n}) for n in range(8)]
+    assert all(isinstance(one.exception(), EndlessSourceError) for one in tried)
+    assert len(started) == 1
 
 
 def test_one_template_after_an_endless_one_is_rendered() -> None:
