@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from ptxbench.api.window_log import FOLDER_VARIABLE
+from ptxbench.core.cache import Cache
 from ptxbench.core.errors import ToolError
+from ptxbench.core.new_file import file_in_place_of
+from ptxbench.core.toolchain import tool_folder
 
 MOST_LAUNCHES_VARIABLE = "PTXBENCH_MOST_LAUNCHES"
 _CUPTI_VARIABLE, _EVENTS_VARIABLE = "PTXBENCH_CUPTI", "PTXBENCH_BY_EVENTS"
 _OWN_VARIABLES = (MOST_LAUNCHES_VARIABLE, _CUPTI_VARIABLE, _EVENTS_VARIABLE, FOLDER_VARIABLE)
 _PATH_VARIABLES = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
-_IS_INJECTOR = re.compile(r"ptxbench/injector-[0-9a-f]{16}\.so$")
+_IS_INJECTOR = re.compile(r"/injector-[0-9a-f]{16}\.so$")
+_CACHE = Cache("")
+# The loader takes what these stand in apart, or expands it.
+_SEPARATES = re.compile(r"[\s:$]")
+_PLACES = ("/tmp", "/var/tmp")  # noqa: S108 - a folder of its own is made there
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _LIBRARIES = ("-ldl", "-lpthread")
 _TIMEOUT_S = 60
@@ -35,45 +45,70 @@ def source(*, by_events: bool = False) -> str:
     return "".join((native / part).read_text() for part in parts)
 
 
-def build_injector(folder: Path | None = None, compiler: str = "cc", *, by_events: bool = False) -> Path:
-    """Return the injector, built the first time.
+def build_injector(compiler: str = "cc", *, by_events: bool = False) -> Path:
+    """Return the injector, built the first time; its path is one that LD_PRELOAD can hold.
 
     Args:
-        folder: Where it is kept (None: `~/.cache/ptxbench`, or XDG_CACHE_HOME).
         compiler: The C compiler.
         by_events: Whether it is the one that times launches by events, for programs without CUPTI.
 
     Raises:
-        ToolError: There is no compiler, it refused the source, or the folder cannot be written.
+        ToolError: There is no compiler, it refused the source, or no file can be written.
     """
     text = source(by_events=by_events)
-    name = hashlib.sha256("\0".join((text, os.uname().machine, *_FLAGS)).encode()).hexdigest()[:16]
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ptxbench"
-    library = (folder or base) / f"injector-{name}.so"
-    if library.exists():
-        return library
+    digest = hashlib.sha256("\0".join((text, os.uname().machine, *_FLAGS)).encode()).hexdigest()
+    name = f"injector-{digest[:16]}.so"
+    library = _CACHE.get(name)
+    if library is None:
+        library = _built(text, compiler)
+        _CACHE.put(name, library)
+    path = _CACHE.path(name)
+    if path is not None and not _SEPARATES.search(str(path)):
+        return path
+    try:
+        path = _own_folder() / name
+        with file_in_place_of(path, 0o600) as file:
+            file.write(library)
+    except OSError as error:
+        raise ToolError(f"the injector cannot be kept for this run: {error}") from error
+    return path
+
+
+def _built(text: str, compiler: str) -> bytes:
+    """Compile the injector."""
     found = shutil.which(compiler)
     if found is None:
         raise ToolError(f"there is no C compiler ({compiler}) to build the injector with")
-    # Several ptxbench may build at the same time; the last rename wins, all are alike.
-    temporary = library.with_name(f".{library.name}.{os.getpid()}")
-    try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        built = subprocess.run(
-            (found, *_FLAGS, "-x", "c", "-", "-o", str(temporary), *_LIBRARIES),
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+    with tool_folder() as folder:
+        try:
+            built = subprocess.run(
+                (found, *_FLAGS, "-x", "c", "-", "-o", "injector.so", *_LIBRARIES),
+                input=text,
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+                cwd=folder,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ToolError(f"the injector cannot be built: {error}") from error
         if built.returncode != 0:
             lines = built.stderr.strip().splitlines() or [f"exit code {built.returncode}"]
             raise ToolError(f"{compiler} refused the injector: {lines[0]}")
-        temporary.replace(library)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ToolError(f"the injector cannot be built: {error}") from error
-    return library
+        return (folder / "injector.so").read_bytes()
+
+
+@cache
+def _own_folder() -> Path:
+    """Return a new folder of this process, for an injector that the cache cannot hold.
+
+    Raises:
+        OSError: There is no place for it.
+    """
+    places = [one for one in (tempfile.gettempdir(), *_PLACES) if not _SEPARATES.search(one)]
+    folder = tempfile.mkdtemp(prefix="ptxbench-", dir=places[0])
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def find_cupti(command: str, driver_major: int, roots: Sequence[Path] | None = None) -> tuple[Path, ...]:

@@ -13,8 +13,8 @@ from ptxbench.attribute.demangle import shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
 from ptxbench.attribute.report import energy_line
-from ptxbench.core.printable import printable
 from ptxbench.core.version import VERSION
+from ptxbench.report.web_page import render_page
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Float64s
 
@@ -67,15 +67,12 @@ def page(recorded: RecordedProgram, program: ProgramEnergy) -> str:
         recorded: The run.
         program: What it took.
     """
-    import jinja2
-
     text = files("ptxbench.attribute").joinpath("program.html").read_text(encoding="utf-8")
-    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(text)
     pairs = zip(recorded.boards, program.gpus, strict=True)
     gpus = [_gpu(recorded, board, gpu, program) for board, gpu in pairs]
-    title = printable(shlex.join(program.command))
+    title = shlex.join(program.command)
     title = title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
-    return template.render(title=title, program=program, gpus=gpus, version=VERSION)
+    return render_page(text, title=title, program=program, gpus=gpus, version=VERSION)
 
 
 def _gpu(recorded: RecordedProgram, board: RecordedBoard, gpu: GpuShare, program: ProgramEnergy) -> _Gpu:
@@ -109,7 +106,7 @@ def _row(share: Share, whole_j: float) -> _Row:
         f"{share.time_s:.4g}",
         str(share.calls),
     )
-    names = tuple(printable(shortened(name, _LONGEST_NAME)) for name in share.names)
+    names = tuple(shortened(name, _LONGEST_NAME) for name in share.names)
     members = tuple(_row(one, whole_j) for one in share.members)
     return _Row(cells, f"{100 * min(max(part, 0.0), 1.0):.2f}", names, share.method, members)
 

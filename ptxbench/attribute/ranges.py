@@ -81,7 +81,7 @@ def read_windows(folder: Path) -> tuple[Ranges, ...]:
             try:
                 found = json.loads(line)
                 name, times = str(found["name"]), (int(found["start_ns"]), int(found["end_ns"]))
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, RecursionError):
                 continue
             parts.append((RangeKind.WINDOW, name, *times))
     return join_ranges(parts)

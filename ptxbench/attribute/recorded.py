@@ -23,10 +23,11 @@ from ptxbench.sensors.trace import KernelWindow, Series
 from ptxbench.storage import codec, traces
 from ptxbench.storage.atomic import replacing, write_parquet, write_text
 from ptxbench.storage.commit import git_commit
-from ptxbench.storage.file_errors import reading_parquet
+from ptxbench.storage.file_errors import reading_parquet, require_regular
 
 RUN, READINGS, LAUNCHES, RANGES = "run.json", "readings.parquet", "launches.parquet", "ranges.parquet"
 _SCHEMA = 1
+_CURE = "name what `ptxbench run --out` wrote"
 _LAUNCH_COLUMNS = ("gpu", "name", "lane", "start_ns", "end_ns")
 # For how many kernels each one stands; runs of before it was kept have none.
 _WEIGHT = "weight"
@@ -287,9 +288,10 @@ def _range_table(log: LaunchLog) -> pa.Table:
 
 
 def _columns(path: Path, names: Sequence[str]) -> pa.Table:
-    with reading_parquet(path, "name what `ptxbench run --out` wrote"):
-        if not path.exists():
-            raise InputError(f"{path} is missing: the run is not whole")
+    if not path.exists():
+        raise InputError(f"{path} is missing: the run is not whole")
+    require_regular(path, _CURE)
+    with reading_parquet(path, _CURE):
         table = pq.read_table(path)
         missing = set(names) - set(table.column_names)
         if missing:

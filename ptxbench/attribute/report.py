@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from ptxbench.attribute.demangle import demangled, shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import finite
+from ptxbench.core.printable import render_csv
+from ptxbench.storage.file_errors import read_bytes
 
 _LONGEST_NAME = 60
 _HEAD = f"{'J':>9} {'95% interval':>19} {'share':>6} {'W':>6} {'s':>9} {'calls':>8}"
@@ -89,24 +90,23 @@ def csv_text(program: ProgramEnergy) -> str:
     Names that cannot be told apart have a row, "group 1" and so on, and below it one each, by time, whose
     `member_of` names it. The rows without a `member_of` add up to the whole.
     """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
-    writer.writeheader()
+    lines: list[Sequence[object]] = [_COLUMNS]
     groups = 0
     for row in rows(program):
         members = row.pop("members")
         groups += bool(members)
         name = f"group {groups}" if members else " | ".join(row["kernels"])
-        writer.writerow(_csv_row(row, name, ""))
+        lines.append(_csv_row(row, name, ""))
         for one in members:
             kernel = one.pop("kernel")
-            writer.writerow(_csv_row({"gpu": row["gpu"], **one}, kernel, name))
-    return text.getvalue()
+            lines.append(_csv_row({"gpu": row["gpu"], **one}, kernel, name))
+    return render_csv(lines)
 
 
-def _csv_row(row: dict[str, Any], name: str, member_of: str) -> dict[str, Any]:
-    low_j, high_j = row.pop("interval_j")
-    return {**row, "kernels": name, "low_j": low_j, "high_j": high_j, "member_of": member_of}
+def _csv_row(row: dict[str, Any], name: str, member_of: str) -> Sequence[object]:
+    low_j, high_j = row["interval_j"]
+    cells = {**row, "kernels": name, "low_j": low_j, "high_j": high_j, "member_of": member_of}
+    return [cells[column] for column in _COLUMNS]
 
 
 def energy_line(gpu: GpuShare, time_s: float) -> str:
@@ -181,14 +181,13 @@ def read_report(path: Path) -> dict[str, Any]:
         InputError: It cannot be read or is no such report.
     """
     file = path / "energy.json" if path.is_dir() else path
+    data = read_bytes(file, "name an energy.json of `ptxbench run --out`, or its folder")
     try:
-        found = json.loads(file.read_bytes())
+        found = json.loads(data)
         if not all(
             isinstance(row["energy_j"], int | float | None) for row in found["gpus"] + found["kernels"]
         ):
             raise TypeError
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{file} is no energy.json of `ptxbench run --out`") from error
     assert isinstance(found, dict)  # noqa: S101

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from ptxbench import __version__
+from ptxbench.cli.terminal import harmless_streams
 from ptxbench.core.errors import PtxbenchError
 
 # Help is printed from here, so that it loads no subcommand.
@@ -126,6 +127,11 @@ def run(arguments: Sequence[str]) -> int:
         The exit code.
     """
     _open_missing_streams()
+    with harmless_streams():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         code = group.main(list(arguments), prog_name="ptxbench", standalone_mode=False)
         sys.stdout.flush()

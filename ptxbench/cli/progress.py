@@ -10,6 +10,8 @@ from time import monotonic
 
 import click
 
+from ptxbench.cli.terminal import terminal
+from ptxbench.core.printable import printable
 from ptxbench.core.progress_pipe import teller
 
 _LINE_S = 30.0
@@ -32,10 +34,13 @@ def progress_bar() -> Iterator[Show]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    description = TextColumn("{task.description}", markup=False)
+    columns = (description, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=terminal(sys.stderr))) as bar:
         task = bar.add_task("")
-        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
+        yield lambda done, total, text: bar.update(
+            task, completed=done, total=total, description=printable(text)
+        )
 
 
 class ProgressLine:

@@ -61,7 +61,7 @@ def _verify(
     from ptxbench.catalogue.select import named_instructions
     from ptxbench.core.condition import OptLevel
     from ptxbench.core.target import find_target
-    from ptxbench.sass.verdict_cache import VerdictCache, default_cache_folder
+    from ptxbench.sass.verdict_cache import VerdictCache
     from ptxbench.sass.verify import verify_instructions
 
     with progress_bar() as show:
@@ -69,7 +69,7 @@ def _verify(
             named_instructions(names),
             [find_target(name) for name in dict.fromkeys(targets)],
             [OptLevel(level) for level in dict.fromkeys(opt_levels)],
-            cache=None if no_cache else VerdictCache(default_cache_folder()),
+            cache=None if no_cache else VerdictCache(),
             jobs=jobs,
             progress=lambda done, total: show(done, total, "kernels checked"),
         )

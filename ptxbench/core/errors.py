@@ -44,6 +44,10 @@ class RefusedModuleError(ToolError):
     """ptxas or nvdisasm looked at a module and refused it, or broke on it."""
 
 
+class EndlessSourceError(InputError):
+    """A user's template, or the macros of a source, do not come to an end."""
+
+
 class GpuError(PtxbenchError):
     """No GPU, no driver, no permission, or a GPU that stopped answering."""
 

@@ -13,14 +13,26 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
+from typing import TypeAlias
 
-from ptxbench.core.errors import RefusedModuleError, ToolError
+from ptxbench.core.errors import EndlessSourceError, RefusedModuleError, ToolError
 
 _WHEELS = {"ptxas": "nvidia-cuda-nvcc", "nvcc": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
 # Signals that end a tool for no fault of what it was given; SIGKILL: no memory was left, SIGXFSZ: a limit on
 # file sizes.
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGXFSZ)
 _RAISE_LIMIT = "raise the limit on file sizes (`ulimit -f`)"
+# The headers of a large library of templates take a second and 20 MiB.
+_PREPROCESSOR_CPU_S = 3
+_PREPROCESSED_BYTES = 64 << 20
+_BOUNDED = [
+    *("env", "LC_ALL=C", "sh", "-c"),
+    # The system ends what nvcc starts, too; a limit that is lower already stays.
+    f'ulimit -S -t {_PREPROCESSOR_CPU_S}; ulimit -S -f {_PREPROCESSED_BYTES // 512}; exec "$@"',
+    "sh",
+]
+_Done: TypeAlias = "subprocess.CompletedProcess[str]"
+_LIMIT_PASSED = re.compile(r"(CPU time|File size) limit exceeded")
 
 
 @cache
@@ -88,9 +100,53 @@ def run_tool(tool: str, arguments: list[str], folder: Path | None = None) -> str
         ToolError: It is missing, cannot be started or was stopped from outside.
         RefusedModuleError: It exits with an error; the text is its first complaint.
     """
+    return _checked(tool, _run(tool, [], arguments, folder)).stdout
+
+
+def preprocess(arguments: list[str], written: str, folder: Path) -> bytes:
+    """Return what nvcc makes of a source before it compiles it.
+
+    Args:
+        arguments: Its command line.
+        written: File in the folder that it writes.
+        folder: Working folder.
+
+    Raises:
+        ToolError: As `run_tool`.
+        EndlessSourceError: The macros or includes of the source do not come to an end.
+        RefusedModuleError: As `run_tool`.
+    """
+    done = _run("nvcc", _BOUNDED, ["-E", *arguments, "-o", written], folder)
+    if done.returncode != 0 and _LIMIT_PASSED.search(done.stderr):
+        raise EndlessSourceError(
+            f"the macros or includes of {arguments[-1]} do not come to an end: the preprocessor took over "
+            f"{_PREPROCESSOR_CPU_S} s or wrote over {_PREPROCESSED_BYTES >> 20} MiB"
+        )
+    _checked("nvcc", done)
+    return (folder / written).read_bytes()
+
+
+def nvcc_commands(arguments: list[str], folder: Path) -> str:
+    """Return the commands by which nvcc would compile, with all flags that it has from anywhere.
+
+    Raises:
+        ToolError: As `run_tool`.
+        RefusedModuleError: As `run_tool`.
+    """
+    # Kept files have names of their own: those that are not have random ones.
+    return _checked("nvcc", _run("nvcc", [], ["--dryrun", "--keep", *arguments], folder)).stderr
+
+
+def _run(tool: str, runner: list[str], arguments: list[str], folder: Path | None) -> _Done:
+    """Run a tool to its end, by the command `runner` where there is one."""
     try:
         done = subprocess.run(
-            [str(tool_path(tool)), *arguments], capture_output=True, text=True, check=False, cwd=folder
+            [*runner, str(tool_path(tool)), *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            cwd=folder,
         )
     except OSError as error:
         raise ToolError(f"{tool} could not be started: {error}") from error
@@ -102,9 +158,13 @@ def run_tool(tool: str, arguments: list[str], folder: Path | None = None) -> str
                 f" {_RAISE_LIMIT}"
             )
         raise ToolError(stopped)
+    return done
+
+
+def _checked(tool: str, done: _Done) -> _Done:
+    """Return what a tool did where it did it."""
     if done.returncode != 0:
-        complaint = (done.stderr or done.stdout).strip().splitlines()
-        raise RefusedModuleError(
-            f"{tool} failed: {complaint[0] if complaint else f'exit code {done.returncode}'}"
-        )
-    return done.stdout
+        lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+        complaint = next((line for line in lines if "error" in line), lines[0])
+        raise RefusedModuleError(f"{tool} failed: {complaint}")
+    return done

@@ -15,6 +15,7 @@ from typing import IO
 
 from ptxbench.core.progress_pipe import VARIABLE, parse
 from ptxbench.experiment.isolation import start_bound
+from ptxbench.storage.file_errors import read_bytes
 
 # A worker that a signal ended is started again so often.
 _RESTARTS = 2
@@ -204,5 +205,5 @@ def _share(workers: Sequence[_Worker], ended: int) -> Share:
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+    lines = read_bytes(log).decode(errors="replace").split("\n") if log.exists() else []
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -12,6 +12,7 @@ from ptxbench.meter.figures import window_spans_s
 from ptxbench.meter.validation import Validation
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s
+from ptxbench.storage.atomic import replacing
 from ptxbench.storage.file_errors import writing
 
 _POINTS = 4000
@@ -45,8 +46,9 @@ def draw(result: Validation, folder: Path) -> tuple[Path, ...]:
         _errors(result, method, page)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for name, page in pages.items():
-            page.savefig(folder / f"{name}.png", dpi=120)
+    for name, page in pages.items():
+        with replacing(folder / f"{name}.png") as file:
+            page.savefig(file, format="png", dpi=120)
     return tuple(folder / f"{name}.png" for name in pages)
 
 

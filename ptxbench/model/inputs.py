@@ -25,7 +25,7 @@ from ptxbench.model.throughput import modelled_time_s, moved_time_s
 from ptxbench.model.work import KernelWork
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.program import SassKernel
-from ptxbench.storage.file_errors import reading
+from ptxbench.storage.file_errors import read_bytes
 from ptxbench.storage.manifest import read_run_manifest
 
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
@@ -138,8 +138,7 @@ def read_kernel(path: Path, name: str | None, table: Table, opt_level: OptLevel 
         InputError: The file cannot be read, is a cubin for another GPU, or has not this one kernel.
         ToolError: ptxas or nvdisasm is missing, or refused the file.
     """
-    with reading(path):
-        return kernel_in(path.read_bytes(), str(path), name, table, opt_level)
+    return kernel_in(read_bytes(path), str(path), name, table, opt_level)
 
 
 def kernel_in(

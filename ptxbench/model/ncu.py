@@ -24,7 +24,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.threads import WARP
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.work import Access, KernelWork, Level
-from ptxbench.storage.file_errors import reading
+from ptxbench.storage.file_errors import read_bytes
 
 _OPCODES = "sass__inst_executed_per_opcode"
 _THREADS = "sass__thread_inst_executed_true_per_opcode"
@@ -96,8 +96,7 @@ def read_launches(path: Path) -> tuple[ProfiledLaunch, ...]:
     Raises:
         InputError: The file cannot be read or is no such CSV.
     """
-    with reading(path):
-        text = path.read_text(encoding="utf-8", errors="replace")
+    text = read_bytes(path).decode(errors="replace")
     csv.field_size_limit(1 << 27)
     rows = [row for row in csv.reader(io.StringIO(text)) if row]
     head = next((i for i, row in enumerate(rows) if "ID" in row and _KERNEL in row), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from ptxbench.core.errors import InputError
 from ptxbench.core.printable import printable
 from ptxbench.model.ridge import PowerSample
-from ptxbench.storage.file_errors import reading
+from ptxbench.storage.file_errors import read_text
 
 COLUMNS = ("clock_mhz", "power_w")
 # No clock and no power of a GPU is larger.
@@ -23,12 +23,7 @@ def read_power_samples(path: Path) -> tuple[PowerSample, ...]:
         InputError: The file cannot be read, lacks a column, or a value is no number.
     """
     cure = f"name a CSV file whose first line is {','.join(COLUMNS)}"
-    with reading(path, cure):
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path} is not text in UTF-8; {cure}") from error
-    rows = csv.DictReader(text.splitlines(), skipinitialspace=True, restval="")
+    rows = csv.DictReader(read_text(path, cure).splitlines(), skipinitialspace=True, restval="")
     try:
         names = [name.strip() for name in rows.fieldnames or ()]
         for column in COLUMNS:

@@ -21,7 +21,7 @@ from ptxbench.model.solution import Comparison, JointSolution, OpcodeEnergy, Pat
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
-from ptxbench.storage.file_errors import reading
+from ptxbench.storage.file_errors import read_bytes, reading
 from ptxbench.storage.kernels import index_bytes
 from ptxbench.storage.schema import TableRow
 
@@ -203,7 +203,7 @@ def inputs_of(run: Path) -> tuple[InputFile, ...]:
     for name in _FILES:
         path = run / name
         with reading(path):
-            contents[name] = path.read_bytes() if path.exists() else None
+            contents[name] = read_bytes(path) if path.exists() else None
     contents[_KERNELS] = index_bytes(run)
     return tuple(
         InputFile(name, len(data), hashlib.sha256(data).hexdigest())

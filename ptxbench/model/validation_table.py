@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ptxbench.core.printable import render_csv
 from ptxbench.storage.atomic import write_text
 
 
@@ -60,12 +59,8 @@ class ValidatedKernel:
 def write_validated(path: Path, kernels: Sequence[ValidatedKernel]) -> None:
     """Write kernel_validation.csv atomically: floats with 5 significant digits, NaN as an empty cell."""
     names = [field.name for field in fields(ValidatedKernel)]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    for kernel in kernels:
-        writer.writerow([_cell(getattr(kernel, name)) for name in names])
-    write_text(path, text.getvalue())
+    rows = [[_cell(getattr(kernel, name)) for name in names] for kernel in kernels]
+    write_text(path, render_csv([names, *rows]))
 
 
 def _cell(value: object) -> str:

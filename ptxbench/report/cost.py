@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -14,6 +12,7 @@ from pathlib import Path
 from ptxbench.catalogue.load import load_named
 from ptxbench.core.condition import ARAFA, DYNAMIC
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import render_csv
 from ptxbench.core.status import Status
 from ptxbench.report.rates import Rate, rates
 from ptxbench.report.text import number
@@ -163,11 +162,8 @@ def costs_document(costs: Sequence[Cost], tables: Sequence[CostTable]) -> dict[s
 
 def costs_csv(costs: Iterable[Cost]) -> str:
     """Return the rows as CSV; an unknown number is an empty cell."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([field.name for field in fields(Cost)])
-    writer.writerows(["" if cell != cell else cell for cell in asdict(cost).values()] for cost in costs)
-    return text.getvalue().rstrip("\n")
+    names = [field.name for field in fields(Cost)]
+    return render_csv([names, *(asdict(cost).values() for cost in costs)]).removesuffix("\n")
 
 
 def costs_report(form: str, pattern: str, tables: Sequence[CostTable], *, all_rows: bool) -> str:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.core.printable import printable_lines
 from ptxbench.storage.atomic import require_file, write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DOTS_PER_INCH = 130
+_OWN_FORMULA = r"\mathdefault"
 PICTURES = (".png", ".svg", ".pdf")
 # An extra of ptxbench could not be named: from a checkout, pip would look for another ptxbench on PyPI.
 MATPLOTLIB_CURE = f"run '{sys.executable} -m pip install matplotlib'"
@@ -72,6 +74,7 @@ def save_pages(figures: Sequence[Figure], path: Path) -> tuple[Path, ...]:
     document = io.BytesIO()
     with PdfPages(document) as pages:
         for figure in figures:
+            _show_as_text(figure)
             pages.savefig(figure)
     write_bytes(path, document.getvalue())
     return (path,)
@@ -84,6 +87,24 @@ def save(figure: Figure, path: Path) -> None:
         InputError: The file cannot be written, or the format is not known.
     """
     require_picture(path)
+    write_bytes(path, picture_bytes(figure, path.suffix.lower().removeprefix(".")))
+
+
+def picture_bytes(figure: Figure, form: str, dots_per_inch: int = _DOTS_PER_INCH) -> bytes:
+    """Return a figure as a file of a format, such as "png"."""
+    _show_as_text(figure)
     picture = io.BytesIO()
-    figure.savefig(picture, format=path.suffix.lower().removeprefix("."), dpi=_DOTS_PER_INCH)
-    write_bytes(path, picture.getvalue())
+    figure.savefig(picture, format=form, dpi=dots_per_inch)
+    return picture.getvalue()
+
+
+def _show_as_text(figure: Figure) -> None:
+    """Show names as they are: `$` begins no formula, and what cannot be printed is no part of a file."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)  # noqa: S101
+        # Labels of an axis are made when it is drawn, and may be formulas of matplotlib's own.
+        if text.get_text() and _OWN_FORMULA not in text.get_text():
+            text.set_text(printable_lines(text.get_text()))
+            text.set_parse_math(False)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import render_csv
 from ptxbench.experiment.roofline.result import RooflineResult, fitted_machine
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 from ptxbench.model.roofline.kernels import DRAM, RooflineWork, roofline_work
@@ -109,28 +108,23 @@ def _placed(
 
 def points_csv(results: Sequence[RooflineResult]) -> str:
     """Return every kernel of some rooflines, one a line."""
-    text = io.StringIO()
     columns = (
         "gpu", "kernel", "kind", "level", "operands", "sms", "flop_per_byte", "time_s", "power_w",
         "temperature_c", "flops_per_s", "bytes_per_s", "slowed",
     )  # fmt: skip
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    rows: list[Sequence[object]] = [columns]
     for result in results:
         for point in result.points:
             kernel = point.kernel
-            writer.writerow((
+            rows.append((
                 result.gpu.name, kernel.name, kernel.kind, kernel.level, kernel.pattern, kernel.sms,
                 kernel.flops / kernel.bytes_moved, point.time_s, point.power_w, point.temperature_c,
                 point.flops_per_s, point.bytes_per_s, point.slowed,
             ))  # fmt: skip
-    return text.getvalue()
+    return render_csv(rows)
 
 
 def kernels_csv(kernels: Sequence[PlacedKernel]) -> str:
     """Return kernels on a roofline, one a line."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(PlacedKernel)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(one) for one in kernels)
-    return text.getvalue()
+    names = [field.name for field in fields(PlacedKernel)]
+    return render_csv([names, *(asdict(one).values() for one in kernels)])

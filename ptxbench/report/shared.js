@@ -58,8 +58,8 @@ function axes(svg, x, y, xTitle, yTitle) {
 function csvCell(value) {
   if (value === null || value === undefined) return "";
   let text = String(value);
-  // A spreadsheet would take a text that begins so for a formula.
-  if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = "'" + text;
+  // A spreadsheet would take a text that begins so for a formula; as in ptxbench/core/printable.py.
+  if (typeof value === "string" && /^['\s]*[=+\-@]/.test(text)) text = "'" + text;
   return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
 }
 function download(name, type, text) {

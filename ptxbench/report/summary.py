@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
+from ptxbench.core.printable import markdown_code, markdown_text
 from ptxbench.core.status import Status
 from ptxbench.report.text import number
 from ptxbench.storage.schema import TableRow
@@ -33,14 +34,15 @@ def summary_table(rows: Sequence[TableRow], pattern: str = "random") -> str:
         fast = cells.get((name, OptLevel.O3, DYNAMIC))
         energies = [_energy(cells.get((name, level, DYNAMIC))) for level in (OptLevel.O3, OptLevel.O0)]
         latencies = [_latency(cells.get((name, level, ARAFA))) for level in (OptLevel.O3, OptLevel.O0)]
-        lines.append("| " + " | ".join((f"`{name}`", _sass(fast), *energies, *latencies)) + " |")
+        lines.append("| " + " | ".join((markdown_code(name), _sass(fast), *energies, *latencies)) + " |")
     return "\n".join(lines) + "\n"
 
 
 def _sass(row: TableRow | None) -> str:
     if row is None:
         return "-"
-    return row.sass if len(row.sass) <= _SASS_WIDTH else f"{row.sass_per_ptx:.3g} instructions"
+    whole = len(row.sass) <= _SASS_WIDTH
+    return markdown_text(row.sass) if whole else f"{row.sass_per_ptx:.3g} instructions"
 
 
 def _energy(row: TableRow | None) -> str:

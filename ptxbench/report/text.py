@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from ptxbench.core.condition import ARAFA, DYNAMIC
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.core.printable import markdown_text, printable
 from ptxbench.report.rates import rates
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.manifest import RunCost
@@ -157,7 +158,7 @@ def _markdown(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
         "| " + " | ".join(headings) + " |",
         "| " + " | ".join("---:" if _is_number(h) else "---" for h in headings) + " |",
     ]
-    lines += ["| " + " | ".join(map(_markdown_cell, line)) + " |" for line in cells]
+    lines += ["| " + " | ".join(map(markdown_text, line)) + " |" for line in cells]
     return "\n".join(lines) + "\n"
 
 
@@ -166,12 +167,7 @@ def _origin(info: GpuInfo) -> str:
     if info.kind is GpuKind.REAL:
         return ""
     # The name of a replayed GPU tells whether it was a simulated one.
-    return " (SIMULATED)" if info.kind is GpuKind.SIMULATED else f" (REPLAYED from {info.name})"
-
-
-def _markdown_cell(text: str) -> str:
-    """Return text that neither ends its cell nor its line."""
-    return " ".join(text.split()).replace("|", r"\|")
+    return " (SIMULATED)" if info.kind is GpuKind.SIMULATED else f" (REPLAYED from {printable(info.name)})"
 
 
 def _is_number(heading: str) -> bool:

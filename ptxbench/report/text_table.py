@@ -6,7 +6,6 @@ out in a fixed order, and a line below the table names them.
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import textwrap
@@ -15,10 +14,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import zip_longest
 
+from ptxbench.core.printable import printable
+
 _GAP = "  "
 # Names are not wrapped to less than this.
 _NAME_WIDTH = 12
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 class Kind(Enum):
@@ -57,7 +57,7 @@ def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width
         rows: Cells, one a column.
         width: Columns of the terminal; None: as wide as needed, one line a row.
     """
-    cells = [[_CONTROL.sub(" ", cell) for cell in row] for row in rows]
+    cells = [list(map(printable, row)) for row in rows]
     if width is None:
         return "\n".join(_lines(columns, cells, [_natural(columns, cells, i) for i in range(len(columns))]))
     kept = _kept(columns, cells, width)

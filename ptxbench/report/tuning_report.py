@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-import jinja2
-
+from ptxbench.core.printable import render_csv
+from ptxbench.report.figure import picture_bytes
 from ptxbench.report.text_table import Column, Kind, render_table
+from ptxbench.report.web_page import render_page
 from ptxbench.tune.analysis import Analysis, Figures, LibraryFigures
 from ptxbench.tune.evaluate import FEW, choices, quality, ranking
 from ptxbench.tune.folder import TuningManifest
@@ -256,13 +255,11 @@ def as_csv(found: Analysis) -> str:
     """Return a row for each variant that counts, with every metric, and one for each of a library's."""
     corners = {id(c.figures): c for c in found.arc}
     front, hull = {id(f) for f in found.front}, {id(f) for f in found.hull}
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*_CSV, *found.metrics))
+    rows: list[Sequence[object]] = [(*_CSV, *found.metrics)]
     for n, one in enumerate(found.figures):
         corner = corners.get(id(one))
         figures = (one.time_s, one.power_w, one.energy_j, one.half_j, one.gflops, one.gflops_per_w)
-        writer.writerow(
+        rows.append(
             (
                 one.name,
                 *(_number(value, ".6g", "") for value in figures),
@@ -282,21 +279,18 @@ def as_csv(found: Analysis) -> str:
             other.gflops_per_w,
         )
         measured = math.isfinite(other.energy_j)
-        writer.writerow((other.name, *(_number(v, ".6g", "") for v in figures), measured, other.capped))
-    return text.getvalue()
+        rows.append((other.name, *(_number(v, ".6g", "") for v in figures), measured, other.capped))
+    return render_csv(rows)
 
 
 def as_page(parts: Sequence[Section], pictures: dict[str, Figure]) -> str:
     """Return one page for a browser, with its pictures in it."""
     text = files("ptxbench.report").joinpath("tuning.html").read_text(encoding="utf-8")
-    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(text)
-    return template.render(sections=parts, pictures={n: _embedded(p) for n, p in pictures.items()})
+    return render_page(text, sections=parts, pictures={n: _embedded(p) for n, p in pictures.items()})
 
 
 def _embedded(figure: Figure) -> str:
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=110)
-    return base64.b64encode(picture.getvalue()).decode()
+    return base64.b64encode(picture_bytes(figure, "png", 110)).decode()
 
 
 def _cells(one: Figures) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ import math
 import re
 from importlib.resources import files
 
+from ptxbench.core.printable import printable, printable_lines
+
 _SHARED_FILES = {
     "shared_head": "shared_head.html",
     "shared_style": "shared.css",
@@ -38,8 +40,8 @@ def fill_page(template: str, title: str, document: object) -> str:
     text = _SHARED.sub(lambda mark: _text(_SHARED_FILES[mark.group(1)]).rstrip("\n"), _text(template))
     (script,) = _SCRIPT.findall(text)
     values = {
-        "title": html.escape(title),
-        "data": _safe_json(document),
+        "title": html.escape(printable(title)),
+        "data": _safe_json(_harmless(document)),
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
     # In one pass, so that no text of a run is taken for a mark.
@@ -50,6 +52,28 @@ def plain(value: object) -> object:
     """Return a value as a page has it: numbers to six digits, None for one that is not finite."""
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+def render_page(template: str, **values: object) -> str:
+    """Return a page without a script, made from a Jinja template; every text of the values is escaped."""
+    import jinja2
+
+    return (
+        jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_harmless)
+        .from_string(template)
+        .render(values)
+    )
+
+
+def _harmless(value: object) -> object:
+    """Return data whose texts can be shown."""
+    if isinstance(value, str):
+        return value if value.isprintable() else type(value)(printable_lines(value))
+    if isinstance(value, dict):
+        return {key: _harmless(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_harmless(item) for item in value]
     return value
 
 

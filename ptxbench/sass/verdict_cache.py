@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
-import tempfile
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +12,7 @@ from ptxbench.catalogue import model, types
 from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen import operands, registers, render, values
 from ptxbench.codegen.render import template_texts
+from ptxbench.core.cache import Cache
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import Target
 from ptxbench.core.toolchain import tool_version
@@ -37,14 +35,6 @@ _CODE = (
     *(model, types, render, registers, operands, values),
     *(loop_check, loop_counter, loop_path, copy_check, operation, shape, operand, listing, loop, program),
 )
-
-
-def default_cache_folder() -> Path:
-    """Return $XDG_CACHE_HOME/ptxbench/verdicts, or the same below ~/.cache."""
-    # The specification asks that a relative path is passed over.
-    configured = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(configured) if configured.startswith("/") else Path.home() / ".cache"
-    return root / "ptxbench" / "verdicts"
 
 
 def verdict_key(instruction: Instruction, target: Target, opt_level: OptLevel, form: Form) -> str:
@@ -71,45 +61,42 @@ def verdict_key(instruction: Instruction, target: Target, opt_level: OptLevel, f
 
 
 class VerdictCache:
-    """A folder of checks, one small JSON file each.
+    """Checks that were made before, one small JSON file each; one that is damaged is a miss.
 
-    It only saves time: an entry that cannot be read is a miss, one that cannot be written is left out.
+    Args:
+        root: In the place of the user's cache folder.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, root: Path | None = None) -> None:
+        self._cache = Cache("verdicts", root)
 
     def get(self, key: str) -> LoopCheck | None:
         """Return the checked kept under `key`, or None."""
+        held = self._cache.get(_name(key))
         try:
-            entry = json.loads(self._path(key).read_text())
+            entry = json.loads(held) if held is not None else {}
             return LoopCheck(
                 Verdict(entry["verdict"]),
                 tuple((str(opcode), float(count)) for opcode, count in entry["sass"]),
                 tuple((str(opcode), int(count)) for opcode, count in entry["overhead"]),
                 str(entry["reason"]),
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def put(self, key: str, checked: LoopCheck) -> None:
-        """Keep a checked; another process may write the same one at the same time."""
-        path = self._path(key)
+        """Keep a checked."""
         entry = {
             "verdict": checked.verdict,
             "sass": checked.sass,
             "overhead": checked.overhead,
             "reason": checked.reason,
         }
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(entry, file)
-            Path(temporary).replace(path)
+        self._cache.put(_name(key), json.dumps(entry).encode())
 
-    def _path(self, key: str) -> Path:
-        return self._folder / key[:2] / f"{key}.json"
+
+def _name(key: str) -> str:
+    return f"{key[:2]}/{key}.json"
 
 
 @cache

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.new_file import file_in_place_of, new_file
 from ptxbench.storage.file_errors import writing
 
 if TYPE_CHECKING:
@@ -17,23 +18,16 @@ if TYPE_CHECKING:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `path` when the block ends without an error.
-
-    Its temporary name is fixed, so that what a killed process leaves is overwritten by the next one.
+    """Open a file that takes the place of `path`, and is on the disk, when the block ends without an error.
 
     Raises:
         InputError: `path` is a folder or a device, the folder cannot be written, or the disk is full.
     """
     require_file(path)
-    temporary = path.with_name(f".{path.name}.tmp")
     with writing(path):
-        try:
-            with _synced(temporary) as file:
-                yield file
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with file_in_place_of(path) as file:
+            yield file
+            _sync(file)
         sync_folder(path.parent)
 
 
@@ -56,7 +50,7 @@ def require_file(path: Path) -> None:
 
 @contextmanager
 def durable(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that is on the disk when the block ends.
+    """Open a new file that is on the disk when the block ends.
 
     It may be torn when the process dies before: it must count only once another file names it. It costs
     half of `replacing`, which matters where a run writes thousands.
@@ -64,8 +58,19 @@ def durable(path: Path) -> Iterator[BinaryIO]:
     Raises:
         InputError: The folder cannot be written or the disk is full.
     """
-    with writing(path), _synced(path) as file:
+    with writing(path), new_file(path) as file:
         yield file
+        _sync(file)
+
+
+def write_note(path: Path, text: str) -> None:
+    """Write a whole UTF-8 file that outlives this process; it may be torn, or gone after a power cut.
+
+    Raises:
+        InputError: The folder cannot be written or the disk is full.
+    """
+    with writing(path), new_file(path) as file:
+        file.write(text.encode())
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -96,9 +101,6 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-@contextmanager
-def _synced(path: Path) -> Iterator[BinaryIO]:
-    with path.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

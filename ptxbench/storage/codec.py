@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from ptxbench.core.errors import InputError
-from ptxbench.core.printable import printable
-from ptxbench.storage.file_errors import reading
+from ptxbench.core.printable import printable_lines
+from ptxbench.storage.file_errors import read_bytes
 
 T = TypeVar("T")
 # Whole numbers go into columns of 64 bits.
@@ -101,9 +101,7 @@ def read_json(path: Path) -> object:
     Raises:
         InputError: The file cannot be read or is not JSON.
     """
-    with reading(path):
-        data = path.read_bytes()
-    return parse(data, Place(path))
+    return parse(read_bytes(path), Place(path))
 
 
 def parse(data: bytes, place: Place) -> object:
@@ -225,7 +223,7 @@ def _decode_scalar(hint: type, plain: object, place: Place) -> object:
     elif type(plain) is hint:  # exact: True is no whole number
         # Reasons may have several lines.
         if isinstance(plain, str):
-            return "\n".join(map(printable, plain.split("\n")))
+            return printable_lines(plain)
         if hint is not int or -_INT64 <= cast(int, plain) < _INT64:
             return plain
         raise place.error("is too large for a whole number")

@@ -12,7 +12,10 @@ from ptxbench.core.errors import InputError
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import sync_folder, write_bytes
 from ptxbench.storage.codec import Place
-from ptxbench.storage.file_errors import reading, writing
+from ptxbench.storage.file_errors import read_bytes, writing
+
+# A link is not followed.
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Journal:
@@ -29,12 +32,11 @@ class Journal:
     def __init__(self, path: Path, *, create: bool) -> None:
         self._path = path
         with writing(path):
-            flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
-            self._descriptor = os.open(path, flags, 0o666)
+            self._descriptor = os.open(path, _FLAGS | (os.O_CREAT if create else 0), 0o666)
         try:
             with writing(path):
                 self._lock()
-                os.ftruncate(self._descriptor, len(_complete(path.read_bytes())))
+                os.ftruncate(self._descriptor, len(_complete(read_bytes(path))))
                 sync_folder(path.parent)
         except BaseException:
             self.close()
@@ -65,7 +67,7 @@ class Journal:
         write_bytes(self._path, b"".join(map(_line, values)))
         old = self._descriptor
         with writing(self._path):
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND)
+            self._descriptor = os.open(self._path, _FLAGS)
             self._lock()
         os.close(old)
 
@@ -90,9 +92,7 @@ def read(path: Path) -> Iterator[tuple[Place, object]]:
     Raises:
         InputError: The file cannot be read, or a complete line is not JSON.
     """
-    with reading(path):
-        data = path.read_bytes()
-    for number, line in enumerate(_complete(data).split(b"\n")[:-1], start=1):
+    for number, line in enumerate(_complete(read_bytes(path)).split(b"\n")[:-1], start=1):
         place = Place(path, f"line {number}")
         yield place, codec.parse(line, place)
 

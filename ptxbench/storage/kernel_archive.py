@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import os
 import struct
 import zlib
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from zipfile import ZIP_DEFLATED, ZIP_LZMA, ZIP_STORED, BadZipFile, ZipFile, Zip
 
 from ptxbench.core.errors import InputError
 from ptxbench.storage.atomic import replacing
-from ptxbench.storage.file_errors import reading, require_kept
+from ptxbench.storage.file_errors import opened, require_kept
 
 # A whole table's file has 8 MB, and its largest member 1 MB.
 _LARGEST_FILE = 256 * 2**20
@@ -45,12 +46,12 @@ class KernelArchive:
     def __init__(self, path: Path) -> None:
         self._path = path
         require_kept(path, "kernels")
-        with reading(path, cure="copy the run again"):
-            if path.stat().st_size > _LARGEST_FILE:
+        with opened(path, cure="copy the run again") as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST_FILE:
                 raise InputError(
                     f"{path} has more than {_LARGEST_FILE >> 20} MiB: it holds no kernels of a run"
                 )
-            self._data = path.read_bytes()
+            self._data = file.read()
         try:
             self._zip = ZipFile(io.BytesIO(self._data))
         except (BadZipFile, ValueError, NotImplementedError) as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import re
 import shutil
 import zlib
@@ -19,7 +20,7 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import InputError
 from ptxbench.storage import atomic, codec
 from ptxbench.storage.codec import Place
-from ptxbench.storage.file_errors import reading, require_kept, writing
+from ptxbench.storage.file_errors import read_bytes, reading, require_kept, writing
 from ptxbench.storage.kernel_archive import LARGEST_MEMBER_BYTES, KernelArchive, write_archive
 
 ARCHIVE = "kernels.zip"
@@ -225,12 +226,10 @@ class KernelStore:
             return self._archive.read(name)
         path = self._path(name)
         require_kept(path, "kernels")
-        with reading(path, cure="copy the run again"):
-            packed = path.open("rb")
+        packed = read_bytes(path, cure="copy the run again")
         try:
-            with packed, gzip.GzipFile(fileobj=packed) as file:
-                # A small file can unpack to more than the memory holds.
-                data = file.read(LARGEST_MEMBER_BYTES + 1)
+            # A small file can unpack to more than the memory holds.
+            data = gzip.GzipFile(fileobj=io.BytesIO(packed)).read(LARGEST_MEMBER_BYTES + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise self._damaged(name) from error
         if len(data) > LARGEST_MEMBER_BYTES:
@@ -284,7 +283,7 @@ def _index_bytes(run: Path, archive: KernelArchive | None) -> bytes | None:
         return archive.read(INDEX)
     path = run / _FOLDER / INDEX
     with reading(path):
-        return path.read_bytes() if path.exists() else None
+        return read_bytes(path) if path.exists() else None
 
 
 def _archive_of(run: Path) -> KernelArchive | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ptxbench.core.errors import InputError
 from ptxbench.sensors.trace import Series, Trace
 from ptxbench.storage import codec, journal
-from ptxbench.storage.atomic import durable, sync_folder
+from ptxbench.storage.atomic import durable, sync_folder, write_note
 from ptxbench.storage.codec import Place, decode
 from ptxbench.storage.file_errors import reading, writing
 from ptxbench.storage.journal import Journal
@@ -191,8 +191,7 @@ class PartialRun(PartialFolder[TrialRecord]):
             InputError: The note cannot be written.
         """
         self.require_writer()
-        with writing(self._in_hand):
-            self._in_hand.write_text(codec.to_text(record), encoding="utf-8")
+        write_note(self._in_hand, codec.to_text(record))
 
     def in_hand(self) -> TrialRecord | None:
         """Return what was noted last, None where nothing was, or where the note is torn.

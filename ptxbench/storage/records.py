@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_parquet
 from ptxbench.storage.codec import Place
-from ptxbench.storage.file_errors import reading_parquet
+from ptxbench.storage.file_errors import reading_parquet, require_regular
 from ptxbench.storage.schema import TrialRecord
 
 _ARROW = {int: pa.int64(), float: pa.float64()}
@@ -34,6 +34,7 @@ def read_records(path: Path) -> list[TrialRecord]:
     Raises:
         InputError: The file cannot be read, lacks a column, or a value does not fit.
     """
+    require_regular(path)
     with reading_parquet(path):
         rows = pq.read_table(path).to_pylist()
     return [codec.decode(TrialRecord, row, Place(path, f"row {i}")) for i, row in enumerate(rows, start=1)]

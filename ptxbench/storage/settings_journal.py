@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptxbench.core.cache import base_folder
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.storage.atomic import write_text
@@ -45,9 +46,8 @@ def state_folder() -> Path:
     Raises:
         InputError: The user has no home folder.
     """
-    state = os.environ.get("XDG_STATE_HOME")
     try:
-        return (Path(state) if state else Path.home() / ".local" / "state") / "ptxbench"
+        return base_folder("XDG_STATE_HOME", ".local/state") / "ptxbench"
     except RuntimeError as error:
         raise InputError("this user has no home folder; set XDG_STATE_HOME to a folder") from error
 
@@ -82,7 +82,7 @@ class SettingsJournal:
         """
         with writing(self._lock):
             self._lock.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

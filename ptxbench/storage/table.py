@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
-from ptxbench.core.printable import printable
+from ptxbench.core.printable import printable, render_csv, text_of_cell
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
-from ptxbench.storage.file_errors import reading
+from ptxbench.storage.file_errors import read_bytes
 from ptxbench.storage.schema import TableRow
 
 TABLE = "table.csv"
@@ -29,19 +29,12 @@ def write_table(path: Path, rows: Sequence[TableRow]) -> None:
         InputError: The file cannot be written.
     """
     _require_unique(rows)
-    write_text(path, "".join(line + "\n" for line in csv_lines((), [((), row) for row in rows])))
+    write_text(path, render_csv([COLUMNS, *map(cells_of, rows)]))
 
 
-def csv_lines(headings: tuple[str, ...], rows: Sequence[tuple[tuple[str, ...], TableRow]]) -> list[str]:
-    """Return the lines of a table, its headings first.
-
-    Args:
-        headings: Headings of columns before those of the rows.
-        rows: Cells of those columns, and the row.
-    """
-    lines = [(*headings, *COLUMNS)]
-    lines += [(*before, *(_cell(getattr(row, name)) for name in COLUMNS)) for before, row in rows]
-    return [",".join(map(_quoted, cells)) for cells in lines]
+def cells_of(row: TableRow) -> tuple[object, ...]:
+    """Return the cells of a row, floats with 6 significant digits."""
+    return tuple(map(_rounded, (getattr(row, name) for name in COLUMNS)))
 
 
 def read_table(path: Path) -> tuple[TableRow, ...]:
@@ -70,10 +63,10 @@ def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow
     Raises:
         InputError: As `read_table`; of rows that are not wanted only the name is looked at.
     """
-    with reading(path):
-        data = path.read_bytes()
+    data = read_bytes(path)
     try:
-        lines = list(csv.reader(io.StringIO(data.decode(), newline=""), strict=True))
+        reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True)
+        lines = [list(map(text_of_cell, line)) for line in reader]
     except (ValueError, csv.Error) as error:
         raise InputError(f"{path}: the file is no table ({error})") from error
     names = _names(lines, path)
@@ -90,15 +83,8 @@ def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow
     return rows, frozenset(cells[instruction] for cells in lines[1:] if cells[instruction:])
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.{FLOAT_DIGITS}g}"
-    return str(value)
-
-
-def _quoted(cell: str) -> str:
-    """Return a cell as CSV; csv.writer would leave a lone carriage return bare, which ends a line."""
-    return '"' + cell.replace('"', '""') + '"' if any(c in cell for c in ',"\r\n') else cell
+def _rounded(value: object) -> object:
+    return f"{value:.{FLOAT_DIGITS}g}" if isinstance(value, float) and not math.isnan(value) else value
 
 
 def _names(lines: list[list[str]], path: Path) -> list[str]:

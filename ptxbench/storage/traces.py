@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from ptxbench.core.errors import InputError
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Series
-from ptxbench.storage.file_errors import reading_parquet
+from ptxbench.storage.file_errors import reading_parquet, require_regular
 
 SCHEMA = pa.schema(
     [
@@ -176,6 +176,7 @@ def _writer(file: BinaryIO) -> pq.ParquetWriter:
 
 
 def _open(path: Path, cure: str = "copy the run again") -> pq.ParquetFile:
+    require_regular(path, cure)
     with reading_parquet(path, cure):
         file = pq.ParquetFile(path)
     if not file.schema_arrow.equals(SCHEMA):

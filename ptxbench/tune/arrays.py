@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ptxbench.core.errors import InputError
 from ptxbench.devices.base import Bytes
-from ptxbench.storage.file_errors import reading
+from ptxbench.storage.file_errors import opened
 from ptxbench.tune.spec import Array, FunctionReference, StoredReference
 
 KINDS: Mapping[str, type[np.generic]] = {
@@ -87,9 +87,9 @@ def stored(reference: StoredReference, written: Array) -> Floats:
     """
     held = reference.results[written.name]
     if isinstance(held, Path):
-        with reading(held):
+        with opened(held) as file:
             try:
-                held = np.load(held, allow_pickle=False)
+                held = np.load(file, allow_pickle=False)
             except ValueError as error:
                 raise InputError(f"{held}: is no .npy file of numbers: {error}") from error
     values = np.asarray(held)

@@ -10,8 +10,6 @@ pareto.svg      the front of time and energy, where matplotlib is installed
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from typing import Self, TypeVar
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.core.printable import render_csv
 from ptxbench.core.toolchain import tool_version
 from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.devices.base import Gpu
@@ -288,21 +287,19 @@ def variants_csv(trials: Sequence[Trial], problem: Problem | KernelProblem) -> s
     Settings have columns where any were set.
     """
     axes = tuple(dict.fromkeys(axis for trial in trials for axis in trial.settings.by_axis))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     of_gemm = ("dtype",) if isinstance(problem, Problem) else ()
-    writer.writerow(("variant", *of_gemm, *problem.parameters, *axes, *_FIGURES, "gflops"))
+    rows: list[Sequence[object]] = [
+        ("variant", *of_gemm, *problem.parameters, *axes, *_FIGURES, "gflops"),
+    ]
     for trial in trials:
         v = trial.variant
         dtype = (v.dtype,) if isinstance(v, Variant) else ()
-        figures = [_cell(getattr(trial, name)) for name in _FIGURES]
-        gflops = _cell(trial.gflops(trial.flops_of(problem)))
-        settings = [trial.settings.by_axis.get(axis, "") for axis in axes]
-        writer.writerow((trial.name, *dtype, *v.values, *settings, *figures, gflops))
-    return text.getvalue()
+        figures = [_rounded(getattr(trial, name)) for name in _FIGURES]
+        gflops = _rounded(trial.gflops(trial.flops_of(problem)))
+        settings = [trial.settings.by_axis.get(axis) for axis in axes]
+        rows.append((trial.name, *dtype, *v.values, *settings, *figures, gflops))
+    return render_csv(rows)
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.6g}"
-    return str(value)
+def _rounded(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) and not math.isnan(value) else value

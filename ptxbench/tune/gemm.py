@@ -33,6 +33,10 @@ class Gemm:
         """Render, assemble and take apart one variant; see `build_kernel`."""
         return build_kernel(variant, target, variant.form(self.problem))
 
+    def source_key(self, _variant: Variant, _target: str) -> str:
+        """Return "": the templates are ptxbench's own."""
+        return ""
+
     def foresee(self, kernel: Kernel, info: GpuInfo) -> Foreseen:
         """Return work by the tiles, and the time by a model of the GEMM."""
         clock_mhz = info.max_sm_clock_mhz if info.max_sm_clock_mhz > 0 else _UNKNOWN_CLOCK_MHZ

@@ -86,7 +86,8 @@ class Evaluator:
         held = self.folder.trials
         wanted = [c for c in candidates if c.name not in held][: max(0, self.budget - len(held))]
         chosen = {c.name for c in wanted}
-        builds = build_candidates(self.bench.subject, wanted, self.bench.gpu.info.target, self.jobs)
+        subject, target = self.bench.subject, self.bench.gpu.info.target
+        builds = build_candidates(subject, wanted, target, self.jobs)
         for candidate in candidates:
             if candidate.name in chosen:
                 built = next(builds)
@@ -95,7 +96,8 @@ class Evaluator:
                 trial = self.bench.measure(
                     built.kernel, built.wall_s, self._objection, settings=candidate.settings
                 )
-                self.folder.add(replace(trial, sampled=sampled))
+                key = subject.source_key(candidate.variant, target)
+                self.folder.add(replace(trial, sampled=sampled, source_key=key))
                 self._show(len(held), self.budget, candidate.name)
                 chosen.discard(candidate.name)
             if candidate.name in held:

@@ -2,27 +2,77 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
-
-import jinja2
-from jinja2.sandbox import SandboxedEnvironment
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import RefusedModuleError
-from ptxbench.core.toolchain import run_tool, tool_folder, tool_version
-from ptxbench.tune.cubin_cache import cached, cubin_key
+from ptxbench.core.toolchain import nvcc_commands, preprocess, run_tool, tool_folder, tool_version
+from ptxbench.tune.cubin_cache import cached
 from ptxbench.tune.expression import Value
 from ptxbench.tune.spec import Source
+from ptxbench.tune.template_process import TemplateProcess
 
 _TEMPLATE = ".j2"
 _VERSION = re.compile(r"^\.version\s+(\d+)\.(\d+)", re.MULTILINE)
+# The compiler that nvcc starts may be of another release than nvcc.
+_COMPILER = re.compile(r"^#\$ CICC_PATH=(.+)$", re.MULTILINE)
+_COMMAND = re.compile(r"^#\$ (?!\w+=)(.+)$", re.MULTILINE)
+_TEMPLATES = TemplateProcess()
+OTHER_SOURCES = (
+    "compiled with other included files or flags of nvcc (also by CPATH or NVCC_APPEND_FLAGS); put them back,"
+    " or choose a new folder"
+)
 
 
-def build_source(source: Source, values: Mapping[str, Value], target: str) -> Cubin:
-    """Return the machine code of a source for a variant's values.
+@dataclass(frozen=True)
+class VariantSource:
+    """A source for the values of one variant.
+
+    Attributes:
+        name: Name of its file, without that of a template.
+        code: Its code, rendered.
+        target: Such as "sm_90a".
+        macros: The values, as nvcc is told of them.
+        key: For CUDA, hash of all that nvcc sees: the code with what it includes, and all flags; else "".
+        refused: Why it cannot be compiled, "" where nothing is known against it; `key` is a hash of it then.
+    """
+
+    name: str
+    code: bytes
+    target: str
+    macros: tuple[str, ...]
+    key: str = ""
+    refused: str = ""
+
+    def build(self) -> Cubin:
+        """Return its machine code, which may have been kept.
+
+        Raises:
+            RefusedModuleError: It does not compile or assemble.
+            ToolError: nvcc or ptxas is missing.
+        """
+        if self.refused:
+            raise RefusedModuleError(self.refused)
+        if self.name.endswith(".cubin"):
+            return Cubin(self.code, self.target, OptLevel.O3, "as given")
+
+        def make() -> bytes:
+            ptx = _compiled(self) if self.key else self.code.decode(errors="replace")
+            return assemble_ptx(ptx, self.target, OptLevel.O3).image
+
+        seen = self.key or hashlib.sha256(self.code).hexdigest()
+        image = cached(_digest(seen, self.target, tool_version("ptxas")), make)
+        return Cubin(image, self.target, OptLevel.O3, f"ptxas {tool_version('ptxas')}")
+
+
+def variant_source(source: Source, values: Mapping[str, Value], target: str) -> VariantSource:
+    """Return a source for a variant's values.
 
     A CUDA source gets each value as a macro, a template as a variable; PTX and cubins take none.
 
@@ -32,22 +82,18 @@ def build_source(source: Source, values: Mapping[str, Value], target: str) -> Cu
         target: Such as "sm_90a".
 
     Raises:
-        RefusedModuleError: It does not compile or assemble.
-        ToolError: nvcc or ptxas is missing.
+        EndlessSourceError: Its template or its macros do not come to an end.
+        ToolError: nvcc is missing.
     """
-    name, code = source.path.name, source.code
-    if name.endswith(_TEMPLATE):
-        name, code = name.removesuffix(_TEMPLATE), _rendered(source, values)
-    if name.endswith(".cubin"):
-        return Cubin(code, target, OptLevel.O3, "as given")
-
-    def make() -> bytes:
-        is_ptx = name.endswith(".ptx")
-        ptx = code.decode(errors="replace") if is_ptx else _compiled(name, code, values, target)
-        return assemble_ptx(ptx, target, OptLevel.O3).image
-
-    image = cached(cubin_key(name, code, values, target), make)
-    return Cubin(image, target, OptLevel.O3, f"ptxas {tool_version('ptxas')}")
+    name, macros = source.path.name, tuple(f"-D{macro}={value}" for macro, value in values.items())
+    given = VariantSource(name.removesuffix(_TEMPLATE), source.code, target, macros)
+    try:
+        if name.endswith(_TEMPLATE):
+            text = source.code.decode(errors="replace")
+            given = replace(given, code=_TEMPLATES.render(name, text, values))
+        return replace(given, key=_key(given)) if given.name.endswith(".cu") else given
+    except RefusedModuleError as error:
+        return replace(given, key=_digest(str(error)), refused=str(error))
 
 
 def find_entry(name: str, entries: Sequence[str]) -> str:
@@ -68,31 +114,59 @@ def find_entry(name: str, entries: Sequence[str]) -> str:
     return mangled[0]
 
 
-def _rendered(source: Source, values: Mapping[str, Value]) -> bytes:
-    """Render a template; a sandbox keeps it from anything but its values."""
-    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+def _key(source: VariantSource) -> str:
+    """Return a hash of what nvcc compiles and of how: files may change, and flags come from the environment.
+
+    Only the preprocessor knows which files count. A list of them (`nvcc -M`) takes as long, and says nothing
+    of a new file that comes first in the search path. Its output has no flags of the compiler; the commands
+    that nvcc lists have all of them.
+    """
+    with tool_folder() as folder:
+        (folder / source.name).write_bytes(source.code)
+        flags = _flags(source)
+        preprocessed = preprocess(flags, "module.ii", folder)
+        listed = nvcc_commands(["-ptx", *flags], folder)
+    found = _COMPILER.search(listed)
+    compiler = "" if found is None else _identity(Path(found[1]) / "cicc")
+    commands = [command.replace(str(folder), "") for command in _COMMAND.findall(listed)]
+    seen = hashlib.sha256(preprocessed.replace(str(folder).encode(), b"")).hexdigest()
+    return _digest(seen, *commands, compiler, tool_version("nvcc"))
+
+
+def _identity(file: Path) -> str:
+    """Return what tells a program from the one of another release, without reading its 100 MB."""
     try:
-        return environment.from_string(source.code.decode(errors="replace")).render(dict(values)).encode()
-    except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError) as error:
-        raise RefusedModuleError(f"{source.path.name} does not render: {error}") from error
+        found = file.stat()
+    except OSError:
+        return ""
+    return f"{file} {found.st_size} {found.st_mtime_ns}"
 
 
-def _compiled(name: str, code: bytes, values: Mapping[str, Value], target: str) -> str:
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _flags(source: VariantSource) -> list[str]:
+    # `-arch=sm_90a` would leave out macros of the architecture where nvcc only preprocesses.
+    architecture = source.target.replace("sm_", "compute_")
+    return ["-gencode", f"arch={architecture},code={architecture}", *source.macros, source.name]
+
+
+def _compiled(source: VariantSource) -> str:
     """Return the PTX of a CUDA source.
 
     nvcc assembles what it compiled as a check. Where its compiler is newer than the assembler beside it, that
     check fails though the PTX is there; the assembler that counts judges it again.
     """
-    macros = [f"-D{macro}={value}" for macro, value in values.items()]
     with tool_folder() as folder:
-        (folder / name).write_bytes(code)
+        (folder / source.name).write_bytes(source.code)
         written = folder / "module.ptx"
         try:
-            run_tool("nvcc", ["-ptx", f"-arch={target}", *macros, name, "-o", written.name], folder)
+            run_tool("nvcc", ["-ptx", *_flags(source), "-o", written.name], folder)
         except RefusedModuleError:
             if not written.exists():
                 raise
-        return _for_our_assembler(written.read_text())
+        return _for_our_assembler(written.read_text(encoding="utf-8", errors="replace"))
 
 
 def _for_our_assembler(ptx: str) -> str:

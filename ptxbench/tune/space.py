@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.storage.file_errors import read_text
 from ptxbench.tune.candidate import UNSET, Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.filters import Bounds, misfit, shape_faults
@@ -91,13 +92,12 @@ def load_axes(dtype: DType, space: str | Path = USUAL, core: Core | None = None)
     """
     core = core or Core.usual(dtype)
     place = f"{space}.toml" if str(space) in SHIPPED else str(space)
+    cure = f"name a TOML file, or {' or '.join(SHIPPED)}"
+    text = _shipped(place) if str(space) in SHIPPED else read_text(Path(space), cure)
     try:
-        text = _shipped(place) if str(space) in SHIPPED else Path(space).read_text(encoding="utf-8")
         document = tomllib.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"{place}: the search space cannot be read: {error}; name a TOML file, or {' or '.join(SHIPPED)}"
-        ) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place}: the search space cannot be read: {error}; {cure}") from error
     name = str(dtype) if core is Core.usual(dtype) else f"{dtype}-{core}"
     table = document.get(name)
     if not isinstance(table, dict):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ptxbench.core.errors import InputError
-from ptxbench.storage.file_errors import reading
+from ptxbench.storage.file_errors import read_bytes
 from ptxbench.tune.expression import Expression, Value, parse
 from ptxbench.tune.spec import (
     CHECKS,
@@ -53,8 +53,7 @@ def load_spec(path: Path, sizes: Mapping[str, float] | None = None) -> KernelSpe
     Raises:
         InputError: The file cannot be read, or something in it does not fit.
     """
-    with reading(path, cure="name a specification, as docs/howto/tune_kernel.md describes it"):
-        data = path.read_bytes()
+    data = read_bytes(path, cure="name a specification, as docs/howto/tune_kernel.md describes it")
     try:
         document = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
@@ -302,14 +301,17 @@ def _source(table: _Table, key: str, entry: str, folder: Path) -> Source:
     if key == "source" and "code" in table.plain:
         code = table.text("code").encode()
     else:
-        with reading(path, cure=f"name a file beside {table.place.partition(': [')[0]}"):
-            code = path.read_bytes()
+        code = _read_beside(table, path)
     if len(code) > _MAX_FILE_BYTES:
         raise InputError(f"{path}: {len(code)} bytes are over {_MAX_FILE_BYTES}")
     name = table.text(entry)
     if not _NAME.match(name):
         raise InputError(f"{table.place}: {entry} = {name!r} is no name of a kernel")
     return Source(path, code, name)
+
+
+def _read_beside(table: _Table, path: Path) -> bytes:
+    return read_bytes(path, cure=f"name a file beside {table.place.partition(': [')[0]}")
 
 
 def _reference(
@@ -335,11 +337,7 @@ def _reference(
     if kinds == ["results"]:
         return StoredReference(stored.plain), tuple(bytes(v.tobytes()) for v in stored.plain.values())
     paths = {name: folder / stored.text(name) for name in stored.plain}
-    contents = []
-    for path in paths.values():
-        with reading(path, cure=f"name a file beside {table.place.partition(': [')[0]}"):
-            contents.append(path.read_bytes())
-    return StoredReference(paths), tuple(contents)
+    return StoredReference(paths), tuple(_read_beside(table, path) for path in paths.values())
 
 
 def _kernel_reference(

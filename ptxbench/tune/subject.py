@@ -76,6 +76,16 @@ class Subject(Protocol):
         """
         ...
 
+    def source_key(self, variant: Any, target: str) -> str:
+        """Return a hash of the files and flags that the machine code of a variant follows from.
+
+        "" where it follows from the problem and the assembler alone.
+
+        Raises:
+            ToolError: A compiler is missing.
+        """
+        ...
+
     def foresee(self, kernel: Any, info: GpuInfo) -> Foreseen:
         """Return what the code of a kernel that it built tells."""
         ...

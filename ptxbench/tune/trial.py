@@ -84,6 +84,8 @@ class Trial:
         foreseen_j: Energy by the estimator from the code alone, with the modelled time.
         sampled: Whether it was drawn at random beside those that the estimator put first.
         settings: What clocks and power limit were set for it.
+        source_key: Hash of the files and flags that its code follows from beside the problem (see
+            `Subject.source_key`).
     """
 
     variant: Variant | Configuration
@@ -117,6 +119,7 @@ class Trial:
     foreseen_j: float = field(default=_NAN, metadata={"optional": True})
     sampled: bool = field(default=False, metadata={"optional": True})
     settings: GpuSettings = field(default=UNSET, metadata={"optional": True})
+    source_key: str = field(default="", metadata={"optional": True})
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_li
 from ptxbench.tune.model_energy import model_name, open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
+from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.space import USUAL, Space, load_axes, search_space
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.strategies import require_strategy, search_by_strategy
@@ -153,6 +155,7 @@ def tune(
         folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
         evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning, set_to.apply)
         try:
+            _require_same_sources(folder, evaluator)
             if library is not None:
                 library(folder)
             if tuning.variants:
@@ -238,6 +241,22 @@ def subject_of(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
     axes = load_axes(tuning.problem.dtype, tuning.space or USUAL, tuning.core)
     space = search_space(tuning.problem, gpu.info.target, axes)
     return Gemm(tuning.problem, tuning.options.seed, tuning.options.pattern), space
+
+
+def _require_same_sources(folder: TuningFolder, evaluator: Evaluator) -> None:
+    """Refuse a folder whose variants were of other files or flags than they would be now.
+
+    Raises:
+        InputError: A file that nvcc includes, or a flag that it has from the environment, is another one.
+        ToolError: nvcc is missing.
+    """
+    subject, target = evaluator.bench.subject, evaluator.bench.gpu.info.target
+    held = {one.variant.name: one for one in folder.trials.values() if one.source_key}
+    with ThreadPoolExecutor(evaluator.jobs) as pool:
+        keys = pool.map(lambda one: subject.source_key(one.variant, target), held.values())
+        for trial, key in zip(held.values(), keys, strict=True):
+            if key != trial.source_key:
+                raise InputError(f"{folder.path}: {trial.variant.name}: {OTHER_SOURCES}")
 
 
 def _chosen(space: Space, names: tuple[str, ...]) -> list[Point]:

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from ptxbench.core.cubin import Cubin
-from ptxbench.core.errors import InputError, LaunchError, RefusedModuleError
+from ptxbench.core.errors import EndlessSourceError, InputError, LaunchError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices.base import Bytes, Gpu, Launch, Parameter
 from ptxbench.model.control_flow import executions, find_loops
@@ -38,7 +38,7 @@ from ptxbench.tune.estimate import L2_BYTES_PER_CYCLE, OpcodeCount, Work
 from ptxbench.tune.expression import Expression, Value
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.source import build_source, find_entry
+from ptxbench.tune.source import VariantSource, find_entry, variant_source
 from ptxbench.tune.space import Space
 from ptxbench.tune.spec import (
     Array,
@@ -47,7 +47,6 @@ from ptxbench.tune.spec import (
     KernelSpec,
     Scalar,
     Shape,
-    Source,
     StoredReference,
 )
 from ptxbench.tune.subject import Foreseen
@@ -57,6 +56,7 @@ _MAX_GRID = (2**31 - 1, 65535, 65535)
 _MAX_BLOCK = (1024, 1024, 64)
 _MAX_THREADS = 1024
 _OTHER_LOOPS = "default"
+_KEY_DIGITS = 16
 _UNKNOWN_CLOCK_MHZ = 1500.0
 # From one instruction of a warp to its next, where half of them need the result of the one before.
 _OWN_RESULT_CYCLES = 2.3
@@ -123,6 +123,8 @@ class UserKernel:
         self._seed = seed
         self._cycles = cycles or {}
         self._exact: dict[str, Right] | None = None
+        self._source_keys: dict[str, str] = {}
+        self._reference_key: str | None = None
 
     @property
     def problem(self) -> KernelProblem:
@@ -157,13 +159,19 @@ class UserKernel:
         """Compile or assemble one variant, and count what it executes where its code tells.
 
         Raises:
+            EndlessSourceError: Its template or its macros do not come to an end.
             ToolError: nvcc, ptxas or nvdisasm is missing.
         """
+        self._source_keys[variant.name] = ""
         try:
             values = self.spec.values(variant)
             sizes = _sizes(self.spec.shape, values)
             _require_scalars(self.spec.arguments, values)
-            built = self._assembled(self.spec.source, variant, values, sizes, target)
+            source = variant_source(self.spec.source, values, target)
+            self._source_keys[variant.name] = source.key
+            built = self._assembled(source, self.spec.source.entry, variant, values, sizes)
+        except EndlessSourceError:
+            raise
         except (RefusedModuleError, InputError) as error:
             return Refused(variant, str(error))
         if not blocks_per_sm(built.needs, limits_of(target)):
@@ -174,6 +182,25 @@ class UserKernel:
                 f"{needs.shared_bytes} bytes of shared memory does not fit an SM",
             )
         return built
+
+    def source_key(self, variant: Configuration, target: str) -> str:
+        """Return a hash of what nvcc sees of a variant and of the reference kernel.
+
+        It is that of the time when the variant was built here, if it was. "" where nvcc compiles neither, as
+        the problem's digest then has all that they are made of, and where the variant cannot be launched.
+
+        Raises:
+            EndlessSourceError: A template or macros do not come to an end.
+            InputError: A derived value has none.
+            ToolError: nvcc is missing.
+        """
+        keys, reference = self._source_keys, self.spec.reference
+        if variant.name not in keys:
+            keys[variant.name] = variant_source(self.spec.source, self.spec.values(variant), target).key
+        if self._reference_key is None:
+            checked = reference.source if isinstance(reference, KernelReference) else None
+            self._reference_key = variant_source(checked, self.spec.sizes, target).key if checked else ""
+        return keys[variant.name][:_KEY_DIGITS] + self._reference_key[:_KEY_DIGITS]
 
     def foresee(self, kernel: BuiltKernel, info: GpuInfo) -> Foreseen:
         """Return executed instructions by the control flow, bytes as the specification says, and a time.
@@ -304,9 +331,9 @@ class UserKernel:
         values = self.spec.sizes
         named = Configuration(())
         try:
-            built = self._assembled(
-                reference.source, named, values, _sizes(reference.shape, values), gpu.info.target
-            )
+            source = variant_source(reference.source, values, gpu.info.target)
+            sizes = _sizes(reference.shape, values)
+            built = self._assembled(source, reference.source.entry, named, values, sizes)
             output = gpu.compute(self.launch(built))
         except (RefusedModuleError, LaunchError) as error:
             raise InputError(f"the reference {reference.source.path.name} does not run: {error}") from error
@@ -315,11 +342,16 @@ class UserKernel:
         return pieces(self._written, np.array(output))
 
     def _assembled(
-        self, source: Source, variant: Configuration, values: Mapping[str, Value], sizes: Sizes, target: str
+        self,
+        source: VariantSource,
+        name: str,
+        variant: Configuration,
+        values: Mapping[str, Value],
+        sizes: Sizes,
     ) -> BuiltKernel:
-        cubin = build_source(source, values, target)
+        cubin = source.build()
         listed = parse_listing(disassemble(cubin.image))
-        entry = find_entry(source.entry, tuple(listed))
+        entry = find_entry(name, tuple(listed))
         resources = kernel_resources(cubin.image)[entry]
         try:
             counts = executions(listed[entry], self._trips(listed[entry], values))

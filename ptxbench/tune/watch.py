@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from subprocess import Popen
 
-from ptxbench.core.errors import GpuError
+from ptxbench.core.errors import GpuError, InputError
 from ptxbench.experiment.isolation import CRASHES, start_bound
 from ptxbench.storage import codec
 from ptxbench.storage.codec import Place
+from ptxbench.storage.file_errors import read_bytes
 from ptxbench.tune.check import Correct
 from ptxbench.tune.folder import IN_HAND, InHand, TuningFolder
 from ptxbench.tune.trial import Trial, TrialStatus
@@ -79,8 +80,8 @@ def _wait(process: Popen[bytes], path: Path, limit_s: float) -> bool:
 
 def _marker(path: Path) -> bytes:
     try:
-        return (path / IN_HAND).read_bytes()
-    except OSError:
+        return read_bytes(path / IN_HAND)
+    except InputError:
         return b""
 
 

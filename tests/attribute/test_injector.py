@@ -17,6 +17,7 @@ FAKE = Path(__file__).parents[1] / "fakes" / "cupti.c"
 FAKE_NVTX = FAKE.with_name("nvtx.c")
 GPUS = [f"GPU-{b * 4}-{b * 2}-{b * 2}-{b * 2}-{b * 6}" for b in ("10", "11")]
 CC = shutil.which("cc") or ""
+TRUE = shutil.which("true") or ""
 SANITIZE = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
@@ -210,16 +211,41 @@ def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(plain, tmp_path):
     assert sum(map(len, read_launches(tmp_path).by_gpu.values())) == 9
 
 
-def test_the_injector_is_built_once(tmp_path):
-    first = build_injector(tmp_path)
-    stamp = first.stat().st_mtime_ns
-    assert build_injector(tmp_path) == first
-    assert first.stat().st_mtime_ns == stamp
+def test_the_injector_is_built_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = build_injector()
+    assert tmp_path in first.parents
+    assert build_injector(compiler="no-such-compiler") == first
 
 
-def test_without_a_compiler_there_is_one_clear_line(tmp_path):
+def test_without_a_compiler_there_is_one_clear_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ToolError, match="no C compiler"):
-        build_injector(tmp_path, compiler="no-such-compiler")
+        build_injector(compiler="no-such-compiler")
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("name", ["with a space", "with:colon", "with$ORIGIN"])
+def test_the_loader_finds_the_injector_wherever_the_cache_is(plain, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+    build_injector()
+    library = build_injector(compiler="no-such-compiler")
+    environment = injected({"PATH": os.environ["PATH"]}, library, [plain[0]], tmp_path)
+    # The loader complains of what it does not find, and goes on.
+    ended = subprocess.run([TRUE], env=environment, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+
+
+@pytest.mark.hostile
+def test_an_injector_that_others_may_have_written_is_not_loaded(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = build_injector()
+    content = first.read_bytes()
+    first.write_bytes(b"theirs")
+    first.chmod(0o666)
+    second = build_injector()
+    assert second.read_bytes() == content
+    assert "others may write" in caplog.text
 
 
 def test_the_newest_cupti_that_the_driver_can_use_comes_first(tmp_path):

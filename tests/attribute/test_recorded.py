@@ -95,6 +95,15 @@ def test_in_csv_names_that_cannot_be_told_apart_stand_below_their_group_and_add_
     assert sum(float(row["energy_j"]) for row in members) == pytest.approx(float(found[0]["energy_j"]))
 
 
+@pytest.mark.hostile
+def test_no_name_of_a_kernel_is_a_formula_in_csv(recorded):
+    (launches,) = recorded.log.by_gpu.values()
+    strange = replace(launches, names=("=HYPERLINK(1)", "\t@x\x1b"))
+    log = replace(recorded.log, by_gpu={"": strange})
+    text = csv_text(energy_of(replace(recorded, log=log)))
+    assert {row["kernels"] for row in csv.DictReader(text.splitlines())} >= {"'=HYPERLINK(1)", "' @x\ufffd"}
+
+
 def test_without_kernels_the_ranges_tell_the_power_apart(recorded):
     log = LaunchLog({}, 1, 0, (), recorded.log.ranges)
     whole = energy_of(recorded)

@@ -43,6 +43,7 @@ def test_help_names_every_command_and_loads_none_of_them():
     assert {name for name in loaded if name.startswith("ptxbench.")} == {
         "ptxbench.cli",
         "ptxbench.cli.main",
+        "ptxbench.cli.terminal",
         "ptxbench.core",
         "ptxbench.core.errors",
         "ptxbench.core.printable",

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from fakes.full_disk import fill_disk
 from fakes.script import load_script
 
 from ptxbench.analysis.recommendation import recommend
@@ -224,14 +225,15 @@ def test_lost_readings_are_said_and_recorded_again(stopped, tmp_path):
 
 @pytest.mark.hostile
 @pytest.mark.parametrize("full", ["traces.parquet", "recordings.json"])
-def test_a_disk_that_is_full_at_the_end_loses_no_recording(tmp_path, full):
+def test_a_disk_that_is_full_at_the_end_loses_no_recording(tmp_path, monkeypatch, full):
     path = tmp_path / "methods"
     gpu = Failing(RTX2080TI, 9, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         measure_methods(gpu, path, runs=SHORT)
-    (path / f".{full}.tmp").symlink_to("/dev/full")
-    with pytest.raises(InputError, match=r"No space left on device; free some space.*--resume"):
-        measure_methods(SimulatedGpu(RTX2080TI), path, runs=SHORT, resume=True)
+    with monkeypatch.context() as patch:
+        fill_disk(patch, full)
+        with pytest.raises(InputError, match=r"No space left on device; free some space.*--resume"):
+            measure_methods(SimulatedGpu(RTX2080TI), path, runs=SHORT, resume=True)
     held = names(path)
     found, _ = measure_methods(
         Failing(RTX2080TI, 0, AssertionError("measured again")), path, runs=SHORT, resume=True

@@ -13,6 +13,7 @@ from fakes import run as fake
 from ptxbench.cli.main import run
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.gpu_info import GpuKind
+from ptxbench.core.printable import printable
 from ptxbench.core.status import Status
 from ptxbench.report.formats import RunReport, render_report
 from ptxbench.report.row_trials import row_trials
@@ -104,8 +105,8 @@ def test_what_a_hostile_run_says_stays_text():
     assert [tag for tag, _ in Elements(text).found] == [tag for tag, _ in Elements(plain).found]
     assert Elements(text).scripts[1] == Elements(plain).scripts[1]
     (shown,) = rows_of(text)
-    assert (shown["instruction"], shown["reason"]) == (HOSTILE, HOSTILE)
-    assert data_of(text)["runs"][0]["name"] == HOSTILE
+    assert (shown["instruction"], shown["reason"]) == (printable(HOSTILE), printable(HOSTILE))
+    assert data_of(text)["runs"][0]["name"] == printable(HOSTILE)
 
 
 def test_no_number_is_written_that_json_does_not_have():

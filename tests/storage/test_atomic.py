@@ -1,12 +1,22 @@
 import errno
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fakes.full_disk import fill_disk
 
 from ptxbench.core.errors import InputError
-from ptxbench.storage.atomic import durable, replacing, write_bytes, write_parquet, write_text
+from ptxbench.storage.atomic import durable, replacing, write_bytes, write_note, write_parquet, write_text
+from ptxbench.storage.journal import Journal
+
+
+def write_half_durably(path, data):
+    with durable(path) as file:
+        file.write(data)
+
+
+def write_note_bytes(path, data):
+    write_note(path, data.decode())
 
 
 def test_text_keeps_its_characters_and_line_ends(tmp_path):
@@ -46,16 +56,9 @@ def test_failed_write_keeps_the_old_file_and_leaves_nothing_beside_it(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_killed_process_left_is_no_obstacle(tmp_path):
-    (tmp_path / ".a.tmp").write_bytes(b"a longer rest of an earlier process")
-    write_bytes(tmp_path / "a", b"new")
-    assert (tmp_path / "a").read_bytes() == b"new"
-    assert [p.name for p in tmp_path.iterdir()] == ["a"]
-
-
-def test_full_disk_is_one_line_with_path_and_cure(tmp_path):
+def test_full_disk_is_one_line_with_path_and_cure(tmp_path, monkeypatch):
     path = tmp_path / "a"
-    path.symlink_to("/dev/full")
+    fill_disk(monkeypatch, "a")
     with pytest.raises(InputError) as error, durable(path) as file:
         file.write(b"x")
     assert (
@@ -64,12 +67,31 @@ def test_full_disk_is_one_line_with_path_and_cure(tmp_path):
     )
 
 
+@pytest.mark.hostile
+@pytest.mark.parametrize("write", [write_bytes, write_half_durably, write_note_bytes])
+def test_what_a_link_in_a_shared_folder_names_is_not_written(tmp_path, write):
+    (tmp_path / "theirs").write_bytes(b"theirs")
+    (tmp_path / "a").symlink_to(tmp_path / "theirs")
+    write(tmp_path / "a", b"new")
+    assert (tmp_path / "theirs").read_bytes() == b"theirs"
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert not (tmp_path / "a").is_symlink()
+
+
+@pytest.mark.hostile
+def test_a_journal_that_is_a_link_is_refused(tmp_path):
+    (tmp_path / "theirs").write_bytes(b"")
+    (tmp_path / "a").symlink_to(tmp_path / "theirs")
+    with pytest.raises(InputError, match="cannot write"):
+        Journal(tmp_path / "a", create=True)
+
+
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.EPERM])
 def test_forbidden_folder_is_one_line_with_path_and_cure(tmp_path, monkeypatch, code):
     def refuse(*args, **kwargs):
         raise OSError(code, "no")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("ptxbench.core.new_file.os.open", refuse)
     with pytest.raises(InputError) as error:
         write_bytes(tmp_path / "a", b"")
     assert str(error.value) == f"cannot write {tmp_path / 'a'}: no; choose a folder that you may write"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from fakes import run as fake
+from fakes.full_disk import fill_disk
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
@@ -263,12 +264,13 @@ def test_folder_that_cannot_be_made(tmp_path):
         assert one_line(error).startswith(f"cannot write {path}: ")
 
 
-def test_full_disk_loses_only_the_trial_in_hand(new, path):
+def test_full_disk_loses_only_the_trial_in_hand(new, path, monkeypatch):
     keep(new, 0)
     name = hashlib.sha256(fake.record(1).trial_id.encode()).hexdigest()[:16]
-    (path / "partial" / "traces" / f"{name}.parquet").symlink_to("/dev/full")
-    with pytest.raises(InputError, match="No space left on device; free some space"):
-        keep(new, 1)
+    with monkeypatch.context() as patch:
+        fill_disk(patch, f"{name}.parquet")
+        with pytest.raises(InputError, match="No space left on device; free some space"):
+            keep(new, 1)
     assert_holds(new, 0)
     assert_holds(RunFolder.open(path), 0)
     keep(new, 2)

@@ -11,6 +11,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.printable import printable
 from ptxbench.meter.readers.columns import Channel, Rail
 from ptxbench.meter.readers.units import Quantity, unit_of
+from ptxbench.storage.file_errors import read_text
 
 # No volts, amperes or factor of theirs is larger; NaN is not smaller.
 _MAX_NUMBER = 1e12
@@ -47,9 +48,10 @@ def read_mapping(path: Path) -> Mapping:
     Raises:
         InputError: It cannot be read, or says something that is not known.
     """
+    text = read_text(path, "name a mapping, as docs/validation.md describes it")
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as a mapping: {error}") from error
     _only(path, "the file", data, {"time", "format", "rails"})
     time, form = _table(path, data, "time"), _table(path, data, "format")

@@ -8,6 +8,7 @@ import numpy as np
 
 from ptxbench.core.errors import InputError
 from ptxbench.meter.capture import MeterCapture, make_capture, require_forward
+from ptxbench.storage.file_errors import read_text
 
 # A frame: a 16-bit tick counter, then volts and amperes of four channels as 12-bit numbers in the
 # upper bits of 16, little-endian (ElmorLabs' serial interface, 2 time-stamp bytes, all channels).
@@ -61,8 +62,8 @@ def _start_ns(path: Path) -> int:
     if not stamp.exists():
         return 0
     try:
-        start_us = int(stamp.read_text(encoding="ascii").strip())
-    except (OSError, ValueError) as error:
+        start_us = int(read_text(stamp).strip())
+    except ValueError as error:
         raise InputError(f"{stamp} holds no start time in us: {error}") from error
     if not 0 <= start_us < _MAX_START_US:
         raise InputError(f"{stamp} holds {start_us}, which is no time in us since 1970")

@@ -17,6 +17,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.printable import printable
 from ptxbench.meter.readers.units import unit_of
 from ptxbench.sensors.trace import Float64s
+from ptxbench.storage.file_errors import opened
 
 # An hour at 5 kHz with three rails; more does not fit into the memory of a small machine as a table.
 MAX_BYTES = 1 << 29
@@ -79,14 +80,14 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         InputError: The file cannot be read, its gzip stream is damaged, or it is larger than `MAX_BYTES`.
     """
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
+    with opened(path, "name a file of readings") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        try:
             # No more than the limit is ever unpacked, however small the file is.
             data = (gzip.GzipFile(fileobj=file) if packed else file).read(MAX_BYTES + 1)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            raise InputError(f"{path} cannot be read: {error}") from error
     if len(data) > MAX_BYTES:
         verb = "unpacks to" if packed else "holds"
         raise InputError(f"{path} {verb} more than {MAX_BYTES >> 20} MiB; cut it to the time of the kernels")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ptxbench.core.printable import render_csv
 from ptxbench.report.formats import RunReport
-from ptxbench.storage.table import csv_lines
+from ptxbench.storage.table import COLUMNS, cells_of
 
 
 def render(reports: Sequence[RunReport], width: int | None) -> str:  # noqa: ARG001
     """Return one table of all runs."""
-    return "\n".join(
-        csv_lines(
-            ("run", "gpu", "kind"),
-            [
-                ((report.path, report.gpu.name, str(report.gpu.kind)), row)
-                for report in reports
-                for row in report.rows
-            ],
-        )
-    )
+    rows = [
+        (report.path, report.gpu.name, report.gpu.kind, *cells_of(row))
+        for report in reports
+        for row in report.rows
+    ]
+    return render_csv([("run", "gpu", "kind", *COLUMNS), *rows]).removesuffix("\n")

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
+from ptxbench.core.printable import latex_text, printable
 from ptxbench.core.status import Status
 from ptxbench.report.formats import RunReport
 from ptxbench.report.text import number
@@ -20,14 +21,6 @@ _CAPTIONS = {
     ARAFA: "Energy of one instruction by Eq.~1 of Arafa et al.\\ (2020), MTSM, in nJ",
     DYNAMIC: "Dynamic energy of one instruction with its 95\\% interval, in pJ",
 }
-_SPECIAL = str.maketrans(
-    {
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "\\": r"\textbackslash{}",
-    }
-)
 
 
 def render(reports: Sequence[RunReport], width: int | None) -> str:  # noqa: ARG001
@@ -36,7 +29,7 @@ def render(reports: Sequence[RunReport], width: int | None) -> str:  # noqa: ARG
         _table(reports, protocol)
         for protocol in sorted({row.protocol for report in reports for row in report.shown})
     ]
-    notes = [f"% {report.path}: {report.footer}" for report in reports if report.footer]
+    notes = [f"% {printable(report.path)}: {report.footer}" for report in reports if report.footer]
     return "\n".join([*tables, *notes])
 
 
@@ -52,23 +45,25 @@ def _table(reports: Sequence[RunReport], protocol: str) -> str:
     rows = {(key[0], key[1]): row.category for run in cells for key, row in run.items()}
     columns = 2 * len(reports)
     lines = [
-        *(f"% {report.path}" for report in reports),
+        *(f"% {printable(report.path)}" for report in reports),
         r"\begin{table}",
-        rf"\caption{{{_CAPTIONS.get(protocol, _text(protocol))}}}",
+        rf"\caption{{{_CAPTIONS.get(protocol, latex_text(protocol))}}}",
         rf"\begin{{tabular}}{{l{'r' * columns}}}",
         r"\toprule",
-        " & ".join(["", *(rf"\multicolumn{{2}}{{c}}{{{_text(report.gpu.title)}}}" for report in reports)])
+        " & ".join(
+            ["", *(rf"\multicolumn{{2}}{{c}}{{{latex_text(report.gpu.title)}}}" for report in reports)]
+        )
         + r" \\",
         "".join(rf"\cmidrule(lr){{{2 * n + 2}-{2 * n + 3}}}" for n in range(len(reports))),
         " & ".join(["Instruction", *["Optimized", "Non-optimized"] * len(reports)]) + r" \\",
     ]
     for category in dict.fromkeys(rows.values()):
         lines.append(r"\midrule")
-        lines.append(rf"\multicolumn{{{columns + 1}}}{{l}}{{\textbf{{{_text(category)}}}}} \\")
+        lines.append(rf"\multicolumn{{{columns + 1}}}{{l}}{{\textbf{{{latex_text(category)}}}}} \\")
         for instruction, operands in (key for key, of in rows.items() if of == category):
             name = instruction if operands == "random" else f"{instruction} ({operands})"
             found = [_cell(run.get((instruction, operands, level))) for run in cells for level in _LEVELS]
-            lines.append(" & ".join([rf"\texttt{{{_text(name)}}}", *found]) + r" \\")
+            lines.append(" & ".join([rf"\texttt{{{latex_text(name)}}}", *found]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
@@ -76,13 +71,9 @@ def _cell(row: TableRow | None) -> str:
     if row is None:
         return "--"
     if row.status is not Status.OK:
-        return _text(str(row.status))
+        return latex_text(str(row.status))
     if row.protocol == ARAFA:
         return number(row.mtsm_nj)
     if row.protocol != DYNAMIC:
         return f"{number(row.mtsm_nj)} nJ" if math.isnan(row.dynamic_pj) else f"{number(row.dynamic_pj)} pJ"
     return rf"{number(row.dynamic_pj)} $\pm$ {number(row.dynamic_ci95_pj, 2)}"
-
-
-def _text(text: str) -> str:
-    return " ".join(text.split()).translate(_SPECIAL)

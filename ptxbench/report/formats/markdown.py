@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ptxbench.core.printable import markdown_text
 from ptxbench.report.formats import RunReport
 from ptxbench.report.summary import summary_table
 from ptxbench.report.text import HEADINGS, markdown_rates, markdown_table
@@ -16,7 +17,7 @@ def render(reports: Sequence[RunReport], width: int | None) -> str:  # noqa: ARG
 
 def _one(report: RunReport, *, named: bool) -> str:
     parts = (
-        f"## {report.path}: {report.gpu.title}\n" if named else "",
+        f"## {markdown_text(f'{report.path}: {report.gpu.title}')}\n" if named else "",
         summary_table(report.shown),
         *(markdown_table(report.shown, protocol) for protocol in HEADINGS),
         markdown_rates(report.shown),

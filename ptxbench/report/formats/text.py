@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ptxbench.core.printable import printable
 from ptxbench.report.formats import RunReport
 from ptxbench.report.text import rates_text, tables_text
 
@@ -15,7 +16,7 @@ def render(reports: Sequence[RunReport], width: int | None) -> str:
 
 def _one(report: RunReport, width: int | None, *, named: bool) -> str:
     parts = (
-        f"{report.path}: {report.gpu.title}" if named else "",
+        printable(f"{report.path}: {report.gpu.title}") if named else "",
         tables_text(report.shown, report.gpu, width),
         rates_text(report.shown, report.gpu, width),
         report.footer,

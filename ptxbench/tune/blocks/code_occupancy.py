@@ -12,7 +12,7 @@ from ptxbench.core.errors import InputError, RefusedModuleError
 from ptxbench.core.target import TARGETS
 from ptxbench.core.threads import WARP
 from ptxbench.sass.resources import Resources, cubin_capability, kernel_resources
-from ptxbench.storage.file_errors import reading
+from ptxbench.storage.file_errors import read_bytes
 from ptxbench.tune.blocks.occupancy import (
     MAX_REGISTERS,
     MAX_THREADS,
@@ -75,8 +75,7 @@ def read_code(path: Path, target: str | None, entry: str | None) -> KernelCode:
         InputError: The file cannot be read or assembled, is for another target, or has not this one kernel.
         ToolError: ptxas is missing.
     """
-    with reading(path):
-        code = path.read_bytes()
+    code = read_bytes(path)
     try:
         if code.startswith(_ELF):
             image, found = code, _target_of(cubin_capability(code), path)

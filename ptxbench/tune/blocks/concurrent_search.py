@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -30,6 +30,7 @@ from ptxbench.tune.blocks.concurrent import ConcurrentBench, ConcurrentTrial, ru
 from ptxbench.tune.blocks.guerreiro import ConcurrentCost, ordered_distributions, tune_concurrent
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
 from ptxbench.tune.problem import KernelProblem
+from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.user_kernel import UserKernel
 
@@ -82,6 +83,8 @@ class ConcurrentManifest:
         kernels: What runs at once, in the order of the launches.
         window_s: Seconds of rounds over which power is read.
         seed: Of the arrays.
+        source_keys: Hashes of the files and flags that the code follows from, of each block size of each
+            kernel (see `Subject.source_key`); () in folders of older versions.
     """
 
     concurrent_version: int
@@ -93,9 +96,16 @@ class ConcurrentManifest:
     kernels: tuple[KernelProblem, ...]
     window_s: float
     seed: int
+    source_keys: tuple[str, ...] = field(default=(), metadata={"optional": True})
 
     @classmethod
-    def new(cls, gpu: Gpu, kernels: Sequence[UserKernel], tuning: ConcurrentTuning) -> Self:
+    def new(
+        cls,
+        gpu: Gpu,
+        kernels: Sequence[UserKernel],
+        tuning: ConcurrentTuning,
+        built: Sequence[Sequence[BlockVariant]],
+    ) -> Self:
         """Return the manifest of a search that begins now, on this host."""
         return cls(
             concurrent_version=CONCURRENT_VERSION,
@@ -107,6 +117,11 @@ class ConcurrentManifest:
             kernels=tuple(one.problem for one in kernels),
             window_s=tuning.window_s,
             seed=tuning.seed,
+            source_keys=tuple(
+                kernel.source_key(one.variant, gpu.info.target)
+                for kernel, variants in zip(kernels, built, strict=True)
+                for one in variants
+            ),
         )
 
 
@@ -222,7 +237,7 @@ def tune_concurrently(
     jobs = tuning.jobs or os.cpu_count() or 1
     every = [block_variants(one, gpu.info.target, jobs) for one in kernels]
     ordered = [ordered_distributions(one) for one in every]
-    path, manifest = _place(gpu, kernels, tuning, out, resume)
+    path, manifest = _place(ConcurrentManifest.new(gpu, kernels, tuning, every), out, resume)
     runs = ConcurrentRuns(ConcurrentBench(gpu, kernels, tuning.window_s), path, show)
 
     def measure(choice: tuple[int, ...]) -> ConcurrentTrial:
@@ -253,21 +268,16 @@ def tune_concurrently(
 
 
 def _place(
-    gpu: Gpu,
-    kernels: Sequence[UserKernel],
-    tuning: ConcurrentTuning,
-    out: Path | None,
-    resume: Path | None,
+    manifest: ConcurrentManifest, out: Path | None, resume: Path | None
 ) -> tuple[Path, ConcurrentManifest]:
     """Make or check the folder.
 
     Raises:
         InputError: It holds something else, or cannot be written.
     """
-    manifest = ConcurrentManifest.new(gpu, kernels, tuning)
     if resume is None:
-        path = out or default_run_path(gpu.info, datetime.now(UTC), prefix="concurrent-")
-        make_place(path, gpu.info.kind, "choose a new folder, or continue this one with --resume")
+        path = out or default_run_path(manifest.gpu, datetime.now(UTC), prefix="concurrent-")
+        make_place(path, manifest.gpu.kind, "choose a new folder, or continue this one with --resume")
         write_text(path / _MANIFEST, codec.to_text(manifest))
         return path, manifest
     held = read_document(resume / _MANIFEST, ConcurrentManifest, "concurrent_version", CONCURRENT_VERSION)
@@ -280,4 +290,6 @@ def _place(
     ):
         if there != now:
             raise InputError(f"{resume} was made with other {what} ({there}, now {now}); choose a new folder")
+    if held.source_keys and held.source_keys != manifest.source_keys:
+        raise InputError(f"{resume}: {OTHER_SOURCES}")
     return resume, held
