@@ -24,6 +24,7 @@ _NUMBERS = {
     )
     for decimal, other in _OTHER.items()
 }
+_UNGROUPED = str.maketrans("", "", _GROUPS + POINT + COMMA)
 # A number's shape has 9 for each digit, and z for a zero before the sign.
 _DIGITS = str.maketrans("012345678", "9" * 9)
 _LEADING_ZERO = re.compile(rf"^({_SIGN})0(?=[.,])", re.MULTILINE)
@@ -45,9 +46,9 @@ def parse_number(text: str, decimal: str) -> tuple[float, str]:
     found = _NUMBERS[decimal].fullmatch(text.strip())
     if found is None or not (found["whole"] or found["part"]):
         raise ValueError(f"{quoted(text)} is no number")
-    whole = "".join(c for c in found["whole"] if c.isdecimal())
-    sign = "-" if found["sign"] in ("-", "\u2212") else ""
-    return float(f"{sign}{whole or 0}.{found['part'] or 0}{found['power'] or ''}"), found["unit"]
+    sign, whole, _, part, power, unit = found.groups()
+    digits = f"{whole.translate(_UNGROUPED)}.{part or 0}{power or ''}"
+    return float(digits if sign in ("", "+") else f"-{digits}"), unit
 
 
 def is_number(text: str) -> bool:

@@ -22,7 +22,7 @@ _TOTAL_NAMES = re.compile(r"(|total|sum|power|board|gpu|p|sigma|Σ)", re.IGNOREC
 _POWER_WORD = re.compile(r"(power|watts?|p|w)", re.IGNORECASE)
 _CURRENT_WORD = re.compile(r"(current|amperes?|amps?|curr|a|i(rms|dc)?)", re.IGNORECASE)
 _VOLTAGE_WORD = re.compile(r"(voltage|volts?|v|u(rms|dc)?)", re.IGNORECASE)
-_SENSE = re.compile(r"(.*?)[ _.-]?(vs|vg)(\d*)", re.IGNORECASE)
+_SENSE = re.compile(r"(|.*[ _.-])(vs|vg)(\d*)", re.IGNORECASE)
 _WORDS = {
     Quantity.VOLTAGE: _VOLTAGE_WORD,
     Quantity.CURRENT: _CURRENT_WORD,
@@ -264,7 +264,7 @@ def _place(rails: dict[str, dict[str, Channel]], name: str, bare: str, unit: Uni
     role = _ROLES.get(quantity, "")
     sense = _SENSE.fullmatch(bare)
     if sense is not None and (unit is None or unit.quantity is Quantity.VOLTAGE):
-        key = (sense[1] + sense[3]).lower()
+        key = (sense[1].rstrip(" _.-") + sense[3]).lower()
         role = "source_volts" if sense[2].lower() == "vs" else "volts"
     elif role == "shunt_ohm":
         key = re.sub(r"[ _.-]?rs?$", "", key)

@@ -91,7 +91,8 @@ def read_nvml(
     sources = dict(mapping.sources) or _sources(table)
     if not sources:
         raise InputError(
-            f"{path} has no power that NVML gives (power_draw_w, power.draw [W], ...) among {table.listed}"
+            f"{path} has no power that NVML gives (power_draw_w, power.draw [W], ...) among {table.listed};"
+            " name it in a mapping (--mapping), under [nvml]"
         )
     channels = [(channel, _quantity(source)) for source, channel in sources.items()]
     reader = ChannelReader(replace(table, chosen=chosen), mapping, times, channels)

@@ -30,16 +30,13 @@ _STAMP = re.compile(
     r"[\d./:T+ -]*\d([:/-]|\.\d+\.)\d[\d./:,T+ -]*(Z|UTC|GMT|[AP]M)?", re.ASCII | re.IGNORECASE
 )
 # Commas that stand before the fraction of a second or of a number in a file that separates by commas, too.
-_CUT_SECOND = re.compile(r"(?<=:\d\d),(?=\d{3,9}(?![\d.]))", re.ASCII)
+_CUT_SECOND = re.compile(r"(?<=\d:\d\d:\d\d),(?=\d{3,9}(?![\d.]))", re.ASCII)
 _CUT_NUMBER = (
     re.compile(r"(?<=\d),(?=\d+\s*[mkµu]?[WVAJ]\b)", re.ASCII),
     # Separators have a blank behind them, as nvidia-smi writes them.
     re.compile(r"(?<=\d),(?=\d)", re.ASCII),
 )
-_ABSENT = {
-    "", "-", "--", "nan", "n/a", "na", "none", "null", "unavailable", "unknown",
-    "[n/a]", "[not supported]", "[unknown error]", "[insufficient permissions]", "[gpu requires reset]",
-}  # fmt: skip
+_ABSENT = {"", "-", "--", "nan", "n/a", "na", "none", "null", "unavailable", "unknown"}
 # What PicoScope writes beyond its range.
 _OVERFLOWS = {"∞", "-∞"}
 
@@ -288,8 +285,8 @@ def settings_of(line: str, separator: str) -> list[str]:
 
 
 def is_absent(cell: str) -> bool:
-    """Return whether a cell says that there is no value."""
-    return cell.lower() in _ABSENT
+    """Return whether a cell says that there is no value; nvidia-smi says why in brackets, "[GPU is lost]"."""
+    return cell.lower() in _ABSENT or (cell.startswith("[") and cell.endswith("]"))
 
 
 def is_stamp(cell: str) -> bool:
@@ -354,8 +351,10 @@ def _layout(lines: list[str], separator: str, cut: re.Pattern[str] | None) -> _L
     written = [kind for kind in kinds if any(kind)]
     (usual, _), *_ = Counter(written[-_SHOWN_ROWS:]).most_common(1) or [((), 0)]
     like = [_alike(kind, usual) for kind in kinds]
+    if not _is_row(usual):
+        return None
     for i in range(len(rows) - _ENOUGH_ROWS + 1):
-        if all(like[i : i + _ENOUGH_ROWS]) and all(_is_row(row) for _, row in rows[i : i + _ENOUGH_ROWS]):
+        if all(like[i : i + _ENOUGH_ROWS]):
             alike = [row for (_, row), fits in zip(rows[i:], like[i:], strict=True) if fits]
             # Behind the last separator there may be nothing.
             is_ended = not any(row[-1] for row in alike)
@@ -376,15 +375,17 @@ def _kinds(row: list[str]) -> tuple[str, ...]:
 
 
 def _alike(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
-    """Return whether two rows hold the same kinds of cells, where both hold one."""
-    return len(left) == len(right) and all(a == b or not a or not b for a, b in zip(left, right, strict=True))
+    """Return whether a row holds a value, and the same kinds of cells as another where both hold one."""
+    return (
+        len(left) == len(right)
+        and "value" in left
+        and all(a == b or not a or not b for a, b in zip(left, right, strict=True))
+    )
 
 
-def _is_row(row: list[str]) -> bool:
-    values = [cell for cell in row if not is_absent(cell)]
-    named = sum(not _is_value(cell) for cell in values)
+def _is_row(kinds: tuple[str, ...]) -> bool:
     # A marker letter (PowerSensor3), a label or a performance state may stand among the numbers.
-    return len(values) - named >= max(2, len(values) / 2)
+    return kinds.count("value") >= max(2, kinds.count("name"))
 
 
 def _header(lines: list[str], layout: _Layout) -> _Header:
