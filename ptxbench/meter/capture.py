@@ -92,7 +92,8 @@ class CaptureRows:
         """
         self._path = path
         self._rails = tuple(rails)
-        self._sums = [_RailSums(name) for name in self._rails]
+        # A single rail has no others to be held against.
+        self._sums = [_RailSums(name) for name in self._rails] if len(self._rails) > 1 else []
         self._time_ns, self._power_w = array("q"), array("d")
         self._rows = self._torn = self._absent = 0
 
@@ -118,8 +119,8 @@ class CaptureRows:
             InputError: There are too many.
         """
         power_w = np.sum(rails_w, axis=0)
-        for number, (sums, rail_w) in enumerate(zip(self._sums, rails_w, strict=True)):
-            sums.add(rail_w, [other_w for other, other_w in enumerate(rails_w) if other != number])
+        for sums, rail_w in zip(self._sums, rails_w, strict=False):
+            sums.add(rail_w, power_w)
         read = np.ones(len(time_ns), dtype=np.bool_) if readable is None else readable
         whole = read & np.isfinite(power_w)
         without = 0 if absent is None else int((absent & read & ~whole).sum())
@@ -199,16 +200,14 @@ class _RailSums:
         # Sums of its power, of the others', of their squares, and of their product.
         self._sums = np.zeros(5)
 
-    def add(self, rail_w: Float64s, others_w: Sequence[Float64s]) -> None:
-        """Add some rows, of which those count that are known of every rail."""
-        if not others_w:
-            return
-        rest_w = np.sum(others_w, axis=0)
-        known = np.isfinite(rail_w) & np.isfinite(rest_w)
-        rail_w, rest_w = rail_w[known], rest_w[known]
+    def add(self, rail_w: Float64s, power_w: Float64s) -> None:
+        """Add some rows, of which those count that are known of every rail: its power and that of all."""
+        known = np.isfinite(power_w)
+        rail_w, rest_w = rail_w[known], power_w[known] - rail_w[known]
         self._count += len(rail_w)
         self._is_live |= bool(rail_w.any())
-        self._sums += [rail_w.sum(), rest_w.sum(), rail_w @ rail_w, rest_w @ rest_w, rail_w @ rest_w]
+        terms = (rail_w, rest_w, rail_w**2, rest_w**2, rail_w * rest_w)
+        self._sums += [term.sum() for term in terms]
 
     def notes(self, path: Path) -> tuple[str, ...]:
         """Return a sentence where the rail is doubtful.

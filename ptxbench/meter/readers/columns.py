@@ -232,7 +232,7 @@ def _of_one_gpu(rails: Sequence[Rail]) -> tuple[list[Rail], tuple[str, ...]]:
     if not others or not kept:
         return list(rails), ()
     left_out = ", ".join((*others, *sorted(totals)))
-    return kept, (f"{left_out} are named as other devices' and left out; a mapping can add them",)
+    return kept, (f"left out as other devices', by their names: {left_out}; a mapping can add them",)
 
 
 def named_unit(name: str, units: Sequence[str], position: int) -> tuple[str, Unit | None]:

@@ -43,6 +43,7 @@ _BOARDS = re.compile(
     r"gpu|((gpu|device)[ _]?)?(index|idx|id|uuid|serial)|device|((gpu|pci)[ ._]?)?(pci|bus)([ ._]?(bus|id))*",
     re.IGNORECASE,
 )
+_SECTION = "nvml."
 _MAX_BACKWARDS = 0.01
 _MAX_TORN = 0.05
 # Spans of an energy counter: 32 bits of mJ or of uJ.
@@ -86,6 +87,7 @@ def read_nvml(
     """
     mapping = mapping or Mapping()
     table = read_text_table(open_text(path), mapping.separator, mapping.decimal)
+    table = replace(table, section=_SECTION)
     times = times_of(table, mapping)
     chosen, notes = _board(table, board) if mapping.rows is None else (mapping.rows, ())
     sources = dict(mapping.sources) or _sources(table)

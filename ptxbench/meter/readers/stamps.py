@@ -259,7 +259,7 @@ def to_ns(values: Float64s | Int64s, factor_ns: int) -> tuple[Int64s, Bools]:
     return whole.astype(np.int64) * factor_ns + part_ns, readable
 
 
-def date_order(path: Path, dates: Iterable[str], said: str | None) -> str:
+def date_order(path: Path, dates: Iterable[str], said: str | None, section: str = "") -> str:
     """Return in which order the dates of a file have day, month and year.
 
     With points between them the day comes first. Otherwise the order is the one in which all dates exist,
@@ -269,6 +269,7 @@ def date_order(path: Path, dates: Iterable[str], said: str | None) -> str:
         path: File, for messages.
         dates: The beginnings of its stamps, in order of time.
         said: The order, where a mapping says it.
+        section: What stands before the mapping's section about this file.
 
     Raises:
         InputError: The dates leave it open.
@@ -291,7 +292,7 @@ def date_order(path: Path, dates: Iterable[str], said: str | None) -> str:
     if len({tuple(those) for those in left.values()}) != 1:
         raise InputError(
             f"{path}: {quoted(texts[0])} may have the day or the month first; say it in a mapping"
-            f' (--mapping): date_order = "dmy" or "mdy" under [time]'
+            f' (--mapping): date_order = "dmy" or "mdy" under [{section}time]'
         )
     return next(iter(left))
 

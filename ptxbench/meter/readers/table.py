@@ -147,9 +147,7 @@ def table_to_capture(
     if marks:
         notes += (f"{marks} lines are marks",)
     if highest_v > _MAX_DC_V:
-        notes += (
-            f"{highest_v:.0f} V is the mains: volts times amperes are more than the power, so log the power",
-        )
+        notes += (f"{highest_v:.0f} V is the mains, where volts times amperes are no watts: log the power",)
     return rows.capture(reader.clock.settle, origin=origin, notes=(*notes, *rail_notes))
 
 
@@ -182,7 +180,10 @@ def times_of(table: TextTable, mapping: Mapping) -> TimeColumns | SampleClock:
     found = time_columns(table, mapping.time)
     if found is None or found.time not in table.names:
         missing = "no column of time" if found is None else f"no column {found.time!r}"
-        raise InputError(f"{table.path} has {missing} among {table.listed}; name it in a mapping (--mapping)")
+        raise InputError(
+            f"{table.path} has {missing} among {table.listed};"
+            f" name it in a mapping (--mapping), as column under [{table.section}time]"
+        )
     return found
 
 
@@ -203,7 +204,7 @@ def _clock(table: TextTable, mapping: Mapping, times: TimeColumns, *, is_counted
         for piece in table.pieces(columns[:1])
         for text in dict.fromkeys(cell[:_LONGEST_DATE] for cell in piece.columns[0])
     )
-    order = date_order(table.path, dates, mapping.date_order)
+    order = date_order(table.path, dates, mapping.date_order, table.section)
     return StampClock(table.path, columns, first, mapping.zone, order, times.milliseconds)
 
 

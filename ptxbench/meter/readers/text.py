@@ -93,6 +93,7 @@ class TextTable:
         clock: Where no column is the time, but the file says how often it was sampled.
         mark: First cell of rows of another width that are marks and not torn.
         chosen: A column and the value that the rows to read have in it; None for every row.
+        section: What stands before the sections of a mapping that are about it: "nvml." or nothing.
     """
 
     file: TextFile
@@ -110,6 +111,7 @@ class TextTable:
     clock: SampleClock | None = None
     mark: str = ""
     chosen: tuple[str, str] | None = None
+    section: str = ""
 
     @property
     def path(self) -> Path:
@@ -139,14 +141,14 @@ class TextTable:
         for lines in self.file.lines():
             rows = self._rows(lines[skipped:])
             skipped = max(0, skipped - len(lines))
-            whole = [(n, row) for n, row in enumerate(rows, number) if len(row) == width]
-            number += len(rows)
+            whole = [n for n, row in enumerate(rows) if len(row) == width]
             marks = sum(row[0] == self.mark and len(row) != width for row in rows) if self.mark else 0
             torn = len(rows) - len(whole) - marks
             if chosen is not None:
-                whole = [(n, row) for n, row in whole if row[chosen[0]] == chosen[1]]
-            columns = tuple([row[i] for _, row in whole] for i in at)
-            yield Piece(columns, [n for n, _ in whole], torn, marks)
+                whole = [n for n in whole if rows[n][chosen[0]] == chosen[1]]
+            columns = tuple([rows[n][i] for n in whole] for i in at)
+            yield Piece(columns, [number + n for n in whole], torn, marks)
+            number += len(rows)
 
     def _rows(self, lines: Sequence[str]) -> list[list[str]]:
         """Return the cells of each line that is neither blank nor a comment nor the header once more."""
@@ -249,11 +251,14 @@ def with_decimal(table: TextTable, columns: Sequence[str]) -> TextTable:
     """
     if table.decimal is not None:
         return table
+    if table.separator == COMMA and not any('"' in line for lines in table.file.lines() for line in lines):
+        # No cell can hold a comma.
+        return replace(table, decimal=POINT)
     sign = DecimalSign()
     for piece in table.pieces(columns):
         for name, cells in zip(columns, piece.columns, strict=True):
             sign.see(name, cells)
-    cure = 'say it in a mapping (--mapping): decimal = "." or "," under [format]'
+    cure = f'say it in a mapping (--mapping): decimal = "." or "," under [{table.section}format]'
     try:
         told = sign.told()
     except InputError as error:
@@ -275,7 +280,8 @@ def split_line(line: str, separator: str, cut: re.Pattern[str] | None = None) ->
     if '"' in line:
         # One line at a time: a quote that is never closed must not swallow the lines behind it.
         return [cell.strip() for cell in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
-    return [cell.strip() for cell in line.split(separator)]
+    cells = line.split(separator)
+    return [cell.strip() for cell in cells] if " " in line or "\t" in line else cells
 
 
 def settings_of(line: str, separator: str) -> list[str]:
@@ -307,7 +313,7 @@ def unique_names(names: Sequence[str]) -> tuple[str, ...]:
 
 def _is_written(line: str) -> bool:
     """Return whether a line is neither blank nor a comment."""
-    return bool(line) and not line.isspace() and not line.lstrip().startswith("#")
+    return line.lstrip()[:1] not in ("", "#")
 
 
 def _is_value(cell: str) -> bool:
