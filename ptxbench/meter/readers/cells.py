@@ -27,9 +27,11 @@ def numbers(
         quantity: What the unit must be of that stands behind a number; None where none may stand there.
     """
     text = "\n".join(cells)
-    if decimal == COMMA and POINT not in text:
+    # A sign that groups digits is left to the parser.
+    is_plain = decimal == POINT or POINT not in text
+    if decimal == COMMA:
         text = text.replace(COMMA, POINT)
-    if cells and not text.strip(_PLAIN):
+    if cells and is_plain and not text.strip(_PLAIN):
         try:
             return np.fromiter(map(float, text.split("\n")), np.float64, len(cells)) * factor
         except ValueError:
