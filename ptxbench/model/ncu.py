@@ -133,7 +133,7 @@ class ProfiledLaunch:
 
 @dataclass(frozen=True)
 class ProfiledLaunches:
-    """The launches of a CSV, in order, read one by one each time that they are asked for.
+    """The launches of a CSV, in order, read one by one each time that they are requested.
 
     Attributes:
         path: The CSV.

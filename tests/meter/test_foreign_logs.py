@@ -328,8 +328,11 @@ def test_log_of_several_gpus_asks_which_one(tmp_path, name, boards):
         nvml(tmp_path, header, both, board="7")
 
 
-def test_column_that_numbers_the_rows_names_no_gpus(tmp_path):
-    (usage,), _ = nvml(tmp_path, "index,t_ms,power_draw_w", lambda i, p: f"{i},{10 * i},{p}")
+@pytest.mark.parametrize(
+    ("name", "cell"), [("index", lambda i: i), ("gpu", lambda i: (0, 2, 98)[i % 3]), ("id", lambda i: 7)]
+)
+def test_column_of_row_numbers_or_of_use_names_no_gpus(tmp_path, name, cell):
+    (usage,), _ = nvml(tmp_path, f"{name},t_ms,power_draw_w", lambda i, p: f"{cell(i)},{10 * i},{p}")
     assert len(usage) == ROWS
 
 

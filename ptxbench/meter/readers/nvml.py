@@ -44,6 +44,8 @@ _BOARDS = re.compile(
     re.IGNORECASE,
 )
 _SECTION = "nvml."
+# More boards than that are in no host.
+_MOST_BOARDS = 32
 _MAX_BACKWARDS = 0.01
 _MAX_TORN = 0.05
 # Spans of an energy counter: 32 bits of mJ or of uJ.
@@ -229,7 +231,8 @@ def _board(table: TextTable, board: str | None) -> tuple[tuple[str, str] | None,
     Raises:
         InputError: There are several boards and none is named, or not the one that is named.
     """
-    boards = {name: distinct(table, name) for name in _board_columns(table)}
+    labels = {name: distinct(table, name) for name in _board_columns(table)}
+    boards = {name: values for name, values in labels.items() if not _is_share(values)}
     several = {name: values for name, values in boards.items() if len(values) > 1}
     listed = "; ".join(f"{name} {', '.join(values)}" for name, values in (several or boards).items())
     if board is None and not several:
@@ -241,6 +244,11 @@ def _board(table: TextTable, board: str | None) -> tuple[tuple[str, str] | None,
             if board.lower() == value.lower():
                 return (name, value), (f"of {table.path.name} the rows with {name} {value} are taken",)
     raise InputError(f"{table.path} has no GPU {board!r} ({listed or 'no column tells GPUs apart'})")
+
+
+def _is_share(values: Sequence[str]) -> bool:
+    """Return whether labels are percent of use, which some loggers also call "gpu"."""
+    return all(map(str.isdecimal, values)) and any(len(one) > 2 or int(one) > _MOST_BOARDS for one in values)
 
 
 def _board_columns(table: TextTable) -> list[str]:

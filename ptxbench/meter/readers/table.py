@@ -31,7 +31,7 @@ _MAX_DC_V = 80.0
 
 @dataclass(frozen=True)
 class ChannelRows:
-    """Some rows: their times and the values of the channels that were asked for.
+    """Some rows: their times and the values of the channels that were requested.
 
     Attributes:
         time_ns: Times, shape (n,).

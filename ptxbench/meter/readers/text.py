@@ -61,7 +61,7 @@ class Piece:
     """Some rows of a table.
 
     Attributes:
-        columns: The cells of each column that was asked for.
+        columns: The cells of each column that was requested.
         numbers: Number of each row among all below the header, counted from 0.
         torn: Rows with too few or too many cells, which are left out.
         marks: Rows that are marks.
