@@ -140,7 +140,6 @@ class CaptureRows:
         *,
         origin: str,
         notes: tuple[str, ...] = (),
-        rails: Sequence[str] | None = None,
     ) -> MeterCapture:
         """Clean and check the rows.
 
@@ -148,7 +147,6 @@ class CaptureRows:
             settle: Corrects the times in place, and returns what it has to say; None where they are right.
             origin: Format.
             notes: What the reader has to say.
-            rails: Names of the rails to show; None for those that were added.
 
         Returns:
             The capture, with repeated, torn and backward rows dropped and counted.
@@ -183,9 +181,7 @@ class CaptureRows:
             (kept - count, "of a repeated time, averaged with their like"),
         )
         counted = tuple(f"{count} of {self._rows} rows {what}" for count, what in counts if count)
-        return MeterCapture(
-            time_ns, power_w, tuple(rails or self._rails), origin, (*settled, *notes, *doubts, *counted)
-        )
+        return MeterCapture(time_ns, power_w, self._rails, origin, (*settled, *notes, *doubts, *counted))
 
 
 class _RailSums:

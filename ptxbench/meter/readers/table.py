@@ -104,16 +104,13 @@ class ChannelReader:
             yield ChannelRows(time_ns, readable, tuple(values), tuple(without), piece.torn, piece.marks)
 
 
-def table_to_capture(
-    table: TextTable, mapping: Mapping, origin: str, notes: tuple[str, ...] = ()
-) -> MeterCapture:
+def table_to_capture(table: TextTable, mapping: Mapping, origin: str) -> MeterCapture:
     """Return the capture that a table holds.
 
     Args:
         table: The table.
         mapping: What its columns are, where the header does not say it.
         origin: Format that the file was read as.
-        notes: What the reader of the format has to say.
 
     Raises:
         InputError: The columns of time or power are not known, or the rows are no capture.
@@ -121,7 +118,7 @@ def table_to_capture(
     if mapping.rows is not None:
         table = replace(table, chosen=mapping.rows)
     times = times_of(table, mapping)
-    rails, rail_notes = _rails(table, mapping)
+    rails, notes = _rails(table, mapping)
     channels = tuple(dict.fromkeys(pair for rail in rails for pair in rail.channels))
     reader = ChannelReader(table, mapping, times, channels)
     rows = CaptureRows(table.path, tuple(rail.name for rail in rails))
@@ -145,10 +142,10 @@ def table_to_capture(
         if not is_held:
             raise InputError(f"{table.path}: column {channel.column!r} holds no number")
     if marks:
-        notes += (f"{marks} lines are marks",)
+        notes = (f"{marks} lines are marks", *notes)
     if highest_v > _MAX_DC_V:
         notes += (f"{highest_v:.0f} V is the mains, where volts times amperes are no watts: log the power",)
-    return rows.capture(reader.clock.settle, origin=origin, notes=(*notes, *rail_notes))
+    return rows.capture(reader.clock.settle, origin=origin, notes=notes)
 
 
 def distinct(table: TextTable, column: str) -> tuple[str, ...]:
