@@ -294,6 +294,18 @@ def test_dates_that_may_be_read_both_ways_ask_for_their_order(tmp_path):
         read_mapping(write(tmp_path / "map.toml", '[time]\ndate_order = "ydm"'))
 
 
+def test_stamps_that_are_no_times_are_counted_or_refused(tmp_path):
+    def line(i: int, p: float, every: int) -> str:
+        return f"2023-07-{38 if i % every == 5 else '08'} 18:27:{i:02d},{p}"
+
+    found = meter(tmp_path, "timestamp,power_w", lambda i, p: line(i, p, ROWS))
+    assert "1 of 40 rows torn" in found.notes
+    with pytest.raises(InputError, match="4 of 40 times cannot be read, such as '2023-07-38 18:27:05'"):
+        meter(tmp_path, "timestamp,power_w", lambda i, p: line(i, p, 10))
+    with pytest.raises(InputError, match="times cannot be read, such as '99 Jul 2023"):
+        meter(tmp_path, "timestamp,power_w,x", lambda i, p: f"99 Jul 2023 18:27:{i:02d},{p},1")
+
+
 def test_month_in_letters(tmp_path):
     found = meter(tmp_path, "timestamp,power_w,range", lambda i, p: f"8 Jul 2023 18:27:{i:02d},{p},1")
     assert np.datetime64(int(found.time_ns[0]), "ns") == np.datetime64("2023-07-08T18:27:00")
@@ -329,7 +341,8 @@ def test_log_of_several_gpus_asks_which_one(tmp_path, name, boards):
 
 
 @pytest.mark.parametrize(
-    ("name", "cell"), [("index", lambda i: i), ("gpu", lambda i: (0, 2, 98)[i % 3]), ("id", lambda i: 7)]
+    ("name", "cell"),
+    [("id", lambda i: f"row{i}"), ("gpu", lambda i: (0, 2, 98)[i % 3]), ("index", lambda i: 7)],
 )
 def test_column_of_row_numbers_or_of_use_names_no_gpus(tmp_path, name, cell):
     (usage,), _ = nvml(tmp_path, f"{name},t_ms,power_draw_w", lambda i, p: f"{cell(i)},{10 * i},{p}")

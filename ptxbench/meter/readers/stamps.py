@@ -331,7 +331,10 @@ def _words_to_ns(cells: Sequence[str]) -> list[int | None]:
     """Return times of stamps with the month in letters, such as "8 Jul 2023 18:27:36"."""
     import pandas as pd
 
-    stamps = pd.to_datetime(pd.Series(cells, dtype=object), errors="coerce", utc=True, format="mixed")
+    try:
+        stamps = pd.to_datetime(pd.Series(cells, dtype=object), errors="coerce", utc=True, format="mixed")
+    except (ValueError, OverflowError):
+        return [None] * len(cells)
     return [None if pd.isna(stamp) else int(stamp.value) for stamp in stamps]
 
 
