@@ -118,9 +118,10 @@ class CaptureRows:
         Raises:
             InputError: There are too many.
         """
-        power_w = np.sum(rails_w, axis=0)
-        for sums, rail_w in zip(self._sums, rails_w, strict=False):
-            sums.add(rail_w, power_w)
+        with np.errstate(over="ignore", invalid="ignore"):
+            power_w = np.sum(rails_w, axis=0)
+            for sums, rail_w in zip(self._sums, rails_w, strict=False):
+                sums.add(rail_w, power_w)
         read = np.ones(len(time_ns), dtype=np.bool_) if readable is None else readable
         whole = read & np.isfinite(power_w)
         without = 0 if absent is None else int((absent & read & ~whole).sum())

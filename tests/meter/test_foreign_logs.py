@@ -302,13 +302,26 @@ def test_stamps_that_are_no_times_are_counted_or_refused(tmp_path):
     assert "1 of 40 rows torn" in found.notes
     with pytest.raises(InputError, match="4 of 40 times cannot be read, such as '2023-07-38 18:27:05'"):
         meter(tmp_path, "timestamp,power_w", lambda i, p: line(i, p, 10))
+    far = ("2023-07-08", "9999-12-31")
+    found = meter(tmp_path, "timestamp,power_w", lambda i, p: f"{far[i == 7]} 18:27:{i:02d},{p}")
+    assert "1 of 40 rows torn" in found.notes
     with pytest.raises(InputError, match="times cannot be read, such as '99 Jul 2023"):
         meter(tmp_path, "timestamp,power_w,x", lambda i, p: f"99 Jul 2023 18:27:{i:02d},{p},1")
 
 
-def test_month_in_letters(tmp_path):
-    found = meter(tmp_path, "timestamp,power_w,range", lambda i, p: f"8 Jul 2023 18:27:{i:02d},{p},1")
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        "8 Jul 2023 18:27:{:02d}",
+        "Sat, 08-Jul-2023 18:27:{:02d}Z",
+        "July 8 2023 6:27:{:02d} PM",
+        "Sat Jul  8 18:27:{:02d} 2023",
+    ],
+)
+def test_month_in_letters(tmp_path, stamp):
+    found = meter(tmp_path, "timestamp;power_w;range", lambda i, p: f"{stamp.format(i)};{p};1")
     assert np.datetime64(int(found.time_ns[0]), "ns") == np.datetime64("2023-07-08T18:27:00")
+    assert np.diff(found.time_ns).tolist() == [SECOND_NS] * (ROWS - 1)
 
 
 SMI = "timestamp, index, power.draw [W], temperature.gpu"

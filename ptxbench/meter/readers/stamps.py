@@ -47,7 +47,14 @@ _STAMP = re.compile(
     r" ?(?P<half>[AP]M)? ?(?P<zone>Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?",
     re.ASCII | re.IGNORECASE,
 )
-_ZONED = re.compile(r".*:\d\d([.,]\d+)? ?(Z|UTC|GMT|[+-]\d{2}:?\d{2})", re.ASCII)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# "8 Jul 2023 18:27:36", "08-Jul-2023 18:27:36", "Jul 8, 2023 6:27:36 PM" and "Sat Jul  8 18:27:36 2023".
+_DAY_NAME, _MONTH = "(?:[A-Za-z]+,? +)?", "(?P<month>[A-Za-z]{3})[a-z]*"
+_WORDED = (
+    re.compile(rf"{_DAY_NAME}(?P<day>\d{{1,2}})[ -]{_MONTH}[ -](?P<year>\d{{4}})(?P<rest>.*)", re.ASCII),
+    re.compile(rf"{_DAY_NAME}{_MONTH} +(?P<day>\d{{1,2}}),? +(?P<year>\d{{4}})(?P<rest>.*)", re.ASCII),
+    re.compile(rf"{_DAY_NAME}{_MONTH} +(?P<day>\d{{1,2}})(?P<rest> [\d:.,]+) (?P<year>\d{{4}})", re.ASCII),
+)
 # A year of two digits is one of these.
 _YEARS = range(2010, 2100)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -171,11 +178,11 @@ class StampClock:
         """
         self.columns = columns if milliseconds is None else (*columns, milliseconds)
         self._has_milliseconds = milliseconds is not None
-        found = _STAMP.fullmatch(first)
+        self._is_worded = _in_digits(first) != first
+        found = _STAMP.fullmatch(_in_digits(first))
         self._path, self._zone, self._order = path, zone, order
         self._has_date = found is None or found["date"] is not None
-        self._has_zone = _ZONED.fullmatch(first) is not None if found is None else found["zone"] is not None
-        self._is_words = found is None
+        self._has_zone = found is not None and found["zone"] is not None
         self._days_ns: dict[str, int | None] = {}
         self._read, self._unread, self._example = 0, 0, first
 
@@ -183,7 +190,7 @@ class StampClock:
         """Return the times of some rows; see `Clock`."""
         parts = columns[:-1] if self._has_milliseconds else columns
         cells = parts[0] if len(parts) == 1 else [" ".join(cell) for cell in zip(*parts, strict=True)]
-        found = _words_to_ns(cells) if self._is_words else [self._to_ns(cell) for cell in cells]
+        found = [self._to_ns(_in_digits(cell) if self._is_worded else cell) for cell in cells]
         readable = np.array([one is not None for one in found], dtype=np.bool_)
         self._read += len(found)
         if not readable.all():
@@ -235,7 +242,8 @@ class StampClock:
         if day_ns is None or hours is None:
             return None
         seconds = (60 * hours + int(minute or 0)) * 60 + int(second or 0) - (_zone_s(zone) if zone else 0)
-        return day_ns + _S_NS * seconds + int((part or "0")[:9].ljust(9, "0"))
+        time_ns = day_ns + _S_NS * seconds + int((part or "0")[:9].ljust(9, "0"))
+        return time_ns if abs(time_ns) < _MAX_NS else None
 
     def _day_ns(self, text: str) -> int | None:
         if text not in self._days_ns:
@@ -327,15 +335,14 @@ def _zone_s(zone: str) -> int:
     return int(f"{zone[0]}1") * 60 * (60 * int(digits[:2]) + int(digits[2:]))
 
 
-def _words_to_ns(cells: Sequence[str]) -> list[int | None]:
-    """Return times of stamps with the month in letters, such as "8 Jul 2023 18:27:36"."""
-    import pandas as pd
-
-    try:
-        stamps = pd.to_datetime(pd.Series(cells, dtype=object), errors="coerce", utc=True, format="mixed")
-    except (ValueError, OverflowError):
-        return [None] * len(cells)
-    return [None if pd.isna(stamp) else int(stamp.value) for stamp in stamps]
+def _in_digits(cell: str) -> str:
+    """Return a stamp with its month in letters as one in digits, year first, and any other as it is."""
+    for form in _WORDED:
+        found = form.fullmatch(cell)
+        if found is not None and found["month"].lower() in _MONTHS:
+            month = _MONTHS.index(found["month"].lower()) + 1
+            return f"{found['year']}-{month}-{found['day']}{found['rest']}"
+    return cell
 
 
 def _whole_numbers(cells: Sequence[str]) -> Int64s | None:
