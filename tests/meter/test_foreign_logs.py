@@ -118,6 +118,15 @@ def test_absent_values_are_counted_and_are_not_torn(tmp_path):
     assert found.notes == ("10 of 40 rows without a value",)
 
 
+@pytest.mark.parametrize(
+    ("header", "end"), [("t_s,power_w,label", ","), ("t_s,power_w,", ","), ("t_s,power_w", ",")]
+)
+def test_rows_may_end_with_a_separator_or_an_empty_column(tmp_path, header, end):
+    found = meter(tmp_path, header, lambda i, p: f"{i},{p}{end}")
+    assert found.power_w == pytest.approx(POWER_W)
+    assert found.notes == ()
+
+
 def test_power_of_an_ac_meter_wins_over_volts_times_amperes(tmp_path):
     # A Yokogawa WT at a power factor of 0.9, its time in three columns.
     found = meter(

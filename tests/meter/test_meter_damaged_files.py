@@ -251,7 +251,7 @@ def test_times_beyond_any_clock_are_torn_rows(tmp_path, value):
         read_windows(write(tmp_path / "w.csv", "start_s,end_s", "1,2", f"{value},{value}"))
 
 
-@pytest.mark.parametrize("number", ["nan", "inf", "1e300"])
+@pytest.mark.parametrize("number", ["nan", "inf", "1e300", "0x" + "f" * 4000])
 def test_mapping_of_numbers_without_bounds_is_refused(tmp_path, number):
     with pytest.raises(InputError, match="must be"):
         read_mapping(write(tmp_path / "m.toml", f'[[rails]]\nvolts = {number}\namperes = "x"'))

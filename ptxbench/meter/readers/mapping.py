@@ -113,18 +113,25 @@ def _rail(path: Path, number: int, data: dict[str, Any]) -> Rail:
 def _channel(path: Path, where: str, data: dict[str, Any], quantity: str) -> Channel | None:
     value, scale = data.get(quantity), data.get(f"{quantity}_scale", 1.0)
     if not _is_number(scale):
-        raise InputError(f"{path}: {quantity}_scale of {where} must be a number, not {scale!r}")
+        raise InputError(f"{path}: {quantity}_scale of {where} must be a number, not {_shown(scale)}")
     if value is None:
         return None
     if _is_number(value):
         return Channel(None, float(value), float(scale))
     if isinstance(value, str):
         return Channel(value, scale=float(scale))
-    raise InputError(f"{path}: {quantity} of {where} must be a column or a number, not {value!r}")
+    raise InputError(f"{path}: {quantity} of {where} must be a column or a number, not {_shown(value)}")
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_NUMBER
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python writes no number of more than 4300 digits.
+        return "a number of thousands of digits"
 
 
 def _time_unit_s(path: Path, unit: str | None) -> float | None:
@@ -146,7 +153,7 @@ def _table(path: Path, data: dict[str, Any], key: str) -> dict[str, Any]:
 def _text(path: Path, data: dict[str, Any], key: str) -> str | None:
     value = data.get(key)
     if value is not None and not isinstance(value, str):
-        raise InputError(f"{path}: {key} must be a text, not {value!r}")
+        raise InputError(f"{path}: {key} must be a text, not {_shown(value)}")
     return value
 
 

@@ -169,12 +169,13 @@ class _Layout:
     separator: str
     cut: re.Pattern[str] | None
     data_line: int
-    is_ended: bool
     rows: tuple[tuple[str, ...], ...]
 
     @property
-    def width(self) -> int:
-        return len(self.rows[0])
+    def widths(self) -> tuple[int, ...]:
+        """How many columns there may be: behind the last separator of each row there may be nothing."""
+        width = len(self.rows[0])
+        return (width,) if any(row[-1] for row in self.rows) else (width, width - 1)
 
 
 @dataclass(frozen=True)
@@ -206,23 +207,24 @@ def read_text_table(file: TextFile, separator: str | None = None, decimal: str |
     layout = _find_layout(lines, separator)
     if layout is None:
         raise InputError(f"{file.path} holds no table of numbers; is it the right file?")
-    if layout.width > _MAX_COLUMNS:
+    if layout.widths[-1] > _MAX_COLUMNS:
         raise InputError(
-            f"{file.path} has {layout.width} columns; a meter's table has at most {_MAX_COLUMNS}"
+            f"{file.path} has {layout.widths[-1]} columns; a meter's table has at most {_MAX_COLUMNS}"
         )
     header = _header(lines, layout)
+    width = len(header.names)
     return TextTable(
         file,
         header.names,
         header.units,
         tuple(line.strip() for line in lines[: header.first_line] if line.strip()),
-        layout.rows,
+        tuple(row[:width] for row in layout.rows),
         layout.separator,
         header.first_line,
         header.line,
         header.doubt,
         layout.cut,
-        layout.is_ended,
+        width < layout.widths[0],
         decimal,
     )
 
@@ -362,10 +364,7 @@ def _layout(lines: list[str], separator: str, cut: re.Pattern[str] | None) -> _L
     for i in range(len(rows) - _ENOUGH_ROWS + 1):
         if all(like[i : i + _ENOUGH_ROWS]):
             alike = [row for (_, row), fits in zip(rows[i:], like[i:], strict=True) if fits]
-            # Behind the last separator there may be nothing.
-            is_ended = not any(row[-1] for row in alike)
-            width = len(alike[0]) - is_ended
-            return _Layout(separator, cut, rows[i][0], is_ended, tuple(tuple(row[:width]) for row in alike))
+            return _Layout(separator, cut, rows[i][0], tuple(map(tuple, alike)))
     return None
 
 
@@ -406,14 +405,14 @@ def _header(lines: list[str], layout: _Layout) -> _Header:
         cells = settings_of(line, layout.separator)
         if not line or _is_value(cells[0]):
             continue
-        if len(cells) != layout.width:
-            doubt = f" (the line above the rows has {len(cells)} cells and each row {layout.width})"
+        if len(cells) not in layout.widths or (above and len(cells) != len(above[0][1])):
+            doubt = f" (the line above the rows has {len(cells)} cells and each row {layout.widths[-1]})"
             break
         above.append((number, cells))
         if len(above) == 2:
             break
     if not above:
-        names = tuple(f"column{i + 1}" for i in range(layout.width))
+        names = tuple(f"column{i + 1}" for i in range(layout.widths[-1]))
         return _Header(names, first_line=layout.data_line, doubt=doubt)
     lowest = above[0][0]
     commented = all(lines[number].lstrip().startswith("#") for number, _ in above)
