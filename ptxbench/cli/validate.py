@@ -33,7 +33,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--nvml", type=_FILE, help="CSV of the GPU's readings, in place of --run.")
 @click.option("--windows", type=_FILE, help="CSV of the kernels' windows (start_us,end_us), with --nvml.")
 @click.option("--mapping", type=_FILE, help="TOML that says what the columns of both logs are.")
-@click.option("--gpu", help="With --nvml: index, UUID or PCI bus of the GPU, in a log of several.")
+@click.option("--nvml-gpu", help="GPU of the NVML log: its index, UUID or PCI bus, in a log of several.")
 @click.option("--plots", type=PictureFolder(), help="Folder for plots: the signals and the errors.")
 @json_option
 def command(
@@ -43,7 +43,7 @@ def command(
     nvml: Path | None,
     windows: Path | None,
     mapping: Path | None,
-    gpu: str | None,
+    nvml_gpu: str | None,
     plots: Path | None,
     as_json: bool,
 ) -> None:
@@ -58,7 +58,7 @@ def command(
     from ptxbench.meter.validation import validate
 
     columns = Mapping() if mapping is None else read_mapping(mapping)
-    log = _host_log(run, bursts, nvml, windows, columns.nvml, gpu)
+    log = _host_log(run, bursts, nvml, windows, columns.nvml, nvml_gpu)
     result = validate(read_meter(meter, columns), log)
     drawn = _draw(result, plots)
     if as_json:
@@ -73,19 +73,19 @@ def _host_log(
     nvml: Path | None,
     windows: Path | None,
     mapping: Mapping | None,
-    gpu: str | None,
+    nvml_gpu: str | None,
 ) -> HostLog:
     from ptxbench.core.errors import InputError
     from ptxbench.meter.host import log_from_csv, log_from_run
 
-    if gpu is not None and nvml is None:
-        raise InputError("--gpu goes with --nvml; the kernels of a run name theirs")
+    if nvml_gpu is not None and nvml is None:
+        raise InputError("--nvml-gpu goes with --nvml; a run names its GPU")
     if run is not None and nvml is None and windows is None:
         return log_from_run(run, bursts)
     if bursts:
         raise InputError("--burst goes with --run; in --windows, the label burst marks one")
     if run is None and nvml is not None and windows is not None:
-        return log_from_csv(nvml, windows, mapping, gpu)
+        return log_from_csv(nvml, windows, mapping, nvml_gpu)
     raise InputError("give either --run, or --nvml and --windows")
 
 

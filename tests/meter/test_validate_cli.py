@@ -64,7 +64,7 @@ def test_mapping_is_used(tmp_path):
         invoke(*FILES, "--mapping", mapping)
 
 
-def test_gpu_and_mapping_choose_from_a_log_without_names_of_two_gpus(tmp_path):
+def test_board_and_mapping_choose_from_a_log_without_names_of_two_gpus(tmp_path):
     rows = [line.split(",") for line in (STEP / "nvml.csv").read_text().splitlines()[1:]]
     log = tmp_path / "log.csv"
     lines = [f"{row[0]},{board},{row[6] if board == 0 else 29}" for row in rows for board in (0, 1)]
@@ -74,11 +74,13 @@ def test_gpu_and_mapping_choose_from_a_log_without_names_of_two_gpus(tmp_path):
     files = [*FILES[:2], "--nvml", log, *FILES[4:], "--mapping", mapping, "--json"]
     with pytest.raises(InputError, match=r"several GPUs \(index 0, 1\)"):
         invoke(*files)
-    found, whole = (json.loads(invoke(*one).output) for one in ([*files, "--gpu", 0], [*FILES, "--json"]))
+    found, whole = (
+        json.loads(invoke(*one).output) for one in ([*files, "--nvml-gpu", 0], [*FILES, "--json"])
+    )
     assert found["gain"] == whole["gain"]
     assert "of log.csv the rows with index 0 are taken" in found["notes"]
-    with pytest.raises(InputError, match="--gpu goes with --nvml"):
-        invoke(*FILES[:2], "--run", "x", "--gpu", 0)
+    with pytest.raises(InputError, match="--nvml-gpu goes with --nvml"):
+        invoke(*FILES[:2], "--run", "x", "--nvml-gpu", 0)
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,9 @@ def _board(table: TextTable, board: str | None) -> tuple[tuple[str, str] | None,
     if board is None and not several:
         return None, ()
     if board is None:
-        raise InputError(f"{table.path} is of several GPUs ({listed}); say which the meter was on (--gpu)")
+        raise InputError(
+            f"{table.path} is of several GPUs ({listed}); say which the meter was on (--nvml-gpu)"
+        )
     for name, values in boards.items():
         for value in values:
             if board.lower() == value.lower():
