@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ptxbench.core.estimate import Estimate
     from ptxbench.meter.figures import MethodFigures
     from ptxbench.meter.host import HostLog
+    from ptxbench.meter.readers import Mapping
     from ptxbench.meter.validation import Validation
 
 _FILE = click.Path(path_type=Path)
@@ -31,7 +32,8 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option("--nvml", type=_FILE, help="CSV of the GPU's readings, in place of --run.")
 @click.option("--windows", type=_FILE, help="CSV of the kernels' windows (start_us,end_us), with --nvml.")
-@click.option("--mapping", type=_FILE, help="TOML that says what the meter's columns are.")
+@click.option("--mapping", type=_FILE, help="TOML that says what the columns of both logs are.")
+@click.option("--nvml-gpu", help="GPU of the NVML log: its index, UUID or PCI bus, in a log of several.")
 @click.option("--plots", type=PictureFolder(), help="Folder for plots: the signals and the errors.")
 @json_option
 def command(
@@ -41,6 +43,7 @@ def command(
     nvml: Path | None,
     windows: Path | None,
     mapping: Path | None,
+    nvml_gpu: str | None,
     plots: Path | None,
     as_json: bool,
 ) -> None:
@@ -50,12 +53,13 @@ def command(
     prints the error of each method on each kernel, before and after correction. All uncertainties are
     half-widths of 95% intervals.
     """
-    from ptxbench.meter.readers import read_mapping, read_meter
+    from ptxbench.meter.readers import Mapping, read_mapping, read_meter
     from ptxbench.meter.result import as_json as to_json
     from ptxbench.meter.validation import validate
 
-    log = _host_log(run, bursts, nvml, windows)
-    result = validate(read_meter(meter, None if mapping is None else read_mapping(mapping)), log)
+    columns = Mapping() if mapping is None else read_mapping(mapping)
+    log = _host_log(run, bursts, nvml, windows, columns.nvml, nvml_gpu)
+    result = validate(read_meter(meter, columns), log)
     drawn = _draw(result, plots)
     if as_json:
         print_json(to_json(result))
@@ -63,16 +67,25 @@ def command(
         _print(result, drawn)
 
 
-def _host_log(run: Path | None, bursts: tuple[Path, ...], nvml: Path | None, windows: Path | None) -> HostLog:
+def _host_log(
+    run: Path | None,
+    bursts: tuple[Path, ...],
+    nvml: Path | None,
+    windows: Path | None,
+    mapping: Mapping | None,
+    nvml_gpu: str | None,
+) -> HostLog:
     from ptxbench.core.errors import InputError
     from ptxbench.meter.host import log_from_csv, log_from_run
 
+    if nvml_gpu is not None and nvml is None:
+        raise InputError("--nvml-gpu goes with --nvml; a run names its GPU")
     if run is not None and nvml is None and windows is None:
         return log_from_run(run, bursts)
     if bursts:
         raise InputError("--burst goes with --run; in --windows, the label burst marks one")
     if run is None and nvml is not None and windows is not None:
-        return log_from_csv(nvml, windows)
+        return log_from_csv(nvml, windows, mapping, nvml_gpu)
     raise InputError("give either --run, or --nvml and --windows")
 
 

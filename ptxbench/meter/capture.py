@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from ptxbench.core.errors import InputError
 from ptxbench.sensors.trace import Float64s, Int64s
 
+Bools = npt.NDArray[np.bool_]
+
+# Half an hour at 5 kHz: 160 MB as times and powers.
+MAX_ROWS = 10_000_000
+# Rows that are cleaned together, so that a long capture is not copied.
+_BLOCK = 1 << 18
 # No single GPU board draws more (the largest data-centre boards stay below 1.5 kW).
 MAX_BOARD_POWER_W = 2000.0
 # A little below zero is the noise of a current sensor on a rail that carries nothing.
@@ -69,106 +77,191 @@ def is_epoch(time_ns: int) -> bool:
     return _EPOCH_NS[0] < time_ns < _EPOCH_NS[1]
 
 
-def make_capture(
-    path: Path,
-    time_ns: Int64s,
-    power_w: Float64s,
-    *,
-    rails: tuple[str, ...],
-    origin: str,
-    torn: int = 0,
-    notes: tuple[str, ...] = (),
-) -> MeterCapture:
-    """Clean and check the rows of one file.
+class CaptureRows:
+    """Takes the rows of a file piece by piece, and makes a capture of them.
 
-    Args:
-        path: File that they come from, for messages.
-        time_ns: Time of each row, shape (n,).
-        power_w: Power, NaN where the row is torn, shape (n,).
-        rails: Names of the rails.
-        origin: Format.
-        torn: Rows that the reader had to leave out already.
-        notes: What the reader has to say.
-
-    Returns:
-        The capture, with repeated, torn and backward rows dropped and counted.
-
-    Raises:
-        InputError: Too few rows or too many bad ones, or a power that no GPU draws.
+    It holds two numbers a row, whatever the number of rails.
     """
-    whole = np.isfinite(power_w)
-    rows = len(power_w) + torn
-    torn += int((~whole).sum())
-    _require_few(path, torn, rows, _MAX_TORN, "are torn or hold no number")
-    time_ns, power_w = time_ns[whole], power_w[whole]
-    if len(time_ns) < _MIN_ROWS:
-        raise InputError(f"{path}: {len(time_ns)} usable rows are too few; a capture needs {_MIN_ROWS}")
-    forward = np.concatenate([[True], time_ns[1:] >= np.maximum.accumulate(time_ns)[:-1]])
-    backwards = int((~forward).sum())
-    _require_few(path, backwards, rows, _MAX_BACKWARDS, "go back in time; sort the file or split it")
-    time_ns, power_w, repeated = _merge_repeats(time_ns[forward], power_w[forward])
-    if len(time_ns) < _MIN_ROWS:
-        raise InputError(f"{path}: only {len(time_ns)} different times; is the time column the right one?")
-    _require_power(path, power_w)
-    counts = (
-        (torn, "torn"),
-        (backwards, "backward in time"),
-        (repeated, "of a repeated time, averaged with their like"),
-    )
-    counted = tuple(f"{count} of {rows} rows {what}" for count, what in counts if count)
-    return MeterCapture(time_ns, power_w, rails, origin, (*notes, *counted))
 
+    def __init__(self, path: Path, rails: Sequence[str]) -> None:
+        """Begin without rows.
 
-def require_forward(path: Path, rails: Sequence[tuple[str, Float64s]]) -> tuple[str, ...]:
-    """Refuse a rail whose power is negative while the other rails feed the GPU.
+        Args:
+            path: File that they come from, for messages.
+            rails: Names of the rails.
+        """
+        self._path = path
+        self._rails = tuple(rails)
+        # A single rail has no others to be held against.
+        self._sums = [_RailSums(name) for name in self._rails] if len(self._rails) > 1 else []
+        self._time_ns, self._power_w = array("q"), array("d")
+        self._rows = self._torn = self._absent = 0
 
-    A small one may be a sensor whose zero is off, and one at exactly 0 W a dead sensor: these are said.
+    def add(
+        self,
+        time_ns: Int64s,
+        rails_w: Sequence[Float64s],
+        readable: Bools | None = None,
+        *,
+        absent: Bools | None = None,
+        torn: int = 0,
+    ) -> None:
+        """Add some rows.
 
-    Args:
-        path: File, for messages.
-        rails: Name and power of each rail, NaN where it is not known, each of shape (n,).
+        Args:
+            time_ns: Time of each row, shape (n,).
+            rails_w: Power of each rail, NaN where it is not known, each of shape (n,).
+            readable: Rows whose time is known, shape (n,); None for all.
+            absent: Rows that say that they have no value, shape (n,); None for none.
+            torn: Rows that the reader had to leave out already.
 
-    Returns:
-        A sentence about each rail that is doubtful.
-
-    Raises:
-        InputError: A rail is wired backwards.
-    """
-    if len(rails) < 2:
-        return ()
-    notes = []
-    for number, (name, rail_w) in enumerate(rails):
-        rest_w = np.sum([other_w for i, (_, other_w) in enumerate(rails) if i != number], axis=0)
-        known = np.isfinite(rail_w) & np.isfinite(rest_w)
-        rail_w, rest_w = rail_w[known], rest_w[known]
-        if len(rail_w) and not rail_w.any():
-            notes.append(f"rail {name} reads 0 W in every row: is its sensor connected?")
-        if not len(rail_w) or not rail_w.mean() < 0:
-            continue
-        spread = float(rail_w.std() * rest_w.std())
-        opposed = (
-            -float(np.mean((rail_w - rail_w.mean()) * (rest_w - rest_w.mean()))) / spread if spread else 0.0
-        )
-        if rail_w.mean() < _MIN_RAIL_POWER_W or opposed > _MIN_OPPOSED:
+        Raises:
+            InputError: There are too many.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            power_w = np.sum(rails_w, axis=0)
+            for sums, rail_w in zip(self._sums, rails_w, strict=False):
+                sums.add(rail_w, power_w)
+        read = np.ones(len(time_ns), dtype=np.bool_) if readable is None else readable
+        whole = read & np.isfinite(power_w)
+        without = 0 if absent is None else int((absent & read & ~whole).sum())
+        self._absent += without
+        self._torn += torn + int((~whole).sum()) - without
+        self._rows += len(time_ns) + torn
+        self._time_ns.frombytes(time_ns[whole].tobytes())
+        self._power_w.frombytes(power_w[whole].tobytes())
+        if len(self._time_ns) > MAX_ROWS:
             raise InputError(
-                f"{path}: rail {name} carries {rail_w.mean():.3g} W on average, against the other rails: "
+                f"{self._path} holds more than {MAX_ROWS} rows; cut it to the time of the kernels"
+            )
+
+    def capture(
+        self,
+        settle: Callable[[Int64s], tuple[str, ...]] | None = None,
+        *,
+        origin: str,
+        notes: tuple[str, ...] = (),
+    ) -> MeterCapture:
+        """Clean and check the rows.
+
+        Args:
+            settle: Corrects the times in place, and returns what it has to say; None where they are right.
+            origin: Format.
+            notes: What the reader has to say.
+
+        Returns:
+            The capture, with repeated, torn and backward rows dropped and counted.
+
+        Raises:
+            InputError: Too few rows or too many bad ones, a rail that is wired backwards, or a power that no
+                GPU draws.
+        """
+        time_ns = np.frombuffer(self._time_ns, dtype=np.int64)
+        power_w = np.frombuffer(self._power_w, dtype=np.float64)
+        settled = settle(time_ns) if settle is not None else ()
+        doubts = tuple(note for sums in self._sums for note in sums.notes(self._path))
+        _require_few(self._path, self._torn, self._rows, _MAX_TORN, "are torn or hold no number")
+        if len(time_ns) < _MIN_ROWS:
+            raise InputError(
+                f"{self._path}: {len(time_ns)} usable rows are too few; a capture needs {_MIN_ROWS}"
+            )
+        kept = _drop_backwards(time_ns, power_w)
+        backwards = len(time_ns) - kept
+        _require_few(
+            self._path, backwards, self._rows, _MAX_BACKWARDS, "go back in time; sort the file or split it"
+        )
+        count = _merge_repeats(time_ns[:kept], power_w[:kept])
+        if count < _MIN_ROWS:
+            raise InputError(f"{self._path}: only {count} different times; is the time column the right one?")
+        time_ns, power_w = time_ns[:count], power_w[:count]
+        _require_power(self._path, power_w)
+        counts = (
+            (self._torn, "torn"),
+            (self._absent, "without a value"),
+            (backwards, "backward in time"),
+            (kept - count, "of a repeated time, averaged with their like"),
+        )
+        counted = tuple(f"{count} of {self._rows} rows {what}" for count, what in counts if count)
+        return MeterCapture(time_ns, power_w, self._rails, origin, (*settled, *notes, *doubts, *counted))
+
+
+class _RailSums:
+    """What tells of one rail whether it is wired backwards: its power against that of the others.
+
+    A small negative power may be a sensor whose zero is off, and one at exactly 0 W a dead sensor.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._count, self._is_live = 0, False
+        # Sums of its power, of the others', of their squares, and of their product.
+        self._sums = np.zeros(5)
+
+    def add(self, rail_w: Float64s, power_w: Float64s) -> None:
+        """Add some rows, of which those count that are known of every rail: its power and that of all."""
+        known = np.isfinite(power_w)
+        rail_w, rest_w = rail_w[known], power_w[known] - rail_w[known]
+        self._count += len(rail_w)
+        self._is_live |= bool(rail_w.any())
+        terms = (rail_w, rest_w, rail_w**2, rest_w**2, rail_w * rest_w)
+        self._sums += [term.sum() for term in terms]
+
+    def notes(self, path: Path) -> tuple[str, ...]:
+        """Return a sentence where the rail is doubtful.
+
+        Raises:
+            InputError: It is wired backwards.
+        """
+        if not self._count:
+            return ()
+        if not self._is_live:
+            return (f"rail {self._name} reads 0 W in every row: is its sensor connected?",)
+        mean_w, rest_w, square, rest_square, product = self._sums / self._count
+        if not mean_w < 0:
+            return ()
+        spread = float(np.sqrt(max(0.0, square - mean_w**2) * max(0.0, rest_square - rest_w**2)))
+        opposed = (mean_w * rest_w - product) / spread if spread else 0.0
+        if mean_w < _MIN_RAIL_POWER_W or opposed > _MIN_OPPOSED:
+            raise InputError(
+                f"{path}: rail {self._name} carries {mean_w:.3g} W on average, against the other rails: "
                 "it is wired backwards; give its current a scale of -1 in a mapping (--mapping)"
             )
-        notes.append(
-            f"rail {name} carries {rail_w.mean():.2g} W on average: the zero of its sensor is off, or it is"
-            " wired backwards"
+        return (
+            f"rail {self._name} carries {mean_w:.2g} W on average: the zero of its sensor is off, or it is"
+            " wired backwards",
         )
-    return tuple(notes)
 
 
-def _merge_repeats(time_ns: Int64s, power_w: Float64s) -> tuple[Int64s, Float64s, int]:
-    """Average the rows of one time: a doubled row stays itself, a coarse clock keeps its energy."""
-    first = np.flatnonzero(np.diff(time_ns, prepend=time_ns[0] - 1))
-    repeated = len(time_ns) - len(first)
-    if not repeated:
-        return time_ns, power_w, 0
-    counts = np.diff(np.append(first, len(time_ns)))
-    return time_ns[first], np.add.reduceat(power_w, first) / counts, repeated
+def _drop_backwards(time_ns: Int64s, power_w: Float64s) -> int:
+    """Move the rows that do not go back in time to the front, and return how many these are."""
+    kept, latest_ns = 0, int(time_ns[0])
+    for start in range(0, len(time_ns), _BLOCK):
+        block_ns, block_w = time_ns[start : start + _BLOCK], power_w[start : start + _BLOCK]
+        before_ns = np.maximum.accumulate(np.concatenate([[latest_ns], block_ns]))
+        forward = block_ns >= before_ns[:-1]
+        latest_ns = int(before_ns[-1])
+        count = int(forward.sum())
+        time_ns[kept : kept + count], power_w[kept : kept + count] = block_ns[forward], block_w[forward]
+        kept += count
+    return kept
+
+
+def _merge_repeats(time_ns: Int64s, power_w: Float64s) -> int:
+    """Average the rows of one time, move the means to the front, and return how many these are.
+
+    A doubled row stays itself, and a coarse clock keeps its energy.
+    """
+    kept, start = 0, 0
+    while start < len(time_ns):
+        last = min(start + _BLOCK, len(time_ns)) - 1
+        end = int(np.searchsorted(time_ns, time_ns[last], side="right"))
+        block_ns = time_ns[start:end]
+        first = np.flatnonzero(np.diff(block_ns, prepend=block_ns[0] - 1))
+        counts = np.diff(np.append(first, len(block_ns)))
+        means_w = np.add.reduceat(power_w[start:end], first) / counts
+        time_ns[kept : kept + len(first)], power_w[kept : kept + len(first)] = block_ns[first], means_w
+        kept, start = kept + len(first), end
+    return kept
 
 
 def _require_few(path: Path, bad: int, rows: int, limit: float, what: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.meter.capture import is_epoch
+from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.nvml import LabelledWindow, read_nvml, read_windows
 from ptxbench.sensors.base import POWER_SOURCES, SourceName
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series, Trace
@@ -84,13 +85,21 @@ class HostLog:
         return (time_ns, value) if source is not SourceName.COUNTER else _counter_power(time_ns, value)
 
 
-def log_from_csv(nvml: Path, windows: Path) -> HostLog:
+def log_from_csv(
+    nvml: Path, windows: Path, mapping: Mapping | None = None, board: str | None = None
+) -> HostLog:
     """Read an NVML log and the windows of its kernels.
+
+    Args:
+        nvml: The log.
+        windows: The windows.
+        mapping: What the log's columns are, where its header does not say it.
+        board: Index, UUID or PCI bus of the board, in a log of several.
 
     Raises:
         InputError: A file is not what it should be, or the two are not of one session.
     """
-    series, notes = read_nvml(nvml)
+    series, notes = read_nvml(nvml, mapping, board)
     labelled = read_windows(windows)
     series, shift_notes = _same_zone(series, labelled)
     begin_ns, end_ns = int(series[0].time_ns[0]), int(series[0].time_ns[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -215,7 +215,7 @@ def slack_of(work: KernelWork, time: TimeTerms | None) -> float:
 
 
 def launches_time_s(
-    launches: Sequence[ProfiledLaunch], path: Path, table: Table, *, with_bytes: bool = True
+    launches: Iterable[ProfiledLaunch], path: Path, table: Table, *, with_bytes: bool = True
 ) -> float:
     """Return the modelled time of launches one after the other, by what ncu counted and their shape.
 
@@ -256,14 +256,14 @@ def profiled_work(path: Path, kernel: str | None, time_s: float, table: Table) -
     """
     launches = read_launches(path)
     names = tuple(dict.fromkeys(launch.kernel for launch in launches))
-    chosen = [launch for launch in launches if kernel is None or kernel in launch.kernel]
-    found = tuple(dict.fromkeys(launch.kernel for launch in chosen))
-    if not chosen:
+    found = tuple(name for name in names if kernel is None or kernel in name)
+    if not found:
         raise InputError(f"{path} holds no kernel {kernel!r}, only {', '.join(names) or 'none at all'}")
     if len(found) > 1:
         raise InputError(f"{path} holds several kernels; name one of them: {', '.join(found)}")
-    capability = chosen[0].cells.get("CC", "")
-    if capability and capability.replace(".", "") != _digits(table.gpu.target):
+    chosen = launches.of(found[0])
+    capability = next(iter(chosen)).cells.get("CC", "")
+    if capability and _digits(capability) != _digits(table.gpu.target):
         raise InputError(
             f"{path} was profiled on a GPU of compute capability {capability}, and the table is of"
             f" {table.gpu.name} ({table.gpu.target}); use a table of the same GPU"

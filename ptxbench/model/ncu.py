@@ -12,25 +12,27 @@ otherwise, so that any list of opcodes with numbers in parentheses or behind col
 from __future__ import annotations
 
 import csv
-import io
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.numbers import POINT, DecimalSign, parse_number, quoted
 from ptxbench.core.threads import WARP
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.work import Access, KernelWork, Level
-from ptxbench.storage.file_errors import read_bytes
+from ptxbench.storage.text_file import TextFile
 
 _OPCODES = "sass__inst_executed_per_opcode"
 _THREADS = "sass__thread_inst_executed_true_per_opcode"
 _MODIFIERS = "_with_modifier_all"
 _KERNEL = "Kernel Name"
 _SHAPE = ("Grid Size", "Block Size")
+_COLUMNS = {"ID", _KERNEL, *_SHAPE, "CC"}
 _DURATION = "gpu__time_duration.sum"
 # For each level the sets of metrics that add up to it, the best first, and the bytes that each counts.
 _LEVELS = {
@@ -46,33 +48,64 @@ _ACCESSES = {
     Access.L2_REQUEST: ((("lts__t_requests.sum",), 1.0),),
     Access.L2_MISS: ((("lts__t_tag_requests_miss.sum",), 1.0),),
 }
+_METRICS = (
+    *(f"{metric}{ending}" for metric in (_OPCODES, _THREADS) for ending in (_MODIFIERS, "")),
+    _DURATION,
+    *(m for ways in (*_LEVELS.values(), *_ACCESSES.values()) for metrics, _ in ways for m in metrics),
+)
+_NUMBER = r"[0-9]+(?:[.,' \u00a0\u2009\u202f\u2019][0-9]+)*(?:[eE][+-]?[0-9]+)?"
 # "FFMA: 12,000", "FFMA (12,000)" and "FFMA=12000".
-_PAIR = re.compile(r"([A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)\s*[:=(]\s*(\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?)")
+_PAIR = re.compile(rf"([A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)\s*[:=(]\s*({_NUMBER})")
+# What may stand beside the pairs: their sum, brackets and what separates them.
+_BESIDE = re.compile(rf"\s*(?:{_NUMBER})?[\s();,]*")
+# "dram__bytes.sum [Gbyte]": some versions put the unit behind the name.
+_NAME = re.compile(r"(?P<metric>[\w.]+)(?:\s*[\[(](?P<unit>[^\])]*))?")
+_ABSENT = {"", "-", "n/a", "nan", "no data"}
+_PERMISSION = "ERR_NVGPUCTRPERM"
+_ERROR = "==ERROR=="
+_AGAIN = "profile again with `LC_ALL=C ncu --csv --page raw --print-units base`"
+# Longest cell and line: what the counts of a large kernel by opcode take many times over.
+_MAX_LINE = 1 << 24
+_COUNTED = ("inst", "request", "wavefront", "tag", "sector", "byte")
 _UNITS = {
     "": 1.0,
-    "inst": 1.0,
-    "request": 1.0,
-    "wavefront": 1.0,
-    "tag": 1.0,
-    "sector": 1.0,
-    "byte": 1.0,
-    "kbyte": 1e3,
-    "mbyte": 1e6,
-    "gbyte": 1e9,
-    "tbyte": 1e12,
-    "nsecond": 1e-9,
-    "ns": 1e-9,
-    "usecond": 1e-6,
-    "us": 1e-6,
-    "msecond": 1e-3,
-    "ms": 1e-3,
-    "second": 1.0,
-    "s": 1.0,
+    **{
+        f"{prefix}{counted}{plural}": factor
+        for prefix, factor in (("", 1.0), ("k", 1e3), ("m", 1e6), ("g", 1e9), ("t", 1e12))
+        for counted in _COUNTED
+        for plural in ("", "s")
+    },
+    **dict.fromkeys(("ns", "nsecond"), 1e-09),
+    **dict.fromkeys(("us", "usecond"), 1e-06),
+    **dict.fromkeys(("ms", "msecond"), 0.001),
+    **dict.fromkeys(("s", "second"), 1.0),
 }
+# Units of whole numbers, in which a point or a comma groups digits.
+_WHOLE_UNITS = {"", "ns", "nsecond", *_COUNTED}
 # Not executed by threads but by a warp as a whole, whatever its threads do.
 _WHOLE_WARP = frozenset({OpcodeClass.TENSOR, OpcodeClass.UNIFORM, OpcodeClass.CONTROL, OpcodeClass.COPY})
 
 Counted = TypeVar("Counted", Level, Access)
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What the first lines of a table say.
+
+    Attributes:
+        names: Its columns.
+        columns: Place of each metric, and of what else is read.
+        units: Unit of each metric.
+    """
+
+    names: list[str]
+    columns: Mapping[str, int]
+    units: Mapping[str, str]
+
+    def with_units(self, row: list[str]) -> _Header:
+        """Return the header with the units of a line below it, where the names have none."""
+        units = {m: unit or row[self.columns[m]].strip().lower() for m, unit in self.units.items()}
+        return replace(self, units=units)
 
 
 @dataclass(frozen=True)
@@ -81,42 +114,146 @@ class ProfiledLaunch:
 
     Attributes:
         kernel: Kernel name as ncu prints it.
-        cells: Metric and its cell; those with another unit than base are converted where they are read.
-        units: Metric and its unit.
+        cells: What is read of it, as it is written, by metric or column.
+        units: Unit of each metric.
+        decimal: Decimal sign of its numbers.
+        path: File that it is from.
     """
 
     kernel: str
     cells: Mapping[str, str]
     units: Mapping[str, str]
+    decimal: str
+    path: Path
+
+    def error(self, metric: str, text: str) -> InputError:
+        """Return an error about one of its cells."""
+        return InputError(f"{self.path}: {metric} of {self.kernel} {text}; {_AGAIN}")
 
 
-def read_launches(path: Path) -> tuple[ProfiledLaunch, ...]:
-    """Read every launch of a CSV, in order.
+@dataclass(frozen=True)
+class ProfiledLaunches:
+    """The launches of a CSV, in order, read one by one each time that they are requested.
+
+    Attributes:
+        path: The CSV.
+        decimal: Decimal sign of its numbers.
+        kernel: Name of the kernel whose launches they are; None for all.
+    """
+
+    path: Path
+    decimal: str = POINT
+    kernel: str | None = None
+
+    def __iter__(self) -> Iterator[ProfiledLaunch]:
+        """Yield the launches.
+
+        Raises:
+            InputError: The CSV cannot be read, or is no such CSV.
+        """
+        for header, row in _records(self.path):
+            kernel = row[header.columns[_KERNEL]]
+            if self.kernel is None or kernel == self.kernel:
+                cells = {name: row[at] for name, at in header.columns.items()}
+                yield ProfiledLaunch(kernel, cells, header.units, self.decimal, self.path)
+
+    def of(self, kernel: str) -> ProfiledLaunches:
+        """Return those of one kernel."""
+        return replace(self, kernel=kernel)
+
+
+def read_launches(path: Path) -> ProfiledLaunches:
+    """Return the launches of a CSV; the decimal sign of its numbers is told from them.
 
     Raises:
-        InputError: The file cannot be read or is no such CSV.
+        InputError: The file cannot be read, is no such CSV, or leaves open what its numbers mean.
     """
-    text = read_bytes(path).decode(errors="replace")
-    csv.field_size_limit(1 << 27)
-    rows = [row for row in csv.reader(io.StringIO(text)) if row]
-    head = next((i for i, row in enumerate(rows) if "ID" in row and _KERNEL in row), None)
-    if head is None:
-        raise InputError(
-            f"{path} is no CSV of ncu's raw page (no line with ID and {_KERNEL}); write it with"
-            " `ncu --csv --page raw --print-metric-instances details`"
+    sign = DecimalSign()
+    for launch in ProfiledLaunches(path):
+        for metric, cell in launch.cells.items():
+            if metric in _METRICS:
+                counts = [number for _, number in _PAIR.findall(cell)]
+                whole = bool(counts) or launch.units.get(metric, "") in _WHOLE_UNITS
+                sign.see(metric, [cell.partition("(")[0].strip(), *counts], whole=whole)
+        try:
+            told = sign.told()
+        except InputError as error:
+            raise launch.error("the CSV", f"holds {error}") from error
+        if told is not None:
+            return ProfiledLaunches(path, told)
+    for example in sign.unclear.values():
+        raise InputError(f"{path}: {quoted(example)} may be thousands or a fraction; {_AGAIN}")
+    return ProfiledLaunches(path)
+
+
+def _records(path: Path) -> Iterator[tuple[_Header, list[str]]]:
+    """Yield each row of a CSV with the header above it.
+
+    Raises:
+        InputError: There is no header, or a row that is cut off.
+    """
+    csv.field_size_limit(_MAX_LINE)
+    rows = csv.reader(chain.from_iterable(TextFile(path, _MAX_LINE).lines()))
+    header: _Header | None = None
+    error, count = "", 0
+    try:
+        for row in rows:
+            if "ID" in row and _KERNEL in row:
+                header = _header(path, row)
+            elif header is None or not row or row[0].startswith("=="):
+                error = error or next((cell for cell in row[:1] if _ERROR in cell or _PERMISSION in cell), "")
+            elif len(row) != len(header.names):
+                # What the program itself writes may stand between the launches.
+                if len(row) <= header.columns[_KERNEL] or not row[0].strip().isdigit():
+                    continue
+                raise InputError(
+                    f"{path}, line {rows.line_num}: {len(row)} cells under {len(header.names)} names; is it"
+                    " cut off?"
+                )
+            elif row[header.columns["ID"]].strip():
+                count += 1
+                yield header, row
+            else:
+                header = header.with_units(row)
+    except csv.Error as problem:
+        raise InputError(f"{path}, line {rows.line_num}: {problem}") from problem
+    if header is None or (error and not count):
+        raise InputError(f"{path} {_why_no_launches(error)}")
+
+
+def _why_no_launches(error: str) -> str:
+    """Return why a text holds no launches: what ncu says, if it says something."""
+    if _PERMISSION in error:
+        return (
+            f"has no counts: ncu had no permission to read the GPU's counters ({_PERMISSION}). Profile as"
+            " root, or load the module nvidia with NVreg_RestrictProfilingToAdminUsers=0 for every user"
         )
-    names = rows[head]
-    body = [row for row in rows[head + 1 :] if len(row) == len(names)]
+    if error:
+        return f"has no counts: ncu says {quoted(error.removeprefix(_ERROR).strip())}"
+    return (
+        f"is no CSV of ncu's raw page (no line with ID and {_KERNEL}); write it with"
+        " `ncu --csv --page raw --print-metric-instances details`"
+    )
+
+
+def _header(path: Path, names: list[str]) -> _Header:
     if "Metric Name" in names:
         raise InputError(f"{path} is ncu's details page; write it again with `--page raw`")
-    units: Mapping[str, str] = {}
-    if body and not body[0][names.index("ID")].strip().isdigit():
-        units, body = dict(zip(names, body[0], strict=True)), body[1:]
-    at = names.index(_KERNEL)
-    return tuple(ProfiledLaunch(row[at], dict(zip(names, row, strict=True)), units) for row in body)
+    columns: dict[str, int] = {}
+    units: dict[str, str] = {}
+    for at, name in enumerate(names):
+        found = _NAME.match(name)
+        metric = found["metric"] if found is not None else ""
+        metric = next((one for one in (metric, metric.removesuffix(".sum")) if one in _METRICS), "")
+        if name in _COLUMNS:
+            columns[name] = at
+        elif found is not None and metric:
+            columns.setdefault(metric, at)
+            units.setdefault(metric, (found["unit"] or "").strip().lower())
+    return _Header(names, columns, units)
 
 
-def work_of(launches: Sequence[ProfiledLaunch], name: str, path: Path) -> KernelWork:
+def work_of(launches: Iterable[ProfiledLaunch], name: str, path: Path) -> KernelWork:
     """Return what some launches executed and moved, together.
 
     Threads are counted as 32 a warp instruction, less those that took no part where the CSV has
@@ -128,9 +265,10 @@ def work_of(launches: Sequence[ProfiledLaunch], name: str, path: Path) -> Kernel
         path: Where they were read, for the error.
 
     Raises:
-        InputError: A launch has no executed opcodes.
+        InputError: A launch has no executed opcodes, or a cell that is no number.
     """
     opcodes: dict[str, float] = {}
+    levels, accesses = dict.fromkeys(_LEVELS, 0.0), dict.fromkeys(_ACCESSES, 0.0)
     time_s = 0.0
     modifiers = True
     for launch in launches:
@@ -144,14 +282,18 @@ def work_of(launches: Sequence[ProfiledLaunch], name: str, path: Path) -> Kernel
         modifiers = modifiers and with_modifiers
         for opcode, count in _executions(warps, threads).items():
             opcodes[opcode] = opcodes.get(opcode, 0.0) + count
+        for level, ways in _LEVELS.items():
+            levels[level] += _first(launch, ways)
+        for access, ways in _ACCESSES.items():
+            accesses[access] += _first(launch, ways)
         time_s += _number(launch, _DURATION)
     return KernelWork(
         name,
         tuple(sorted(opcodes.items())),
-        _totals(launches, _LEVELS),
+        _counted(levels),
         time_s,
         modifiers,
-        _totals(launches, _ACCESSES),
+        _counted(accesses),
     )
 
 
@@ -177,23 +319,27 @@ def launch_shape(launch: ProfiledLaunch, path: Path) -> tuple[int, int]:
 
 
 def _opcodes(launch: ProfiledLaunch, metric: str) -> tuple[dict[str, float], bool]:
-    """Return a per-opcode metric, with modifiers where there are, and whether it has them."""
+    """Return a per-opcode metric, with modifiers where there are, and whether it has them.
+
+    Raises:
+        InputError: A count is no whole number, or there is something else beside the counts.
+    """
     for name, has_modifiers in ((metric + _MODIFIERS, True), (metric, False)):
-        pairs = _PAIR.findall(_cell(launch, name))
-        if pairs:
-            found: dict[str, float] = {}
-            for opcode, number in pairs:
-                found[opcode] = found.get(opcode, 0.0) + float(number.replace(",", ""))
-            return found, has_modifiers
+        cell = launch.cells.get(name, "")
+        pairs = _PAIR.findall(cell)
+        if not pairs:
+            continue
+        beside = _PAIR.sub("", cell)
+        if not _BESIDE.fullmatch(beside):
+            raise launch.error(name, f"has {quoted(beside)} beside its counts")
+        found: dict[str, float] = {}
+        for opcode, number in pairs:
+            value = _parsed(launch, name, number)
+            if not value.is_integer():
+                raise launch.error(name, f"counts {quoted(number)} {opcode}, which is no whole number")
+            found[opcode] = found.get(opcode, 0.0) + value
+        return found, has_modifiers
     return {}, False
-
-
-def _cell(launch: ProfiledLaunch, metric: str) -> str:
-    """Return a metric's cell; some versions put the unit or a suffix behind the name."""
-    for name, cell in launch.cells.items():
-        if name == metric or name.startswith(f"{metric} ") or name == f"{metric}.sum":
-            return cell
-    return ""
 
 
 def _executions(warps: Mapping[str, float], threads: Mapping[str, float]) -> dict[str, float]:
@@ -205,12 +351,9 @@ def _executions(warps: Mapping[str, float], threads: Mapping[str, float]) -> dic
     return counts
 
 
-def _totals(
-    launches: Sequence[ProfiledLaunch], ways: Mapping[Counted, Sequence[tuple[Sequence[str], float]]]
-) -> tuple[tuple[Counted, float], ...]:
-    """Return what all launches together count of each thing; what one of them lacks was not counted."""
-    found = {one: [_first(launch, sets) for launch in launches] for one, sets in ways.items()}
-    return tuple((one, sum(counts)) for one, counts in found.items() if all(map(math.isfinite, counts)))
+def _counted(totals: Mapping[Counted, float]) -> tuple[tuple[Counted, float], ...]:
+    """Return the totals of what all launches count; what one of them lacks was not counted."""
+    return tuple((one, total) for one, total in totals.items() if math.isfinite(total))
 
 
 def _first(launch: ProfiledLaunch, sets: Sequence[tuple[Sequence[str], float]]) -> float:
@@ -224,10 +367,25 @@ def _first(launch: ProfiledLaunch, sets: Sequence[tuple[Sequence[str], float]]) 
 
 
 def _number(launch: ProfiledLaunch, metric: str) -> float:
-    """Return a plain metric in base units, NaN where the launch has none."""
-    cell = _cell(launch, metric).partition("(")[0].replace(",", "").strip()
-    unit = launch.units.get(metric, "").strip().lower()
+    """Return a plain metric in base units, NaN where the launch has none.
+
+    Raises:
+        InputError: Its cell is no number, or its unit is not known.
+    """
+    cell = launch.cells.get(metric, "").partition("(")[0].strip()
+    if cell.lower() in _ABSENT:
+        return math.nan
+    unit = launch.units.get(metric, "")
+    if unit not in _UNITS:
+        raise launch.error(metric, f"is in {quoted(unit)}, which is no unit that is known")
+    return _parsed(launch, metric, cell) * _UNITS[unit]
+
+
+def _parsed(launch: ProfiledLaunch, metric: str, text: str) -> float:
     try:
-        return float(cell) * _UNITS[unit]
-    except (ValueError, KeyError):
-        return float("nan")
+        value, unit = parse_number(text, launch.decimal)
+    except ValueError as error:
+        raise launch.error(metric, f"is {quoted(text)}: {error}") from error
+    if unit:
+        raise launch.error(metric, f"is {quoted(text)}, which is no number")
+    return value

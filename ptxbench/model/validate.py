@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -285,7 +285,7 @@ def launches_by_case(folder: Path) -> tuple[Mapping[int, list[ProfiledLaunch]], 
     return launches, problems
 
 
-def _by_case(launches: Sequence[ProfiledLaunch]) -> dict[int, list[ProfiledLaunch]]:
+def _by_case(launches: Iterable[ProfiledLaunch]) -> dict[int, list[ProfiledLaunch]]:
     """Return the launches behind each marker kernel, by the number in the marker's name."""
     found: dict[int, list[ProfiledLaunch]] = {}
     number = -1

@@ -28,7 +28,7 @@ from ptxbench.experiment.roofline.point import open_folder, read_kernels
 from ptxbench.meter.readers import read_mapping, read_meter
 from ptxbench.meter.readers.nvml import read_nvml, read_windows
 from ptxbench.model.inputs import read_table as read_model_table
-from ptxbench.model.ncu import read_launches
+from ptxbench.model.ncu import read_launches, work_of
 from ptxbench.model.power_samples import read_power_samples
 from ptxbench.model.solved import read_solved
 from ptxbench.model.terms import read_terms
@@ -149,6 +149,20 @@ def _meter_csv() -> bytes:
         f"{1_700_000_000_000_000 + 1000 * i},12.0,{9 + i % 7 / 10},12.1,{4 + i % 5 / 10}" for i in range(60)
     ]
     return "\n".join(["t_us,slot_v,slot_a,cable1_v,cable1_a", *rows, ""]).encode()
+
+
+def _meter_dates() -> bytes:
+    rows = [f'13/07/2023 18:27:{i:02d},5;1.{i:03d},25 W;"{i % 3}"' for i in range(60)]
+    return "\n".join(["Zeitstempel;Leistung [mW];Phase", *rows, ""]).encode("utf-16")
+
+
+def _smi() -> bytes:
+    rows = [
+        f"2023/07/08 18:27:{i:02d}.359, {board}, {'[N/A]' if i % 9 == 4 else f'{120 + i % 7}.25 W'}, P0"
+        for i in range(30)
+        for board in (0, 1)
+    ]
+    return "\n".join(["timestamp, index, power.draw [W], pstate", *rows, ""]).encode()
 
 
 def _meter_rigol() -> bytes:
@@ -304,7 +318,7 @@ READERS = (
         "counts.csv",
         {},
         _lines(H200 / "validation" / "counts" / "counts-111-113-115.csv", 6),
-        lambda f: read_launches(f / "counts.csv"),
+        lambda f: work_of(read_launches(f / "counts.csv"), "work", f),
     ),
     FuzzedReader(
         "measured kernels",
@@ -322,11 +336,13 @@ READERS = (
         lambda: gzip.compress(_meter_csv(), mtime=0),
         lambda f: read_meter(f / "m.csv.gz"),
     ),
+    FuzzedReader("a meter's dates", "m.csv", {}, _meter_dates, lambda f: read_meter(f / "m.csv")),
     FuzzedReader("an oscilloscope", "m.csv", {}, _meter_rigol, lambda f: read_meter(f / "m.csv")),
     FuzzedReader("a PMD-USB", "m.bin", {}, _meter_pmd, lambda f: read_meter(f / "m.bin")),
     FuzzedReader("a PowerSensor", "m.txt", {}, _meter_powersensor, lambda f: read_meter(f / "m.txt")),
     FuzzedReader("a mapping", "m.toml", {}, lambda: MAPPING, lambda f: read_mapping(f / "m.toml")),
     FuzzedReader("an NVML log", "n.csv", {}, _lines(LOG / "nvml.csv"), lambda f: read_nvml(f / "n.csv")),
+    FuzzedReader("an nvidia-smi log", "n.csv", {}, _smi, lambda f: read_nvml(f / "n.csv", board="0")),
     FuzzedReader(
         "kernel windows", "w.csv", {}, _whole(LOG / "windows.csv"), lambda f: read_windows(f / "w.csv")
     ),

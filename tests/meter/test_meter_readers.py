@@ -246,7 +246,8 @@ def test_pmd_csv_leaves_the_cpu_rails_out(tmp_path):
     columns = ",".join(f"{name} Voltage,{name} Current,{name} Power" for name in names)
     lines = [f"Timestamp,Total Power,GPU Power,CPU Power,{columns}"]
     lines += [
-        f"2024-01-01 10:00:{i:02d}.500,999,99,9,12,2,24,12,{3 + i % 2},36,12,4,48,12,5,60" for i in range(40)
+        f"2024-01-01 10:00:{i:02d}.500,999,99,9,12,2,24,12,{3 + i % 2},{36 + 12 * (i % 2)},12,4,48,12,5,60"
+        for i in range(40)
     ]
     capture = read_meter(write(tmp_path / "pmd.csv", *lines))
     assert capture.rails == ("pcie1", "pcie2")

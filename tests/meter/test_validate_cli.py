@@ -64,6 +64,25 @@ def test_mapping_is_used(tmp_path):
         invoke(*FILES, "--mapping", mapping)
 
 
+def test_board_and_mapping_choose_from_a_log_without_names_of_two_gpus(tmp_path):
+    rows = [line.split(",") for line in (STEP / "nvml.csv").read_text().splitlines()[1:]]
+    log = tmp_path / "log.csv"
+    lines = [f"{row[0]},{board},{row[6] if board == 0 else 29}" for row in rows for board in (0, 1)]
+    log.write_text("\n".join(["when,index,watts", *lines]))
+    mapping = tmp_path / "map.toml"
+    mapping.write_text('[nvml]\ninstant = "watts"\n[nvml.time]\ncolumn = "when"\nunit = "us"\n')
+    files = [*FILES[:2], "--nvml", log, *FILES[4:], "--mapping", mapping, "--json"]
+    with pytest.raises(InputError, match=r"several GPUs \(index 0, 1\)"):
+        invoke(*files)
+    found, whole = (
+        json.loads(invoke(*one).output) for one in ([*files, "--nvml-gpu", 0], [*FILES, "--json"])
+    )
+    assert found["gain"] == whole["gain"]
+    assert "of log.csv the rows with index 0 are taken" in found["notes"]
+    with pytest.raises(InputError, match="--nvml-gpu goes with --nvml"):
+        invoke(*FILES[:2], "--run", "x", "--nvml-gpu", 0)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [FILES[:2], FILES[:4], [*FILES, "--run", "x"], [*FILES[:2], "--run", "x", "--windows", "y"]],

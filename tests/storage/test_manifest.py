@@ -98,6 +98,7 @@ OPTIONAL = {
     "recomputed",
     "level_error",
     "stop_on",
+    "max_power_limit_w",
 }
 
 

@@ -6,21 +6,55 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ptxbench.core.errors import InputError
+from ptxbench.meter.readers.text import TextTable, is_stamp
 from ptxbench.meter.readers.units import Quantity, Unit, split_unit, unit_of
 
 _TIME_NAMES = re.compile(
-    r"(t|time|times?tamp|timestamps?|date ?time|x-?axis|seconds?|elapsed.*|time .*)", re.IGNORECASE
+    r"(t|(unix|epoch|string|local|utc|log)?[ _]?(time|timestamps?|datetime)|date ?time|x-?axis|seconds?"
+    r"|elapsed.*|time .*|last_(changed|updated))",
+    re.IGNORECASE,
 )
+_DATE_NAMES = re.compile(r"date|datum|yyyymmdd", re.IGNORECASE)
+_OF_DAY = re.compile(r"\d{1,2}:\d\d", re.ASCII)
+_MILLISECONDS = re.compile(r"milliseconds?", re.IGNORECASE)
 _TOTAL_NAMES = re.compile(r"(|total|sum|power|board|gpu|p|sigma|Σ)", re.IGNORECASE)
-_POWER_WORD = re.compile(r"(power|watts?|p)", re.IGNORECASE)
+_POWER_WORD = re.compile(r"(power|watts?|p|w)", re.IGNORECASE)
 _CURRENT_WORD = re.compile(r"(current|amperes?|amps?|curr|a|i(rms|dc)?)", re.IGNORECASE)
 _VOLTAGE_WORD = re.compile(r"(voltage|volts?|v|u(rms|dc)?)", re.IGNORECASE)
-_SENSE = re.compile(r"(.*?)[ _.-]?(vs|vg)(\d*)", re.IGNORECASE)
+_SENSE = re.compile(r"(|.*[ _.-])(vs|vg)(\d*)", re.IGNORECASE)
 _WORDS = {
     Quantity.VOLTAGE: _VOLTAGE_WORD,
     Quantity.CURRENT: _CURRENT_WORD,
     Quantity.POWER: _POWER_WORD,
 }
+_ROLES: dict[Quantity | None, str] = {
+    Quantity.POWER: "watts",
+    Quantity.VOLTAGE: "volts",
+    Quantity.CURRENT: "amperes",
+    Quantity.RESISTANCE: "shunt_ohm",
+}
+# "ch1v" is the voltage of ch1.
+_PAIRED = re.compile(r"((?:ch|channel|out|output|rail|slot|cable|pcie)\d+)([vuiapw])", re.IGNORECASE)
+# Between words, before a number, and within "VAvg" and "PowerTotal".
+_BETWEEN = re.compile(r"[ _.\-]+|(?<=[A-Za-z])(?=\d)|(?<=^[VIUPW])(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z][a-z])")
+_MEANS = re.compile(r"avg|average|mean|rms|active|real", re.IGNORECASE)
+# What is no power, voltage or current of the moment.
+_OTHERS = re.compile(
+    r"min|max|minimum|maximum|peak|pk|std|limit|set|setpoint|nominal|apparent|reactive|\W?(va|var)\W?",
+    re.IGNORECASE,
+)
+_POWER_FACTOR = re.compile(r"(lambda|pf|power[ _]?factor|cos[ _]?(phi|φ))([ _-]?\d*)", re.IGNORECASE)
+# What a rail feeds, where its name says that.
+_GPU = re.compile(r"\bgpu ?(\d*)")
+_NO_GPU = re.compile(
+    r"\b(cpu|package|uncore|dram|ram|dimm|ssd|nvme|disk|hdd|pch|ac|wall|mains|system|server|node|host"
+    r"|chassis|nic)s?\d*\b"
+)
+# The PMD-USB's own labels: what feeds the CPU, where it is wired as labelled.
+_CPU_RAILS = {"eps1", "eps2"}
+_PMD_RAILS = {"pcie1", "pcie2"}
+_CHOOSE = "choose the rails in a mapping (--mapping)"
 
 
 @dataclass(frozen=True)
@@ -29,11 +63,13 @@ class Channel:
 
     Attributes:
         column: Column name; None for a constant.
-        factor: Factor to V, A, W or ohm; the value itself for a constant.
+        factor: Factor to V, A, W or ohm of a number that names no unit; the value itself for a constant.
+        scale: Further factor of every number.
     """
 
     column: str | None
     factor: float = 1.0
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -57,70 +93,154 @@ class Rail:
     shunt_ohm: Channel | None = None
 
     @property
+    def is_measured(self) -> bool:
+        """Whether a power can be made of its voltage."""
+        shunt = self.source_volts is not None and self.shunt_ohm is not None
+        return self.volts is not None and (self.amperes is not None or shunt)
+
+    @property
     def is_whole(self) -> bool:
         """Whether a power can be made of it."""
-        shunt = self.source_volts is not None and self.shunt_ohm is not None
-        return self.watts is not None or (self.volts is not None and (self.amperes is not None or shunt))
+        return self.watts is not None or self.is_measured
+
+    @property
+    def channels(self) -> tuple[tuple[Channel, Quantity], ...]:
+        """What its power is made of: a logged power alone, for it also holds where the current lags."""
+        if self.watts is not None:
+            return ((self.watts, Quantity.POWER),)
+        current = (
+            ((self.amperes, Quantity.CURRENT),)
+            if self.amperes is not None
+            else ((self.source_volts, Quantity.VOLTAGE), (self.shunt_ohm, Quantity.RESISTANCE))
+        )
+        every = ((self.volts, Quantity.VOLTAGE), *current)
+        return tuple((channel, quantity) for channel, quantity in every if channel is not None)
+
+
+@dataclass(frozen=True)
+class TimeColumns:
+    """Where the times of the rows stand.
+
+    Attributes:
+        time: Column of the time, or of the time of day.
+        unit: Unit that its header names.
+        date: Column of the date, where it is apart.
+        milliseconds: Column of the milliseconds, where they are apart.
+    """
+
+    time: str
+    unit: Unit | None = None
+    date: str | None = None
+    milliseconds: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns that it needs."""
-        channels = (self.watts, self.volts, self.amperes, self.source_volts, self.shunt_ohm)
-        return tuple(c.column for c in channels if c is not None and c.column is not None)
+        """The columns."""
+        return tuple(name for name in (self.time, self.date, self.milliseconds) if name is not None)
 
 
-@dataclass
-class _Parts:
-    watts: Channel | None = None
-    volts: Channel | None = None
-    amperes: Channel | None = None
-    source_volts: Channel | None = None
-    shunt_ohm: Channel | None = None
+def time_columns(table: TextTable, name: str | None = None) -> TimeColumns | None:
+    """Return the columns of time, None where neither a header nor the cells say it.
+
+    Args:
+        table: The table.
+        name: Column of the time, where a mapping says it.
+    """
+    found = _time_column(table) if name is None else (name, _unit_of(table, name))
+    if found is None:
+        return None
+    name, unit = found
+    cells = table.samples(name)
+    if not cells or not is_stamp(cells[0]):
+        return TimeColumns(name, unit)
+    milliseconds = next((one for one in table.names if _MILLISECONDS.fullmatch(one)), None)
+    dates = (one for one in table.names if _DATE_NAMES.fullmatch(one))
+    date = next(dates, None) if _OF_DAY.match(cells[0]) else None
+    return TimeColumns(name, unit, date, milliseconds)
 
 
-def time_column(names: Sequence[str], units: Sequence[str]) -> tuple[str, Unit | None] | None:
-    """Return the column of time with its unit, None where no header says it."""
-    for position, name in enumerate(names):
-        bare, unit = _named_unit(name, units, position)
+def _time_column(table: TextTable) -> tuple[str, Unit | None] | None:
+    stamped = []
+    for position, name in enumerate(table.names):
+        bare, unit = named_unit(name, table.units, position)
         if unit is not None and unit.quantity is not Quantity.TIME:
             continue
         if _TIME_NAMES.fullmatch(bare) or (unit is not None and position == 0):
             return name, unit if unit is not None else unit_of(bare)
-    return None
+        if any(map(is_stamp, table.samples(name)[:1])):
+            stamped.append(name)
+    # No other column is a time, whatever the language of its name.
+    return (stamped[0], None) if len(stamped) == 1 else None
 
 
-def find_rails(names: Sequence[str], units: Sequence[str]) -> tuple[Rail, ...]:
-    """Return the rails that the headers describe; empty where they describe none.
+def _unit_of(table: TextTable, name: str) -> Unit | None:
+    bare, unit = named_unit(name, table.units, table.names.index(name) if name in table.names else -1)
+    return unit if unit is not None else unit_of(bare)
+
+
+def find_rails(names: Sequence[str], units: Sequence[str]) -> tuple[tuple[Rail, ...], tuple[str, ...]]:
+    """Return the rails that the headers describe, none where they describe none, and notes.
 
     Volts and amperes of one rail are found by what is left of their names without the
     word or letter of the quantity: "slot_v" and "slot_a", "PCIE1 Voltage" and "PCIE1
-    Current", "U-1" and "I-1". Power columns count only where no rail has both.
+    Current", "U-1" and "I-1". Power columns of no such rail count only where there is none.
+
+    Raises:
+        InputError: The columns are of several GPUs, or of devices that make no sum.
     """
-    parts: dict[str, _Parts] = {}
+    found: dict[str, dict[str, Channel]] = {}
     for position, name in enumerate(names):
-        bare, unit = _named_unit(name, units, position)
-        _place(parts, name, bare, unit)
-    rails = [
-        Rail(key or "board", p.watts, p.volts, p.amperes, p.source_volts, p.shunt_ohm)
-        for key, p in parts.items()
-    ]
-    measured = [Rail(r.name, None, r.volts, r.amperes, r.source_volts, r.shunt_ohm) for r in rails]
-    whole = tuple(rail for rail in measured if rail.is_whole)
-    return whole or _power_rails(rails) or _only_pair(rails)
+        bare, unit = named_unit(name, units, position)
+        _place(found, name, bare, unit)
+    rails = [Rail(key or "board", **channels) for key, channels in found.items()]
+    measured = [rail for rail in rails if rail.is_measured]
+    if any(map(_POWER_FACTOR.fullmatch, names)) and any(rail.watts is None for rail in measured):
+        raise InputError("a power factor, but no power: volts times amperes are not watts; log the power")
+    if not measured:
+        powers, notes = _of_one_gpu([rail for rail in rails if rail.watts is not None])
+        return _power_rails(powers) or _only_pair(rails), notes
+    kept, notes = _of_one_gpu(measured)
+    logged = ", ".join(rail.name for rail in kept if rail.watts is not None)
+    if logged:
+        notes += (f"the power that is logged of {logged} is taken, not volts times amperes",)
+    return tuple(kept), notes
 
 
 def half_rails(names: Sequence[str], units: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of volts or amperes, for a message about what is missing."""
     kinds = (Quantity.VOLTAGE, Quantity.CURRENT)
-    quantities = ((name, _quantity(*_named_unit(name, units, i))) for i, name in enumerate(names))
+    quantities = ((name, _quantity(*named_unit(name, units, i))) for i, name in enumerate(names))
     return tuple(name for name, quantity in quantities if quantity in kinds)
 
 
-def _named_unit(name: str, units: Sequence[str], position: int) -> tuple[str, Unit | None]:
+def _of_one_gpu(rails: Sequence[Rail]) -> tuple[list[Rail], tuple[str, ...]]:
+    """Leave out the rails that their names give to other devices than the GPU."""
+    names = {rail.name for rail in rails}
+    if names & _CPU_RAILS and names & _PMD_RAILS:
+        note = "the rails eps1 and eps2 are labelled as the CPU's and left out; a mapping can add them"
+        return [rail for rail in rails if rail.name not in _CPU_RAILS], (note,)
+    boards = {rail.name: found[1] for rail in rails for found in [_GPU.search(rail.name)] if found}
+    if len(set(boards.values())) > 1:
+        raise InputError(f"columns of several GPUs ({', '.join(boards)}); {_CHOOSE}")
+    others = [rail.name for rail in rails if rail.name not in boards and _NO_GPU.search(rail.name)]
+    # The total of several devices is not the GPU's.
+    totals = [name for name in names if others and name not in boards and _TOTAL_NAMES.fullmatch(name)]
+    kept = [rail for rail in rails if rail.name not in {*others, *totals}]
+    if not kept and len(rails) > 1:
+        listed = ", ".join(rail.name for rail in rails)
+        raise InputError(f"columns of several devices ({listed}), none the GPU's; {_CHOOSE}")
+    if not others or not kept:
+        return list(rails), ()
+    left_out = ", ".join((*others, *sorted(totals)))
+    return kept, (f"left out as other devices', by their names: {left_out}; a mapping can add them",)
+
+
+def named_unit(name: str, units: Sequence[str], position: int) -> tuple[str, Unit | None]:
+    """Return a column's name without its unit, and the unit that the name or the line of units gives."""
     bare, unit = split_unit(name)
-    if unit is None and position < len(units):
+    if unit is None and 0 <= position < len(units):
         unit = unit_of(units[position])
-    return bare, unit
+    return _PAIRED.sub(r"\1 \2", bare) if _PAIRED.fullmatch(bare) else bare, unit
 
 
 def _quantity(bare: str, unit: Unit | None) -> Quantity | None:
@@ -134,33 +254,29 @@ def _has_word(bare: str, word: re.Pattern[str]) -> bool:
 
 
 def _tokens(bare: str) -> list[str]:
-    return [token for token in re.split(r"[ _.\-]+|(?<=[A-Za-z])(?=\d)", bare) if token]
+    return [token for token in _BETWEEN.split(bare) if token]
 
 
-def _place(parts: dict[str, _Parts], name: str, bare: str, unit: Unit | None) -> None:
-    factor = unit.factor if unit is not None else 1.0
+def _place(rails: dict[str, dict[str, Channel]], name: str, bare: str, unit: Unit | None) -> None:
+    if _has_word(bare, _OTHERS) or _POWER_FACTOR.fullmatch(bare):
+        return
+    quantity, key = _quantity(bare, unit), _rail_key(bare)
+    role = _ROLES.get(quantity, "")
     sense = _SENSE.fullmatch(bare)
     if sense is not None and (unit is None or unit.quantity is Quantity.VOLTAGE):
-        part = parts.setdefault((sense[1] + sense[3]).lower(), _Parts())
-        if sense[2].lower() == "vs":
-            part.source_volts = Channel(name, factor)
-        else:
-            part.volts = Channel(name, factor)
-        return
-    quantity = _quantity(bare, unit)
-    key = _rail_key(bare)
-    if quantity is Quantity.RESISTANCE:
-        parts.setdefault(re.sub(r"[ _.-]?rs?$", "", key), _Parts()).shunt_ohm = Channel(name, factor)
-    elif quantity is Quantity.POWER:
-        parts.setdefault(key, _Parts()).watts = Channel(name, factor)
-    elif quantity is Quantity.VOLTAGE:
-        parts.setdefault(key, _Parts()).volts = Channel(name, factor)
-    elif quantity is Quantity.CURRENT:
-        parts.setdefault(key, _Parts()).amperes = Channel(name, factor)
+        key = (sense[1].rstrip(" _.-") + sense[3]).lower()
+        role = "source_volts" if sense[2].lower() == "vs" else "volts"
+    elif role == "shunt_ohm":
+        key = re.sub(r"[ _.-]?rs?$", "", key)
+    # Of two columns of one rail and quantity, such as power and mean power, the first counts.
+    if role:
+        channel = Channel(name, unit.factor if unit is not None else 1.0)
+        rails.setdefault(key, {}).setdefault(role, channel)
 
 
 def _rail_key(bare: str) -> str:
-    kept = [t for t in _tokens(bare) if not any(word.fullmatch(t) for word in _WORDS.values())]
+    words = (*_WORDS.values(), _MEANS)
+    kept = [token for token in _tokens(bare) if not any(word.fullmatch(token) for word in words)]
     return re.sub(r"(?<=[a-z]) (?=\d)", "", " ".join(kept).lower())
 
 
@@ -173,9 +289,8 @@ def _only_pair(rails: Sequence[Rail]) -> tuple[Rail, ...]:
     return ()
 
 
-def _power_rails(rails: Sequence[Rail]) -> tuple[Rail, ...]:
+def _power_rails(powers: Sequence[Rail]) -> tuple[Rail, ...]:
     """Return the total where one is named, or else every power column."""
-    powers = [rail for rail in rails if rail.watts is not None]
     totals = [rail for rail in powers if _TOTAL_NAMES.fullmatch(rail.name)]
     total = next((rail for rail in totals if rail.name in {"total", "sum", "sigma", "Σ"}), None)
     if total is not None:

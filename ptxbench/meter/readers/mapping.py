@@ -3,43 +3,56 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.numbers import COMMA, POINT
 from ptxbench.core.printable import printable
 from ptxbench.meter.readers.columns import Channel, Rail
+from ptxbench.meter.readers.stamps import DATE_ORDERS
 from ptxbench.meter.readers.units import Quantity, unit_of
+from ptxbench.sensors.base import POWER_SOURCES, SourceName
 from ptxbench.storage.file_errors import read_text
 
 # No volts, amperes or factor of theirs is larger; NaN is not smaller.
 _MAX_NUMBER = 1e12
-_TIME_KEYS = {"column", "unit", "zone"}
+_TIME_KEYS = {"column", "unit", "zone", "date_order"}
 _FORMAT_KEYS = {"separator", "decimal"}
+_ROWS_KEYS = {"column", "value"}
 _QUANTITIES = ("watts", "volts", "amperes", "source_volts", "shunt_ohm")
 _RAIL_KEYS = {"name", *_QUANTITIES, *(f"{quantity}_scale" for quantity in _QUANTITIES)}
+_SOURCE_KEYS = {*POWER_SOURCES, *(f"{source}_scale" for source in POWER_SOURCES)}
 
 
 @dataclass(frozen=True)
 class Mapping:
-    """What a mapping file says.
+    """What a mapping file says of one log.
 
     Attributes:
         rails: Rails to sum; empty to go by the header.
         time: Column of time; None to go by the header.
         time_unit_s: Length of its unit in seconds; None to go by the header.
         zone: Time zone of stamps that name none.
+        date_order: Order of day, month and year in dates; None to tell it from them.
         separator: Separator of the cells; None to find it.
         decimal: Decimal sign; None to find it.
+        rows: A column and the value that the rows to read have in it; None for every row.
+        sources: Columns of an NVML log, by the source that they are of; empty to go by the header.
+        nvml: What it says of the NVML log; None where it says nothing.
     """
 
     rails: tuple[Rail, ...] = ()
     time: str | None = None
     time_unit_s: float | None = None
     zone: str | None = None
+    date_order: str | None = None
     separator: str | None = None
     decimal: str | None = None
+    rows: tuple[str, str] | None = None
+    sources: tuple[tuple[SourceName, Channel], ...] = ()
+    nvml: Mapping | None = None
 
 
 def read_mapping(path: Path) -> Mapping:
@@ -53,49 +66,74 @@ def read_mapping(path: Path) -> Mapping:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as a mapping: {error}") from error
-    _only(path, "the file", data, {"time", "format", "rails"})
-    time, form = _table(path, data, "time"), _table(path, data, "format")
+    _only(path, "the file", data, {"time", "format", "rows", "rails", "nvml"})
+    nvml = _table(path, data, "nvml")
+    _only(path, "[nvml]", nvml, {"time", "format", "rows", *_SOURCE_KEYS})
+    return replace(_mapping(path, data), nvml=_mapping(path, nvml))
+
+
+def _mapping(path: Path, data: dict[str, Any]) -> Mapping:
+    time, form, rows = (_table(path, data, key) for key in ("time", "format", "rows"))
     _only(path, "[time]", time, _TIME_KEYS)
     _only(path, "[format]", form, _FORMAT_KEYS)
+    _only(path, "[rows]", rows, _ROWS_KEYS)
     rails = data.get("rails", [])
     if not isinstance(rails, list) or not all(isinstance(rail, dict) for rail in rails):
         raise InputError(f"{path}: rails must be tables, each under [[rails]]")
+    column, value = _text(path, rows, "column"), _text(path, rows, "value")
+    if (column is None) != (value is None):
+        raise InputError(f"{path}: [rows] needs both column and value")
+    separator = _text(path, form, "separator")
+    if separator is not None and len(separator) != 1:
+        raise InputError(f"{path}: separator must be one character, not {separator!r}")
+    channels = ((source, _channel(path, "[nvml]", data, source.value)) for source in POWER_SOURCES)
     return Mapping(
         tuple(_rail(path, number, rail) for number, rail in enumerate(rails, 1)),
         _text(path, time, "column"),
         _time_unit_s(path, _text(path, time, "unit")),
         _text(path, time, "zone"),
-        _text(path, form, "separator"),
-        _text(path, form, "decimal"),
+        _one_of(path, time, "date_order", DATE_ORDERS),
+        separator,
+        _one_of(path, form, "decimal", (POINT, COMMA)),
+        None if column is None or value is None else (column, value),
+        tuple((source, channel) for source, channel in channels if channel is not None),
     )
 
 
 def _rail(path: Path, number: int, data: dict[str, Any]) -> Rail:
     name = printable(str(data.get("name", f"rail{number}")))
-    _only(path, f"rail {name}", data, _RAIL_KEYS)
-    rail = Rail(name, **{quantity: _channel(path, name, data, quantity) for quantity in _QUANTITIES})
+    where = f"rail {name}"
+    _only(path, where, data, _RAIL_KEYS)
+    rail = Rail(name, **{quantity: _channel(path, where, data, quantity) for quantity in _QUANTITIES})
     if not rail.is_whole:
         raise InputError(
-            f"{path}: rail {name} needs watts, or volts and amperes, or volts, source_volts and shunt_ohm"
+            f"{path}: {where} needs watts, or volts and amperes, or volts, source_volts and shunt_ohm"
         )
     return rail
 
 
-def _channel(path: Path, rail: str, data: dict[str, Any], quantity: str) -> Channel | None:
+def _channel(path: Path, where: str, data: dict[str, Any], quantity: str) -> Channel | None:
     value, scale = data.get(quantity), data.get(f"{quantity}_scale", 1.0)
     if not _is_number(scale):
-        raise InputError(f"{path}: {quantity}_scale of rail {rail} must be a number, not {scale!r}")
+        raise InputError(f"{path}: {quantity}_scale of {where} must be a number, not {_shown(scale)}")
     if value is None:
         return None
     if _is_number(value):
-        return Channel(None, float(value) * float(scale))
+        return Channel(None, float(value), float(scale))
     if isinstance(value, str):
-        return Channel(value, float(scale))
-    raise InputError(f"{path}: {quantity} of rail {rail} must be a column or a number, not {value!r}")
+        return Channel(value, scale=float(scale))
+    raise InputError(f"{path}: {quantity} of {where} must be a column or a number, not {_shown(value)}")
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_NUMBER
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python writes no number of more than 4300 digits.
+        return "a number of thousands of digits"
 
 
 def _time_unit_s(path: Path, unit: str | None) -> float | None:
@@ -117,7 +155,14 @@ def _table(path: Path, data: dict[str, Any], key: str) -> dict[str, Any]:
 def _text(path: Path, data: dict[str, Any], key: str) -> str | None:
     value = data.get(key)
     if value is not None and not isinstance(value, str):
-        raise InputError(f"{path}: {key} must be a text, not {value!r}")
+        raise InputError(f"{path}: {key} must be a text, not {_shown(value)}")
+    return value
+
+
+def _one_of(path: Path, data: dict[str, Any], key: str, known: tuple[str, ...]) -> str | None:
+    value = _text(path, data, key)
+    if value is not None and value not in known:
+        raise InputError(f"{path}: {key} must be one of {', '.join(map(repr, known))}, not {value!r}")
     return value
 
 

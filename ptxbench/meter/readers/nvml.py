@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import io
-from dataclasses import dataclass
+import re
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.numbers import POINT
 from ptxbench.core.printable import printable
+from ptxbench.meter.readers.columns import Channel, named_unit
 from ptxbench.meter.readers.mapping import Mapping
-from ptxbench.meter.readers.stamps import numbers_to_ns
-from ptxbench.meter.readers.table import read_times
-from ptxbench.meter.readers.text import as_numbers, decode, read_bytes, read_text_table
+from ptxbench.meter.readers.stamps import NumberClock
+from ptxbench.meter.readers.table import ChannelReader, ChannelRows, distinct, times_of
+from ptxbench.meter.readers.text import TextTable, open_text, read_header, read_text_table, with_decimal
 from ptxbench.meter.readers.units import Quantity, split_unit
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 
 _SOURCES = {
+    "pwr": SourceName.USAGE,
     "power_draw": SourceName.USAGE,
     "power_usage": SourceName.USAGE,
     "usage": SourceName.USAGE,
@@ -34,9 +38,20 @@ _SOURCES = {
     "counter": SourceName.COUNTER,
     "total_energy_consumption": SourceName.COUNTER,
 }
-_ABSENT = ("[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "[GPU requires reset]")
+# Names of columns that tell boards apart.
+_BOARDS = re.compile(
+    r"gpu|((gpu|device)[ _]?)?(index|idx|id|uuid|serial)|device|((gpu|pci)[ ._]?)?(pci|bus)([ ._]?(bus|id))*",
+    re.IGNORECASE,
+)
+_SECTION = "nvml."
+# More boards than that are in no host.
+_MOST_BOARDS = 32
 _MAX_BACKWARDS = 0.01
-_MAX_HEADER = 20_000
+_MAX_TORN = 0.05
+# Spans of an energy counter: 32 bits of mJ or of uJ.
+_COUNTER_SPANS_J = (2**32 / 1e3, 2**32 / 1e6)
+# Usual steps of it that one step may be, where readings were lost.
+_MOST_STEPS = 20
 _LABELS = ("label", "instruction", "kernel", "name")
 
 
@@ -53,50 +68,117 @@ class LabelledWindow:
     label: str
 
 
-def read_nvml(path: Path) -> tuple[tuple[Series, ...], tuple[str, ...]]:
+def read_nvml(
+    path: Path, mapping: Mapping | None = None, board: str | None = None
+) -> tuple[tuple[Series, ...], tuple[str, ...]]:
     """Read a log of power readings.
 
     Args:
         path: CSV with a column of time and one or more of power_draw_w,
             power_average_w, power_instant_w, energy_j (also as `nvidia-smi
-            --query-gpu=timestamp,power.draw --format=csv` names and writes them).
+            --query-gpu=timestamp,power.draw --format=csv` or `nvidia-smi dmon -o DT`
+            names and writes them).
+        mapping: What its columns are, where the header does not say it.
+        board: Index, UUID or PCI bus of the board, in a log of several.
 
     Returns:
         One series a source, in order of time, and notes.
 
     Raises:
-        InputError: The file is no such log.
+        InputError: The file is no such log, or is of several boards and none is named.
     """
-    table = read_text_table(path, read_bytes(path))
-    times = read_times(path, table, Mapping())
-    order = np.flatnonzero(times.readable)
-    if not len(order):
-        raise InputError(f"{path} holds no time that can be read")
-    behind = times.time_ns[order] < np.maximum.accumulate(times.time_ns[order])
-    backwards = int(behind.sum())
-    if backwards > _MAX_BACKWARDS * len(order):
+    mapping = mapping or Mapping()
+    table = read_text_table(open_text(path), mapping.separator, mapping.decimal)
+    table = replace(table, section=_SECTION)
+    times = times_of(table, mapping)
+    chosen, notes = _board(table, board) if mapping.rows is None else (mapping.rows, ())
+    sources = dict(mapping.sources) or _sources(table)
+    if not sources:
         raise InputError(
-            f"{path}: {backwards} of {len(order)} rows go back in time: the host's clock was set back; "
-            "split the log there"
+            f"{path} has no power that NVML gives (power_draw_w, power.draw [W], ...) among {table.listed};"
+            " name it in a mapping (--mapping), under [nvml]"
         )
-    order = order[~behind]
-    found: dict[SourceName, Series] = {}
-    for name in table.frame.columns:
-        source, factor = _source(str(name))
-        if source is None or source in found:
-            continue
-        values = _values(table.frame[name]) * factor
-        if np.isfinite(values[order]).any():
-            found[source] = _series(source, times.time_ns[order], values[order])
-    if not found:
-        names = ", ".join(map(str, table.frame.columns))
-        raise InputError(
-            f"{path} has no power that NVML gives (power_draw_w, power.draw [W], ...) among {names}"
+    channels = [(channel, _quantity(source)) for source, channel in sources.items()]
+    reader = ChannelReader(replace(table, chosen=chosen), mapping, times, channels)
+    log = _Log(path, sources)
+    for rows in reader:
+        log.add(rows)
+    series, log_notes = log.series(reader.clock.settle)
+    return series, (*log_notes, *notes)
+
+
+class _Log:
+    """Takes the rows of a log piece by piece, and makes the series of each source."""
+
+    def __init__(self, path: Path, sources: dict[SourceName, Channel]) -> None:
+        self._path, self._sources = path, sources
+        self._time_ns = array("q")
+        self._values = {source: array("d") for source in sources}
+        self._absent = dict.fromkeys(sources, 0)
+        self._rows = self._torn = 0
+
+    def add(self, rows: ChannelRows) -> None:
+        """Add some rows."""
+        self._rows += len(rows.time_ns)
+        self._torn += rows.torn + int((~rows.readable).sum())
+        self._time_ns.frombytes(rows.time_ns[rows.readable].tobytes())
+        for source, value, absent in zip(self._sources, rows.values, rows.absent, strict=True):
+            self._values[source].frombytes(value[rows.readable].tobytes())
+            self._absent[source] += int(absent[rows.readable].sum())
+
+    def series(
+        self, settle: Callable[[Int64s], tuple[str, ...]]
+    ) -> tuple[tuple[Series, ...], tuple[str, ...]]:
+        """Return the series of each source that has a value, and notes.
+
+        Args:
+            settle: Corrects the times in place, and returns what it has to say.
+
+        Raises:
+            InputError: There is no time or no value, or too many rows cannot be used.
+        """
+        time_ns = np.frombuffer(self._time_ns, dtype=np.int64)
+        if not len(time_ns):
+            raise InputError(f"{self._path} holds no time that can be read")
+        notes = settle(time_ns)
+        forward = time_ns >= np.maximum.accumulate(time_ns)
+        backwards = int((~forward).sum())
+        if backwards > _MAX_BACKWARDS * len(time_ns):
+            raise InputError(
+                f"{self._path}: {backwards} of {len(time_ns)} rows go back in time: the host's clock was set"
+                " back; split the log there"
+            )
+        counts = ((self._torn, "torn rows"), (backwards, "rows that go back in time"))
+        notes += tuple(f"{count} {what} of {self._path.name} are left out" for count, what in counts if count)
+        found = []
+        for source in self._sources:
+            value = np.frombuffer(self._values[source], dtype=np.float64)
+            if np.isfinite(value).any():
+                notes += self._said(source, value)
+                value, wrap_notes = _unwrapped(source, value[forward])
+                notes += wrap_notes
+                found.append(_series(source, time_ns[forward], value))
+        if not found:
+            columns = ", ".join(str(channel.column) for channel in self._sources.values())
+            raise InputError(f"{self._path}: {columns} holds no number")
+        return tuple(found), notes
+
+    def _said(self, source: SourceName, value: Float64s) -> tuple[str, ...]:
+        """Return what to say of the cells of a source without a number.
+
+        Raises:
+            InputError: There are too many that do not say that they have none.
+        """
+        column, absent = self._sources[source].column, self._absent[source]
+        odd = int((~np.isfinite(value)).sum()) - absent
+        if odd > _MAX_TORN * len(value):
+            raise InputError(f"{self._path}: {odd} of {len(value)} cells of {column!r} are no numbers")
+        counts = ((absent, "absent"), (odd, "no numbers"))
+        return tuple(
+            f"{count} of {len(value)} values of {column} in {self._path.name} are {what}: left out"
+            for count, what in counts
+            if count
         )
-    left_out = len(table.frame) - len(order) - backwards + table.torn
-    counts = ((left_out, "torn rows"), (backwards, "rows that go back in time"))
-    counted = tuple(f"{count} {what} of {path.name} are left out" for count, what in counts if count)
-    return tuple(found.values()), (*times.notes, *counted)
 
 
 def read_windows(path: Path) -> tuple[LabelledWindow, ...]:
@@ -109,22 +191,27 @@ def read_windows(path: Path) -> tuple[LabelledWindow, ...]:
     Raises:
         InputError: The file holds no windows, or one that ends before it starts.
     """
-    try:
-        text = decode(read_bytes(path))
-        if len(text.split("\n", 1)[0]) > _MAX_HEADER:
-            raise InputError(f"{path} begins with a line of more than {_MAX_HEADER} characters")
-        frame = pd.read_csv(io.StringIO(text), skipinitialspace=True)
-    except (ValueError, OverflowError) as error:
-        raise InputError(f"{path} cannot be read: {printable(str(error))}") from error
-    start_ns, end_ns = _edges(path, frame, "start"), _edges(path, frame, "end")
-    if not len(frame):
+    table = read_header(open_text(path))
+    edges = [_edge(table, edge) for edge in ("start", "end")]
+    label = next((name for name in _LABELS if name in table.names), None)
+    names = [name for name, _ in edges] + ([] if label is None else [label])
+    table = with_decimal(table, names[:2])
+    cells: list[list[str]] = [[] for _ in names]
+    for piece in table.pieces(names):
+        if piece.torn:
+            raise InputError(
+                f"{path} cannot be read: {piece.torn} rows have not the {len(table.names)} cells of line 1"
+            )
+        for column, found in zip(cells, piece.columns, strict=True):
+            column.extend(found)
+    if not cells[0]:
         raise InputError(f"{path} holds no window")
+    start_ns, end_ns = (
+        _times(table, name, unit_s, found) for (name, unit_s), found in zip(edges, cells, strict=False)
+    )
     if (end_ns <= start_ns).any():
         raise InputError(f"{path}: row {int(np.argmax(end_ns <= start_ns)) + 1} ends before it starts")
-    label = next((name for name in _LABELS if name in frame), None)
-    labels = (
-        [""] * len(frame) if label is None else frame[label].fillna("").astype(str).map(printable).tolist()
-    )
+    labels = [printable(cell) for cell in cells[2]] if label is not None else [""] * len(start_ns)
     order = np.argsort(start_ns, kind="stable")
     if (start_ns[order][1:] < end_ns[order][:-1]).any():
         raise InputError(
@@ -138,21 +225,71 @@ def read_windows(path: Path) -> tuple[LabelledWindow, ...]:
     )
 
 
-def _source(name: str) -> tuple[SourceName | None, float]:
-    bare, unit = split_unit(name)
-    source = _SOURCES.get(bare.strip().lower().replace(".", "_").replace(" ", "_"))
-    wanted = Quantity.ENERGY if source is SourceName.COUNTER else Quantity.POWER
-    if unit is not None and unit.quantity is not wanted:
-        return None, 1.0
-    return source, unit.factor if unit is not None else 1.0
+def _board(table: TextTable, board: str | None) -> tuple[tuple[str, str] | None, tuple[str, ...]]:
+    """Return the column and the value of the rows of one board, None where all rows are.
+
+    Raises:
+        InputError: There are several boards and none is named, or not the one that is named.
+    """
+    labels = {name: distinct(table, name) for name in _board_columns(table)}
+    boards = {name: values for name, values in labels.items() if not _is_share(values)}
+    several = {name: values for name, values in boards.items() if len(values) > 1}
+    listed = "; ".join(f"{name} {', '.join(values)}" for name, values in (several or boards).items())
+    if board is None and not several:
+        return None, ()
+    if board is None:
+        raise InputError(
+            f"{table.path} is of several GPUs ({listed}); say which the meter was on (--nvml-gpu)"
+        )
+    for name, values in boards.items():
+        for value in values:
+            if board.lower() == value.lower():
+                return (name, value), (f"of {table.path.name} the rows with {name} {value} are taken",)
+    raise InputError(f"{table.path} has no GPU {board!r} ({listed or 'no column tells GPUs apart'})")
 
 
-def _values(column: pd.Series[str]) -> Float64s:
-    """Return the numbers of a column; nvidia-smi writes the unit behind each unless told not to."""
-    if not pd.api.types.is_numeric_dtype(column):
-        text = column.astype(str).str.strip().replace(dict.fromkeys(_ABSENT, "nan"))
-        column = text.str.replace(r"\s*[mkµu]?[WJ]$", "", regex=True)
-    return as_numbers(column)
+def _is_share(values: Sequence[str]) -> bool:
+    """Return whether labels are percent of use, which some loggers also call "gpu"."""
+    return all(map(str.isdecimal, values)) and any(len(one) > 2 or int(one) > _MOST_BOARDS for one in values)
+
+
+def _board_columns(table: TextTable) -> list[str]:
+    return [name for name in table.names if _BOARDS.fullmatch(name)]
+
+
+def _sources(table: TextTable) -> dict[SourceName, Channel]:
+    """Return the columns of the sources, by the names that NVML's tools give them."""
+    found: dict[SourceName, Channel] = {}
+    for position, name in enumerate(table.names):
+        bare, unit = named_unit(name, table.units, position)
+        key = bare.strip().lower().replace(".", "_").replace(" ", "_")
+        # Loggers that name the board call its only power so.
+        source = SourceName.USAGE if key == "power" and _board_columns(table) else _SOURCES.get(key)
+        if source is not None and (unit is None or unit.quantity is _quantity(source)):
+            found.setdefault(source, Channel(name, unit.factor if unit is not None else 1.0))
+    return found
+
+
+def _quantity(source: SourceName) -> Quantity:
+    return Quantity.ENERGY if source is SourceName.COUNTER else Quantity.POWER
+
+
+def _unwrapped(source: SourceName, value: Float64s) -> tuple[Float64s, tuple[str, ...]]:
+    """Return an energy counter without the wraps of its 32 bits, and any other source as it is."""
+    known = np.flatnonzero(np.isfinite(value))
+    steps_j = np.diff(value[known])
+    back = np.flatnonzero(steps_j < 0)
+    if source is not SourceName.COUNTER or not len(back) or not (steps_j > 0).any():
+        return value, ()
+    usual_j = float(np.median(steps_j[steps_j > 0]))
+    for span_j in _COUNTER_SPANS_J:
+        beyond_j = steps_j[back] + span_j
+        if ((beyond_j >= 0) & (beyond_j <= _MOST_STEPS * usual_j)).all():
+            wrapped_j = np.zeros(len(value))
+            wrapped_j[known[back + 1]] = span_j
+            times = "once" if len(back) == 1 else f"{len(back)} times"
+            return value + np.cumsum(wrapped_j), (f"the energy counter wraps {times}; it is unwrapped",)
+    return value, (f"the energy counter goes back {len(back)} times, and not by a wrap",)
 
 
 def _series(source: SourceName, time_ns: Int64s, value: Float64s) -> Series:
@@ -161,17 +298,20 @@ def _series(source: SourceName, time_ns: Int64s, value: Float64s) -> Series:
     return Series(source, time_ns, time_ns, value, np.full(count, -1, dtype=np.int64), code)
 
 
-def _edges(path: Path, frame: pd.DataFrame, edge: str) -> Int64s:
-    for name in frame.columns:
-        bare, unit = split_unit(str(name))
-        if bare.strip().lower() != edge or unit is None or unit.quantity is not Quantity.TIME:
-            continue
-        try:
-            numbers = pd.to_numeric(frame[name], errors="coerce").to_numpy()
-        except OverflowError as error:
-            raise InputError(f"{path}: a number of {name} is too large for a time") from error
-        time_ns, readable, _ = numbers_to_ns(numbers, unit.factor)
-        if not readable.all():
-            raise InputError(f"{path}: row {int(np.argmin(readable)) + 1} of {name} is no number or no time")
-        return time_ns
-    raise InputError(f"{path} has no column {edge}_us (or _ns, _ms, _s); is it the file of windows?")
+def _edge(table: TextTable, edge: str) -> tuple[str, float]:
+    for name in table.names:
+        bare, unit = split_unit(name)
+        if bare.strip().lower() == edge and unit is not None and unit.quantity is Quantity.TIME:
+            return name, unit.factor
+    raise InputError(f"{table.path} has no column {edge}_us (or _ns, _ms, _s); is it the file of windows?")
+
+
+def _times(table: TextTable, name: str, unit_s: float, cells: Sequence[str]) -> Int64s:
+    clock = NumberClock(name, unit_s, table.decimal or POINT)
+    time_ns, readable = clock.read([cells], range(len(cells)))
+    if not readable.all():
+        raise InputError(
+            f"{table.path}: row {int(np.argmin(readable)) + 1} of {name} is no number or no time"
+        )
+    clock.settle(time_ns)
+    return time_ns

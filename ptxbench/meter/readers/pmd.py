@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from ptxbench.core.errors import InputError
-from ptxbench.meter.capture import MeterCapture, make_capture, require_forward
+from ptxbench.meter.capture import CaptureRows, MeterCapture
+from ptxbench.sensors.trace import Int64s
 from ptxbench.storage.file_errors import read_text
+from ptxbench.storage.text_file import TextFile
 
 # A frame: a 16-bit tick counter, then volts and amperes of four channels as 12-bit numbers in the
 # upper bits of 16, little-endian (ElmorLabs' serial interface, 2 time-stamp bytes, all channels).
@@ -25,36 +29,55 @@ _START_STAMP = "PMD_start_ts.txt"
 _MAX_START_US = 4 * 10**15
 
 
-def read_pmd(path: Path, data: bytes) -> MeterCapture:
+def read_pmd(file: TextFile) -> MeterCapture:
     """Read a raw capture.
 
     The counter wraps every 22 ms. Its first tick becomes the host time in the file
     `PMD_start_ts.txt` (us since 1970) beside it, or 0.
 
-    Args:
-        path: File.
-        data: Its contents.
-
     Raises:
         InputError: These are no frames of a PMD-USB.
     """
-    count = len(data) // _FRAME.itemsize
-    frames = np.frombuffer(data[: count * _FRAME.itemsize], _FRAME)
-    counts = (frames["channels"] >> 4).astype(np.float64)
-    volts, amperes = counts[:, :, 0] * _VOLTS_PER_COUNT, counts[:, :, 1] * _AMPERES_PER_COUNT
-    live = [i for i in range(len(_RAILS)) if count and _VOLTS[0] < np.median(volts[:, i]) < _VOLTS[1]]
+    # How often each of the channels read each count of volts.
+    seen = np.zeros((len(_RAILS), 1 << 12), dtype=np.int64)
+    for frames in _frames(file):
+        for channel, counts in enumerate(frames["channels"][:, :, 0].T >> 4):
+            seen[channel] += np.bincount(counts + (1 << 11), minlength=1 << 12)
+    live = [i for i in range(len(_RAILS)) if _VOLTS[0] < _median(seen[i]) * _VOLTS_PER_COUNT < _VOLTS[1]]
     if not live:
-        raise InputError(f"{path} is neither text nor a raw PMD-USB capture (18-byte frames, 12 V rails)")
-    # Ticks only go forward: a step back is a wrap, also where frames were lost before it.
-    steps = np.mod(np.diff(frames["ticks"].astype(np.int64)), _COUNTER_SPAN)
-    ticks = np.concatenate([[0], np.cumsum(steps)])
-    time_ns = _start_ns(path) + np.round(ticks / _TICKS_PER_S * 1e9).astype(np.int64)
-    left = len(data) - count * _FRAME.itemsize
-    notes: tuple[str, ...] = (f"{left} bytes of an unfinished frame at the end are left out",) if left else ()
-    notes += require_forward(path, [(_RAILS[i], volts[:, i] * amperes[:, i]) for i in live])
-    power_w = (volts[:, live] * amperes[:, live]).sum(axis=1)
-    rails = tuple(_RAILS[i] for i in live)
-    return make_capture(path, time_ns, power_w, rails=rails, origin="PMD-USB raw", notes=notes)
+        raise InputError(
+            f"{file.path} is neither text nor a raw PMD-USB capture (18-byte frames, 12 V rails)"
+        )
+    rows = CaptureRows(file.path, [_RAILS[i] for i in live])
+    start_ns, ticks = _start_ns(file.path), np.zeros(1, dtype=np.int64)
+    before = None
+    for frames in _frames(file):
+        # Ticks only go forward: a step back is a wrap, also where frames were lost before it.
+        counter = frames["ticks"].astype(np.int64)
+        steps = np.mod(np.diff(counter, prepend=counter[0] if before is None else before), _COUNTER_SPAN)
+        ticks, before = ticks[-1] + np.cumsum(steps), counter[-1]
+        counts = (frames["channels"] >> 4).astype(np.float64)
+        volts, amperes = counts[:, :, 0] * _VOLTS_PER_COUNT, counts[:, :, 1] * _AMPERES_PER_COUNT
+        time_ns = start_ns + np.round(ticks / _TICKS_PER_S * 1e9).astype(np.int64)
+        rows.add(time_ns, [volts[:, i] * amperes[:, i] for i in live])
+    left = sum(map(len, file.blocks())) % _FRAME.itemsize
+    notes = (f"{left} bytes of an unfinished frame at the end are left out",) if left else ()
+    return rows.capture(origin="PMD-USB raw", notes=notes)
+
+
+def _frames(file: TextFile) -> Iterator[npt.NDArray[np.void]]:
+    """Yield the frames in pieces."""
+    rest = b""
+    for block in file.blocks():
+        data = rest + block
+        count = len(data) // _FRAME.itemsize
+        rest = data[count * _FRAME.itemsize :]
+        if count:
+            yield np.frombuffer(data, _FRAME, count)
+
+
+def _median(seen: Int64s) -> float:
+    return float(np.searchsorted(np.cumsum(seen), seen.sum() / 2)) - (1 << 11)
 
 
 def _start_ns(path: Path) -> int:

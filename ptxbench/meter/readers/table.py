@@ -2,166 +2,259 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
 from ptxbench.core.errors import InputError
-from ptxbench.meter.capture import MeterCapture, make_capture, require_forward
-from ptxbench.meter.readers.columns import Channel, Rail, find_rails, half_rails, time_column
+from ptxbench.core.numbers import POINT, is_number
+from ptxbench.core.printable import printable
+from ptxbench.meter.capture import CaptureRows, MeterCapture
+from ptxbench.meter.readers.cells import are_absent, numbers
+from ptxbench.meter.readers.columns import Channel, Rail, TimeColumns, find_rails, half_rails, time_columns
 from ptxbench.meter.readers.mapping import Mapping
-from ptxbench.meter.readers.stamps import numbers_to_ns, texts_to_ns
-from ptxbench.meter.readers.text import TextTable, as_numbers
+from ptxbench.meter.readers.stamps import Bools, Clock, CountClock, NumberClock, StampClock, date_order
+from ptxbench.meter.readers.text import SampleClock, TextTable, is_absent, with_decimal
+from ptxbench.meter.readers.units import Quantity
 from ptxbench.sensors.trace import Float64s, Int64s
 
-# The PMD-USB's own labels: what feeds the CPU, where it is wired as labelled.
-_CPU_RAILS = ("eps1", "eps2")
-_GPU_RAILS = ("pcie1", "pcie2")
+# A stamp begins with its date, which is no longer.
+_LONGEST_DATE = 10
+# Home Assistant logs the states of all its sensors below each other.
+_ENTITY, _STATE = "entity_id", "state"
+# More different cells than that are no labels of devices.
+_MAX_LABELS = 64
+# No supply of a GPU has more: above it is the mains, where volts times amperes are no watts.
+_MAX_DC_V = 80.0
 
 
 @dataclass(frozen=True)
-class Times:
-    """Times of the rows of a table.
+class ChannelRows:
+    """Some rows: their times and the values of the channels that were requested.
 
     Attributes:
         time_ns: Times, shape (n,).
         readable: Which of them could be read, shape (n,).
-        notes: What was assumed.
+        values: Values of each channel, NaN where a cell holds no number, each of shape (n,).
+        absent: For each channel, which rows say that it has no value, each of shape (n,).
+        torn: Rows that are left out.
+        marks: Rows that are marks.
     """
 
     time_ns: Int64s
-    readable: npt.NDArray[np.bool_]
-    notes: tuple[str, ...] = ()
+    readable: Bools
+    values: tuple[Float64s, ...]
+    absent: tuple[Bools, ...]
+    torn: int
+    marks: int
 
 
-def table_to_capture(path: Path, table: TextTable, mapping: Mapping, origin: str) -> MeterCapture:
+class ChannelReader:
+    """Reads the times and some channels of a table, in pieces of rows."""
+
+    def __init__(
+        self,
+        table: TextTable,
+        mapping: Mapping,
+        times: TimeColumns | SampleClock,
+        channels: Sequence[tuple[Channel, Quantity]],
+    ) -> None:
+        """Find out how numbers and dates are written, which the whole file tells.
+
+        Args:
+            table: The table.
+            mapping: What its header does not say.
+            times: Its columns of time, or how often it was sampled.
+            channels: What to read.
+
+        Raises:
+            InputError: There is no column of a channel, or the file leaves open how to read it.
+        """
+        self._channels = channels
+        columns = [channel.column for channel, _ in channels if channel.column is not None]
+        if isinstance(times, SampleClock):
+            self._table = with_decimal(table, columns)
+            self.clock: Clock = CountClock(times)
+        else:
+            is_counted = _are_numbers(table.samples(times.time))
+            self._table = with_decimal(table, [*columns, times.time] if is_counted else columns)
+            self.clock = _clock(self._table, mapping, times, is_counted=is_counted)
+        self._columns = tuple(dict.fromkeys((*self.clock.columns, *columns)))
+
+    def __iter__(self) -> Iterator[ChannelRows]:
+        """Yield the rows.
+
+        Raises:
+            InputError: The file cannot be read.
+        """
+        decimal = self._table.decimal or POINT
+        for piece in self._table.pieces(self._columns):
+            cells = dict(zip(self._columns, piece.columns, strict=True))
+            time_ns, readable = self.clock.read([cells[name] for name in self.clock.columns], piece.numbers)
+            values, without = [], []
+            for channel, quantity in self._channels:
+                if channel.column is None:
+                    values.append(np.full(len(time_ns), channel.factor * channel.scale))
+                    without.append(np.zeros(len(time_ns), dtype=np.bool_))
+                    continue
+                found = numbers(cells[channel.column], decimal, channel.factor, quantity)
+                values.append(found * channel.scale)
+                without.append(are_absent(cells[channel.column], found))
+            yield ChannelRows(time_ns, readable, tuple(values), tuple(without), piece.torn, piece.marks)
+
+
+def table_to_capture(table: TextTable, mapping: Mapping, origin: str) -> MeterCapture:
     """Return the capture that a table holds.
+
+    Args:
+        table: The table.
+        mapping: What its columns are, where the header does not say it.
+        origin: Format that the file was read as.
 
     Raises:
         InputError: The columns of time or power are not known, or the rows are no capture.
     """
-    times = read_times(path, table, mapping)
-    rails, notes = _rails(path, table, mapping)
-    with np.errstate(over="ignore", invalid="ignore"):
-        powers_w = [rail_power_w(path, table, rail) for rail in rails]
-        power_w = np.sum(powers_w, axis=0)
-    power_w[~times.readable] = np.nan
-    doubts = require_forward(path, [(rail.name, one_w) for rail, one_w in zip(rails, powers_w, strict=True)])
-    return make_capture(
-        path,
-        times.time_ns,
-        power_w,
-        rails=tuple(rail.name for rail in rails),
-        origin=origin,
-        torn=table.torn,
-        notes=(*times.notes, *notes, *doubts),
-    )
+    if mapping.rows is not None:
+        table = replace(table, chosen=mapping.rows)
+    times = times_of(table, mapping)
+    rails, notes = _rails(table, mapping)
+    channels = tuple(dict.fromkeys(pair for rail in rails for pair in rail.channels))
+    reader = ChannelReader(table, mapping, times, channels)
+    rows = CaptureRows(table.path, tuple(rail.name for rail in rails))
+    marks, highest_v = 0, 0.0
+    held = dict.fromkeys(channels, False)
+    for piece in reader:
+        values = dict(zip(channels, piece.values, strict=True))
+        for pair, found in values.items():
+            known = found[np.isfinite(found)]
+            held[pair] |= len(known) > 0
+            if pair[1] is Quantity.VOLTAGE and len(known):
+                highest_v = max(highest_v, float(np.abs(known).max()))
+        with np.errstate(over="ignore", invalid="ignore"):
+            powers_w = [
+                _rail_power_w(table, rail, [values[pair] for pair in rail.channels]) for rail in rails
+            ]
+        absent = np.any(piece.absent, axis=0)
+        rows.add(piece.time_ns, powers_w, piece.readable, absent=absent, torn=piece.torn)
+        marks += piece.marks
+    for (channel, _), is_held in held.items():
+        if not is_held:
+            raise InputError(f"{table.path}: column {channel.column!r} holds no number")
+    if marks:
+        notes = (f"{marks} lines are marks", *notes)
+    if highest_v > _MAX_DC_V:
+        notes += (f"{highest_v:.0f} V is the mains, where volts times amperes are no watts: log the power",)
+    return rows.capture(reader.clock.settle, origin=origin, notes=notes)
 
 
-def read_times(path: Path, table: TextTable, mapping: Mapping) -> Times:
-    """Return the times of all rows.
+def distinct(table: TextTable, column: str) -> tuple[str, ...]:
+    """Return the values of a column of labels, none where it holds too many to be labels.
 
     Raises:
-        InputError: No column of time, or one that holds no times.
+        InputError: The file cannot be read.
     """
-    found = time_column(list(table.frame.columns), table.units)
-    name = mapping.time or (found[0] if found is not None else None)
-    if name is None or name not in table.frame:
-        missing = "no column of time" if name is None else f"no column {name!r}"
-        raise InputError(f"{path} has {missing} among {_names(table)}; name it in a mapping (--mapping)")
-    unit_s = mapping.time_unit_s
-    if unit_s is None and found is not None and name == found[0] and found[1] is not None:
-        unit_s = found[1].factor
-    column = table.frame[name]
-    if pd.api.types.is_numeric_dtype(column):
-        return _numbered(column.to_numpy(), unit_s)
-    numbers = as_numbers(column)
-    if np.isfinite(numbers).mean() > 0.5:
-        return _numbered(numbers, unit_s)
-    return _dated(path, table, column, mapping)
+    found: dict[str, None] = {}
+    rows = 0
+    for piece in table.pieces([column]):
+        cells = [cell for cell in piece.columns[0] if not is_absent(cell)]
+        rows += len(cells)
+        found |= dict.fromkeys(cells)
+        if len(found) > _MAX_LABELS:
+            return ()
+    # Where each comes once they number the rows.
+    return tuple(found) if len(found) < rows else ()
 
 
-def _numbered(values: npt.NDArray[np.float64] | Int64s, unit_s: float | None) -> Times:
-    time_ns, readable, wraps = numbers_to_ns(values, unit_s)
-    return Times(time_ns, readable, wrap_notes(wraps))
+def times_of(table: TextTable, mapping: Mapping) -> TimeColumns | SampleClock:
+    """Return the columns of time, or how often the rows were sampled.
+
+    Raises:
+        InputError: There is no column of time.
+    """
+    if table.clock is not None:
+        return table.clock
+    found = time_columns(table, mapping.time)
+    if found is None or found.time not in table.names:
+        missing = "no column of time" if found is None else f"no column {found.time!r}"
+        raise InputError(
+            f"{table.path} has {missing} among {table.listed};"
+            f" name it in a mapping (--mapping), as column under [{table.section}time]"
+        )
+    return found
 
 
-def wrap_notes(wraps: int) -> tuple[str, ...]:
-    """Return what to say of wraps of the clock's counter that were undone."""
-    times = "once" if wraps == 1 else f"{wraps} times"
-    return (f"the clock's counter wraps {times}; it is unwrapped",) if wraps else ()
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return 2 * sum(map(is_number, cells)) > len(cells)
 
 
-def rail_power_w(path: Path, table: TextTable, rail: Rail) -> Float64s:
+def _clock(table: TextTable, mapping: Mapping, times: TimeColumns, *, is_counted: bool) -> Clock:
+    if is_counted:
+        unit_s = mapping.time_unit_s
+        if unit_s is None and times.unit is not None:
+            unit_s = times.unit.factor
+        return NumberClock(times.time, unit_s, table.decimal or POINT)
+    columns = (times.time,) if times.date is None else (times.date, times.time)
+    first = " ".join(next(iter(table.samples(name)), "") for name in columns)
+    dates = (
+        text
+        for piece in table.pieces(columns[:1])
+        for text in dict.fromkeys(cell[:_LONGEST_DATE] for cell in piece.columns[0])
+    )
+    order = date_order(table.path, dates, mapping.date_order, table.section)
+    return StampClock(table.path, columns, first, mapping.zone, order, times.milliseconds)
+
+
+def _rail_power_w(table: TextTable, rail: Rail, values: Sequence[Float64s]) -> Float64s:
     """Return the power of one rail, a term of Eq. 3 of Arafa et al. 2020, section V.
 
     Eq. 3: P = (V_s1 - V_g1) / R_s x V_g1 + (V_s2 - V_g2) / R_s x V_g2 + I_clamp x V_DPS.
 
+    Args:
+        table: The table, for the error.
+        rail: The rail.
+        values: What each of its channels reads.
+
     Raises:
-        InputError: A column that a mapping names is not there, or holds no numbers.
+        InputError: A shunt is no resistance.
     """
-    if rail.watts is not None:
-        return _numbers(path, table, rail.watts)
-    if rail.volts is None:
-        raise InputError(f"{path}: rail {rail.name} has no voltage")
-    volts = _numbers(path, table, rail.volts)
-    if rail.amperes is not None:
-        return volts * _numbers(path, table, rail.amperes)
-    if rail.source_volts is None or rail.shunt_ohm is None:
-        raise InputError(f"{path}: rail {rail.name} has neither a current nor a shunt")
-    ohms = _numbers(path, table, rail.shunt_ohm)
+    if len(values) == 1:
+        return values[0]
+    if len(values) == 2:
+        return np.asarray(values[0] * values[1])
+    volts, source_volts, ohms = values
     if not (ohms[np.isfinite(ohms)] > 0).all():
-        raise InputError(f"{path}: the shunt of rail {rail.name} must be larger than 0 ohm")
-    return np.asarray((_numbers(path, table, rail.source_volts) - volts) / ohms * volts)
+        raise InputError(f"{table.path}: the shunt of rail {rail.name} must be larger than 0 ohm")
+    return np.asarray((source_volts - volts) / ohms * volts)
 
 
-def _dated(path: Path, table: TextTable, column: pd.Series[str], mapping: Mapping) -> Times:
-    time_ns, readable, notes = texts_to_ns(path, column, mapping.zone)
-    fraction = next(
-        (name for name in table.frame if str(name).strip().lower() in {"millisecond", "milliseconds"}), None
-    )
-    if fraction is not None:
-        # Yokogawa's stores keep the milliseconds of a stamp in a column of their own.
-        extra_ms = as_numbers(table.frame[fraction])
-        readable = readable & (extra_ms >= 0) & (extra_ms < 1_000)
-        time_ns = time_ns + 1_000_000 * np.where(readable, extra_ms, 0).astype(np.int64)
-    return Times(time_ns, readable, notes)
-
-
-def _numbers(path: Path, table: TextTable, channel: Channel) -> Float64s:
-    if channel.column is None:
-        return np.full(len(table.frame), channel.factor)
-    if channel.column not in table.frame:
-        raise InputError(f"{path} has no column {channel.column!r} among {_names(table)}")
-    values = as_numbers(table.frame[channel.column])
-    if not np.isfinite(values).any():
-        raise InputError(f"{path}: column {channel.column!r} holds no number")
-    return values * channel.factor
-
-
-def _rails(path: Path, table: TextTable, mapping: Mapping) -> tuple[tuple[Rail, ...], tuple[str, ...]]:
+def _rails(table: TextTable, mapping: Mapping) -> tuple[tuple[Rail, ...], tuple[str, ...]]:
     if mapping.rails:
         return mapping.rails, ()
-    rails = find_rails(list(table.frame.columns), table.units) if table.has_header else ()
+    if {_ENTITY, _STATE} <= set(table.names):
+        return (_entity_rail(table),), ()
+    try:
+        rails, notes = find_rails(table.names, table.units) if table.header else ((), ())
+    except InputError as error:
+        raise InputError(f"{table.path} has {error}") from error
     if not rails:
-        halves = half_rails(list(table.frame.columns), table.units)
+        halves = half_rails(table.names, table.units)
         what = (
             f"cannot tell what {', '.join(halves)} belong to"
             if halves
-            else f"no power, or volts and amperes, among {_names(table)}"
+            else f"no power, or volts and amperes, among {table.listed}"
         )
-        raise InputError(f"{path}: {what}; say it in a mapping (--mapping)")
-    names = {rail.name for rail in rails}
-    if names & set(_CPU_RAILS) and names & set(_GPU_RAILS):
-        kept = tuple(rail for rail in rails if rail.name not in _CPU_RAILS)
-        return kept, (
-            "the rails eps1 and eps2 are labelled as the CPU's and left out; a mapping can add them",
-        )
-    return rails, ()
+        raise InputError(f"{table.path}: {what}; say it in a mapping (--mapping)")
+    return rails, notes
 
 
-def _names(table: TextTable) -> str:
-    return ", ".join(str(name) for name in table.frame.columns)
+def _entity_rail(table: TextTable) -> Rail:
+    """Return the rail of a sensor that Home Assistant logged."""
+    names = distinct(table, _ENTITY)
+    if len(names) != 1 or "power" not in names[0]:
+        raise InputError(
+            f"{table.path} holds the states of {', '.join(names) or 'too many entities'}: say in a mapping"
+            f' (--mapping) which is power, with column = "{_ENTITY}" and its value under [rows],'
+            f' and watts = "{_STATE}" under [[rails]]'
+        )
+    return Rail(printable(names[0]).removeprefix("sensor."), watts=Channel(_STATE))

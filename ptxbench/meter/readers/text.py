@@ -1,28 +1,23 @@
-"""Find the table in a text file: its separator, decimal sign, header and rows."""
+"""Find the table in a text file: its separator, header and rows, and the decimal sign of its numbers."""
 
 from __future__ import annotations
 
-import gzip
-import io
+import csv
 import re
-import zlib
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
 from ptxbench.core.errors import InputError
+from ptxbench.core.numbers import COMMA, POINT, DecimalSign, is_number, quoted
 from ptxbench.core.printable import printable
 from ptxbench.meter.readers.units import unit_of
-from ptxbench.sensors.trace import Float64s
-from ptxbench.storage.file_errors import opened
+from ptxbench.storage.text_file import TextFile
 
-# An hour at 5 kHz with three rails; more does not fit into the memory of a small machine as a table.
+# An hour at 5 kHz with three rails.
 MAX_BYTES = 1 << 29
-# Longer ones are no numbers that a double holds, and pandas stops at such.
-_MAX_DIGITS = 300
 _SNIFFED_LINES = 400
 _ENOUGH_ROWS = 3
 # Rows at the end of the sniffed lines that show what a row of the table looks like.
@@ -31,205 +26,371 @@ _MAX_LINE = 20_000
 _MAX_COLUMNS = 1_000
 # Tried in this order: a comma may be a decimal sign beside the two before it.
 _SEPARATORS = ("\t", ";", ",", " ")
-_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
-_STAMP = re.compile(r"[\d./:T+ -]*\d[:/-]\d[\d./:,T+ -]*(Z|UTC|AM|PM)?", re.IGNORECASE)
-_UNIT_TAIL = re.compile(r"\s*(k|m|u|µ)?(W|V|A|Hz|s|%|MHz|MiB|C)", re.IGNORECASE)
-_ABSENT = {"", "nan", "n/a", "[n/a]", "[not supported]", "[unknown error]"}
+_STAMP = re.compile(
+    r"[\d./:T+ -]*\d([:/-]|\.\d+\.)\d[\d./:,T+ -]*(Z|UTC|GMT|[AP]M)?", re.ASCII | re.IGNORECASE
+)
+# Commas that stand before the fraction of a second or of a number in a file that separates by commas, too.
+_CUT_SECOND = re.compile(r"(?<=\d:\d\d:\d\d),(?=\d{3,9}(?![\d.]))", re.ASCII)
+_CUT_NUMBER = (
+    re.compile(r"(?<=\d),(?=\d+\s*[mkµu]?[WVAJ]\b)", re.ASCII),
+    # Separators have a blank behind them, as nvidia-smi writes them.
+    re.compile(r"(?<=\d),(?=\d)", re.ASCII),
+)
+_ABSENT = {"", "-", "--", "nan", "n/a", "na", "none", "null", "unavailable", "unknown"}
+# What PicoScope writes beyond its range.
+_OVERFLOWS = {"∞", "-∞"}
+
+
+@dataclass(frozen=True)
+class SampleClock:
+    """The times of samples that carry none.
+
+    Attributes:
+        start_s: Time of sample 0.
+        step_s: Time between two samples.
+        column: Column that numbers them; None where each row is the next one.
+    """
+
+    start_s: float
+    step_s: float
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a table.
+
+    Attributes:
+        columns: The cells of each column that was requested.
+        numbers: Number of each row among all below the header, counted from 0.
+        torn: Rows with too few or too many cells, which are left out.
+        marks: Rows that are marks.
+    """
+
+    columns: tuple[Sequence[str], ...]
+    numbers: Sequence[int]
+    torn: int
+    marks: int
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table as text.
+    """A table in a text, whose rows are read in pieces.
 
     Attributes:
-        frame: Cells, numbers where a whole column is numeric; one column a name.
+        file: The text.
+        names: Name of each column, once each.
         units: Second header line, empty where there is none.
         preamble: Lines above the rows, the header among them.
+        sample: The first rows.
         separator: Separator of the cells.
-        torn: Rows with too many cells, left out already.
-        has_header: False where columns had to be called "column1", ...
+        first_line: Line of the first row, counted from 0.
+        header: The line of names, which may come again; "" where columns are called "column1", ...
+        doubt: What is odd about the header, for a message.
+        cut: Commas that separate no cells though the separator is one.
+        is_ended: Whether each row ends with a separator.
+        decimal: Decimal sign; None where it is not told yet.
+        clock: Where no column is the time, but the file says how often it was sampled.
+        mark: First cell of rows of another width that are marks and not torn.
+        chosen: A column and the value that the rows to read have in it; None for every row.
+        section: What stands before the sections of a mapping that are about it: "nvml." or nothing.
     """
 
-    frame: pd.DataFrame
+    file: TextFile
+    names: tuple[str, ...]
     units: tuple[str, ...]
     preamble: tuple[str, ...]
+    sample: tuple[tuple[str, ...], ...]
     separator: str
-    torn: int
-    has_header: bool
+    first_line: int
+    header: str = ""
+    doubt: str = ""
+    cut: re.Pattern[str] | None = None
+    is_ended: bool = False
+    decimal: str | None = None
+    clock: SampleClock | None = None
+    mark: str = ""
+    chosen: tuple[str, str] | None = None
+    section: str = ""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.file.path
+
+    @property
+    def listed(self) -> str:
+        """The names of the columns, for a message."""
+        return ", ".join(self.names) + self.doubt
+
+    def samples(self, name: str) -> list[str]:
+        """Return the first cells of a column that are not absent."""
+        at = self._position(name)
+        return [row[at] for row in self.sample if not is_absent(row[at])]
+
+    def pieces(self, names: Sequence[str]) -> Iterator[Piece]:
+        """Yield the cells of some columns, in pieces of rows.
+
+        Raises:
+            InputError: The file has no such column, or cannot be read.
+        """
+        at = [self._position(name) for name in names]
+        chosen = None if self.chosen is None else (self._position(self.chosen[0]), self.chosen[1])
+        width = len(self.names) + self.is_ended
+        skipped, number = self.first_line, 0
+        for lines in self.file.lines():
+            rows = self._rows(lines[skipped:])
+            skipped = max(0, skipped - len(lines))
+            whole = [n for n, row in enumerate(rows) if len(row) == width]
+            marks = sum(row[0] == self.mark and len(row) != width for row in rows) if self.mark else 0
+            torn = len(rows) - len(whole) - marks
+            if chosen is not None:
+                whole = [n for n in whole if rows[n][chosen[0]] == chosen[1]]
+            columns = tuple([rows[n][i] for n in whole] for i in at)
+            yield Piece(columns, [number + n for n in whole], torn, marks)
+            number += len(rows)
+
+    def _rows(self, lines: Sequence[str]) -> list[list[str]]:
+        """Return the cells of each line that is neither blank nor a comment nor the header once more."""
+        return [
+            split_line(line, self.separator, self.cut)
+            for line in lines
+            if _is_written(line) and line.strip() != self.header
+        ]
+
+    def _position(self, name: str) -> int:
+        if name not in self.names:
+            raise InputError(f"{self.path} has no column {name!r} among {self.listed}")
+        return self.names.index(name)
 
 
 @dataclass(frozen=True)
 class _Layout:
     separator: str
-    decimal: str
+    cut: re.Pattern[str] | None
     data_line: int
-    width: int
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """How many columns there may be: behind the last separator of each row there may be nothing."""
+        width = len(self.rows[0])
+        return (width,) if any(row[-1] for row in self.rows) else (width, width - 1)
 
 
 @dataclass(frozen=True)
 class _Header:
-    names: list[str]
-    units: tuple[str, ...]
-    data_line: int
-    is_named: bool
+    names: tuple[str, ...]
+    units: tuple[str, ...] = ()
+    first_line: int = 0
+    line: str = ""
+    doubt: str = ""
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the contents of a file, unpacked where it is gzip.
-
-    Raises:
-        InputError: The file cannot be read, its gzip stream is damaged, or it is larger than `MAX_BYTES`.
-    """
-    with opened(path, "name a file of readings") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        try:
-            # No more than the limit is ever unpacked, however small the file is.
-            data = (gzip.GzipFile(fileobj=file) if packed else file).read(MAX_BYTES + 1)
-        except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise InputError(f"{path} cannot be read: {error}") from error
-    if len(data) > MAX_BYTES:
-        verb = "unpacks to" if packed else "holds"
-        raise InputError(f"{path} {verb} more than {MAX_BYTES >> 20} MiB; cut it to the time of the kernels")
-    return data
+def open_text(path: Path) -> TextFile:
+    """Return a file of a meter, an instrument or a driver, which is not read yet."""
+    return TextFile(path, _MAX_LINE, MAX_BYTES)
 
 
-def read_text_table(
-    path: Path, data: bytes, separator: str | None = None, decimal: str | None = None
-) -> TextTable:
-    """Find the header and read the rows below it.
+def read_text_table(file: TextFile, separator: str | None = None, decimal: str | None = None) -> TextTable:
+    """Find the header and the first row below it.
 
     Args:
-        path: File, for messages.
-        data: Its contents.
+        file: The text.
         separator: Separator of the cells, None to find it.
-        decimal: Decimal sign, None to find it.
-
-    Returns:
-        The table, every cell as it stands but with white space removed.
+        decimal: Decimal sign, None to tell it from the numbers of the whole file (`with_decimal`).
 
     Raises:
         InputError: There is no table in it.
     """
-    text = decode(data)
-    lines = text.split("\n", _SNIFFED_LINES)[:_SNIFFED_LINES]
-    if max(map(len, lines)) > _MAX_LINE:
-        raise InputError(f"{path} has lines of more than {_MAX_LINE} characters: it is no meter's table")
-    layout = _find_layout(lines, separator, decimal)
+    lines = list(islice(chain.from_iterable(file.lines()), _SNIFFED_LINES))
+    layout = _find_layout(lines, separator)
     if layout is None:
-        raise InputError(f"{path} holds no table of numbers; is it the right file?")
-    if layout.width > _MAX_COLUMNS:
-        raise InputError(f"{path} has {layout.width} columns; a meter's table has at most {_MAX_COLUMNS}")
+        raise InputError(f"{file.path} holds no table of numbers; is it the right file?")
+    if layout.widths[-1] > _MAX_COLUMNS:
+        raise InputError(
+            f"{file.path} has {layout.widths[-1]} columns; a meter's table has at most {_MAX_COLUMNS}"
+        )
     header = _header(lines, layout)
-    try:
-        frame, torn = _rows(text, layout, header)
-    except (ValueError, OverflowError) as error:
-        raise InputError(f"{path} cannot be read as a table: {printable(str(error))}") from error
+    width = len(header.names)
     return TextTable(
-        frame,
+        file,
+        header.names,
         header.units,
-        tuple(line.strip() for line in lines[: header.data_line] if line.strip()),
+        tuple(line.strip() for line in lines[: header.first_line] if line.strip()),
+        tuple(row[:width] for row in layout.rows),
         layout.separator,
-        torn,
-        header.is_named,
+        header.first_line,
+        header.line,
+        header.doubt,
+        layout.cut,
+        width < layout.widths[0],
+        decimal,
     )
 
 
-def split_line(line: str, separator: str) -> list[str]:
-    """Return the cells of one line without white space, quotes and the empty cell of a trailing separator."""
-    line = line.strip("\r\n")
-    cells = (
-        line.split()
-        if separator == " "
-        else [cell.strip().strip('"').strip() for cell in line.split(separator)]
-    )
-    return cells[:-1] if len(cells) > 1 and not cells[-1] and separator != " " else cells
+def read_header(file: TextFile) -> TextTable:
+    """Return the table whose names stand in the first line that is not blank.
+
+    Raises:
+        InputError: There is no such line.
+    """
+    lines = enumerate(islice(chain.from_iterable(file.lines()), _SNIFFED_LINES))
+    number, line = next(((n, line) for n, line in lines if _is_written(line)), (0, ""))
+    separator = next((one for one in _SEPARATORS if one in line), COMMA)
+    names = unique_names(split_line(line, separator))
+    return TextTable(file, names, (), (), (), separator, number + 1, line.strip())
 
 
-def decode(data: bytes) -> str:
-    """Return the text of a file in UTF-8, UTF-16 with its mark, or else Latin-1."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return data.decode("utf-16", errors="replace")
+def with_decimal(table: TextTable, columns: Sequence[str]) -> TextTable:
+    """Return the table with the decimal sign of its numbers, which all cells of some columns tell.
+
+    Where no number tells it, a comma that also separates cells is not it. Beside another separator the
+    one sign that stands in every number of a column is.
+
+    Raises:
+        InputError: The numbers contradict each other, or leave it open.
+    """
+    if table.decimal is not None:
+        return table
+    if table.separator == COMMA and not any('"' in line for lines in table.file.lines() for line in lines):
+        # No cell can hold a comma.
+        return replace(table, decimal=POINT)
+    sign = DecimalSign()
+    for piece in table.pieces(columns):
+        for name, cells in zip(columns, piece.columns, strict=True):
+            sign.see(name, cells)
+    cure = f'say it in a mapping (--mapping): decimal = "." or "," under [{table.section}format]'
     try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")  # where the degree and micro signs of instruments are
+        told = sign.told()
+    except InputError as error:
+        raise InputError(f"{table.path} holds {error}; {cure}") from error
+    if told is None and table.separator == COMMA:
+        told = POINT
+    if told is None and (len(sign.unclear) > 1 or sign.mixed):
+        example = next(iter(sign.unclear.values()))
+        raise InputError(f"{table.path}: {quoted(example)} may be thousands or a fraction; {cure}")
+    return replace(table, decimal=told or next(iter(sign.unclear), POINT))
 
 
-def _is_value(cell: str) -> bool:
-    number = _NUMBER.match(cell)
-    if number is not None:
-        rest = cell[number.end() :]
-        if not rest or _UNIT_TAIL.fullmatch(rest):
-            return True
+def split_line(line: str, separator: str, cut: re.Pattern[str] | None = None) -> list[str]:
+    """Return the cells of one line without white space and quotes."""
+    if separator == " ":
+        return line.split()
+    if cut is not None:
+        line = cut.sub(POINT, line)
+    if '"' in line:
+        # One line at a time: a quote that is never closed must not swallow the lines behind it.
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
+    cells = line.split(separator)
+    return [cell.strip() for cell in cells] if " " in line or "\t" in line else cells
+
+
+def settings_of(line: str, separator: str) -> list[str]:
+    """Return the cells of a line above the table, without the empty one of a trailing separator."""
+    cells = split_line(line, separator)
+    return cells[:-1] if len(cells) > 1 and not cells[-1] else cells
+
+
+def is_absent(cell: str) -> bool:
+    """Return whether a cell says that there is no value; nvidia-smi says why in brackets, "[GPU is lost]"."""
+    return cell.lower() in _ABSENT or (cell.startswith("[") and cell.endswith("]"))
+
+
+def is_stamp(cell: str) -> bool:
+    """Return whether a cell is a date, a time of day, or both."""
     return _STAMP.fullmatch(cell) is not None
 
 
-def _find_layout(lines: list[str], separator: str | None, decimal: str | None) -> _Layout | None:
+def unique_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names fit for a terminal, each once: "column2" for an empty one, "C.2" for a second C."""
+    seen: Counter[str] = Counter()
+    result = []
+    for position, raw in enumerate(names, 1):
+        name = printable(raw).strip() or f"column{position}"
+        seen[name] += 1
+        result.append(name if seen[name] == 1 else f"{name}.{seen[name]}")
+    return tuple(result)
+
+
+def _is_written(line: str) -> bool:
+    """Return whether a line is neither blank nor a comment."""
+    return line.lstrip()[:1] not in ("", "#")
+
+
+def _is_value(cell: str) -> bool:
+    return is_number(cell) or is_stamp(cell) or cell in _OVERFLOWS
+
+
+def _find_layout(lines: list[str], separator: str | None) -> _Layout | None:
     """Return the first separator that gives rows of one width, all of them values.
 
-    The table's first rows must look like its last ones: the settings that an oscilloscope writes above
-    the table, a name and a number for each channel, are as wide as its rows.
+    A comma that would stand before fractions, too, is tried where no line of names is as wide as the rows.
     """
     for candidate in (separator,) if separator else _SEPARATORS:
-        rows = [split_line(line, candidate) for line in lines]
-        kinds = [_kinds(row) for row in rows]
-        written = [kind for kind in kinds if any(kind)]
-        (usual, _), *_ = Counter(written[-_SHOWN_ROWS:]).most_common(1) or [((), 0)]
-        like = [_alike(kind, usual) for kind in kinds]
-        start = next(
-            (
-                i
-                for i in range(len(rows))
-                if all(like[i : i + _ENOUGH_ROWS]) and _is_table(rows[i : i + _ENOUGH_ROWS])
-            ),
-            None,
-        )
-        if start is None:
+        layout = _layout(lines, candidate, None)
+        if layout is None:
             continue
-        cells = [cell for row in rows[start:] for cell in row]
-        found = "," if candidate != "," and _has_decimal_comma(cells) else "."
-        return _Layout(candidate, decimal or found, start, len(rows[start]))
+        if candidate != COMMA or _header(lines, layout).line:
+            return layout
+        seconds = _layout(lines, candidate, _CUT_SECOND)
+        for cut in _CUT_NUMBER:
+            number = _layout(lines, candidate, cut)
+            if number is not None and _header(lines, number).line:
+                return number
+        return seconds or layout
     return None
 
 
-def as_numbers(column: pd.Series[str]) -> Float64s:
-    """Return the numbers of a column, NaN where a cell is none, shape (n,)."""
-    if not pd.api.types.is_numeric_dtype(column):
-        column = column.where(column.astype(str).str.len() <= _MAX_DIGITS)
-    return np.array(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
+def _layout(lines: list[str], separator: str, cut: re.Pattern[str] | None) -> _Layout | None:
+    """Return where the table begins under a separator, None where there is none.
+
+    The table's first rows must look like its last ones: the settings that an oscilloscope writes above
+    the table, a name and a number for each channel, are as wide as its rows. A line of names that comes
+    again and again is none of them.
+    """
+    names = {line for line, count in Counter(lines).items() if count > 1 and not _has_value(line, separator)}
+    rows = [
+        (number, split_line(line, separator, cut))
+        for number, line in enumerate(lines)
+        if _is_written(line) and line not in names
+    ]
+    kinds = [_kinds(row) for _, row in rows]
+    written = [kind for kind in kinds if any(kind)]
+    (usual, _), *_ = Counter(written[-_SHOWN_ROWS:]).most_common(1) or [((), 0)]
+    like = [_alike(kind, usual) for kind in kinds]
+    if not _is_row(usual):
+        return None
+    for i in range(len(rows) - _ENOUGH_ROWS + 1):
+        if all(like[i : i + _ENOUGH_ROWS]):
+            alike = [row for (_, row), fits in zip(rows[i:], like[i:], strict=True) if fits]
+            return _Layout(separator, cut, rows[i][0], tuple(map(tuple, alike)))
+    return None
+
+
+def _has_value(line: str, separator: str) -> bool:
+    return any(map(_is_value, split_line(line, separator)))
 
 
 def _kinds(row: list[str]) -> tuple[str, ...]:
     """Return what each cell is: "value", "name", or "" where it is absent."""
     return tuple(
-        "" if cell.lower() in _ABSENT else "value" if _is_value(cell) else "name"
-        for cell in row[: _MAX_COLUMNS + 1]
+        "" if is_absent(cell) else "value" if _is_value(cell) else "name" for cell in row[: _MAX_COLUMNS + 1]
     )
 
 
 def _alike(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
-    """Return whether two rows hold the same kinds of cells, where both hold one."""
-    return len(left) == len(right) and all(a == b or not a or not b for a, b in zip(left, right, strict=True))
+    """Return whether a row holds a value, and the same kinds of cells as another where both hold one."""
+    return (
+        len(left) == len(right)
+        and "value" in left
+        and all(a == b or not a or not b for a, b in zip(left, right, strict=True))
+    )
 
 
-def _is_table(rows: list[list[str]]) -> bool:
-    if len(rows) < _ENOUGH_ROWS or len({len(row) for row in rows}) != 1:
-        return False
-    return all(_is_row(row) for row in rows)
-
-
-def _is_row(row: list[str]) -> bool:
-    values = [cell for cell in row if cell.lower() not in _ABSENT]
-    named = sum(not _is_value(cell) for cell in values)
+def _is_row(kinds: tuple[str, ...]) -> bool:
     # A marker letter (PowerSensor3), a label or a performance state may stand among the numbers.
-    return len(values) - named >= max(2, len(values) / 2)
-
-
-def _has_decimal_comma(cells: list[str]) -> bool:
-    numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
-    commas = sum("," in cell for cell in numbers)
-    return commas > 0 and not any("." in cell for cell in numbers)
+    return kinds.count("value") >= max(2, kinds.count("name"))
 
 
 def _header(lines: list[str], layout: _Layout) -> _Header:
@@ -238,67 +399,28 @@ def _header(lines: list[str], layout: _Layout) -> _Header:
     A line between that begins with a value is a torn row, not a header.
     """
     above: list[tuple[int, list[str]]] = []
+    doubt = ""
     for number in range(layout.data_line - 1, -1, -1):
         line = lines[number].strip().lstrip("#").strip()
-        cells = split_line(line, layout.separator)
+        cells = settings_of(line, layout.separator)
         if not line or _is_value(cells[0]):
             continue
-        if len(cells) != layout.width:
+        if len(cells) not in layout.widths or (above and len(cells) != len(above[0][1])):
+            doubt = f" (the line above the rows has {len(cells)} cells and each row {layout.widths[-1]})"
             break
         above.append((number, cells))
         if len(above) == 2:
             break
     if not above:
-        return _Header([f"column{i + 1}" for i in range(layout.width)], (), layout.data_line, False)
-    last = above[0][0] + 1
-    if len(above) == 2 and _is_unit_line(above[0][1]):
-        return _Header(_unique(above[1][1]), tuple(above[0][1]), last, True)
-    return _Header(_unique(above[0][1]), (), last, True)
+        names = tuple(f"column{i + 1}" for i in range(layout.widths[-1]))
+        return _Header(names, first_line=layout.data_line, doubt=doubt)
+    lowest = above[0][0]
+    commented = all(lines[number].lstrip().startswith("#") for number, _ in above)
+    if len(above) == 2 and (commented or _is_unit_line(above[0][1])):
+        names, units = unique_names(above[1][1]), tuple(above[0][1])
+        return _Header(names, units, lowest + 1, lines[above[1][0]].strip())
+    return _Header(unique_names(above[0][1]), (), lowest + 1, lines[lowest].strip())
 
 
 def _is_unit_line(cells: list[str]) -> bool:
     return sum(unit_of(cell) is not None for cell in cells) >= max(1, len(cells) // 2)
-
-
-def _unique(names: list[str]) -> list[str]:
-    seen: dict[str, int] = {}
-    result = []
-    for position, name in enumerate(names):
-        name = printable(name).strip() or f"column{position + 1}"
-        seen[name] = seen.get(name, 0) + 1
-        result.append(name if seen[name] == 1 else f"{name}.{seen[name]}")
-    return result
-
-
-def _rows(text: str, layout: _Layout, header: _Header) -> tuple[pd.DataFrame, int]:
-    separator = r"\s+" if layout.separator == " " else layout.separator
-    start = _line_start(text, header.data_line)
-    # A trailing separator makes one more, empty column than the header names.
-    whole = _line_start(text, layout.data_line)
-    first = text[whole : text.find("\n", whole)].rstrip("\r")
-    columns = [*header.names, "_trailing"] if _has_trailing(first, layout) else header.names
-    frame = pd.read_csv(
-        io.StringIO(text[start:]),
-        sep=separator,
-        decimal=layout.decimal,
-        header=None,
-        names=columns,
-        skipinitialspace=True,
-        engine="c",
-        on_bad_lines="skip",
-        low_memory=False,
-        skip_blank_lines=True,
-    )
-    lines = sum(1 for line in text[start:].split("\n") if line.strip())
-    return frame[header.names], max(0, lines - len(frame))
-
-
-def _has_trailing(line: str, layout: _Layout) -> bool:
-    return layout.separator != " " and line.rstrip().endswith(layout.separator)
-
-
-def _line_start(text: str, number: int) -> int:
-    position = 0
-    for _ in range(number):
-        position = text.index("\n", position) + 1
-    return position

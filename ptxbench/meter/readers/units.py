@@ -58,28 +58,28 @@ _UNITS = {
     for base in bases
     for prefix, factor in _PREFIXES.items()
 } | {"us": Unit(Quantity.TIME, 1e-6), "hms": Unit(Quantity.TIME, 1.0)}
-_BRACKETS = re.compile(r"[\[(]\s*([^\[\]()]*?)\s*[\])]\s*$")
-_SUFFIX = re.compile(r"_([a-zµμ]+)$", re.IGNORECASE)
+# "Voltage (V)", "CH1 in V" (R&S), "slot_v" and "Current mA"; "Channel A" names no unit.
+_TAILS = (
+    re.compile(r"[\[(]\s*([^\[\]()]*?)\s*[\])]\s*$"),
+    re.compile(r"\bin ([a-zµμω]+)$", re.IGNORECASE),
+    re.compile(r"_([a-zµμ]+)$", re.IGNORECASE),
+    re.compile(r" ([mkuµμn][a-z]{1,7})$", re.IGNORECASE),
+)
 
 
 def unit_of(text: str) -> Unit | None:
-    """Return the unit that `text` names, None where it is none.
+    """Return the unit that `text` names, such as "mW" or "(ms)", None where it is none.
 
     Upper-case M is read as m: no meter of a GPU logs megawatts.
     """
-    return _UNITS.get(text.strip().lower())
+    return _UNITS.get(text.strip().strip("()[]").lower())
 
 
 def split_unit(name: str) -> tuple[str, Unit | None]:
     """Split a column name such as "slot_v", "Voltage (V)" or "power.draw [mW]" into name and unit."""
-    bracketed = _BRACKETS.search(name)
-    if bracketed is not None:
-        unit = unit_of(bracketed[1])
-        if unit is not None:
-            return name[: bracketed.start()].strip(), unit
-    suffixed = _SUFFIX.search(name)
-    if suffixed is not None:
-        unit = unit_of(suffixed[1])
-        if unit is not None:
-            return name[: suffixed.start()].strip(), unit
+    for tail in _TAILS:
+        found = tail.search(name)
+        unit = unit_of(found[1]) if found is not None else None
+        if found is not None and unit is not None:
+            return name[: found.start()].strip(), unit
     return name.strip(), None
