@@ -20,7 +20,7 @@ _TURNS = _TO_A_LABEL | _CALLS | _ELSEWHERE | {"EXIT", "KILL", "NANOSLEEP", "BREA
 _TABLE = re.compile(r"BRANCH_TARGETS ([^\"]*)")
 # A branch that a row declares leaps over less than so many copies.
 _MOST_COPIES_OVER = 2
-# What a barrier may be told its count of threads by.
+# What a barrier may be told its number and its count of threads by.
 _NUMBERS = (Kind.IMMEDIATE, Kind.REGISTER, Kind.UNIFORM, Kind.CONSTANT)
 # Filler that ptxas predicates off: it writes to no register.
 _FILLER = frozenset({"LDS", "UIADD3", "UIADD3.64"})
@@ -87,7 +87,7 @@ def check_branches(
         length: Instructions of one copy.
     """
     labels = dict(kernel.labels)
-    place = {instruction.address: at for at, instruction in enumerate(body)}
+    place: dict[int | None, int] = {instruction.address: at for at, instruction in enumerate(body)}
     for at, instruction in enumerate(body[:-1]):
         if not _turns(instruction):
             continue
@@ -97,8 +97,7 @@ def check_branches(
             if instruction.base in _CALLS:
                 is_near = target is None or target > body[-1].address
             else:
-                over = place.get(-1 if target is None else target, 0) - at
-                is_near = 0 < over < _MOST_COPIES_OVER * length
+                is_near = 0 < place.get(target, at) - at < _MOST_COPIES_OVER * length
             if not is_near:
                 return f"{instruction} in the loop: it does not lead on within its copy"
     return ""
@@ -127,9 +126,9 @@ def check_barrier(body: tuple[SassInstruction, ...], declared: Collection[str]) 
     """
     barriers = [instruction for instruction in body if instruction.base == "BAR"]
     for barrier in barriers:
-        first, *further = barrier.operand_list
         # ptxas puts number and count into one register, and names it twice.
-        if any(o.kind in _NUMBERS and o.text != first.text for o in further):
+        numbers = {operand.text for operand in barrier.operand_list if operand.kind in _NUMBERS}
+        if len(numbers) > 1:
             return f"{barrier} in the loop: it waits for a number of threads, not for the block"
         if not _is_of_block(barrier) and barrier.opcode not in declared:
             return f"{barrier} in the loop: a barrier that the row does not declare"
@@ -172,13 +171,12 @@ def check_guards(
         if guard in ("PT", "UPT"):
             if not _is_filler(instruction):
                 return f"{instruction}: its guard holds always or never"
-        elif instruction.opcode in copies and guarded:
             continue
-        else:
-            writer = _writer(body, at, guard)
-            alone = single and instruction.opcode in copies
-            if writer is None or writer in ends or (alone and body[writer].opcode not in deciding):
-                return f"{instruction}: not every thread executes it in every pass"
+        writer = _writer(body, at, guard)
+        is_copy = instruction.opcode in copies
+        alone = writer is None or (single and is_copy and body[writer].opcode not in deciding)
+        if writer in ends or (alone and not (is_copy and guarded)):
+            return f"{instruction}: not every thread executes it in every pass"
     return ""
 
 
