@@ -66,7 +66,7 @@ def _merged(everywhere: dict[str, object], table: dict[str, object], where: str)
 
 
 def _guards(everywhere: dict[str, object], table: dict[str, object], where: str) -> dict[str, object]:
-    """Return how many instructions a copy guards, by level: as everywhere, or as the table says."""
+    """Return how many instructions a copy guards: as everywhere, or as the table says."""
     general = _levels(everywhere.get("guarded", {}), "guarded")
     return general | _levels(table.get("guarded", {}), f"{where}guarded")
 
