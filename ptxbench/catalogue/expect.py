@@ -16,8 +16,11 @@ _KEYS = {
     "O3": (OptLevel.O3, None),
     "O3_throughput": (OptLevel.O3, Form.THROUGHPUT),
 }
-EXPECTATION_KEYS = (*_KEYS, "once", "on", "driver")
+# What a table of some targets, or the driver's, may hold.
+_TABLE_KEYS = (*_KEYS, "once", "guarded")
+EXPECTATION_KEYS = (*_TABLE_KEYS, "on", "driver")
 _MOST_A_PASS = 256
+_MOST_GUARDED = 32
 
 
 def read_expectations(row: Fields) -> tuple[Expectation, ...]:
@@ -39,12 +42,13 @@ def read_expectations(row: Fields) -> tuple[Expectation, ...]:
         if not targets or not set(targets) <= known:
             raise ValueError(f"on {names!r} is no list of targets")
         where = f"on.{names}."
-        if not isinstance(table, dict) or not set(table) <= {*_KEYS, "once"}:
-            raise ValueError(f"{where} must be a table of {', '.join((*_KEYS, 'once'))}")
+        if not isinstance(table, dict) or not set(table) <= set(_TABLE_KEYS):
+            raise ValueError(f"{where} must be a table of {', '.join(_TABLE_KEYS)}")
         found.extend(_of_targets(_merged(everywhere, table, where), targets, where))
     of_driver = row.get("driver") or {}
-    if not isinstance(of_driver, dict) or not set(of_driver) <= {*_KEYS, "once"}:
-        raise ValueError(f"driver must be a table of {', '.join((*_KEYS, 'once'))}")
+    if not isinstance(of_driver, dict) or not set(of_driver) <= set(_TABLE_KEYS):
+        raise ValueError(f"driver must be a table of {', '.join(_TABLE_KEYS)}")
+    of_driver = of_driver | {"guarded": _guards(everywhere, of_driver, "driver.")}
     found.extend(replace(e, by_driver=True) for e in _of_targets(of_driver, (), "driver."))
     return tuple(found)
 
@@ -58,7 +62,13 @@ def _merged(everywhere: dict[str, object], table: dict[str, object], where: str)
     own = _levels(table.get("once", {}), f"{where}once")
     merged = {key: value for key, value in everywhere.items() if not set(table) & _of_level(key)}
     kept = {key: value for key, value in passes.items() if not {*table, *own} & _of_level(key)}
-    return merged | table | {"once": kept | own}
+    return merged | table | {"once": kept | own, "guarded": _guards(everywhere, table, where)}
+
+
+def _guards(everywhere: dict[str, object], table: dict[str, object], where: str) -> dict[str, object]:
+    """Return how many instructions a copy guards: as everywhere, or as the table says."""
+    general = _levels(everywhere.get("guarded", {}), "guarded")
+    return general | _levels(table.get("guarded", {}), f"{where}guarded")
 
 
 def _of_level(key: str) -> set[str]:
@@ -68,6 +78,7 @@ def _of_level(key: str) -> set[str]:
 def _of_targets(table: dict[str, object], targets: tuple[str, ...], where: str) -> Iterator[Expectation]:
     """Yield the expectations of one table."""
     passes = _levels(table.get("once", {}), f"{where}once")
+    guards = _levels(table.get("guarded", {}), f"{where}guarded")
     for key, (level, form) in _KEYS.items():
         counts = table.get(key)
         if counts is None and form and key in passes:
@@ -77,12 +88,13 @@ def _of_targets(table: dict[str, object], targets: tuple[str, ...], where: str) 
             continue
         if isinstance(counts, str):
             reason = checked_text(counts, SENTENCE, where + key)
-            yield Expectation(level, (), (), form, targets, reason)
+            yield Expectation(level, (), (), form=form, targets=targets, refused=reason)
             continue
         yield Expectation(
             level,
             _counts(counts, where + key),
             _once(passes.get(key, passes.get(level, {})), f"{where}once.{key}"),
+            checked_whole(guards.get(key, guards.get(level, 0)), 0, _MOST_GUARDED, f"{where}guarded.{key}"),
             form,
             targets,
         )

@@ -36,6 +36,8 @@ class Expectation:
             "A|B" counts both as one, since the assembler may pick either.
         once: What one pass of the loop has besides, whatever N: operands that all copies share made
             ready, a register held. Below 0 the overhead loop has more.
+        guarded: How many instructions of one copy stand under a predicate that the copy itself writes;
+            branches are counted by their opcode.
         form: The form that this is about; None is both, where no other entry names the form.
         targets: The targets that this is about; none is all, where no other entry names the target.
         refused: Why the row cannot be measured here, else "".
@@ -45,6 +47,7 @@ class Expectation:
     opt_level: OptLevel
     counts: tuple[tuple[str, float], ...]
     once: tuple[tuple[str, int], ...]
+    guarded: int = 0
     form: Form | None = None
     targets: tuple[str, ...] = ()
     refused: str = ""

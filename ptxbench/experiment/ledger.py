@@ -42,6 +42,11 @@ class Ledger:
                 ready.append(outcome)
         return ready
 
+    def refuse(self, row: TableRow) -> None:
+        """Note the row of a subject that is not measured, though it was made ready."""
+        del self.subjects[row.subject]
+        self._refused[row.subject] = row
+
     def rows(
         self,
         subjects: Sequence[Subject],

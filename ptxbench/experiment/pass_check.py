@@ -10,17 +10,18 @@ The loop is the same machine code, which is compared; what is measured stays as 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import xor
 
 import numpy as np
 
-from ptxbench.core.errors import InputError
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.errors import InputError, RefusedModuleError
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.emulator.bits import Bits
 from ptxbench.sass.listing import disassemble, parse_listing
-from ptxbench.sass.loop import find_loop
+from ptxbench.sass.loop import LoopError, find_loop
 
 _NEVER_STORED = "@%never st.global.u32 [%result], %anchor;"
 # Whether anything is launched the assembler cannot know: so the result before it stays in the loop.
@@ -47,31 +48,82 @@ def anchors(threads: int, passes: int) -> Bits:
     return np.arange(threads, dtype=np.uint64) ^ np.uint64(mixed)
 
 
-def wrong_passes(gpu: Gpu, ptx: str, launch: Launch) -> str:
-    """Run the kernels of a module, and return which made another number of passes than requested.
+@dataclass(frozen=True)
+class CountingModule:
+    """A module whose kernels store the counter of their loop.
 
-    It is "" where none did.
+    Attributes:
+        cubin: The module.
+        kernels: Its kernels that are to be launched.
+        unlike: Why it tells nothing of the module that is measured, whose loops must be the same, or "".
+    """
+
+    cubin: Cubin
+    kernels: tuple[str, ...]
+    unlike: str
+
+
+def counting_module(gpu: Gpu, ptx: str, cubin: Cubin) -> CountingModule:
+    """Assemble the module that tells the passes of another one.
 
     Args:
-        gpu: A real GPU.
-        ptx: The module that `launch` has as a cubin.
-        launch: How its kernels are launched; its kernel and loop count are replaced.
+        gpu: Whose assembler is used.
+        ptx: A measuring module.
+        cubin: Its machine code.
+
+    Raises:
+        InputError: It is no measuring module.
+        ToolError: A tool is missing or was stopped.
+    """
+    # The driver's assembler lists routines that it calls, such as a division's, beside the kernels.
+    names = tuple(_ENTRY.findall(ptx))
+    try:
+        storing = gpu.assemble(storing_anchor(ptx), cubin.opt_level)
+        measured, counting = (parse_listing(disassemble(one.image)) for one in (cubin, storing))
+        unlike = [n for n in names if find_loop(measured[n]).counts != find_loop(counting[n]).counts]
+    except (RefusedModuleError, LoopError) as error:
+        return CountingModule(cubin, names, f"the kernels that store their counter: {error}")
+    reason = f"{unlike[0]}: the loop that stores its counter is other machine code" if unlike else ""
+    return CountingModule(storing, names, reason)
+
+
+def miscounted(gpu: Gpu, module: CountingModule, launch: Launch) -> str:
+    """Return which kernel made another number of passes than requested, or "".
+
+    Args:
+        gpu: A GPU that computes.
+        module: What stores the counters.
+        launch: How the measured kernels are launched; module, kernel and loop count are replaced.
 
     Raises:
         LaunchError: A kernel did not run.
-        ToolError: It cannot be assembled or disassembled.
     """
-    storing = gpu.assemble(storing_anchor(ptx), launch.cubin.opt_level)
-    measured, checked = (parse_listing(disassemble(one.image)) for one in (launch.cubin, storing))
     threads = launch.grid * launch.block
-    # The driver's assembler lists routines that it calls, such as a division's, beside the kernels.
-    for name in _ENTRY.findall(ptx):
-        if find_loop(measured[name]).counts != find_loop(checked[name]).counts:
-            return f"{name}: the loop that stores its counter is other machine code"
+    for name in module.kernels:
         for passes in _PASSES:
-            one = replace(launch, cubin=storing, kernel=name, iterations=passes, output_bytes=8 * threads)
+            one = replace(
+                launch, cubin=module.cubin, kernel=name, iterations=passes, output_bytes=8 * threads
+            )
             stored = gpu.run(one).output.view(np.uint64) & np.uint64(0xFFFFFFFF)
             wrong = stored != anchors(threads, passes)
             if wrong.any():
                 return f"{name}: {int(wrong.sum())} of {threads} threads did not make {passes} passes"
     return ""
+
+
+def wrong_passes(gpu: Gpu, ptx: str, launch: Launch) -> str:
+    """Return which kernel of a module makes another number of passes than requested, or why it is not known.
+
+    It is "" where all make as many as requested.
+
+    Args:
+        gpu: A GPU that computes.
+        ptx: The module that `launch` has as a cubin.
+        launch: How its kernels are launched; its kernel and loop count are replaced.
+
+    Raises:
+        LaunchError: A kernel did not run.
+        ToolError: A tool is missing or was stopped.
+    """
+    module = counting_module(gpu, ptx, launch.cubin)
+    return module.unlike or miscounted(gpu, module, launch)

@@ -23,9 +23,11 @@ from ptxbench.codegen.render import render_sleep
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import NotMeasurableError, RefusedModuleError
+from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status
 from ptxbench.core.target import find_target
 from ptxbench.devices.base import Gpu
+from ptxbench.experiment.numeric_check import ExpectedModule, expect_module, has_reference
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocols import find_protocol
 from ptxbench.sass.listing import disassemble
@@ -108,10 +110,18 @@ class Preparer:
             if not module.loop_check.passed:
                 return subject.row(Status.GATE_FAILED, module.loop_check.reason), module
             operands = operand_bytes(row, condition.pattern, self._folder.manifest.order_seed)
+            expected = self._expected(module)
         except (NotMeasurableError, RefusedModuleError) as error:
             return subject.row(Status.NOT_SUPPORTED, str(error)), module
         loops = protocol.overhead_loops(row, module.listing)
-        return Prepared(replace(subject, loops=tuple(loops.items())), module.cubin, operands), module
+        subject = replace(subject, loops=tuple(loops.items()))
+        return Prepared(subject, module.cubin, operands, expected), module
+
+    def _expected(self, module: Module) -> ExpectedModule | None:
+        """Return what a module must compute; a simulated GPU charges energy and computes nothing."""
+        if self._gpu.info.kind is not GpuKind.REAL or not has_reference(module):
+            return None
+        return expect_module(self._gpu, module)
 
     def _assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
         held = self._folder.kernels.find(ptx, opt_level)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ptxbench.analysis.subject import Subject
 from ptxbench.core.cubin import Cubin
 from ptxbench.experiment.kernel import Kernel
+from ptxbench.experiment.numeric_check import ExpectedModule
 from ptxbench.storage.schema import Role
 
 
@@ -21,11 +22,13 @@ class Prepared:
         subject: What is measured.
         cubin: Its kernels.
         operands: Input buffer, uint8, shape (bytes,).
+        expected: What its kernels must compute; None where the GPU or the reference cannot tell.
     """
 
     subject: Subject
     cubin: Cubin
     operands: npt.NDArray[np.uint8]
+    expected: ExpectedModule | None = None
 
     def kernel(self, role: Role, grid: int, block: int, name: str = "") -> Kernel:
         """Return one of the subject's kernels; its loop count is not calibrated.

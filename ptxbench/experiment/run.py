@@ -15,6 +15,7 @@ from ptxbench.devices.replay import ReplayGpu
 from ptxbench.experiment.ledger import Ledger
 from ptxbench.experiment.plan import plan_batches, plan_subjects
 from ptxbench.experiment.prepare import Outcome, Preparer, quick_switching
+from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocol import Measurement
 from ptxbench.experiment.protocols import find_protocol
 from ptxbench.experiment.recompute import measure_again
@@ -108,7 +109,7 @@ class _Measuring:
                 ready.append(self._preparer.begin(plan[len(ready)]))
             if self._state.is_spent():
                 return
-            batch = self._ledger.take(ready[number].result())
+            batch = [one for one in self._ledger.take(ready[number].result()) if self._does_its_work(one)]
             ready[number] = _released()
             self._state.done += len(subjects) - len(batch)
             own = subjects[0].condition
@@ -119,6 +120,13 @@ class _Measuring:
                 is_last=not later,
             )
         self._state.report_end()
+
+    def _does_its_work(self, prepared: Prepared) -> bool:
+        """Return whether a module computes what it must, as far as that is known; else its row says so."""
+        failed = self._bench.check(prepared)
+        if failed is not None:
+            self._ledger.refuse(prepared.subject.row(failed.status, failed.reason))
+        return failed is None
 
     @property
     def complete(self) -> bool:

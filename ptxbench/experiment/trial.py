@@ -7,13 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ptxbench.core.errors import LaunchError
+from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.experiment.kernel import MAX_ITERATIONS, Kernel
+from ptxbench.experiment.numeric_check import ExpectedModule
+from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.trial_record import make_failure, make_record
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Trace
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import TrialRecord
+from ptxbench.storage.schema import Role, TrialRecord
 
 # A first guess that takes a fraction of a second at most on any GPU, also where an SM runs many blocks; what
 # later ones aim at, and what one to rely on takes at least: a launch of an H200 takes 0.1 ms beside its loop.
@@ -22,6 +25,9 @@ _FIRST_ITERATIONS = 40
 _GUESS_S = 0.005
 _LEAST_GUESS_S = 0.003
 _MAX_GUESSES = 6
+# Number of the launches that are compared with the reference: none of a calibration's, which are below 0 too.
+_CHECK = -1_000_000
+_DIED = "the process ended while this kernel ran"
 
 
 class Bench:
@@ -50,6 +56,7 @@ class Bench:
         self.measured = 0
         self._on_trial = on_trial
         self._warm: str | None = None
+        self._checked: dict[str, TrialRecord | None] = {}
 
     def trial(self, kernel: Kernel, repeat: int, warm_for: str = "") -> TrialRecord:
         """Return one trial's record: the run's own where it holds it, else run it and keep it.
@@ -69,30 +76,65 @@ class Bench:
         if held is not None:
             return held
         launch = kernel.launch(repeat)
-        order = len(self.folder)
-        board = self.gpu.info.uuid_hash
-
-        def failure(reason: str) -> tuple[TrialRecord, Trace]:
-            at_ns = self.gpu.clock.now_ns()
-            return make_failure(kernel, repeat, order, board, at_ns, reason)
-
-        self.folder.take_in_hand(failure("the process ended while this kernel ran")[0])
+        self.folder.take_in_hand(self._failure(kernel, repeat, _DIED)[0])
         if repeat >= 0:
             self._warm_up(launch, warm_for or kernel.subject)
         try:
             run = self.gpu.run(launch)
         except LaunchError as error:
-            record, trace = failure(str(error))
+            record, trace = self._failure(kernel, repeat, str(error))
         else:
-            info = self.gpu.info
+            info, order = self.gpu.info, len(self.folder)
             record = make_record(
-                kernel, repeat, order, board, run, self.sensor, info.sm_count, info.power_limit_w
+                kernel, repeat, order, info.uuid_hash, run, self.sensor, info.sm_count, info.power_limit_w
             )
             trace = run.trace
         self.folder.append(record, trace)
         self.measured += repeat >= 0
         self._on_trial(record)
         return record
+
+    def check(self, prepared: Prepared) -> TrialRecord | None:
+        """Compare what a module computes with what it must; each is launched small, once, before its trials.
+
+        Returns:
+            The record of a module that computes something else or could not run, or None.
+
+        Raises:
+            GpuError: The GPU stopped answering.
+            InputError: The record cannot be written.
+        """
+        code, expected = prepared.cubin.sha256, prepared.expected
+        if expected is not None and code not in self._checked:
+            launch = expected.launch
+            kernel = prepared.kernel(Role.TARGET, launch.grid, launch.block)
+            self._checked[code] = self._check(replace(kernel, iterations=launch.iterations), expected)
+        return self._checked.get(code)
+
+    def _check(self, kernel: Kernel, expected: ExpectedModule) -> TrialRecord | None:
+        held = self.folder.record(kernel.trial_id(_CHECK))
+        if held is not None:
+            return held
+        self.folder.take_in_hand(self._failure(kernel, _CHECK, _DIED)[0])
+        try:
+            computed = expected.computed(self.gpu)
+        except LaunchError as error:
+            status, reason = Status.LAUNCH_FAILED, str(error)
+        else:
+            if not computed.is_wrong:
+                return None
+            status, reason = (
+                Status.GATE_FAILED,
+                f"it does not do what the instruction does: {computed.detail}",
+            )
+        record, trace = self._failure(kernel, _CHECK, reason)
+        record = replace(record, status=status)
+        self.folder.append(record, trace)
+        return record
+
+    def _failure(self, kernel: Kernel, repeat: int, reason: str) -> tuple[TrialRecord, Trace]:
+        board, at_ns = self.gpu.info.uuid_hash, self.gpu.clock.now_ns()
+        return make_failure(kernel, repeat, len(self.folder), board, at_ns, reason)
 
     def calibrated(self, kernel: Kernel, window_s: float, first: int = 0) -> Kernel:
         """Return the kernel with the loop count that fills `window_s`.

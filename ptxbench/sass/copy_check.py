@@ -16,6 +16,7 @@ _RESULT_UNUSED = ("ATOM", "SYNCS", "BMOV")
 # From so many instructions a copy on, ptxas arranges the first and last copies of each chain as it likes:
 # as many instructions of one opcode as a copy has, but at least these, may have another shape.
 _LONG, _ENDS = 3, 8
+_NEVER = ("@!PT", "@!UPT")
 _LOST = frozenset({"RZ", "URZ", "PT", "UPT"})
 
 
@@ -68,6 +69,27 @@ def check_alike(
     return ""
 
 
+def check_guarded(expected: Expectation, shapes: Mapping[tuple[str, str], int], copies: int) -> str:
+    """Return how other instructions than the row declares stand under a predicate of the copies', or "".
+
+    Args:
+        expected: The row's expectation.
+        shapes: What the target loop has more than the overhead loop.
+        copies: Copies in the loop.
+    """
+    found = sum(n for (opcode, shape), n in shapes.items() if _is_guarded(opcode, shape))
+    wanted = expected.guarded * copies
+    slack = _ENDS if expected.guarded and sum(n for _, n in expected.counts) >= _LONG else 0
+    if wanted - slack <= found <= wanted:
+        return ""
+    return f"{found} instructions stand under a predicate where {copies} copies make {wanted}"
+
+
+def _is_guarded(opcode: str, shape: str) -> bool:
+    """Return whether a predicate decides on it; filler never takes place, and branches are declared."""
+    return shape.startswith("@") and not shape.startswith(_NEVER) and not opcode.startswith("BRA")
+
+
 def _moves(opcode: str, shape: str) -> bool:
     """Return whether an instruction moves a register or a constant: ptxas has several for that."""
     if opcode.startswith(("MOV", "IMAD.MOV")):
@@ -82,7 +104,7 @@ def check_results(shapes: Mapping[tuple[str, str], int]) -> str:
         first = shape.partition(" <")[0].split()
         lost = bool(first) and all(part in _LOST for part in first if part[0] != "@")
         carries = "P" in shape.partition(" <")[2].split()
-        filler = bool({"@!PT", "@!UPT"} & set(first))
+        filler = shape.startswith(_NEVER)
         if n > 0 and lost and not carries and not filler and not opcode.startswith(_RESULT_UNUSED):
             return f"the result of {opcode} is lost ({shape})"
     return ""

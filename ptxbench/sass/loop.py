@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ptxbench.sass.program import Loop, SassInstruction, SassKernel
 
@@ -65,7 +66,7 @@ def _branch_target(instruction: SassInstruction, labels: dict[str, int]) -> int 
     return label_address(instruction, labels) if instruction.base in _BRANCHES else None
 
 
-def label_address(instruction: SassInstruction, labels: dict[str, int]) -> int | None:
+def label_address(instruction: SassInstruction, labels: Mapping[str, int]) -> int | None:
     """Return the address that the instruction's label stands at, or None where it names none."""
     match = _TARGET.search(instruction.operands)
     return labels.get(match.group(1)) if match else None

@@ -16,10 +16,10 @@ from ptxbench.catalogue.model import Expectation, Instruction, Unit
 from ptxbench.codegen.render import OVERHEAD, OVERHEAD_2N, TARGET, TARGET_2N
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.opcode_counts import counts_text
-from ptxbench.sass.copy_check import check_alike, check_results, shapes_beyond
+from ptxbench.sass.copy_check import check_alike, check_guarded, check_results, shapes_beyond
 from ptxbench.sass.loop import LoopError, find_loop
 from ptxbench.sass.loop_counter import check_passes
-from ptxbench.sass.loop_path import check_barrier, check_guards, check_path
+from ptxbench.sass.loop_path import check_barrier, check_branches, check_guards, check_path
 from ptxbench.sass.operation import check_operation, check_sources
 from ptxbench.sass.program import Loop, SassKernel
 
@@ -125,7 +125,7 @@ def _check(instruction: Instruction, expected: Expectation, kernels: Mapping[str
         _check_content(twice, expected, 2 * instruction.copies, TARGET_2N)
         _check_residue(instruction, loops)
         for name, body in bodies.items():
-            if reason := _execution_fault(instruction, expected, kernels[name], body):
+            if reason := _execution_fault(instruction, expected, name, kernels[name], body):
                 raise _RefusedError(f"{name} kernel: {reason}")
         _check_copies(instruction, expected, bodies)
     except _RefusedError as refusal:
@@ -163,38 +163,47 @@ def _calls(expected: Expectation) -> bool:
     return any(opcode.startswith("CALL") for opcode in _opcodes(expected))
 
 
-def _execution_fault(instruction: Instruction, expected: Expectation, kernel: SassKernel, loop: Loop) -> str:
+def _execution_fault(
+    instruction: Instruction, expected: Expectation, name: str, kernel: SassKernel, loop: Loop
+) -> str:
     """Return why not every thread executes all of the loop p_iterations times, or ""."""
     body, copies = loop.instructions, _opcodes(expected)
-    single = sum(n for _, n in expected.counts) == 1
-    besides = {opcode for alternatives, _ in expected.once for opcode in alternatives.split("|")}
+    besides = frozenset(opcode for alternatives, _ in expected.once for opcode in alternatives.split("|"))
+    declared = copies | besides if name in (TARGET, TARGET_2N) else frozenset()
+    length = sum(n for _, n in expected.counts)
+    fills_memory = instruction.family == "level"
     return (
-        check_path(kernel, body, fills_memory=instruction.family == "level")
-        or check_barrier(body)
-        or check_guards(body, copies, besides, guarded=bool(instruction.guard), single=single)
-        or check_passes(kernel, body, routine=_calls(expected))
+        check_path(kernel, body, calls=_calls(expected), fills_memory=fills_memory)
+        or check_branches(kernel, body, declared, length)
+        or check_barrier(body, declared)
+        or check_guards(body, copies, besides, guarded=bool(instruction.guard), single=length == 1)
+        or check_passes(kernel, body)
     )
 
 
 def _check_copies(instruction: Instruction, expected: Expectation, bodies: Mapping[str, Loop]) -> None:
-    """Check that the copies are alike, and what the row names. A routine's call is counted alone."""
-    if _calls(expected):
-        return
+    """Check that the copies are alike, and what the row names. Of a routine's call only guards are read."""
     # The back edge is checked with the counter.
     loops = {name: loop.instructions[:-1] for name, loop in bodies.items()}
     once = shapes_beyond(loops[TARGET], loops[OVERHEAD])
     twice = shapes_beyond(loops[TARGET_2N], loops.get(OVERHEAD_2N, loops[OVERHEAD]))
+    counted = ((TARGET, once, instruction.copies), (TARGET_2N, twice, 2 * instruction.copies))
+    for name, shapes, copies in counted:
+        if not instruction.guard and (reason := check_guarded(expected, shapes, copies)):
+            raise _RefusedError(f"{name} kernel: {reason}")
+    if _calls(expected):
+        return
     reason = check_alike(expected, once, twice)
     if reason:
         raise _RefusedError(f"{TARGET} kernel against {TARGET_2N}: {reason}")
     single = sum(n for _, n in expected.counts) == 1
     besides = sum(abs(n) for _, n in expected.once)
-    for name, shapes in ((TARGET, once), (TARGET_2N, twice)):
-        copies = {key: n for key, n in shapes.items() if key[0] in _opcodes(expected)}
+    for name, shapes, _ in counted:
+        own = {key: n for key, n in shapes.items() if key[0] in _opcodes(expected)}
         reason = (
             check_results(shapes)
             or check_operation(instruction, expected.opt_level, shapes)
-            or (check_sources(instruction, copies, besides) if single else "")
+            or (check_sources(instruction, own, besides) if single else "")
         )
         if reason:
             raise _RefusedError(f"{name} kernel: {reason}")

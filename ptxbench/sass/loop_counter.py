@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 from ptxbench.sass.operand import Kind, Operand
 from ptxbench.sass.program import SassInstruction, SassKernel
+from ptxbench.sass.written import written
 
 # Where p_iterations lies in constant bank 0: its offset among the parameters behind the first parameter's
 # address, which is 0x160 up to sm_89, 0x210 on sm_90 and 0x380 from sm_100 on.
 _ITERATIONS_AT = frozenset(first + 0x20 for first in (0x160, 0x210, 0x380))
 _CONSTANT = re.compile(r"c\[0x0\]\[(?:(?P<register>U?R\d+|U?RZ)\+?)?(?P<offset>0x[0-9a-f]+)?\]")
+# A back edge is taken by one predicate; others are taken where threads differ.
+_BACK_EDGES = frozenset({"BRA", "BRA.U", "UBRA", "JMP"})
 _COPIES = frozenset({"MOV", "UMOV", "R2UR", "LDC", "ULDC", "LDCU", "S2UR"})
 _ADDS = frozenset({"IADD3", "UIADD3", "VIADD", "IADD", "UIADD"})
 _REGISTERS = (Kind.REGISTER, Kind.UNIFORM)
@@ -36,7 +39,7 @@ _ITERATIONS = _Value("p_iterations", 0)
 _Values = dict[str, _Value | None]
 
 
-def check_passes(kernel: SassKernel, body: tuple[SassInstruction, ...], *, routine: bool = False) -> str:
+def check_passes(kernel: SassKernel, body: tuple[SassInstruction, ...]) -> str:
     """Return why the loop is not executed p_iterations times, or "".
 
     The loop must be left where a counter is 0 that begins at p_iterations and falls by one in each pass.
@@ -44,22 +47,20 @@ def check_passes(kernel: SassKernel, body: tuple[SassInstruction, ...], *, routi
     Args:
         kernel: The kernel.
         body: Its loop from the branch's target to the branch.
-        routine: Whether the loop calls a routine. The counter may then be kept in ways that cannot be
-            followed, and only what is seen to be wrong is refused.
     """
     branch = _deciding_branch(kernel, body)
-    compared = _compared(body, branch)
+    compared = _compared(body, branch) if branch else None
     if compared is None:
-        return "" if routine else "what ends the loop is no comparison of a counter with 0"
+        return "what ends the loop is no comparison with 0 of a counter that nothing overwrites"
     step = _after({compared.base: _Value(compared.base, 0)}, body).get(compared.base)
     if step is None or step.base != compared.base:
-        return "" if routine else "the loop's counter is not counted down"
+        return "the loop's counter is not counted down"
     if step.offset != -1:
         return f"the loop's counter changes by {step.offset:+d} in each pass, not by -1"
     begin = body[0].address
     first = _after({}, (i for i in kernel.instructions if i.address < begin)).get(compared.base)
     if first is None:
-        return "" if routine else "the loop's counter does not begin at p_iterations"
+        return "the loop's counter does not begin at p_iterations"
     # The comparison sees what the counter was at the begin of the pass, and compared.offset.
     more = first.offset + compared.offset + 1
     if first.base != _ITERATIONS.base or more:
@@ -71,25 +72,24 @@ def _text(first: _Value, more: int) -> str:
     return f"{first.base or first.offset}{f'{more:+d}' if more else ''}"
 
 
-def _deciding_branch(kernel: SassKernel, body: tuple[SassInstruction, ...]) -> SassInstruction:
-    """Return the back edge, or the guarded call before it that leaves a long loop."""
+def _deciding_branch(kernel: SassKernel, body: tuple[SassInstruction, ...]) -> SassInstruction | None:
+    """Return the back edge, or the guarded call before it that leaves a long loop; None is neither."""
     back = body[-1]
-    if back.predicate or any(o.kind is Kind.UNIFORM_PREDICATE for o in back.operand_list):
-        return back
+    if back.predicate or len(back.operand_list) > 1:
+        return back if back.opcode in _BACK_EDGES else None
     before = [i for i in kernel.instructions if i.address < back.address]
-    return before[-1] if before else back
+    return before[-1] if before and before[-1].base == "CALL" else None
 
 
 def _compared(body: tuple[SassInstruction, ...], branch: SassInstruction) -> _Value | None:
     """Return the register that is compared with 0, and what was added to it in this pass by then."""
-    guard, inverted = branch.predicate.lstrip("@!"), "!" in branch.predicate
-    if not guard:
-        condition = next((o for o in branch.operand_list if o.kind is Kind.UNIFORM_PREDICATE), None)
-        if condition is None:
-            return None
-        guard, inverted = condition.name, condition.negative
+    guards = [branch.predicate, *(o.text for o in branch.operand_list if o.kind is not Kind.LABEL)]
+    conditions = [text for text in guards if text]
+    if len(conditions) != 1:
+        return None
+    guard, inverted = conditions[0].lstrip("@!"), "!" in conditions[0]
     leaves = branch.base == "CALL"
-    at = next((n for n in range(len(body) - 2, -1, -1) if _writes(body[n], guard)), None)
+    at = next((n for n in range(len(body) - 2, -1, -1) if guard in written(body[n])), None)
     if at is None or body[at].predicate:
         return None
     comparison = body[at]
@@ -109,23 +109,16 @@ def _compared(body: tuple[SassInstruction, ...], branch: SassInstruction) -> _Va
     return _after(entry, body[:at]).get(registers[0].name)
 
 
-def _writes(instruction: SassInstruction, predicate: str) -> bool:
-    return any(o.name == predicate and not o.negative for o in instruction.operand_list[:2])
-
-
 def _after(values: _Values, instructions: Iterable[SassInstruction]) -> _Values:
     """Return the registers' values after straight code; what is not followed is None."""
     values = dict(values)
     for instruction in instructions:
         operands = instruction.operand_list
-        if not operands or operands[0].kind not in _REGISTERS:
-            continue
-        value = None if instruction.predicate else _result(instruction, operands, values)
-        values[operands[0].name] = value
-        if ".64" in instruction.opcode:
-            number = int(operands[0].name.lstrip("UR")) + 1
-            file = "UR" if operands[0].kind is Kind.UNIFORM else "R"
-            values[f"{file}{number}"] = None
+        is_followed = operands and operands[0].kind in _REGISTERS and not instruction.predicate
+        value = _result(instruction, operands, values) if is_followed else None
+        values |= dict.fromkeys(written(instruction))
+        if is_followed:
+            values[operands[0].name] = value
     return values
 
 

@@ -27,13 +27,26 @@ from ptxbench.sass import (
     operation,
     program,
     shape,
+    written,
 )
 from ptxbench.sass.loop_check import LoopCheck, Verdict
 
 # The code that a verdict follows from: what makes a row's text, and what judges its SASS.
 _CODE = (
     *(model, types, render, registers, operands, values),
-    *(loop_check, loop_counter, loop_path, copy_check, operation, shape, operand, listing, loop, program),
+    *(
+        loop_check,
+        loop_counter,
+        loop_path,
+        copy_check,
+        operation,
+        shape,
+        operand,
+        listing,
+        loop,
+        program,
+        written,
+    ),
 )
 
 

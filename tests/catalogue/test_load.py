@@ -149,6 +149,10 @@ def test_no_text_that_passes_can_leave_its_place_in_a_template(key, value):
         ({"once": "{ O3 = 4 }"}, "once.O3 must be a table of opcodes"),
         ({"once": '{ O3 = { "MOV }" = 4 } }'}, "once.O3 'MOV }' is not of the form"),
         ({"once": "{ O9 = { MOV = 1 } }"}, "once must be a table of O0 and O3"),
+        ({"guarded": "{ O3 = 33 }"}, "guarded.O3 33 must be a whole number"),
+        ({"guarded": "{ O3 = -1 }"}, "guarded.O3 -1 must be a whole number"),
+        ({"guarded": "{ O3 = { MOV = 1 } }"}, "guarded.O3 {'MOV': 1} must be a whole number"),
+        ({"guarded": "2"}, "guarded must be a table of O0 and O3"),
         ({"colour": '"red"'}, "unknown fields ['colour']"),
     ],
 )
@@ -246,6 +250,21 @@ def test_sass_differs_by_form_and_target_where_the_row_says_so():
     assert row.refusal(OptLevel.O0, "sm_80", Form.LATENCY) == ""
     ada = row.expected(OptLevel.O3, "sm_89", Form.THROUGHPUT)
     assert (ada.text, ada.once) == ("FFMA*2 FADD", (("MOV", 3),)), "the same SASS, another constant"
+
+
+def test_guards_hold_on_every_target_and_for_the_driver_where_these_say_nothing_else():
+    (row,) = parse_rows(
+        toml(
+            guarded="{ O3 = 2 }",
+            on="{ sm_80 = { O3 = { FMUL = 1 } }, sm_89 = { guarded = { O3 = 1 } } }",
+            driver="{ O3 = { FADD = 1 } }",
+        ),
+        "float.toml",
+    )
+    guarded = {target: row.expected(OptLevel.O3, target).guarded for target in ("sm_90a", "sm_80", "sm_89")}
+    assert guarded == {"sm_90a": 2, "sm_80": 2, "sm_89": 1}
+    assert row.expected_of_driver(OptLevel.O3, Form.LATENCY).guarded == 2
+    assert row.expected(OptLevel.O0).guarded == 0
 
 
 def test_another_constant_a_pass_makes_a_form_of_its_own():

@@ -1,0 +1,57 @@
+"""A GPU that computes what the reference says of its PTX, or of other PTX that a test puts in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from fakes.measuring import WatchedGpu
+
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.cubin import Cubin
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.devices.base import Launch
+from ptxbench.emulator.kernel import expected_results
+from ptxbench.sensors.kernel_run import KernelRun
+
+
+class ComputingGpu(WatchedGpu):
+    """The simulated GPU, which says that it is real and returns results where they are asked for.
+
+    Args:
+        runs: What it runs in place of the PTX that it assembled.
+    """
+
+    # Of all such GPUs: a resumed run does not assemble again.
+    _ptx: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, runs: Callable[[str], str] = lambda ptx: ptx) -> None:
+        super().__init__()
+        self._runs = runs
+
+    @property
+    def info(self) -> GpuInfo:
+        return replace(super().info, kind=GpuKind.REAL)
+
+    @property
+    def checks(self) -> list[Launch]:
+        """The launches whose results were asked for."""
+        return [launch for launch in self.launched if launch.output_bytes]
+
+    def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
+        cubin = super().assemble(ptx, opt_level)
+        self._ptx[cubin.sha256] = ptx
+        return cubin
+
+    def run(self, launch: Launch) -> KernelRun:
+        run = super().run(launch)
+        if not launch.output_bytes:
+            return run
+        ptx = self._runs(self._ptx[launch.cubin.sha256])
+        threads = launch.grid * launch.block
+        results = expected_results(
+            ptx, launch.kernel, launch.operands[0], threads, launch.iterations, launch.block
+        )
+        return replace(run, output=results.astype(np.uint64).view(np.uint8))
