@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -63,7 +64,7 @@ _TEXTS = {
     Mark.FROM_FUTURE: "stamped after they were read",
     Mark.OUT_OF_ORDER: "stamped before an earlier one",
     Mark.STAMP_OF_ANOTHER: "with the time stamp of another",
-    Mark.STUCK: "of a value that stood still",
+    Mark.STUCK: "of a value that stands still",
 }
 # A read that failed says nothing; the gap that it leaves shows where it matters.
 _SILENT = (Mark.BELIEVED, Mark.FAILED)
@@ -121,12 +122,22 @@ def judge(series: Series, max_power_w: float, limits: GateLimits = LIMITS) -> Ve
     # The first rule that a reading breaks names it.
     for mark, broken in _rules(series, max_power_w, limits):
         marks[broken & (marks == Mark.BELIEVED)] = mark
-    verdict = Verdict(series, marks)
+    return with_objection(Verdict(series, marks), limits, max_power_w)
+
+
+def with_objection(verdict: Verdict, limits: GateLimits = LIMITS, max_power_w: float = math.nan) -> Verdict:
+    """Return a verdict that objects to the source where too many readings are marked.
+
+    Args:
+        verdict: What is believed so far; an objection that is there stays.
+        limits: How many are too many.
+        max_power_w: The highest power limit of the board, W, for the sentence; NaN where it is not known.
+    """
     wrong = sum(count for mark, count in verdict.counts.items() if mark not in _SILENT)
-    answered = len(series) - verdict.counts.get(Mark.FAILED, 0)
-    if wrong <= limits.wrong_share * answered:
+    answered = len(verdict.series) - verdict.counts.get(Mark.FAILED, 0)
+    if verdict.objection or wrong <= limits.wrong_share * answered:
         return verdict
-    return Verdict(series, marks, _objection(verdict, max_power_w, limits))
+    return replace(verdict, objection=_objection(verdict, max_power_w, limits))
 
 
 def _rules(
