@@ -143,7 +143,7 @@ def shift_at_windows(
         kept = newest_s < (windows[len(known)].start_ns - known[0].start_ns) / _NS_PER_S
         newest_s, value_w = newest_s[kept], value_w[kept]
     shifts_s = _shifts(newest_s, settings)
-    squares = np.array([_left_over(newest_s - s, value_w, known, sensor) for s in shifts_s])
+    squares = _left_over(newest_s[None, :] - shifts_s[:, None], value_w, known, sensor)
     total = float(((value_w - value_w.mean()) ** 2).sum()) if len(value_w) else 0.0
     return _shift(shifts_s, squares, total, len(value_w) - len(known) - 1, sensor, settings)
 
@@ -156,14 +156,23 @@ def _shifts(at_s: Float64s, settings: LatenessSettings) -> Float64s:
 
 def _left_over(
     newest_s: Float64s, value_w: Float64s, windows: Sequence[KernelWindow], sensor: SensorDescription
-) -> float:
-    """Return the sum of squares that even power in each window, and beside them, leaves of the values."""
+) -> Float64s:
+    """Return the sum of squares that even power in each window, and beside them, leaves of the values.
+
+    Args:
+        newest_s: Newest instant that each value covers at each shift, shape (shifts, n).
+        value_w: The values, shape (n,).
+        windows: When each kernel ran.
+        sensor: What the source is like.
+    """
     origin_ns = windows[0].start_ns
     edges_s = [((w.start_ns - origin_ns) / _NS_PER_S, (w.end_ns - origin_ns) / _NS_PER_S) for w in windows]
     shares = [share_within(newest_s, *edges, sensor) for edges in edges_s]
-    model = np.stack([np.ones(len(value_w)), *shares], axis=1)
-    fitted, *_ = np.linalg.lstsq(model, value_w, rcond=None)
-    return float(((value_w - model @ fitted) ** 2).sum())
+    model = np.stack([np.ones_like(newest_s), *shares], axis=2)
+    normal = np.swapaxes(model, 1, 2) @ model
+    # A window that no value covers at a shift has no power there.
+    power_w = np.linalg.pinv(normal, hermitian=True) @ (np.swapaxes(model, 1, 2) @ value_w)[..., None]
+    return np.asarray(((value_w - (model @ power_w)[..., 0]) ** 2).sum(axis=1))
 
 
 def _smoothed_j(moment_s: Float64s, at_s: Float64s, energy_j: Float64s, half_s: float) -> Float64s:
