@@ -7,16 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
-from ptxbench.analysis.flat_power import flat_power
 from ptxbench.analysis.operating_point import clock_faults, dipped_trials, same_operating_point
+from ptxbench.analysis.source_check import judge_run, objected_trials
 from ptxbench.analysis.static_power import StaticPower, fit_static
 from ptxbench.analysis.statistics import Estimate, weighted
+from ptxbench.analysis.stuck_sensor import stuck_sensor
 from ptxbench.analysis.subject import nan_mean, trial_faults
 from ptxbench.analysis.thermal_slope import busy_static
 from ptxbench.analysis.variance import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
 from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
+from ptxbench.energy.gate.source import UNJUDGED, SourceVerdict
 from ptxbench.storage.schema import Role, TrialRecord
 
 _PICO = 1e12
@@ -44,6 +46,7 @@ class Common:
         dipped: Ids of trials within which the clock dipped.
         drift_step: By how much a step of the SMs' supply changes the power that it feeds, a fraction.
         contradicted: Status and reason of valid trials that others show to be wrong, by trial id.
+        source: What the energy counter says of the power source.
     """
 
     static: StaticPower
@@ -52,6 +55,7 @@ class Common:
     dipped: frozenset[str] = frozenset()
     drift_step: float = 0.0
     contradicted: Mapping[str, tuple[Status, str]] = field(default_factory=dict)
+    source: SourceVerdict = UNJUDGED
 
 
 def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> Common:
@@ -60,10 +64,12 @@ def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> C
     Args:
         records: All trials of the run.
         target: Of its GPU, such as "sm_90a".
-        recent: Look for drift steps in so many of the last trials only, which is quick; 0: in all.
+        recent: Look for drift steps in so many of the last trials only, and do not judge the source, which
+            is quick; 0: in all.
     """
     dynamic = [r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC]
-    contradicted = contradicted_trials(dynamic)
+    source = UNJUDGED if recent else judge_run(records)
+    contradicted = contradicted_trials(dynamic) | objected_trials(dynamic, source)
     counted = [r for r in dynamic if r.trial_id not in contradicted]
     dipped = dipped_trials(counted)
     drift_step = architecture_of(target).drift_step.value
@@ -81,7 +87,9 @@ def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> C
         static = busy_static(sleeping, sure, drift.power_w, by_levels=bool(drift.level))
         if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:
             break
-    return Common(static, drift=drift, dipped=dipped, drift_step=drift_step, contradicted=contradicted)
+    return Common(
+        static, drift=drift, dipped=dipped, drift_step=drift_step, contradicted=contradicted, source=source
+    )
 
 
 def contradicted_trials(records: Sequence[TrialRecord]) -> dict[str, tuple[Status, str]]:
@@ -90,8 +98,8 @@ def contradicted_trials(records: Sequence[TrialRecord]) -> dict[str, tuple[Statu
     Args:
         records: Trials of a run.
     """
-    flat = {name: (Status.SENSOR_IMPLAUSIBLE, reason) for name, reason in flat_power(records).items()}
-    return flat | {name: (Status.CLOCK_DRIFT, reason) for name, reason in clock_faults(records).items()}
+    stuck = {name: (Status.SENSOR_IMPLAUSIBLE, reason) for name, reason in stuck_sensor(records).items()}
+    return stuck | {name: (Status.CLOCK_DRIFT, reason) for name, reason in clock_faults(records).items()}
 
 
 @dataclass(frozen=True)

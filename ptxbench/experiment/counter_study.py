@@ -17,7 +17,6 @@ from ptxbench.energy.steady import steady_power_w
 from ptxbench.experiment.load import prepare_load
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.sources import source_of
 from ptxbench.sensors.trace import KernelWindow, Trace
 from ptxbench.storage.doctor_file import CounterCheck
 from ptxbench.storage.recording import Recording, RecordingFolder, RecordingManifest
@@ -69,7 +68,7 @@ def compare_counter(
         trace: Its readings.
         sensors: What is known of the sources, best for steady power first.
     """
-    boards = [s for s in sensors if not s.counts_energy and source_of(s.source).whole_board]
+    boards = [s for s in sensors if not s.counts_energy and s.is_of_board]
     if not boards or SourceName.COUNTER not in {s.source for s in sensors}:
         return ()
     (window,) = recording.windows

@@ -10,6 +10,7 @@ from ptxbench.analysis.solved_rows import SolvedRows
 from ptxbench.analysis.subject import Subject
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
+from ptxbench.energy.gate.source import UNJUDGED
 from ptxbench.experiment.prepare import Outcome
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocols import find_protocol
@@ -22,12 +23,14 @@ class Ledger:
     Attributes:
         subjects: Subjects that can be measured, by name.
         level_error: As in `SolvedRows`, once rows were worked out; NaN before.
+        source: As in `SolvedRows`, once rows were worked out.
         common: As in `SolvedRows`, once rows were worked out; None before.
     """
 
     def __init__(self) -> None:
         self.subjects: dict[str, Subject] = {}
         self.level_error = math.nan
+        self.source = UNJUDGED
         self.common: Common | None = None
         self._refused: dict[str, TableRow] = {}
 
@@ -63,7 +66,7 @@ class Ledger:
         """
         begun = {r.subject for r in records if r.repeat >= 0} | set(failures)
         solved = solve_rows([s for s in self.subjects.values() if s.name in begun], records, gpu)
-        self.level_error, self.common = solved.level_error, solved.common
+        self.level_error, self.source, self.common = solved.level_error, solved.source, solved.common
         return tuple(self._row(s, solved.rows, failures, ended, unfinished) for s in subjects)
 
     def _row(
@@ -96,10 +99,10 @@ def solve_rows(subjects: Sequence[Subject], records: Sequence[TrialRecord], gpu:
         gpu: The GPU that they ran on.
     """
     rows: dict[str, TableRow] = {}
-    common = None
+    source, common = UNJUDGED, None
     for name in sorted({subject.condition.protocol for subject in subjects}):
         own = [subject for subject in subjects if subject.condition.protocol == name]
         solved = find_protocol(name).solve(own, records, gpu)
         rows.update(solved.rows)
-        common = common or solved.common
-    return SolvedRows(rows, common)
+        source, common = solved.source, common or solved.common
+    return SolvedRows(rows, common, source)

@@ -63,7 +63,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         recomputed = replace(record, order=len(folder))
         # Of the short trials that find the loop count no readings are kept.
         if record.status is not Status.LAUNCH_FAILED and record.repeat >= 0:
-            recomputed = validated(recomputed, run, bench.sensor, gpu.info.sm_count, gpu.info.power_limit_w)
+            recomputed = validated(recomputed, run, bench.sensor, gpu.info, folder.manifest.sensors)
         folder.append(recomputed, run.trace)
     solved = ledger.rows(
         subjects,

@@ -84,10 +84,8 @@ class Bench:
         except LaunchError as error:
             record, trace = failure(str(error))
         else:
-            info = self.gpu.info
-            record = make_record(
-                kernel, repeat, order, board, run, self.sensor, info.sm_count, info.power_limit_w
-            )
+            sensors = self.folder.manifest.sensors
+            record = make_record(kernel, repeat, order, board, run, self.sensor, self.gpu.info, sensors)
             trace = run.trace
         self.folder.append(record, trace)
         self.measured += repeat >= 0

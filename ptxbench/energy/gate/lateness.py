@@ -93,7 +93,7 @@ def shift_beside_counter(
         None where there is nothing to compare: the recording is too short, or its power even.
     """
     good = source.good()
-    if sensor.counts_energy or not len(good) or not len(counter.good()):
+    if sensor.counts_energy or not sensor.is_of_board or not len(good) or not len(counter.good()):
         return None
     curve = SourceCurve.of(good, sensor)
     shifts_s = _shifts(curve.at_s, settings)

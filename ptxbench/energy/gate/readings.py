@@ -48,6 +48,7 @@ class Mark(IntEnum):
     OUT_OF_ORDER = 6
     STAMP_OF_ANOTHER = 7
     STUCK = 8
+    FAR_ABOVE_OTHERS = 9
 
     @property
     def text(self) -> str:
@@ -65,6 +66,7 @@ _TEXTS = {
     Mark.OUT_OF_ORDER: "stamped before an earlier one",
     Mark.STAMP_OF_ANOTHER: "with the time stamp of another",
     Mark.STUCK: "of a value that stands still",
+    Mark.FAR_ABOVE_OTHERS: "far above the others of their kernel",
 }
 # A read that failed says nothing; the gap that it leaves shows where it matters.
 _SILENT = (Mark.BELIEVED, Mark.FAILED)
@@ -181,7 +183,9 @@ def _objection(verdict: Verdict, max_power_w: float, limits: GateLimits) -> str:
     reach = f"; they go from {value.min():.4g} to {value.max():.4g} {_unit(series)}" if len(value) else ""
     limit = f" (limit {max_power_w:.4g} W)" if Mark.ABOVE_LIMIT in verdict.counts else ""
     share = f"{limits.wrong_share:.0%}"
-    return f"more than {share} of the readings cannot be true: {verdict.note}{limit}{reach}"
+    coarse = "; if it is that coarse, measure it by `ptxbench sensor` and give --sensor"
+    cure = coarse if Mark.STUCK in verdict.counts else ""
+    return f"more than {share} of the readings cannot be true: {verdict.note}{limit}{reach}{cure}"
 
 
 def _unit(series: Series) -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.energy.corrected import fresh_values
+from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 
@@ -106,6 +107,11 @@ class SourceVerdict:
     note: str = ""
 
 
+UNJUDGED = SourceVerdict(
+    math.nan, math.nan, note="the scale of its power is not checked: no energy counter was read beside it"
+)
+
+
 @dataclass(frozen=True)
 class CounterSteps:
     """The steps of an energy counter that follow each other as they should.
@@ -169,13 +175,48 @@ def compare(
         One or more stretches that do not overlap, in order of time; () where there is nothing to compare.
     """
     good = source.good()
-    if sensor.counts_energy or not len(good) or not len(counter.good()):
+    if sensor.counts_energy or not sensor.is_of_board or not len(good) or not len(counter.good()):
         return ()
     curve = SourceCurve.of(good, sensor)
     found: list[Comparison] = []
     for steps in counter_steps(counter, curve.origin_ns, settings):
         found += _compare(curve, steps, window, settings)
     return tuple(found)
+
+
+def joined(comparisons: Sequence[Comparison]) -> Comparison | None:
+    """Return stretches that follow each other as one, None where there is none."""
+    if not comparisons:
+        return None
+    start_ns = comparisons[0].start_ns
+    return Comparison(
+        start_ns,
+        start_ns + sum(one.end_ns - one.start_ns for one in comparisons),
+        sum(one.counter_j for one in comparisons),
+        sum(one.source_j for one in comparisons),
+        math.hypot(*(one.error_j for one in comparisons)),
+    )
+
+
+def contradiction(
+    compared: Comparison | None, source: SourceName, settings: SourceSettings = SETTINGS
+) -> str:
+    """Return a sentence where a source and the counter cannot both be right of one stretch, else "".
+
+    Args:
+        compared: The stretch, None where there is none.
+        source: Which source.
+        settings: Figures of the comparison.
+    """
+    if compared is None:
+        return ""
+    most_j = max(compared.counter_j, compared.source_j)
+    allowed_j = max(settings.scatter_limit * most_j, settings.scatter_factor * compared.error_j)
+    if not abs(compared.source_j - compared.counter_j) > allowed_j:
+        return ""
+    length_s = (compared.end_ns - compared.start_ns) / _NS_PER_S
+    counter_w = compared.counter_j / length_s
+    return f"{source} gives {compared.power_w:.4g} W and the energy counter {counter_w:.4g} W"
 
 
 @dataclass(frozen=True)
@@ -305,8 +346,7 @@ def judge_source(
         settings: Figures of the comparison.
     """
     if not comparisons:
-        note = "the scale of its power is not checked: there is no energy counter beside it"
-        return SourceVerdict(math.nan, math.nan, "", known_difference, note)
+        return replace(UNJUDGED, scale_uncertainty=known_difference)
     whole = _ratio(comparisons, "", COVERAGE_FACTOR)
     findings = [whole, *_parts(comparisons, settings)]
     worst = max(findings, key=lambda one: (abs(one.off) - settings.disagreement) / one.chance)

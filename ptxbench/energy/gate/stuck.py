@@ -128,8 +128,10 @@ def _stands_still(
     changes_s: Iterable[float],
     settings: StuckSettings,
 ) -> bool:
+    # What comes within the delay of a change is from before it.
+    from_before_s = hold.start_s - sensor.delay_s
     settled_s = hold.end_s - sensor.settle_s - settings.refreshes_if_moved * sensor.refresh_s
-    if any(hold.start_s <= change_s <= settled_s for change_s in changes_s):
+    if any(from_before_s <= change_s <= settled_s for change_s in changes_s):
         return True
     for piece in steps:
         said = _by_counter(hold, sensor, piece, settings)
