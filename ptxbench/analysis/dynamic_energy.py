@@ -221,7 +221,7 @@ def dynamic_rows(subjects: Sequence[Subject], records: Sequence[TrialRecord], gp
         scatter = scatter_of(loop_energy(of_loop, shared) for of_loop in loops.values())
         common[opt_level] = replace(shared, scatter=scatter)
     rows = {s.name: dynamic_row(s, trials, common[s.condition.opt_level], gpu.sm_count) for s in subjects}
-    return SolvedRows(rows, shared, shared.source)
+    return SolvedRows(rows, shared)
 
 
 def _bounded_cycles(cycles: float, row: TableRow) -> float:

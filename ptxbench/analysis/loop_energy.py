@@ -18,7 +18,6 @@ from ptxbench.analysis.variance import NO_PRIOR, Scatter, ScatterPrior, fit_prio
 from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
-from ptxbench.energy.gate.source import UNJUDGED, SourceVerdict
 from ptxbench.storage.schema import Role, TrialRecord
 
 _PICO = 1e12
@@ -46,7 +45,6 @@ class Common:
         dipped: Ids of trials within which the clock dipped.
         drift_step: By how much a step of the SMs' supply changes the power that it feeds, a fraction.
         contradicted: Status and reason of valid trials that others show to be wrong, by trial id.
-        source: What the energy counter says of the power source.
     """
 
     static: StaticPower
@@ -55,7 +53,6 @@ class Common:
     dipped: frozenset[str] = frozenset()
     drift_step: float = 0.0
     contradicted: Mapping[str, tuple[Status, str]] = field(default_factory=dict)
-    source: SourceVerdict = UNJUDGED
 
 
 def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> Common:
@@ -68,8 +65,8 @@ def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> C
             is quick; 0: in all.
     """
     dynamic = [r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC]
-    source = UNJUDGED if recent else judge_run(records)
-    contradicted = contradicted_trials(dynamic) | objected_trials(dynamic, source)
+    objected = {} if recent else objected_trials(dynamic, judge_run(records))
+    contradicted = contradicted_trials(dynamic) | objected
     counted = [r for r in dynamic if r.trial_id not in contradicted]
     dipped = dipped_trials(counted)
     drift_step = architecture_of(target).drift_step.value
@@ -87,9 +84,7 @@ def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> C
         static = busy_static(sleeping, sure, drift.power_w, by_levels=bool(drift.level))
         if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:
             break
-    return Common(
-        static, drift=drift, dipped=dipped, drift_step=drift_step, contradicted=contradicted, source=source
-    )
+    return Common(static, drift=drift, dipped=dipped, drift_step=drift_step, contradicted=contradicted)
 
 
 def contradicted_trials(records: Sequence[TrialRecord]) -> dict[str, tuple[Status, str]]:

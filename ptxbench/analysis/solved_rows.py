@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ptxbench.analysis.loop_energy import Common
-from ptxbench.core.estimate import COVERAGE_FACTOR
-from ptxbench.energy.gate.source import UNJUDGED, SourceVerdict
 from ptxbench.storage.schema import TableRow, TrialRecord
 
 Trials = Mapping[str, Sequence[TrialRecord]]
@@ -21,22 +18,18 @@ class SolvedRows:
     Attributes:
         rows: By the name of their subject.
         common: What the rows share; None where each row stands alone.
-        source: What the energy counter says of the run's power source.
     """
 
     rows: Mapping[str, TableRow]
     common: Common | None = None
-    source: SourceVerdict = UNJUDGED
 
     @property
     def level_error(self) -> float:
-        """Standard error of a factor that all dynamic rows share, as a fraction.
+        """Standard error of the run's mean drift level, as a fraction: a factor that all dynamic rows share.
 
-        It holds the run's mean drift level, and by how much power source and energy counter differ. The rows'
-        own intervals leave it out.
+        Their own intervals leave it out.
         """
-        drift = self.common.drift.level_error if self.common else 0.0
-        return math.hypot(drift, self.source.scale_uncertainty / COVERAGE_FACTOR)
+        return self.common.drift.level_error if self.common else 0.0
 
 
 def by_subject(records: Iterable[TrialRecord]) -> Trials:

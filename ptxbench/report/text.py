@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from ptxbench.core.condition import ARAFA, DYNAMIC
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.energy.gate.source import SourceVerdict
 from ptxbench.report.rates import rates
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.manifest import RunCost
@@ -63,13 +65,26 @@ def level_sentence(level_error: float) -> str:
     """Return what all dynamic rows of a run share beside their own intervals.
 
     Args:
-        level_error: Standard error of the mean drift level, as a fraction.
+        level_error: Its standard error, as a fraction, as in the manifest.
     """
     half_width = 1.96 * level_error
     return (
         "scale uncertainty: all dynamic energies share one factor beside their own intervals, known to "
         f"± {half_width:.2%} (95%)"
     )
+
+
+def source_sentence(source: str, verdict: SourceVerdict) -> str:
+    """Return what the energy counter says of the power source of a run, for its end.
+
+    Args:
+        source: Power source of the table's numbers.
+        verdict: What was found.
+    """
+    if math.isnan(verdict.ratio):
+        return f"power source: {source}; {verdict.note}"
+    counted = f"{verdict.ratio:.4f} ± {COVERAGE_FACTOR * verdict.error:.2g} of the energy counter's joules"
+    return f"power source: {source}; {'; '.join(filter(None, (counted, verdict.objection or verdict.note)))}"
 
 
 def tables_text(rows: Sequence[TableRow], info: GpuInfo, width: int | None) -> str:

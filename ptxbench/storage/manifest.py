@@ -12,6 +12,7 @@ from ptxbench.core.condition import Conditions
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.version import VERSION
+from ptxbench.energy.gate.source import SourceVerdict
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec
@@ -142,8 +143,13 @@ class Manifest:
         sessions: Every process that wrote into the run, in order.
         cost: What a row cost, None as long as the run is not finished, or where no row is dynamic.
         recomputed: Who made the records and the table that stand here, None: the run itself.
-        level_error: Standard error of the mean drift level, at which all dynamic energies are, as a
-            fraction: a factor that the rows share, beside their intervals. None: it is in those intervals.
+        level_error: Standard error of a factor that the rows share beside their intervals, as a fraction: of
+            the mean drift level, at which all dynamic energies are, and of what power source and energy
+            counter differ by. None: it is in those intervals.
+        source_check: What the energy counter says of the power source; None in runs that are not finished, or
+            ended before this was kept.
+        known_difference: By how much the two are known to differ on the first board, as a fraction, by
+            `ptxbench doctor`.
     """
 
     schema_version: int
@@ -161,6 +167,8 @@ class Manifest:
     cost: RunCost | None = field(default=None, metadata={"optional": True})
     recomputed: Recomputed | None = field(default=None, metadata={"optional": True})
     level_error: float | None = field(default=None, metadata={"optional": True})
+    source_check: SourceVerdict | None = field(default=None, metadata={"optional": True})
+    known_difference: float = field(default=0.0, metadata={"optional": True})
 
     @classmethod
     def new(
@@ -174,6 +182,7 @@ class Manifest:
         arguments: RunArguments,
         order_seed: int,
         session: Session,
+        known_difference: float = 0.0,
     ) -> Manifest:
         """Return the manifest of a run that begins now, on this host, with this version of ptxbench."""
         return cls(
@@ -189,6 +198,7 @@ class Manifest:
             arguments=arguments,
             order_seed=order_seed,
             sessions=(session,),
+            known_difference=known_difference,
         )
 
     @property

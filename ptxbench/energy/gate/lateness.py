@@ -44,6 +44,8 @@ class LatenessSettings:
     """Increase of the sum of squared standard errors from which on a shift does not agree: five of them."""
     explained: float = 0.5
     """Share of the variance that the best shift may leave unexplained."""
+    rise: float = 0.1
+    """Power of a kernel beside what is around it, as a fraction, from which on its begin shows."""
     windows: int = 12
     """Windows of kernels that are looked at together."""
     least_values: int = 8
@@ -96,7 +98,8 @@ def shift_beside_counter(
     if sensor.counts_energy or not sensor.is_of_board or not len(good) or not len(counter.good()):
         return None
     curve = SourceCurve.of(good, sensor)
-    shifts_s = _shifts(curve.at_s, settings)
+    # Half of the recording must be left at any shift.
+    shifts_s = _shifts(float(curve.at_s[-1] - curve.at_s[0]) / 2, settings)
     squares, count = np.zeros(len(shifts_s)), 0
     total = 0.0
     for steps in counter_steps(counter, curve.origin_ns):
@@ -142,22 +145,26 @@ def shift_at_windows(
     if len(windows) > len(known):
         kept = newest_s < (windows[len(known)].start_ns - known[0].start_ns) / _NS_PER_S
         newest_s, value_w = newest_s[kept], value_w[kept]
-    shifts_s = _shifts(newest_s, settings)
-    squares = _left_over(newest_s[None, :] - shifts_s[:, None], value_w, known, sensor)
+    shifts_s = _shifts(float(newest_s[-1] - newest_s[0]), settings)
+    squares, rise_w = _left_over(newest_s[None, :] - shifts_s[:, None], value_w, known, sensor)
     total = float(((value_w - value_w.mean()) ** 2).sum()) if len(value_w) else 0.0
+    if not len(shifts_s) or rise_w[int(np.argmin(squares))] < settings.rise * float(value_w.mean()):
+        return None
     return _shift(shifts_s, squares, total, len(value_w) - len(known) - 1, sensor, settings)
 
 
-def _shifts(at_s: Float64s, settings: LatenessSettings) -> Float64s:
-    """Return the shifts to try over a recording, of which half must be left at any of them."""
-    latest_s = min(settings.latest_s, float(at_s[-1] - at_s[0]) / 2)
-    return np.arange(settings.earliest_s, max(latest_s, 0.0), settings.step_s)
+def _shifts(most_s: float, settings: LatenessSettings) -> Float64s:
+    """Return the shifts to try."""
+    latest_s = max(min(settings.latest_s, most_s), 0.0)
+    return np.arange(settings.earliest_s, latest_s, settings.step_s)
 
 
 def _left_over(
     newest_s: Float64s, value_w: Float64s, windows: Sequence[KernelWindow], sensor: SensorDescription
-) -> Float64s:
-    """Return the sum of squares that even power in each window, and beside them, leaves of the values.
+) -> tuple[Float64s, Float64s]:
+    """Return what even power in each window, and beside them, leaves of the values, and the largest of them.
+
+    Both are of shape (shifts,): the sum of squares, and by how much a window's power is above that beside it.
 
     Args:
         newest_s: Newest instant that each value covers at each shift, shape (shifts, n).
@@ -172,7 +179,8 @@ def _left_over(
     normal = np.swapaxes(model, 1, 2) @ model
     # A window that no value covers at a shift has no power there.
     power_w = np.linalg.pinv(normal, hermitian=True) @ (np.swapaxes(model, 1, 2) @ value_w)[..., None]
-    return np.asarray(((value_w - (model @ power_w)[..., 0]) ** 2).sum(axis=1))
+    squares = ((value_w - (model @ power_w)[..., 0]) ** 2).sum(axis=1)
+    return np.asarray(squares), np.asarray(power_w[:, 1:, 0].max(axis=1))
 
 
 def _smoothed_j(moment_s: Float64s, at_s: Float64s, energy_j: Float64s, half_s: float) -> Float64s:

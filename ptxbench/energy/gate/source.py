@@ -454,10 +454,11 @@ def _split(comparisons: list[Comparison], groups: int) -> list[list[Comparison]]
 
 
 def _scale(findings: Sequence[_Finding], settings: SourceSettings) -> float:
-    """Return the largest difference that is no chance; where all together say little, theirs is taken."""
-    is_weak = findings[0].chance > settings.disagreement
+    """Return the largest difference that is no chance; where all together say little, all that they allow."""
     sizes = [abs(one.off) for one in findings if abs(one.off) > one.chance]
-    largest = max([*sizes, abs(findings[0].off) if is_weak else 0.0])
+    whole = findings[0]
+    allowed = abs(whole.off) + whole.chance if whole.chance > settings.disagreement else 0.0
+    largest = max([*sizes, allowed])
     return largest if largest > settings.usual else 0.0
 
 

@@ -68,7 +68,7 @@ class Arafa(Protocol):
         del gpu
         trials, source = by_subject(records), judge_run(records)
         rows = {s.name: arafa_row(s, trials.get(s.name, ()), source) for s in subjects}
-        return SolvedRows(rows, source=source)
+        return SolvedRows(rows)
 
 
 class _ArafaMeasurement(Measurement):

@@ -152,5 +152,5 @@ def test_a_comparison_too_weak_to_confirm_the_scale_says_so_and_widens_it():
     verdict = judge_source(found)
     assert not verdict.objection
     assert "the energy counter tells the scale of its power to 12% only" in verdict.note
-    assert verdict.scale_uncertainty == pytest.approx(0.1)
+    assert verdict.scale_uncertainty == pytest.approx(0.1 + 1.96 * 0.06)
     assert judge_source([Comparison(0, 10**9, 300.0, 390.0, 18.0)]).objection
