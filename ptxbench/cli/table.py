@@ -274,15 +274,15 @@ def _go_on(path: Path, spec: str | None, *others: str) -> str:
 
 def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as_json: bool) -> None:
     from ptxbench.report.formats import RunReport, render_report
-    from ptxbench.report.text import cost_sentence, level_sentence, source_sentence, tables_text
+    from ptxbench.report.text import cost_sentence, scale_sentence, source_sentence, tables_text
     from ptxbench.report.text_table import output_width
 
     if as_json:
         click.echo(render_report("json", [RunReport(str(folder.path), info, rows)], None))
         return
     click.echo(tables_text(rows, info, output_width()))
-    if folder.manifest.level_error:
-        click.echo(f"\n{level_sentence(folder.manifest.level_error)}")
+    if folder.manifest.scale_ci95:
+        click.echo(f"\n{scale_sentence(folder.manifest.scale_ci95)}")
     if folder.manifest.source_check is not None:
         click.echo(f"\n{source_sentence(folder.manifest.source, folder.manifest.source_check)}")
     if folder.manifest.cost is not None:

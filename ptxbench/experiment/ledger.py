@@ -9,7 +9,6 @@ from ptxbench.analysis.loop_energy import Common
 from ptxbench.analysis.solved_rows import SolvedRows
 from ptxbench.analysis.source_check import judge_run
 from ptxbench.analysis.subject import Subject
-from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.energy.gate.source import UNJUDGED
@@ -27,22 +26,18 @@ class Ledger:
 
     Attributes:
         subjects: Subjects that can be measured, by name.
+        level_error: As in `SolvedRows`, once rows were worked out; NaN before.
         source: What the energy counter says of the power source, once rows were worked out.
         common: As in `SolvedRows`, once rows were worked out; None before.
     """
 
     def __init__(self, known_difference: float) -> None:
         self.subjects: dict[str, Subject] = {}
+        self.level_error = math.nan
         self.source = UNJUDGED
         self.common: Common | None = None
         self._known_difference = known_difference
-        self._drift_level_error = math.nan
         self._refused: dict[str, TableRow] = {}
-
-    @property
-    def level_error(self) -> float:
-        """Standard error of a factor that the rows share, as in the manifest; NaN before there are rows."""
-        return math.hypot(self._drift_level_error, self.source.scale_uncertainty / COVERAGE_FACTOR)
 
     def take(self, outcomes: Sequence[Outcome]) -> list[Prepared]:
         """Note what was made ready; return what can be measured."""
@@ -76,7 +71,7 @@ class Ledger:
         """
         begun = {r.subject for r in records if r.repeat >= 0} | set(failures)
         solved = solve_rows([s for s in self.subjects.values() if s.name in begun], records, gpu)
-        self._drift_level_error, self.common = solved.level_error, solved.common
+        self.level_error, self.common = solved.level_error, solved.common
         self.source = judge_run(records, self._known_difference)
         return tuple(self._row(s, solved.rows, failures, ended, unfinished) for s in subjects)
 

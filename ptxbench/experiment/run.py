@@ -128,7 +128,7 @@ class _Measuring:
 
     @property
     def level_error(self) -> float:
-        """What the rows share, as in the manifest."""
+        """What the rows share of the drift, as in `SolvedRows`."""
         return self._ledger.level_error
 
     @property

@@ -61,16 +61,15 @@ def cost_sentence(cost: RunCost) -> str:
     )
 
 
-def level_sentence(level_error: float) -> str:
+def scale_sentence(scale_ci95: float) -> str:
     """Return what all dynamic rows of a run share beside their own intervals.
 
     Args:
-        level_error: Its standard error, as a fraction, as in the manifest.
+        scale_ci95: Half-width of its 95% interval, as a fraction, as in the manifest.
     """
-    half_width = 1.96 * level_error
     return (
         "scale uncertainty: all dynamic energies share one factor beside their own intervals, known to "
-        f"± {half_width:.2%} (95%)"
+        f"± {scale_ci95:.2%} (95%)"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from ptxbench.core.condition import Conditions
 from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.version import VERSION
 from ptxbench.energy.gate.source import SourceVerdict
@@ -143,9 +145,8 @@ class Manifest:
         sessions: Every process that wrote into the run, in order.
         cost: What a row cost, None as long as the run is not finished, or where no row is dynamic.
         recomputed: Who made the records and the table that stand here, None: the run itself.
-        level_error: Standard error of a factor that the rows share beside their intervals, as a fraction: of
-            the mean drift level, at which all dynamic energies are, and of what power source and energy
-            counter differ by. None: it is in those intervals.
+        level_error: Standard error of the mean drift level, at which all dynamic energies are, as a
+            fraction: a factor that the rows share, beside their intervals. None: it is in those intervals.
         source_check: What the energy counter says of the power source; None in runs that are not finished, or
             ended before this was kept.
         known_difference: By how much the two are known to differ on the first board, as a fraction, by
@@ -205,6 +206,17 @@ class Manifest:
     def gpu(self) -> GpuInfo:
         """The first board."""
         return self.gpus[0]
+
+    @property
+    def scale_ci95(self) -> float | None:
+        """Half-width of the 95% interval of a factor that all dynamic energies share, as a fraction.
+
+        It holds the mean drift level, and what power source and energy counter may differ by. None: not kept.
+        """
+        if self.level_error is None:
+            return None
+        counted = self.source_check.scale_uncertainty if self.source_check is not None else 0.0
+        return math.hypot(COVERAGE_FACTOR * self.level_error, counted)
 
     @property
     def kind(self) -> GpuKind:
