@@ -19,6 +19,7 @@ from ptxbench.core.errors import GpuError, InputError, LaunchError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profiles import H200, RTX2080TI, RTX4090, SLOW_SENSOR
 from ptxbench.experiment.load import prepare_load
+from ptxbench.experiment.method_errors import compare
 from ptxbench.experiment.sampling import PURPOSE, again, measure_methods, phase_s
 from ptxbench.experiment.sampling import RUNS as RUNS_OF_THE_COMMAND
 from ptxbench.experiment.sampling_cases import Case, Reference, parse_name
@@ -36,6 +37,27 @@ def compared(tmp_path_factory):
     found, where = measure_methods(SimulatedGpu(H200), path, runs=RUNS)
     assert where == path
     return found, path
+
+
+def test_a_source_that_cannot_be_true_is_left_out_of_the_comparison_and_said(compared):
+    found, path = compared
+
+    class Spoiled:
+        def __init__(self, folder):
+            self.manifest, self.recordings, self.path = folder.manifest, folder.recordings, folder.path
+            self._folder = folder
+
+        def trace(self, name):
+            whole = self._folder.trace(name)
+            average = whole.of(SourceName.AVERAGE)
+            return whole.with_series(replace(average, value=1000 * average.value))
+
+    with RecordingFolder.open(path, PURPOSE) as folder:
+        spoiled = compare(Spoiled(folder))
+    assert SourceName.AVERAGE in {one.source for one in found.levels}
+    assert SourceName.AVERAGE not in {one.source for one in spoiled.levels}
+    assert any("above what the board can draw" in note for note in spoiled.notes)
+    assert not any("cannot be true" in note for note in found.notes)
 
 
 def points(found, **want):

@@ -36,6 +36,37 @@ def quick(tmp_path_factory):
     return found, path
 
 
+class Spoiled:
+    """A folder whose sources give readings that a test has changed."""
+
+    def __init__(self, folder, change):
+        self.manifest, self.recordings, self.path = folder.manifest, folder.recordings, folder.path
+        self._folder, self._change = folder, change
+
+    def trace(self, name):
+        whole = self._folder.trace(name)
+        usage = whole.of(SourceName.USAGE)
+        return whole.with_series(replace(usage, value=self._change(usage.value.copy())))
+
+
+def zeros(value):
+    value[::9] = 0.0
+    return value
+
+
+def test_readings_that_cannot_be_true_are_left_out_of_the_description_and_said(quick):
+    found, path = quick
+    with RecordingFolder.open(path, PURPOSE) as folder:
+        spoiled = describe(Spoiled(folder, zeros))
+        with pytest.raises(GpuError, match="above what the board can draw"):
+            describe(Spoiled(folder, lambda value: 1000 * value))
+    assert any("zero or negative" in note for note in spoiled.notes)
+    assert not any("left out" in note for note in found.notes)
+    (usage,), (was,) = spoiled.sources, found.sources
+    assert usage.step_w.value == pytest.approx(was.step_w.value, rel=0.01)
+    assert usage.sensor.averaging_s == pytest.approx(was.sensor.averaging_s, rel=0.05)
+
+
 # A running mean over longer than this cannot tell its lag of a few ms to 5%.
 SLOW_S = 0.1
 # A lag of nothing, or nearly nothing, is found to this.

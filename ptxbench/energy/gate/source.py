@@ -46,13 +46,18 @@ class SourceSettings:
     disagreement: float = 0.03
     """Difference beyond which one of the two is wrong: the least that users of a table would not accept."""
     usual: float = 0.005
-    """Difference that says nothing. In 58 runs on H100s and H200s (64,199 trials, results/) `samples` pooled
-    differed by -0.6 to +0.4%, within 1.5 standard errors of +0.14% each; `doctor` found up to 0.5%."""
+    """Difference that says nothing. In 60 runs on H100s and H200s (64,198 trials, results/) `samples` pooled
+    differed by -0.6 to +0.4%, within 1.2 standard errors of +0.14% each; `doctor` found up to 0.5%."""
     groups: int = 4
     """Parts of a run, by power and by time, that are compared each on their own."""
     group_factor: float = 3.0
-    """Standard errors by which one of the groups must differ: 99.7% each. In those 58 runs none of 464 groups
-    differed by more than 1.9 of them, and what it made of a further watt by 1.3."""
+    """Standard errors by which one of the groups must differ: 99.7% each. In those 60 runs none of 480 groups
+    differed by more than 1.9 of them, and what it made of a further watt by 1.7."""
+    slope_error: float = 0.25
+    """Standard error above which powers are too much alike to say what the source makes of a further watt; in
+    those 60 runs it is 0.002 to 0.16."""
+    least_slope: float = 0.1
+    """Watts of the counter for one of the source below which how few they are does not matter."""
     scatter_share: float = 0.2
     """Share of the stretches that may contradict the pooled ratio, as of readings that may be wrong."""
     scatter_limit: float = 0.15
@@ -348,14 +353,18 @@ def judge_source(
     if not comparisons:
         return replace(UNJUDGED, scale_uncertainty=known_difference)
     whole = _ratio(comparisons, "", COVERAGE_FACTOR)
-    findings = [whole, *_parts(comparisons, settings)]
-    worst = max(findings, key=lambda one: (abs(one.off) - settings.disagreement) / one.chance)
+    parts, further = _parts(comparisons, settings), _further(comparisons, settings)
+    findings = [whole, *parts, *further]
     # Where they scatter widely their mean says little.
-    objection = _scatter(comparisons, whole, settings) or whole.objection(settings)
+    objections = (
+        _scatter(comparisons, whole, settings),
+        whole.objection(settings),
+        *(_worst(some, settings) for some in (parts, further)),
+    )
     return SourceVerdict(
         1 + whole.off,
         whole.error,
-        objection or worst.objection(settings),
+        next(filter(None, objections), ""),
         max(known_difference, _scale(findings, settings)),
         _note(whole, known_difference, settings),
     )
@@ -407,7 +416,9 @@ def _ratio(comparisons: Sequence[Comparison], where: str, factor: float) -> _Fin
     return _Finding(ratio - 1, math.sqrt(birge / known), factor, where)
 
 
-def _further_watts(comparisons: Sequence[Comparison], where: str, factor: float) -> _Finding | None:
+def _further_watts(
+    comparisons: Sequence[Comparison], where: str, settings: SourceSettings
+) -> _Finding | None:
     """Return what the source makes of a further watt, less one; None where the power is even.
 
     The counter's power is fitted on the source's, whose errors are small beside it: errors of what it is
@@ -416,12 +427,15 @@ def _further_watts(comparisons: Sequence[Comparison], where: str, factor: float)
     counter_j, source_j, error_j = _columns(comparisons)
     length_s = np.array([one.end_ns - one.start_ns for one in comparisons]) / _NS_PER_S
     source_w, counter_w, weight = source_j / length_s, counter_j / length_s, (length_s / error_j) ** 2
+    factor = settings.group_factor
     spread_w = source_w - np.average(source_w, weights=weight)
     known = float((weight * spread_w**2).sum())
     slope = float((weight * spread_w * counter_w).sum()) / known if known > 0 else 0.0
-    if not slope > 0:
+    if not known * (settings.slope_error * max(slope, 1.0)) ** 2 > 1:
         return None
-    return _Finding(1 / slope - 1, 1 / (math.sqrt(known) * slope**2), factor, where)
+    off = 1 / max(slope, settings.least_slope) - 1
+    # As many standard errors from none as the slope is from 1.
+    return _Finding(off, abs(off / (slope - 1)) / math.sqrt(known) if off else 0.0, factor, where)
 
 
 def _columns(comparisons: Sequence[Comparison]) -> tuple[Float64s, Float64s, Float64s]:
@@ -430,22 +444,43 @@ def _columns(comparisons: Sequence[Comparison]) -> tuple[Float64s, Float64s, Flo
     return counter_j, source_j, error_j
 
 
-def _parts(comparisons: Sequence[Comparison], settings: SourceSettings) -> Iterator[_Finding]:
-    """Yield what parts of the run say, of like power and of like time."""
+def _parts(comparisons: Sequence[Comparison], settings: SourceSettings) -> list[_Finding]:
+    """Return what parts of the run say, of like power and of like time."""
     factor = settings.group_factor
-    by_power = sorted(comparisons, key=lambda c: c.power_w)
-    for part in [by_power, *_split(by_power, settings.groups)]:
-        where = f" from {part[0].power_w:.4g} to {part[-1].power_w:.4g} W"
-        yield _ratio(part, where, factor)
-        further = _further_watts(part, f" in each further watt{where}", factor)
-        if further is not None:
-            yield further
+    parts = [
+        _ratio(part, _from_power(part), factor) for part in _split(_by_power(comparisons), settings.groups)
+    ]
     by_time = sorted(comparisons, key=lambda c: c.start_ns)
     for part in _split(by_time, settings.groups):
         begin_s, end_s = (
             (ns - by_time[0].start_ns) / _NS_PER_S for ns in (part[0].start_ns, part[-1].end_ns)
         )
-        yield _ratio(part, f" from {begin_s:.4g} to {end_s:.4g} s of the run", factor)
+        parts.append(_ratio(part, f" from {begin_s:.4g} to {end_s:.4g} s of the run", factor))
+    return parts
+
+
+def _further(comparisons: Sequence[Comparison], settings: SourceSettings) -> list[_Finding]:
+    """Return what the source makes of a further watt, over all powers and over parts of them."""
+    by_power = _by_power(comparisons)
+    parts = [by_power, *_split(by_power, settings.groups)]
+    found = [_further_watts(part, f" in each further watt{_from_power(part)}", settings) for part in parts]
+    return [one for one in found if one is not None]
+
+
+def _worst(findings: Sequence[_Finding], settings: SourceSettings) -> str:
+    """Return the objection of that finding which is farthest from chance, "" for none."""
+    objecting = [one for one in findings if one.objection(settings)]
+    if not objecting:
+        return ""
+    return max(objecting, key=lambda one: abs(one.off) / one.error).objection(settings)
+
+
+def _by_power(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    return sorted(comparisons, key=lambda c: c.power_w)
+
+
+def _from_power(by_power: Sequence[Comparison]) -> str:
+    return f" from {by_power[0].power_w:.4g} to {by_power[-1].power_w:.4g} W"
 
 
 def _split(comparisons: list[Comparison], groups: int) -> list[list[Comparison]]:

@@ -133,6 +133,17 @@ def test_further_watts_that_hardly_show_are_found_though_all_powers_agree_within
     assert "in each further watt from" in verdict.objection
 
 
+def test_powers_that_are_alike_say_nothing_of_a_further_watt():
+    # Errors of 5% each, and powers that differ in the last digits.
+    chance = np.random.default_rng(5)
+    found = [
+        Comparison(n * 10**9, (n + 1) * 10**9, 300.0 * (1 + 0.05 * chance.normal()), 300.0 + 1e-12 * n, 15.0)
+        for n in range(200)
+    ]
+    for number in (1, 2, 3, 5, 8, 200):
+        assert not judge_source(found[:number]).objection
+
+
 def test_a_gain_that_steps_or_drifts_is_found_where_it_is_wrong():
     powers = (150.0, 250.0, 350.0, 550.0)
     step = trials(80, lambda t, w: np.where(t > 600, 0.9, 1.0) * w, powers)
