@@ -98,6 +98,9 @@ OPTIONAL = {
     "recomputed",
     "level_error",
     "stop_on",
+    "max_power_limit_w",
+    "source_check",
+    "known_difference",
 }
 
 

@@ -26,6 +26,8 @@ _NS_PER_S = 1e9
 _UNIFORM_SD = 1 / math.sqrt(12)
 _MIN_STEPS = 2
 _MIN_VALUES = 2
+# A slope needs two powers, and a third to be more than these two.
+_MIN_POWERS = 3
 
 
 @dataclass(frozen=True)
@@ -424,11 +426,14 @@ def _further_watts(
     The counter's power is fitted on the source's, whose errors are small beside it: errors of what it is
     fitted on would make it flat.
     """
+    if len(comparisons) < _MIN_POWERS:
+        return None
     counter_j, source_j, error_j = _columns(comparisons)
     length_s = np.array([one.end_ns - one.start_ns for one in comparisons]) / _NS_PER_S
     source_w, counter_w, weight = source_j / length_s, counter_j / length_s, (length_s / error_j) ** 2
     factor = settings.group_factor
     spread_w = source_w - np.average(source_w, weights=weight)
+    counter_w = counter_w - np.average(counter_w, weights=weight)
     known = float((weight * spread_w**2).sum())
     slope = float((weight * spread_w * counter_w).sum()) / known if known > 0 else 0.0
     if not known * (settings.slope_error * max(slope, 1.0)) ** 2 > 1:

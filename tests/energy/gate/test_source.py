@@ -142,6 +142,9 @@ def test_powers_that_are_alike_say_nothing_of_a_further_watt():
     ]
     for number in (1, 2, 3, 5, 8, 200):
         assert not judge_source(found[:number]).objection
+    # One stretch of two alone.
+    apart = [Comparison(0, 10**9, 120.1, 120.3, 1.0), Comparison(10**9, 2 * 10**9, 473.0, 473.2, 2.0)]
+    assert not judge_source(apart).objection
 
 
 def test_a_gain_that_steps_or_drifts_is_found_where_it_is_wrong():
