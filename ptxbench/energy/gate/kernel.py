@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -59,6 +60,8 @@ def judge_kernel(
     max_power_w: float,
     sensors: Sequence[SensorDescription] = (),
     settings: KernelSettings = KERNEL,
+    *,
+    even: bool = True,
 ) -> KernelVerdict:
     """Mark readings that cannot be true, or object to the source where they are too many.
 
@@ -74,6 +77,8 @@ def judge_kernel(
         max_power_w: The highest power limit that the board can be set to, W; NaN where it is not known.
         sensors: What other sources are like, best first; one of them is set beside an energy counter.
         settings: Bounds of what readings can be.
+        even: Whether the kernel's power should be even. At the power limit it is not: readings then may be
+            far from each other, and their course tells nothing of lateness.
     """
     series = trace.of(sensor.source)
     if series is None:
@@ -84,15 +89,17 @@ def judge_kernel(
         compared = _beside_counter(trace, counter, window, max_power_w, sensors)
         return KernelVerdict(_with(readings, contradiction(compared, sensor.source)), compared)
     settled = settled_mask(series, window, sensor)
-    readings = _in_kernel(readings, settled, counter, window, sensor, settings)
+    spread = settings if even else replace(settings, spread=math.inf)
+    readings = _in_kernel(readings, settled, counter, window, sensor, spread)
     if readings.objection:
         return KernelVerdict(readings)
     believed = readings.believed
-    shift = shift_at_windows(believed, [window], sensor)
+    shift = shift_at_windows(believed, [window], sensor) if even else None
     compared = joined(compare(believed, counter, sensor, window)) if counter is not None else None
     late = f"{series.source}: {shift.objection}" if shift is not None and shift.objection else ""
     objection = late or contradiction(compared, sensor.source)
-    return KernelVerdict(_with(readings, objection), compared, _in_turn(readings, settled, settings))
+    doubt = _in_turn(readings, settled, settings) if even else ""
+    return KernelVerdict(_with(readings, objection), compared, doubt)
 
 
 def believed_counter(trace: Trace, max_power_w: float) -> Series | None:

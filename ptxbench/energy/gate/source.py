@@ -26,8 +26,12 @@ _NS_PER_S = 1e9
 _UNIFORM_SD = 1 / math.sqrt(12)
 _MIN_STEPS = 2
 _MIN_VALUES = 2
-# A slope needs two powers, and a third to be more than these two.
-_MIN_POWERS = 3
+# Share of its time that a source must miss before what it says of bursts is chance.
+_MOSTLY = 0.5
+# Stretches from which on a line through their powers says anything.
+_MIN_LINE = 4
+# Mean square of what a source missed, of that of its powers' spread, from which on such a line is flat.
+_FLAT = 0.1
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ class Comparison:
         counter_j: Energy by the counter.
         source_j: Energy by the source.
         error_j: Standard error of their difference.
+        missed_j: The part of it that is due to what a source misses that sees less than half of the time.
     """
 
     start_ns: int
@@ -88,6 +93,7 @@ class Comparison:
     counter_j: float
     source_j: float
     error_j: float
+    missed_j: float = 0.0
 
     @property
     def power_w(self) -> float:
@@ -202,6 +208,7 @@ def joined(comparisons: Sequence[Comparison]) -> Comparison | None:
         sum(one.counter_j for one in comparisons),
         sum(one.source_j for one in comparisons),
         math.hypot(*(one.error_j for one in comparisons)),
+        math.hypot(*(one.missed_j for one in comparisons)),
     )
 
 
@@ -270,6 +277,12 @@ class SourceCurve:
         first, last = np.minimum(first, np.maximum(beside - 1, 0)), np.maximum(last, beside + 1)
         return np.array([np.ptp(self.value_w[i:j]) for i, j in zip(first, last, strict=True)])
 
+    @property
+    def unseen_share(self) -> float:
+        """Share of its time that the source does not see."""
+        refresh_s = self.sensor.refresh_s
+        return max(1 - self.sensor.averaging_s / refresh_s, 0.0) if refresh_s > 0 else 0.0
+
     def unseen_j(self, start_s: float, end_s: float) -> float:
         """Return the standard error of the energy between two moments that is due to the values between."""
         inside = slice(int(np.searchsorted(self.at_s, start_s)), int(np.searchsorted(self.at_s, end_s)) + 1)
@@ -278,10 +291,17 @@ class SourceCurve:
             return 0.0
         refresh_s = self.sensor.refresh_s
         overlap = max(1.0, self.sensor.averaging_s / refresh_s) if refresh_s > 0 else 1.0
-        neighbours_w = math.sqrt(float((np.diff(value_w) ** 2).mean()) / 2)
+        # Of a source that misses more than it sees, a stretch in which it saw few bursts by chance must not
+        # count for more.
+        neighbours_w = _scatter_w(self.value_w if self.unseen_share > _MOSTLY else value_w)
         missed_s = float(np.maximum(spacing_s - 1.5 * refresh_s, 0.0).sum()) if refresh_s > 0 else 0.0
         noise_j = neighbours_w * math.sqrt(overlap * float((spacing_s**2).sum()))
         return math.hypot(noise_j, float(np.ptp(value_w)) * missed_s * _UNIFORM_SD)
+
+
+def _scatter_w(value_w: Float64s) -> float:
+    """Return the scatter of values by how much neighbours differ, W."""
+    return math.sqrt(float((np.diff(value_w) ** 2).mean()) / 2)
 
 
 def _compare(
@@ -304,13 +324,15 @@ def _compare(
     )
     source_j = curve.energy_j(at_s)
     for i, j in _stretches(at_s, step_j, counter_j, sensor, settings):
-        error_j = math.hypot(step_j[i], step_j[j], curve.unseen_j(at_s[i], at_s[j]))
+        unseen_j = curve.unseen_j(at_s[i], at_s[j])
+        error_j = math.hypot(step_j[i], step_j[j], unseen_j)
         yield Comparison(
             curve.origin_ns + round(at_s[i] * _NS_PER_S),
             curve.origin_ns + round(at_s[j] * _NS_PER_S),
             float(counter_j[j] - counter_j[i]),
             float(source_j[j] - source_j[i]),
             error_j,
+            unseen_j if curve.unseen_share > _MOSTLY else 0.0,
         )
 
 
@@ -421,12 +443,12 @@ def _ratio(comparisons: Sequence[Comparison], where: str, factor: float) -> _Fin
 def _further_watts(
     comparisons: Sequence[Comparison], where: str, settings: SourceSettings
 ) -> _Finding | None:
-    """Return what the source makes of a further watt, less one; None where the power is even.
+    """Return what the source makes of a further watt, less one; None where the power is too even to tell.
 
-    The counter's power is fitted on the source's, whose errors are small beside it: errors of what it is
-    fitted on would make it flat.
+    The counter's power is fitted on the source's, whose errors must be small beside how much it moves: errors
+    of what it is fitted on make it flat. A slope that is no clear one has no inverse.
     """
-    if len(comparisons) < _MIN_POWERS:
+    if len(comparisons) < _MIN_LINE:
         return None
     counter_j, source_j, error_j = _columns(comparisons)
     length_s = np.array([one.end_ns - one.start_ns for one in comparisons]) / _NS_PER_S
@@ -436,11 +458,15 @@ def _further_watts(
     counter_w = counter_w - np.average(counter_w, weights=weight)
     known = float((weight * spread_w**2).sum())
     slope = float((weight * spread_w * counter_w).sum()) / known if known > 0 else 0.0
-    if not known * (settings.slope_error * max(slope, 1.0)) ** 2 > 1:
+    missed_w = np.array([one.missed_j for one in comparisons]) / length_s
+    is_flat = float((weight * missed_w**2).sum()) > _FLAT * known
+    if is_flat or not known * (settings.slope_error * max(slope, 1.0)) ** 2 > 1:
         return None
+    squares = float((weight * (counter_w - slope * spread_w) ** 2).sum())
+    birge = max(1.0, squares / (len(comparisons) - 2))
     off = 1 / max(slope, settings.least_slope) - 1
     # As many standard errors from none as the slope is from 1.
-    return _Finding(off, abs(off / (slope - 1)) / math.sqrt(known) if off else 0.0, factor, where)
+    return _Finding(off, abs(off / (slope - 1)) * math.sqrt(birge / known) if off else 0.0, factor, where)
 
 
 def _columns(comparisons: Sequence[Comparison]) -> tuple[Float64s, Float64s, Float64s]:

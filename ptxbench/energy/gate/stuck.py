@@ -106,10 +106,12 @@ def _holds(
         if last == first:
             continue
         start_s, end_s = ((int(time_ns[i]) - origin_ns) / _NS_PER_S for i in (first, last))
-        # Readings that were lost say nothing, and those that were polled twice nothing new.
+        # Readings that were lost say nothing, and those that were polled twice nothing new. Of a value that
+        # is polled again and again the first and the last reading may be all that was kept.
         refreshes = len(np.unique(time_ns[first : last + 1]))
         if sensor.refresh_s > 0:
-            refreshes = min(refreshes, int((end_s - start_s) / sensor.refresh_s) + 1)
+            at_most = int((end_s - start_s) / sensor.refresh_s) + 1
+            refreshes = min(refreshes, at_most) if series.stamp_ns[at[first]] >= 0 else at_most
         yield _Hold(at[first : last + 1], start_s, end_s, float(value_w[first]), refreshes)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from fakes.beside import SAMPLES, recorded, square
 from fakes.power import sensor, window
+from fakes.power import series as power_series
 
 from ptxbench.energy.gate.source import Comparison, compare, judge_source
 from ptxbench.sensors.base import SourceName
@@ -168,3 +169,37 @@ def test_a_comparison_too_weak_to_confirm_the_scale_says_so_and_widens_it():
     assert "the energy counter tells the scale of its power to 12% only" in verdict.note
     assert verdict.scale_uncertainty == pytest.approx(0.1 + 1.96 * 0.06)
     assert judge_source([Comparison(0, 10**9, 300.0, 390.0, 18.0)]).objection
+
+
+def stretch(start_s, counter_w, source_w, error_w=0.5):
+    return Comparison(round(start_s * 1e9), round((start_s + 1) * 1e9), counter_w, source_w, error_w)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
+def test_a_run_of_even_power_says_nothing_of_a_further_watt(count):
+    chance = np.random.default_rng(count)
+    for _ in range(200):
+        watts = 124.0 + 0.05 * chance.normal(size=count)
+        said = judge_source([stretch(i, w + chance.normal(0, 0.3), w) for i, w in enumerate(watts)])
+        assert not said.objection
+
+
+def test_a_source_that_sees_a_part_of_the_time_is_not_known_better_where_it_missed_the_bursts():
+    # Bursts that a look of 25 ms of each 100 ms may miss altogether.
+    chance = np.random.default_rng(1)
+    edges_s = np.cumsum(chance.uniform(0.005, 0.05, 800))
+
+    def bursts(t):
+        return np.where(np.searchsorted(edges_s, t) % 2 == 0, 100.0, 400.0)
+
+    instant = sensor(refresh_s=0.1, averaging_s=0.025, lag_s=0.004, source=SourceName.INSTANT)
+    grid_s = np.arange(0.0, 16.0, 0.001)
+    _, counter = recorded(bursts, end_s=16.0)
+    made_s = np.floor(grid_s / 0.1) * 0.1 - 0.004
+    seen_w = np.array([bursts(at - np.arange(0, 0.025, 0.001)).mean() for at in np.unique(made_s)])
+    value_w = (seen_w + 0.01 * chance.random(len(seen_w)))[np.searchsorted(np.unique(made_s), made_s)]
+    polled = power_series(grid_s[::5], value_w[::5], SourceName.INSTANT)
+    found = compare(polled, counter, instant)
+    errors = [one.error_j / one.counter_j for one in found]
+    assert min(errors) > 0.3 * max(errors)
+    assert not judge_source(found).objection

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from fakes.beside import SAMPLES, recorded, square
+from fakes.power import sensor, series
 
 from ptxbench.energy.gate.readings import Mark, judge
 from ptxbench.energy.gate.stuck import STUCK, mark_stuck
@@ -93,3 +94,11 @@ def test_an_energy_counter_is_not_judged_so():
             sensor=replace(SAMPLES, source=SourceName.COUNTER),
         )
     )
+
+
+def test_of_a_value_without_stamps_the_first_and_the_last_reading_tell_how_long_it_stood():
+    usage = sensor(refresh_s=0.1, source=SourceName.USAGE)
+    brief = series([0.0, 1.0, 1.1], [300.0, 300.0, 310.0], SourceName.USAGE)
+    long = series([0.0, 6.0, 6.1], [300.0, 300.0, 310.0], SourceName.USAGE)
+    assert not len(marked(brief, sensor=usage))
+    assert marked(long, sensor=usage).tolist() == [1]
