@@ -86,8 +86,8 @@ def judge_kernel(
     counter = believed_counter(trace, max_power_w)
     readings = judge(series, max_power_w)
     if sensor.counts_energy:
-        compared = _beside_counter(trace, counter, window, max_power_w, sensors)
-        return KernelVerdict(_with(readings, contradiction(compared, sensor.source)), compared)
+        source, compared = _beside_counter(trace, counter, window, max_power_w, sensors)
+        return KernelVerdict(_with(readings, contradiction(compared, source)), compared)
     settled = settled_mask(series, window, sensor)
     spread = settings if even else replace(settings, spread=math.inf)
     readings = _in_kernel(readings, settled, counter, window, sensor, spread)
@@ -179,8 +179,8 @@ def _beside_counter(
     window: KernelWindow,
     max_power_w: float,
     sensors: Sequence[SensorDescription],
-) -> Comparison | None:
-    """Return the best power source of a recording beside the energy counter, None where there is none."""
+) -> tuple[SourceName, Comparison | None]:
+    """Return the best power source of a recording, and beside the energy counter; None where nothing is."""
     for sensor in sensors:
         series = trace.of(sensor.source)
         if counter is None or series is None or not sensor.is_of_board:
@@ -188,5 +188,5 @@ def _beside_counter(
         verdict = judge(series, max_power_w)
         found = () if verdict.objection else compare(verdict.believed, counter, sensor, window)
         if found:
-            return joined(found)
-    return None
+            return sensor.source, joined(found)
+    return SourceName.COUNTER, None
