@@ -69,8 +69,10 @@ def test_a_counter_that_was_reset_or_stood_still_is_compared_on_both_sides():
     reset = replace(
         counter, value=np.where(np.arange(len(counter)) < at, counter.value, counter.value - 1.0005e6)
     )
-    stood = replace(counter, value=counter.value.copy())
-    stood.value[at : at + 200] = stood.value[at]
+    # What it did not count while it stood still is lost.
+    kept = np.concatenate(([0.0], np.diff(counter.value)))
+    kept[at : at + 200] = 0.0
+    stood = replace(counter, value=counter.value[0] + np.cumsum(kept))
     for one in (reset, stood):
         verdict = judge_source(compare(source, one, SAMPLES))
         assert verdict.ratio == pytest.approx(1.0, abs=0.01)
