@@ -12,14 +12,8 @@ from pathlib import Path
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.gate.kernel import believed_counter
 from ptxbench.energy.gate.recording import judge_recording
-from ptxbench.energy.gate.source import (
-    UNJUDGED,
-    Comparison,
-    SourceVerdict,
-    compare,
-    joined,
-    judge_source,
-)
+from ptxbench.energy.gate.source import Comparison, compare, joined, judge_source
+from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.experiment.load import prepare_load
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Trace

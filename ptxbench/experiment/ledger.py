@@ -11,7 +11,7 @@ from ptxbench.analysis.source_check import judge_run
 from ptxbench.analysis.subject import Subject
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
-from ptxbench.energy.gate.source import UNJUDGED
+from ptxbench.energy.gate.verdict import UNJUDGED
 from ptxbench.experiment.prepare import Outcome
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocols import find_protocol

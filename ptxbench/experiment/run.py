@@ -12,7 +12,7 @@ from ptxbench.analysis.run_cost import run_cost
 from ptxbench.core.errors import GpuError
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.replay import ReplayGpu
-from ptxbench.energy.gate.source import SourceVerdict
+from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.experiment.ledger import Ledger
 from ptxbench.experiment.plan import plan_batches, plan_subjects
 from ptxbench.experiment.prepare import Outcome, Preparer, quick_switching

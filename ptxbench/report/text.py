@@ -9,7 +9,7 @@ from dataclasses import asdict
 from ptxbench.core.condition import ARAFA, DYNAMIC
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
-from ptxbench.energy.gate.source import SourceVerdict
+from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.report.rates import rates
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.manifest import RunCost

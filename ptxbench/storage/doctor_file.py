@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.energy.gate.source import SourceVerdict
+from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text

@@ -14,7 +14,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.version import VERSION
-from ptxbench.energy.gate.source import SourceVerdict
+from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec

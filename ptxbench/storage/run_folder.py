@@ -11,7 +11,7 @@ from typing import Self
 from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.energy.gate.source import SourceVerdict
+from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.trace import Trace
 from ptxbench.storage.file_errors import writing
 from ptxbench.storage.finished_run import FinalRun

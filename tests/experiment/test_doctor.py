@@ -14,7 +14,8 @@ from ptxbench.devices.simulated import profiles
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profile import SensorSpec
 from ptxbench.devices.simulated.profiles import H200
-from ptxbench.energy.gate.source import UNJUDGED, Comparison, judge_source
+from ptxbench.energy.gate.source import Comparison, judge_source
+from ptxbench.energy.gate.verdict import UNJUDGED
 from ptxbench.experiment.counter_study import CounterStudy
 from ptxbench.experiment.doctor import counter_verdicts, examine
 from ptxbench.experiment.run import measure_table

@@ -99,7 +99,9 @@ def test_hidden_figures_are_found(profile, seed, tmp_path):
         assert sensor.quantum == pytest.approx(spec.quantum, rel=0.05)
         assert sensor.origin == "measured"
     assert found.best.source is profile.sensors[0].source
-    assert not found.notes
+    # The counter of one profile shows 1% less than its best source.
+    assert [note for note in found.notes if "differs from the energy counter by +1.0" not in note] == []
+    assert bool(found.notes) is (profile.name == "a100")
     for source in found.sources:
         # The driver's buffer is there where it is, filled up, and nowhere else; the others repeat themselves.
         is_buffer = source.sensor.source is SourceName.SAMPLES

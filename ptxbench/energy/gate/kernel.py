@@ -49,8 +49,10 @@ class KernelVerdict:
 
     @property
     def series(self) -> Series:
-        """The readings to work with: all of them where none may be believed."""
-        return self.readings.series if self.readings.objection else self.readings.believed
+        """The readings to work with: all of them where none may be believed. Those that failed say so."""
+        if self.readings.objection:
+            return self.readings.series
+        return self.readings.series.select(np.isin(self.readings.marks, (Mark.BELIEVED, Mark.FAILED)))
 
 
 def judge_kernel(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.energy.gate.kernel import believed_counter
 from ptxbench.energy.gate.lateness import Shift, shift_at_windows, shift_beside_counter
 from ptxbench.energy.gate.readings import Verdict, judge
-from ptxbench.energy.gate.source import Comparison, compare, judge_source
+from ptxbench.energy.gate.source import SETTINGS, Comparison, compare, judge_source
 from ptxbench.energy.gate.stuck import mark_stuck
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
@@ -99,5 +100,7 @@ def notes_on_source(
     shifts = [one.shift for one in known if one.shift is not None]
     late = [shift.objection for shift in shifts if shift.objection]
     notes = [late[0]] if 2 * len(late) > len(shifts) else []
-    notes += [source.objection or source.note] if any(one.comparisons for one in known) else []
+    # What too few recordings leave open is no finding.
+    is_known = COVERAGE_FACTOR * source.error <= SETTINGS.disagreement
+    notes += [source.objection or source.note] if is_known or source.objection else []
     return tuple(f"{sensor.source}: {note}" for note in notes if note)

@@ -17,6 +17,7 @@ import numpy as np
 
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.energy.corrected import fresh_values
+from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
@@ -99,30 +100,6 @@ class Comparison:
     def power_w(self) -> float:
         """Mean power by the source, which hardly depends on when the counter's steps came."""
         return self.source_j / (self.end_ns - self.start_ns) * _NS_PER_S
-
-
-@dataclass(frozen=True)
-class SourceVerdict:
-    """What the energy counter says of a source.
-
-    Attributes:
-        ratio: Energy by the source over that by the counter, NaN where nothing could be compared.
-        error: Its standard error.
-        objection: Why no number of the run may be believed, "" where they may.
-        scale_uncertainty: Half-width by which the scale common to all numbers is uncertain, a fraction.
-        note: What else must be said of the scale, "" for nothing.
-    """
-
-    ratio: float
-    error: float
-    objection: str = ""
-    scale_uncertainty: float = 0.0
-    note: str = ""
-
-
-UNJUDGED = SourceVerdict(
-    math.nan, math.nan, note="the scale of its power is not checked: no energy counter was read beside it"
-)
 
 
 @dataclass(frozen=True)

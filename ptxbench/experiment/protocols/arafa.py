@@ -31,7 +31,7 @@ from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
-from ptxbench.energy.gate.source import UNJUDGED, SourceVerdict
+from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocol import Measurement, Protocol, SleepCubin
 from ptxbench.experiment.run_state import RunState
