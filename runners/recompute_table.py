@@ -46,7 +46,7 @@ def recompute(path: Path, by: Recomputed) -> None:
         gpu = ReplayGpu(recorded)
         with start_run(gpu, RunOptions(), Path(place, "run")) as recomputed:
             rows = measure_table(gpu, recomputed)
-            rewrite_results(recorded, recomputed.records(), rows, by, recomputed.manifest.level_error)
+            rewrite_results(recorded, recomputed.records(), rows, by, recomputed.manifest)
     with RunFolder.open(path) as rewritten:
         store_solved(rewritten)
     changed = sum(before.get(row.key) != row.status for row in rows)

@@ -132,7 +132,7 @@ def runs_table(runs: Iterable[KeptRun]) -> str:
     )
     lines = [_heading(_RUNS, 2), _line(aims)]
     for run in (run for run in _tables(runs) if len(run.rows) >= _MIN_ROWS):
-        cost, level_error = run.manifest.cost, run.manifest.level_error
+        cost, scale_ci95 = run.manifest.cost, run.manifest.scale_ci95
         widths = {level: _widths(run, (level,)) for level in OptLevel}
         both = _widths(run, OptLevel)
         cells = (
@@ -146,7 +146,7 @@ def runs_table(runs: Iterable[KeptRun]) -> str:
             _bold(f"{np.mean(both < 0.01):.0%}", np.mean(both < 0.01) >= _NARROW),
             _bold(f"{np.median(both):.2%}", np.median(both) < _MEDIAN)
             + f" ({', '.join(f'-{level} {np.median(of):.2%}' for level, of in widths.items())})",
-            f"± {1.96 * level_error:.2%}" if level_error is not None else "-",
+            f"± {scale_ci95:.2%}" if scale_ci95 is not None else "-",
         )
         lines.append(_line(cells))
     return "".join(lines)

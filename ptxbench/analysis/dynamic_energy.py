@@ -34,8 +34,8 @@ from ptxbench.analysis.row_notes import (
     is_linear,
     left_out_note,
     linearity_note,
+    lost_readings_note,
     set_aside_note,
-    sources_note,
     step_note,
 )
 from ptxbench.analysis.solved_rows import SolvedRows, Trials, by_subject
@@ -171,7 +171,7 @@ def dynamic_row(subject: Subject, trials: Trials, common: Common, sm_count: int)
         fewer_sms_note(trials[subject.name], sm_count),
         left_out_note(result.faults),
         set_aside_note(target.set_aside, len(target.trials)),
-        sources_note(target.trials),
+        lost_readings_note(target.trials),
     )
     reason = "; ".join(filter(None, notes))
     if not is_linear(result.energy_pj, result.energy_2n_pj):

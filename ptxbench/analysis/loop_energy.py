@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
-from ptxbench.analysis.flat_power import flat_power
 from ptxbench.analysis.operating_point import clock_faults, dipped_trials, same_operating_point
+from ptxbench.analysis.source_check import judge_run, objected_trials
 from ptxbench.analysis.static_power import StaticPower, fit_static
 from ptxbench.analysis.statistics import Estimate, weighted
+from ptxbench.analysis.stuck_sensor import stuck_sensor
 from ptxbench.analysis.subject import nan_mean, trial_faults
 from ptxbench.analysis.thermal_slope import busy_static
 from ptxbench.analysis.variance import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
@@ -60,10 +61,12 @@ def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> C
     Args:
         records: All trials of the run.
         target: Of its GPU, such as "sm_90a".
-        recent: Look for drift steps in so many of the last trials only, which is quick; 0: in all.
+        recent: Look for drift steps in so many of the last trials only, and do not judge the source, which
+            is quick; 0: in all.
     """
     dynamic = [r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC]
-    contradicted = contradicted_trials(dynamic)
+    objected = {} if recent else objected_trials(dynamic, judge_run(records))
+    contradicted = contradicted_trials(dynamic) | objected
     counted = [r for r in dynamic if r.trial_id not in contradicted]
     dipped = dipped_trials(counted)
     drift_step = architecture_of(target).drift_step.value
@@ -90,8 +93,8 @@ def contradicted_trials(records: Sequence[TrialRecord]) -> dict[str, tuple[Statu
     Args:
         records: Trials of a run.
     """
-    flat = {name: (Status.SENSOR_IMPLAUSIBLE, reason) for name, reason in flat_power(records).items()}
-    return flat | {name: (Status.CLOCK_DRIFT, reason) for name, reason in clock_faults(records).items()}
+    stuck = {name: (Status.SENSOR_IMPLAUSIBLE, reason) for name, reason in stuck_sensor(records).items()}
+    return stuck | {name: (Status.CLOCK_DRIFT, reason) for name, reason in clock_faults(records).items()}
 
 
 @dataclass(frozen=True)

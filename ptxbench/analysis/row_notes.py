@@ -15,7 +15,6 @@ from ptxbench.analysis.statistics import Estimate
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import TrialRecord
 
-_SEVERAL = 2
 # N and 2N may differ by this much, or by what their intervals allow, before the row has a note.
 _LINEARITY = 0.02
 # By more than this no reading of the row is its energy; on H200s valid rows reached 0.11.
@@ -56,20 +55,14 @@ def fewer_sms_note(records: Sequence[TrialRecord], sm_count: int) -> str:
     return f"on {min(grids)} of {sm_count} SMs, because the GPU throttled on more"
 
 
-def sources_note(trials: Sequence[TrialRecord]) -> str:
-    """Return how two power sources disagree in most of a kernel's valid trials, else "".
-
-    One trial in twenty disagrees by chance alone, so that a single one is no evidence; a trial in which the
-    counter had too few steps is no evidence either way.
+def lost_readings_note(trials: Sequence[TrialRecord]) -> str:
+    """Return in how many of a kernel's valid trials readings were left out, and which, else "".
 
     Args:
         trials: Valid trials of one kernel.
     """
-    disagreeing = [r.reason for r in trials if r.reason]
-    compared = [r for r in trials if r.reason or math.isfinite(r.counter_j)]
-    if len(disagreeing) < _SEVERAL or 2 * len(disagreeing) <= len(compared):
-        return ""
-    return f"in {len(disagreeing)} of {len(compared)} trials: {disagreeing[0]}"
+    notes = [r.reason for r in trials if r.reason]
+    return f"in {len(notes)} of {len(trials)} trials: {notes[0]}" if notes else ""
 
 
 def linearity_note(single: Estimate, double: Estimate) -> str:

@@ -22,7 +22,7 @@ def command(spec: str | None, out: Path | None, as_json: bool) -> None:
     validate --run RUN --burst FOLDER --burst FOLDER` finds the meter's clock by the code, which fits in one
     place only. The time between the two gives the drift of the clock.
     """
-    from ptxbench.experiment.play_burst import record_burst
+    from ptxbench.experiment.play_burst import burst_notes, record_burst
 
     gpu = open_chosen_gpu(spec)
     try:
@@ -32,7 +32,11 @@ def command(spec: str | None, out: Path | None, as_json: bool) -> None:
     (recording,) = folder.recordings
     windows = recording.windows
     length_s = (windows[-1].end_ns - windows[0].start_ns) * 1e-9
+    notes = burst_notes(folder)
     if as_json:
-        print_json({"folder": str(folder.path), "windows": len(windows), "length_s": length_s})
+        found = {"windows": len(windows), "length_s": length_s, "notes": list(notes)}
+        print_json({"folder": str(folder.path), **found})
     else:
         click.echo(f"{len(windows)} times of load in {length_s:.2f} s\nfolder: {folder.path}")
+        for note in notes:
+            click.echo(f"note: {note}")

@@ -148,6 +148,7 @@ def command(
     from ptxbench.experiment.sensor_choice import sensors_for
     from ptxbench.experiment.session import resume_run, start_run
     from ptxbench.sensors.base import SourceName
+    from ptxbench.storage.doctor_file import known_difference
 
     if names_several(spec):
         sys.exit(measure_many(str(spec), out, budget_minutes, resume=resume, as_json=as_json))
@@ -180,7 +181,8 @@ def command(
             say_lost(folder.lost, "trial")
         else:
             sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
-            folder = start_run(gpu, options, out, sensors)
+            known = known_difference(sensor_path, gpu.info) if sensor_path is not None else 0.0
+            folder = start_run(gpu, options, out, sensors, known)
         with folder:
             rows = _measure(gpu, folder, spec, 60 * budget_minutes if budget_minutes else math.inf)
             _say_changed(gpu, folder)
@@ -272,15 +274,17 @@ def _go_on(path: Path, spec: str | None, *others: str) -> str:
 
 def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as_json: bool) -> None:
     from ptxbench.report.formats import RunReport, render_report
-    from ptxbench.report.text import cost_sentence, level_sentence, tables_text
+    from ptxbench.report.text import cost_sentence, scale_sentence, source_sentence, tables_text
     from ptxbench.report.text_table import output_width
 
     if as_json:
         click.echo(render_report("json", [RunReport(str(folder.path), info, rows)], None))
         return
     click.echo(tables_text(rows, info, output_width()))
-    if folder.manifest.level_error:
-        click.echo(f"\n{level_sentence(folder.manifest.level_error)}")
+    if folder.manifest.scale_ci95:
+        click.echo(f"\n{scale_sentence(folder.manifest.scale_ci95)}")
+    if folder.manifest.source_check is not None:
+        click.echo(f"\n{source_sentence(folder.manifest.source, folder.manifest.source_check)}")
     if folder.manifest.cost is not None:
         click.echo(f"\n{cost_sentence(folder.manifest.cost)}")
     if not folder.finished:

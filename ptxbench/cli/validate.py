@@ -129,18 +129,21 @@ def _halves(result: Validation) -> str:
 
 
 def _print_sensors(result: Validation) -> None:
+    from ptxbench.meter.result import told
+
+    figures = [told(source.fit) for source in result.sources]
     headings = ("source", "gain", "offset W", "lag ms", "averaging ms", "refresh ms", "half from half %")
     rows = [
         (
             source.fit.source.value,
-            _shown(source.fit.gain, 4),
+            _shown(source.fit.gain.within(abs(source.fit.gain.value)), 4),
             _shown(source.fit.offset_w, 2),
-            _shown(source.fit.lag_s.scaled(1e3), 1),
-            f"{_shown(source.fit.width_s.scaled(1e3), 1)} {source.fit.shape}",
+            _shown(lag_s.scaled(1e3), 1),
+            f"{_shown(width_s.scaled(1e3), 1)} {source.fit.shape}",
             f"{1e3 * source.fit.refresh_s:.1f}",
             ", ".join(f"{check.energy_pct:+.2f}" for check in source.cross) or "-",
         )
-        for source in result.sources
+        for source, (lag_s, width_s) in zip(result.sources, figures, strict=True)
     ]
     print_table(headings, rows)
 
@@ -173,6 +176,8 @@ def _print_methods(methods: tuple[MethodFigures, ...]) -> None:
 
 
 def _shown(estimate: Estimate, digits: int) -> str:
+    if math.isnan(estimate.value):
+        return "not determined"
     spread = "?" if math.isnan(estimate.uncertainty) else f"{estimate.uncertainty:.{digits}f}"
     return f"{estimate.value:.{digits}f} ± {spread}"
 

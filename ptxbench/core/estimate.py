@@ -25,6 +25,10 @@ class Estimate:
         """Return the same in another unit."""
         return Estimate(self.value * factor, self.uncertainty * abs(factor))
 
+    def within(self, limit: float) -> Estimate:
+        """Return the same, or no number where its uncertainty is above a limit: the data cannot tell."""
+        return self if self.uncertainty <= limit else Estimate(math.nan, math.nan)
+
     def as_json(self) -> dict[str, float | None]:
         """Return `{"value", "uncertainty"}`; what is not finite becomes null."""
         return {"value": finite(self.value), "uncertainty": finite(self.uncertainty)}

@@ -178,9 +178,7 @@ def _counter_power_w(series: Series, window: KernelWindow, sensor: SensorDescrip
     return power
 
 
-def power_between_edges(
-    series: Series, start_ns: int, end_ns: int, quantum_j: float, jitter_s: float = 0.0
-) -> PowerReading:
+def power_between_edges(series: Series, start_ns: int, end_ns: int, quantum_j: float) -> PowerReading:
     """Energy between the first and the last step of the counter in an interval, over their time.
 
     Args:
@@ -188,7 +186,6 @@ def power_between_edges(
         start_ns: Begin of the interval, host time.
         end_ns: End of the interval, host time.
         quantum_j: Smallest step of the counter.
-        jitter_s: Standard deviation of a step's time beyond what polling leaves open.
 
     Returns:
         Power in W; WINDOW_TOO_SHORT where fewer than two steps lie in the interval,
@@ -212,7 +209,7 @@ def power_between_edges(
     energy_j = float(good.value[edge[-1]] - good.value[edge[0]])
     span_s = float(good.end_ns[edge[-1]] - good.end_ns[edge[0]]) / _NS_PER_S
     power_w = energy_j / span_s
-    time_s = math.hypot(gap_s[0] * _UNIFORM_SD, gap_s[-1] * _UNIFORM_SD, jitter_s, jitter_s)
+    time_s = math.hypot(gap_s[0] * _UNIFORM_SD, gap_s[-1] * _UNIFORM_SD)
     time_error_w = power_w * time_s / span_s
     quantum_error_w = math.sqrt(2) * quantum_j * _UNIFORM_SD / span_s
     return PowerReading(power_w, math.hypot(time_error_w, quantum_error_w), len(edge))

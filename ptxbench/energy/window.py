@@ -53,7 +53,7 @@ _MIN_INSIDE = 3
 _MIN_STEPS = 4
 # Refreshes without a reading that count as a gap.
 _GAP = 2.5
-# A counter's steps do not come exactly when its energy says (see `counter_check`).
+# A counter's steps do not come exactly when its energy says (see `gate.source`).
 _JITTER_S = 0.004
 # Standard errors by which the counter and the source must differ before there is a note.
 _DISAGREE = 3.0

@@ -5,19 +5,17 @@ On some GPUs it does not: issue 181 of zeus (ml-energy/zeus) has 187 J by one an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu
-from ptxbench.energy.counter_check import counter_power
-from ptxbench.energy.steady import steady_power_w
+from ptxbench.energy.gate.kernel import believed_counter
+from ptxbench.energy.gate.recording import judge_recording
+from ptxbench.energy.gate.source import Comparison, compare, joined, judge_source
+from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.experiment.load import prepare_load
-from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.sources import source_of
 from ptxbench.sensors.trace import KernelWindow, Trace
 from ptxbench.storage.doctor_file import CounterCheck
 from ptxbench.storage.recording import Recording, RecordingFolder, RecordingManifest
@@ -31,7 +29,20 @@ _LOAD_S = 3.0
 _NS_PER_S = 1e9
 
 
-def record_counter(gpu: Gpu, path: Path, sensors: Sequence[SensorDescription]) -> tuple[CounterCheck, ...]:
+@dataclass(frozen=True)
+class CounterStudy:
+    """The energy counter beside the best other source of power.
+
+    Attributes:
+        checks: One a stretch, idle and under load.
+        source: What both together say of the source.
+    """
+
+    checks: tuple[CounterCheck, ...]
+    source: SourceVerdict
+
+
+def record_counter(gpu: Gpu, path: Path, sensors: Sequence[SensorDescription]) -> CounterStudy:
     """Record an idle stretch and a load of even power into a new folder, and compare.
 
     Args:
@@ -56,45 +67,45 @@ def record_counter(gpu: Gpu, path: Path, sensors: Sequence[SensorDescription]) -
         launch = replace(load.launch(_RECORDING, _LOAD_S), before_s=_IDLE_S)
         folder.add(_RECORDING, gpu.run_sequence([launch], []))
         folder.finish()
-        return compare_counter(folder.recordings[0], folder.trace(_RECORDING), sensors)
+        trace = folder.trace(_RECORDING)
+        return compare_counter(folder.recordings[0], trace, sensors, gpu.info.max_power_w)
 
 
 def compare_counter(
-    recording: Recording, trace: Trace, sensors: Sequence[SensorDescription]
-) -> tuple[CounterCheck, ...]:
+    recording: Recording, trace: Trace, sensors: Sequence[SensorDescription], max_power_w: float
+) -> CounterStudy:
     """Return the counter beside the best other source; a stretch that either has no power of is left out.
 
     Args:
         recording: One idle stretch and one load after it.
         trace: Its readings.
         sensors: What is known of the sources, best for steady power first.
+        max_power_w: The highest power limit that the board can be set to, W; NaN where it is not known.
     """
-    boards = [s for s in sensors if not s.counts_energy and source_of(s.source).whole_board]
-    if not boards or SourceName.COUNTER not in {s.source for s in sensors}:
-        return ()
+    boards = [s for s in sensors if not s.counts_energy and s.is_of_board]
+    verdict = judge_recording(trace, boards[0], max_power_w, recording.windows) if boards else None
+    counter = believed_counter(trace, max_power_w)
+    if verdict is None or counter is None:
+        return CounterStudy((), UNJUDGED)
+    if verdict.readings.objection:
+        return CounterStudy((), replace(UNJUDGED, objection=verdict.readings.objection))
     (window,) = recording.windows
     stretches = {
-        "idle": (recording.begin_ns, window.start_ns),
-        "under load": (window.start_ns, window.end_ns),
+        "idle": _window(recording.begin_ns, window.start_ns),
+        "under load": window,
     }
-    found = (_compare(load, _window(*times), trace, boards[0]) for load, times in stretches.items())
-    return tuple(check for check in found if check is not None)
+    found = {
+        load: joined(compare(verdict.readings.believed, counter, boards[0], where))
+        for load, where in stretches.items()
+    }
+    checks = tuple(_check(load, one, boards[0]) for load, one in found.items() if one is not None)
+    return CounterStudy(checks, judge_source(verdict.comparisons))
 
 
-def _compare(load: str, whole: KernelWindow, trace: Trace, sensor: SensorDescription) -> CounterCheck | None:
-    series = trace.of(sensor.source)
-    if series is None:
-        return None
-    power = steady_power_w(series, whole, sensor)
-    settled = _window(whole.start_ns + round(sensor.settle_s * _NS_PER_S), whole.end_ns)
-    counted = counter_power(trace, settled)
-    if counted is None or power.status is not Status.OK:
-        return None
-    error_w = math.hypot(power.standard_error_w, counted.standard_error_w)
-    span_s = whole.elapsed_s
-    return CounterCheck(
-        load, span_s, counted.power_w * span_s, power.power_w * span_s, error_w * span_s, sensor.source
-    )
+def _check(load: str, compared: Comparison, sensor: SensorDescription) -> CounterCheck:
+    span_s = (compared.end_ns - compared.start_ns) / _NS_PER_S
+    energies = compared.counter_j, compared.source_j, compared.error_j
+    return CounterCheck(load, span_s, *energies, sensor.source)
 
 
 def _window(start_ns: int, end_ns: int) -> KernelWindow:

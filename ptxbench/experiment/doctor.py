@@ -10,9 +10,11 @@ from pathlib import Path
 from ptxbench.analysis.source_reach import source_reach, source_verdict, use_verdicts
 from ptxbench.catalogue.architecture import capability_of
 from ptxbench.core.errors import GpuError, ToolError
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.machine_checks import dcgm_verdict
-from ptxbench.experiment.counter_study import record_counter
+from ptxbench.energy.gate.source import SETTINGS
+from ptxbench.experiment.counter_study import CounterStudy, record_counter
 from ptxbench.experiment.sensor_study import sense
 from ptxbench.storage.doctor_file import (
     DOCTOR_VERSION,
@@ -24,12 +26,8 @@ from ptxbench.storage.doctor_file import (
     write_doctor_file,
 )
 from ptxbench.storage.location import default_run_path, make_place
-from ptxbench.storage.sensor_file import SensorFile
+from ptxbench.storage.sensor_file import DOCTOR_SENSOR, SensorFile
 
-# Shares of the energy by which the counter and a power source may differ: one that is worth a word, and one
-# that leaves one of them wrong.
-_WORTH_A_WORD, _WRONG = 0.01, 0.05
-_ERRORS = 3.0
 _STEPS = 2
 
 
@@ -40,12 +38,12 @@ class Examined:
     Attributes:
         verdicts: A line a source, and what to use.
         sources: What can be measured with each.
-        counter: The counter beside the best other source.
+        counter: The counter beside the best other source, None where it was not compared.
     """
 
     verdicts: tuple[Verdict, ...]
     sources: tuple[SourceReach, ...] = ()
-    counter: tuple[CounterCheck, ...] = ()
+    counter: CounterStudy | None = None
 
 
 def examine(
@@ -73,8 +71,9 @@ def examine(
     make_place(place, gpu.info.kind)
     verdicts = [*before, _gpu_verdict(gpu), dcgm_verdict(capability_of(gpu.info.target))]
     found = _examined(gpu, place, on_progress)
+    checks, power = (found.counter.checks, found.counter.source) if found.counter else ((), None)
     document = DoctorFile(
-        DOCTOR_VERSION, gpu.info, (*verdicts, *found.verdicts), found.sources, found.counter
+        DOCTOR_VERSION, gpu.info, (*verdicts, *found.verdicts), found.sources, checks, power
     )
     write_doctor_file(place, document)
     return document, place
@@ -84,18 +83,18 @@ def _examined(gpu: Gpu, place: Path, on_progress: Callable[[int, int, str], None
     """Return what could be measured; a GPU that fails on the way is a line as well."""
     on_progress(0, _STEPS, "square wave, 50 s")
     try:
-        sensor, _ = sense(gpu, place / "sensor")
+        sensor, _ = sense(gpu, place / DOCTOR_SENSOR)
     except (GpuError, ToolError) as error:
         return Examined((Verdict("sources", State.MISSING, str(error)),))
     judged = judge_sources(sensor)
     on_progress(1, _STEPS, "counter, 12 s")
     try:
-        checks = record_counter(gpu, place / "counter", sensor.sensors)
+        study = record_counter(gpu, place / "counter", sensor.sensors)
     except (GpuError, ToolError) as error:
         return Examined((*judged.verdicts, Verdict("counter", State.MISSING, str(error))), judged.sources)
     on_progress(_STEPS, _STEPS, "")
     return Examined(
-        (*judged.verdicts[:-2], *counter_verdicts(checks), *judged.verdicts[-2:]), judged.sources, checks
+        (*judged.verdicts[:-2], *counter_verdicts(study), *judged.verdicts[-2:]), judged.sources, study
     )
 
 
@@ -116,26 +115,39 @@ def judge_sources(sensor: SensorFile) -> Examined:
     return Examined((*verdicts, *use_verdicts(sensor.sources, found)), found)
 
 
-def counter_verdicts(checks: Iterable[CounterCheck]) -> tuple[Verdict, ...]:
-    """Return a line for each stretch over which the counter was compared."""
-    verdicts = tuple(_counter_verdict(check) for check in checks)
-    return verdicts or (
-        Verdict("counter", State.NOTE, "it cannot be compared: it, or a power source beside it, is missing"),
-    )
+def counter_verdicts(study: CounterStudy) -> tuple[Verdict, ...]:
+    """Return a line for each stretch over which the counter was compared, and one for all together."""
+    if not study.checks:
+        missing = "it cannot be compared: it, or a power source beside it, is missing"
+        state = State.BAD if study.source.objection else State.NOTE
+        return (Verdict("counter", state, study.source.objection or missing),)
+    return (*(_counter_verdict(check) for check in study.checks), _together(study))
 
 
 def _counter_verdict(check: CounterCheck) -> Verdict:
     differs = check.counter_j / check.integral_j - 1
-    is_clear = abs(check.counter_j - check.integral_j) > _ERRORS * check.error_j
+    is_clear = abs(check.counter_j - check.integral_j) > SETTINGS.group_factor * check.error_j
     text = (
         f"{check.load}, {check.span_s:.3g} s: {check.counter_j:.4g} J, {check.source} adds up to"
         f" {check.integral_j:.4g} J ({100 * differs:+.2f} ± {100 * check.error_j / check.integral_j:.2g}%)"
     )
-    if is_clear and abs(differs) > _WRONG:
+    if is_clear and abs(differs) > SETTINGS.disagreement:
         return Verdict("counter", State.BAD, f"{text}: one of them is wrong; believe neither without a meter")
-    if is_clear and abs(differs) > _WORTH_A_WORD:
+    if is_clear and abs(differs) > SETTINGS.usual:
         return Verdict("counter", State.NOTE, f"{text}: do not mix the two")
     return Verdict("counter", State.OK, text)
+
+
+def _together(study: CounterStudy) -> Verdict:
+    """Return the line on both stretches, which is what `ptxbench table` goes by."""
+    source, power = study.checks[0].source, study.source
+    if power.objection:
+        return Verdict("counter", State.BAD, f"{source}: {power.objection}; `ptxbench table` gives no number")
+    text = f"{source} over the counter: {power.ratio:.4f} ± {COVERAGE_FACTOR * power.error:.2g}"
+    if not power.scale_uncertainty:
+        return Verdict("counter", State.OK, text)
+    known = f"`ptxbench table --sensor` adds {power.scale_uncertainty:.1%} to the uncertainty of the scale"
+    return Verdict("counter", State.NOTE, f"{text}: {known}")
 
 
 def _gpu_verdict(gpu: Gpu) -> Verdict:

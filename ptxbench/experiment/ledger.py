@@ -7,9 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ptxbench.analysis.loop_energy import Common
 from ptxbench.analysis.solved_rows import SolvedRows
+from ptxbench.analysis.source_check import judge_run
 from ptxbench.analysis.subject import Subject
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
+from ptxbench.energy.gate.verdict import UNJUDGED
 from ptxbench.experiment.prepare import Outcome
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocols import find_protocol
@@ -19,16 +21,22 @@ from ptxbench.storage.schema import TableRow, TrialRecord
 class Ledger:
     """What became of each subject of a run.
 
+    Args:
+        known_difference: By how much power source and energy counter are known to differ, as a fraction.
+
     Attributes:
         subjects: Subjects that can be measured, by name.
         level_error: As in `SolvedRows`, once rows were worked out; NaN before.
+        source: What the energy counter says of the power source, once rows were worked out.
         common: As in `SolvedRows`, once rows were worked out; None before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known_difference: float) -> None:
         self.subjects: dict[str, Subject] = {}
         self.level_error = math.nan
+        self.source = UNJUDGED
         self.common: Common | None = None
+        self._known_difference = known_difference
         self._refused: dict[str, TableRow] = {}
 
     def take(self, outcomes: Sequence[Outcome]) -> list[Prepared]:
@@ -69,6 +77,7 @@ class Ledger:
         begun = {r.subject for r in records if r.repeat >= 0} | set(failures)
         solved = solve_rows([s for s in self.subjects.values() if s.name in begun], records, gpu)
         self.level_error, self.common = solved.level_error, solved.common
+        self.source = judge_run(records, self._known_difference)
         return tuple(self._row(s, solved.rows, failures, ended, unfinished) for s in subjects)
 
     def _row(

@@ -15,6 +15,7 @@ import numpy as np
 
 from ptxbench.analysis.recommendation import recommend
 from ptxbench.core.errors import GpuError, InputError
+from ptxbench.energy.gate.recording import believed_trace, notes_on_source
 from ptxbench.energy.predicted_error import LoadShape, methods_for, predict
 from ptxbench.energy.reading import EnergyReading, disagreements
 from ptxbench.energy.steady import steady_power_w
@@ -60,20 +61,24 @@ def compare(folder: RecordingFolder, sensors: Sequence[SensorDescription] = ()) 
         InputError: A recording is not of this kind, or there is none of the references or of the runs.
     """
     named = [(parse_name(recording.name), recording) for recording in folder.recordings]
-    references = [(of, r, folder.trace(r.name)) for of, r in named if isinstance(of, Reference)]
-    runs = [_Run(of, r, folder.trace(r.name)) for of, r in named if isinstance(of, Case)]
+    used, most_w = tuple(sensors) or folder.manifest.sensors, folder.manifest.gpu.max_power_w
+    traces = {r.name: believed_trace(folder.trace(r.name), used, most_w) for _, r in named}
+    references = [(of, r, traces[r.name][0]) for of, r in named if isinstance(of, Reference)]
+    runs = [_Run(of, r, traces[r.name][0]) for of, r in named if isinstance(of, Case)]
     if not runs or {reference.share for reference, _, _ in references} != set(ALL_SHARES):
         raise InputError(
             f"{folder.path} holds {len(folder.recordings)} recordings, too few to compare: measure again"
         )
     levels: dict[SensorDescription, Levels] = {}
     notes = [note for recording in folder.recordings for note in throttling_notes(recording)]
-    for sensor in sensors or folder.manifest.sensors:
+    notes += [f"{name}: {note}" for name, (_, left_out) in traces.items() for note in left_out]
+    for sensor in used:
         found = _levels(sensor, references)
         if found is None:
             notes.append(f"{sensor.source} gave no steady power of the load, and is left out")
             continue
         levels[sensor] = found
+        notes += notes_on_source([(traces[r.name][0], r.windows) for _, r in named], sensor, most_w)
         if sensor.origin == "documented":
             notes.append(f"what {sensor.source} is like is documented, not measured: see `ptxbench sensor`")
     if not levels:

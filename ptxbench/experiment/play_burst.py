@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from ptxbench.devices.base import Gpu
+from ptxbench.energy.gate.recording import believed_trace, notes_on_source
 from ptxbench.experiment.load import prepare_load
 from ptxbench.meter.burst_code import BurstPattern, burst_pattern
 from ptxbench.meter.host import BURST_LABEL
@@ -52,3 +53,16 @@ def record_burst(gpu: Gpu, path: Path | None = None, pattern: BurstPattern | Non
     folder.add(BURST_LABEL, gpu.run_sequence(launches, gaps_s))
     folder.finish()
     return folder
+
+
+def burst_notes(folder: RecordingFolder) -> tuple[str, ...]:
+    """Return what may not be believed of the power sources that were read during a burst.
+
+    Args:
+        folder: What `record_burst` has recorded.
+    """
+    (recording,) = folder.recordings
+    sensors, most_w = folder.manifest.sensors, folder.manifest.gpu.max_power_w
+    trace, notes = believed_trace(folder.trace(recording.name), sensors, most_w)
+    judged = [notes_on_source([(trace, recording.windows)], one, most_w) for one in sensors]
+    return (*notes, *chain(*judged))

@@ -49,7 +49,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         if row.status is Status.NOT_SUPPORTED or (row.status is Status.NOT_REACHED and name not in measured)
     }
     begun = [subject for subject in subjects if subject.name not in without_kernel]
-    ledger = Ledger()
+    ledger = Ledger(folder.manifest.known_difference)
     with Preparer(gpu, folder) as preparer:
         preparer.begin_sleep().result()
         for batch in plan_batches(begun, folder.manifest.order_seed):
@@ -63,7 +63,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         recomputed = replace(record, order=len(folder))
         # Of the short trials that find the loop count no readings are kept.
         if record.status is not Status.LAUNCH_FAILED and record.repeat >= 0:
-            recomputed = validated(recomputed, run, bench.sensor, gpu.info.sm_count, gpu.info.power_limit_w)
+            recomputed = validated(recomputed, run, bench.sensor, gpu.info, folder.manifest.sensors)
         folder.append(recomputed, run.trace)
     solved = ledger.rows(
         subjects,
@@ -76,7 +76,8 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         row if row.status is Status.OK else _as_recorded(row, recorded.get(subject.name))
         for subject, row in zip(subjects, solved, strict=True)
     )
-    folder.finish(rows, datetime.now(UTC), run_cost(folder.records()), ledger.level_error)
+    cost = run_cost(folder.records())
+    folder.finish(rows, datetime.now(UTC), cost, ledger.level_error, ledger.source)
     store_solved(folder, ledger.common)
     return rows
 

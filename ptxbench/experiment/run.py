@@ -12,6 +12,7 @@ from ptxbench.analysis.run_cost import run_cost
 from ptxbench.core.errors import GpuError
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.replay import ReplayGpu
+from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.experiment.ledger import Ledger
 from ptxbench.experiment.plan import plan_batches, plan_subjects
 from ptxbench.experiment.prepare import Outcome, Preparer, quick_switching
@@ -74,7 +75,7 @@ def measure_table(
     rows = measuring.rows()
     now = datetime.now(UTC)
     if measuring.complete:
-        folder.finish(rows, now, run_cost(folder.records()), measuring.level_error)
+        folder.finish(rows, now, run_cost(folder.records()), measuring.level_error, measuring.source)
         store_solved(folder, measuring.common)
     else:
         folder.write_rows(rows)
@@ -96,7 +97,7 @@ class _Measuring:
         self._preparer = preparer
         self._subjects = plan_subjects(bench.folder.manifest.arguments)
         self._state = RunState(bench, len(self._subjects), on_progress, budget_s)
-        self._ledger = Ledger()
+        self._ledger = Ledger(bench.folder.manifest.known_difference)
         self._sleep_cubin = preparer.begin_sleep()
         self._protocols: dict[str, Measurement] = {}
 
@@ -137,6 +138,11 @@ class _Measuring:
     def level_error(self) -> float:
         """What the rows share of the drift, as in `SolvedRows`."""
         return self._ledger.level_error
+
+    @property
+    def source(self) -> SourceVerdict:
+        """What the energy counter says of the power source."""
+        return self._ledger.source
 
     @property
     def common(self) -> Common | None:

@@ -13,7 +13,6 @@ from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.method_errors import compare
 from ptxbench.experiment.sampling_cases import ALL_SHARES, Case, Reference
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.sources import source_of
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.methods_file import LoadKind, MethodsFile, write_methods_file
 from ptxbench.storage.recording import RecordingFolder, RecordingManifest
@@ -102,7 +101,7 @@ def measure_methods(
         ReplayError: The GPU is a replayed run.
         ToolError: The assembler or the disassembler is missing.
     """
-    known = tuple(s for s in tuple(sensors) or gpu.sensors if source_of(s.source).whole_board)
+    known = tuple(s for s in tuple(sensors) or gpu.sensors if s.is_of_board)
     load = prepare_load(gpu)
     manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, known, 0.0, load.sm_count)
     place = path or default_run_path(gpu.info, manifest.created, prefix="methods-")

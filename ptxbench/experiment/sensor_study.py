@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.devices.base import Gpu
+from ptxbench.energy.gate.recording import believed_trace, notes_on_source
 from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.trial_record import describe_throttling
 from ptxbench.sensors.characterize.probe import probe
@@ -150,10 +152,20 @@ def describe(folder: RecordingFolder) -> SensorFile:
     if not folder.recordings:
         raise InputError(f"{folder.path} holds no recording: measure again, or continue with --resume")
     (recording,) = folder.recordings
-    trace = folder.trace(recording.name)
+    most_w = manifest.gpu.max_power_w
+    trace, notes = believed_trace(folder.trace(recording.name), manifest.sensors, most_w)
     sources = probe(trace, recording.windows, manifest.sensors, manifest.waited_s)
     if all(math.isnan(source.needed_s) for source in sources):
-        raise GpuError(f"no power source of {manifest.gpu.name} followed the load; see {folder.path}")
+        raise GpuError(
+            "; ".join((f"no power source of {manifest.gpu.name} followed the load", *notes))
+            + f"; see {folder.path}"
+        )
+    judged = [notes_on_source([(trace, recording.windows)], one.sensor, most_w) for one in sources]
     return SensorFile(
-        SENSOR_VERSION, manifest.gpu, sources, manifest.sensors, RULE, throttling_notes(recording)
+        SENSOR_VERSION,
+        manifest.gpu,
+        sources,
+        manifest.sensors,
+        RULE,
+        (*throttling_notes(recording), *notes, *chain(*judged)),
     )

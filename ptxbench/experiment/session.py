@@ -21,7 +21,11 @@ from ptxbench.storage.run_folder import RunFolder
 
 
 def start_run(
-    gpu: Gpu, options: RunOptions, path: Path | None, sensors: Sequence[SensorDescription] = ()
+    gpu: Gpu,
+    options: RunOptions,
+    path: Path | None,
+    sensors: Sequence[SensorDescription] = (),
+    known_difference: float = 0.0,
 ) -> RunFolder:
     """Create the folder of a new run.
 
@@ -33,6 +37,7 @@ def start_run(
         path: Folder, or None for the default below results/ (or runs/ where nothing is measured).
         sensors: What was measured about the power sources, best for steady power first; none: as the GPU
             describes them.
+        known_difference: By how much power source and energy counter are known to differ, as a fraction.
 
     Raises:
         InputError: The folder cannot be made, an option is unknown, or a replayed run has no static power
@@ -57,6 +62,7 @@ def start_run(
         arguments=arguments,
         order_seed=seed,
         session=session,
+        known_difference=recorded.known_difference if recorded else known_difference,
     )
     return RunFolder.create(place, manifest)
 

@@ -85,9 +85,8 @@ class Bench:
             record, trace = self._failure(kernel, repeat, str(error))
         else:
             info, order = self.gpu.info, len(self.folder)
-            record = make_record(
-                kernel, repeat, order, info.uuid_hash, run, self.sensor, info.sm_count, info.power_limit_w
-            )
+            sensors = self.folder.manifest.sensors
+            record = make_record(kernel, repeat, order, info.uuid_hash, run, self.sensor, info, sensors)
             trace = run.trace
         self.folder.append(record, trace)
         self.measured += repeat >= 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypedDict
 
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
-from ptxbench.energy.counter_check import counter_contradiction, counter_disagreement
+from ptxbench.energy.gate.kernel import KernelVerdict, believed_counter, impossible_power, judge_kernel
+from ptxbench.energy.gate.source import Comparison
 from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
-from ptxbench.energy.plausible import Believed, believed, impossible_power
 from ptxbench.energy.reading import EnergyReading
 from ptxbench.energy.steady import PowerReading, power_change, settled_after_s, steady_power_w
 from ptxbench.experiment.kernel import Kernel
@@ -46,8 +48,8 @@ def make_record(
     board: str,
     run: KernelRun,
     sensor: SensorDescription,
-    sm_count: int,
-    power_limit_w: float = math.nan,
+    gpu: GpuInfo,
+    sensors: Sequence[SensorDescription] = (),
 ) -> TrialRecord:
     """Return the record of a trial that ran.
 
@@ -58,19 +60,19 @@ def make_record(
         board: Hash of the board's UUID.
         run: What the GPU gave.
         sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
-        sm_count: Streaming multiprocessors of the GPU.
-        power_limit_w: Its power limit, NaN where it is not known.
+        gpu: The GPU.
+        sensors: What other sources of it are like, best first.
     """
     failure, _ = make_failure(kernel, repeat, order, board, run.trace.begin_ns, "")
-    return validated(failure, run, sensor, sm_count, power_limit_w)
+    return validated(failure, run, sensor, gpu, sensors)
 
 
 def validated(
     record: TrialRecord,
     run: KernelRun,
     sensor: SensorDescription,
-    sm_count: int,
-    power_limit_w: float = math.nan,
+    gpu: GpuInfo,
+    sensors: Sequence[SensorDescription] = (),
 ) -> TrialRecord:
     """Return a trial's record with all that follows from what the GPU gave.
 
@@ -78,22 +80,22 @@ def validated(
         record: What was launched; everything else in it is replaced.
         run: What the GPU gave.
         sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
-        sm_count: Streaming multiprocessors of the GPU.
-        power_limit_w: Its power limit, NaN where it is not known.
+        gpu: The GPU.
+        sensors: What other sources of it are like, best first.
     """
     status, reason = _validate_run(run)
-    busy = _while_all_are_busy(record, run.window, sm_count)
-    power_w = math.nan
-    series = run.trace.of(sensor.source)
-    if series is None:
+    busy = _while_all_are_busy(record, run.window, gpu.sm_count)
+    power_w, compared = math.nan, None
+    if run.trace.of(sensor.source) is None:
         status, reason = Status.NOT_SUPPORTED, f"the recording holds no {sensor.source}"
     else:
-        source = believed(series, busy, sensor, power_limit_w)
-        run = replace(run, trace=run.trace.with_series(source.series))
-        steady = steady_power_w(source.series, busy, sensor)
+        verdict = judge_kernel(run.trace, busy, sensor, gpu.max_power_w, sensors)
+        compared = verdict.compared
+        run = replace(run, trace=_believed(run.trace, verdict, gpu.max_power_w))
+        steady = steady_power_w(verdict.series, busy, sensor)
         power_w = steady.power_w
         if status is Status.OK:
-            status, reason = _validate_power(source, steady, run.trace, busy, sensor, power_limit_w)
+            status, reason = _validate_power(verdict, steady, busy, sensor, gpu.max_power_w)
     clock_mhz = run.window.clock_mhz
     return replace(
         record,
@@ -118,6 +120,7 @@ def validated(
         other_processes=max(run.before.other_processes, run.after.other_processes),
         status=status,
         reason=reason,
+        **_compared(compared),
     )
 
 
@@ -207,31 +210,51 @@ def _settled_temperature_c(run: KernelRun, window: KernelWindow, sensor: SensorD
     return (run.before.temperature_c + run.after.temperature_c) / 2
 
 
+def _believed(trace: Trace, verdict: KernelVerdict, max_power_w: float) -> Trace:
+    """Return a recording with what may be believed of its source and of its energy counter."""
+    counter = believed_counter(trace, max_power_w)
+    trace = trace.with_series(counter) if counter is not None else trace
+    return trace.with_series(verdict.series)
+
+
+class _Compared(TypedDict):
+    """The columns of a trial that set its source beside the energy counter."""
+
+    compared_s: float
+    compared_counter_j: float
+    compared_source_j: float
+    compared_error_j: float
+
+
+def _compared(one: Comparison | None) -> _Compared:
+    return {
+        "compared_s": math.nan if one is None else (one.end_ns - one.start_ns) / 1e9,
+        "compared_counter_j": math.nan if one is None else one.counter_j,
+        "compared_source_j": math.nan if one is None else one.source_j,
+        "compared_error_j": math.nan if one is None else one.error_j,
+    }
+
+
 def _validate_power(
-    source: Believed,
+    verdict: KernelVerdict,
     steady: PowerReading,
-    trace: Trace,
     busy: KernelWindow,
     sensor: SensorDescription,
-    power_limit_w: float,
+    max_power_w: float,
 ) -> tuple[Status, str]:
     """Check the readings that the steady power is from: whether they are there, can be true and are even."""
-    if steady.status is not Status.OK and not source.objection:
+    objection = verdict.readings.objection
+    if steady.status is not Status.OK and not objection:
         return steady.status, steady.reason
-    objection = (
-        source.objection
-        or impossible_power(steady, sensor.source, power_limit_w)
-        or counter_contradiction(steady, trace, busy, sensor)
-    )
+    objection = objection or impossible_power(steady, sensor.source, max_power_w)
     if objection:
         return Status.SENSOR_IMPLAUSIBLE, objection
-    status, reason = _validate_evenness(source.series, busy, sensor)
+    status, reason = _validate_evenness(verdict.series, busy, sensor)
     if status is not Status.OK:
         return status, reason
-    if source.doubt:
-        return Status.SENSOR_IMPLAUSIBLE, source.doubt
-    notes = (source.note, counter_disagreement(steady, trace, busy, sensor))
-    return Status.OK, "; ".join(filter(None, notes))
+    if verdict.doubt:
+        return Status.SENSOR_IMPLAUSIBLE, verdict.doubt
+    return Status.OK, verdict.readings.note
 
 
 def _validate_evenness(series: Series, window: KernelWindow, sensor: SensorDescription) -> tuple[Status, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
+from ptxbench.energy.gate.readings import judge
 from ptxbench.meter.capture import is_epoch
 from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.nvml import LabelledWindow, read_nvml, read_windows
@@ -100,6 +102,10 @@ def log_from_csv(
         InputError: A file is not what it should be, or the two are not of one session.
     """
     series, notes = read_nvml(nvml, mapping, board)
+    series, lost = _believed(series, math.nan)
+    if not series:
+        raise InputError(f"{nvml}: {'; '.join(lost)}")
+    notes += lost
     labelled = read_windows(windows)
     series, shift_notes = _same_zone(series, labelled)
     begin_ns, end_ns = int(series[0].time_ns[0]), int(series[0].time_ns[-1])
@@ -131,7 +137,10 @@ def log_from_run(path: Path, bursts: Sequence[Path] = ()) -> HostLog:
     """
     with RunFolder.open(path) as run:
         records = [r for r in sorted(run.records(), key=lambda r: r.start_ns) if r.end_ns > r.start_ns]
-        traces = [_power_only(run.trace(r.trial_id)) for r in records]
+        read = [_power_only(run.trace(r.trial_id)) for r in records]
+        most_w = run.manifest.gpu.max_power_w
+        passed = [_believed(trace.series, most_w) for trace in read]
+        traces = [replace(one, series=series) for one, (series, _) in zip(read, passed, strict=True)]
         trials = tuple(
             Trial(
                 KernelWindow(r.start_ns, r.end_ns, r.elapsed_s, r.cycles, r.globaltimer_ns),
@@ -147,7 +156,11 @@ def log_from_run(path: Path, bursts: Sequence[Path] = ()) -> HostLog:
     series = tuple(_joined(source, trials) for source in sources)
     if not trials or not any(len(one.good()) for one in series):
         raise InputError(f"{path} holds no trial with power readings")
-    notes = () if kind is GpuKind.REAL else (f"the run is {kind}: its readings are no measurements",)
+    lost = [note for _, of_trial in passed for note in of_trial]
+    notes = (
+        *([] if kind is GpuKind.REAL else [f"the run is {kind}: its readings are no measurements"]),
+        *([f"in {len(lost)} trials: {lost[0]}"] if lost else []),
+    )
     recordings = tuple((trial.trace.begin_ns, trial.trace.end_ns) for trial in trials)
     marks = tuple(mark for burst in bursts for mark in _marks(burst, manifest, recordings))
     marks = tuple(sorted(marks, key=lambda window: window.start_ns))
@@ -173,6 +186,13 @@ def _marks(
     if any(begin_ns < last_ns and first_ns < end_ns for first_ns, last_ns in recordings):
         raise InputError(f"{burst} was run while the run measured: run it before or after")
     return windows
+
+
+def _believed(series: Iterable[Series], max_power_w: float) -> tuple[tuple[Series, ...], tuple[str, ...]]:
+    """Return what may be believed of sources, without those of which nothing may, and what was left out."""
+    verdicts = [judge(one, max_power_w) for one in series]
+    believed = tuple(one.believed for one in verdicts if not one.objection)
+    return believed, tuple(filter(None, (one.objection or one.note for one in verdicts)))
 
 
 def _power_only(trace: Trace) -> Trace:

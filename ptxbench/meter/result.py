@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ptxbench.core.estimate import Estimate, finite
 from ptxbench.meter.alignment import Basis
 from ptxbench.meter.figures import FittedOn, MethodFigures
 from ptxbench.meter.validation import SourceFigures, Validation
+from ptxbench.sensors.characterize.sensor_fit import SensorFit
 
 # Below this a sensor's view of part of the time is no matter.
 _WORTH_SAYING_PCT = 1.0
@@ -53,7 +55,8 @@ def as_json(result: Validation) -> dict[str, Any]:
 def sensor_json(source: SourceFigures, basis: Basis) -> dict[str, Any]:
     """Return one source's fit, bound and cross-validation."""
     fit = source.fit
-    lag_ms = fit.lag_s.scaled(1e3)
+    lag_s, width_s = told(fit)
+    lag_ms = lag_s.scaled(1e3)
     return {
         "source": fit.source.value,
         "gain": fit.gain.as_json(),
@@ -61,7 +64,7 @@ def sensor_json(source: SourceFigures, basis: Basis) -> dict[str, Any]:
         # Where the clocks were aligned by the sensor itself, its lag is within their offset.
         "lag_ms": (lag_ms if basis is Basis.WINDOWS else Estimate(float("nan"), float("nan"))).as_json(),
         "shape": fit.shape.value,
-        "width_ms": fit.width_s.scaled(1e3).as_json(),
+        "width_ms": width_s.scaled(1e3).as_json(),
         "refresh_ms": 1e3 * fit.refresh_s,
         "seen_fraction": fit.seen_fraction,
         "residual_w": fit.residual_w,
@@ -86,6 +89,7 @@ def statements(result: Validation) -> tuple[str, ...]:
     """Return what the corrections were fitted to, and what each sensor cannot see, with its bound."""
     return (
         _correction(result),
+        *filter(None, map(_undetermined, result.sources)),
         *(_statement(source) for source in result.sources if source.bound.window_pct > _WORTH_SAYING_PCT),
     )
 
@@ -102,6 +106,32 @@ def _correction(result: Validation) -> str:
 
 def _is_same(source: SourceFigures) -> bool:
     return any(one.fitted_on is FittedOn.SAME_WINDOWS for one in source.energies)
+
+
+def told(fit: SensorFit) -> tuple[Estimate, Estimate]:
+    """Return lag and averaging window of a source, s, or no number where the capture cannot tell.
+
+    It cannot where the interval is longer than a refresh and than what a value covers: the power then hardly
+    changed within these times.
+    """
+    limit_s = max(fit.refresh_s, fit.span_s)
+    return fit.lag_s.within(limit_s), fit.width_s.within(limit_s)
+
+
+def _undetermined(source: SourceFigures) -> str:
+    """Return why figures of a source are not determined, "" where all are."""
+    names = [
+        name
+        for name, one in zip(("lag", "averaging"), told(source.fit), strict=True)
+        if math.isnan(one.value)
+    ]
+    if not names:
+        return ""
+    are = "are" if len(names) > 1 else "is"
+    return (
+        f"{' and '.join(names)} of {source.fit.source} {are} not determined: the power of this capture hardly"
+        f" changes within a refresh ({1e3 * source.fit.refresh_s:.3g} ms) or what a value covers"
+    )
 
 
 def _statement(source: SourceFigures) -> str:

@@ -372,7 +372,7 @@ def _origin(table: CostTable) -> dict[str, object]:
         "created": manifest.created.isoformat(),
         "ptxbench_commit": manifest.commit,
         "schema_version": manifest.schema_version,
-        "scale_ci95": None if manifest.level_error is None else 1.96 * manifest.level_error,
+        "scale_ci95": manifest.scale_ci95,
         "boards": [asdict(board) for board in table.spread.boards] if table.spread else [],
     }
 
@@ -386,9 +386,10 @@ def _origin_lines(table: CostTable, costs: Sequence[Cost]) -> list[str]:
         f"run {origin['run']} of {manifest.created:%Y-%m-%d}, protocol of commit "
         f"{(manifest.commit or 'unknown')[:12]}"
     ]
-    if manifest.level_error is not None:
-        share = 1.96 * manifest.level_error
-        lines.append(f"  all its dynamic energies share one factor, known to ± {share:.2%} (95%)")
+    if manifest.scale_ci95 is not None:
+        lines.append(
+            f"  all its dynamic energies share one factor, known to ± {manifest.scale_ci95:.2%} (95%)"
+        )
     if table.spread:
         factors = [board.factor for board in table.spread.boards[1:]]
         lines.append(

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from ptxbench.core.condition import ARAFA, DYNAMIC
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.printable import markdown_text, printable
+from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.report.rates import rates
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.manifest import RunCost
@@ -60,17 +62,29 @@ def cost_sentence(cost: RunCost) -> str:
     )
 
 
-def level_sentence(level_error: float) -> str:
+def scale_sentence(scale_ci95: float) -> str:
     """Return what all dynamic rows of a run share beside their own intervals.
 
     Args:
-        level_error: Standard error of the mean drift level, as a fraction.
+        scale_ci95: Half-width of its 95% interval, as a fraction, as in the manifest.
     """
-    half_width = 1.96 * level_error
     return (
         "scale uncertainty: all dynamic energies share one factor beside their own intervals, known to "
-        f"± {half_width:.2%} (95%)"
+        f"± {scale_ci95:.2%} (95%)"
     )
+
+
+def source_sentence(source: str, verdict: SourceVerdict) -> str:
+    """Return what the energy counter says of the power source of a run, for its end.
+
+    Args:
+        source: Power source of the table's numbers.
+        verdict: What was found.
+    """
+    if math.isnan(verdict.ratio):
+        return f"power source: {source}; {verdict.note}"
+    counted = f"{verdict.ratio:.4f} ± {COVERAGE_FACTOR * verdict.error:.2g} of the energy counter's joules"
+    return f"power source: {source}; {'; '.join(filter(None, (counted, verdict.objection or verdict.note)))}"
 
 
 def tables_text(rows: Sequence[TableRow], info: GpuInfo, width: int | None) -> str:

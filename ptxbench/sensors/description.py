@@ -56,6 +56,11 @@ class SensorDescription:
         return source_of(self.source).unit is Unit.JOULE
 
     @property
+    def is_of_board(self) -> bool:
+        """Whether the source tells of the whole board, not of a part of it."""
+        return source_of(self.source).whole_board
+
+    @property
     def memory_s(self) -> float:
         """Time over which a fresh value forgets what was before it, to a thousandth for a low-pass."""
         if self.shape is Shape.BOXCAR:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
+from ptxbench.storage.recording import read_document
 
 DOCTOR_VERSION = 1
 DOCTOR_FILE = "doctor.json"
@@ -92,8 +94,8 @@ class CounterCheck:
 
     Attributes:
         load: "idle" or "under load".
-        span_s: Length of the stretch.
-        counter_j: Energy by the counter, over the whole stretch.
+        span_s: Time between the counter's steps that are compared.
+        counter_j: Energy of that time by the counter.
         integral_j: Energy by the source.
         error_j: Standard error of their difference.
         source: Which source.
@@ -117,6 +119,7 @@ class DoctorFile:
         verdicts: Every line, in order.
         sources: What can be measured with each source that followed the load.
         counter: The counter beside the best other source.
+        power: What the counter says of that source; None in files of before this was kept.
     """
 
     doctor_version: int
@@ -124,6 +127,7 @@ class DoctorFile:
     verdicts: tuple[Verdict, ...]
     sources: tuple[SourceReach, ...] = ()
     counter: tuple[CounterCheck, ...] = ()
+    power: SourceVerdict | None = field(default=None, metadata={"optional": True})
 
     @property
     def states(self) -> frozenset[State]:
@@ -134,3 +138,25 @@ class DoctorFile:
 def write_doctor_file(folder: Path, document: DoctorFile) -> None:
     """Write doctor.json into a folder, atomically."""
     write_text(folder / DOCTOR_FILE, codec.to_text(document))
+
+
+def known_difference(sensor: Path, info: GpuInfo) -> float:
+    """Return by how much power source and energy counter of a board are known to differ, as a fraction.
+
+    Args:
+        sensor: What `--sensor` names: `ptxbench doctor` keeps it in its own folder, beside doctor.json.
+        info: The board.
+
+    Returns:
+        0 where `ptxbench doctor` did not compare them, or not on this board.
+
+    Raises:
+        InputError: doctor.json is there and cannot be read.
+    """
+    folders = (sensor, sensor.parent, sensor.parent.parent)
+    path = next((folder / DOCTOR_FILE for folder in folders if (folder / DOCTOR_FILE).exists()), None)
+    if path is None:
+        return 0.0
+    document = read_document(path, DoctorFile, "doctor_version", DOCTOR_VERSION)
+    is_same = document.gpu is not None and document.gpu.uuid_hash == info.uuid_hash
+    return document.power.scale_uncertainty if is_same and document.power is not None else 0.0

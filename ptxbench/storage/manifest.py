@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -10,8 +11,10 @@ from pathlib import Path
 
 from ptxbench.core.condition import Conditions
 from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.version import VERSION
+from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec
@@ -144,6 +147,10 @@ class Manifest:
         recomputed: Who made the records and the table that stand here, None: the run itself.
         level_error: Standard error of the mean drift level, at which all dynamic energies are, as a
             fraction: a factor that the rows share, beside their intervals. None: it is in those intervals.
+        source_check: What the energy counter says of the power source; None in runs that are not finished, or
+            ended before this was kept.
+        known_difference: By how much the two are known to differ on the first board, as a fraction, by
+            `ptxbench doctor`.
     """
 
     schema_version: int
@@ -161,6 +168,8 @@ class Manifest:
     cost: RunCost | None = field(default=None, metadata={"optional": True})
     recomputed: Recomputed | None = field(default=None, metadata={"optional": True})
     level_error: float | None = field(default=None, metadata={"optional": True})
+    source_check: SourceVerdict | None = field(default=None, metadata={"optional": True})
+    known_difference: float = field(default=0.0, metadata={"optional": True})
 
     @classmethod
     def new(
@@ -174,6 +183,7 @@ class Manifest:
         arguments: RunArguments,
         order_seed: int,
         session: Session,
+        known_difference: float = 0.0,
     ) -> Manifest:
         """Return the manifest of a run that begins now, on this host, with this version of ptxbench."""
         return cls(
@@ -189,12 +199,24 @@ class Manifest:
             arguments=arguments,
             order_seed=order_seed,
             sessions=(session,),
+            known_difference=known_difference,
         )
 
     @property
     def gpu(self) -> GpuInfo:
         """The first board."""
         return self.gpus[0]
+
+    @property
+    def scale_ci95(self) -> float | None:
+        """Half-width of the 95% interval of a factor that all dynamic energies share, as a fraction.
+
+        It holds the mean drift level, and what power source and energy counter may differ by. None: not kept.
+        """
+        if self.level_error is None:
+            return None
+        counted = self.source_check.scale_uncertainty if self.source_check is not None else 0.0
+        return math.hypot(COVERAGE_FACTOR * self.level_error, counted)
 
     @property
     def kind(self) -> GpuKind:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ptxbench.core.errors import InputError
 from ptxbench.storage.finished_run import RECORDS
-from ptxbench.storage.manifest import MANIFEST, Recomputed, write_manifest
+from ptxbench.storage.manifest import MANIFEST, Manifest, Recomputed, write_manifest
 from ptxbench.storage.records import write_records
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow, TrialRecord
@@ -19,7 +19,7 @@ def rewrite_results(
     records: Iterable[TrialRecord],
     rows: Sequence[TableRow],
     by: Recomputed,
-    level_error: float | None,
+    shared: Manifest,
 ) -> None:
     """Write records.parquet, table.csv and who made them; traces and kernels stay as they are.
 
@@ -30,7 +30,7 @@ def rewrite_results(
         records: Trials, validated again.
         rows: The table.
         by: Who made them.
-        level_error: What all dynamic rows share, as in the manifest.
+        shared: The manifest that the rows were worked out with: it has what they share.
 
     Raises:
         InputError: The run is not finished, does not hold one of the trials, or cannot be written.
@@ -44,4 +44,10 @@ def rewrite_results(
         held[record.trial_id] = replace(record, order=held[record.trial_id].order)
     write_records(folder.path / RECORDS, held.values())
     write_table(folder.path / TABLE, rows)
-    write_manifest(folder.path / MANIFEST, replace(folder.manifest, recomputed=by, level_error=level_error))
+    found = replace(
+        folder.manifest,
+        recomputed=by,
+        level_error=shared.level_error,
+        source_check=shared.source_check,
+    )
+    write_manifest(folder.path / MANIFEST, found)

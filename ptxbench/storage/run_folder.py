@@ -11,6 +11,7 @@ from typing import Self
 from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.trace import Trace
 from ptxbench.storage.file_errors import writing
 from ptxbench.storage.finished_run import FinalRun
@@ -267,6 +268,7 @@ class RunFolder(Closing):
         now: datetime,
         cost: RunCost | None = None,
         level_error: float | None = None,
+        source_check: SourceVerdict | None = None,
     ) -> None:
         """Turn the run into its final files; until the very end it can be resumed instead.
 
@@ -275,6 +277,7 @@ class RunFolder(Closing):
             now: When the run ended, UTC.
             cost: What a row cost, where it is known.
             level_error: What all dynamic rows share, as in the manifest, where it is known.
+            source_check: What the energy counter says of the power source.
 
         Raises:
             InputError: A file cannot be written, or the readings of a trial are missing.
@@ -285,7 +288,8 @@ class RunFolder(Closing):
         self._final.write(records, self._partial.tables(record.trial_id for record in records))
         self.kernels.pack()
         write_table(self.path / TABLE, rows)
-        self._set_manifest(replace(self.manifest, cost=cost, level_error=level_error))
+        found = replace(self.manifest, cost=cost, level_error=level_error, source_check=source_check)
+        self._set_manifest(found)
         self.end_session(now)
         self._partial.retire()
         self.kernels.sweep()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypedDict
 
@@ -66,6 +66,11 @@ class TrialRecord:
         other_processes: Foreign compute processes seen.
         status: Validity.
         reason: One sentence where status is not ok, or what is odd about a trial that is.
+        compared_s: Time over which the source stands beside the energy counter; NaN where nothing could be
+            compared, and in runs of before this was kept (so for the next three).
+        compared_counter_j: Energy of that time by the counter.
+        compared_source_j: The same by the source; by the best other one where the source is the counter.
+        compared_error_j: Standard error of their difference.
     """
 
     trial_id: str
@@ -105,6 +110,10 @@ class TrialRecord:
     other_processes: int
     status: Status
     reason: str
+    compared_s: float = field(default=math.nan, metadata={"optional": True})
+    compared_counter_j: float = field(default=math.nan, metadata={"optional": True})
+    compared_source_j: float = field(default=math.nan, metadata={"optional": True})
+    compared_error_j: float = field(default=math.nan, metadata={"optional": True})
 
     def fault(self) -> str:
         """Return what a valid trial cannot hold, for the reader of a file; "" where all is well."""

@@ -16,6 +16,8 @@ from ptxbench.storage.recording import read_document
 
 SENSOR_VERSION = 1
 SENSOR_FILE = "sensor.json"
+# The folder below that of `ptxbench doctor`.
+DOCTOR_SENSOR = "sensor"
 RULE = (
     "the default source gives the steady power of the shortest kernel to 0.5%: "
     "time to settle, plus readings until their noise is averaged out; memory is no board power"
@@ -59,12 +61,14 @@ def write_sensor_file(folder: Path, document: SensorFile) -> None:
 
 
 def read_sensor_file(path: Path) -> SensorFile:
-    """Read a description by the name of its file, or of the folder that holds it.
+    """Read a description by the name of its file, or of the folder that holds it, perhaps that of `doctor`.
 
     Raises:
         InputError: It cannot be read, is of another version, or does not fit.
     """
     file = path / SENSOR_FILE if path.is_dir() else path
+    of_doctor = path / DOCTOR_SENSOR / SENSOR_FILE
+    file = of_doctor if of_doctor.exists() else file
     document = read_document(file, SensorFile, "sensor_version", SENSOR_VERSION)
     if not document.sources:
         raise InputError(f"{file} describes no power source; measure again with `ptxbench sensor`")

@@ -4,17 +4,26 @@ import json
 from dataclasses import replace
 
 import pytest
+from fakes.measuring import asked
 from fakes.nvml import LOST, FakeDevice, use_nvml
 
 from ptxbench.cli.main import run
 from ptxbench.core.errors import GpuError
 from ptxbench.devices import machine_checks, select
 from ptxbench.devices.simulated import profiles
+from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profile import SensorSpec
 from ptxbench.devices.simulated.profiles import H200
-from ptxbench.experiment.doctor import counter_verdicts
+from ptxbench.energy.gate.source import Comparison, judge_source
+from ptxbench.energy.gate.verdict import UNJUDGED
+from ptxbench.experiment.counter_study import CounterStudy
+from ptxbench.experiment.doctor import counter_verdicts, examine
+from ptxbench.experiment.run import measure_table
+from ptxbench.experiment.sensor_choice import sensors_for
+from ptxbench.experiment.session import start_run
 from ptxbench.sensors.base import SourceName
-from ptxbench.storage.doctor_file import CounterCheck, State, Verdict
+from ptxbench.storage.doctor_file import CounterCheck, State, Verdict, known_difference
+from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.sensor_file import read_sensor_file
 
 SENSORS = (
@@ -38,8 +47,9 @@ def of(document, subject):
 
 
 def test_a_counter_that_has_half_of_the_energy_is_found_idle_and_under_load(document):
-    idle, loaded = of(document[0], "counter")[-2:]
-    assert idle["state"] == loaded["state"] == "bad"
+    idle, loaded, both = of(document[0], "counter")[-3:]
+    assert idle["state"] == loaded["state"] == both["state"] == "bad"
+    assert "`ptxbench table` gives no number" in both["text"]
     assert "idle" in idle["text"]
     assert "-43" in loaded["text"]
     for check in document[0]["counter"]:
@@ -66,10 +76,17 @@ def test_what_was_measured_is_kept_and_serves_a_run(document):
 def test_a_counter_that_agrees_is_ok_and_one_that_cannot_be_compared_says_so():
     def of_counter(energy_j):
         check = CounterCheck("idle", 4.0, energy_j, 500.0, 0.5, SourceName.SAMPLES)
-        return counter_verdicts([check])[0].state
+        compared = Comparison(0, 4_000_000_000, energy_j, 500.0, 0.5)
+        return [one.state for one in counter_verdicts(CounterStudy((check,), judge_source([compared])))]
 
-    assert [of_counter(j) for j in (500.4, 510.0, 560.0)] == [State.OK, State.NOTE, State.BAD]
-    assert counter_verdicts([])[0].state is State.NOTE
+    states = [of_counter(j) for j in (500.4, 510.0, 560.0)]
+    assert states == [[State.OK] * 2, [State.NOTE] * 2, [State.BAD] * 2]
+    assert counter_verdicts(CounterStudy((), UNJUDGED))[0].state is State.NOTE
+
+
+def test_what_a_source_gave_that_cannot_be_is_said_in_the_place_of_a_comparison():
+    wrong = replace(UNJUDGED, objection="samples: 1,000 times too high")
+    assert counter_verdicts(CounterStudy((), wrong)) == (Verdict("counter", State.BAD, wrong.objection),)
 
 
 def test_without_a_driver_it_says_what_is_missing_and_checks_the_rest(capsys, monkeypatch):
@@ -108,3 +125,34 @@ def test_a_lost_board_has_its_line_and_named_it_is_exit_3(capsys, monkeypatch):
 def test_a_recorded_run_is_refused(capsys):
     assert run(["doctor", "--gpu", "replay:runs/x"]) == 2
     assert "name a GPU" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def of_two_percent(tmp_path_factory):
+    """The folder of a doctor on a board whose counter shows 2% too little."""
+    out = tmp_path_factory.mktemp("doctor") / "out"
+    sensors = tuple(replace(s, gain=0.98) if s.source is SourceName.COUNTER else s for s in H200.sensors[:2])
+    board = SimulatedGpu(replace(H200, sensors=sensors))
+    examine(board, (), out)
+    return board, out
+
+
+def test_table_knows_what_doctor_found_of_this_board_and_of_no_other(of_two_percent):
+    board, out = of_two_percent
+    assert {s.source for s in read_sensor_file(out).sensors} == {"samples", "counter"}
+    for named in (out, out / "sensor", out / "sensor" / "sensor.json"):
+        assert known_difference(named, board.info) == pytest.approx(0.02, abs=0.003)
+    assert known_difference(out, replace(board.info, uuid_hash="another")) == 0.0
+    assert known_difference(out / "sensor" / "none" / "of" / "it", board.info) == 0.0
+
+
+def test_a_run_with_doctors_folder_has_that_difference_in_its_scale(of_two_percent, tmp_path):
+    board, out = of_two_percent
+    what = asked("fma.rn.f32")
+    known = known_difference(out, board.info)
+    with start_run(board, what, tmp_path / "run", sensors_for(out, board), known) as folder:
+        rows = measure_table(board, folder)
+    assert [row.status for row in rows] == ["ok"]
+    manifest = read_run_manifest(tmp_path / "run")
+    assert manifest.known_difference == known
+    assert manifest.scale_ci95 >= known

@@ -57,7 +57,7 @@ def kernel_run(**change):
 
 
 def recorded(run=None, sensor=SENSOR):
-    return make_record(KERNEL, 3, 17, "0123456789ab", run or kernel_run(), sensor, 132)
+    return make_record(KERNEL, 3, 17, "0123456789ab", run or kernel_run(), sensor, fake.GPU)
 
 
 def test_a_record_says_what_ran_when_and_with_what_power():
@@ -233,7 +233,7 @@ def test_power_is_not_read_while_sms_run_out_of_blocks():
         ending = (usage.end_ns > 2.8e9) & (usage.end_ns < 3e9)
         trace = replace(run.trace, series=(replace(usage, value=usage.value - 40.0 * ending), *others))
         kernel = replace(KERNEL, grid=grid)
-        return make_record(kernel, 3, 17, "", replace(run, trace=trace), SENSOR, 132)
+        return make_record(kernel, 3, 17, "", replace(run, trace=trace), SENSOR, fake.GPU)
 
     # Of 30 blocks an SM the last three take a tenth of the 2 s; one block has no such end.
     assert low_at_the_end(30 * 132).steady_power_w == pytest.approx(500, abs=0.1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,6 +21,71 @@ def distorted(change: Callable[[float], float]) -> Fault:
         if moment.source in _NO_POWER:
             return readings
         return tuple(replace(r, value=change(r.value)) for r in readings)
+
+    return fault
+
+
+def changed_in_time(change: Callable[[float, float], float]) -> Fault:
+    """Every power reading changed, by the time since the GPU was opened, s."""
+
+    def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        if moment.source in _NO_POWER:
+            return readings
+        return tuple(replace(r, value=change(moment.at_s, r.value)) for r in readings)
+
+    return fault
+
+
+def of_counter(change: Callable[[float, float], float]) -> Fault:
+    """Every reading of the energy counter changed, by the time since the GPU was opened, s."""
+
+    def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        if moment.source is not SourceName.COUNTER:
+            return readings
+        return tuple(replace(r, value=change(moment.at_s, r.value)) for r in readings)
+
+    return fault
+
+
+def lost(share: float) -> Fault:
+    """Readings of the power sources of which a share fails, by chance."""
+    chance = random.Random(7)
+
+    def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        if moment.source in _NO_POWER:
+            return readings
+        return tuple(replace(r, value=math.nan, code=999) if chance.random() < share else r for r in readings)
+
+    return fault
+
+
+def stamps_of_another(every: int) -> Fault:
+    """Readings of which one in so many has the stamp of the one before it."""
+    count, before_ns = 0, -1
+
+    def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        nonlocal count, before_ns
+        given = []
+        for one in readings:
+            count += one.stamp_epoch_ns >= 0
+            is_again = one.stamp_epoch_ns >= 0 and count % every == 0 and before_ns >= 0
+            given.append(replace(one, stamp_epoch_ns=before_ns) if is_again else one)
+            before_ns = one.stamp_epoch_ns if one.stamp_epoch_ns >= 0 else before_ns
+        return tuple(given)
+
+    return fault
+
+
+def clock_set_back(at_s: float, by_s: float) -> Fault:
+    """Stamps of a system clock that is set back once, or forth where `by_s` is negative."""
+
+    def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        if moment.at_s < at_s:
+            return readings
+        return tuple(
+            replace(r, stamp_epoch_ns=r.stamp_epoch_ns - round(by_s * 1e9)) if r.stamp_epoch_ns >= 0 else r
+            for r in readings
+        )
 
     return fault
 

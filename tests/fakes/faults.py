@@ -9,9 +9,11 @@ from fakes.measuring import WatchedGpu
 
 from ptxbench.core.errors import GpuError
 from ptxbench.devices.base import Launch
+from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import H200
 from ptxbench.sensors.base import Reader, Reading, SourceName
+from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 
 LOST = 15
@@ -25,11 +27,13 @@ class Moment:
         source: Which source.
         trial_id: The launch in hand.
         since_s: Time since its recording began.
+        at_s: Time since the GPU was opened.
     """
 
     source: SourceName
     trial_id: str
     since_s: float
+    at_s: float
 
 
 Fault = Callable[[Moment, tuple[Reading, ...]], tuple[Reading, ...]]
@@ -50,10 +54,15 @@ class _Faulty:
 class FaultyGpu(WatchedGpu):
     """The simulated GPU with a fault in its power sources; none until `fault` is set."""
 
-    def __init__(self, profile: Profile = H200, fault: Fault = lambda _, readings: readings) -> None:
-        super().__init__(profile)
+    def __init__(
+        self,
+        profile: Profile = H200,
+        fault: Fault = lambda _, readings: readings,
+        poll_s: float = 0.02,
+    ) -> None:
+        super().__init__(profile, poll_s)
         self.fault = fault
-        self._began_ns = 0
+        self._began_ns = self._opened_ns = self.clock.now_ns()
         self._sources = [_Faulty(source, self) for source in self._sources]
 
     def run(self, launch: Launch) -> KernelRun:
@@ -61,8 +70,25 @@ class FaultyGpu(WatchedGpu):
         return super().run(launch)
 
     def broken(self, source: SourceName, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
-        since_s = (self.clock.now_ns() - self._began_ns) / 1e9
-        return self.fault(Moment(source, self.launched[-1].trial_id, since_s), readings)
+        now_ns = self.clock.now_ns()
+        since_s, at_s = (now_ns - self._began_ns) / 1e9, (now_ns - self._opened_ns) / 1e9
+        return self.fault(Moment(source, self.launched[-1].trial_id, since_s, at_s), readings)
+
+
+class LateGpu(WatchedGpu):
+    """A GPU whose power sources come later than it says; their stamps agree with each other."""
+
+    def __init__(self, late_s: float, profile: Profile = H200, poll_s: float = 0.02) -> None:
+        late = (
+            s if s.source is SourceName.COUNTER else replace(s, lag_s=s.lag_s + late_s)
+            for s in profile.sensors
+        )
+        super().__init__(replace(profile, sensors=tuple(late)), poll_s)
+        self._described = SimulatedGpu(profile).sensors
+
+    @property
+    def sensors(self) -> tuple[SensorDescription, ...]:
+        return self._described
 
 
 class LostGpu(WatchedGpu):

@@ -81,9 +81,9 @@ def hot_trial(role: Role, thread_pass_pj: float, repeat: int = 0, **change: obje
 class WatchedGpu(SimulatedGpu):
     """The simulated GPU with a list of what was launched; it fails where a test wants it to."""
 
-    def __init__(self, profile: Profile = H200) -> None:
+    def __init__(self, profile: Profile = H200, poll_s: float = 0.02) -> None:
         # The sensors' own refresh sets what is seen; polling less often only takes less time.
-        super().__init__(profile, poll_interval_s=0.02)
+        super().__init__(profile, poll_interval_s=poll_s)
         self.launched: list[Launch] = []
         self.fails: Callable[[Launch], bool] = lambda _: False
 

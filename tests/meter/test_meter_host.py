@@ -82,6 +82,24 @@ def test_windows_in_other_units_and_with_labels(tmp_path):
     assert (two.label, two.window.elapsed_s) == ("b", pytest.approx(0.0105))
 
 
+def test_readings_of_a_log_that_cannot_be_true_are_left_out_and_said(tmp_path):
+    path = nvml_file(tmp_path)
+    rows = path.read_text().splitlines()
+    rows[5::10] = [row.replace(",2", ",-2", 1) for row in rows[5::10]]
+    rows[1:] = [row[: row.rindex(",")] + ",0" for row in rows[1:]]
+    log = log_from_csv(write(path, *rows), windows_file(tmp_path, (0.2, 0.3)))
+    assert [one.source for one in log.series] == [SourceName.USAGE, SourceName.AVERAGE]
+    assert (log.series[1].value > 0).all()
+    assert "10 of 100 readings of average left out: 10 zero or negative" in log.notes
+    assert any("100 of 100 readings of instant left out" in note for note in log.notes)
+
+
+def test_a_log_of_which_nothing_can_be_true_is_refused(tmp_path):
+    lines = ["t_us,power_draw_w", *(f"{T0_US + 10_000 * i},-{100 + i}" for i in range(100))]
+    with pytest.raises(InputError, match="zero or negative"):
+        log_from_csv(write(tmp_path / "n.csv", *lines), windows_file(tmp_path, (0.2, 0.3)))
+
+
 def test_each_window_gets_the_readings_up_to_halfway_to_its_neighbours(tmp_path):
     log = log_from_csv(nvml_file(tmp_path), windows_file(tmp_path, (0.2, 0.3), (0.5, 0.6)))
     first, second = (trial.trace.of(SourceName.USAGE).value for trial in log.trials)

@@ -7,6 +7,7 @@ import pytest
 from simulated_session import Hidden, Session, write_run
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import Estimate
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.meter.coarse import Placement, sharpen
 from ptxbench.meter.figures import FittedOn, WindowEnergies, figures
@@ -58,6 +59,21 @@ def test_simulated_truth_is_recovered_within_1_percent(hidden):
     assert result.meter_j.sum() == pytest.approx(true_energy_j(session), rel=1e-3)
     assert all(abs(check.energy_pct) < 1 for check in result.sources[0].cross)
     assert len(result.sources[0].cross) == 2
+
+
+def test_a_figure_that_the_capture_does_not_determine_is_no_number_and_is_said(real):
+    result = real["rtx3090_step_6s"]
+    sources = tuple(
+        replace(one, fit=replace(one.fit, width_s=Estimate(0.0044, 157_676.7))) for one in result.sources
+    )
+    lost = replace(result, sources=sources)
+    assert as_json(lost)["sensors"][0]["width_ms"] == {"value": None, "uncertainty": None}
+    name = sources[0].fit.source
+    said = [text for text in statements(lost) if "not determined" in text]
+    assert said[0].startswith(
+        f"averaging of {name} is not determined: the power of this capture hardly changes"
+    )
+    assert not any("not determined" in text for text in statements(real["a100_square_50ms"]))
 
 
 def true_energy_j(session):

@@ -99,6 +99,8 @@ OPTIONAL = {
     "level_error",
     "stop_on",
     "max_power_limit_w",
+    "source_check",
+    "known_difference",
 }
 
 

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ptxbench.analysis.loop_energy import contradicted_trials
-from ptxbench.analysis.row_notes import left_out_note, sources_note
+from ptxbench.analysis.row_notes import left_out_note, lost_readings_note
 from ptxbench.analysis.solved_rows import SolvedRows, by_subject
+from ptxbench.analysis.source_check import judge_run, objected_trials
 from ptxbench.analysis.statistics import Estimate, estimate
 from ptxbench.analysis.subject import (
     Subject,
@@ -30,6 +31,7 @@ from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
+from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocol import Measurement, Protocol, SleepCubin
 from ptxbench.experiment.run_state import RunState
@@ -62,10 +64,11 @@ class Arafa(Protocol):
         return _ArafaMeasurement(state)
 
     def solve(self, subjects: Sequence[Subject], records: Sequence[TrialRecord], gpu: GpuInfo) -> SolvedRows:
-        """Return the rows of subjects, each from its own trials alone."""
+        """Return the rows of subjects, each from its own trials, where their source may be believed."""
         del gpu
-        trials = by_subject(records)
-        return SolvedRows({s.name: arafa_row(s, trials.get(s.name, ())) for s in subjects})
+        trials, source = by_subject(records), judge_run(records)
+        rows = {s.name: arafa_row(s, trials.get(s.name, ()), source) for s in subjects}
+        return SolvedRows(rows)
 
 
 class _ArafaMeasurement(Measurement):
@@ -114,14 +117,15 @@ class _ArafaMeasurement(Measurement):
                 break
 
 
-def solve_arafa(records: Sequence[TrialRecord], method: str) -> Estimate:
+def solve_arafa(records: Sequence[TrialRecord], method: str, source: SourceVerdict = UNJUDGED) -> Estimate:
     """Return Eq. 1 by one method over the valid rounds of a subject, J an instruction.
 
     Args:
         records: The subject's trials.
         method: Column of the method's energy: one of `METHODS`.
+        source: What the energy counter says of the run's power source.
     """
-    faults = trial_faults(records, contradicted_trials(records))
+    faults = _faults(records, source)
     energies_j = []
     for trials in by_round(records).values():
         pair = valid_pair(trials, Role.TARGET, (Role.OVERHEAD,), faults)
@@ -130,21 +134,26 @@ def solve_arafa(records: Sequence[TrialRecord], method: str) -> Estimate:
     return estimate([e for e in energies_j if math.isfinite(e)])
 
 
-def arafa_row(subject: Subject, records: Sequence[TrialRecord]) -> TableRow:
+def _faults(records: Sequence[TrialRecord], source: SourceVerdict) -> dict[str, tuple[Status, str]]:
+    return trial_faults(records, contradicted_trials(records) | objected_trials(records, source))
+
+
+def arafa_row(subject: Subject, records: Sequence[TrialRecord], source: SourceVerdict = UNJUDGED) -> TableRow:
     """Return the table's row of one subject.
 
     Args:
         subject: What was measured.
         records: Its trials.
+        source: What the energy counter says of the run's power source.
     """
-    estimates = {method: solve_arafa(records, method) for method in METHODS}
+    estimates = {method: solve_arafa(records, method, source) for method in METHODS}
     targets = [r for r in records if r.role is Role.TARGET and r.repeat >= 0]
     overheads = [r for r in records if r.role is Role.OVERHEAD and r.repeat >= 0]
     mtsm = estimates["mtsm_j"]
-    faults = trial_faults(records, contradicted_trials(records))
+    faults = _faults(records, source)
     if mtsm.n < 2 and (faults or estimates["counter_j"].n < 2):
         return subject.row(*most_common_fault(faults))
-    notes = left_out_note(faults), sources_note([r for r in targets if r.trial_id not in faults])
+    notes = left_out_note(faults), lost_readings_note([r for r in targets if r.trial_id not in faults])
     row = replace(
         subject.row(Status.OK, "; ".join(filter(None, notes))),
         threads=targets[0].block,

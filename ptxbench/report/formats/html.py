@@ -128,7 +128,7 @@ def _run(report: RunReport) -> dict[str, object]:
         "created": f"{manifest.created:%Y-%m-%d}" if manifest else "",
         "commit": (manifest.commit or "") if manifest else "",
         "source": str(manifest.source) if manifest else "",
-        "scale_ci95": 1.96 * manifest.level_error if manifest and manifest.level_error is not None else None,
+        "scale_ci95": manifest.scale_ci95 if manifest else None,
         "boards": [asdict(board) for board in report.spread.boards] if report.spread else [],
     }
 

@@ -18,7 +18,7 @@ _SAME = 1e-6
 _READ = (Status.OK, Status.SENSOR_IMPLAUSIBLE)
 
 
-def flat_power(records: Sequence[TrialRecord]) -> dict[str, str]:
+def stuck_sensor(records: Sequence[TrialRecord]) -> dict[str, str]:
     """Return the trials whose source cannot have followed their kernel's power, by id, and a sentence.
 
     All trials of the kernel read one power to the last digit, while those of other kernels scatter, or
