@@ -182,7 +182,7 @@ class Recording(BoardReadings):
         series = self._sampler.finish(since_ns).series
         sources = gated(series, self._sensors, self._max_power_w)
         window = KernelWindow(self._compared_ns, self.board.clock.now_ns(), 0.0)
-        return compare_gated(sources, window)
+        return compare_gated(sources, self._max_power_w, window)
 
 
 def _thinned(comparisons: list[Comparison]) -> list[Comparison]:

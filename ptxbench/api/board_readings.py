@@ -124,19 +124,25 @@ def timed(sources: Sequence[GatedSource]) -> tuple[GatedSource, ...]:
 
 
 def compare_gated(
-    sources: Sequence[GatedSource], window: KernelWindow | None = None
+    sources: Sequence[GatedSource], max_power_w: float, window: KernelWindow | None = None
 ) -> tuple[Comparison, ...]:
     """Return the power source beside the energy counter, where both are believed.
 
     Args:
         sources: What the gate says of them.
+        max_power_w: The highest limit that the board can be set to; steps of the counter beyond it are none.
         window: Compare within it only; None: over all of the readings.
     """
     believed = {one.sensor.counts_energy: one for one in sources if not one.objection}
     if len(believed) < 2:
         return ()
     power, counter = believed[False], believed[True]
-    return compare(power.believed, counter.believed, power.sensor, window)
+    most_w = LIMITS.power_over_limit * max_power_w
+    return tuple(
+        one
+        for one in compare(power.believed, counter.believed, power.sensor, window)
+        if one.counter_j <= most_w * (one.end_ns - one.start_ns) / _NS_PER_S
+    )
 
 
 class BoardReadings:

@@ -65,9 +65,10 @@ class EnergyMonitor:
         for found in monitor.measured:
             print(found.name, found.energy_j, found.interval_j)
 
-    A thread reads each GPU's power sensor every 5 ms. The energy is that of the whole board from the begin of
-    the window to its end, idle power included, with the sensor's averaging, lag and refresh taken out
-    (`ptxbench.energy.window`). Windows may overlap, lie within each other, and be called alike.
+    A thread reads each GPU's power sensor every 5 ms, and a second source that checks it. The energy is that
+    of the whole board from the begin of the window to its end, idle power included, with the sensor's
+    averaging, lag and refresh taken out (`ptxbench.energy.window`). Windows may overlap, lie within each
+    other, and be called alike.
 
     Args:
         gpus: GPUs to measure: indices as PyTorch and CuPy count them (CUDA_VISIBLE_DEVICES is honoured),

@@ -127,7 +127,8 @@ class RecordedBoard(BoardReadings):
 
     def comparisons(self) -> tuple[Comparison, ...]:
         """Return the power source beside the energy counter, over all that was recorded."""
-        return compare_gated(gated(self._series, self._sensors, self._max_power_w))
+        sources = gated(self._series, self._sensors, self._max_power_w)
+        return compare_gated(sources, self._max_power_w)
 
     def of(self, source: SourceName) -> Series | None:
         """Return the good readings of one source, None where it was not recorded."""
