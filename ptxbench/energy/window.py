@@ -54,8 +54,8 @@ _MOST_UNSEEN = 0.5
 _MIN_INSIDE = 3
 # How much more than one step of power shows may have happened between two values within a window.
 _INNER_STEPS = 1.5
-# Standard error of what was drawn within the window or beside it, nobody knows which, of all of it.
-_BEYOND = 0.6
+# What was drawn within the window or beside it, nobody knows which: about the standard error, of all of it.
+_BEYOND = 0.5
 # Standard deviations of the noise beyond which a change from one value to the next is one of the power.
 _CLEAR = 4.0
 # Refreshes from which on a running mean is long: what it says is of a while ago.
@@ -351,14 +351,9 @@ def _near_s(sensor: SensorDescription) -> float:
 
 
 def _gap_j(values: Values, first: int, last: int) -> float:
-    """Return the error from values that are missing between two, by how much the power changes there.
-
-    A value that is read again, to its last digit, may be one that the sensor did not make anew.
-    """
+    """Return the error from values that are missing between two, by how much the power changes there."""
     power_w, apart_s = values.power_w[first : last + 1], np.diff(values.newest_s[first : last + 1])
     missed_s = np.where(apart_s > _GAP * values.refresh_s, apart_s - values.refresh_s, 0.0)
-    again = values.is_polled & (np.diff(power_w) == 0)
-    missed_s[1:][again[:-1] & ~again[1:]] += values.refresh_s
     step_w = np.abs(np.diff(power_w))
     usual_w = math.sqrt(float((step_w**2).mean())) if len(step_w) else 0.0
     return float(np.sqrt(((np.hypot(step_w, usual_w) * missed_s) ** 2).sum())) * UNIFORM_SD

@@ -27,8 +27,8 @@ _NS_PER_S = 1e9
 UNIFORM_SD = 1 / math.sqrt(12)
 # A stamp of the driver, or the lag of a sensor that was measured, is right to about this.
 _STAMP_S = 5e-4
-# Lag and averaging of two boards of one model were measured to differ by less (docs/sampling.md, section 7).
-_ALIKE_S = 1e-3
+# The mean age of a sample differs by so much between two H100s and an H200 (`sensor.json` in results/).
+_ALIKE_S = 7e-4
 # What may be left of the value before, so that sharpening does not make noise of it.
 _LEFT_MOST = 0.5
 # Part of a refresh below which two values are one.
@@ -49,7 +49,6 @@ class Values:
         time_error_s: Standard error of the time of each.
         lag_error_s: Standard error that all of them share.
         refresh_s: Time between two.
-        is_polled: Whether a value stands until the next is made, and may be read again.
     """
 
     newest_s: Float64s
@@ -61,7 +60,6 @@ class Values:
     time_error_s: float
     lag_error_s: float
     refresh_s: float
-    is_polled: bool
     _sensor: SensorDescription
 
     def of_step(self, at_s: float) -> Float64s:
@@ -85,6 +83,10 @@ def values_of(good: Series, window: KernelWindow, sensor: SensorDescription) -> 
         good = replace(good, stamp_ns=found.at_ns)
         time_error_s = math.hypot(found.error_s, _STAMP_S)
     newest_s, value_w = fresh_values(good, window, sensor)
+    if good.stamp_ns[0] < 0:
+        # A value that is read again, to its last digit, until it changes may be one that was not made anew.
+        again = (np.diff(value_w, prepend=np.nan) == 0) & (np.diff(value_w, append=value_w[-1:]) != 0)
+        newest_s, value_w = newest_s[~again], value_w[~again]
     power_w, reach_s = value_w, np.full(len(value_w), sensor.memory_s)
     spacing_s = np.gradient(newest_s) if len(newest_s) > 1 else np.array([sensor.refresh_s])
     if is_sharpened(sensor):
@@ -103,7 +105,6 @@ def values_of(good: Series, window: KernelWindow, sensor: SensorDescription) -> 
         time_error_s,
         _lag_error_s(sensor, call_s),
         sensor.refresh_s if sensor.refresh_s > 0 else call_s,
-        bool(good.stamp_ns[0] < 0),
         sensor,
     )
 
