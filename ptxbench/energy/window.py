@@ -54,8 +54,8 @@ _MOST_UNSEEN = 0.5
 _MIN_INSIDE = 3
 # How much more than one step of power shows may have happened between two values within a window.
 _INNER_STEPS = 1.5
-# What was drawn within the window or beside it, nobody knows which: about the standard error, of all of it.
-_BEYOND = 0.5
+# What was drawn within the window or beside it, nobody knows which: 1.96 standard errors are all of it.
+_BEYOND = 0.52
 # Standard deviations of the noise beyond which a change from one value to the next is one of the power.
 _CLEAR = 4.0
 # Refreshes from which on a running mean is long: what it says is of a while ago.
