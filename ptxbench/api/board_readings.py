@@ -198,11 +198,8 @@ class BoardReadings:
     def method(self) -> str:
         """How energy is found."""
         first, *others = self._sensors
-        if others:
-            what = "the energy counter" if others[0].counts_energy else str(others[0].source)
-            return f"corrected MTSM on {first.source}, checked against {what}"
-        missing = "power source" if first.counts_energy else "energy counter"
-        return f"corrected MTSM on {first.source}, with no {missing} to check it by"
+        names = ["the energy counter" if s.counts_energy else str(s.source) for s in others]
+        return f"corrected MTSM on {first.source}" + "".join(f", checked against {name}" for name in names)
 
     def power(self, window: KernelWindow) -> BoardPower:
         """Return the power around a window."""
