@@ -34,6 +34,9 @@ _STEPS_BESIDE = 2.3
 HISTORY_S = 10.0
 # No board draws more, where NVML does not tell its limit: those of 2026 have limits of up to 1,400 W.
 _ANY_BOARD_W = 2000.0
+# Over the next highest of so many readings, what a reading is that others contradict (`energy.gate.kernel`).
+_FAR_ABOVE = 1.5
+_FEW = 5
 # A monitor asks again and again: what one of many parts says must be surer than in a run that asks once.
 _SOURCE = replace(SETTINGS, group_factor=4.0)
 
@@ -400,12 +403,22 @@ def _notes(
     if chosen is None:
         return tuple(notes)
     name = sources[chosen].sensor.source
+    notes += _lone_peak(sources[chosen])
     for i, (source, one) in enumerate(zip(sources, found, strict=True)):
         if i < chosen and not unresolved(window.elapsed_s, source.sensor):
             notes.append(f"{one.reason}: the energy is that by {name}")
         elif i > chosen and source.objection:
             notes.append(f"{source.objection}: nothing checks {name}")
     return tuple(notes)
+
+
+def _lone_peak(source: GatedSource) -> list[str]:
+    """Return what to say of one reading that is far above all others around a window; it may be right."""
+    fresh_w = np.sort(source.believed.value[np.diff(source.believed.value, prepend=np.nan) != 0])
+    if source.sensor.counts_energy or len(fresh_w) < _FEW or fresh_w[-1] <= _FAR_ABOVE * fresh_w[-2]:
+        return []
+    peak = f"{fresh_w[-1]:.4g} W of {source.sensor.source}"
+    return [f"one reading, {peak}, is far above all others around the window: it counts"]
 
 
 def _alone(

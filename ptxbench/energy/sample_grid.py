@@ -22,8 +22,8 @@ _AT_ONCE = 0.125
 _ON_GRID_LEAST = 0.5
 # A stamp that is later than this part of a refresh is of a sample that was made late: two of two were.
 _LATE_MOST = 0.525
-# Of the spread of the stamps so much is left: 0.9 of 3.1 ms in those samples, without the 5% made late.
-_LEFT_OF_SPREAD = 0.25
+# Of the spread of the stamps so much is left: 0.6 of 3.1 ms in those samples, without the 5% made late.
+_LEFT_OF_SPREAD = 0.2
 # The two clocks drift apart, so that the grid is looked for anew after so many stamps.
 _BLOCK = 256
 _PHASES = 80

@@ -28,7 +28,7 @@ import numpy as np
 from ptxbench.core.status import Status
 from ptxbench.energy.corrected import phase_sums
 from ptxbench.energy.reading import EnergyReading, no_energy
-from ptxbench.energy.steady import nothing_read, stepped_back
+from ptxbench.energy.steady import Bools, nothing_read, stepped_back
 from ptxbench.energy.window_counter import JITTER_S, counter_energy, counter_steps
 from ptxbench.energy.window_values import UNIFORM_SD, Values, reach_s, values_of
 from ptxbench.sensors.base import SourceName
@@ -209,10 +209,9 @@ class _Base:
     @classmethod
     def of(cls, values: Values, length_s: float, before_w: float, after_w: float) -> _Base:
         """Return it by the values that speak of the window alone; without any it goes on as before."""
-        alone = (values.newest_s - values.reach_s >= 0) & (values.newest_s <= length_s)
-        if not alone.any():
+        inside_w = values.power_w[_alone(values, length_s)]
+        if not len(inside_w):
             return cls(before_w, before_w, before_w, after_w, is_known=False)
-        inside_w = values.power_w[alone]
         return cls(before_w, float(inside_w[0]), float(inside_w[-1]), after_w)
 
     def energy_j(self, length_s: float) -> float:
@@ -249,6 +248,12 @@ class _Base:
         by_s = max(values.time_error_s, _LEAST_SHIFT_S)
         early_w, late_w = (self.values_w(values, length_s, shift_s) for shift_s in (by_s, -by_s))
         return (late_w - early_w) / (2 * by_s)
+
+
+def _alone(values: Values, length_s: float) -> Bools:
+    """Tell which values speak of the window alone, shape (n,)."""
+    inside: Bools = (values.newest_s - values.reach_s >= 0) & (values.newest_s <= length_s)
+    return inside
 
 
 @dataclass(frozen=True)
@@ -326,7 +331,7 @@ def _unseen_j(values: Values, length_s: float, sensor: SensorDescription) -> flo
     """Return the error from what of each refresh no value shows well, by how much values change."""
     least = _least(sensor)
     unseen_s = max(values.refresh_s - least.averaging_s, _INNER_STEPS * _step_sd(least) * values.refresh_s)
-    inside = values.power_w[(values.newest_s > 0) & (values.newest_s <= length_s)][1:]
+    inside = values.power_w[_alone(values, length_s)]
     if unseen_s <= 0:
         return 0.0
     if len(inside) < _MIN_INSIDE and least.averaging_s < values.refresh_s:

@@ -153,6 +153,16 @@ def test_work_that_shows_long_after_its_windows_is_said_where_no_counter_tells()
     assert not said(by_monitor((SAMPLES,), d.changed_in_time(lambda _, w: w)), "not to be trusted")
 
 
+def test_one_reading_that_is_far_above_all_others_counts_and_is_said():
+    def fault(moment, readings):
+        is_hit = moment.source is SAMPLES and 3.4 < moment.at_s < 3.42
+        return tuple(replace(r, value=2 * r.value) for r in readings) if is_hit else readings
+
+    cases = by_monitor((SAMPLES, COUNTER), fault)
+    (hit,) = (case for case in cases if said([case], "is far above all others around the window: it counts"))
+    assert hit.energy_j > hit.truth_j
+
+
 def test_an_energy_that_is_not_known_is_no_number():
     made = LoadedGpu(USAGE)
     board = distorted_board(made, d.changed_in_time(lambda *_: float("nan")))
