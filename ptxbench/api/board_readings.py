@@ -34,9 +34,9 @@ _STEPS_BESIDE = 2.3
 HISTORY_S = 10.0
 # No board draws more, where NVML does not tell its limit: those of 2026 have limits of up to 1,400 W.
 _ANY_BOARD_W = 2000.0
-# Over the next highest of so many readings, what a reading is that others contradict (`energy.gate.kernel`).
+# Over the next highest reading, what few are that others contradict (`energy.gate.kernel`); and what few are.
 _FAR_ABOVE = 1.5
-_FEW = 5
+_FEW = 0.1
 # A monitor asks again and again: what one of many parts says must be surer than in a run that asks once.
 _SOURCE = replace(SETTINGS, group_factor=4.0)
 
@@ -403,7 +403,7 @@ def _notes(
     if chosen is None:
         return tuple(notes)
     name = sources[chosen].sensor.source
-    notes += _lone_peak(sources[chosen])
+    notes += _peaks(sources[chosen], window)
     for i, (source, one) in enumerate(zip(sources, found, strict=True)):
         if i < chosen and not unresolved(window.elapsed_s, source.sensor):
             notes.append(f"{one.reason}: the energy is that by {name}")
@@ -412,13 +412,19 @@ def _notes(
     return tuple(notes)
 
 
-def _lone_peak(source: GatedSource) -> list[str]:
-    """Return what to say of one reading that is far above all others around a window; it may be right."""
-    fresh_w = np.sort(source.believed.value[np.diff(source.believed.value, prepend=np.nan) != 0])
-    if source.sensor.counts_energy or len(fresh_w) < _FEW or fresh_w[-1] <= _FAR_ABOVE * fresh_w[-2]:
+def _peaks(source: GatedSource, window: KernelWindow) -> list[str]:
+    """Return what to say of the few readings of a window that are far above all others; they may be right."""
+    series = source.believed
+    value_w = series.value[(series.time_ns > window.start_ns) & (series.time_ns <= window.end_ns)]
+    highest_w = np.sort(value_w[np.diff(value_w, prepend=np.nan) != 0])[::-1]
+    few = max(1, round(_FEW * len(highest_w)))
+    if source.sensor.counts_energy or len(highest_w) <= few:
         return []
-    peak = f"{fresh_w[-1]:.4g} W of {source.sensor.source}"
-    return [f"one reading, {peak}, is far above all others around the window: it counts"]
+    above = np.flatnonzero(highest_w[:few] > _FAR_ABOVE * highest_w[1 : few + 1])
+    if not len(above):
+        return []
+    count, name = int(above[-1]) + 1, source.sensor.source
+    return [f"{count} of {len(highest_w)} values of {name} are far above all others in the window, and count"]
 
 
 def _alone(

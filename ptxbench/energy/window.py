@@ -27,9 +27,10 @@ import numpy as np
 
 from ptxbench.core.status import Status
 from ptxbench.energy.corrected import phase_sums
+from ptxbench.energy.gate.source import SETTINGS
 from ptxbench.energy.reading import EnergyReading, no_energy
 from ptxbench.energy.steady import Bools, nothing_read, stepped_back
-from ptxbench.energy.window_counter import JITTER_S, counter_energy, counter_steps
+from ptxbench.energy.window_counter import counter_energy, counter_steps
 from ptxbench.energy.window_values import UNIFORM_SD, Values, reach_s, values_of
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
@@ -425,7 +426,7 @@ def counted(
         return None
     power_w = float(good.value[step[end]] - good.value[step[begin]]) / length_s
     gap_s = max(float((good.end_ns[s] - good.begin_ns[s - 1]) / _NS_PER_S) for s in (step[begin], step[end]))
-    time_error_s = math.sqrt(2) * math.hypot(JITTER_S, gap_s * UNIFORM_SD)
+    time_error_s = math.sqrt(2) * math.hypot(SETTINGS.step_jitter_s, gap_s * UNIFORM_SD)
     difference_w = found.energy_j / length_s - power_w
     allowed_w = _DISAGREE * math.hypot(found.error_j, power_w * time_error_s) / length_s
     return Counted(power_w, difference_w, abs(difference_w) > allowed_w)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ptxbench.core.status import Status
+from ptxbench.energy.gate.source import SETTINGS
 from ptxbench.energy.reading import EnergyReading, no_energy
 from ptxbench.energy.window_values import UNIFORM_SD
 from ptxbench.sensors.description import SensorDescription
@@ -15,8 +16,6 @@ from ptxbench.sensors.trace import Int64s, KernelWindow, Series
 _NS_PER_S = 1e9
 # Steps around a window that tell its energy.
 _MIN_STEPS = 4
-# A counter's steps do not come exactly when its energy says (see `counter_check`).
-JITTER_S = 0.004
 
 
 def counter_energy(good: Series, window: KernelWindow, sensor: SensorDescription) -> EnergyReading:
@@ -47,7 +46,7 @@ def counter_energy(good: Series, window: KernelWindow, sensor: SensorDescription
         from_after_j = energy_j[i + 1] - power_w[i + 1] * (at_s[i + 1] - moment_s)
         ends.append((from_before_j + from_after_j) / 2)
         errors_j.append(abs(from_after_j - from_before_j) / 2)
-        errors_j.append(float(power_w[i]) * math.hypot(gap_s * UNIFORM_SD, JITTER_S))
+        errors_j.append(float(power_w[i]) * math.hypot(gap_s * UNIFORM_SD, SETTINGS.step_jitter_s))
     return EnergyReading(float(ends[1] - ends[0]), len(at_s), error_j=math.hypot(*map(float, errors_j)))
 
 
