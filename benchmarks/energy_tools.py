@@ -109,7 +109,7 @@ class Zeus:
             energy_j.append(found.gpu_energy[self._index])
             stamps_ns.append(gpu.clock.now_ns())
 
-        (window,) = _run_marked(gpu, kernel, 1, begin, end)
+        (window,) = run_marked(gpu, kernel, 1, begin, end)
         return Answer(energy_j[0], window.elapsed_s, (stamps_ns[1] - stamps_ns[0]) * 1e-9)
 
 
@@ -148,7 +148,7 @@ class KernelTuner:
                 stamps_ns.append(gpu.clock.now_ns())
 
         try:
-            windows = _run_marked(gpu, kernel, launches, begin, end)
+            windows = run_marked(gpu, kernel, launches, begin, end)
         finally:
             finished.set()
         elapsed_s = float(np.mean([window.elapsed_s for window in windows]))
@@ -163,7 +163,7 @@ class KernelTuner:
             time.sleep(1e-6)
 
 
-def _run_marked(
+def run_marked(
     gpu: Gpu, kernel: Kernel, launches: int, begin: Callable[[], None], end: Callable[[], None]
 ) -> tuple[KernelWindow, ...]:
     """Launch back to back, with `begin` right before each launch and `end` right after."""

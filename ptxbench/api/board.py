@@ -5,35 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from threading import RLock
 from typing import Any
 
-import numpy as np
-
+from ptxbench.api.board_readings import HISTORY_S, POLL_S, BoardReadings, compare_gated, gated
 from ptxbench.api.gpu import Gpu, open_gpu
-from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.core.clock import Clock, HostClock, VirtualClock
 from ptxbench.core.errors import GpuError, InputError
-from ptxbench.core.estimate import COVERAGE_FACTOR
-from ptxbench.core.status import Status
-from ptxbench.energy.reading import EnergyReading
-from ptxbench.energy.window import blur_s, context_s, counted, noise_w_of, window_energy
+from ptxbench.energy.gate.source import Comparison, joined
 from ptxbench.sensors.base import Reader, Reading, SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.sensors.sampler import Sampler, SamplerThread
 from ptxbench.sensors.sources import source_of
-from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
+from ptxbench.sensors.trace import KernelWindow, Series
 
-_POLL_S = 0.005
 _POLLS_A_SWEEP = 256
+# Comparisons of the two sources, one a second or so, that are kept one by one.
+_MOST_COMPARISONS = 2000
 # Temperature and clock move slowly, and their queries cost time.
 _BESIDE_NS = 50_000_000
-# Windows that follow each other this closely share a moment.
-_SAME_NS = 1_000_000
 _NS_PER_S = 1e9
-# nvmlReturn_t of a GPU that is gone: GPU_IS_LOST and RESET_REQUIRED.
-_LOST_CODES = (15, 16)
 
 Spec = Gpu | int | str
 
@@ -41,9 +34,9 @@ Spec = Gpu | int | str
 class _RollingSampler(Sampler):
     """A sampler that goes on for hours: it forgets what no window needs."""
 
-    def __init__(self, sources: Sequence[Reader], clock: Clock) -> None:
-        super().__init__(sources, clock, _POLL_S, is_compact=True)
-        self.needed_from_ns: Callable[[], int] = int
+    def __init__(self, sources: Sequence[Reader], clock: Clock, forget_some: Callable[[], None]) -> None:
+        super().__init__(sources, clock, POLL_S, is_compact=True)
+        self._forget_some = forget_some
         self._polls = 0
 
     def poll(self) -> None:
@@ -51,7 +44,7 @@ class _RollingSampler(Sampler):
         super().poll()
         self._polls += 1
         if self._polls % _POLLS_A_SWEEP == 0:
-            self.forget(self.needed_from_ns())
+            self._forget_some()
 
 
 @dataclass(frozen=True)
@@ -70,6 +63,7 @@ class Board:
         cuda_major: Major version of CUDA that its driver implements, 0 where it is not known.
         other_processes: Processes that computed on it when it was opened, -1 where NVML does not tell.
         beside: Readers of temperature and clock.
+        max_power_w: Highest power limit that can be set, NaN where it is not known.
     """
 
     name: str
@@ -83,6 +77,7 @@ class Board:
     cuda_major: int = 0
     other_processes: int = 0
     beside: tuple[Reader, ...] = ()
+    max_power_w: float = math.nan
 
 
 class _Seldom:
@@ -107,156 +102,35 @@ class _Seldom:
         return self._reader.read()
 
 
-class BoardReadings:
-    """What a board drew, from its readings.
-
-    Args:
-        name: Name and index of the board.
-        sensors: Its power sources, best first; readings of the first and of the energy counter serve.
-        limit_w: Its power limit, NaN where it is not known.
-    """
-
-    def __init__(self, name: str, sensors: Sequence[SensorDescription], limit_w: float) -> None:
-        self._name = name
-        self._limit_w = limit_w
-        self._sensor = sensors[0]
-        counters = [s for s in sensors[1:] if s.source is SourceName.COUNTER]
-        self._counter = counters[0] if counters else None
-        self._noise_w = math.inf
-
-    def series(self) -> tuple[Series, ...]:
-        """Return all readings so far, of each source."""
-        raise NotImplementedError
-
-    @property
-    def sensor(self) -> SensorDescription:
-        """What the recorded source is like."""
-        return self._sensor
-
-    def power(self, window: KernelWindow) -> tuple[Int64s, Float64s]:
-        """Return the power around a window: host time of each value, ns, and the values, W.
-
-        Of an energy counter each value is the mean power from one of its steps to the next.
-        """
-        series = self._around(self._sensor.source, window).good()
-        if self._sensor.source is not SourceName.COUNTER:
-            return series.time_ns, series.value
-        steps = np.flatnonzero(np.diff(series.value)) + 1
-        at_ns, energy_j = series.time_ns[steps], series.value[steps]
-        return at_ns[1:], np.diff(energy_j) / (np.diff(at_ns) / _NS_PER_S)
-
-    @property
-    def context_s(self) -> float:
-        """How much before and after a window its energy is worked out from."""
-        beside_s = self._counter.refresh_s + self._counter.lag_s if self._counter else 0.0
-        return context_s(self._sensor) + beside_s + 2 * _POLL_S
-
-    @property
-    def method(self) -> str:
-        """How energy is found."""
-        beside = ", checked against the energy counter" if self._counter else ""
-        return f"corrected MTSM on {self._sensor.source}{beside}"
-
-    def energy(self, window: KernelWindow, changes_ns: Sequence[int]) -> GpuEnergy:
-        """Return what the board drew in a window that is over for `context_s`.
-
-        Args:
-            window: The window.
-            changes_ns: When other windows began or ended, where the load may have changed.
-        """
-        series = self._around(self._sensor.source, window)
-        if self._sensor.source is not SourceName.COUNTER:
-            self._noise_w = min(self._noise_w, noise_w_of(series, self._sensor))
-        sides = self._sides(window, changes_ns)
-        found = window_energy(series, window, self._sensor, sides, self._noise_w)
-        if found.status is Status.OK:
-            return self._checked(found, series, window)
-        lost = self._lost(series, window)
-        if found.status is Status.WINDOW_TOO_SHORT and len(series.good()) and not lost:
-            return self._bounded(found, series, window)
-        unknown = self._of(math.nan, (math.nan, math.nan), Status.SENSOR_STALE, lost or found.reason)
-        return replace(unknown, is_lost=bool(lost))
-
-    def _sides(self, window: KernelWindow, changes_ns: Sequence[int]) -> int:
-        """Return on how many sides of a window the load changes too near for the sensor."""
-        far_ns = round(blur_s(self._sensor) * _NS_PER_S)
-        before = any(_SAME_NS < window.start_ns - at_ns < far_ns for at_ns in changes_ns)
-        after = any(_SAME_NS < at_ns - window.end_ns < far_ns for at_ns in changes_ns)
-        return before + after
-
-    def _checked(self, found: EnergyReading, series: Series, window: KernelWindow) -> GpuEnergy:
-        """Return an energy with its interval, widened where the energy counter disagrees."""
-        energy_j, half_j = found.energy_j, COVERAGE_FACTOR * found.error_j
-        notes: tuple[str, ...] = ()
-        if self._counter is not None:
-            beside = counted(self._around(SourceName.COUNTER, window), series, window, self._sensor)
-            if beside is not None and beside.disagrees:
-                half_j = math.hypot(half_j, beside.difference_w * window.elapsed_s)
-                notes = (
-                    f"{self._sensor.source} and the energy counter differ by {beside.difference_w:+.3g} W"
-                    " around the window: the interval holds both",
-                )
-        interval_j = max(energy_j - half_j, 0.0), energy_j + half_j
-        return self._of(energy_j, interval_j, Status.OK, "", notes)
-
-    def _bounded(self, found: EnergyReading, series: Series, window: KernelWindow) -> GpuEnergy:
-        """Return the power around a window times its length, with all that the board can have drawn."""
-        good = series.good()
-        near_w = float(good.value.mean())
-        if self._sensor.source is SourceName.COUNTER:
-            near_w = float(np.ptp(good.value)) / (float(np.ptp(good.end_ns)) / _NS_PER_S)
-        highest_w = self._limit_w if math.isfinite(self._limit_w) else math.inf
-        interval_j = 0.0, highest_w * window.elapsed_s
-        reason = f"{found.reason}: the interval is all that the GPU can have drawn"
-        return self._of(near_w * window.elapsed_s, interval_j, Status.WINDOW_TOO_SHORT, reason)
-
-    def _of(
-        self,
-        energy_j: float,
-        interval_j: tuple[float, float],
-        status: Status,
-        reason: str,
-        notes: tuple[str, ...] = (),
-    ) -> GpuEnergy:
-        return GpuEnergy(self._name, energy_j, interval_j, str(self._sensor.source), status, reason, notes)
-
-    def _around(self, source: SourceName, window: KernelWindow) -> Series:
-        (series,) = (one for one in self.series() if one.source is source)
-        reach_ns = round(self.context_s * _NS_PER_S)
-        at_ns = series.time_ns
-        return series.select((at_ns >= window.start_ns - reach_ns) & (at_ns <= window.end_ns + reach_ns))
-
-    def _lost(self, series: Series, window: KernelWindow) -> str:
-        """Return the message for a GPU that was lost, "" for one that answers."""
-        if not len(series) or int(series.code[-1]) not in _LOST_CODES:
-            return ""
-        good = series.good()
-        last = (int(good.end_ns[-1]) - window.start_ns) / _NS_PER_S if len(good) else 0.0
-        when = f"{max(last, 0.0):.3g} s after the window began"
-        return f"it stopped answering {when} (NVML code {int(series.code[-1])}); see `nvidia-smi`"
-
-
 class Recording(BoardReadings):
     """What a board draws, from when the recording is started until it is stopped.
 
     Args:
-        board: The board; its first source is recorded, and the energy counter.
+        board: The board; its best source is recorded, and one beside it.
         beside: Whether its temperature and its clock are recorded as well.
     """
 
     def __init__(self, board: Board, *, beside: bool = False) -> None:
-        super().__init__(board.name, board.sensors, board.limit_w)
+        super().__init__(board.name, board.sensors, board.limit_w, board.max_power_w)
         self.board = board
-        wanted = {self._sensor.source, SourceName.COUNTER}
-        sources: list[Reader] = [s for s in board.sources if s.name in wanted]
+        sources: list[Reader] = [s for s in board.sources if s.name in self.recorded]
         if beside:
             sources += [_Seldom(reader, board.clock) for reader in board.beside]
-        self._sampler = _RollingSampler(sources, board.clock)
+        self._sampler = _RollingSampler(sources, board.clock, self._forget)
         self._thread: SamplerThread | None = None
+        self._needed_from_ns: Callable[[], int] = int
+        self._lock = RLock()
+        self._compared: list[Comparison] = []
+        self._compared_ns = board.clock.now_ns()
 
     def series(self) -> tuple[Series, ...]:
-        """Return all readings so far, of each source."""
+        """Return the readings that are kept so far, of each source."""
         return self._sampler.finish().series
+
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Return the power source beside the energy counter, since the recording began."""
+        with self._lock:
+            return (*self._compared, *self._not_yet_compared())
 
     def start(self, needed_from_ns: Callable[[], int]) -> None:
         """Begin to record.
@@ -267,7 +141,7 @@ class Recording(BoardReadings):
         Raises:
             SensorError: The first reading failed or did not return.
         """
-        self._sampler.needed_from_ns = needed_from_ns
+        self._needed_from_ns = needed_from_ns
         clock = self.board.clock
         if isinstance(clock, VirtualClock):
             clock.start_ticker(self._sampler.poll, self._sampler.wait_s)
@@ -288,6 +162,35 @@ class Recording(BoardReadings):
             pass
         finally:
             self.board.close()
+
+    def _forget(self) -> None:
+        """Forget what no window needs, once the sources were compared there."""
+        needed_ns = self._needed_from_ns() - round(HISTORY_S * _NS_PER_S)
+        if needed_ns <= self._sampler.begin_ns:
+            return
+        with self._lock:
+            new = self._not_yet_compared()
+            self._compared = _thinned([*self._compared, *new])
+            # Where there is nothing to compare for long, nothing is waited for.
+            waited_ns = self.board.clock.now_ns() - round(HISTORY_S * _NS_PER_S)
+            self._compared_ns = max(new[-1].end_ns if new else self._compared_ns, waited_ns)
+            needed_ns = min(needed_ns, self._compared_ns - round(self.context_s * _NS_PER_S))
+        self._sampler.forget(needed_ns)
+
+    def _not_yet_compared(self) -> tuple[Comparison, ...]:
+        since_ns = self._compared_ns - round(self.context_s * _NS_PER_S)
+        series = self._sampler.finish(since_ns).series
+        sources = gated(series, self._sensors, self._max_power_w)
+        window = KernelWindow(self._compared_ns, self.board.clock.now_ns(), 0.0)
+        return compare_gated(sources, self._max_power_w, window)
+
+
+def _thinned(comparisons: list[Comparison]) -> list[Comparison]:
+    """Return comparisons, of hours each two that follow each other as one."""
+    if len(comparisons) <= _MOST_COMPARISONS:
+        return comparisons
+    pairs = (joined(comparisons[i : i + 2]) for i in range(0, len(comparisons), 2))
+    return [one for one in pairs if one is not None]
 
 
 def open_boards(
@@ -382,6 +285,7 @@ def _simulated(gpu: Gpu) -> Board:
         lambda: None,
         is_device=False,
         beside=device.open_beside(),
+        max_power_w=gpu.info.max_power_w,
     )
 
 
@@ -415,6 +319,7 @@ def _by_nvml(which: int | str, library: Any) -> Board:
             cuda_major=int(major) if major.isdecimal() else 0,
             other_processes=device.other_processes(),
             beside=tuple(device.source(name) for name in (SourceName.TEMPERATURE, SourceName.CLOCK)),
+            max_power_w=device.max_power_limit_w,
         )
     except GpuError:
         device.close()

@@ -10,12 +10,15 @@ from types import TracebackType
 from typing import Self
 
 from ptxbench.api.board import Board, Recording, Spec, open_boards
+from ptxbench.api.board_readings import HISTORY_S
 from ptxbench.api.window_energy import GpuLostError, WindowEnergy
 from ptxbench.api.window_log import log_window
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.sensors.trace import KernelWindow
 
 _NS_PER_S = 1e9
+# Windows that tell when the GPUs worked.
+_RECENT = 12
 
 
 class Window:
@@ -62,9 +65,10 @@ class EnergyMonitor:
         for found in monitor.measured:
             print(found.name, found.energy_j, found.interval_j)
 
-    A thread reads each GPU's power sensor every 5 ms. The energy is that of the whole board from the begin of
-    the window to its end, idle power included, with the sensor's averaging, lag and refresh taken out
-    (`ptxbench.energy.window`). Windows may overlap, lie within each other, and be called alike.
+    A thread reads each GPU's power sensor every 5 ms, and a second source that checks it. The energy is that
+    of the whole board from the begin of the window to its end, idle power included, with the sensor's
+    averaging, lag and refresh taken out (`ptxbench.energy.window`). Windows may overlap, lie within each
+    other, and be called alike.
 
     Args:
         gpus: GPUs to measure: indices as PyTorch and CuPy count them (CUDA_VISIBLE_DEVICES is honoured),
@@ -91,8 +95,9 @@ class EnergyMonitor:
         self._lock = RLock()
         self._open: dict[str, Window] = {}
         self._ended: list[Window] = []
-        self._measured: list[WindowEnergy] = []
+        self._over: list[Window] = []
         self._marks_ns: list[int] = []
+        self._recent: list[KernelWindow] = []
         self._recordings = [Recording(board) for board in boards]
         self._context_s = max(recording.context_s for recording in self._recordings)
         self._close = weakref.finalize(self, _stop, self._recordings)
@@ -112,7 +117,7 @@ class EnergyMonitor:
         for window in tuple(self._ended):
             with suppress(GpuLostError):
                 self._result(window)
-        return tuple(self._measured)
+        return tuple(window._found for window in tuple(self._over) if window._found is not None)
 
     def begin_window(self, name: str) -> None:
         """Begin a window.
@@ -181,7 +186,9 @@ class EnergyMonitor:
             with self._lock:
                 window = self._open.pop(name)
                 window._end_ns = self._mark()
+                self._recent = _apart([*self._recent, _span(window._start_ns, window._end_ns)])
                 self._ended.append(window)
+                self._over.append(window)
                 log_window(name, window._start_ns, window._end_ns)
         return window
 
@@ -192,10 +199,13 @@ class EnergyMonitor:
         return now_ns
 
     def _settle(self) -> None:
-        """Work out the windows that are long enough past, so that their readings can be forgotten."""
+        """Work out the windows that are long enough past, so that their readings can be forgotten.
+
+        The longer that is waited for, the better the energy counter tells whether the source is right.
+        """
         now_ns = self._clock.now_ns()
         for window in tuple(self._ended):
-            if window._end_ns is not None and now_ns >= window._end_ns + self._context_s * _NS_PER_S:
+            if window._end_ns is not None and now_ns >= window._end_ns + HISTORY_S * _NS_PER_S:
                 with suppress(GpuLostError):
                     self._result(window)
         needed_ns = self._needed_from_ns()
@@ -211,18 +221,16 @@ class EnergyMonitor:
             if window._found is None:
                 window._found = self._work_out(window, window._end_ns)
                 self._ended.remove(window)
-                self._measured.append(window._found)
         lost = [gpu for gpu in window._found.gpus if gpu.is_lost]
         if lost:
             raise GpuLostError(f"window {window.name!r}: {lost[0].gpu}: {lost[0].reason}", window._found)
         return window._found
 
     def _work_out(self, window: Window, end_ns: int) -> WindowEnergy:
-        time_s = (end_ns - window._start_ns) / _NS_PER_S
-        span = KernelWindow(window._start_ns, end_ns, time_s)
+        span = _span(window._start_ns, end_ns)
         method = "; ".join(dict.fromkeys(recording.method for recording in self._recordings))
-        gpus = tuple(recording.energy(span, self._marks_ns) for recording in self._recordings)
-        return WindowEnergy(window.name, time_s, gpus, method)
+        gpus = tuple(recording.energy(span, self._marks_ns, self._recent) for recording in self._recordings)
+        return WindowEnergy(window.name, span.elapsed_s, gpus, method)
 
     def _sweep(self) -> int:
         """Work out what is long enough past, and return from when on readings are needed."""
@@ -238,6 +246,19 @@ class EnergyMonitor:
         windows = [*self._open.copy().values(), *self._ended.copy()]
         first_ns = min([self._clock.now_ns(), *(window._start_ns for window in windows)])
         return first_ns - round(2 * self._context_s * _NS_PER_S)
+
+
+def _span(start_ns: int, end_ns: int) -> KernelWindow:
+    return KernelWindow(start_ns, end_ns, (end_ns - start_ns) / _NS_PER_S)
+
+
+def _apart(spans: Sequence[KernelWindow]) -> list[KernelWindow]:
+    """Return the last windows that do not overlap, in order of time; of two that do the shorter one."""
+    kept: list[KernelWindow] = []
+    for span in sorted(spans, key=lambda one: one.elapsed_s):
+        if all(span.end_ns <= one.start_ns or span.start_ns >= one.end_ns for one in kept):
+            kept.append(span)
+    return sorted(kept, key=lambda one: one.start_ns)[-_RECENT:]
 
 
 def _stop(recordings: Sequence[Recording]) -> None:

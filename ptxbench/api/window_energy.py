@@ -19,10 +19,12 @@ class GpuEnergy:
         interval_j: Low and high end of its 95% interval, J.
         source: NVML reading that it comes from, such as "samples".
         status: "ok"; "window_too_short" where the interval is only what the GPU can have drawn at all;
-            another code where nothing is known.
+            "sensor_implausible" with an energy where two sources contradict each other, and the interval
+            holds both; another code, or no energy, where nothing is known.
         reason: Why the status is not "ok".
         notes: What else to know, a sentence each.
         is_lost: Whether the GPU stopped answering.
+        left_out: Readings around the window that cannot be true, or failed, and do not count.
     """
 
     gpu: str
@@ -33,6 +35,7 @@ class GpuEnergy:
     reason: str = ""
     notes: tuple[str, ...] = ()
     is_lost: bool = False
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class WindowEnergy:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the sensor of every GPU could resolve the window."""
+        """Whether the energy of every GPU is known by a source that could resolve the window."""
         return all(gpu.status is Status.OK for gpu in self.gpus)
 
     @property
@@ -84,10 +87,25 @@ class WindowEnergy:
         return tuple(f"{gpu.gpu}: {text}" for gpu, text in sentences)
 
     def __str__(self) -> str:
-        low_j, high_j = self.interval_j
-        text = f"{self.name}: {self.energy_j:.4g} J (95%: {low_j:.4g} to {high_j:.4g})"
-        text += f" in {self.time_s:.4g} s, {self.mean_power_w:.4g} W"
-        return text if self.is_resolved else f"{text}; {self.notes[0]}"
+        text = f"{self.name}: {energy_text(self.energy_j, self.interval_j, self.time_s)}"
+        reasons = [f"{gpu.gpu}: {gpu.reason}" for gpu in self.gpus if gpu.reason]
+        return "; ".join((text, *reasons[:1]))
+
+
+def energy_text(energy_j: float, interval_j: tuple[float, float], time_s: float, digits: int = 4) -> str:
+    """Return an energy with its interval and mean power, or that it is not known.
+
+    Args:
+        energy_j: The energy, J; NaN where it is not known.
+        interval_j: Its 95% interval, J.
+        time_s: The time in which it was drawn, s.
+        digits: How many digits of an energy are shown.
+    """
+    if not math.isfinite(energy_j):
+        return f"energy not known, in {time_s:.4g} s"
+    low_j, high_j = (f"{end:.{digits}g}" for end in interval_j)
+    mean_power = f", {energy_j / time_s:.4g} W" if time_s > 0 else ""
+    return f"{energy_j:.{digits}g} J (95%: {low_j} to {high_j}) in {time_s:.4g} s{mean_power}"
 
 
 class GpuLostError(GpuError):

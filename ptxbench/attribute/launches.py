@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.attribute.ranges import RangeKind, Ranges, join_ranges, read_windows
-from ptxbench.sensors.trace import Float64s, Int64s
+from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow
 
+# Kernels that follow each other this closely are one stretch of work for a sensor.
+_PAUSE_NS = 100_000_000
 # Of the injector's numbers; a longer one is damage.
 _DIGITS = 19
 _LAUNCH = np.dtype(
@@ -268,6 +270,16 @@ def join_launches(parts: Sequence[Part]) -> Launches:
     end_ns = np.concatenate([end for _, _, end, _ in parts])
     order = np.argsort(start_ns, kind="stable")
     return Launches(tuple(names), name[order], start_ns[order], end_ns[order], tuple(lanes), lane[order])
+
+
+def busy_spans(launches: Launches) -> tuple[KernelWindow, ...]:
+    """Return when kernels ran, one after the other within `_PAUSE_NS`, in order of time."""
+    order = np.argsort(launches.start_ns, kind="stable")
+    start_ns, end_ns = launches.start_ns[order], np.maximum.accumulate(launches.end_ns[order])
+    first = np.flatnonzero(np.concatenate(([True], start_ns[1:] - end_ns[:-1] > _PAUSE_NS))[: len(order)])
+    last = np.append(first[1:] - 1, len(order) - 1)[: len(first)]
+    spans = zip(start_ns[first].tolist(), end_ns[last].tolist(), strict=True)
+    return tuple(KernelWindow(begin, end, (end - begin) / 1e9) for begin, end in spans)
 
 
 def innermost(ranges: Sequence[Ranges]) -> Launches:

@@ -77,9 +77,9 @@ def page(recorded: RecordedProgram, program: ProgramEnergy) -> str:
 
 def _gpu(recorded: RecordedProgram, board: RecordedBoard, gpu: GpuShare, program: ProgramEnergy) -> _Gpu:
     window = recorded.facts.window
-    at_ns, power_w = board.power(window)
-    at_s = (at_ns - window.start_ns) / 1e9 - gpu.delay_s
-    plots = [_plot("power", "W", "power", at_s, power_w, window.elapsed_s)]
+    power = board.power(window)
+    at_s = (power.at_ns - window.start_ns) / 1e9 - gpu.delay_s
+    plots = [_plot("power", "W", "power", at_s, power.power_w, window.elapsed_s)]
     clock = board.of(SourceName.CLOCK)
     if clock is not None:
         at_s = (clock.time_ns - window.start_ns) / 1e9

@@ -25,7 +25,14 @@ from ptxbench.attribute.injector import (
     timed,
     without_injector,
 )
-from ptxbench.attribute.launches import Launches, LaunchLog, innermost, no_launches, read_launches
+from ptxbench.attribute.launches import (
+    Launches,
+    LaunchLog,
+    busy_spans,
+    innermost,
+    no_launches,
+    read_launches,
+)
 from ptxbench.attribute.recorded import BoardFacts, RecordedBoard, RecordedProgram, RunFacts, run_facts
 from ptxbench.core.errors import ToolError
 from ptxbench.sensors.trace import KernelWindow
@@ -160,7 +167,9 @@ def recording(boards: Sequence[Board]) -> Iterator[list[Recording]]:
 def recorded_board(one: Recording) -> RecordedBoard:
     """Return what a recording holds when it is over."""
     board = one.board
-    facts = BoardFacts(board.name, board.uuid, board.limit_w, board.other_processes, board.sensors)
+    facts = BoardFacts(
+        board.name, board.uuid, board.limit_w, board.other_processes, board.sensors, board.max_power_w
+    )
     return RecordedBoard(facts, one.series())
 
 
@@ -192,16 +201,16 @@ def share_of(
     expected: Mapping[str, Expected] | None = None,
 ) -> GpuShare:
     """Return what one GPU drew in a window that is over, and for what."""
-    energy = board.energy(window, ())
     launches, source = _followed(board.facts.uuid, log)
+    energy = board.energy(window, (), busy_spans(launches) if launches is not None else ())
+    power = board.power(window)
     if launches is None or math.isnan(energy.energy_j):
-        return GpuShare(energy, (), delay_s=board.sensor.delay_s)
-    at_ns, power_w = board.power(window)
+        return GpuShare(energy, (), delay_s=power.sensor.delay_s)
     readings = Readings(
-        (at_ns - window.start_ns) / _NS_PER_S,
-        power_w,
-        board.sensor.averaging_s,
-        max(board.sensor.refresh_s, 1e-3),
+        (power.at_ns - window.start_ns) / _NS_PER_S,
+        power.power_w,
+        power.sensor.averaging_s,
+        max(power.sensor.refresh_s, 1e-3),
         board.facts.limit_w,
     )
     half_j = (energy.interval_j[1] - energy.interval_j[0]) / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ptxbench.api.board import BoardReadings
+from ptxbench.api.board_readings import BoardReadings, compare_gated, gated
 from ptxbench.attribute.launches import Launches, LaunchLog, weighted_by_time
 from ptxbench.attribute.ranges import RangeKind, join_ranges
 from ptxbench.core.errors import InputError
 from ptxbench.core.version import CHECKOUT, VERSION
+from ptxbench.energy.gate.source import Comparison
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Series
@@ -44,6 +46,8 @@ class BoardFacts:
         limit_w: Power limit, NaN where it is not known.
         other_processes: Processes that computed on it before the run, -1 where NVML does not tell.
         sensors: What its power sources are like, best first.
+        max_power_w: Highest power limit that can be set, NaN where it is not known, and in runs of before
+            this was kept.
     """
 
     name: str
@@ -51,6 +55,7 @@ class BoardFacts:
     limit_w: float
     other_processes: int
     sensors: tuple[SensorDescription, ...]
+    max_power_w: float = field(default=math.nan, metadata={"optional": True})
 
 
 @dataclass(frozen=True)
@@ -113,13 +118,18 @@ class RecordedBoard(BoardReadings):
     """
 
     def __init__(self, facts: BoardFacts, series: tuple[Series, ...]) -> None:
-        super().__init__(facts.name, facts.sensors, facts.limit_w)
+        super().__init__(facts.name, facts.sensors, facts.limit_w, facts.max_power_w)
         self.facts = facts
         self._series = series
 
     def series(self) -> tuple[Series, ...]:
         """Return all readings, of each source."""
         return self._series
+
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Return the power source beside the energy counter, over all that was recorded."""
+        sources = gated(self._series, self._sensors, self._max_power_w)
+        return compare_gated(sources, self._max_power_w)
 
     def of(self, source: SourceName) -> Series | None:
         """Return the good readings of one source, None where it was not recorded."""
@@ -219,7 +229,7 @@ def load(folder: Path) -> RecordedProgram:
         for i, board in enumerate(facts.boards)
     )
     for board in boards:
-        if board.of(board.sensor.source) is None:
+        if all(board.of(source) is None for source in board.recorded):
             raise InputError(f"{folder / READINGS}: readings of {board.facts.name} are missing")
     ranges = _columns(folder / RANGES, _RANGE_COLUMNS)
     parts = zip(*(ranges[name].to_pylist() for name in _RANGE_COLUMNS), strict=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ptxbench.api.window_energy import energy_text
 from ptxbench.attribute.attribution import NO_KERNEL, Share
 from ptxbench.attribute.demangle import demangled, shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
@@ -67,6 +68,7 @@ def document(program: ProgramEnergy) -> dict[str, Any]:
             "status": str(gpu.energy.status),
             "reason": gpu.energy.reason,
             "notes": list(gpu.energy.notes),
+            "left_out": gpu.energy.left_out,
         }
         for gpu in program.gpus
     ]
@@ -111,11 +113,7 @@ def _csv_row(row: dict[str, Any], name: str, member_of: str) -> Sequence[object]
 
 def energy_line(gpu: GpuShare, time_s: float) -> str:
     """Return what a GPU drew in a run, in a line."""
-    low_j, high_j = gpu.energy.interval_j
-    return (
-        f"{gpu.energy.energy_j:.5g} J (95%: {low_j:.5g} to {high_j:.5g})"
-        f" in {time_s:.4g} s, {gpu.energy.energy_j / time_s:.4g} W"
-    )
+    return energy_text(gpu.energy.energy_j, gpu.energy.interval_j, time_s, digits=5)
 
 
 def lines(program: ProgramEnergy, most: int = 25) -> list[str]:

@@ -103,8 +103,11 @@ def _counter_events(
     recorded: RecordedProgram, board: RecordedBoard, gpu: GpuShare, process: int
 ) -> Iterator[Event]:
     window = recorded.facts.window
-    at_ns, power_w = board.power(window)
-    yield from _counter("power", "W", at_ns - float(window.start_ns) - gpu.delay_s * 1e9, power_w, process)
+    power = board.power(window)
+    at_ns = power.at_ns - float(window.start_ns) - gpu.delay_s * 1e9
+    yield from _counter("power", "W", at_ns, power.power_w, process)
+    for at, text in zip(((power.left_out_ns - window.start_ns) / 1e3).tolist(), power.left_out, strict=True):
+        yield {"ph": "i", "s": "p", "name": f"reading left out: {text}", "pid": process, "ts": at}
     for source, name, unit in _COUNTERS:
         series = board.of(source)
         if series is not None:

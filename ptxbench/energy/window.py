@@ -2,14 +2,17 @@
 
 `corrected_j` is for a kernel with even power around it. Here nothing is known of the power beside the window
 but what the sensor said. The formula is the same (see `ptxbench.energy.corrected`): with u_k the newest
-instant that value k covers, p0 and p1 the power just before and just after, and A the averaging window,
+instant that value k covers, r_k how far back from there it speaks, and p0 and p1 the power just before and
+just after,
 
-    E = p0 T + sum over the values with 0 < u_k < T + memory of (v_k - base_k) d_k,
+    E = p0 T + sum over the values with 0 < u_k < T + r_k of (v_k - base_k) d_k,
 
-but p0 and p1 are the values next to the window alone. They count with A / 2 each. The standard error is
+but p0 and p1 are the values next to the window alone. They count with the mean age a of what a value says.
+The standard error is
 
     hypot(noise of the values, what the sensor does not see of each refresh, phase of the refresh at the
-          edges, (A / 2) x unevenness of the power beside the window, |p1 - p0| x error of the lag, gaps).
+          edges, error of each value's time x how much the values change there, a x unevenness of the power
+          beside the window, |p1 - p0| x error of the lag, gaps).
 
 Where the load is known to change beside the window within what the sensor averages over, p0 or p1 may be any
 power that was seen there.
@@ -23,23 +26,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxbench.core.status import Status
-from ptxbench.energy.corrected import fresh_values, phase_sums
+from ptxbench.energy.corrected import phase_sums
+from ptxbench.energy.gate.source import SETTINGS
 from ptxbench.energy.reading import EnergyReading, no_energy
-from ptxbench.energy.sensor_response import share_before
-from ptxbench.energy.steady import nothing_read, stepped_back
+from ptxbench.energy.steady import Bools, nothing_read, stepped_back
+from ptxbench.energy.window_counter import counter_energy, counter_steps
+from ptxbench.energy.window_values import UNIFORM_SD, Values, reach_s, values_of
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
+from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 
 _NS_PER_S = 1e9
-# Standard deviation of an error that is spread evenly over one unit.
-_UNIFORM_SD = 1 / math.sqrt(12)
 # Values next to the window that its neighbours' power is taken from.
 _BESIDE = 3
 # Of a documented averaging window, what the sensor may really average over: 16 of 60 ms on H200s.
 _DOCUMENTED_LEAST = 0.25
-# A stamp of the driver, or the lag of a sensor that was measured, is right to about this.
-_STAMP_S = 5e-4
 # A window of which some phase of the refresh shows less than this share of the mean is not resolved.
 _SEEN_LEAST = 0.5
 # Refreshes of a long window over which its edges are worked out.
@@ -48,35 +49,29 @@ _EDGE_REFRESHES = 10
 _QUARTER = 0.3186
 # Noise grows with power: from 0.35 W at 120 W to 0.5 W at 500 W on H200s.
 _MORE_NOISE = 1.5
-# Values within a window that tell how much the power changes, and steps around one that tell its energy.
+# Share of its time that a source may not see before a window needs several of its values.
+_MOST_UNSEEN = 0.5
+# Values within a window that tell how much the power changes.
 _MIN_INSIDE = 3
-_MIN_STEPS = 4
-# Refreshes without a reading that count as a gap.
-_GAP = 2.5
-# A counter's steps do not come exactly when its energy says (see `gate.source`).
-_JITTER_S = 0.004
+# How much more than one step of power shows may have happened between two values within a window.
+_INNER_STEPS = 1.5
+# What was drawn within the window or beside it, nobody knows which: 1.96 standard errors are all of it.
+_BEYOND = 0.52
+# Standard deviations of the noise beyond which a change from one value to the next is one of the power.
+_CLEAR = 4.0
+# Refreshes from which on a running mean is long: what it says is of a while ago.
+_LONG_MEAN = 5.0
+# Shift by which a slope is taken of what is exact.
+_LEAST_SHIFT_S = 1e-4
+# Refreshes between two values from which on one is missing.
+_GAP = 1.5
 # Standard errors by which the counter and the source must differ before there is a note.
 _DISAGREE = 3.0
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """The fresh values around a window.
-
-    Attributes:
-        newest_s: Newest instant that each covers, after the window's start, shape (n,).
-        value_w: The values, shape (n,).
-        length_s: Length of the window.
-    """
-
-    newest_s: Float64s
-    value_w: Float64s
-    length_s: float
-
-
 def context_s(sensor: SensorDescription) -> float:
     """Return how much before and after a window must be recorded for its energy."""
-    return sensor.memory_s + sensor.lag_s + (_BESIDE + 1) * max(sensor.refresh_s, 1e-3)
+    return reach_s(sensor) + sensor.lag_s + (_BESIDE + 1) * max(sensor.refresh_s, 1e-3)
 
 
 def window_energy(
@@ -107,11 +102,11 @@ def window_energy(
     if reason := unresolved(window.elapsed_s, sensor):
         return no_energy(Status.WINDOW_TOO_SHORT, reason)
     if sensor.source is SourceName.COUNTER:
-        return _counter(good, window, sensor)
-    seen = _Seen(*fresh_values(good, window, sensor), window.elapsed_s)
+        return counter_energy(good, window, sensor)
+    values = values_of(good, window, sensor)
     # Among steps of the load the noise cannot be distinguished from them.
-    noise_w = min(_value_noise_w(seen.value_w, sensor), _MORE_NOISE * noise_w)
-    found = _power_source(seen, sensor, changes, noise_w, _call_s(good))
+    noise_w = min(_value_noise_w(values.value_w, sensor), _MORE_NOISE * noise_w)
+    found = _power_source(values, window.elapsed_s, sensor, changes, noise_w)
     if found.status is Status.OK and found.error_j > max(found.energy_j, 0.0):
         return no_energy(Status.WINDOW_TOO_SHORT, _too_short(window.elapsed_s, sensor))
     return found
@@ -123,12 +118,12 @@ def noise_w_of(series: Series, sensor: SensorDescription) -> float:
     if len(good) < _BESIDE:
         return math.inf
     origin = KernelWindow(int(good.end_ns[0]), int(good.end_ns[0]), 0.0)
-    return _value_noise_w(fresh_values(good, origin, sensor)[1], sensor)
+    return _value_noise_w(values_of(good, origin, sensor).value_w, sensor)
 
 
 def blur_s(sensor: SensorDescription) -> float:
     """Return how near to a window a change of the load blurs the source's readings at the window's edge."""
-    return sensor.memory_s + sensor.refresh_s
+    return reach_s(sensor) + sensor.refresh_s
 
 
 def unresolved(length_s: float, sensor: SensorDescription) -> str:
@@ -139,6 +134,9 @@ def unresolved(length_s: float, sensor: SensorDescription) -> str:
         sums = _edge_sums(length_s, sensor)
         is_seen = not len(sums) or float(sums.min()) >= _SEEN_LEAST * float(sums.mean())
         is_seen = is_seen and length_s >= sensor.averaging_s / 2
+        # Of a source that misses most of the time a look or two tell nothing of what came between.
+        mostly_seen = _unseen_share(sensor) <= _MOST_UNSEEN
+        is_seen = is_seen and (mostly_seen or length_s >= _MIN_INSIDE * sensor.refresh_s)
     return "" if is_seen else _too_short(length_s, sensor)
 
 
@@ -150,39 +148,167 @@ def _too_short(length_s: float, sensor: SensorDescription) -> str:
 
 
 def _power_source(
-    seen: _Seen, sensor: SensorDescription, changes: int, noise_w: float, call_s: float
+    values: Values, length_s: float, sensor: SensorDescription, changes: int, noise_w: float
 ) -> EnergyReading:
-    newest_s, value_w, length_s = seen.newest_s, seen.value_w, seen.length_s
+    newest_s, power_w = values.newest_s, values.power_w
+    oldest_s = newest_s - values.reach_s
     # The value next to the window comes first.
     before = np.flatnonzero(newest_s <= 0)[-_BESIDE:][::-1]
-    after = np.flatnonzero(newest_s >= length_s + sensor.memory_s)[:_BESIDE]
-    during = (newest_s > 0) & (newest_s < length_s + sensor.memory_s)
+    after = np.flatnonzero(oldest_s >= length_s)[:_BESIDE]
+    during = (newest_s > 0) & (oldest_s < length_s)
     if not len(before) or not len(after) or not during.any():
         where = "before" if not len(before) else "after" if not len(after) else "within"
         return no_energy(
             Status.WINDOW_TOO_SHORT, f"no value of {sensor.source} speaks of the time {where} the window"
         )
-    p0_w, p1_w = float(value_w[before[0]]), float(value_w[after[0]])
-    excess_w = (value_w - p0_w - (p1_w - p0_w) * share_before(newest_s - length_s, sensor))[during]
-    spacing_s = np.gradient(newest_s)[during]
-    energy_j = p0_w * length_s + float((excess_w * spacing_s).sum())
-    refresh_s = sensor.refresh_s if sensor.refresh_s > 0 else call_s
-    beside_w = math.hypot(_uneven_w(value_w[before]), _uneven_w(value_w[after]))
+    beside = tuple(_next_to(power_w[side], noise_w, sensor) for side in (before, after))
+    base = _Base.of(values, length_s, beside[0].power_w, beside[1].power_w)
+    rest_w = (power_w - base.values_w(values, length_s))[during]
+    spacing_s = values.spacing_s[during]
+    energy_j = base.energy_j(length_s) + float((rest_w * spacing_s).sum())
+    beside_w = math.hypot(beside[0].error_w, beside[1].error_w)
+    beside_s = values.mean_age_s + values.refresh_s * UNIFORM_SD
+    near_w = (
+        rest_w[newest_s[during] <= _near_s(sensor)],
+        rest_w[newest_s[during] >= length_s - _near_s(sensor)],
+    )
+    slope_j_per_s = base.slopes_w_per_s(values, length_s)[during] * spacing_s
+    edges = oldest_s[during] < 0, newest_s[during] > length_s
+    beyond_j = [_beyond_j((rest_w * spacing_s)[edge], slope_j_per_s[edge], values, noise_w) for edge in edges]
     error_j = math.hypot(
         noise_w * math.sqrt(_overlap(sensor) * float((spacing_s**2).sum())),
-        _unseen_j(seen, refresh_s - _least(sensor).averaging_s),
-        _edge_step_w(newest_s[during], excess_w, seen, sensor) * refresh_s * _phase_sd(length_s, sensor),
-        beside_w * (sensor.averaging_s / 2 + refresh_s * _UNIFORM_SD),
-        changes * float(np.ptp(value_w)) / 2 * (sensor.averaging_s / 2 + refresh_s * _UNIFORM_SD),
-        abs(p1_w - p0_w) * _lag_error_s(sensor, call_s),
-        _gap_j(value_w[during], spacing_s, refresh_s),
+        _unseen_j(values, length_s, sensor),
+        base.edges_w(near_w, sensor) * values.refresh_s * _step_sd(_least(sensor)),
+        values.time_error_s * _per_time_error(rest_w, slope_j_per_s),
+        *(beyond_j if base.is_known else ()),
+        beside_w * beside_s,
+        changes * float(np.ptp(power_w)) / 2 * beside_s,
+        abs(base.after_w - base.before_w) * values.lag_error_s,
+        _gap_j(values, int(before[0]), int(after[0])),
     )
     return EnergyReading(energy_j, int(during.sum()), error_j=error_j)
 
 
-def _uneven_w(value_w: Float64s) -> float:
-    """Return how far the power next to a window may be from the value that stands for it, the first one."""
-    return float(np.sqrt(((value_w - value_w[0]) ** 2).mean()))
+@dataclass(frozen=True)
+class _Base:
+    """What the power would be if it changed at the edges of the window alone, and evenly within.
+
+    Attributes:
+        before_w: Power before the window.
+        first_w: Power at its begin.
+        last_w: Power at its end.
+        after_w: Power after it.
+        is_known: Whether any value speaks of the window alone.
+    """
+
+    before_w: float
+    first_w: float
+    last_w: float
+    after_w: float
+    is_known: bool = True
+
+    @classmethod
+    def of(cls, values: Values, length_s: float, before_w: float, after_w: float) -> _Base:
+        """Return it by the values that speak of the window alone; without any it goes on as before."""
+        inside_w = values.power_w[_alone(values, length_s)]
+        if not len(inside_w):
+            return cls(before_w, before_w, before_w, after_w, is_known=False)
+        return cls(before_w, float(inside_w[0]), float(inside_w[-1]), after_w)
+
+    def energy_j(self, length_s: float) -> float:
+        """Return its energy within the window."""
+        return (self.first_w + self.last_w) / 2 * length_s
+
+    def values_w(self, values: Values, length_s: float, later_s: float = 0.0) -> Float64s:
+        """Return what the source would say of it, if all of it came so much later, shape (n,)."""
+        way = np.clip((values.newest_s - values.mean_age_s - later_s) / length_s, 0.0, 1.0)
+        return np.asarray(
+            self.before_w
+            + (self.first_w - self.before_w) * values.of_step(later_s)
+            + (self.last_w - self.first_w) * way
+            + (self.after_w - self.last_w) * values.of_step(length_s + later_s)
+        )
+
+    def edges_w(self, near_w: tuple[Float64s, Float64s], sensor: SensorDescription) -> float:
+        """Return how much the power changes at the edges, both together, where no value shows when.
+
+        Args:
+            near_w: What values near the begin and near the end say beside the base, W.
+            sensor: What the source is like.
+        """
+        # Where only a document tells the response, what is over an edge cannot be worked out from it.
+        unseen = 1.0 if sensor.origin == "documented" else _unseen_share(sensor)
+        steps_w = self.first_w - self.before_w, self.after_w - self.last_w
+        pairs = zip(near_w, steps_w, strict=True)
+        return math.hypot(
+            *(max(float(np.abs(rest).max(initial=0.0)), unseen * abs(step)) for rest, step in pairs)
+        )
+
+    def slopes_w_per_s(self, values: Values, length_s: float) -> Float64s:
+        """Return how those values change where the source's time is wrong, shape (n,)."""
+        by_s = max(values.time_error_s, _LEAST_SHIFT_S)
+        early_w, late_w = (self.values_w(values, length_s, shift_s) for shift_s in (by_s, -by_s))
+        return (late_w - early_w) / (2 * by_s)
+
+
+def _alone(values: Values, length_s: float) -> Bools:
+    """Tell which values speak of the window alone, shape (n,)."""
+    inside: Bools = (values.newest_s - values.reach_s >= 0) & (values.newest_s <= length_s)
+    return inside
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """The power next to a window.
+
+    Attributes:
+        power_w: As far as is known.
+        error_w: Its standard error.
+    """
+
+    power_w: float
+    error_w: float
+
+
+def _next_to(power_w: Float64s, noise_w: float, sensor: SensorDescription) -> _Beside:
+    """Return the power next to a window by the values there, the nearest first.
+
+    A long running mean that still changes has the power of a while ago in it: the load changed once, nobody
+    knows when within the mean.
+    """
+    scatter_w = float(np.sqrt(((power_w - power_w[0]) ** 2).mean()))
+    change_w = float(power_w[0] - power_w[min(1, len(power_w) - 1)])
+    clear_w = math.copysign(max(abs(change_w) - _CLEAR * noise_w, 0.0), change_w)
+    whole_w = clear_w * reach_s(sensor) / sensor.refresh_s if sensor.refresh_s > 0 else 0.0
+    is_long = reach_s(sensor) >= _LONG_MEAN * sensor.refresh_s
+    nearest_w = float(power_w[0]) + (whole_w / 2 if is_long else 0.0)
+    return _Beside(nearest_w, math.hypot(scatter_w, whole_w * UNIFORM_SD))
+
+
+def _unseen_share(sensor: SensorDescription) -> float:
+    """Return the share of its time that a source does not see."""
+    return max(1 - sensor.averaging_s / sensor.refresh_s, 0.0) if sensor.refresh_s > 0 else 0.0
+
+
+def _per_time_error(rest_w: Float64s, slope_j_per_s: Float64s) -> float:
+    """Return what an error of each value's time is multiplied by: its base, and its neighbours' weights."""
+    beside_w = np.concatenate(([0.0], rest_w, [0.0]))
+    return float(np.sqrt(((slope_j_per_s + (beside_w[2:] - beside_w[:-2]) / 2) ** 2).sum()))
+
+
+def _beyond_j(rest_j: Float64s, slope_j_per_s: Float64s, values: Values, noise_w: float) -> float:
+    """Return the error from a load that did not change at an edge of the window, but somewhere near it.
+
+    What the values over the edge say more or less than their base, and their times and noise do not explain,
+    was drawn within the window or beside it.
+    """
+    explained_j = math.hypot(
+        values.time_error_s * float(np.sqrt((slope_j_per_s**2).sum())),
+        values.lag_error_s * float(slope_j_per_s.sum()),
+        noise_w * values.refresh_s * math.sqrt(len(rest_j)),
+    )
+    beyond_j = abs(float(rest_j.sum()))
+    return _BEYOND * beyond_j if beyond_j > 2 * explained_j else 0.0
 
 
 def _value_noise_w(value_w: Float64s, sensor: SensorDescription) -> float:
@@ -194,7 +320,7 @@ def _value_noise_w(value_w: Float64s, sensor: SensorDescription) -> float:
     second_w = np.abs(np.diff(value_w, 2))
     noise_w = float(np.quantile(second_w, 0.25)) / (_QUARTER * math.sqrt(6)) if len(second_w) else 0.0
     # Values that share most of what they average over differ by less than they scatter.
-    return max(noise_w * math.sqrt(_overlap(sensor)), sensor.quantum * _UNIFORM_SD)
+    return max(noise_w * math.sqrt(_overlap(sensor)), sensor.quantum * UNIFORM_SD)
 
 
 def _overlap(sensor: SensorDescription) -> float:
@@ -202,65 +328,41 @@ def _overlap(sensor: SensorDescription) -> float:
     return max(1.0, sensor.averaging_s / sensor.refresh_s) if sensor.refresh_s > 0 else 1.0
 
 
-def _unseen_j(seen: _Seen, unseen_s: float) -> float:
-    """Return the error from the part of each refresh that no value covers, by how much values change."""
-    inside = seen.value_w[(seen.newest_s > 0) & (seen.newest_s <= seen.length_s)][1:]
-    if unseen_s <= 0 or len(inside) < _MIN_INSIDE:
+def _unseen_j(values: Values, length_s: float, sensor: SensorDescription) -> float:
+    """Return the error from what of each refresh no value shows well, by how much values change."""
+    least = _least(sensor)
+    unseen_s = max(values.refresh_s - least.averaging_s, _INNER_STEPS * _step_sd(least) * values.refresh_s)
+    inside = values.power_w[_alone(values, length_s)]
+    if unseen_s <= 0:
         return 0.0
-    change_w = float(np.sqrt((np.diff(inside) ** 2).mean() / 2))
-    return change_w * unseen_s * math.sqrt(2 * len(inside))
+    if len(inside) < _MIN_INSIDE and least.averaging_s < values.refresh_s:
+        # Too few to tell how much the power changes: it may do so as it does around the window.
+        return unseen_s * float(np.ptp(values.power_w)) * UNIFORM_SD * math.sqrt(len(inside) + 1)
+    return unseen_s * float(np.sqrt((np.diff(inside) ** 2).sum()))
 
 
-def _edge_step_w(newest_s: Float64s, excess_w: Float64s, seen: _Seen, sensor: SensorDescription) -> float:
-    """Return the greatest difference between the power near the window's edges and the power beside it."""
-    reach_s = 2 * sensor.refresh_s + sensor.memory_s
-    is_edge = (newest_s <= reach_s) | (newest_s >= seen.length_s - 2 * sensor.refresh_s)
-    return float(np.abs(excess_w[is_edge]).max(initial=0.0))
+def _step_sd(sensor: SensorDescription) -> float:
+    """Return the scatter, in values, of a sum over one step of power that comes from the refresh's phase."""
+    if sensor.refresh_s <= 0:
+        return 0.0
+    # Two edges that are half a refresh further apart add up where they cancelled.
+    long_s = sensor.memory_s + sensor.refresh_s
+    squares = (float(phase_sums(long_s + more_s, sensor).var()) for more_s in (0.0, sensor.refresh_s / 2))
+    return math.sqrt(sum(squares)) / 2
 
 
-def _phase_sd(length_s: float, sensor: SensorDescription) -> float:
-    """Return the scatter, in values, of a sum over the window that comes from the phase of the refresh."""
-    sums = _edge_sums(length_s, sensor)
-    return float(sums.std()) if len(sums) else _UNIFORM_SD
+def _near_s(sensor: SensorDescription) -> float:
+    """Return how long after its begin a window's edge is."""
+    return 2 * sensor.refresh_s + reach_s(sensor)
 
 
-def _gap_j(value_w: Float64s, spacing_s: Float64s, refresh_s: float) -> float:
-    """Return the error from stretches in which the source was not read."""
-    missed_s = float((spacing_s - refresh_s)[spacing_s > _GAP * refresh_s].sum())
-    return float(np.ptp(value_w)) * missed_s * _UNIFORM_SD
-
-
-def _counter(good: Series, window: KernelWindow, sensor: SensorDescription) -> EnergyReading:
-    """Return the counter's energy at the window's end less that at its start.
-
-    At an edge between two steps the energy follows from the step before with the power before that, and from
-    the step after with the power after that. Their mean is taken; half of their difference is an error.
-    """
-    made_ns, step = _steps(good)
-    at_s = (made_ns - window.start_ns) / _NS_PER_S - sensor.lag_s
-    energy_j = good.value[step]
-    if len(at_s) < _MIN_STEPS or at_s[1] > 0 or at_s[-2] < window.elapsed_s:
-        reason = "the energy counter made too few steps around the window"
-        return no_energy(Status.WINDOW_TOO_SHORT, reason)
-    power_w = np.diff(energy_j) / np.diff(at_s)
-    gap_s = float(np.median((good.end_ns[step] - good.begin_ns[step - 1]) / _NS_PER_S))
-    ends = []
-    errors_j = [math.sqrt(2) * sensor.quantum * _UNIFORM_SD]
-    for moment_s in (0.0, window.elapsed_s):
-        i = int(np.searchsorted(at_s, moment_s, side="right")) - 1
-        i = min(max(i, 1), len(at_s) - 3)
-        from_before_j = energy_j[i] + power_w[i - 1] * (moment_s - at_s[i])
-        from_after_j = energy_j[i + 1] - power_w[i + 1] * (at_s[i + 1] - moment_s)
-        ends.append((from_before_j + from_after_j) / 2)
-        errors_j.append(abs(from_after_j - from_before_j) / 2)
-        errors_j.append(float(power_w[i]) * math.hypot(gap_s * _UNIFORM_SD, _JITTER_S))
-    return EnergyReading(float(ends[1] - ends[0]), len(at_s), error_j=math.hypot(*map(float, errors_j)))
-
-
-def _steps(good: Series) -> tuple[Int64s, Int64s]:
-    """Return when a counter stepped, halfway between two calls, and which readings showed it first."""
-    step = np.flatnonzero(np.diff(good.value) > 0) + 1
-    return (good.end_ns[step] + good.begin_ns[step - 1]) // 2, step
+def _gap_j(values: Values, first: int, last: int) -> float:
+    """Return the error from values that are missing between two, by how much the power changes there."""
+    power_w, apart_s = values.power_w[first : last + 1], np.diff(values.newest_s[first : last + 1])
+    missed_s = np.where(apart_s > _GAP * values.refresh_s, apart_s - values.refresh_s, 0.0)
+    step_w = np.abs(np.diff(power_w))
+    usual_w = math.sqrt(float((step_w**2).mean())) if len(step_w) else 0.0
+    return float(np.sqrt(((np.hypot(step_w, usual_w) * missed_s) ** 2).sum())) * UNIFORM_SD
 
 
 def _least(sensor: SensorDescription) -> SensorDescription:
@@ -268,13 +370,6 @@ def _least(sensor: SensorDescription) -> SensorDescription:
     if sensor.origin != "documented":
         return sensor
     return replace(sensor, averaging_s=_DOCUMENTED_LEAST * sensor.averaging_s)
-
-
-def _lag_error_s(sensor: SensorDescription, call_s: float) -> float:
-    """Return the standard error of the time that a value measures."""
-    polled_s = 0.0 if sensor.source is SourceName.SAMPLES else call_s * _UNIFORM_SD
-    documented_s = sensor.averaging_s / 2 if sensor.origin == "documented" else 0.0
-    return math.hypot(_STAMP_S, polled_s, documented_s)
 
 
 def _edge_sums(length_s: float, sensor: SensorDescription) -> Float64s:
@@ -285,12 +380,6 @@ def _edge_sums(length_s: float, sensor: SensorDescription) -> Float64s:
     most_s = _EDGE_REFRESHES * least.refresh_s + least.memory_s
     whole = math.floor((length_s - most_s) / least.refresh_s)
     return phase_sums(length_s - max(whole, 0) * least.refresh_s, least)
-
-
-def _call_s(good: Series) -> float:
-    """Return the usual time between two calls."""
-    ends_ns = np.unique(good.end_ns)
-    return float(np.median(np.diff(ends_ns))) / _NS_PER_S if len(ends_ns) > 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -320,22 +409,24 @@ def counted(
         sensor: What the source is like.
 
     Returns:
-        None where either has no reading of that time.
+        None where either has no reading of that time, or the counter fell.
     """
     good = counter.good()
-    made_ns, step = _steps(good)
+    made_ns, step = counter_steps(good)
     first, last = np.flatnonzero(made_ns <= window.start_ns), np.flatnonzero(made_ns >= window.end_ns)
     if not len(first) or not len(last):
         return None
     begin, end = first[-1], last[0]
     length_s = float(made_ns[end] - made_ns[begin]) / _NS_PER_S
     bracket = KernelWindow(int(made_ns[begin]), int(made_ns[end]), length_s)
+    if stepped_back(good.select((good.end_ns >= bracket.start_ns) & (good.begin_ns <= bracket.end_ns))):
+        return None
     found = window_energy(series, bracket, sensor)
     if found.status is not Status.OK or not length_s > 0:
         return None
     power_w = float(good.value[step[end]] - good.value[step[begin]]) / length_s
     gap_s = max(float((good.end_ns[s] - good.begin_ns[s - 1]) / _NS_PER_S) for s in (step[begin], step[end]))
-    time_error_s = math.sqrt(2) * math.hypot(_JITTER_S, gap_s * _UNIFORM_SD)
+    time_error_s = math.sqrt(2) * math.hypot(SETTINGS.step_jitter_s, gap_s * UNIFORM_SD)
     difference_w = found.energy_j / length_s - power_w
     allowed_w = _DISAGREE * math.hypot(found.error_j, power_w * time_error_s) / length_s
     return Counted(power_w, difference_w, abs(difference_w) > allowed_w)

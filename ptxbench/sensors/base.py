@@ -108,10 +108,16 @@ class Figures:
         averaging_s: Length of the running mean that one value is (0: a point).
         refresh_s: Time between two new values. Hardly a document gives it; 100 ms is the slowest seen, so
             that a reading is never taken for settled too early.
+        lag_s: Age of the newest instant that a fresh value covers. No document gives it.
+        is_low_pass: Whether a value is a low-pass of that mean age, and no running mean.
+        is_measured: Whether the figures were measured on boards of this model.
     """
 
     averaging_s: float
     refresh_s: float = 0.1
+    lag_s: float = 0.0
+    is_low_pass: bool = False
+    is_measured: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from ptxbench.sensors.sources import source_of
 
 # What may be left of a step of power when a low-pass counts as settled.
 _LEFT_OF_STEP = 1e-3
+# Origin of figures that were measured on other boards of the model.
+ALIKE = "measured on boards alike"
 
 
 class Shape(StrEnum):
@@ -31,7 +33,7 @@ class SensorDescription:
             running mean of equal mean age, which is twice its time constant.
         lag_s: Age of the newest instant that a fresh value covers.
         quantum: Step between two neighbouring values, W (J for the counter).
-        origin: Where the figures come from: "documented", "measured" or "simulated".
+        origin: Where the figures come from: "documented", "measured", "simulated" or `ALIKE`.
         shape: Running mean, or first-order low-pass.
         regulation_s: Time after a launch for which the GPU's own regulation moves the power; steady power is
             read behind it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptxbench.catalogue.architecture import architecture_of, capability_of
 from ptxbench.sensors.base import SourceName
-from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.description import ALIKE, SensorDescription, Shape
 from ptxbench.sensors.sources import source_of
 
 # NVML returns whole mW and mJ.
@@ -16,7 +16,7 @@ def sensor_for(source: SourceName, target: str) -> SensorDescription:
 
     Refresh and averaging are documented with the source (`ptxbench/sensors/sources`), what the GPU's own
     regulation does to the power with the generation (`ptxbench/catalogue/architectures`). No document gives
-    the lag; it is 0. Measure it with `ptxbench sensor`.
+    the lag; where it was not measured on boards alike it is 0. Measure it with `ptxbench sensor`.
 
     Args:
         source: Which source.
@@ -31,9 +31,10 @@ def sensor_for(source: SourceName, target: str) -> SensorDescription:
         source=source,
         refresh_s=figures.refresh_s,
         averaging_s=figures.averaging_s,
-        lag_s=0.0,
+        lag_s=figures.lag_s,
         quantum=_QUANTUM,
-        origin="documented",
+        origin=ALIKE if figures.is_measured else "documented",
+        shape=Shape.EXPONENTIAL if figures.is_low_pass else Shape.BOXCAR,
         regulation_s=architecture.regulation_s.value,
         excursion=architecture.excursion_rise(source),
     )

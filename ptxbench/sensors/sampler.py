@@ -55,17 +55,18 @@ class _Log:
         same = self.value[-2:] == array("d", [reading.value, reading.value])
         return same and reading.stamp_epoch_ns < 0 and reading.code == self.code[-1] == 0
 
-    def series(self, epoch_offset_ns: int) -> Series:
-        stamp = np.array(self.stamp_epoch_ns, dtype=np.int64)
+    def series(self, epoch_offset_ns: int, since_ns: int) -> Series:
+        first = bisect_left(self.end_ns, since_ns)
+        stamp = np.array(self.stamp_epoch_ns[first:], dtype=np.int64)
         # A stamp from before the clock's zero is still a stamp, which -1 would deny.
         moved = np.maximum(stamp - epoch_offset_ns, 0)
         return Series(
             source=self.source.name,
-            begin_ns=np.array(self.begin_ns, dtype=np.int64),
-            end_ns=np.array(self.end_ns, dtype=np.int64),
-            value=np.array(self.value, dtype=np.float64),
+            begin_ns=np.array(self.begin_ns[first:], dtype=np.int64),
+            end_ns=np.array(self.end_ns[first:], dtype=np.int64),
+            value=np.array(self.value[first:], dtype=np.float64),
             stamp_ns=np.where(stamp >= 0, moved, -1),
-            code=np.array(self.code, dtype=np.int64),
+            code=np.array(self.code[first:], dtype=np.int64),
         )
 
 
@@ -141,17 +142,25 @@ class Sampler:
             for log in self._logs:
                 log.forget(before_ns)
 
-    def finish(self) -> Trace:
-        """Return all that was read so far; any thread may ask.
+    @property
+    def begin_ns(self) -> int:
+        """Host time at which the recording began."""
+        return self._begin_ns
+
+    def finish(self, since_ns: int = 0) -> Trace:
+        """Return what was read so far; any thread may ask.
 
         Driver stamps are moved from UTC to the host's monotonic time by the offset
         between the two clocks when the recording began.
+
+        Args:
+            since_ns: Host time; readings of calls that ended before it are left out.
         """
         with self._lock:
             return Trace(
                 begin_ns=self._begin_ns,
                 end_ns=self._clock.now_ns(),
-                series=tuple(log.series(self._epoch_offset_ns) for log in self._logs),
+                series=tuple(log.series(self._epoch_offset_ns, since_ns) for log in self._logs),
             )
 
 

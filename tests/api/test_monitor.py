@@ -36,7 +36,7 @@ def windows(sources, length_s, gap_s, count=40, seeds=(1, 2, 3), documented=Fals
         made = LoadedGpu(*sources, seed=seed)
         (board,) = open_boards(made.gpu)
         if documented:
-            board = replace(board, sensors=tuple(sensor_for(s.name, "sm_90") for s in board.sources))
+            board = replace(board, sensors=tuple(sensor_for(s.name, "sm_100") for s in board.sources))
         with ptxbench.EnergyMonitor([board]) as monitor:
             truths = []
             for _ in range(count):
@@ -120,20 +120,6 @@ def test_a_window_too_short_for_the_sensor_says_so_and_has_a_wide_interval(sourc
     low_j, high_j = brief.interval_j
     assert low_j <= true_j <= high_j
     assert high_j - low_j > 0.5 * true_j
-
-
-def test_a_counter_that_disagrees_is_said_and_widens_the_interval():
-    made = LoadedGpu(SAMPLES, COUNTER)
-    with ptxbench.EnergyMonitor(made.gpu) as monitor:
-        counter = monitor._recordings[0]._sampler._logs[1].source
-        read = counter._value
-        counter._value = lambda tick: 1.2 * read(tick)
-        with monitor.window("step") as step:
-            made.load(2.0, 300.0)
-    (note,) = step.result().notes
-    assert "energy counter differ" in note
-    _, high_j = step.result().interval_j
-    assert high_j > 1.15 * step.result().energy_j
 
 
 def test_readings_that_no_window_needs_are_forgotten():

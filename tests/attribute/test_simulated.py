@@ -197,7 +197,7 @@ def test_run_from_replays_a_kept_run_on_the_simulated_gpu(tmp_path, capfd):
     gpu = SimulatedGpu()
     kept = replay(recorded, gpu)
     board = kept.boards[0].facts
-    assert board == BoardFacts(board.name, "", board.limit_w, 0, board.sensors)
+    assert board == BoardFacts(board.name, "", board.limit_w, 0, board.sensors, board.limit_w)
     keep(kept, tmp_path)
     assert run(["run", "--from", str(tmp_path), "--gpu", "simulated:a100"]) == 0
     said = capfd.readouterr().err

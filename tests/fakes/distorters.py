@@ -11,7 +11,7 @@ from fakes.faults import Fault, Moment
 
 from ptxbench.sensors.base import Reading, SourceName
 
-_NO_POWER = (SourceName.TEMPERATURE, SourceName.COUNTER)
+_NO_POWER = (SourceName.TEMPERATURE, SourceName.CLOCK, SourceName.COUNTER)
 
 
 def distorted(change: Callable[[float], float]) -> Fault:
@@ -135,5 +135,67 @@ def spikes(every: int, factor: float) -> Fault:
             count += 1
             given.append(replace(one, value=one.value * factor) if count % every == 0 else one)
         return tuple(given)
+
+    return fault
+
+
+def fresh_counted(every: int, change: Callable[[float], float]) -> Fault:
+    """One new power value in so many changed, as long as it stands."""
+    seen: dict[SourceName, tuple[float, int]] = {}
+
+    def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        if moment.source in _NO_POWER:
+            return readings
+        given = []
+        for one in readings:
+            last, count = seen.get(moment.source, (float("nan"), 0))
+            count += one.value != last
+            seen[moment.source] = one.value, count
+            given.append(replace(one, value=change(one.value)) if count % every == 0 else one)
+        return tuple(given)
+
+    return fault
+
+
+def late_values(by_s: float) -> Fault:
+    """Power that shows so much later than it was drawn, while time stamps go on."""
+    past: dict[SourceName, list[tuple[float, float]]] = {}
+
+    def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        if moment.source in _NO_POWER:
+            return readings
+        queue = past.setdefault(moment.source, [])
+        given = []
+        for one in readings:
+            queue.append((moment.at_s, one.value))
+            while len(queue) > 1 and queue[1][0] <= moment.at_s - by_s:
+                queue.pop(0)
+            given.append(replace(one, value=queue[0][1]))
+        return tuple(given)
+
+    return fault
+
+
+def missing(share: float) -> Fault:
+    """So large a share of the power readings missing, by chance."""
+    chance = random.Random(1)
+
+    def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        if moment.source in _NO_POWER:
+            return readings
+        return tuple(one for one in readings if chance.random() >= share)
+
+    return fault
+
+
+def frozen_from(at_s: float, source: SourceName | None = None) -> Fault:
+    """Values that stand from a moment on: of all power sources, or of one source."""
+    held: dict[SourceName, float] = {}
+
+    def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        is_meant = moment.source not in _NO_POWER if source is None else moment.source is source
+        if not is_meant or moment.at_s < at_s:
+            return readings
+        return tuple(replace(r, value=held.setdefault(moment.source, r.value)) for r in readings)
 
     return fault

@@ -12,6 +12,7 @@ _MILLI = 1000
 _NS_PER_US = 1000
 # Reads without news after which the whole buffer is looked at: seconds, at the rate of a recording.
 _SILENT_READS = 5000
+_HOPPER = 90
 
 
 class SamplesReader:
@@ -64,13 +65,16 @@ class SamplesReader:
             self._last_us = min(self._last_us, max((int(s.timeStamp) for s in samples), default=0))
 
 
-def _documented(_capability: int) -> Figures:
+def _documented(capability: int) -> Figures:
     """Return its figures.
 
-    Seen on an H200: a new sample every 20.0 ms, which follows a step of power to 1% only after 60 ms. What a
-    sample averages over is not documented; those 60 ms are taken.
+    On two H100s and an H200 (results/, docs/sampling.md, section 7) a sample is a low-pass with a time
+    constant of 13.5 to 14.1 ms, its newest moment 3.4 to 4.0 ms before it was made, every 20.0 ms. Elsewhere
+    what a sample averages over is not documented: 60 ms, after which it follows a step of power to 1%.
     """
-    return Figures(refresh_s=0.02, averaging_s=0.06)
+    if capability == _HOPPER:
+        return Figures(averaging_s=0.0275, refresh_s=0.02, lag_s=0.0038, is_low_pass=True, is_measured=True)
+    return Figures(averaging_s=0.06, refresh_s=0.02)
 
 
 SOURCE = PowerSource(unit=Unit.WATT, rank=1, documented=_documented, reader=SamplesReader, is_stamped=True)
