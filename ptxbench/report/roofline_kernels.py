@@ -112,7 +112,7 @@ def points_csv(results: Sequence[RooflineResult]) -> str:
     text = io.StringIO()
     columns = (
         "gpu", "kernel", "kind", "level", "operands", "sms", "flop_per_byte", "time_s", "power_w",
-        "temperature_c", "flops_per_s", "bytes_per_s", "slowed",
+        "temperature_c", "flops_per_s", "bytes_per_s", "slowed", "settled",
     )  # fmt: skip
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -122,7 +122,7 @@ def points_csv(results: Sequence[RooflineResult]) -> str:
             writer.writerow((
                 result.gpu.name, kernel.name, kernel.kind, kernel.level, kernel.pattern, kernel.sms,
                 kernel.flops / kernel.bytes_moved, point.time_s, point.power_w, point.temperature_c,
-                point.flops_per_s, point.bytes_per_s, point.slowed,
+                point.flops_per_s, point.bytes_per_s, point.slowed, point.settled,
             ))  # fmt: skip
     return text.getvalue()
 
