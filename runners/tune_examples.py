@@ -125,11 +125,11 @@ class Session:
         if not (self.work / name / "manifest.json").exists():
             return {}
         folder = TuningFolder.read(self.work / name)
-        trials = tuple(folder.trials.values())
+        trials, scale = folder.believed()
         found = analyse(trials, folder.manifest.problem, folder.beside)
         if found is None:
             return {"tried": len(trials), "reasons": sorted({t.reason for t in trials})[:5]}
-        self.texts.append(as_text(sections(folder.manifest, trials, found), None))
+        self.texts.append(as_text(sections(folder.manifest, trials, found, scale), None))
         ranked = ranking(trials)
         return {
             "problem": folder.manifest.problem.title,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,8 @@ class TunedVariant:
         correct: "yes", "no" or "unchecked", as on the simulated GPU, which computes nothing.
         status: "ok", or how it failed.
         reason: Why it failed.
+        capped: Whether the power limit or heat held the clock down while power was read.
+        settled: Whether clock and power had settled; "untested" where no power was read.
     """
 
     parameters: Mapping[str, object]
@@ -55,6 +57,8 @@ class TunedVariant:
     correct: str
     status: str
     reason: str
+    capped: bool = False
+    settled: str = "untested"
 
 
 class TunedKernel(Sequence[TunedVariant]):
@@ -98,7 +102,7 @@ class TunedKernel(Sequence[TunedVariant]):
         """Return a row for each variant: its axes, then the figures."""
         import pandas as pd
 
-        figures = ("time_s", "energy_j", "power_w", "correct", "status", "reason")
+        figures = tuple(f.name for f in fields(TunedVariant) if f.name != "parameters")
         return pd.DataFrame(
             [{**v.parameters, **{name: getattr(v, name) for name in figures}} for v in self._variants]
         )
@@ -257,4 +261,6 @@ def _variant(trial: Trial) -> TunedVariant:
         str(trial.correct),
         str(trial.status),
         trial.reason,
+        trial.capped,
+        str(trial.settled),
     )

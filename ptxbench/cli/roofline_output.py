@@ -66,9 +66,16 @@ def print_result(result: RooflineResult, beside: dict[str, float]) -> None:
         f"residuals {100 * result.residual:.2g}%"
     )
     if result.left_out:
-        click.echo(f"left out, slowed down by the power limit: {len(result.left_out)} kernels")
+        unsettled = sum(point.slowed and not point.settled for point in result.points)
+        of_them = f", of which {unsettled} had not settled there" if unsettled else ""
+        click.echo(f"left out, slowed down by the power limit: {len(result.left_out)} kernels{of_them}")
     if result.disturbed:
         click.echo(f"left out, another program was on the GPU: {len(result.disturbed)} kernels")
+    if result.scale:
+        click.echo(result.scale)
+    if result.unread:
+        click.echo(f"left out, their power is not believed: {len(result.unread)} kernels, such as")
+        click.echo(f"  {result.unread[0]}")
 
 
 def _print_peaks(machine: FittedMachine) -> None:

@@ -114,6 +114,8 @@ def _plain(trial: ConcurrentTrial) -> dict[str, object]:
         "kernel_s": trial.kernel_s,
         "power_w": trial.power_w,
         "energy_j": trial.energy_j,
+        "capped": trial.capped,
+        "settled": trial.settled,
         "status": trial.status,
         "reason": trial.reason,
     }
@@ -131,7 +133,7 @@ def _print(tuned: ConcurrentTuned, objective: str) -> None:
     if tuned.best is not None:
         rows["best of all"] = tuned.best
     print_table(
-        ("", "variants", "time ms", "power W", "energy J"),
+        ("", "variants", "time ms", "power W", "energy J", "power limit"),
         [
             (
                 what,
@@ -139,6 +141,7 @@ def _print(tuned: ConcurrentTuned, objective: str) -> None:
                 f"{1e3 * one.time_s:.4g}",
                 f"{one.power_w:.1f}",
                 f"{one.energy_j:.4g}",
+                one.at_limit,
             )
             for what, one in rows.items()
         ],

@@ -30,7 +30,7 @@ def difficulty(run: Path, plot: Path | None, as_json: bool) -> None:
     from ptxbench.tune.folder import TuningFolder
 
     folder = TuningFolder.read(run)
-    trials = tuple(folder.trials.values())
+    trials, _ = folder.believed()
     found = parts(trials)
     if plot is not None:
         from ptxbench.report.difficulty_plot import plot_difficulty

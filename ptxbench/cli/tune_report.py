@@ -50,16 +50,16 @@ def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, 
 
     require_outside(run, out, plots)
     folder = TuningFolder.read(run)
-    trials = tuple(folder.trials.values())
+    trials, scale = folder.believed()
     if table is not None:
         manifest = folder.manifest
         model = open_model(find_table(table), manifest.gpu, manifest.options.pattern)
         trials = estimated_again(trials, manifest.problem, model)
     found = analyse(trials, folder.manifest.problem, folder.beside)
     if found is None:
-        click.echo(f"{run}: none of {len(trials)} variants has a time and an energy")
+        click.echo(f"{run}: none of {len(trials)} variants has a time and an energy{scale and f'; {scale}'}")
         return 1
-    parts = sections(folder.manifest, trials, found)
+    parts = sections(folder.manifest, trials, found, scale)
     if plots is not None:
         _draw(folder.manifest, found, plots)
     if out is not None:
@@ -105,7 +105,7 @@ def _plain(found: Analysis) -> dict[str, object]:
 
     def figures(one: object) -> dict[str, object]:
         names = ("name", "time_s", "power_w", "energy_j", "half_j", "gflops", "gflops_per_w", "measured")
-        return {name: getattr(one, name) for name in names}
+        return {name: getattr(one, name) for name in (*names, "at_limit")}
 
     return {
         "fastest": figures(found.fastest),

@@ -50,7 +50,7 @@ def strategies(
     if samples is not None and best_clock_mhz is not None:
         raise click.UsageError("give --samples or --best-clock-mhz.")
     folder = TuningFolder.read(run)
-    trials = tuple(folder.trials.values())
+    trials, _ = folder.believed()
     base_mhz = math.nan if base_clock_mhz is None else base_clock_mhz
     found = compare(trials, base_mhz, _search_mhz(samples, best_clock_mhz))
     if plot is not None:

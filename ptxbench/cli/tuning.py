@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _OBJECTIVES = ("energy", "time", "edp", "power-limited", "gflops-per-w", "metric")
 _SHOWN, _FAILED_SHOWN = 10, 3
-_HEADINGS = ("variant", "time ms", "power W", "energy J", "estimated J", "GFLOP/s", "correct")
+_LIMIT = "power limit"
+_HEADINGS = ("variant", "time ms", "power W", "energy J", "estimated J", "GFLOP/s", "correct", _LIMIT)
+_NUMBERS = _HEADINGS[1:-2]
 
 _GOAL = (
     click.option(
@@ -289,7 +291,7 @@ def sweep_and_print(gpu: Gpu, tuning: Tuning, sizes: tuple[int, ...], place: Pla
     else:
         click.echo(f"{found[0].manifest.gpu.title}: the best of each size")
         rows = [row for tuned in found for row in _size_rows(tuned)]
-        print_table(("size", *_HEADINGS), rows, ("size", *_HEADINGS[1:-1]), ("estimated J", "power W"))
+        print_table(("size", *_HEADINGS), rows, ("size", *_NUMBERS), ("estimated J", "power W"))
         click.echo(f"\nfolder: {path}")
     return 0 if all(tuned.best for tuned in found) else 1
 
@@ -333,6 +335,7 @@ def _print_json(tuned: Tuned) -> None:
             "best": [_plain(t, tuned) for t in tuned.best[:_SHOWN]],
             "front": [_plain(t, tuned) for t in tuned.front],
             "beside": [asdict(one) for one in tuned.beside],
+            "scale": tuned.scale,
             "ranking": _plain_ranking(tuned),
         }
     )
@@ -356,6 +359,8 @@ def _plain(trial: Trial, tuned: Tuned) -> dict[str, object]:
         "gflops": trial.gflops(trial.flops_of(tuned.manifest.problem)),
         "correct": trial.correct,
         "capped": trial.capped,
+        "settled": trial.settled,
+        "note": trial.note,
     }
 
 
@@ -372,6 +377,8 @@ def _print(tuned: Tuned) -> None:
     click.echo("\nPareto front of time and energy")
     _print_trials(tuned.front, tuned)
     _print_ranking(tuned)
+    if tuned.scale:
+        click.echo(f"\n{tuned.scale}")
     unknown = [t for t in tuned.best if math.isnan(t.estimated_j)]
     if tuned.manifest.model and unknown:
         click.echo(
@@ -385,7 +392,7 @@ def _print(tuned: Tuned) -> None:
 
 def _print_trials(trials: tuple[Trial, ...], tuned: Tuned) -> None:
     rows = [*_trial_rows(trials, tuned), *_library_rows(tuned)]
-    print_table(_HEADINGS, rows, _HEADINGS[1:-1], ("GFLOP/s", "estimated J", "power W"))
+    print_table(_HEADINGS, rows, _NUMBERS, ("GFLOP/s", "estimated J", "power W"))
 
 
 def _trial_rows(trials: tuple[Trial, ...], tuned: Tuned) -> list[tuple[str, ...]]:
@@ -399,6 +406,7 @@ def _trial_rows(trials: tuple[Trial, ...], tuned: Tuned) -> list[tuple[str, ...]
             _number(t.estimated_j, ".4g"),
             _number(t.gflops(t.flops_of(problem)), ".0f"),
             t.correct,
+            t.at_limit,
         )
         for t in trials
     ]
@@ -416,6 +424,7 @@ def _library_rows(tuned: Tuned) -> list[tuple[str, ...]]:
             "-",
             _number(flops / one.time_s * 1e-9, ".0f"),
             "yes" if one.correct else "no",
+            one.at_limit,
         )
         for one in tuned.beside
     ]

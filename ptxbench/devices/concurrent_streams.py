@@ -28,27 +28,25 @@ class ConcurrentStreams:
         self._streams: list[tuple[Any, Any]] = []
         self._used = 0
 
-    def play(self, starts: Sequence[Start], rounds: int) -> None:
-        """Give rounds of launches to the GPU; the main stream waits for all of them.
+    def play(self, starts: Sequence[Start]) -> None:
+        """Give a round of launches to the GPU; it begins when the one before has ended.
 
         Args:
             starts: Each launches one kernel in the stream that it is given.
-            rounds: Each begins when the one before has ended.
 
         Raises:
             LaunchError: A kernel could not be launched.
         """
         call = self._call
         self._reserve(len(starts))
-        for _ in range(rounds):
-            call("cuEventRecord", self._begin, _MAIN)
-            used = list(zip(starts, self._streams, strict=False))
-            for start, (stream, end) in used:
-                call("cuStreamWaitEvent", stream, self._begin, 0)
-                start(stream)
-                call("cuEventRecord", end, stream)
-            for _, (_, end) in used:
-                call("cuStreamWaitEvent", _MAIN, end, 0)
+        call("cuEventRecord", self._begin, _MAIN)
+        used = list(zip(starts, self._streams, strict=False))
+        for start, (stream, end) in used:
+            call("cuStreamWaitEvent", stream, self._begin, 0)
+            start(stream)
+            call("cuEventRecord", end, stream)
+        for _, (_, end) in used:
+            call("cuStreamWaitEvent", _MAIN, end, 0)
 
     def ends_s(self) -> tuple[float, ...]:
         """Return when each kernel of the last round ended after its beginning, s; the GPU has ended all."""

@@ -21,7 +21,7 @@ from ptxbench.devices.jit import Jit
 from ptxbench.devices.kernel_timer import KernelTimer, with_stamps
 from ptxbench.devices.launch_buffers import LaunchBuffers
 from ptxbench.devices.placed_buffer import PLACE, PlacedBuffer
-from ptxbench.devices.sequence import only_run, play
+from ptxbench.devices.sequence import STRETCHES, only_run, play
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
@@ -165,7 +165,7 @@ class CudaGpu:
             starts = [partial(_start, launch, *one) for launch, one in zip(launches, prepared, strict=True)]
             before = self.telemetry()
             window, sampler, trace = self._sampled(
-                lambda: self._timer.timed(lambda: self._streams.play(starts, rounds))
+                lambda: self._timer.timed(lambda: self._streams.play(starts), rounds, STRETCHES)
             )
             reasons, nothing = sampler.throttle_reasons(window), np.zeros(0, np.uint8)
             run = KernelRun(window, trace, before, self.telemetry(), reasons, nothing)
@@ -179,7 +179,7 @@ class CudaGpu:
             GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
         """
         with self._context.watched():
-            return self._launch(launch, *self._prepared((launch,))[0]).elapsed_s
+            return self._launch(launch, *self._prepared((launch,))[0], most=1).elapsed_s
 
     @property
     def ordinal(self) -> int:
@@ -194,7 +194,7 @@ class CudaGpu:
             GpuError: The GPU stopped answering, or an earlier kernel broke the CUDA context.
         """
         with self._context.watched():
-            return self._called(call, times).elapsed_s
+            return self._called(call, times, most=1).elapsed_s
 
     def run_calls(self, call: Callable[[], object], times: int) -> KernelRun:
         """Call another library so often, back to back, while the sampler thread records.
@@ -209,13 +209,9 @@ class CudaGpu:
             reasons = sampler.throttle_reasons(window)
             return KernelRun(window, trace, before, self.telemetry(), reasons, np.zeros(0, np.uint8))
 
-    def _called(self, call: Callable[[], object], times: int) -> KernelWindow:
-        def calls() -> None:
-            for _ in range(times):
-                call()
-
+    def _called(self, call: Callable[[], object], times: int, most: int = STRETCHES) -> KernelWindow:
         self._context.make_current()
-        return self._timer.timed(calls)
+        return self._timer.timed(call, times, most)
 
     def compute(self, launch: Launch) -> Bytes | None:
         """Launch once into a cleared output and return it.
@@ -290,15 +286,10 @@ class CudaGpu:
             _call("cuFuncSetAttribute", function, allowed, launch.shared_bytes)
         return function
 
-    def _launch(self, launch: Launch, function: Any, arguments: Any) -> KernelWindow:
+    def _launch(self, launch: Launch, function: Any, arguments: Any, most: int = STRETCHES) -> KernelWindow:
         """Launch with its own operands, back to back; return when all of it ran."""
         self._buffers.upload(launch)
-
-        def start() -> None:
-            for _ in range(launch.times):
-                _start(launch, function, arguments, 0)
-
-        return self._timer.timed(start)
+        return self._timer.timed(lambda: _start(launch, function, arguments, 0), launch.times, most)
 
     def _find_device(self) -> Any:
         """Return the CUDA device of the NVML device: the two number GPUs differently."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from ptxbench.core.clock import Clock
 from ptxbench.devices.device_buffer import Call
 from ptxbench.devices.loop_buffers import Stamps
+from ptxbench.devices.sequence import STRETCHES, launch_times_s, stretches
 from ptxbench.sensors.trace import KernelWindow
 
 
 class KernelTimer:
-    """Two events, one before and one after what is launched; made in the context that is current.
+    """Events before, after and between what is launched; made in the context that is current.
 
     Args:
         call: Calls a function of the driver by name.
@@ -22,29 +24,43 @@ class KernelTimer:
     def __init__(self, call: Call, clock: Clock) -> None:
         self._call = call
         self._clock = clock
-        self._start, self._stop = (call("cuEventCreate", 0) for _ in range(2))
+        self._start, *self._ends = (call("cuEventCreate", 0) for _ in range(STRETCHES + 1))
 
-    def timed(self, launch: Callable[[], object]) -> KernelWindow:
-        """Return when that ran which `launch` launches; what blocks stamp is left open.
+    def timed(self, launch: Callable[[], object], times: int = 1, most: int = 1) -> KernelWindow:
+        """Return when that ran which so many calls of `launch` launch; what blocks stamp is left open.
 
         The window's end is the host time at which the end event was seen, or the time just after the launch
         plus the events' own duration, whichever is earlier. The kernel had ended by both, and a thread that
         waits for Python's lock (while modules are made ready) sees one of them late. Its start is that less
         the duration, so both are good to about 20 us.
 
+        Args:
+            launch: Launches something.
+            times: How often.
+            most: Stretches that are timed at most. An event between two launches costs them about 1 us.
+
         Raises:
             LaunchError: A kernel could not be launched, or ended in an error.
         """
+        lengths = stretches(times, most)
         self._call("cuEventRecord", self._start, 0)
-        launch()
-        self._call("cuEventRecord", self._stop, 0)
+        for count, end in zip(lengths, self._ends, strict=False):
+            for _ in range(count):
+                launch()
+            self._call("cuEventRecord", end, 0)
         launched_ns = self._clock.now_ns()
-        self._call("cuEventSynchronize", self._stop)
+        self._call("cuEventSynchronize", self._ends[len(lengths) - 1])
         seen_ns = self._clock.now_ns()
-        elapsed_s = float(self._call("cuEventElapsedTime", self._start, self._stop)) * 1e-3
+        ends_s = [self._until_s(end) for end in self._ends[: len(lengths)]]
+        elapsed_s = ends_s[-1]
         elapsed_ns = round(elapsed_s * 1e9)
         end_ns = min(seen_ns, launched_ns + elapsed_ns)
-        return KernelWindow(end_ns - elapsed_ns, end_ns, elapsed_s)
+        return KernelWindow(
+            end_ns - elapsed_ns, end_ns, elapsed_s, launch_times_s=launch_times_s(lengths, ends_s)
+        )
+
+    def _until_s(self, end: Any) -> float:
+        return float(self._call("cuEventElapsedTime", self._start, end)) * 1e-3
 
 
 def with_stamps(window: KernelWindow, stamps: Stamps) -> KernelWindow:

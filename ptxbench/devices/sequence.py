@@ -10,6 +10,27 @@ from ptxbench.devices.base import Launch
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
 
 T = TypeVar("T")
+# Launches back to back whose power is read are timed in so many stretches.
+STRETCHES = 16
+
+
+def stretches(times: int, most: int = STRETCHES) -> tuple[int, ...]:
+    """Cut launches back to back into up to `most` stretches of equal number, give or take one."""
+    count = max(1, min(times, most))
+    return tuple(times * (n + 1) // count - times * n // count for n in range(count))
+
+
+def launch_times_s(lengths: Sequence[int], ends_s: Sequence[float]) -> tuple[float, ...]:
+    """Return the mean time of a launch in each stretch, () where there is only one.
+
+    Args:
+        lengths: Launches of each stretch.
+        ends_s: When each ended after the beginning of the first.
+    """
+    if len(lengths) < 2:
+        return ()
+    starts_s = (0.0, *ends_s)
+    return tuple((end - start) / n for n, start, end in zip(lengths, starts_s, ends_s, strict=False))
 
 
 def play(

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.gpu_settings import GpuSettings, evenly
-from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.settings import SettableGpu, applied
-from ptxbench.energy.steady import steady_power_w
+from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.sensor_choice import choose_sensor, default_window_s
+from ptxbench.experiment.settled_run import BoardLimits, run_until_settled
 from ptxbench.model.ridge import PowerSample
+from ptxbench.sensors.kernel_run import KernelRun
 
 Say = Callable[[str], None]
 
@@ -55,24 +56,27 @@ def sample_clocks(
 
     Raises:
         GpuError: A setting is refused, or a load did not run.
-        LaunchError: The power of a load could not be read.
+        LaunchError: The power of a load could not be read, or is not believed.
     """
     apply(settings[0])
-    load = prepare_load(gpu)
+    load, source = prepare_load(gpu), SourceCheck(choose_sensor(gpu, None), gpu.sensors)
     samples = []
     for one in settings:
         apply(one)
-        samples.append(_sample(gpu, load, one.sm_clock_mhz or 0))
+        samples.append(_sample(gpu, load, source, one.sm_clock_mhz or 0))
+    if source.objection:
+        raise LaunchError(f"the powers cannot be believed: {source.objection}")
     return tuple(samples)
 
 
-def _sample(gpu: Gpu, load: Load, clock_mhz: int) -> PowerSample:
-    sensor = choose_sensor(gpu, None)
-    # One pass takes longer at a lower clock, so that the window is never shorter than this.
-    run = gpu.run(load.launch(f"clock-{clock_mhz}", default_window_s(sensor)))
-    series = run.trace.of(sensor.source)
-    reading = None if series is None else steady_power_w(series, run.window, sensor)
-    if reading is None or reading.status is not Status.OK:
-        why = "no readings" if reading is None else reading.reason
+def _sample(gpu: Gpu, load: Load, source: SourceCheck, clock_mhz: int) -> PowerSample:
+    def attempt(length_s: float) -> tuple[KernelRun, int]:
+        # One pass takes longer at a lower clock, so that the window is never shorter than this.
+        return gpu.run(load.launch(f"clock-{clock_mhz}", length_s)), 1
+
+    window_s = default_window_s(source.sensor)
+    run, result = run_until_settled(attempt, window_s, source, BoardLimits.of(gpu.info))
+    why = result.unsettled or result.power.reason
+    if why:
         raise LaunchError(f"the power at {clock_mhz} MHz could not be read: {why}")
-    return PowerSample(run.window.clock_mhz, reading.power_w)
+    return PowerSample(run.window.clock_mhz, result.power.power_w)

@@ -46,6 +46,11 @@ def choose_sensor(
     raise InputError(f"{gpu.info.name} does not answer the power source '{source}'; it answers: {names}")
 
 
+def board_sensor(sensors: Sequence[SensorDescription]) -> SensorDescription:
+    """Return the first, which is the best, power source that speaks of the whole board."""
+    return next(s for s in sensors if s.is_of_board)
+
+
 def default_window_s(sensor: SensorDescription) -> float:
     """Return a kernel duration that leaves the sensor time to settle and some readings after it."""
     return max(_MIN_WINDOW_S, sensor.settle_s + _READINGS * max(sensor.refresh_s, 0.001))

@@ -12,11 +12,19 @@ from ptxbench.report.figure import new_figure, save, title
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import pareto_front
-from ptxbench.tune.trial import Trial
+from ptxbench.tune.trial import Settled, Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+_FREE, _LIMITED, _FRONT = "#2f6fb0", "#c46a1b", "#222222"
+# Edge, face and label of a dot by what tables say of it at the power limit.
+_DOTS = {
+    "-": (_FREE, _FREE, "variant"),
+    "capped": (_LIMITED, _LIMITED, "at the power limit"),
+    "capped, untested": (_LIMITED, "none", "at the power limit, not known to have settled"),
+}
 
 
 def plot_front(
@@ -46,16 +54,16 @@ def plot_front(
     if len(clocks) > 1:
         _dots_by_clock(figure, axes, shown)
     else:
-        _dots_by_cap(axes, shown)
-    axes.plot(
-        [1e3 * t.best_time_s for t in front],
-        [t.best_energy_j for t in front],
-        drawstyle="steps-post",
-        marker="o",
-        markersize=5,
-        color="#222222",
-        label="front of time and energy",
-    )
+        scatter_by_limit(
+            axes,
+            [t.at_limit for t in shown],
+            [1e3 * t.best_time_s for t in shown],
+            [t.best_energy_j for t in shown],
+        )
+    corners = [1e3 * t.best_time_s for t in front], [t.best_energy_j for t in front]
+    axes.plot(*corners, drawstyle="steps-post", color=_FRONT, label="front of time and energy")
+    faces = ["white" if t.settled_at_limit is Settled.UNTESTED else _FRONT for t in front]
+    axes.scatter(*corners, s=30, edgecolors=_FRONT, facecolors=faces, zorder=3)
     library = [one for one in beside if math.isfinite(one.energy_j)]
     if library:
         places = [1e3 * one.best_time_s for one in library], [one.energy_j for one in library]
@@ -75,17 +83,20 @@ def plot_front(
     save(figure, path)
 
 
-def _dots_by_cap(axes: Axes, shown: Sequence[Trial]) -> None:
-    for capped, colour, label in (
-        (False, "#2f6fb0", "variant"),
-        (True, "#c46a1b", "variant under the power cap"),
-    ):
-        dots = [t for t in shown if t.capped is capped]
-        if dots:
-            times_ms = [1e3 * t.best_time_s for t in dots]
-            axes.scatter(
-                times_ms, [t.best_energy_j for t in dots], s=14, color=colour, alpha=0.6, label=label
-            )
+def scatter_by_limit(axes: Axes, at_limit: Sequence[str], x: Sequence[float], y: Sequence[float]) -> None:
+    """Draw a dot for each variant; those that may not have settled at the power limit are hollow.
+
+    Args:
+        axes: Where.
+        at_limit: What tables say of each at the power limit.
+        x: Its place.
+        y: Its height.
+    """
+    for words, (edge, face, label) in _DOTS.items():
+        chosen = [n for n, one in enumerate(at_limit) if one == words]
+        if chosen:
+            places = [x[n] for n in chosen], [y[n] for n in chosen]
+            axes.scatter(*places, s=14, edgecolors=edge, facecolors=face, alpha=0.6, label=label)
 
 
 def _dots_by_clock(figure: Figure, axes: Axes, shown: Sequence[Trial]) -> None:

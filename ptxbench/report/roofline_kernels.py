@@ -110,7 +110,7 @@ def points_csv(results: Sequence[RooflineResult]) -> str:
     """Return every kernel of some rooflines, one a line."""
     columns = (
         "gpu", "kernel", "kind", "level", "operands", "sms", "flop_per_byte", "time_s", "power_w",
-        "temperature_c", "flops_per_s", "bytes_per_s", "slowed",
+        "temperature_c", "flops_per_s", "bytes_per_s", "slowed", "settled",
     )  # fmt: skip
     rows: list[Sequence[object]] = [columns]
     for result in results:
@@ -119,7 +119,7 @@ def points_csv(results: Sequence[RooflineResult]) -> str:
             rows.append((
                 result.gpu.name, kernel.name, kernel.kind, kernel.level, kernel.pattern, kernel.sms,
                 kernel.flops / kernel.bytes_moved, point.time_s, point.power_w, point.temperature_c,
-                point.flops_per_s, point.bytes_per_s, point.slowed,
+                point.flops_per_s, point.bytes_per_s, point.slowed, point.settled,
             ))  # fmt: skip
     return render_csv(rows)
 

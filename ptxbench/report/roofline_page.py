@@ -19,11 +19,12 @@ from ptxbench.core.version import VERSION
 from ptxbench.experiment.roofline.kernel import loop_counts
 from ptxbench.experiment.roofline.point import MeasuredPoint, open_folder
 from ptxbench.experiment.roofline.result import (
+    MeasuredKernels,
     RooflineResult,
     code_of,
     fitted,
     fitted_machine,
-    measured_points,
+    measured_kernels,
 )
 from ptxbench.model.roofline.capped import under_limit
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
@@ -47,6 +48,7 @@ _LINE_COLUMNS = (
     *("limited_gflop_per_s", "limited_w"),
 )
 _OK, _SLOWED, _DISTURBED = "ok", "slowed by the power limit", "another program was on the GPU"
+_UNSETTLED = "slowed by the power limit, not settled"
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class PatternFit:
 
     Attributes:
         pattern: Operand pattern.
-        points: All of its kernels.
+        points: All of its kernels whose power is believed.
         result: The fit, None where there is none.
         reason: Why there is none.
     """
@@ -100,8 +102,8 @@ def read_roofline(path: Path, name: str = "") -> RooflineReport:
             are no error.
     """
     folder = open_folder(path)
-    measured = measured_points(folder)
-    loads = [p for p in measured if p.kernel.kind and p.kernel.level]
+    measured = measured_kernels(folder)
+    loads = [p for p in measured.points if p.kernel.kind and p.kernel.level]
     fits = tuple(
         _fit(folder, measured, pattern) for pattern in dict.fromkeys(p.kernel.pattern for p in loads)
     )
@@ -110,8 +112,12 @@ def read_roofline(path: Path, name: str = "") -> RooflineReport:
     return RooflineReport(name or str(path), folder.manifest, fits, dict(_loops(folder, loads)))
 
 
-def _fit(folder: RecordingFolder, measured: Sequence[MeasuredPoint], pattern: str) -> PatternFit:
-    points = tuple(p for p in measured if p.kernel.kind and p.kernel.level and p.kernel.pattern == pattern)
+def _fit(folder: RecordingFolder, measured: MeasuredKernels, pattern: str) -> PatternFit:
+    points = tuple(
+        p
+        for p in measured.points
+        if p.kernel.kind and p.kernel.level and p.kernel.pattern == pattern and not p.fault
+    )
     try:
         return PatternFit(pattern, points, fitted(folder.manifest.gpu, measured, pattern), "")
     except InputError as error:
@@ -225,7 +231,8 @@ def _intensity(point: MeasuredPoint) -> float:
 def _cells(point: MeasuredPoint) -> tuple[object, ...]:
     """Return a kernel's cells of `_POINT_COLUMNS`, from its name to its status."""
     kernel = point.kernel
-    status = _DISTURBED if kernel.other_processes else _SLOWED if point.slowed else _OK
+    slowed = _SLOWED if point.settled else _UNSETTLED
+    status = _DISTURBED if kernel.other_processes else slowed if point.slowed else _OK
     return (
         kernel.name,
         kernel.sms,
@@ -329,4 +336,6 @@ def _about(fit: PatternFit) -> dict[str, object]:
         "kernels": result.fit.points,
         "left_out": len(result.left_out),
         "disturbed": len(result.disturbed),
+        "unread": len(result.unread),
+        "scale": result.scale,
     }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ptxbench.report.figure import new_figure, title
+from ptxbench.report.pareto_plot import scatter_by_limit
 from ptxbench.tune.analysis import Analysis, Figures, LibraryFigures
 from ptxbench.tune.folder import TuningManifest
 
@@ -51,11 +52,9 @@ def _label(role: str, one: Figures) -> str:
 
 
 def _dots(axes: Axes, found: Analysis, x: _Figure, y: _Figure) -> None:
-    for capped, colour, label in ((False, _DOT, "variant"), (True, _CAPPED, "slowed by the power cap")):
-        dots = [f for f in found.figures if f.trial.capped is capped]
-        if dots:
-            places = list(map(x, dots)), list(map(y, dots))
-            axes.scatter(*places, s=14, color=colour, alpha=0.6, label=label)
+    scatter_by_limit(
+        axes, [f.at_limit for f in found.figures], list(map(x, found.figures)), list(map(y, found.figures))
+    )
     for one, marker, role in ((found.fastest, "^", "fastest"), (found.best, "v", "least energy")):
         axes.scatter([x(one)], [y(one)], s=70, marker=marker, color=_BEST, label=_label(role, one), zorder=3)
     beside = [one for one in found.beside if math.isfinite(one.energy_j)]

@@ -16,17 +16,19 @@ from ptxbench.report.web_page import render_page
 from ptxbench.tune.analysis import Analysis, Figures, LibraryFigures
 from ptxbench.tune.evaluate import FEW, choices, quality, ranking
 from ptxbench.tune.folder import TuningManifest
-from ptxbench.tune.trial import Trial
+from ptxbench.tune.trial import Settled, Trial, TrialStatus
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FIGURES = ("variant", "time ms", "power W", "energy J", "± J", "GFLOP/s", "GFLOP/s/W")
-_WORDS = ("by", "variant", "metric", "model", "step", "way", "choice")
+_LIMIT = "power limit"
+_FIGURES = ("variant", "time ms", "power W", "energy J", "± J", "GFLOP/s", "GFLOP/s/W", _LIMIT)
+_WORDS = ("by", "variant", "metric", "model", "step", "way", "choice", _LIMIT)
 _SPLITS_SHOWN = 12
 _CSV = (
     *("variant", "time_s", "power_w", "energy_j", "energy_half_j", "gflops", "gflops_per_w"),
-    *("measured", "capped", "front", "hull", "alpha_low", "alpha_high", "estimated_j", "foreseen_j"),
+    *("measured", "capped", "settled", "front", "hull", "alpha_low", "alpha_high", "estimated_j"),
+    "foreseen_j",
 )
 
 
@@ -47,13 +49,17 @@ class Section:
     rows: tuple[tuple[str, ...], ...] = ()
 
 
-def sections(manifest: TuningManifest, trials: Sequence[Trial], found: Analysis) -> tuple[Section, ...]:
-    """Return what a report says, in order."""
+def sections(
+    manifest: TuningManifest, trials: Sequence[Trial], found: Analysis, scale: str = ""
+) -> tuple[Section, ...]:
+    """Return what a report says, in order; `scale` is what the energy counter says of all energies."""
     failed = sum(not t.ok for t in trials)
     kind = "measured" if found.best.measured else "estimated"
     head = (
         f"{manifest.gpu.title}, driver {manifest.gpu.driver}, board {manifest.gpu.uuid_hash}",
         f"{len(trials)} variants tried, {failed} not valid; energy {kind} of {len(found.figures)}",
+        *_limit_lines(trials),
+        *filter(None, (scale,)),
     )
     winners = [("fastest", found.fastest), ("least energy", found.best)]
     winners.append(("least energy times time", min(found.figures, key=lambda f: f.energy_j * f.time_s)))
@@ -102,6 +108,21 @@ def sections(manifest: TuningManifest, trials: Sequence[Trial], found: Analysis)
     )
 
 
+def _limit_lines(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """Say how many variants met the power limit, and of how many it is not known that they settled there."""
+    capped = [t for t in trials if t.ok and t.capped]
+    untested = sum(t.settled is Settled.UNTESTED for t in capped)
+    restless = sum(t.status is TrialStatus.NOT_SETTLED for t in trials)
+    lines = []
+    if capped:
+        lines.append(f"{len(capped)} variants met the power limit, or heat slowed them down")
+    if untested:
+        lines.append(f"{untested} of them ran too shortly to settle there: do not quote their energies")
+    if restless:
+        lines.append(f"{restless} variants had not settled and do not count")
+    return tuple(lines)
+
+
 def _verdict(found: Analysis) -> tuple[str, ...]:
     """Say whether the fastest and the most efficient are the same."""
     best, fastest = found.best, found.fastest
@@ -109,6 +130,8 @@ def _verdict(found: Analysis) -> tuple[str, ...]:
         return ("The fastest variant is the one of least energy.",)
     more, slower = fastest.energy_j / best.energy_j - 1, best.time_s / fastest.time_s - 1
     text = f"The fastest takes {more:.1%} more energy; the one of least energy is {slower:.1%} slower."
+    if Settled.UNTESTED in (best.trial.settled_at_limit, fastest.trial.settled_at_limit):
+        return (text, "They are not told apart: nobody tested whether the power of both had settled.")
     if not found.told_apart:
         return (text, "Their intervals of energy meet: they are not told apart by energy.")
     return (text,)
@@ -263,7 +286,7 @@ def as_csv(found: Analysis) -> str:
             (
                 one.name,
                 *(_number(value, ".6g", "") for value in figures),
-                *(one.measured, one.trial.capped, id(one) in front, id(one) in hull),
+                *(one.measured, one.trial.capped, one.trial.settled, id(one) in front, id(one) in hull),
                 *((f"{corner.alpha_low:.4f}", f"{corner.alpha_high:.4f}") if corner else ("", "")),
                 *(_number(value, ".6g", "") for value in (one.trial.estimated_j, one.trial.foreseen_j)),
                 *(_number(values[n], ".6g", "") for values in found.metrics.values()),
@@ -279,7 +302,8 @@ def as_csv(found: Analysis) -> str:
             other.gflops_per_w,
         )
         measured = math.isfinite(other.energy_j)
-        rows.append((other.name, *(_number(v, ".6g", "") for v in figures), measured, other.capped))
+        numbers = (_number(v, ".6g", "") for v in figures)
+        rows.append((other.name, *numbers, measured, other.capped, other.settled))
     return render_csv(rows)
 
 
@@ -305,6 +329,7 @@ def _numbers(one: Figures | LibraryFigures) -> tuple[str, ...]:
         _number(one.half_j, ".2g"),
         _number(one.gflops, ".0f"),
         _number(one.gflops_per_w, ".2f"),
+        one.at_limit,
     )
 
 

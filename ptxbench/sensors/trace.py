@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -98,6 +98,8 @@ class KernelWindow:
         cycles: SM clock cycles between the first and the last instruction of a block, or -1: a mean over
             the later half of the blocks.
         globaltimer_ns: The same interval by %globaltimer, or -1.
+        launch_times_s: Mean time of a launch in each of some equal stretches of launches back to back; ()
+            where there was one launch, or where they were not timed.
     """
 
     start_ns: int
@@ -105,6 +107,7 @@ class KernelWindow:
     elapsed_s: float
     cycles: int = -1
     globaltimer_ns: int = -1
+    launch_times_s: tuple[float, ...] = field(default=(), metadata={"optional": True})
 
     @property
     def clock_mhz(self) -> float:

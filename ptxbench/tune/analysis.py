@@ -16,7 +16,7 @@ from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.trial import Trial
+from ptxbench.tune.trial import Settled, Trial, at_limit
 from ptxbench.tune.variant import PARAMETERS, Problem
 
 # Under so many variants a rank correlation has no interval.
@@ -54,6 +54,11 @@ class Figures:
         """Name of the trial."""
         return self.trial.name
 
+    @property
+    def at_limit(self) -> str:
+        """What tables say of it at the power limit."""
+        return self.trial.at_limit
+
 
 @dataclass(frozen=True)
 class LibraryFigures:
@@ -69,6 +74,7 @@ class LibraryFigures:
         gflops_per_w: The same for each watt.
         capped: Whether the power cap or heat held the clock down.
         correct: Whether its result is right.
+        settled: Whether clock and power had settled.
     """
 
     name: str
@@ -80,6 +86,12 @@ class LibraryFigures:
     gflops_per_w: float
     capped: bool
     correct: bool
+    settled: Settled
+
+    @property
+    def at_limit(self) -> str:
+        """What tables say of it at the power limit."""
+        return at_limit(self.capped, self.settled)
 
 
 @dataclass(frozen=True)
@@ -212,8 +224,10 @@ class Analysis:
 
     @property
     def told_apart(self) -> bool:
-        """Whether the intervals of the least energy and of the fastest's do not meet."""
+        """Whether the intervals of the least energy and of the fastest's do not meet, if both had settled."""
         best, fastest = self.best, self.fastest
+        if Settled.UNTESTED in (best.trial.settled_at_limit, fastest.trial.settled_at_limit):
+            return False
         return best.energy_j + best.half_j < fastest.energy_j - fastest.half_j
 
 
@@ -266,6 +280,7 @@ def _library_figures(one: LibraryTrial, problem: Problem | KernelProblem) -> Lib
         gflops_per_w=flops / one.energy_j * 1e-9,
         capped=one.capped,
         correct=one.correct,
+        settled=one.settled,
     )
 
 

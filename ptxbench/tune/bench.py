@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from ptxbench.core.errors import GpuError, LaunchError
+from ptxbench.core.errors import LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu, Launch
-from ptxbench.energy.steady import PowerReading, steady_power_w
+from ptxbench.energy.settled import SourceCheck
+from ptxbench.experiment.sensor_choice import board_sensor
+from ptxbench.experiment.settled_run import BoardLimits, launches_in, run_until_settled
 from ptxbench.model.throughput import dram_time_s
-from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
-from ptxbench.sensors.sources import source_of
 from ptxbench.tune.blocks.occupancy import limits_of, occupancy
 from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import COOL_C, EnergyModel, Work
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.subject import Built, Subject
-from ptxbench.tune.trial import Trial, TrialStatus
+from ptxbench.tune.trial import Settled, Trial, TrialStatus
 
 # A short timing lasts so long, or one launch where that lasts longer.
 _TIMING_S = 0.004
 # Temperature moves slowly, and reading the state of a GPU takes as long as a launch.
 _TEMPERATURE_AGE_S = 1.0
 _MAX_TIMED = 64
-_MAX_LAUNCHES = 100_000
-# nvmlClocksEventReason: software power cap, hardware slowdown, thermal slowdowns, power brake.
-_SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,11 @@ class BenchOptions:
 class Bench:
     """Tries variants of one kernel on one GPU.
 
+    Attributes:
+        gpu: Where they run.
+        subject: What has the variants.
+        source: Judges the power source by all that were measured.
+
     Args:
         gpu: Where they run.
         subject: What has the variants.
@@ -62,6 +64,7 @@ class Bench:
         model: What estimates their energy; None: nothing does.
         wall_s: Host time in s, for what each step takes.
         full_memory_mhz: Highest memory clock that can be set, NaN where it is not known.
+        before: Trials of the same search that were made before.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Bench:
         model: EnergyModel | None,
         wall_s: Callable[[], float] = time.perf_counter,
         full_memory_mhz: float = math.nan,
+        before: Iterable[Trial] = (),
     ) -> None:
         self.gpu = gpu
         self.subject = subject
@@ -81,7 +85,9 @@ class Bench:
         self._full_memory_mhz = full_memory_mhz
         self._temperature = (-math.inf, math.nan)
         self._verdicts: dict[str, tuple[Correct, str]] = {}
-        self._sensor = board_sensor(gpu)
+        self.source = SourceCheck(
+            board_sensor(gpu.sensors), gpu.sensors, [trial.compared for trial in before]
+        )
 
     def predict(
         self, built: Built | Refused, build_wall_s: float = math.nan, settings: GpuSettings = UNSET
@@ -193,26 +199,37 @@ class Bench:
 
     def _with_power(self, trial: Trial, launch: Launch) -> Trial:
         began_s = self._wall_s()
-        times = min(_MAX_LAUNCHES, max(1, math.ceil(self._options.window_s / trial.time_s)))
-        run = self.gpu.run(replace(launch, times=times))
-        launch_s = run.window.elapsed_s / times
-        power = settled_power(run, self._sensor)
+
+        def attempt(window_s: float) -> tuple[KernelRun, int]:
+            times = launches_in(window_s, trial.time_s)
+            return self.gpu.run(replace(launch, times=times, before_s=self.source.pause_s)), times
+
+        run, result = run_until_settled(
+            attempt, self._options.window_s, self.source, BoardLimits.of(self.gpu.info, trial.settings)
+        )
         trial = replace(
             trial,
-            steady_s=launch_s,
+            steady_s=result.launch_s,
             clock_mhz=_held_mhz(run),
             temperature_c=run.after.temperature_c,
-            capped=slowed(run),
+            capped=result.slowed,
+            note=result.note,
+            compared=result.found.compared,
             power_wall_s=self._wall_s() - began_s,
         )
+        power = result.power
+        if power.status is Status.OK:
+            trial = replace(
+                trial,
+                power_w=power.power_w,
+                power_error_w=power.standard_error_w,
+                energy_j=power.power_w * result.launch_s,
+            )
+        if result.unsettled:
+            return replace(trial, settled=Settled.NO, status=TrialStatus.NOT_SETTLED, reason=result.unsettled)
         if power.status is not Status.OK:
             return replace(trial, status=TrialStatus.NO_POWER, reason=power.reason)
-        return replace(
-            trial,
-            power_w=power.power_w,
-            power_error_w=power.standard_error_w,
-            energy_j=power.power_w * launch_s,
-        )
+        return replace(trial, settled=Settled.YES)
 
     def _estimated(self, trial: Trial, time_s: float, temperature_c: float) -> Trial:
         if self._model is None:
@@ -231,28 +248,6 @@ def _clocked(info: GpuInfo, settings: GpuSettings) -> GpuInfo:
     if settings.sm_clock_mhz is None:
         return info
     return replace(info, max_sm_clock_mhz=float(settings.sm_clock_mhz))
-
-
-def board_sensor(gpu: Gpu) -> SensorDescription:
-    """Return the best power source that speaks of the whole board."""
-    return next(s for s in gpu.sensors if source_of(s.source).whole_board)
-
-
-def settled_power(run: KernelRun, sensor: SensorDescription) -> PowerReading:
-    """Return the power of a recorded run by one source.
-
-    Raises:
-        GpuError: The recording holds no readings of it.
-    """
-    series = run.trace.of(sensor.source)
-    if series is None:
-        raise GpuError(f"the recording holds no readings of {sensor.source}")
-    return steady_power_w(series, run.window, sensor)
-
-
-def slowed(run: KernelRun) -> bool:
-    """Tell whether the power cap or heat held the clock down during a run."""
-    return run.throttle_reasons > 0 and bool(run.throttle_reasons & _SLOWED)
 
 
 def short_timing_s(gpu: Gpu, launch: Launch) -> float:

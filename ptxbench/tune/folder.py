@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,9 @@ from ptxbench.core.printable import render_csv
 from ptxbench.core.toolchain import tool_version
 from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.devices.base import Gpu
+from ptxbench.energy.settled import SourceCheck, judge_compared
+from ptxbench.experiment.sensor_choice import board_sensor
+from ptxbench.experiment.settled_run import SETTLE, BoardLimits
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec, journal
 from ptxbench.storage.atomic import write_text
@@ -39,7 +42,7 @@ from ptxbench.tune.candidate import UNSET, Candidate, name_of
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.trial import Trial
+from ptxbench.tune.trial import Settled, Trial
 from ptxbench.tune.variant import Problem, Variant
 
 TUNING_VERSION = 1
@@ -60,6 +63,8 @@ _FIGURES = (
     ),
     *("capped", "build_wall_s", "check_wall_s", "timing_wall_s", "power_wall_s", "status", "reason"),
 )
+# Behind all others, where who reads columns by their place does not miss them.
+_LATER = ("settled", "note")
 
 
 @dataclass(frozen=True)
@@ -118,11 +123,13 @@ class InHand:
         number: Trials before it.
         variant: Which.
         settings: What is set for it.
+        before: How often it was measured before.
     """
 
     number: int
     variant: Variant | Configuration
     settings: GpuSettings = field(default=UNSET, metadata={"optional": True})
+    before: int = field(default=0, metadata={"optional": True})
 
     @property
     def name(self) -> str:
@@ -210,23 +217,22 @@ class TuningFolder:
             InputError: It is none, or a file of it does not fit.
         """
         manifest = read_document(path / MANIFEST, TuningManifest, "tuning_version", TUNING_VERSION)
-        return cls(path, manifest, _lines(path / _TRIALS, Trial), _lines(path / _BESIDE, LibraryTrial))
+        trials = [_over_limit(trial, manifest.gpu) for trial in _lines(path / _TRIALS, Trial)]
+        return cls(path, manifest, trials, _lines(path / _BESIDE, LibraryTrial))
 
     @property
     def trials(self) -> Mapping[str, Trial]:
         """Every trial by its name, in the order in which they were made."""
         return MappingProxyType(self._trials)
 
-    def begin(self, candidate: Candidate) -> None:
-        """Say what is tried next.
+    def begin(self, candidate: Candidate, before: int = 0) -> None:
+        """Say what is tried next, and how often it was measured before.
 
         Raises:
             InputError: The file cannot be written.
         """
-        write_text(
-            self.path / IN_HAND,
-            codec.to_text(InHand(len(self._trials), candidate.variant, candidate.settings)),
-        )
+        held = InHand(len(self._trials), candidate.variant, candidate.settings, before)
+        write_text(self.path / IN_HAND, codec.to_text(held))
 
     def add(self, trial: Trial) -> None:
         """Keep one trial; it is on the disk when this returns.
@@ -238,6 +244,37 @@ class TuningFolder:
         self._journal.append(trial)
         self._trials[trial.name] = trial
         self._nothing_in_hand()
+
+    def require(self, source: SourceCheck) -> None:
+        """Take the power of all trials out where the power source may not be believed.
+
+        Raises:
+            InputError: The disk is full.
+        """
+        objection = source.objection
+        for trial in [t for t in self._trials.values() if objection and math.isfinite(t.energy_j)]:
+            self.add(trial.without_power(objection))
+
+    def believed(self) -> tuple[tuple[Trial, ...], str]:
+        """Return the trials, without power where the energy counter contradicts all of it, and what it says.
+
+        A search that was stopped has not taken such powers out itself. Of tunings from before they were
+        compared nothing is said.
+        """
+        trials = tuple(self._trials.values())
+        judged = [t.compared for t in trials if t.settled is not Settled.UNTESTED]
+        if not judged:
+            return trials, ""
+        verdict = judge_compared(judged, board_sensor(self.manifest.sensors))
+        if verdict.objection:
+            measured = (
+                t.without_power(verdict.objection) if math.isfinite(t.energy_j) else t for t in trials
+            )
+            return tuple(measured), verdict.objection
+        scale = verdict.scale_uncertainty
+        return trials, verdict.note or (
+            f"all energies share a scale uncertainty of {scale:.1%}" if scale else ""
+        )
 
     @property
     def beside(self) -> tuple[LibraryTrial, ...]:
@@ -276,6 +313,16 @@ class TuningFolder:
             (self.path / IN_HAND).unlink(missing_ok=True)
 
 
+def _over_limit(trial: Trial, gpu: GpuInfo) -> Trial:
+    """Return a trial as capped where its power was over the limit and nobody tested whether it would stay so.
+
+    Of a window of 0.4 s the driver does not always say that it met the limit.
+    """
+    most_w = (1 + SETTLE.over_limit) * BoardLimits.of(gpu, trial.settings).set_w
+    untested = trial.settled is Settled.UNTESTED and trial.power_w > most_w
+    return replace(trial, capped=True) if untested else trial
+
+
 def _lines(file: Path, kind: type[_Line]) -> list[_Line]:
     lines = journal.read(file) if file.exists() else ()
     return [codec.decode(kind, plain, place) for place, plain in lines]
@@ -289,15 +336,15 @@ def variants_csv(trials: Sequence[Trial], problem: Problem | KernelProblem) -> s
     axes = tuple(dict.fromkeys(axis for trial in trials for axis in trial.settings.by_axis))
     of_gemm = ("dtype",) if isinstance(problem, Problem) else ()
     rows: list[Sequence[object]] = [
-        ("variant", *of_gemm, *problem.parameters, *axes, *_FIGURES, "gflops"),
+        ("variant", *of_gemm, *problem.parameters, *axes, *_FIGURES, "gflops", *_LATER),
     ]
     for trial in trials:
         v = trial.variant
         dtype = (v.dtype,) if isinstance(v, Variant) else ()
-        figures = [_rounded(getattr(trial, name)) for name in _FIGURES]
+        figures, later = ([_rounded(getattr(trial, name)) for name in names] for names in (_FIGURES, _LATER))
         gflops = _rounded(trial.gflops(trial.flops_of(problem)))
         settings = [trial.settings.by_axis.get(axis) for axis in axes]
-        rows.append((trial.name, *dtype, *v.values, *settings, *figures, gflops))
+        rows.append((trial.name, *dtype, *v.values, *settings, *figures, gflops, *later))
     return render_csv(rows)
 
 

@@ -5,30 +5,28 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.core.status import Status
 from ptxbench.devices.base import Bytes
-from ptxbench.energy.steady import steady_power_w
+from ptxbench.energy.gate.source import Comparison
+from ptxbench.energy.settled import SourceCheck
+from ptxbench.experiment.settled_run import BoardLimits, launches_in, run_until_settled
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
-from ptxbench.sensors.sources import source_of
 from ptxbench.tune.check import product_of
 from ptxbench.tune.kernel import KINDS, operand_matrices
+from ptxbench.tune.trial import Settled, at_limit
 from ptxbench.tune.variant import Op, Problem
 
 CUBLAS = "cublas"
 # Calls before the first is timed: the library chooses and loads its kernel then.
 _FIRST_CALLS = 3
 _TIMED_CALLS = 5
-_MAX_CALLS = 100_000
-# nvmlClocksEventReason: software power cap, hardware slowdown, thermal slowdowns, power brake.
-_SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 
 Call = Callable[[], object]
 
@@ -77,7 +75,10 @@ class LibraryTrial:
         clock_mhz: SM clock after the calls.
         temperature_c: Temperature of the GPU.
         capped: Whether the power cap or heat held the clock down.
-        reason: Why there is no power; "" where there is.
+        reason: Why there is no power that counts; "" where there is.
+        settled: Whether clock and power had settled.
+        note: What must be said of the power; "" for nothing.
+        compared: The power source beside the energy counter.
     """
 
     name: str
@@ -92,6 +93,14 @@ class LibraryTrial:
     temperature_c: float = math.nan
     capped: bool = False
     reason: str = ""
+    settled: Settled = field(default=Settled.UNTESTED, metadata={"optional": True})
+    note: str = field(default="", metadata={"optional": True})
+    compared: Comparison | None = field(default=None, metadata={"optional": True})
+
+    @property
+    def at_limit(self) -> str:
+        """What tables say of it at the power limit."""
+        return at_limit(self.capped, self.settled)
 
     @property
     def best_time_s(self) -> float:
@@ -136,7 +145,12 @@ def open_cublas(problem: Problem, ordinal: int, seed: int, pattern: str) -> Prod
 
 
 def measure_library(
-    gpu: CallingGpu, product: Product, exact: Callable[[Any], bool], after: int, window_s: float
+    gpu: CallingGpu,
+    product: Product,
+    exact: Callable[[Any], bool],
+    after: int,
+    window_s: float,
+    source: SourceCheck,
 ) -> LibraryTrial:
     """Time a library's product and measure its power, as a variant's.
 
@@ -146,6 +160,7 @@ def measure_library(
         exact: Whether a result is right.
         after: Trials before it.
         window_s: Length of the calls back to back over which power is read; NaN: only time is measured.
+        source: Judges the power source by all that runs.
 
     Raises:
         LaunchError: A call failed.
@@ -157,26 +172,29 @@ def measure_library(
     trial = LibraryTrial(product.name, after, exact(product.result()), time_s)
     if math.isnan(window_s):
         return trial
-    times = min(_MAX_CALLS, max(1, math.ceil(window_s / time_s)))
-    run = gpu.run_calls(product.call, times)
-    sensor = next(s for s in gpu.sensors if source_of(s.source).whole_board)
-    series = run.trace.of(sensor.source)
-    reading = steady_power_w(series, run.window, sensor) if series is not None else None
-    known = reading is not None and reading.status is Status.OK
-    steady_s = run.window.elapsed_s / times
+
+    def attempt(length_s: float) -> tuple[KernelRun, int]:
+        times = launches_in(length_s, time_s)
+        return gpu.run_calls(product.call, times), times
+
+    run, result = run_until_settled(attempt, window_s, source, BoardLimits.of(gpu.info))
+    power = result.power
     return LibraryTrial(
         name=product.name,
         after=after,
         correct=trial.correct,
         time_s=time_s,
-        steady_s=steady_s,
-        power_w=reading.power_w if reading is not None and known else math.nan,
-        power_error_w=reading.standard_error_w if reading is not None and known else math.nan,
-        energy_j=reading.power_w * steady_s if reading is not None and known else math.nan,
+        steady_s=result.launch_s,
+        power_w=power.power_w,
+        power_error_w=power.standard_error_w,
+        energy_j=power.power_w * result.launch_s,
         clock_mhz=run.after.sm_clock_mhz,
         temperature_c=run.after.temperature_c,
-        capped=run.throttle_reasons > 0 and bool(run.throttle_reasons & _SLOWED),
-        reason="" if known else (reading.reason if reading is not None else "no readings of power"),
+        capped=result.slowed,
+        reason=result.unsettled or power.reason,
+        settled=Settled.NO if result.unsettled else Settled.YES,
+        note=result.note,
+        compared=result.found.compared,
     )
 
 

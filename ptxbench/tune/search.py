@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
@@ -15,6 +16,7 @@ from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, Pruning, ranked
+from ptxbench.tune.repeats import FIRST, measure_again, repeat_first
 from ptxbench.tune.space import Space
 from ptxbench.tune.subject import Built as BuiltKernel
 from ptxbench.tune.subject import Point, Subject
@@ -102,6 +104,38 @@ class Evaluator:
                 chosen.discard(candidate.name)
             if candidate.name in held:
                 yield held[candidate.name]
+
+    def repeat_first(self, goal: Goal) -> None:
+        """Measure the first of the ranking again, so that none stands there by a lucky reading.
+
+        Raises:
+            GpuError: The GPU stopped answering.
+            ToolError: ptxas or nvdisasm is missing.
+        """
+        trials = self.folder.trials
+
+        def first() -> list[str]:
+            return [t.name for t in ranked(trials.values(), goal)[:FIRST] if math.isfinite(t.energy_j)]
+
+        repeat_first(first, lambda name: max(1, len(trials[name].energies_j)), self._again)
+
+    def _again(self, name: str) -> None:
+        """Measure a variant that has one energy again, and keep its measurements as one."""
+        subject, held = self.bench.subject, self.folder.trials[name]
+        built = _built(subject, held.variant, self.bench.gpu.info.target)
+        self._apply(held.settings)
+
+        def measure(before: int) -> Trial:
+            self.folder.begin(held.candidate, before)
+            trial = self.bench.measure(built.kernel, built.wall_s, settings=held.settings)
+            return replace(trial, sampled=held.sampled)
+
+        counted, failed = measure_again(held, measure)
+        if failed and len(counted) == 1:
+            self.folder.add(replace(failed, reason=f"measured again: {failed.reason}"))
+        else:
+            self.folder.add(counted[-1].repeated(counted[:-1]))
+        self._show(len(self.folder.trials), self.budget, name)
 
     def _objection(self, trial: Trial) -> str:
         return self._pruning.objection(trial, self.folder.trials.values()) if self._pruning else ""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.energy.gate.source import Comparison, joined
 from ptxbench.tune.candidate import UNSET, Candidate, name_of
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.estimate import EnergyModel, OpcodeCount, Work, work_by_tiles
 from ptxbench.tune.problem import KernelProblem
+from ptxbench.tune.repeats import Measured, together
 from ptxbench.tune.variant import Problem, Variant
 
 _NAN = math.nan
@@ -25,8 +28,17 @@ class TrialStatus(StrEnum):
     WRONG = "wrong_result"
     LAUNCH_FAILED = "launch_failed"
     NO_POWER = "no_power"
+    NOT_SETTLED = "not_settled"
     PRUNED = "pruned"
     HUNG = "hung"
+
+
+class Settled(StrEnum):
+    """Whether clock and power had settled where the power limit or heat held the clock down."""
+
+    YES = "yes"
+    NO = "no"
+    UNTESTED = "untested"
 
 
 _NEVER_NEGATIVE = (
@@ -46,6 +58,20 @@ _NEVER_NEGATIVE = (
     "clock_mhz",
     "flops",
 )
+
+
+def at_limit(capped: bool, settled: Settled) -> str:
+    """Return what tables say of a measurement at the power limit, "-" for nothing.
+
+    Args:
+        capped: Whether the power limit or heat held the clock down.
+        settled: Whether clock and power had settled.
+    """
+    if settled is Settled.NO:
+        return "not settled"
+    if not capped:
+        return "-"
+    return "capped" if settled is Settled.YES else "capped, untested"
 
 
 @dataclass(frozen=True)
@@ -75,7 +101,7 @@ class Trial:
         estimated_s: Time that the estimate is for, which the power cap may lengthen.
         clock_mhz: SM clock of the launches, or where it is not known right after them.
         temperature_c: Temperature of the GPU.
-        capped: Whether the power cap or heat held the clock down.
+        capped: Whether the power cap or heat held the clock down, or power was over the cap without that.
         build_wall_s: Host time to assemble and to disassemble.
         check_wall_s: Host time of the check.
         timing_wall_s: Host time of the short timing.
@@ -86,6 +112,10 @@ class Trial:
         settings: What clocks and power limit were set for it.
         source_key: Hash of the files and flags that its code follows from beside the problem (see
             `Subject.source_key`).
+        settled: Whether clock and power had settled; tunings of before this was tested do not say it.
+        note: What must be said of its power; "" for nothing.
+        compared: Its power source beside the energy counter.
+        energies_j: Energy of each measurement where there were several; `energy_j` is their median.
     """
 
     variant: Variant | Configuration
@@ -120,6 +150,10 @@ class Trial:
     sampled: bool = field(default=False, metadata={"optional": True})
     settings: GpuSettings = field(default=UNSET, metadata={"optional": True})
     source_key: str = field(default="", metadata={"optional": True})
+    settled: Settled = field(default=Settled.UNTESTED, metadata={"optional": True})
+    note: str = field(default="", metadata={"optional": True})
+    compared: Comparison | None = field(default=None, metadata={"optional": True})
+    energies_j: tuple[float, ...] = field(default=(), metadata={"optional": True})
 
     @property
     def name(self) -> str:
@@ -143,6 +177,16 @@ class Trial:
     def ok(self) -> bool:
         """Whether its figures count."""
         return self.status is TrialStatus.OK
+
+    @property
+    def settled_at_limit(self) -> Settled:
+        """Whether clock and power had settled; below the power limit they do."""
+        return self.settled if self.capped else Settled.YES
+
+    @property
+    def at_limit(self) -> str:
+        """What tables say of it at the power limit."""
+        return at_limit(self.capped, self.settled)
 
     @property
     def best_energy_j(self) -> float:
@@ -186,6 +230,37 @@ class Trial:
         if isinstance(self.variant, Variant) and isinstance(problem, Problem):
             return work_by_tiles(self.variant, self.executed, problem)
         return Work.of_bytes(self.executed, self.l2_bytes, self.dram_bytes)
+
+    def without_power(self, reason: str) -> Trial:
+        """Return the trial without the power that was read, which is not believed."""
+        return replace(
+            self,
+            status=TrialStatus.NO_POWER,
+            reason=reason,
+            power_w=_NAN,
+            power_error_w=_NAN,
+            energy_j=_NAN,
+        )
+
+    @property
+    def measured(self) -> Measured:
+        """Its energy and time as they were measured."""
+        return Measured(self.energy_j, self.steady_s, self.power_error_w)
+
+    def repeated(self, before: Sequence[Trial]) -> Trial:
+        """Return this measurement of the variant together with those before it."""
+        every = (*before, self)
+        one = together([trial.measured for trial in every])
+        return replace(
+            self,
+            steady_s=one.time_s,
+            power_w=one.power_w,
+            power_error_w=one.power_error_w,
+            energy_j=one.energy_j,
+            energies_j=tuple(trial.energy_j for trial in every),
+            compared=joined([trial.compared for trial in every if trial.compared]),
+            power_wall_s=sum(trial.power_wall_s for trial in every),
+        )
 
     def flops_of(self, problem: Problem | KernelProblem) -> float:
         """Return the floating-point operations of one launch, NaN where nobody says them."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
+from ptxbench.energy.settled import SourceCheck
 from ptxbench.model.inputs import read_table
 from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Bench, BenchOptions
@@ -97,6 +98,7 @@ class Tuned:
         front: Those that no other beats in time and energy, the fastest first.
         searched: Candidates in the search space.
         beside: What a library took for the same product, as often as it was measured.
+        scale: What the energy counter says of all energies, "" for nothing.
     """
 
     path: Path
@@ -106,6 +108,7 @@ class Tuned:
     front: tuple[Trial, ...]
     searched: int
     beside: tuple[LibraryTrial, ...] = ()
+    scale: str = ""
 
 
 def tune(
@@ -151,13 +154,20 @@ def tune(
     pruning = None if math.isnan(tuning.prune) else Pruning(goal, tuning.prune)
     with settings_of(gpu, tuning.axes, say, allowed=tuning.allow_settings) as set_to:
         space = replace(space, settings=set_to.settings)
-        bench = Bench(gpu, subject, options, model, full_memory_mhz=set_to.full_memory_mhz)
         folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
+        bench = Bench(
+            gpu,
+            subject,
+            options,
+            model,
+            full_memory_mhz=set_to.full_memory_mhz,
+            before=folder.trials.values(),
+        )
         evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning, set_to.apply)
         try:
             _require_same_sources(folder, evaluator)
             if library is not None:
-                library(folder)
+                library(folder, bench.source)
             if tuning.variants:
                 named = [Candidate(variant, one) for variant in chosen for one in space.settings]
                 evaluator.budget = max(evaluator.budget, len(folder.trials) + len(named))
@@ -167,13 +177,15 @@ def tune(
                 search_by_clocks(strategy, space, evaluator, set_to, tuning.base_mhz)
             else:
                 _search(strategy, space, evaluator, goal, tuning, show)
+            evaluator.repeat_first(goal)
             if library is not None:
-                library(folder)
+                library(folder, bench.source)
         finally:
+            folder.require(bench.source)
             folder.close()
-    trials = tuple(folder.trials.values())
+    trials, scale = folder.believed()
     best, front = ranked(trials, goal), pareto_front(trials)
-    return Tuned(path, folder.manifest, trials, best, front, len(space.candidates), folder.beside)
+    return Tuned(path, folder.manifest, trials, best, front, len(space.candidates), folder.beside, scale)
 
 
 def _search(
@@ -273,7 +285,7 @@ def _chosen(space: Space, names: tuple[str, ...]) -> list[Point]:
     return [variant for variant in found.values() if variant is not None]
 
 
-def _library(gpu: Gpu, tuning: Tuning) -> Callable[[TuningFolder], None]:
+def _library(gpu: Gpu, tuning: Tuning) -> Callable[[TuningFolder, SourceCheck], None]:
     """Return what measures a library's product and keeps it in a folder.
 
     Raises:
@@ -288,8 +300,8 @@ def _library(gpu: Gpu, tuning: Tuning) -> Callable[[TuningFolder], None]:
     right = is_right(problem, options.seed, options.pattern)
     window_s = options.window_s if options.power else math.nan
 
-    def measure(folder: TuningFolder) -> None:
-        folder.add_beside(measure_library(gpu, product, right, len(folder.trials), window_s))
+    def measure(folder: TuningFolder, source: SourceCheck) -> None:
+        folder.add_beside(measure_library(gpu, product, right, len(folder.trials), window_s, source))
 
     return measure
 

@@ -106,7 +106,7 @@ def _blame(path: Path, what: str, hung: bool) -> str:
     trial = Trial(held.variant, status, what, Correct.UNCHECKED, settings=held.settings)
     folder = TuningFolder.reopen(path)
     try:
-        if held.name in folder.trials:
+        if held.name in folder.trials and not held.before:
             return ""
         folder.add(trial)
     finally:

@@ -44,6 +44,23 @@ def test_a_kept_run_has_cublas_beside(tmp_path, capsys):
     assert contents(where) == before
 
 
+def test_kept_variants_at_the_power_limit_are_marked_and_their_numbers_stay(capsys):
+    where = KEPT.parent / "nvidia-h100" / "tunings"
+    assert run(["tune", "report", str(where / "gemm-f16-sizes" / "08192")]) == 0
+    shown = capsys.readouterr().out
+    assert "2 of them ran too shortly to settle there: do not quote their energies" in shown
+    assert shown.count("capped, untested") >= 5
+    assert run(["tune", "report", str(where / "gemm-f16-mma"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    least = document["least_energy"]
+    assert (round(least["energy_j"], 4), round(least["power_w"], 1)) == (0.3196, 687.6)
+    assert (least["at_limit"], document["told_apart"]) == ("capped, untested", False)
+    assert {one["at_limit"] for one in document["front"]} == {"capped, untested"}
+    # Where the driver said nothing of the limit, the power does.
+    assert run(["tune", "report", str(KEPT / "gemm" / "f32"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["fastest"]["at_limit"] == "capped, untested"
+
+
 def test_formats(tmp_path, capsys):
     where = str(KEPT / "gemm" / "f32")
     assert run(["tune", "report", where, "--out", str(tmp_path / "r.html")]) == 0

@@ -25,7 +25,7 @@ def cycles(*kernels: CountedKernel) -> float:
 @pytest.mark.parametrize("blocks", [1, 132, 132 * 8, 132 * 8 + 1, 5000])
 def test_a_kernel_alone_takes_what_it_always_takes(blocks: int) -> None:
     kernel = replace(FLOATS, blocks=blocks)
-    waves = plan_counted_kernel(dict(kernel.executed), Grid(blocks, 256, 8), 1, "random", H200)
+    waves = plan_counted_kernel(dict(kernel.executed), Grid(blocks, 256, 8), "random", H200)
     found = plan_round([kernel], H200)
     assert found.phase.cycles == pytest.approx(sum(wave.cycles for wave in waves))
     assert found.phase.energy_j == pytest.approx(sum(wave.energy_j for wave in waves))
@@ -74,7 +74,8 @@ def test_each_stream_waits_for_its_round_and_the_next_round_for_all() -> None:
         return 2.0 if function == "cuEventElapsedTime" else None
 
     streams = ConcurrentStreams(call)
-    streams.play([partial(call, "launch", name) for name in "ab"], rounds=2)
+    for _ in range(2):
+        streams.play([partial(call, "launch", name) for name in "ab"])
     begin, first, first_end, second, second_end = 100, 101, 102, 103, 104
     round_ = [
         ("cuEventRecord", begin, 0),
@@ -91,5 +92,5 @@ def test_each_stream_waits_for_its_round_and_the_next_round_for_all() -> None:
     # Nothing but these calls puts the streams in order.
     assert all(one[1] == 1 for one in calls if one[0] == "cuStreamCreate")
     assert streams.ends_s() == (0.002, 0.002)
-    streams.play([partial(call, "launch", "c")], rounds=1)
+    streams.play([partial(call, "launch", "c")])
     assert len(streams.ends_s()) == 1

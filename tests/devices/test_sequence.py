@@ -81,7 +81,7 @@ def test_poll_interval_is_the_one_asked_for():
 
 
 def test_throttled_launch_is_told_from_the_others():
-    board = replace(H200.board, power_cap_w=300.0)
+    board = replace(H200.board, power_cap_w=300.0, regulators=())
     gpu = SimulatedGpu(replace(H200, board=board))
     small = real_launch(40_000, grid=13)
     run = gpu.run_sequence([small, real_launch(40_000), small], [0.1, 0.1], poll_interval_s=0.001)

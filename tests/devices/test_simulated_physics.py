@@ -20,8 +20,12 @@ _START_NS = 5_000_000_000
 _HZ = H200.chip.clock_mhz * 1e6
 
 
+# The cap of H200 acts over about a second; most of these tests are about one that holds at every moment.
+_AT_ONCE = replace(H200, board=replace(H200.board, regulators=()))
+
+
 def _profile(**board: float) -> Profile:
-    return replace(H200, board=replace(H200.board, **board))
+    return replace(_AT_ONCE, board=replace(_AT_ONCE.board, **board))
 
 
 def _work(dynamic_w: float, duration_s: float) -> Phase:
@@ -139,7 +143,7 @@ def test_work_under_the_cap_takes_its_cycles_at_the_full_clock() -> None:
 
 
 def test_the_cap_holds_costs_time_and_is_used_up() -> None:
-    physics = Physics(H200, _START_NS)
+    physics = Physics(_AT_ONCE, _START_NS)
     end_ns = physics.run(_START_NS, [_work(900, 2.0)])[0]
     moments_ns = np.linspace(_START_NS, end_ns - 1, 5000).astype(int)
     powers_w = np.array([physics.power_w(int(at_ns)) for at_ns in moments_ns])
@@ -178,3 +182,41 @@ def test_the_floor_of_the_clock_is_kept_even_over_the_cap() -> None:
     end_ns = physics.run(_START_NS, [_work(500, 0.05)])[0]
     assert physics.clock_mhz(end_ns - 1) == H200.chip.clock_floor_mhz
     assert physics.power_w(end_ns - 1) > 126
+
+
+def _means_w(physics: Physics, *spans_s: tuple[float, float]) -> list[float]:
+    return [
+        physics.mean_power_w(_START_NS + round(begin * 1e9), _START_NS + round(end * 1e9))
+        for begin, end in spans_s
+    ]
+
+
+@pytest.mark.parametrize("dynamic_w", [650.0, 780.0])
+def test_the_cap_of_a_board_acts_over_about_a_second_as_that_of_an_h100(dynamic_w: float) -> None:
+    physics = Physics(H200, _START_NS)
+    end_ns = physics.run(_START_NS, [_work(dynamic_w, 8.0)])[0]
+    held_w, low_w, risen_w, late_w = _means_w(physics, (0.3, 0.6), (0.85, 0.95), (1.3, 1.5), (4, 8))
+    assert 735 < held_w < 800
+    assert 480 < low_w < 600
+    assert 705 < risen_w < 780
+    assert late_w == pytest.approx(700, rel=0.003)
+    assert physics.clock_mhz(end_ns - 1) < H200.chip.clock_mhz
+
+
+def test_power_under_the_cap_is_not_held_down_but_for_a_while_behind_what_was_over_it() -> None:
+    physics = Physics(H200, _START_NS)
+    end_ns = physics.run(_START_NS, [_work(500, 2.0)])[0]
+    assert not any(physics.throttled(int(ns)) for ns in np.linspace(_START_NS, end_ns - 1, 500))
+    over_ns = physics.run(end_ns, [_work(780, 0.5)])[0]
+    behind_ns = physics.run(over_ns, [_work(550, 3.0)])[0]
+    moments_ns = np.linspace(over_ns, behind_ns - 1, 600)
+    held = np.array([physics.throttled(int(ns)) for ns in moments_ns])
+    assert held.any()
+    assert not held[(moments_ns - over_ns) > 1.2e9].any()
+
+
+def test_a_longer_recording_of_the_same_work_begins_alike() -> None:
+    short, long = Physics(H200, _START_NS), Physics(H200, _START_NS)
+    short.run(_START_NS, [_work(700, 1.0)])
+    long.run(_START_NS, [_work(700, 0.5)] * 4)
+    assert _means_w(short, (0.0, 0.9)) == pytest.approx(_means_w(long, (0.0, 0.9)), rel=2e-3)

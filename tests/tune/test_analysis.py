@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,13 +12,14 @@ from hypothesis import strategies as st
 from tune.fakes_tune import SMALL, trial
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.report.tuning_report import as_csv, as_text, sections
 from ptxbench.tune.analysis import analyse
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.evaluate import choices
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import Goal, Objective
-from ptxbench.tune.trial import TrialStatus
+from ptxbench.tune.trial import Settled, TrialStatus
 
 POINTS = st.lists(st.tuples(st.floats(1e-4, 1e-2), st.floats(0.1, 10)), min_size=1, max_size=30)
 
@@ -55,6 +58,47 @@ def test_winners_are_told_apart_by_their_intervals(error_w, apart):
     found = analyse(of([(1e-3, 0.6), (2e-3, 0.5)], power_error_w=error_w), SMALL)
     assert (found.faster, found.thriftier, found.both) == (1, 1, 0)
     assert found.told_apart is apart
+
+
+@pytest.mark.parametrize(
+    ("capped", "settled", "words", "apart"),
+    [
+        (False, Settled.UNTESTED, "-", True),
+        (False, Settled.YES, "-", True),
+        (True, Settled.YES, "capped", True),
+        (True, Settled.UNTESTED, "capped, untested", False),
+    ],
+)
+def test_a_winner_that_nobody_saw_settle_at_the_limit_is_marked_and_not_told_apart(
+    capped, settled, words, apart
+):
+    tried = of([(1e-3, 0.6), (2e-3, 0.5)], power_error_w=0.1)
+    tried[0] = replace(tried[0], capped=capped, settled=settled)
+    beside = LibraryTrial("a library", 0, True, 1e-3, 1e-3, 300.0, 1.0, 0.3, capped=capped, settled=settled)
+    found = analyse(tried, SMALL, (beside,))
+    assert found.told_apart is apart
+    assert (found.fastest.at_limit, found.best.at_limit, found.beside[0].at_limit) == (words, "-", words)
+    manifest = TuningManifest.new(SimulatedGpu(), SMALL, BenchOptions(), "")
+    text = as_text(sections(manifest, tried, found), None)
+    assert ("nobody tested" in text) is not apart
+    assert ("1 variants met the power limit" in text) is capped
+    assert ("1 of them ran too shortly to settle there" in text) is not apart
+    rows = list(csv.DictReader(as_csv(found).splitlines()))
+    assert {row["variant"]: (row["capped"], row["settled"]) for row in rows} == {
+        tried[0].name: (str(capped), settled),
+        tried[1].name: ("False", Settled.UNTESTED),
+        "a library": (str(capped), settled),
+    }
+
+
+def test_a_variant_that_had_not_settled_is_counted_and_never_first():
+    tried = of([(1e-3, 0.6), (2e-3, 0.5)])
+    restless = trial(9, 1e-4, 0.1, status=TrialStatus.NOT_SETTLED, settled=Settled.NO)
+    found = analyse([*tried, restless], SMALL)
+    assert (found.best.trial, found.fastest.trial) == (tried[1], tried[0])
+    manifest = TuningManifest.new(SimulatedGpu(), SMALL, BenchOptions(), "")
+    text = as_text(sections(manifest, [*tried, restless], found), None)
+    assert "1 variants had not settled and do not count" in text
 
 
 def test_a_metric_that_orders_energy_has_a_correlation_of_one_and_an_interval_below():

@@ -53,6 +53,15 @@ def test_a_variant_that_hangs_is_ended_and_the_next_process_goes_on(folder: Path
     assert (last.name, last.status) == ("BLOCK=102", TrialStatus.HUNG)
 
 
+def test_a_variant_that_hangs_when_it_is_measured_again_counts_no_longer(folder: Path) -> None:
+    kept = Configuration.of({"BLOCK": 1})
+    begun = TuningFolder.reopen(folder)
+    begun.begin(Candidate(kept), before=1)
+    begun._journal.close()
+    assert run(folder, HANG, END, in_hand=False)[0] == 0
+    assert TuningFolder.read(folder).trials["BLOCK=1"].status is TrialStatus.HUNG
+
+
 @pytest.mark.parametrize("program", [BREAK, LOSE])
 def test_a_variant_that_breaks_its_process_is_blamed(folder: Path, program: str) -> None:
     code, said = run(folder, program, END)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ptxbench.devices.simulated.profile import Profile
+from ptxbench.devices.simulated.regulation import Allowance
 
 _CLOCK_STEP_MHZ = 15.0
 _CONTROL_PERIOD_S = 0.020
@@ -73,7 +74,7 @@ def dynamic_factor(clock: float, ridge: float = 0.0) -> float:
 
 
 class Governor:
-    """Lowers the clock, in steps of 15 MHz every 20 ms, while total power would pass the cap.
+    """Lowers the clock, in steps of 15 MHz every 20 ms, while total power would pass what is allowed.
 
     At the floor of the clock the cap no longer holds.
     """
@@ -120,24 +121,25 @@ class Governor:
         """The clock when nothing but its setting slows it."""
         return self._clocks_mhz[-1]
 
-    def step(self, temperature_c: float, demand: Demand, cycles: float) -> ClockStep:
+    def step(self, temperature_c: float, demand: Demand, cycles: float, allowed: Allowance) -> ClockStep:
         """Return the next stretch of work of which `cycles` are left.
 
         Args:
             temperature_c: Temperature now.
             demand: What the work draws.
             cycles: What is left of it.
+            allowed: What may be drawn.
         """
         full_mhz = self.full_mhz
         left_s = cycles / demand.speed_hz(full_mhz)
         top_w = demand.power_w(full_mhz, self._factors[-1])
-        if self._peak_w(temperature_c, top_w, left_s) <= self._cap_w:
+        if allowed.lasting and self._peak_w(temperature_c, top_w, left_s) <= self._cap_w:
             return ClockStep(full_mhz, top_w, cycles, left_s, capped=False)
         # Both the clock and the power it needs rise along the list.
         powers_w = [demand.power_w(*pair) for pair in zip(self._clocks_mhz, self._factors, strict=True)]
         under = bisect_right(
             powers_w,
-            self._cap_w,
+            allowed.power_w,
             key=lambda power_w: self._peak_w(temperature_c, power_w, _CONTROL_PERIOD_S),
         )
         chosen = max(0, under - 1)

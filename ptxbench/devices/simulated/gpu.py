@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Bytes, Launch
-from ptxbench.devices.sequence import only_run, play
+from ptxbench.devices.sequence import launch_times_s, only_run, play, stretches
 from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_round
 from ptxbench.devices.simulated.launch_log import CALL_SCATTER, kernel_power_w, launch_phases
 from ptxbench.devices.simulated.physics import Phase, Physics
@@ -24,7 +26,7 @@ from ptxbench.devices.simulated.profiles import H200
 from ptxbench.devices.simulated.sensor import ClockSource, TemperatureSource, describe, open_source
 from ptxbench.devices.simulated.settings import SimulatedSettings
 from ptxbench.devices.simulated.timing import Grid, plan_phases, resident_blocks
-from ptxbench.devices.simulated.whole_kernel import plan_counted_kernel, plan_whole_kernel
+from ptxbench.devices.simulated.whole_kernel import back_to_back, plan_counted_kernel, plan_whole_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError, find_loop
 from ptxbench.sass.program import SassKernel
@@ -41,6 +43,9 @@ _EPOCH_OFFSET_NS = 1_767_225_600_000_000_000
 _LAUNCH_OVERHEAD_S = 4e-6
 # nvmlClocksEventReasonSwPowerCap
 _SW_POWER_CAP = 0x4
+
+# Phases of each stretch of launches back to back.
+Stretches = tuple[tuple[Phase, ...], ...]
 
 
 @lru_cache(maxsize=1024)
@@ -144,17 +149,17 @@ class SimulatedGpu:
             LaunchError: A kernel is not there, has no loop to charge, or does not fit.
             InputError: The simulated GPU does not know an operand pattern.
         """
-        plans = {id(launch): self._plan(launch) for launch in launches}
+        plans = {id(launch): back_to_back(self._plan(launch), launch.times) for launch in launches}
         return self._recorded(launches, gaps_s, lambda launch: plans[id(launch)], poll_interval_s)
 
     def _recorded(
         self,
         launches: Sequence[Launch],
         gaps_s: Sequence[float],
-        plan: Callable[[Launch], tuple[Phase, ...]],
+        plan: Callable[[Launch], Stretches],
         poll_interval_s: float | None = None,
     ) -> SequenceRun:
-        """Let the phases of launches pass, with the sampler polling on the way."""
+        """Let the stretches of launches pass, with the sampler polling on the way."""
         clock = self._clock
         sampler = self._sampler(poll_interval_s)
         before = self.telemetry()
@@ -182,9 +187,10 @@ class SimulatedGpu:
             InputError: The simulated GPU does not know an operand pattern.
         """
         planned = plan_round([self._counted(launch) for launch in launches], self._profile)
-        phase = Phase(rounds * planned.phase.cycles, rounds * planned.phase.energy_j)
-        run = only_run(self._recorded(launches[:1], (), lambda _: (phase,)))
-        per_cycle_s = run.window.elapsed_s / phase.cycles
+        (first,) = launches[:1]
+        many, work = replace(first, times=rounds), back_to_back((planned.phase,), rounds)
+        run = only_run(self._recorded((many,), (), lambda _: work))
+        per_cycle_s = run.window.elapsed_s / (rounds * planned.phase.cycles)
         return ConcurrentRun(run, tuple(end * per_cycle_s for end in planned.end_cycles))
 
     def time_s(self, launch: Launch) -> float:
@@ -193,7 +199,7 @@ class SimulatedGpu:
         Raises:
             LaunchError: The kernel is not there, has no loop to charge, or does not fit.
         """
-        return self._launch(launch, self._plan(launch)).elapsed_s
+        return self._launch(launch, back_to_back(self._plan(launch), launch.times)).elapsed_s
 
     def draw_kernels(self, names: Sequence[str], start_ns: Int64s, end_ns: Int64s, length_ns: int) -> None:
         """Let kernels pass of which only names and times are known; each name draws a hidden power.
@@ -243,14 +249,15 @@ class SimulatedGpu:
         mean_s, throttle_poll = self._poll_interval_s, self._throttle_reasons
         return Sampler(self._sources, self._clock, mean_s, throttle_poll, exactly_s=poll_interval_s)
 
-    def _launch(self, launch: Launch, phases: tuple[Phase, ...]) -> KernelWindow:
-        """Let the phases of one kernel pass."""
+    def _launch(self, launch: Launch, work: Stretches) -> KernelWindow:
+        """Let the phases of launches back to back pass."""
         self._launches += 1
         if 0 < self._profile.fails_after < self._launches:
             raise GpuError(f"{self.info.name} stopped answering, as its profile says")
         clock = self._clock
         clock.sleep_s(_LAUNCH_OVERHEAD_S)
         start_ns = clock.now_ns()
+        phases = tuple(chain.from_iterable(work))
         ends = self._physics.lay(start_ns, phases)
         end_ns = ends[-1].at_ns
         clock.sleep_s((end_ns - start_ns) * 1e-9)
@@ -258,16 +265,20 @@ class SimulatedGpu:
         later = len(phases) // 2 if launch.scalars is None else 0
         began_ns = ends[later - 1].at_ns if later else start_ns
         waves = len(phases) - later
+        last = accumulate(len(one) for one in work)
         return KernelWindow(
             start_ns=start_ns,
             end_ns=end_ns,
             elapsed_s=(end_ns - start_ns) * 1e-9,
             cycles=round(sum(end.cycles for end in ends[later:]) / waves),
             globaltimer_ns=round((end_ns - began_ns) / waves),
+            launch_times_s=launch_times_s(
+                stretches(launch.times), [(ends[n - 1].at_ns - start_ns) * 1e-9 for n in last]
+            ),
         )
 
     def _plan(self, launch: Launch) -> tuple[Phase, ...]:
-        """Return what a launch does to the chip.
+        """Return what one launch does to the chip.
 
         Of ptxbench's own kernels the loop is charged, of others every instruction.
         """
@@ -279,13 +290,11 @@ class SimulatedGpu:
                 raise LaunchError(f"{launch.kernel} cannot be simulated: give the trip counts of its loops")
             array_bytes = sum(data.nbytes for data in launch.operands)
             executed = dict(launch.executed)
-            return plan_counted_kernel(executed, grid, launch.times, pattern, profile, array_bytes)
+            return plan_counted_kernel(executed, grid, pattern, profile, array_bytes)
         try:
             if launch.scalars is not None:
-                return plan_whole_kernel(
-                    kernel, grid, trips, launch.times, pattern, profile, launch.result_bytes
-                )
-            return plan_phases(find_loop(kernel), grid, trips, pattern, profile) * launch.times
+                return plan_whole_kernel(kernel, grid, trips, pattern, profile, launch.result_bytes)
+            return plan_phases(find_loop(kernel), grid, trips, pattern, profile)
         except LoopError as error:
             raise LaunchError(f"{launch.kernel} cannot be simulated: {error}") from error
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ptxbench.devices.simulated.governor import ClockStep, Demand, Governor
 from ptxbench.devices.simulated.profile import Board, Profile
+from ptxbench.devices.simulated.regulation import Allowance, allowance
 from ptxbench.devices.simulated.voltage import SteppedVoltage
 
 # How much of the static power the supply of the SMs feeds.
@@ -37,6 +38,16 @@ class Phase:
     memory_s: float = 0.0
     memory_j: float = 0.0
     from_dram: bool = True
+
+    def times(self, count: int) -> Phase:
+        """Return the same work so often."""
+        return Phase(
+            count * self.cycles,
+            count * self.energy_j,
+            count * self.memory_s,
+            count * self.memory_j,
+            self.from_dram,
+        )
 
 
 @dataclass(frozen=True)
@@ -108,6 +119,7 @@ class Physics:
             seed: Sets the steps of the voltage, where the profile has any.
         """
         self._thermal = Thermal(profile.board)
+        self._regulators, self._over_until_ns = profile.board.regulators, -math.inf
         self._clock_mhz = profile.chip.clock_mhz
         self._governor = Governor(profile, self._peak_w)
         steps, fed_w = profile.voltage_steps, _FED_STATIC * profile.board.static_w
@@ -177,15 +189,26 @@ class Physics:
             step = self._next_step(at_ns, demand, left)
             self._begin(at_ns, step.dynamic_w, step.clock_mhz, step.capped)
             at_ns += max(1, round(step.duration_s * 1e9))
+            if self.power_w(at_ns) > self._governor.cap_w:
+                self._over_until_ns = at_ns
             left -= step.cycles
             taken += step.duration_s * step.clock_mhz * 1e6
         return PhaseEnd(at_ns, taken if phase.memory_s else phase.cycles)
 
     def _next_step(self, at_ns: int, demand: Demand, cycles: float) -> ClockStep:
-        temperature_c = self.temperature_c(at_ns)
+        temperature_c, allowed = self.temperature_c(at_ns), self._allowed(at_ns)
         if self._voltage is None:
-            return self._governor.step(temperature_c, demand, cycles)
-        return self._voltage.step(at_ns, temperature_c, demand, cycles)
+            return self._governor.step(temperature_c, demand, cycles, allowed)
+        return self._voltage.step(at_ns, temperature_c, demand, cycles, allowed)
+
+    def _allowed(self, at_ns: int) -> Allowance:
+        """Return what the power cap allows at a moment, by what was drawn until then."""
+        return allowance(
+            self._regulators,
+            self._governor.cap_w,
+            lambda mean_s: self.mean_power_w(at_ns - round(mean_s * 1e9), at_ns),
+            (at_ns - self._over_until_ns) * 1e-9,
+        )
 
     def _begin(self, start_ns: int, dynamic_w: float, clock_mhz: float, capped: bool) -> None:
         temperature_c, energy_j = self.temperature_c(start_ns), self.energy_j(start_ns)

@@ -74,6 +74,24 @@ class Chip:
 
 
 @dataclass(frozen=True)
+class Regulator:
+    """A loop of the power cap: it allows more than its limit for as long as a running mean lies below it.
+
+    With P the limit and m the mean, P + gain (P - m) is allowed. After a step of the load power overshoots
+    and rings, as a step response does.
+
+    Attributes:
+        limit_ratio: The limit that the mean is held at, over the power cap.
+        mean_s: Length of the running mean.
+        gain: W allowed for each W that the mean lies below the limit.
+    """
+
+    limit_ratio: float
+    mean_s: float
+    gain: float
+
+
+@dataclass(frozen=True)
 class Board:
     """Static power, cooling and the power cap.
 
@@ -85,6 +103,7 @@ class Board:
         coolant_c: Temperature of what cools the board.
         thermal_resistance_k_per_w: Rise over the coolant, per watt, once settled.
         time_constant_s: Thermal resistance times heat capacity.
+        regulators: How the cap acts in time; the least that any allows holds. (): it holds at every moment.
     """
 
     power_cap_w: float
@@ -94,6 +113,7 @@ class Board:
     coolant_c: float
     thermal_resistance_k_per_w: float
     time_constant_s: float
+    regulators: tuple[Regulator, ...] = ()
 
 
 @dataclass(frozen=True)

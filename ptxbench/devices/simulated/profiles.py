@@ -11,6 +11,7 @@ from ptxbench.devices.simulated.profile import (
     Chip,
     Memory,
     Profile,
+    Regulator,
     SensorSpec,
     ThermalVoltageSteps,
     TimedVoltageSteps,
@@ -30,6 +31,13 @@ _HOPPER_SENSORS = (
     SensorSpec(
         SourceName.MEMORY, refresh_s=0.100, averaging_s=1.0, lag_s=0.004, gain=0.03, offset=39.2, noise_w=0.1
     ),
+)
+
+# As kernels at the limit of H100s drew (results/nvidia-h100/roofline, 700 W): 820 to 940 W for a tenth of a
+# second, 770 to 790 W until 0.7 to 0.8 s, then 490 to 530 W for 0.2 s, and 720 to 770 W at 1.2 s.
+_HOPPER_REGULATORS = (
+    Regulator(limit_ratio=1.115, mean_s=0.08, gain=2.0),
+    Regulator(limit_ratio=1.0, mean_s=0.8, gain=3.5),
 )
 
 H200 = Profile(
@@ -55,6 +63,7 @@ H200 = Profile(
         coolant_c=32.5,
         thermal_resistance_k_per_w=0.06,
         time_constant_s=20.0,
+        regulators=_HOPPER_REGULATORS,
     ),
     sensors=_HOPPER_SENSORS,
 )

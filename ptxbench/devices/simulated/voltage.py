@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ptxbench.devices.simulated.governor import ClockStep, Demand, Governor
 from ptxbench.devices.simulated.profile import ThermalVoltageSteps, TimedVoltageSteps
+from ptxbench.devices.simulated.regulation import Allowance
 from ptxbench.devices.simulated.voltage_in_time import voltage_of
 
 
@@ -44,7 +45,9 @@ class SteppedVoltage:
         """End a kernel: steps are not seen until the next one."""
         self._resting = True
 
-    def step(self, at_ns: int, temperature_c: float, demand: Demand, cycles: float) -> ClockStep:
+    def step(
+        self, at_ns: int, temperature_c: float, demand: Demand, cycles: float, allowed: Allowance
+    ) -> ClockStep:
         """Return the next stretch of work of which `cycles` are left.
 
         Args:
@@ -52,6 +55,7 @@ class SteppedVoltage:
             temperature_c: Temperature now.
             demand: What the work draws at factor 1.
             cycles: What is left of it.
+            allowed: What may be drawn.
         """
         before, self._index = self._index, self._voltage.factor_index(at_ns, temperature_c)
         dips = self._index != before and not self._resting
@@ -62,7 +66,7 @@ class SteppedVoltage:
         supplied_w = factor * demand.full_w + (factor - 1) * self._fed_static_w
         stretch_cycles = stretch_s * demand.speed_hz(self._governor.full_mhz)
         supplied = replace(demand, full_w=supplied_w)
-        step = self._governor.step(temperature_c, supplied, min(cycles, stretch_cycles))
+        step = self._governor.step(temperature_c, supplied, min(cycles, stretch_cycles), allowed)
         return _slowed(step, self._steps.change_mhz) if dips else step
 
 

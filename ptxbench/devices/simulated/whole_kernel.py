@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ptxbench.core.threads import WARP
+from ptxbench.devices.sequence import stretches
 from ptxbench.devices.simulated.physics import Phase
 from ptxbench.devices.simulated.profile import Memory, Profile
 from ptxbench.devices.simulated.timing import Grid
@@ -25,18 +26,19 @@ from ptxbench.sass.program import Loop, SassKernel
 
 # What a warp waits for memory and barriers in one pass, whatever else it does meanwhile.
 WAIT_CYCLES = 700.0
+# How often unlike phases of launches follow each other in a stretch.
+_TURNS = 4
 
 
 def plan_whole_kernel(
     kernel: SassKernel,
     grid: Grid,
     trips: int,
-    launches: int,
     pattern: str,
     profile: Profile,
     array_bytes: int = 0,
 ) -> tuple[Phase, ...]:
-    """Return launches back to back as two phases: their full waves of blocks, and their last ones.
+    """Return a launch as two phases: its full waves of blocks, and the last one.
 
     Each instruction is charged as often as it is executed. Instructions of one warp follow each other
     without a wait, as in unrolled code, but for one wait a trip. The bandwidth of the memory is a limit where
@@ -46,7 +48,6 @@ def plan_whole_kernel(
         kernel: The kernel; it has one loop.
         grid: The launch's shape; at least one block fits one SM.
         trips: How often a warp goes through the loop.
-        launches: How many launches.
         pattern: Operand pattern.
         profile: The GPU.
         array_bytes: Size of the array that the loop loads from.
@@ -73,34 +74,24 @@ def plan_whole_kernel(
         moved = _Moved(loaded * threads, sms, array_bytes, past_l1)
         return moved.phase(times * cycles, threads * thread_pj * 1e-12, profile.memory)
 
-    full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
-    phases = []
-    if full:
-        phases.append(wave(grid.blocks_per_sm * chip.sm_count, launches * full))
-    if rest:
-        phases.append(wave(rest, launches))
-    return tuple(phases)
+    return _waves(grid, chip.sm_count, wave)
 
 
 def plan_counted_kernel(
     executed: Mapping[str, float],
     grid: Grid,
-    launches: int,
     pattern: str,
     profile: Profile,
     array_bytes: int = 0,
 ) -> tuple[Phase, ...]:
-    """Return launches back to back of a kernel of which is known how often a thread executes each opcode.
+    """Return a launch of a kernel of which is known how often a thread executes each opcode.
 
-    Several launches are one phase of their mean power where no memory is a limit. Each execution is charged.
-    A launch waits once for
-    memory. The bandwidth of the memory is a limit where the profile has one: every byte then comes from the
-    nearest level that holds the arrays.
+    Each execution is charged. A launch waits once for memory. The bandwidth of the memory is a limit where
+    the profile has one: every byte then comes from the nearest level that holds the arrays.
 
     Args:
         executed: Executions by one thread.
         grid: The launch's shape; at least one block fits one SM.
-        launches: How many launches.
         pattern: Operand pattern.
         profile: The GPU.
         array_bytes: Size of its arrays.
@@ -122,21 +113,35 @@ def plan_counted_kernel(
         moved = _Moved(thread_bytes * threads, min(grid.blocks, chip.sm_count), array_bytes)
         return moved.phase(times * cycles, threads * thread_pj * 1e-12, profile.memory)
 
-    full, rest = divmod(grid.blocks, grid.blocks_per_sm * chip.sm_count)
-    phases = [wave(grid.blocks_per_sm * chip.sm_count, launches * full)] if full else []
-    phases += [wave(rest, launches)] if rest else []
-    if launches == 1 or profile.memory:
-        return tuple(phases)
-    # Launches back to back: their waves are too short for a sensor to see one by one.
-    return (
-        Phase(
-            cycles=sum(one.cycles for one in phases),
-            energy_j=sum(one.energy_j for one in phases),
-            memory_s=sum(one.memory_s for one in phases),
-            memory_j=sum(one.memory_j for one in phases),
-            from_dram=phases[0].from_dram,
-        ),
-    )
+    return _waves(grid, chip.sm_count, wave)
+
+
+def _waves(grid: Grid, sm_count: int, wave: Callable[[int, int], Phase]) -> tuple[Phase, ...]:
+    """Return the full waves of a launch as one phase, and the last one as another."""
+    resident = grid.blocks_per_sm * sm_count
+    full, rest = divmod(grid.blocks, resident)
+    return (*((wave(resident, full),) if full else ()), *((wave(rest, 1),) if rest else ()))
+
+
+def back_to_back(phases: tuple[Phase, ...], times: int) -> tuple[tuple[Phase, ...], ...]:
+    """Return launches back to back, a tuple of phases for each of their `stretches`.
+
+    Waves are too short for a sensor to see one by one, so that all of a launch is one phase of its mean
+    power. Where memory is a limit, which is not the same for all phases, they follow each other some times.
+
+    Args:
+        phases: Of one launch.
+        times: How many launches.
+    """
+    if times == 1:
+        return (phases,)
+    if any(one.memory_s for one in phases):
+        return tuple(
+            tuple(one.times(part) for part in stretches(count, _TURNS) for one in phases)
+            for count in stretches(times)
+        )
+    whole = Phase(sum(one.cycles for one in phases), sum(one.energy_j for one in phases))
+    return tuple((whole.times(count),) for count in stretches(times))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu, Launch
+from ptxbench.devices.sequence import only_run
+from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.roofline.kernel import (
     COPY,
     COPY_BYTES,
@@ -41,9 +43,11 @@ from ptxbench.experiment.roofline.point import (
     RooflineOptions,
     read_kernels,
 )
+from ptxbench.experiment.sensor_choice import board_sensor
+from ptxbench.experiment.settled_run import BoardLimits, run_until_settled
 from ptxbench.sass.listing import disassemble
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.sources import source_of
+from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
 from ptxbench.storage.journal import Journal
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.recording import RecordingFolder, RecordingManifest
@@ -95,7 +99,8 @@ def measure(
     if gpu.info.kind is GpuKind.REPLAYED:
         raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
     until_ns = gpu.clock.now_ns() + budget_s * 1e9
-    plan = _Bench(gpu, options).plan()
+    bench = _Bench(gpu, options)
+    plan = bench.plan()
     with _open(gpu, out, resume=resume) as folder:
         done = {kernel.name for kernel in read_kernels(folder)}
         missing = [(name, make) for name, make in plan if name not in done]
@@ -109,10 +114,8 @@ def measure(
                 if gpu.clock.now_ns() > until_ns:
                     return folder
                 show(number, len(plan), name)
-                kernel, launch = make(folder, name)
-                run = gpu.run_sequence((launch,), ())
-                others = max(run.before.other_processes, run.after.other_processes)
-                journal.append(replace(kernel, other_processes=others))
+                kernel, run = bench.run_settled(*make(folder, name))
+                journal.append(kernel)
                 folder.add(name, run)
         finally:
             journal.close()
@@ -140,8 +143,8 @@ class _Bench:
         self._gpu = gpu
         self._options = options
         self._architecture = architecture_of(gpu.info.target)
-        sensor = next(s for s in gpu.sensors if source_of(s.source).whole_board)
-        self._window_s = options.window_s or max(_LEAST_WINDOW_S, needed_s(sensor))
+        self._source = SourceCheck(board_sensor(gpu.sensors), gpu.sensors)
+        self._window_s = options.window_s or max(_LEAST_WINDOW_S, needed_s(self._source.sensor))
         self._built: dict[str, BuiltKernel] = {}
 
     def plan(self) -> list[tuple[str, _Maker]]:
@@ -173,6 +176,25 @@ class _Bench:
                 plan.append((f"{SLEEP}-{number // _SLEEP_EVERY}", self._sleep))
             plan.append(one)
         return [*plan, (f"{SLEEP}-last", self._sleep)]
+
+    def run_settled(self, kernel: PointKernel, launch: Launch) -> tuple[PointKernel, SequenceRun]:
+        """Run a kernel, longer where it meets the power limit; return what ran, and its recording.
+
+        Raises:
+            LaunchError: The kernel did not run.
+            GpuError: The GPU stopped answering.
+        """
+        runs: list[tuple[SequenceRun, int]] = []
+
+        def attempt(length_s: float) -> tuple[KernelRun, int]:
+            times = math.ceil(launch.times * length_s / self._window_s)
+            runs.append((self._gpu.run_sequence((replace(launch, times=times),), ()), times))
+            return only_run(runs[-1][0]), times
+
+        run_until_settled(attempt, self._window_s, self._source, BoardLimits.of(self._gpu.info))
+        run, times = runs[-1]
+        others = max(run.before.other_processes, run.after.other_processes)
+        return replace(kernel, launches=kernel.launches * times // launch.times, other_processes=others), run
 
     def _planned(self, kernel: IntensityKernel, pattern: str, sms: int) -> tuple[str, _Maker]:
         def make(folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:

@@ -72,6 +72,9 @@ class MeasuredPoint:
         power_error_w: Standard error of the power, W.
         temperature_c: Mean temperature while power was read, degrees C.
         slowed: Whether the GPU lowered its clocks meanwhile.
+        settled: Whether its clock and power had settled.
+        note: What must be said of its power; "" for nothing.
+        fault: Why its power is not believed, "" where it is.
     """
 
     kernel: PointKernel
@@ -80,6 +83,9 @@ class MeasuredPoint:
     power_error_w: float
     temperature_c: float
     slowed: bool
+    settled: bool = field(default=True, metadata={"optional": True})
+    note: str = field(default="", metadata={"optional": True})
+    fault: str = field(default="", metadata={"optional": True})
 
     @property
     def flops_per_s(self) -> float:

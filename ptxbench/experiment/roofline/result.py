@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -12,26 +12,24 @@ from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.core.status import Status
-from ptxbench.energy.steady import settled_after_s, steady_power_w
+from ptxbench.energy.settled import SourceCheck
+from ptxbench.energy.steady import settled_after_s
 from ptxbench.experiment.roofline.kernel import MOST_TRIP_BYTES, IntensityKernel, loop_of
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
 from ptxbench.experiment.roofline.limited import LimitedPoint, limited_points
 from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, read_kernels
+from ptxbench.experiment.sensor_choice import board_sensor
+from ptxbench.experiment.settled_run import BoardLimits, kernel_power
 from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm, fit_roofline
 from ptxbench.model.roofline.quantity import Quantity, machine_quantities
 from ptxbench.sensors.base import SourceName
-from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.sources import source_of
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.kernels import KernelEntry
 from ptxbench.storage.recording import Recording, RecordingFolder
 
 RESULT = "roofline.json"
-# nvmlClocksEventReason: software power cap, hardware slowdown, thermal slowdowns, power brake.
-_SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 # Temperatures are whole degrees: over a smaller span they say nothing of a slope.
 _LEAST_SPAN_K = 4.0
 # Static power then grows by this share of itself a degree, give or take as much: H200s had 0.28%.
@@ -107,6 +105,8 @@ class RooflineDocument:
         left_out: Kernels that the power limit slowed down.
         disturbed: Kernels during which another program was on the GPU, left out of everything.
         points: All of the pattern's kernels.
+        unread: Kernels whose power is not believed, left out of everything, with why.
+        scale: What must be said of the scale of all powers, "" for nothing.
     """
 
     gpu: GpuInfo
@@ -123,6 +123,8 @@ class RooflineDocument:
     left_out: tuple[str, ...]
     disturbed: tuple[str, ...]
     points: tuple[MeasuredPoint, ...]
+    unread: tuple[str, ...] = field(default=(), metadata={"optional": True})
+    scale: str = field(default="", metadata={"optional": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,18 +142,36 @@ class RooflineResult(RooflineDocument):
         return RooflineDocument(**{f.name: getattr(self, f.name) for f in fields(RooflineDocument)})
 
 
-def measured_points(folder: RecordingFolder) -> tuple[MeasuredPoint, ...]:
+@dataclass(frozen=True)
+class MeasuredKernels:
+    """The kernels of a folder.
+
+    Attributes:
+        points: Each with its time and power.
+        scale: What must be said of the scale of all powers, "" for nothing.
+    """
+
+    points: tuple[MeasuredPoint, ...]
+    scale: str = ""
+
+
+def measured_kernels(folder: RecordingFolder) -> MeasuredKernels:
     """Return every kernel of a folder with its time and power, worked out from the readings.
 
     Raises:
-        InputError: The folder is empty, a power cannot be read, or bytes came faster than DRAM can be.
+        InputError: The folder is empty, its power source is not believed, or bytes came faster than DRAM can
+            be.
     """
     kernels = [_with_loop(folder, kernel) for kernel in read_kernels(folder)]
     if not kernels:
         raise InputError(f"{folder.path} holds no measured kernel; continue it with --resume")
-    sensor = next(s for s in folder.manifest.sensors if source_of(s.source).whole_board)
+    source = SourceCheck(board_sensor(folder.manifest.sensors), folder.manifest.sensors)
     recordings = {recording.name: recording for recording in folder.recordings}
-    return tuple(_measured(folder, kernel, recordings[kernel.name], sensor) for kernel in kernels)
+    in_time = sorted(kernels, key=lambda kernel: recordings[kernel.name].windows[0].start_ns)
+    points = {k.name: _measured(folder, k, recordings[k.name], source) for k in in_time}
+    if source.objection:
+        raise InputError(f"the powers of {folder.path} cannot be believed: {source.objection}")
+    return MeasuredKernels(tuple(points[kernel.name] for kernel in kernels), source.scale)
 
 
 def code_of(folder: RecordingFolder, kernel: PointKernel) -> KernelEntry | None:
@@ -177,18 +197,15 @@ def _with_loop(folder: RecordingFolder, kernel: PointKernel) -> PointKernel:
 
 
 def _measured(
-    folder: RecordingFolder, kernel: PointKernel, recording: Recording, sensor: SensorDescription
+    folder: RecordingFolder, kernel: PointKernel, recording: Recording, source: SourceCheck
 ) -> MeasuredPoint:
-    (window,) = recording.windows
-    trace = folder.trace(kernel.name)
-    series = trace.of(sensor.source)
-    if series is None:
-        raise InputError(f"{kernel.name} in {folder.path} has no readings of {sensor.source}")
-    power = steady_power_w(series, window, sensor)
-    if power.status is not Status.OK:
-        raise InputError(f"{kernel.name} in {folder.path} has no power: {power.reason}")
+    (window,), (reasons,) = recording.windows, recording.throttle_reasons
+    if reasons < 0:
+        raise InputError(f"{kernel.name} in {folder.path} does not say whether its clocks were lowered")
+    trace, sensor = folder.trace(kernel.name), source.sensor
+    read = kernel_power(trace, window, kernel.launches, source, reasons, BoardLimits.of(folder.manifest.gpu))
+    begin_ns = read.counted.start_ns + round(settled_after_s(read.counted, sensor) * 1e9)
     temperatures = trace.of(SourceName.TEMPERATURE)
-    begin_ns = window.start_ns + round(settled_after_s(window, sensor) * 1e9)
     temperature_c = math.nan
     if temperatures is not None:
         good = temperatures.good()
@@ -196,16 +213,16 @@ def _measured(
         temperature_c = float(inside.mean()) if len(inside) else math.nan
     if math.isnan(temperature_c):
         temperature_c = (recording.temperature_before_c + recording.temperature_after_c) / 2
-    reasons = recording.throttle_reasons[0]
-    if reasons < 0:
-        raise InputError(f"{kernel.name} in {folder.path} does not say whether its clocks were lowered")
     point = MeasuredPoint(
         kernel,
-        window.elapsed_s / kernel.launches,
-        power.power_w,
-        power.standard_error_w,
+        read.launch_s,
+        read.power.power_w,
+        read.power.standard_error_w,
         temperature_c,
-        bool(reasons & _SLOWED),
+        read.slowed,
+        settled=not read.unsettled,
+        note=read.note,
+        fault=read.power.reason or ("" if read.slowed else read.unsettled),
     )
     limit = architecture_of(folder.manifest.gpu.target).dram_bytes_per_s.value
     if kernel.level == "dram" and point.bytes_per_s > limit:
@@ -222,7 +239,7 @@ def work_out(folder: RecordingFolder, pattern: str = "random") -> RooflineResult
     Raises:
         InputError: The folder does not fit, or its points are too few or too alike for a fit.
     """
-    return fitted(folder.manifest.gpu, measured_points(folder), pattern)
+    return fitted(folder.manifest.gpu, measured_kernels(folder), pattern)
 
 
 def write_result(folder: RecordingFolder, pattern: str) -> None:
@@ -234,19 +251,24 @@ def write_result(folder: RecordingFolder, pattern: str) -> None:
     write_text(folder.path / RESULT, codec.to_text(work_out(folder, pattern).document()))
 
 
-def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> RooflineResult:
+def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResult:
     """Fit the kernels of one operand pattern.
 
     Raises:
         InputError: No kernel has the pattern, or the points are too few or too alike for a fit.
     """
+    measured: Sequence[MeasuredPoint] = kernels.points
     disturbed = tuple(p.kernel.name for p in measured if p.kernel.other_processes)
-    measured = [p for p in measured if not p.kernel.other_processes]
+    unread = tuple(
+        f"{p.kernel.name}: {p.fault}" for p in measured if p.fault and not p.kernel.other_processes
+    )
+    measured = [p for p in measured if not p.kernel.other_processes and not p.fault]
     points = tuple(p for p in measured if p.kernel.kind and p.kernel.level and p.kernel.pattern == pattern)
     if not points:
         others = f" while no other program was on the GPU ({len(disturbed)} did then)" if disturbed else ""
         there = sorted({p.kernel.pattern for p in measured if p.kernel.kind and p.kernel.level})
         instead = f"; this run has --operands {' and '.join(there)}" if there else ""
+        others += f"; of {len(unread)} the power is not believed, first {unread[0]}" if unread else ""
         raise InputError(f"no kernel ran with operand pattern {pattern!r}{others}{instead}")
     asleep = [p for p in measured if p.kernel.sleeps]
     beside = [p for p in measured if p.kernel.is_peak]
@@ -276,6 +298,8 @@ def fitted(gpu: GpuInfo, measured: Sequence[MeasuredPoint], pattern: str) -> Roo
         left_out=fit.left_out,
         disturbed=disturbed,
         points=points,
+        unread=unread,
+        scale=kernels.scale,
     )
 
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu
-from ptxbench.tune.bench import board_sensor, settled_power, slowed
+from ptxbench.energy.gate.source import Comparison, joined
+from ptxbench.energy.settled import SourceCheck
+from ptxbench.experiment.sensor_choice import board_sensor
+from ptxbench.experiment.settled_run import BoardLimits, launches_in, run_until_settled
+from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.blocks.search import BlockVariant
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.trial import TrialStatus
+from ptxbench.tune.repeats import Measured, together
+from ptxbench.tune.trial import Settled, TrialStatus, at_limit
 from ptxbench.tune.user_kernel import UserKernel
 
-_MAX_ROUNDS = 100_000
 _NAN = math.nan
 
 
@@ -37,6 +41,10 @@ class ConcurrentTrial:
         energy_j: Energy of a round: power_w x time_s.
         capped: Whether the power cap or heat held the clock down.
         wall_s: Host time of all of it.
+        settled: Whether clock and power had settled.
+        note: What must be said of the power; "" for nothing.
+        compared: Its power source beside the energy counter.
+        energies_j: Energy of each measurement where there were several; `energy_j` is their median.
     """
 
     variants: tuple[Configuration, ...]
@@ -50,6 +58,46 @@ class ConcurrentTrial:
     energy_j: float = _NAN
     capped: bool = False
     wall_s: float = _NAN
+    settled: Settled = field(default=Settled.UNTESTED, metadata={"optional": True})
+    note: str = field(default="", metadata={"optional": True})
+    compared: Comparison | None = field(default=None, metadata={"optional": True})
+    energies_j: tuple[float, ...] = field(default=(), metadata={"optional": True})
+
+    @property
+    def measured(self) -> Measured:
+        """Its energy and time as they were measured."""
+        return Measured(self.energy_j, self.time_s, self.power_error_w)
+
+    def repeated(self, before: Sequence[ConcurrentTrial]) -> ConcurrentTrial:
+        """Return this run together with those of the same variants before it."""
+        every = (*before, self)
+        one = together([trial.measured for trial in every])
+        return replace(
+            self,
+            time_s=one.time_s,
+            power_w=one.power_w,
+            power_error_w=one.power_error_w,
+            energy_j=one.energy_j,
+            energies_j=tuple(trial.energy_j for trial in every),
+            compared=joined([trial.compared for trial in every if trial.compared]),
+            wall_s=sum(trial.wall_s for trial in every),
+        )
+
+    def without_power(self, reason: str) -> ConcurrentTrial:
+        """Return the run without the power that was read, which is not believed."""
+        return replace(
+            self,
+            status=TrialStatus.NO_POWER,
+            reason=reason,
+            power_w=_NAN,
+            power_error_w=_NAN,
+            energy_j=_NAN,
+        )
+
+    @property
+    def at_limit(self) -> str:
+        """What tables say of it at the power limit."""
+        return at_limit(self.capped, self.settled)
 
     @property
     def ok(self) -> bool:
@@ -71,6 +119,9 @@ def run_name(variants: Sequence[Configuration], clock_mhz: int) -> str:
 class ConcurrentBench:
     """Tries kernels at once on one GPU.
 
+    Attributes:
+        source: Judges the power source by all that were measured.
+
     Args:
         gpu: Where they run.
         kernels: What runs, in the order of the launches.
@@ -78,6 +129,7 @@ class ConcurrentBench:
         wall_s: Host time in s.
         checked: What other benches of this GPU found wrong with variants, "" for nothing, by the digest of
             their kernel and their name; it grows.
+        before: Runs of the same search that were made before.
     """
 
     def __init__(
@@ -87,12 +139,15 @@ class ConcurrentBench:
         window_s: float = 0.4,
         wall_s: Callable[[], float] = time.perf_counter,
         checked: dict[tuple[str, str], str] | None = None,
+        before: Iterable[ConcurrentTrial] = (),
     ) -> None:
         self._gpu = gpu
         self._kernels = tuple(kernels)
         self._window_s = window_s
         self._wall_s = wall_s
-        self._sensor = board_sensor(gpu)
+        self.source = SourceCheck(
+            board_sensor(gpu.sensors), gpu.sensors, [trial.compared for trial in before]
+        )
         self._checked = {} if checked is None else checked
 
     def measure(self, variants: Sequence[BlockVariant], clock_mhz: int = 0) -> ConcurrentTrial:
@@ -122,18 +177,36 @@ class ConcurrentBench:
         launches = [k.launch(v.kernel) for k, v in zip(self._kernels, variants, strict=True)]
         gpu.run_concurrently(launches)  # the first makes streams and fills caches
         once = gpu.run_concurrently(launches)
-        rounds = min(_MAX_ROUNDS, max(1, math.ceil(self._window_s / once.run.window.elapsed_s)))
-        many = gpu.run_concurrently(launches, rounds)
-        time_s = many.run.window.elapsed_s / rounds
-        power = settled_power(many.run, self._sensor)
-        trial = replace(trial, time_s=time_s, kernel_s=many.kernel_s, capped=slowed(many.run))
+        round_s, kernel_s = once.run.window.elapsed_s, once.kernel_s
+
+        def attempt(length_s: float) -> tuple[KernelRun, int]:
+            nonlocal kernel_s
+            rounds = launches_in(length_s, round_s)
+            gpu.clock.sleep_s(self.source.pause_s)
+            many = gpu.run_concurrently(launches, rounds)
+            kernel_s = many.kernel_s
+            return many.run, rounds
+
+        _, result = run_until_settled(attempt, self._window_s, self.source, BoardLimits.of(gpu.info))
+        power = result.power
+        trial = replace(
+            trial,
+            time_s=result.launch_s,
+            kernel_s=kernel_s,
+            capped=result.slowed,
+            settled=Settled.NO if result.unsettled else Settled.YES,
+            note=result.note,
+            compared=result.found.compared,
+        )
+        if result.unsettled:
+            return replace(trial, status=TrialStatus.NOT_SETTLED, reason=result.unsettled)
         if power.status is not Status.OK:
             return replace(trial, status=TrialStatus.NO_POWER, reason=power.reason)
         return replace(
             trial,
             power_w=power.power_w,
             power_error_w=power.standard_error_w,
-            energy_j=power.power_w * time_s,
+            energy_j=power.power_w * result.launch_s,
         )
 
     def _fault(self, number: int, one: BlockVariant) -> str:

@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -30,6 +30,7 @@ from ptxbench.tune.blocks.concurrent import ConcurrentBench, ConcurrentTrial, ru
 from ptxbench.tune.blocks.guerreiro import ConcurrentCost, ordered_distributions, tune_concurrent
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
 from ptxbench.tune.problem import KernelProblem
+from ptxbench.tune.repeats import FIRST, measure_again, repeat_first
 from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.user_kernel import UserKernel
@@ -156,18 +157,24 @@ class ConcurrentRuns:
     """Runs of kernels at once; one that the folder holds is not made again.
 
     Args:
-        bench: Where they are made.
+        open_bench: Returns where they are made, given those that the folder holds.
         path: The folder, which holds a manifest.
         show: Called with how many are done, 0 for how many there are to do, and which is in hand.
     """
 
-    def __init__(self, bench: ConcurrentBench, path: Path, show: Show = lambda *_: None) -> None:
+    def __init__(
+        self,
+        open_bench: Callable[[Sequence[ConcurrentTrial]], ConcurrentBench],
+        path: Path,
+        show: Show = lambda *_: None,
+    ) -> None:
         file = path / _TRIALS
         lines = journal.read(file) if file.exists() else ()
         held = [codec.decode(ConcurrentTrial, plain, place) for place, plain in lines]
-        self._bench = bench
+        self._bench = open_bench(held)
         self._show = show
         self._held = {one.name: one for one in held}
+        self._variants: dict[str, tuple[Sequence[BlockVariant], int]] = {}
         self._journal = Journal(file, create=True)
 
     @property
@@ -183,15 +190,50 @@ class ConcurrentRuns:
             InputError: The disk is full.
         """
         name = run_name([one.variant for one in variants], clock_mhz)
+        self._variants[name] = variants, clock_mhz
         if name not in self._held:
             self._show(len(self._held), 0, name)
-            trial = self._bench.measure(variants, clock_mhz)
-            self._journal.append(trial)
-            self._held[trial.name] = trial
+            self._keep(self._bench.measure(variants, clock_mhz))
         return self._held[name]
 
+    def repeat_first(self, objective: str) -> None:
+        """Make the best runs again, so that none stands first by a lucky reading.
+
+        Raises:
+            GpuError: The GPU stopped answering.
+            InputError: The disk is full.
+        """
+
+        def first() -> list[str]:
+            known = [t for n, t in self._held.items() if n in self._variants and math.isfinite(t.energy_j)]
+            best = sorted((t for t in known if t.ok), key=lambda trial: cost_of(trial, objective))
+            return [trial.name for trial in best[:FIRST]]
+
+        repeat_first(first, lambda name: max(1, len(self._held[name].energies_j)), self._again)
+
+    def _again(self, name: str) -> None:
+        """Make a run that has one energy again, and keep both as one."""
+        counted, failed = measure_again(
+            self._held[name], lambda _: self._bench.measure(*self._variants[name])
+        )
+        if failed and len(counted) == 1:
+            self._keep(replace(failed, reason=f"measured again: {failed.reason}"))
+        else:
+            self._keep(counted[-1].repeated(counted[:-1]))
+
+    def _keep(self, trial: ConcurrentTrial) -> None:
+        self._journal.append(trial)
+        self._held[trial.name] = trial
+
     def close(self) -> None:
-        """Give the right to write back."""
+        """Take all powers out where their source may not be believed, and give the right to write back.
+
+        Raises:
+            InputError: The disk is full.
+        """
+        objection = self._bench.source.objection
+        for trial in [t for t in self._held.values() if objection and math.isfinite(t.energy_j)]:
+            self._keep(trial.without_power(objection))
         self._journal.close()
 
 
@@ -238,7 +280,8 @@ def tune_concurrently(
     every = [block_variants(one, gpu.info.target, jobs) for one in kernels]
     ordered = [ordered_distributions(one) for one in every]
     path, manifest = _place(ConcurrentManifest.new(gpu, kernels, tuning, every), out, resume)
-    runs = ConcurrentRuns(ConcurrentBench(gpu, kernels, tuning.window_s), path, show)
+    window_s = tuning.window_s
+    runs = ConcurrentRuns(lambda held: ConcurrentBench(gpu, kernels, window_s, before=held), path, show)
 
     def measure(choice: tuple[int, ...]) -> ConcurrentTrial:
         return runs.measure([of_one[index] for of_one, index in zip(ordered, choice, strict=True)])
@@ -249,22 +292,25 @@ def tune_concurrently(
             lambda choice: concurrent_cost(measure(choice), tuning.objective),
             tuning.patience,
         )
-        default = runs.measure([default_block(one) for one in every])
+        default = runs.measure([default_block(one) for one in every]).name
         combinations = itertools.product(*every) if tuning.exhaustive else ()
-        all_of_them = [runs.measure(one) for one in combinations]
-        return ConcurrentTuned(
-            path=path,
-            manifest=manifest,
-            trials=runs.trials,
-            chosen=measure(found.choice),
-            default=default,
-            iterations=found.iterations,
-            tried=math.prod(len(one) for one in ordered),
-            possible=math.prod(len(one) for one in every),
-            best=min(all_of_them, key=lambda trial: cost_of(trial, tuning.objective), default=None),
-        )
+        all_of_them = [runs.measure(one).name for one in combinations]
+        runs.repeat_first(tuning.objective)
     finally:
         runs.close()
+    trials = {one.name: one for one in runs.trials}
+    every_one = [trials[name] for name in all_of_them]
+    return ConcurrentTuned(
+        path=path,
+        manifest=manifest,
+        trials=runs.trials,
+        chosen=measure(found.choice),
+        default=trials[default],
+        iterations=found.iterations,
+        tried=math.prod(len(one) for one in ordered),
+        possible=math.prod(len(one) for one in every),
+        best=min(every_one, key=lambda trial: cost_of(trial, tuning.objective), default=None),
+    )
 
 
 def _place(

@@ -16,7 +16,13 @@ from ptxbench.experiment.roofline.kernel import IntensityKernel, build, loop_fau
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
 from ptxbench.experiment.roofline.measure import measure
 from ptxbench.experiment.roofline.point import RooflineOptions, open_folder
-from ptxbench.experiment.roofline.result import fitted, measured_points, work_out, write_result
+from ptxbench.experiment.roofline.result import (
+    MeasuredKernels,
+    fitted,
+    measured_kernels,
+    work_out,
+    write_result,
+)
 from ptxbench.report.cost import find_costs, open_cost_table
 from ptxbench.storage.shipped import find_table
 
@@ -133,29 +139,29 @@ def test_a_run_whose_time_is_over_goes_on_and_gives_the_same_kernels(finished, t
     folder = measure(SimulatedGpu(PROFILE), options, tmp_path / "run", resume=True)
     assert [r.name for r in folder.recordings] == [r.name for r in open_folder(finished).recordings]
     assert folder.finished
-    assert len(measured_points(open_folder(tmp_path / "run"))) == len(folder.recordings)
+    assert len(measured_kernels(open_folder(tmp_path / "run")).points) == len(folder.recordings)
 
 
 def test_bytes_faster_than_dram_are_refused(tmp_path):
     one = RooflineOptions(kinds=("f32",), intensities=(0.125,), sms=(132,))
     folder = measure(SimulatedGpu(find_profile("h200")), one, tmp_path / "run")
     with pytest.raises(InputError, match="faster than DRAM can be"):
-        measured_points(folder)
+        measured_kernels(folder)
 
 
 def test_kernels_beside_another_program_are_left_out_and_said(finished):
     folder = open_folder(finished)
-    points = measured_points(folder)
+    points = measured_kernels(folder).points
 
     def seen(point, others):
         return replace(point, kernel=replace(point.kernel, other_processes=others))
 
     some = [seen(p, int(n % 5 == 0)) for n, p in enumerate(points)]
-    result = fitted(folder.manifest.gpu, some, "random")
+    result = fitted(folder.manifest.gpu, MeasuredKernels(tuple(some)), "random")
     assert set(result.disturbed) == {p.kernel.name for p in some if p.kernel.other_processes}
     assert not set(result.disturbed) & {p.kernel.name for p in result.points}
     with pytest.raises(InputError, match="while no other program was on the GPU"):
-        fitted(folder.manifest.gpu, [seen(p, 1) for p in points], "random")
+        fitted(folder.manifest.gpu, MeasuredKernels(tuple(seen(p, 1) for p in points)), "random")
 
 
 def test_a_run_of_slowed_kernels_alone_gives_no_number(tmp_path):

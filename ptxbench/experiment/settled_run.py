@@ -1,0 +1,230 @@
+"""Runs a kernel until its clock and power have settled: at the power limit that takes seconds.
+
+A board lets power overshoot its limit for most of a second, then holds it as far below: on an H100 of 700 W a
+product drew 780 W, then 510, then 770 again. What a window of 0.4 s reads there hangs on when it began.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.core.status import Status
+from ptxbench.energy.settled import SettledPower, SourceCheck, settled_power
+from ptxbench.energy.steady import PowerReading, power_change
+from ptxbench.experiment.trial_record import THROTTLE_REASONS, describe_throttling
+from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.kernel_run import KernelRun
+from ptxbench.sensors.trace import KernelWindow, Trace
+
+# Launches that a host makes in a second at most.
+_MOST_PER_S = 250_000
+
+
+@dataclass(frozen=True)
+class SettleLimits:
+    """When clock and power count as settled."""
+
+    longer_s: tuple[float, ...] = (4.0, 8.0)
+    """Windows that are run where a shorter one has not settled; the later half counts. Where an H100's first
+    second was modelled, 20 W of ringing are left after 2 s and 3 W after 4 s (`Regulator`)."""
+    long_s: float = 3.5
+    """Window of which the later half counts: those above, and what is nearly as long."""
+    even: float = 0.01
+    """Change of power, and of the time of a launch, from the earlier to the later half, up to which a kernel
+    at the limit has settled; likewise the standard error of its power."""
+    even_below: float = 0.04
+    """The same change of power below the limit: a step of the supply voltage changed the power of a kernel by
+    2.9% (results/nvidia-h200/roofline)."""
+    over_limit: float = 0.01
+    """Power over the limit, as a fraction, that no board holds for long."""
+
+
+SETTLE = SettleLimits()
+
+Attempt = Callable[[float], tuple[KernelRun, int]]
+
+
+@dataclass(frozen=True)
+class KernelPower:
+    """Power and time of a kernel, as far as they had settled.
+
+    Attributes:
+        found: Its settled power.
+        launch_s: Time of one launch in the part of its window that counts.
+        counted: That part.
+        reasons: NVML's bit mask of what slowed the GPU down, -1 where it does not tell.
+        unsettled: Why clock or power had not settled, "" where they had.
+    """
+
+    found: SettledPower
+    launch_s: float
+    counted: KernelWindow
+    reasons: int
+    unsettled: str
+
+    @property
+    def power(self) -> PowerReading:
+        """Its power, with why there is none."""
+        return self.found.power
+
+    @property
+    def slowed(self) -> bool:
+        """Whether the power limit or heat held the clock down."""
+        return is_slowed(self.reasons)
+
+    @property
+    def note(self) -> str:
+        """What must be said of it; "" for nothing."""
+        by = describe_throttling(max(0, self.reasons))
+        return "; ".join(filter(None, (f"slowed down by {by}" if by else "", self.found.note)))
+
+    def beside_others(self, others: int) -> KernelPower:
+        """Return it without its power: other programs were on the GPU."""
+        reason = f"{others} other compute process(es) on the GPU"
+        power = PowerReading(math.nan, math.nan, 0, Status.FOREIGN_PROCESS, reason)
+        return replace(self, found=replace(self.found, power=power), unsettled="")
+
+
+def launches_in(window_s: float, time_s: float) -> int:
+    """Return how many launches of a time fill a window, at least one; a host cannot launch any faster."""
+    return max(1, math.ceil(min(window_s / time_s, window_s * _MOST_PER_S)))
+
+
+def is_slowed(reasons: int) -> bool:
+    """Tell whether the power limit or heat held the clock down, by NVML's bit mask; -1: it does not tell."""
+    return reasons > 0 and any(reasons & bit for bit in THROTTLE_REASONS)
+
+
+@dataclass(frozen=True)
+class BoardLimits:
+    """Power limits of a board.
+
+    Attributes:
+        set_w: The one that is set, W; NaN where it is not known.
+        max_w: The highest that can be set, W; NaN where it is not known.
+    """
+
+    set_w: float
+    max_w: float
+
+    @classmethod
+    def of(cls, gpu: GpuInfo, settings: GpuSettings | None = None) -> BoardLimits:
+        """Return those of a board, perhaps under settings."""
+        set_mw = settings.power_limit_mw if settings else None
+        return cls(gpu.power_limit_w if set_mw is None else set_mw / 1000, gpu.max_power_w)
+
+
+def run_until_settled(
+    attempt: Attempt,
+    window_s: float,
+    source: SourceCheck,
+    board: BoardLimits,
+    limits: SettleLimits = SETTLE,
+) -> tuple[KernelRun, KernelPower]:
+    """Run a kernel for a window, and longer where the board is at its power limit or still changes.
+
+    Args:
+        attempt: Runs the kernel back to back for so many seconds; returns the run and how many launches it
+            had.
+        window_s: Length of the first window.
+        source: Judges the power source by all that ran, and is told of each run.
+        board: Power limits of the board.
+        limits: When it has settled.
+
+    Returns:
+        The run that counts, and what it gave.
+
+    Raises:
+        LaunchError: A launch failed.
+        GpuError: The GPU stopped answering.
+    """
+    for length_s in (window_s, *(longer_s for longer_s in limits.longer_s if longer_s > window_s)):
+        run, times = attempt(length_s)
+        result = kernel_power(run.trace, run.window, times, source, run.throttle_reasons, board, limits)
+        if not result.unsettled:
+            break
+    others = max(run.before.other_processes, run.after.other_processes)
+    return run, result.beside_others(others) if others > 0 else result
+
+
+def kernel_power(
+    trace: Trace,
+    window: KernelWindow,
+    times: int,
+    source: SourceCheck,
+    reasons: int,
+    board: BoardLimits,
+    limits: SettleLimits = SETTLE,
+) -> KernelPower:
+    """Return the settled power and the launch time of a kernel, and whether both had settled.
+
+    Args:
+        trace: The recording.
+        window: When it ran.
+        times: Launches in the window.
+        source: Its power source, which is told of it.
+        reasons: NVML's bit mask of what slowed the GPU down meanwhile.
+        board: Power limits of the board.
+        limits: When it has settled.
+    """
+    is_long = window.elapsed_s >= limits.long_s
+    counted = later_half(window) if is_long else window
+    slowed = is_slowed(reasons)
+    found = settled_power(trace, window, source.sensor, board.max_w, counted, source.sensors, even=not slowed)
+    source.add(found, window, even=not slowed)
+    times_s = counted.launch_times_s
+    launch_s = sum(times_s) / len(times_s) if is_long and times_s else window.elapsed_s / times
+    unsettled = _unsettled(found, counted, source.sensor, slowed, board.set_w, limits)
+    if not unsettled and slowed and not is_long:
+        unsettled = f"the power limit was met in a window of {window.elapsed_s:.2g} s"
+    return KernelPower(found, launch_s, counted, reasons, unsettled)
+
+
+def later_half(window: KernelWindow) -> KernelWindow:
+    """Return the later half of a window, by time and by the stretches of its launches."""
+    middle_ns = (window.start_ns + window.end_ns) // 2
+    times_s = window.launch_times_s
+    return replace(
+        window,
+        start_ns=middle_ns,
+        elapsed_s=window.elapsed_s / 2,
+        launch_times_s=times_s[len(times_s) // 2 :],
+    )
+
+
+def _unsettled(
+    found: SettledPower,
+    counted: KernelWindow,
+    sensor: SensorDescription,
+    slowed: bool,
+    limit_w: float,
+    limits: SettleLimits,
+) -> str:
+    """Return why clock or power had not settled in the part that counts, "" where they had."""
+    power = found.power
+    if power.status is Status.UNEVEN_POWER:
+        return power.reason
+    if power.status is not Status.OK or found.series is None:
+        return ""
+    if power.power_w > (1 + limits.over_limit) * limit_w:
+        return f"the power of {power.power_w:.4g} W is above the limit of {limit_w:.4g} W"
+    even = limits.even if slowed else limits.even_below
+    change = 0.0 if sensor.counts_energy else power_change(found.series, counted, sensor)
+    if abs(change) > even:
+        return f"the power still changed by {change:+.1%}"
+    slower = _change(counted.launch_times_s)
+    if abs(slower) > limits.even:
+        return f"the time of a launch still changed by {slower:+.1%}"
+    if slowed and power.standard_error_w > limits.even * power.power_w:
+        return f"the power went up and down, so that it is known to {power.standard_error_w:.2g} W only"
+    return ""
+
+
+def _change(times_s: Sequence[float]) -> float:
+    """Return by what fraction a launch takes longer in the later half of some stretches."""
+    half = len(times_s) // 2
+    return sum(times_s[-half:]) / sum(times_s[:half]) - 1 if half else 0.0
