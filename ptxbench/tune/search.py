@@ -128,7 +128,7 @@ class Evaluator:
         def measure(before: int) -> Trial:
             self.folder.begin(held.candidate, before)
             trial = self.bench.measure(built.kernel, built.wall_s, settings=held.settings)
-            return replace(trial, sampled=held.sampled)
+            return replace(trial, sampled=held.sampled, source_key=held.source_key)
 
         counted, failed = measure_again(held, measure)
         if failed and len(counted) == 1:
