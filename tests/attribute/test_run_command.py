@@ -1,12 +1,15 @@
 """`ptxbench run`: the command is untouched, and every end of it has a report."""
 
 import json
+import math
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from fakes.loads import LoadedGpu
+from fakes.monitored import distorted_board
 from fakes.nvml import FakeDevice, use_nvml
 
 from ptxbench.api.board import open_boards
@@ -92,10 +95,27 @@ def test_reports_are_kept_and_compared(boards, capfd, tmp_path):
     (tmp_path / "half.json").write_text(json.dumps(kept))
     assert run([*again, str(tmp_path / "half.json"), *words]) == 1
     assert "J before" in capfd.readouterr().err
+    kept["gpus"][0]["energy_j"] = None
+    (tmp_path / "none.json").write_text(json.dumps(kept))
+    assert run([*again, str(tmp_path / "none.json"), *words]) == 1
+    assert "does not know the energy" in capfd.readouterr().err
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"gpus": [1], "kernels": []}', None])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"gpus": [1], "kernels": []}',
+        '{"gpus": [{"gpu": "GPU 0", "energy_j": "5", "interval_j": [4, 6]}], "kernels": []}',
+        '{"gpus": [{"gpu": "GPU 0", "energy_j": 5, "interval_j": [4]}], "kernels": []}',
+        f'{{"gpus": [{{"gpu": "GPU 0", "energy_j": 1{"0" * 400}, "interval_j": [4, 6]}}], "kernels": []}}',
+        None,
+    ],
+    ids=range(8),
+)
 def test_a_baseline_that_is_none_is_one_line_before_anything_runs(boards, capfd, tmp_path, text):
     if text is not None:
         (tmp_path / "b.json").write_text(text)
@@ -111,6 +131,17 @@ def test_a_baseline_that_is_none_is_one_line_before_anything_runs(boards, capfd,
     assert run(["run", *words]) == 2
     assert capfd.readouterr().err.count("\n") == 1
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_run_without_a_reading_does_not_pass_the_gate(boards, capfd, tmp_path, monkeypatch):
+    words = ["run", "--no-kernels"], ["--", PYTHON, "-c", "pass"]
+    assert run([*words[0], "--out", str(tmp_path / "a"), *words[1]]) == 0
+    deaf = distorted_board(boards, lambda _, read: tuple(replace(one, value=math.nan) for one in read))
+    monkeypatch.setattr("ptxbench.api.board.open_boards", lambda _specs: (deaf,))
+    assert run([*words[0], "--baseline", str(tmp_path / "a"), "--fail-over", "3%", *words[1]]) == 1
+    said = capfd.readouterr().err
+    assert "is not known now" in said
+    assert "nan" not in said
 
 
 @pytest.mark.hostile
