@@ -2,8 +2,6 @@
 
 import json
 import math
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -162,51 +160,6 @@ def test_without_a_gpu_nothing_runs(capfd, tmp_path, monkeypatch):
     monkeypatch.setattr("ptxbench.api.board.open_boards", refuse)
     assert run(["run", "--", "touch", str(tmp_path / "ran")]) == 3
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 5), (signal.SIGUSR1, 6)])
-def test_signals_reach_the_command(number, code):
-    waits = (
-        "import signal, sys, os; "
-        f"signal.signal({int(number)}, lambda *_: sys.exit({code})); "
-        "os.kill(os.getppid(), {0}); signal.pause()".format(int(number))
-    )
-    script = (
-        "import sys, os; from ptxbench.attribute.child import run_child; "
-        "sys.exit(run_child(sys.argv[1:], os.environ))"
-    )
-    ended = subprocess.run([PYTHON, "-c", script, PYTHON, "-c", waits], timeout=60, check=False)
-    assert ended.returncode == code
-
-
-def test_a_signal_to_the_whole_group_is_no_error():
-    # The command may be gone before the signal is passed on.
-    script = (
-        "import os, sys; from ptxbench.attribute.child import run_child; "
-        "sys.exit(run_child(['sh', '-c', 'kill -TERM 0; exec sleep 50'], os.environ))"
-    )
-    for _ in range(3):
-        ended = subprocess.run(
-            [PYTHON, "-c", script],
-            timeout=60, check=False, capture_output=True, text=True, start_new_session=True,
-        )  # fmt: skip
-        assert ended.stderr == ""
-        assert ended.returncode == 143
-
-
-def test_a_signal_after_the_end_is_not_passed_on(monkeypatch):
-    class Ended:
-        pid = 2**22 + 1  # beyond the largest process number
-
-        def poll(self):
-            return None
-
-        def wait(self):
-            signal.raise_signal(signal.SIGTERM)
-            return -15
-
-    monkeypatch.setattr(subprocess, "Popen", lambda *_args, **_more: Ended())
-    assert child.run_child(["x"], {}) == 143
 
 
 @pytest.mark.hostile
