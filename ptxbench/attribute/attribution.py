@@ -24,7 +24,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from scipy.optimize import fmin, nnls
@@ -50,7 +51,9 @@ _LEAST_SPREAD = 0.35
 # Power between kernels before the readings are seen, of that in kernels; its spread is as large.
 _IDLE = 0.3
 _BLOCK_S = 1.0
-_FEWEST_BLOCKS = 10
+_FEWEST_BLOCKS, _MOST_BLOCKS = 10, 300
+# Readings whose shares are in memory at once.
+_PIECE = 4096
 _RESAMPLES = 200
 _NEEDED_READINGS = 30
 # What keeps the equations of the search solvable.
@@ -70,9 +73,8 @@ _PARTS = 12
 _LAGS = np.arange(-1.0, 3.01, 0.25)
 _WINDOWS = (0.25, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
 _SEARCH_READINGS = 3000
-# Rows a refresh of the table of busy times that is searched with, and its largest size, in numbers.
-_FEWEST_ROWS, _MOST_ROWS = 64.0, 256.0
-_LARGEST_TABLE = 2e7
+# Of so many readings every fourth is tried first: what leaves twice what the best of its shape does is out.
+_ROUGH_READINGS, _ROUGH_STEP, _HOPELESS = 2000, 4, 2.0
 # Steps of the search beyond the grid, for each shape.
 _REFINEMENTS = 60
 # A pause that is longer than this is idle of another kind: the GPU lowers its power meanwhile.
@@ -96,6 +98,10 @@ class Readings:
     averaging_s: float
     refresh_s: float
     limit_w: float = math.nan
+
+    def thinned(self, step: int) -> Readings:
+        """Return one of every so many readings."""
+        return replace(self, at_s=self.at_s[::step], power_w=self.power_w[::step])
 
 
 @dataclass(frozen=True)
@@ -204,22 +210,48 @@ class _Response:
         # The last part has the mean age of all that is older.
         return np.append(inner_s, inner_s[-1] + 2 * time_constant_s)
 
-    def mean(self, until: Callable[[Float64s], Float64s], at_s: Float64s) -> Float64s:
-        """Return what accumulates as `until` per second, as readings at moments see it, shape (n, ...)."""
-        edges_s = self.edges_s
-        held = [until(at_s - self.lag_s - age_s) for age_s in edges_s]
-        parts = [(held[i] - held[i + 1]) / (edges_s[i + 1] - edges_s[i]) for i in range(len(edges_s) - 1)]
-        mean: Float64s = sum(parts[1:], start=parts[0]) / len(parts)
-        return mean
+    @property
+    def weights(self) -> Float64s:
+        """What is accumulated until each of the edges counts in the mean rate, 1/s, shape (parts + 1,)."""
+        of_part = 1 / np.diff(self.edges_s) / (len(self.edges_s) - 1)
+        weights: Float64s = np.append(of_part, 0.0) - np.append(0.0, of_part)
+        return weights
 
 
 @dataclass(frozen=True)
-class _Design:
-    """Shares of each reading, shape (readings, columns), and busy time, shape (columns,)."""
+class _Equations:
+    """The normal equations of readings v with shares S, shape (readings, columns), by blocks of readings.
 
-    shares: Float64s
+    Attributes:
+        count: How many readings there are.
+        grams: S^T S of each block, shape (blocks, columns, columns).
+        sides_w: S^T v of each block, W, shape (blocks, columns).
+        power_w: v, W, shape (readings,).
+        time_s: Time of each column in the run, s, shape (columns,).
+        names: Which names each column has.
+    """
+
+    count: int
+    grams: Float64s
+    sides_w: Float64s
+    power_w: Float64s
     time_s: Float64s
     names: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def gram(self) -> Float64s:
+        """S^T S of all readings, shape (columns, columns)."""
+        return np.asarray(self.grams.sum(axis=0))
+
+    @cached_property
+    def side_w(self) -> Float64s:
+        """S^T v of all readings, W, shape (columns,)."""
+        return np.asarray(self.sides_w.sum(axis=0))
+
+    def left_w2(self, power_w: Float64s) -> float:
+        """Return the sum of squares that powers of the columns leave of the readings, W^2."""
+        explained = float(power_w @ (2 * self.side_w - self.gram @ power_w))
+        return max(float(self.power_w @ self.power_w) - explained, 0.0)
 
 
 @dataclass(frozen=True)
@@ -271,17 +303,17 @@ def attribute(
     least_s = _LEAST_REFRESHES * readings.refresh_s
     columns = _columns(busy.by_name_s, least_s, known)
     busy.set_columns(columns)
-    responses = _responses(readings, busy, columns)
-    designs = [_design(readings, busy, columns, length_s, response) for response in responses]
-    design, power_w = designs[0]
-    if len(power_w) < _NEEDED_READINGS:
+    best, *others = _responses(readings, busy, columns)
+    design = _equations(readings, busy, columns, length_s, best)
+    if design.count < _NEEDED_READINGS:
         return Attribution((_whole(launches, length_s, energy_j, error_j),))
     kernels = len(columns)
-    prior = _prior(design, power_w, kernels, known)
-    gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
-    fitted = _solve(gram, side, prior, prior.mean_w)
-    count = -(-_RESAMPLES // len(designs))
-    draws = np.concatenate([_resampled(*one, prior, readings.refresh_s, count) for one in designs])
+    prior = _prior(design, kernels, known)
+    fitted = _solve(design.gram, design.side_w, prior, prior.mean_w)
+    count = -(-_RESAMPLES // (1 + len(others)))
+    # One response at a time: those of an hour and a hundred names fill the memory.
+    alike = (_equations(readings, busy, columns, length_s, response) for response in others)
+    draws = np.concatenate([_resampled(one, prior, count) for one in chain([design], alike)])
     draws *= _time_draws(design, columns, busy, len(draws))
     fit = _scaled(design, fitted, draws, energy_j, error_j)
     shares = tuple(
@@ -292,7 +324,7 @@ def attribute(
         for share in _shares(design, fit, kernels, launches, busy, least_s)
     )
     parts = tuple(_range_share(one, design, fit, busy, origin_ns) for one in ranges)
-    return Attribution(shares, parts, responses[0].lag_s + responses[0].averaging_s / 2)
+    return Attribution(shares, parts, best.lag_s + best.averaging_s / 2)
 
 
 def _columns(own_s: Float64s, least_s: float, known: Mapping[int, Expected]) -> list[tuple[int, ...]]:
@@ -306,52 +338,68 @@ def _columns(own_s: Float64s, least_s: float, known: Mapping[int, Expected]) -> 
     return [*((i,) for i in kept), *((rest,) if rest else ())]
 
 
-def _design(
+def _equations(
     readings: Readings,
     busy: BusyTime,
     columns: Sequence[tuple[int, ...]],
     length_s: float,
     response: _Response,
-    until: Callable[[Float64s], Float64s] | None = None,
-) -> tuple[_Design, Float64s]:
-    """Return what each reading sees, and the readings, W; `until` stands in for that of `busy`."""
+    *,
+    in_blocks: bool = True,
+) -> _Equations:
+    """Return what a response says of the readings; with `in_blocks` by blocks that are resampled."""
     end_s = readings.at_s - response.lag_s
     unseen_s = busy.unseen_until(end_s) - busy.unseen_until(end_s - response.reach_s)
     inside = (end_s <= length_s) & (end_s >= response.reach_s) & (unseen_s <= 0)
     end_s, at_s, power_w = end_s[inside], readings.at_s[inside], readings.power_w[inside]
-    shares = response.mean(until or busy.until, at_s)
-    idle = np.clip(1 - shares.sum(axis=1), 0, None)
     # A window without any kernel for a while is a pause; else the GPU waits between kernels.
-    around = busy.any_until(end_s + _PAUSE_S) - busy.any_until(end_s - response.averaging_s - _PAUSE_S)
-    pause = around == 0
-    whole = np.column_stack((shares, np.where(pause, 0.0, idle), np.where(pause, idle, 0.0)))
+    pause = busy.is_pause(end_s - response.averaging_s - _PAUSE_S, end_s + _PAUSE_S)
+    kernels, count = len(columns), len(at_s)
+    length = _block_length(count, readings.refresh_s) if in_blocks else max(count, 1)
+    blocks = [slice(first, first + length) for first in range(0, count, length)]
+    grams, sides_w = np.zeros((len(blocks), kernels + 2, kernels + 2)), np.zeros((len(blocks), kernels + 2))
+    together = max(1, _PIECE // length)
+    for first in range(0, len(blocks), together):
+        piece = slice(first * length, (first + together) * length)
+        shares = np.zeros((kernels + 2, len(at_s[piece])))
+        shares[:kernels] = busy.mean(at_s[piece], response.lag_s + response.edges_s, response.weights)
+        idle = np.clip(1 - shares.sum(axis=0), 0, None)
+        shares[kernels:] = idle * (~pause[piece], pause[piece])
+        for i, at in enumerate(blocks[first : first + together], start=first):
+            block = shares[:, at.start - piece.start : at.stop - piece.start]
+            grams[i], sides_w[i] = block @ block.T, block @ power_w[at]
     time_s = [float(busy.by_name_s[list(names)].sum()) for names in columns]
     idle_s = length_s - sum(time_s)
-    pause_share = float(pause.mean()) if len(pause) else 0.0
-    pause_s = min(pause_share * length_s, idle_s)
-    return _Design(whole, np.array([*time_s, idle_s - pause_s, pause_s]), (*columns, (), ())), power_w
+    pause_s = min(float(pause.mean()) * length_s if count else 0.0, idle_s)
+    times_s = np.array([*time_s, idle_s - pause_s, pause_s])
+    return _Equations(count, grams, sides_w, power_w, times_s, (*columns, (), ()))
+
+
+def _block_length(count: int, refresh_s: float) -> int:
+    """Return how many of some readings are a block."""
+    length = min(round(_BLOCK_S / refresh_s), count // _FEWEST_BLOCKS)
+    return max(1, length, -(-count // _MOST_BLOCKS))
 
 
 def _responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, ...]]) -> list[_Response]:
     """Return the response of the sensor that explains the readings best, then some that do as well."""
-    thinned = max(1, len(readings.at_s) // _SEARCH_READINGS)
-    few = replace(readings, at_s=readings.at_s[::thinned], power_w=readings.power_w[::thinned])
+    few = readings.thinned(max(1, -(-len(readings.at_s) // _SEARCH_READINGS)))
     length_s = float(readings.at_s[-1]) if len(readings.at_s) else 0.0
     refresh_s = readings.refresh_s
     # Documents are right about a running mean of a second, but not about windows near the refresh.
     is_long = readings.averaging_s >= _LONG_MEAN * refresh_s
     nominal_s = readings.averaging_s if is_long else min(readings.averaging_s or refresh_s, refresh_s)
-    rows = _LARGEST_TABLE * refresh_s / max(length_s, refresh_s) / len(columns)
-    is_fine = rows >= _FEWEST_ROWS
-    until = busy.tabulated(refresh_s / min(rows, _MOST_ROWS), length_s) if is_fine else busy.until
     squares: dict[_Response, float] = {}
+
+    def left_of(some: Readings, response: _Response) -> float:
+        return _left_w2(_equations(some, busy, columns, length_s, response, in_blocks=False))
 
     def left(response: _Response) -> float:
         """Return the mean square that a response leaves."""
         # Of a program that repeats itself exactly, other lags and windows can explain the readings as well.
         odd = abs(response.lag_s) / refresh_s + abs(math.log(response.averaging_s / nominal_s))
         if response not in squares:
-            squares[response] = _left_w2(few, busy, columns, length_s, response, until)
+            squares[response] = left_of(few, response)
         return squares[response] * (1 + _ODD * odd)
 
     windows = [refresh_s * share for share in _WINDOWS] + [nominal_s]
@@ -361,6 +409,11 @@ def _responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, 
         for lag in _LAGS
         for window_s in windows
     ]
+    if len(few.at_s) >= _ROUGH_READINGS:
+        rough = few.thinned(_ROUGH_STEP)
+        roughly = {one: left_of(rough, one) for one in tried}
+        least_of = {shape: min(roughly[one] for one in tried if one.shape is shape) for shape in Shape}
+        tried = [one for one in tried if roughly[one] <= _HOPELESS * least_of[one.shape]]
     best = [min((one for one in tried if one.shape is shape), key=left) for shape in Shape]
     found = min(
         [_Response(0.0, nominal_s, Shape.BOXCAR), *(_refined(one, refresh_s, left) for one in best)], key=left
@@ -397,43 +450,35 @@ def _refined(response: _Response, refresh_s: float, left: Callable[[_Response], 
     return min((response, at(np.asarray(found))), key=left)
 
 
-def _left_w2(
-    readings: Readings,
-    busy: BusyTime,
-    columns: Sequence[tuple[int, ...]],
-    length_s: float,
-    response: _Response,
-    until: Callable[[Float64s], Float64s],
-) -> float:
+def _left_w2(equations: _Equations) -> float:
     """Return the mean square of what a response does not explain of the readings, W^2."""
-    design, power_w = _design(readings, busy, columns, length_s, response, until)
-    if len(power_w) < _NEEDED_READINGS:
+    if equations.count < _NEEDED_READINGS:
         return math.inf
-    gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
-    powers = np.linalg.solve(gram + _RIDGE * len(power_w) * np.eye(len(gram)), side)
-    return float(np.mean((power_w - design.shares @ powers) ** 2))
+    ridge = _RIDGE * equations.count * np.eye(len(equations.gram))
+    powers_w = np.asarray(np.linalg.solve(equations.gram + ridge, equations.side_w), dtype=np.float64)
+    return equations.left_w2(powers_w) / equations.count
 
 
-def _prior(design: _Design, power_w: Float64s, kernels: int, known: Mapping[int, Expected]) -> _Prior:
+def _prior(equations: _Equations, kernels: int, known: Mapping[int, Expected]) -> _Prior:
     """Return what the readings say of all kernels together, as what is thought of each."""
-    together = np.column_stack((design.shares[:, :kernels].sum(axis=1), design.shares[:, kernels:]))
-    powers, _ = nnls(together, power_w)
-    half_w = max((powers[0] - float(np.min(power_w))) / 2, _LEAST_SPREAD * powers[0], 1e-3)
-    count, width = design.shares.shape
+    power_w, (count, width) = equations.power_w, (equations.count, len(equations.gram))
     is_kernel = np.arange(width) < kernels
-    mean_w = np.where(is_kernel, powers[0], _IDLE * powers[0])
-    spread_w = np.where(is_kernel, half_w, _IDLE * powers[0] + 1e-3)
-    for column, names in enumerate(design.names):
+    together: Float64s = np.column_stack((is_kernel.astype(np.float64), np.eye(width)[:, kernels:]))
+    no_prior = _Prior(np.zeros(3), np.zeros(3), np.zeros(3))
+    gram, side_w = together.T @ equations.gram @ together, together.T @ equations.side_w
+    all_w = _solve(gram, side_w, no_prior, no_prior.mean_w)[0]
+    half_w = max((all_w - float(np.min(power_w))) / 2, _LEAST_SPREAD * all_w, 1e-3)
+    mean_w = np.where(is_kernel, all_w, _IDLE * all_w)
+    spread_w = np.where(is_kernel, half_w, _IDLE * all_w + 1e-3)
+    for column, names in enumerate(equations.names):
         if len(names) == 1 and names[0] in known:
             mean_w[column] = known[names[0]].power_w
             spread_w[column] = max(known[names[0]].error_w / COVERAGE_FACTOR, 1e-3)
-    gram, side = design.shares.T @ design.shares, design.shares.T @ power_w
     # The noise is what is left with a weak prior; that sets the weight of the prior.
     weak = _Prior(mean_w, spread_w, np.full(width, _RIDGE * count))
-    left = power_w - design.shares @ _solve(gram, side, weak, mean_w)
-    left_w2 = float(left @ left) / max(count - width, count // 4)
+    left_w2 = equations.left_w2(_solve(equations.gram, equations.side_w, weak, mean_w))
     # A model of the sensor is never exact: its error does not show where a program repeats itself.
-    noise = left_w2 + (_MODEL_ERROR * float(power_w.mean())) ** 2
+    noise = left_w2 / max(count - width, count // 4) + (_MODEL_ERROR * float(power_w.mean())) ** 2
     weight = noise / spread_w**2
     return _Prior(mean_w, spread_w, weight, math.sqrt(noise))
 
@@ -441,37 +486,30 @@ def _prior(design: _Design, power_w: Float64s, kernels: int, known: Mapping[int,
 def _solve(gram: Float64s, side: Float64s, prior: _Prior, mean_w: Float64s) -> Float64s:
     """Solve non-negative least squares with a prior from the normal equations."""
     full, right = gram + np.diag(prior.weight), side + prior.weight * mean_w
-    values, vectors = np.linalg.eigh(full)
-    root = np.sqrt(np.clip(values, values.max() * 1e-12, None))
-    solved: Float64s = nnls((vectors * root).T, (vectors.T @ right) / root)[0]
+    root = np.linalg.cholesky(full + 1e-12 * full.max() * np.eye(len(full)))
+    solved: Float64s = nnls(root.T, np.linalg.solve(root, right))[0]
     return solved
 
 
-def _resampled(
-    design: _Design, power_w: Float64s, prior: _Prior, refresh_s: float, resamples: int
-) -> Float64s:
+def _resampled(equations: _Equations, prior: _Prior, resamples: int) -> Float64s:
     """Return the powers over resampled blocks of readings, shape (resamples, columns)."""
-    count, width = design.shares.shape
-    length = max(1, min(round(_BLOCK_S / refresh_s), count // _FEWEST_BLOCKS))
-    bounds = [*range(0, count, length), count]
-    last = len(bounds) - 1
-    blocks = [slice(*pair) for pair in pairwise(bounds)]
-    grams = np.stack([design.shares[at].T @ design.shares[at] for at in blocks])
-    sides = np.stack([design.shares[at].T @ power_w[at] for at in blocks])
+    blocks, width = equations.sides_w.shape
     chance = np.random.default_rng(0)
     draws = np.empty((resamples, width))
     for i in range(resamples):
-        times = np.bincount(chance.integers(0, last, last), minlength=last).astype(np.float64)
+        times = np.bincount(chance.integers(0, blocks, blocks), minlength=blocks).astype(np.float64)
         mean_w = prior.mean_w + prior.spread_w * chance.standard_normal(width)
-        gram = np.tensordot(times, grams, 1)
+        gram = np.tensordot(times, equations.grams, 1)
         # Shares^T times an error of each reading has the variance noise^2 times the Gram matrix.
         values, vectors = np.linalg.eigh(gram)
         error = (vectors * np.sqrt(np.clip(values, 0, None))) @ chance.standard_normal(width)
-        draws[i] = _solve(gram, times @ sides + prior.noise_w * error, prior, mean_w)
+        draws[i] = _solve(gram, times @ equations.sides_w + prior.noise_w * error, prior, mean_w)
     return draws
 
 
-def _time_draws(design: _Design, columns: Sequence[tuple[int, ...]], busy: BusyTime, draws: int) -> Float64s:
+def _time_draws(
+    design: _Equations, columns: Sequence[tuple[int, ...]], busy: BusyTime, draws: int
+) -> Float64s:
     """Return times by chance over the estimated ones, shape (draws, columns): 1 where all was seen."""
     factor = np.ones((draws, len(design.time_s)))
     error_s = np.array([float(np.hypot.reduce(busy.error_s[list(names)])) for names in columns])
@@ -525,7 +563,9 @@ def _told(share: Share, readings: Readings, known: Mapping[int, Expected], names
     return replace(share, interval_j=bound_j, method="too short to tell, the interval is its bound")
 
 
-def _scaled(design: _Design, power_w: Float64s, draws_w: Float64s, energy_j: float, error_j: float) -> _Fit:
+def _scaled(
+    design: _Equations, power_w: Float64s, draws_w: Float64s, energy_j: float, error_j: float
+) -> _Fit:
     """Return powers with what makes their energies add up to the measured one."""
 
     def factor(powers: Float64s) -> Float64s:
@@ -537,7 +577,7 @@ def _scaled(design: _Design, power_w: Float64s, draws_w: Float64s, energy_j: flo
 
 
 def _shares(
-    design: _Design,
+    design: _Equations,
     fit: _Fit,
     kernels: int,
     launches: Launches,
@@ -612,10 +652,10 @@ def _members(
     return tuple(sorted(members, key=lambda one: -one.energy_j))
 
 
-def _range_share(ranges: Ranges, design: _Design, fit: _Fit, busy: BusyTime, origin_ns: int) -> Share:
+def _range_share(ranges: Ranges, design: _Equations, fit: _Fit, busy: BusyTime, origin_ns: int) -> Share:
     """Return what a GPU drew within the ranges of one name."""
     start_s, end_s = ((side - origin_ns) / 1e9 for side in ranges.merged())
-    in_kernels_s = (busy.until(end_s) - busy.until(start_s)).sum(axis=0)
+    in_kernels_s = busy.within(start_s, end_s)
     time_s = float((end_s - start_s).sum())
     idle_s = design.time_s[len(in_kernels_s) :]
     # Time without kernels has the run's mean power of such time.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +16,11 @@ import numpy.typing as npt
 
 from ptxbench.attribute.ranges import RangeKind, Ranges, join_ranges, read_windows
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow
+from ptxbench.storage.file_errors import whole_lines
 
 # Kernels that follow each other this closely are one stretch of work for a sensor.
 _PAUSE_NS = 100_000_000
+_ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|\\)")
 # Of the injector's numbers; a longer one is damage.
 _DIGITS = 19
 _LAUNCH = np.dtype(
@@ -308,17 +311,22 @@ def innermost(ranges: Sequence[Ranges]) -> Launches:
     return join_launches(parts)
 
 
+def _unescaped(found: re.Match[str]) -> str:
+    """Return what the injector's `say_name` wrote otherwise."""
+    return chr(int(found[1], 16)) if found[1] else "\\"
+
+
 def _read_process(file: Path) -> _Process:
     process = _Process({}, {}, 0, [], [])
     # One file a process: its pid stands before the dash.
     pid = file.name.partition("-")[0]
     ended = False
-    for line in file.read_text(errors="replace").splitlines():
+    for line in whole_lines(file):
         word, _, rest = line.partition(" ")
         first, _, text = rest.partition(" ")
         number = int(first) if first.isdecimal() and len(first) <= _DIGITS else None
         if word == "name" and number is not None:
-            process.names[number] = text
+            process.names[number] = _ESCAPED.sub(_unescaped, text)
         elif word == "device" and number is not None:
             process.devices[number] = text
         elif word == "dropped" and number is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.sensors.trace import Int64s
+from ptxbench.storage.file_errors import whole_lines
 
 _MOST_NAMES = 1000
 _OTHERS = "(all further names)"
@@ -77,7 +78,7 @@ def read_windows(folder: Path) -> tuple[Ranges, ...]:
     """Read the windows that `EnergyMonitor` wrote down; a line that was cut off is left out."""
     parts = []
     for file in sorted(folder.glob("*.windows")):
-        for line in file.read_text(errors="replace").splitlines():
+        for line in whole_lines(file):
             try:
                 found = json.loads(line)
                 name, times = str(found["name"]), (int(found["start_ns"]), int(found["end_ns"]))

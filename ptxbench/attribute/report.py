@@ -1,21 +1,17 @@
-"""A program's energy as text, JSON and CSV, and against an earlier one."""
+"""A program's energy as text, JSON and CSV."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ptxbench.api.window_energy import energy_text
 from ptxbench.attribute.attribution import NO_KERNEL, Share
 from ptxbench.attribute.demangle import demangled, shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
-from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import finite
 from ptxbench.core.printable import render_csv
-from ptxbench.storage.file_errors import read_bytes
 
 _LONGEST_NAME = 60
 _HEAD = f"{'J':>9} {'95% interval':>19} {'share':>6} {'W':>6} {'s':>9} {'calls':>8}"
@@ -147,64 +143,6 @@ def lines(program: ProgramEnergy, most: int = 25) -> list[str]:
     has_groups = any(share.members for gpu in program.gpus for share in gpu.kernels)
     about = [_ABOUT_MEMBERS] if has_groups else []
     return [*said, f"by {program.method}", *about, *program.remarks]
-
-
-def changes(program: ProgramEnergy, baseline: Path, limit: float) -> list[str]:
-    """Return what takes more energy than in an earlier report, beyond a limit and both intervals.
-
-    Args:
-        program: What was measured.
-        baseline: The earlier `energy.json`, or its folder.
-        limit: Largest allowed growth, a fraction.
-
-    Raises:
-        InputError: The file cannot be read or is no such report.
-    """
-    earlier = read_report(baseline)
-    before = _by_name(earlier["gpus"], "gpu") | _by_name(earlier["kernels"], "kernels")
-    mine = document(program)
-    after = _by_name(mine["gpus"], "gpu") | _by_name(mine["kernels"], "kernels")
-    return [
-        f"{name}: {old['energy_j']:.5g} J before, {new['energy_j']:.5g} J now"
-        f" ({new['energy_j'] / old['energy_j'] - 1:+.1%})"
-        for name, new in after.items()
-        if (old := before.get(name)) is not None and _grew(old, new, limit)
-    ]
-
-
-def read_report(path: Path) -> dict[str, Any]:
-    """Read an `energy.json`, or the one in a folder.
-
-    Raises:
-        InputError: It cannot be read or is no such report.
-    """
-    file = path / "energy.json" if path.is_dir() else path
-    data = read_bytes(file, "name an energy.json of `ptxbench run --out`, or its folder")
-    try:
-        found = json.loads(data)
-        if not all(
-            isinstance(row["energy_j"], int | float | None) for row in found["gpus"] + found["kernels"]
-        ):
-            raise TypeError
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{file} is no energy.json of `ptxbench run --out`") from error
-    assert isinstance(found, dict)  # noqa: S101
-    return found
-
-
-def _grew(old: dict[str, Any], new: dict[str, Any], limit: float) -> bool:
-    if not old["energy_j"] or not new["energy_j"] or None in (*old["interval_j"], *new["interval_j"]):
-        return False
-    beyond = new["interval_j"][0] > old["interval_j"][1]
-    return bool(beyond and new["energy_j"] > (1 + limit) * old["energy_j"])
-
-
-def _by_name(entries: list[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
-    def name(entry: dict[str, Any]) -> str:
-        text = entry[key] if isinstance(entry[key], str) else " | ".join(entry[key])
-        return text if key == "gpu" else f"{entry['gpu']}, {text}"
-
-    return {name(entry): entry for entry in entries}
 
 
 def _figures(share: Share, gpu: GpuShare) -> dict[str, Any]:

@@ -60,7 +60,7 @@ _PATH = click.Path(path_type=Path)
     "limit",
     type=Fraction(),
     metavar="FRACTION",
-    help="Exit with 1 if a number differs by more than this, upward from --baseline.",
+    help="Exit with 1 if energy grew by more than this since --baseline, or if that cannot be told.",
 )
 @json_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
@@ -154,7 +154,7 @@ def _check_usage(
     spec: str | None, kept: Path | None, words: tuple[str, ...], baseline: Path | None, limit: float | None
 ) -> None:
     """Refuse options that do not go together, and an earlier report that is none, before anything runs."""
-    from ptxbench.attribute.report import read_report
+    from ptxbench.attribute.baseline import read_report
 
     if (baseline is None) != (limit is None):
         raise click.UsageError("--baseline and --fail-over need each other.")
@@ -185,12 +185,14 @@ def _expected(
 
 
 def _compare(program: ProgramEnergy, baseline: Path | None, limit: float | None) -> int:
-    """Print what takes more than in an earlier report, and return 1 if anything does."""
-    from ptxbench.attribute.report import changes
+    """Print how a run compares with an earlier report, and return 1 where it must not pass."""
+    if baseline is None or limit is None:
+        return 0
+    from ptxbench.attribute.baseline import compare
 
-    found = [] if baseline is None or limit is None else changes(program, baseline, limit)
-    _say(found)
-    return int(bool(found))
+    judgement = compare(program, baseline, limit)
+    _say(judgement.lines)
+    return 0 if judgement.is_passed else 1
 
 
 def _check_table(table: Path | None, ncu: Path | None) -> None:

@@ -97,6 +97,18 @@ def read_text(path: Path, cure: str = NAME_A_RUN) -> str:
         raise InputError(f"{path} is not text in UTF-8; {cure}") from error
 
 
+def whole_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file that others wrote and may have cut off; a line feed alone ends one.
+
+    Raises:
+        InputError: It is no regular file, or cannot be read.
+    """
+    with opened(path) as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line[:-1].decode(errors="replace")
+
+
 def require_kept(path: Path, what: str) -> None:
     """Refuse to go on without a file that a run may have left in the archive.
 

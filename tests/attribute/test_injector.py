@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ def sanitized(tmp_path_factory):
 
 def play(built, folder, *words, preload=False, **more):
     fake, program, library, nvtx = built
-    program = nvtx if words == ("nvtx",) else program
+    program = nvtx if words[0] == "nvtx" else program
     environment = injected({"PATH": os.environ["PATH"], **more}, library, [fake], folder)
     environment |= {"FAKE_CUPTI": str(fake), "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0"}
     if not preload:
@@ -184,11 +185,46 @@ def test_nvtx_ranges_arrive_with_their_names(sanitized, tmp_path):
     assert log.processes == 0
     assert log.remarks == ()
     found = {ranges.name: ranges for ranges in log.ranges}
-    assert set(found) == {"outer range", "inn\u00e9r", "library: call", "crossed", "started", "deep"}
+    assert set(found) == {"outer\nrange", "inn\u00e9r", "library: call", "crossed", "started", "deep"}
     assert len(found["deep"]) == 256
-    inner, outer = found["inn\u00e9r"], found["outer range"]
+    inner, outer = found["inn\u00e9r"], found["outer\nrange"]
     assert outer.start_ns[0] <= inner.start_ns[0] < inner.end_ns[0] <= outer.end_ns[0]
     assert inner.end_ns[0] - inner.start_ns[0] >= 2_000_000
+
+
+# What Python, or a reader of lines, takes for the end of a line or a field.
+ENDS = [*"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029\t\x1b\x01\x7f", "\r\n", "\\n", "\\", "\\x0a", " ", ""]
+ENTRIES = [
+    "name 0 forged",
+    "dropped 77",
+    "device 0 GPU-forged",
+    "refused forged",
+    "end 5 5",
+    "off 1 1",
+    "\u00e9",
+]
+
+
+@pytest.mark.hostile
+def test_no_name_is_taken_for_an_entry_of_the_log(sanitized, tmp_path):
+    chance = Random(7)
+    names = {
+        "".join(chance.choice(one) for one in chance.choices([ENDS, ENTRIES, ["kernel"]], k=5))
+        for _ in range(3000)
+    } | {f"kernel{end}{entry}{last}" for end in ENDS for entry in ENTRIES for last in ("", "\n")}
+    file = tmp_path / "names"
+    file.write_bytes(b"".join(name.encode() + b"\0" for name in sorted(names)))
+    (tmp_path / "kernels").mkdir()
+    code, log = play(sanitized, tmp_path / "kernels", "names", "0", str(file))
+    assert (code, log.dropped, log.remarks, log.unseen_ns) == (3, 0, (), ())
+    assert list(log.by_gpu) == [GPUS[0]]
+    assert sorted(log.by_gpu[GPUS[0]].names) == sorted(names)
+    few = sorted(names)[:900]  # a report keeps the first thousand
+    file.write_bytes(b"".join(name.encode() + b"\0" for name in few))
+    (tmp_path / "ranges").mkdir()
+    code, log = play(sanitized, tmp_path / "ranges", "nvtx", str(file))
+    assert (code, log.dropped, log.remarks) == (3, 0, ())
+    assert sorted(one.name for one in log.ranges) == few
 
 
 @pytest.mark.parametrize("more", [{"FAKE_VERSION": "13"}, {"FAKE_VERSION": "140000"}, {"FAKE_BUSY": "1"}])
@@ -209,6 +245,12 @@ def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(plain, tmp_path):
     (file,) = tmp_path.glob("*.bin")
     file.write_bytes(file.read_bytes()[:-5])
     assert sum(map(len, read_launches(tmp_path).by_gpu.values())) == 9
+    (file,) = tmp_path.glob("*.txt")
+    text = file.read_bytes()
+    file.write_bytes(text[: text.index(b"kernel_8\n") + 7])
+    names = {name for one in read_launches(tmp_path).by_gpu.values() for name in one.names}
+    assert "kernel_7" in names
+    assert "(name 8 was not written)" in names
 
 
 def test_the_injector_is_built_once(tmp_path, monkeypatch):

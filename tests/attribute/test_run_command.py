@@ -1,12 +1,13 @@
 """`ptxbench run`: the command is untouched, and every end of it has a report."""
 
 import json
-import signal
-import subprocess
+import math
 import sys
+from dataclasses import replace
 
 import pytest
 from fakes.loads import LoadedGpu
+from fakes.monitored import distorted_board
 from fakes.nvml import FakeDevice, use_nvml
 
 from ptxbench.api.board import open_boards
@@ -92,10 +93,27 @@ def test_reports_are_kept_and_compared(boards, capfd, tmp_path):
     (tmp_path / "half.json").write_text(json.dumps(kept))
     assert run([*again, str(tmp_path / "half.json"), *words]) == 1
     assert "J before" in capfd.readouterr().err
+    kept["gpus"][0]["energy_j"] = None
+    (tmp_path / "none.json").write_text(json.dumps(kept))
+    assert run([*again, str(tmp_path / "none.json"), *words]) == 1
+    assert "does not know the energy" in capfd.readouterr().err
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"gpus": [1], "kernels": []}', None])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"gpus": [1], "kernels": []}',
+        '{"gpus": [{"gpu": "GPU 0", "energy_j": "5", "interval_j": [4, 6]}], "kernels": []}',
+        '{"gpus": [{"gpu": "GPU 0", "energy_j": 5, "interval_j": [4]}], "kernels": []}',
+        f'{{"gpus": [{{"gpu": "GPU 0", "energy_j": 1{"0" * 400}, "interval_j": [4, 6]}}], "kernels": []}}',
+        None,
+    ],
+    ids=range(8),
+)
 def test_a_baseline_that_is_none_is_one_line_before_anything_runs(boards, capfd, tmp_path, text):
     if text is not None:
         (tmp_path / "b.json").write_text(text)
@@ -111,6 +129,17 @@ def test_a_baseline_that_is_none_is_one_line_before_anything_runs(boards, capfd,
     assert run(["run", *words]) == 2
     assert capfd.readouterr().err.count("\n") == 1
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_run_without_a_reading_does_not_pass_the_gate(boards, capfd, tmp_path, monkeypatch):
+    words = ["run", "--no-kernels"], ["--", PYTHON, "-c", "pass"]
+    assert run([*words[0], "--out", str(tmp_path / "a"), *words[1]]) == 0
+    deaf = distorted_board(boards, lambda _, read: tuple(replace(one, value=math.nan) for one in read))
+    monkeypatch.setattr("ptxbench.api.board.open_boards", lambda _specs: (deaf,))
+    assert run([*words[0], "--baseline", str(tmp_path / "a"), "--fail-over", "3%", *words[1]]) == 1
+    said = capfd.readouterr().err
+    assert "is not known now" in said
+    assert "nan" not in said
 
 
 @pytest.mark.hostile
@@ -131,51 +160,6 @@ def test_without_a_gpu_nothing_runs(capfd, tmp_path, monkeypatch):
     monkeypatch.setattr("ptxbench.api.board.open_boards", refuse)
     assert run(["run", "--", "touch", str(tmp_path / "ran")]) == 3
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 5), (signal.SIGUSR1, 6)])
-def test_signals_reach_the_command(number, code):
-    waits = (
-        "import signal, sys, os; "
-        f"signal.signal({int(number)}, lambda *_: sys.exit({code})); "
-        "os.kill(os.getppid(), {0}); signal.pause()".format(int(number))
-    )
-    script = (
-        "import sys, os; from ptxbench.attribute.child import run_child; "
-        "sys.exit(run_child(sys.argv[1:], os.environ))"
-    )
-    ended = subprocess.run([PYTHON, "-c", script, PYTHON, "-c", waits], timeout=60, check=False)
-    assert ended.returncode == code
-
-
-def test_a_signal_to_the_whole_group_is_no_error():
-    # The command may be gone before the signal is passed on.
-    script = (
-        "import os, sys; from ptxbench.attribute.child import run_child; "
-        "sys.exit(run_child(['sh', '-c', 'kill -TERM 0; exec sleep 50'], os.environ))"
-    )
-    for _ in range(3):
-        ended = subprocess.run(
-            [PYTHON, "-c", script],
-            timeout=60, check=False, capture_output=True, text=True, start_new_session=True,
-        )  # fmt: skip
-        assert ended.stderr == ""
-        assert ended.returncode == 143
-
-
-def test_a_signal_after_the_end_is_not_passed_on(monkeypatch):
-    class Ended:
-        pid = 2**22 + 1  # beyond the largest process number
-
-        def poll(self):
-            return None
-
-        def wait(self):
-            signal.raise_signal(signal.SIGTERM)
-            return -15
-
-    monkeypatch.setattr(subprocess, "Popen", lambda *_args, **_more: Ended())
-    assert child.run_child(["x"], {}) == 143
 
 
 @pytest.mark.hostile

@@ -157,6 +157,16 @@ int main(int count, char **words) {
     *(void **)&fake_now = dlsym(cupti, "fake_now");
     base = fake_now ? fake_now() : 0;
     if (strcmp(what, "many")) kernels(count > 2 ? atol(words[2]) : 10);
+    if (!strcmp(what, "names")) {
+        /* Each name of the file ends with a NUL. */
+        static char all[1 << 20];
+        FILE *file = fopen(words[3], "rb");
+        char *end = all + (file ? fread(all, 1, sizeof all, file) : 0);
+        for (char *name = all; name < end; name += strlen(name) + 1) {
+            base += 10;
+            play(name, base, base + 5, 0);
+        }
+    }
     if (!strcmp(what, "crash")) raise(SIGSEGV);
     if (!strcmp(what, "unfinished")) play("broken", 0, 0, 0);
     if (!strcmp(what, "loss")) ((void (*)(size_t))dlsym(cupti, "fake_loss"))(5);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,12 +34,23 @@ static const void *table(uint32_t id) { return id == 1 ? &callbacks : NULL; }
 static struct event text(int32_t type, const void *message) {
     return (struct event){.version = 3, .size = 48, .message_type = type, .message = message};
 }
-int main(void) {
+static char all[1 << 20];
+int main(int count, char **words) {
     const char *path = getenv("NVTX_INJECTION64_PATH");
     void *tool = path ? dlopen(path, RTLD_LAZY) : NULL;
     int (*begin)(const void *(*)(uint32_t)) =
         tool ? (int (*)(const void *(*)(uint32_t)))dlsym(tool, "InitializeInjectionNvtx2") : NULL;
     if (!begin || begin(table) != 1) return 98;
+    if (count > 2) {
+        /* A range for each name of the file, which ends with a NUL. */
+        FILE *file = fopen(words[2], "rb");
+        char *end = all + (file ? fread(all, 1, sizeof all, file) : 0);
+        for (char *name = all; name < end; name += strlen(name) + 1) {
+            CALL(core[9], int (*)(const char *), name);
+            CALL(core[11], int (*)(void));
+        }
+        return 3;
+    }
     if (CALL(core[9], int (*)(const char *), "outer\nrange") != 0) return 1;
     struct event wide = text(2, L"inn\u00e9r");
     if (CALL(core[8], int (*)(const struct event *), &wide) != 1) return 2;

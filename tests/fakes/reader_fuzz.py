@@ -21,8 +21,8 @@ from random import Random
 
 from fakes import run as fake
 
+from ptxbench.attribute.baseline import read_report
 from ptxbench.attribute.launches import read_launches as read_injected
-from ptxbench.attribute.report import read_report
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.experiment.roofline.point import open_folder, read_kernels
 from ptxbench.meter.readers import read_mapping, read_meter

@@ -5,8 +5,8 @@
  *
  *   PID-NS.bin     `struct launch`, one a kernel, as they come
  *   PID-NS.ranges  `struct range`, one an NVTX range, when it ends
- *   PID-NS.txt     lines: "cupti VERSION", "name ID NAME", "device ORDINAL UUID", "dropped COUNT",
- *                  "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED" and "on NS LAUNCHED"
+ *   PID-NS.txt     lines: "cupti VERSION", "name ID NAME" (escaped: see say_name), "device ORDINAL UUID",
+ *                  "dropped COUNT", "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED" and "on NS LAUNCHED"
  *                  (kernels are not seen between them; launches until then by launch_timer.c, 0 without
  *                  it), "refused WHY", "end NS LAUNCHED"
  *
@@ -186,31 +186,41 @@ static int grow(void) {
     return 1;
 }
 
+/* Writes a name so that it is one line of one name: a backslash as two, what is below a blank as \xHH. */
+static void say_name(uint32_t number, const char *name) {
+    char line[4 * MOST_NAME + 32];
+    char *to = line + sprintf(line, "name %u ", number);
+    for (; *name; name++) {
+        if (*name == '\\')
+            to += sprintf(to, "\\\\");
+        else if ((uint8_t)*name < ' ')
+            to += sprintf(to, "\\x%02x", (unsigned)(uint8_t)*name);
+        else
+            *to++ = *name;
+    }
+    *to++ = '\n';
+    put(state.text, line, (size_t)(to - line));
+}
+
 /* Returns the number of a name, and writes it down the first time; UINT32_MAX without memory. */
 static uint32_t number_of(const char *given) {
-    char plain[MOST_NAME];
+    char cut[MOST_NAME];
     const char *name = given ? given : "(no name)";
-    if (strpbrk(name, "\n\r") || strlen(name) >= sizeof plain) {
-        /* A line is a name. */
-        snprintf(plain, sizeof plain, "%s", name);
-        for (char *at = plain; (at = strpbrk(at, "\n\r"));) *at = ' ';
-        name = plain;
+    if (strlen(name) >= sizeof cut) {
+        memcpy(cut, name, sizeof cut - 1);
+        cut[sizeof cut - 1] = 0;
+        name = cut;
     }
     if (names.count * 2 >= names.slots && !grow()) return UINT32_MAX;
     size_t at = hash(name) & (names.slots - 1);
     for (; names.slot[at]; at = (at + 1) & (names.slots - 1))
         if (!strcmp(names.text[names.slot[at] - 1], name)) return names.slot[at] - 1;
-    char *copy = strdup(name), *line = malloc(strlen(name) + 32);
-    if (!copy || !line) {
-        free(copy);
-        free(line);
-        return UINT32_MAX;
-    }
+    char *copy = strdup(name);
+    if (!copy) return UINT32_MAX;
     uint32_t number = (uint32_t)names.count++;
     names.text[number] = copy;
     names.slot[at] = number + 1;
-    put(state.text, line, (size_t)sprintf(line, "name %u %s\n", number, name));
-    free(line);
+    say_name(number, name);
     return number;
 }
 
