@@ -71,10 +71,22 @@ class _Bystander(Closing):
                 self._process.send_signal(signal.SIGCONT)
                 self._process.communicate(b"\n")
 
-    def go_on(self) -> None:
-        """Let it go on, should it have been stopped."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGCONT)
+    def goes_on(self) -> bool:
+        """Return whether it was stopped, and a signal to the group has let it go on; else let it go on now."""
+        if self._process is None:
+            return False
+        if self._has_gone_on(self._process.pid):
+            return True
+        self._process.send_signal(signal.SIGCONT)
+        self._has_gone_on(self._process.pid)
+        return False
+
+    @staticmethod
+    def _has_gone_on(pid: int) -> bool:
+        """Return whether it has gone on since this was last asked."""
+        with suppress(ChildProcessError):
+            return os.waitid(os.P_PID, pid, os.WCONTINUED | os.WNOHANG) is not None
+        return False
 
     def _start(self) -> None:
         # Without a shell every signal is taken for one that came here alone.
@@ -102,7 +114,7 @@ class _Forwarding(Closing):
         """Pass on what came already, and what will come."""
         self._child = child
         for number in self._early:
-            self._send(number)
+            self._handle(number, None)
 
     def close(self) -> None:
         """Treat signals as before."""
@@ -113,10 +125,8 @@ class _Forwarding(Closing):
         if self._child is None:
             self._early.append(number)
             return
-        if number == signal.SIGCONT:
-            self._bystander.go_on()
-            self._send(number)
-        elif not self._bystander.has_got():
+        has_got = self._bystander.goes_on if number == signal.SIGCONT else self._bystander.has_got
+        if not has_got():
             self._send(number)
         if number == signal.SIGTSTP:
             _stop()
