@@ -72,7 +72,7 @@ class _Bystander(Closing):
                 self._process.communicate(b"\n")
 
     def goes_on(self) -> bool:
-        """Return whether it was stopped, and a signal to the group has let it go on; else let it go on now."""
+        """Return whether it was stopped, and a signal to the group has let it go on; else let it go on."""
         if self._process is None:
             return False
         if self._has_gone_on(self._process.pid):
@@ -83,7 +83,7 @@ class _Bystander(Closing):
 
     @staticmethod
     def _has_gone_on(pid: int) -> bool:
-        """Return whether it has gone on since this was last asked."""
+        """Return whether it has gone on since this was last looked at."""
         with suppress(ChildProcessError):
             return os.waitid(os.P_PID, pid, os.WCONTINUED | os.WNOHANG) is not None
         return False

@@ -60,7 +60,7 @@ _PATH = click.Path(path_type=Path)
     "limit",
     type=Fraction(),
     metavar="FRACTION",
-    help="Exit with 1 if energy grew by more than this since --baseline, or if that cannot be told.",
+    help="Exit with 1 if a number differs by more than this, upward from --baseline, or is not known.",
 )
 @json_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
