@@ -51,7 +51,7 @@ def spread_of(results: Path, reference: str) -> BoardSpread:
         BoardRun(name, read_run_manifest(results / name), read_table(results / name / "table.csv"))
         for name in (reference, *names)
     ]
-    return board_spread(runs[0], runs[1:])
+    return board_spread(runs[0], runs[1:], any_rows=True)
 
 
 if __name__ == "__main__":

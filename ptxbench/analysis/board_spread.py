@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median, stdev, variance
 
 from ptxbench.core.condition import DYNAMIC
@@ -37,17 +37,22 @@ class BoardRun:
     rows: Sequence[TableRow]
 
 
-def board_spread(reference: BoardRun, others: Sequence[BoardRun]) -> BoardSpread:
-    """Return how the rows differ between boards beside one factor for each board.
+def board_spread(reference: BoardRun, others: Sequence[BoardRun], any_rows: bool = False) -> BoardSpread:
+    """Return how the rows differ between boards, apart from one factor for each board.
 
     A board's factor f is the median over the common rows of e_board / e_reference; a row's scatter is the
     standard deviation over boards of ln(e / f). Rows count only where the instruction became the same SASS.
-    The interval of a row's mean over n boards is 1.96 sqrt(sum(u^2) / n^2 + s^2 / n): u is a board's own
-    standard error, s the scatter of all rows that two boards or more have, pooled.
+    The interval of a row's mean over n boards is 1.96 sqrt(sum(u^2) / n^2 + s^2 / n + v^2): u is a board's
+    own standard error, s the scatter of all rows that two boards or more have, pooled.
+
+    A board that shares no three rows with the reference has an unknown factor. With `any_rows` the mean of
+    such boards, linked to each other by their common rows, is that of all others: v is what that may be off
+    by, from how much the factors of boards differ.
 
     Args:
         reference: The run whose board has the factor 1.
         others: Runs on other boards, one for each board.
+        any_rows: Whether a board counts whose factor is unknown.
 
     Raises:
         InputError: Two runs are of one board, or a run shares fewer than three rows with the reference.
@@ -55,13 +60,14 @@ def board_spread(reference: BoardRun, others: Sequence[BoardRun]) -> BoardSpread
     hashes = [run.manifest.gpu.uuid_hash for run in (reference, *others)]
     if len(set(hashes)) < len(hashes):
         raise InputError("two of the runs are of one board; name one run for each board")
-    runs, base = (reference, *others), board_energies(reference)
-    boards = tuple(_factor(run, base) for run in runs)
+    runs = (reference, *others)
+    boards = _factors(runs, any_rows)
     found: dict[Key, list[_OnBoard]] = {}
     for run, board in zip(runs, boards, strict=True):
         for row in filter(_counts, run.rows):
             log = math.log(row.dynamic_pj / board.factor)
-            found.setdefault(_key(row), []).append(_OnBoard(row, log, _relative_error(row)))
+            one = _OnBoard(row, log, _relative_error(row), board.factor_error)
+            found.setdefault(_key(row), []).append(one)
     pooled = _pooled([[one.log for one in measured] for measured in found.values()])
     rows = tuple(_row(measured, pooled) for measured in found.values())
     return BoardSpread(reference.name, boards, rows)
@@ -69,11 +75,19 @@ def board_spread(reference: BoardRun, others: Sequence[BoardRun]) -> BoardSpread
 
 @dataclass(frozen=True)
 class _OnBoard:
-    """A row on one board: logarithm of its energy on the reference board's scale, and its relative error."""
+    """A row on one board: logarithm of its energy on the reference board's scale, and relative errors.
+
+    Attributes:
+        row: The row.
+        log: That logarithm.
+        error: Standard error of the row's repeats.
+        factor_error: Standard error of the board's factor, where no common row tells it.
+    """
 
     row: TableRow
     log: float
     error: float
+    factor_error: float
 
 
 def _relative_error(row: TableRow) -> float:
@@ -100,6 +114,51 @@ def _counts(row: TableRow) -> bool:
     return row.protocol == DYNAMIC and row.status is Status.OK
 
 
+def _factors(runs: Sequence[BoardRun], any_rows: bool) -> tuple[BoardFactor, ...]:
+    """Return the factor of every board, the reference's first.
+
+    Raises:
+        InputError: A run shares too few rows with the reference, and any rows are not allowed.
+    """
+    groups = _linked(runs) if any_rows else [runs]
+    factors = [_within(group) for group in groups]
+    logs = [[math.log(board.factor) for board in group] for group in factors]
+    spread = _pooled(logs)
+    on_scale = list(factors[0])
+    for group, within in zip(factors[1:], logs[1:], strict=True):
+        shift = math.exp(fmean(logs[0]) - fmean(within))
+        error = _rounded(spread * math.sqrt(1 / len(within) + 1 / len(logs[0])))
+        on_scale += (
+            replace(one, rows=0, factor=_rounded(one.factor * shift), factor_error=error) for one in group
+        )
+    by_run = {board.run: board for board in on_scale}
+    return tuple(by_run[run.name] for run in runs)
+
+
+def _linked(runs: Sequence[BoardRun]) -> list[list[BoardRun]]:
+    """Return the runs in groups: each has enough rows in common with the first of its group."""
+    groups: list[list[BoardRun]] = []
+    for run in runs:
+        energies = board_energies(run).keys()
+        fitting = (one for one in groups if len(energies & board_energies(one[0]).keys()) >= _MIN_ROWS)
+        group = next(fitting, None)
+        if group is None:
+            groups.append([run])
+        else:
+            group.append(run)
+    return groups
+
+
+def _within(runs: Sequence[BoardRun]) -> list[BoardFactor]:
+    """Return the factors of boards beside the first of them.
+
+    Raises:
+        InputError: A run shares too few rows with it.
+    """
+    base = board_energies(runs[0])
+    return [_factor(run, base) for run in runs]
+
+
 def _factor(run: BoardRun, base: Mapping[Key, float]) -> BoardFactor:
     energies = board_energies(run)
     ratios = [energies[key] / base[key] for key in energies.keys() & base.keys()]
@@ -114,7 +173,8 @@ def _row(measured: Sequence[_OnBoard], pooled: float) -> RowSpread:
     row, boards = measured[0].row, len(measured)
     logs = [one.log for one in measured]
     energy_pj = math.exp(fmean(logs))
-    error = math.hypot(*(one.error / boards for one in measured), pooled / math.sqrt(boards))
+    factor_error = fmean(one.factor_error for one in measured)
+    error = math.hypot(*(one.error / boards for one in measured), pooled / math.sqrt(boards), factor_error)
     return RowSpread(
         *(row.instruction, row.opt_level, row.protocol, row.operands, row.sass, row.sass_per_ptx),
         boards=boards,

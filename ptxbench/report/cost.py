@@ -12,6 +12,7 @@ from pathlib import Path
 from ptxbench.catalogue.load import load_named
 from ptxbench.core.condition import ARAFA, DYNAMIC
 from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.printable import render_csv
 from ptxbench.core.status import Status
 from ptxbench.report.rates import Rate, rates
@@ -391,9 +392,16 @@ def _origin_lines(table: CostTable, costs: Sequence[Cost]) -> list[str]:
             f"  all its dynamic energies share one factor, known to ± {manifest.scale_ci95:.2%} (95%)"
         )
     if table.spread:
-        factors = [board.factor for board in table.spread.boards[1:]]
+        others = table.spread.boards[1:]
+        factors = [board.factor for board in others]
         lines.append(
             f"  {len(factors)} other boards differ from it by one factor each, {min(factors):.3f} to "
             f"{max(factors):.3f}; mean pJ and scatter leave it out, and so do rows measured on other boards"
         )
+        errors = [COVERAGE_FACTOR * board.factor_error for board in others if board.factor_error]
+        if errors:
+            lines.append(
+                f"  {len(errors)} of them have too few rows in common with it to tell their factor; "
+                f"their rows' intervals allow for it (up to ± {max(errors):.1%})"
+            )
     return lines

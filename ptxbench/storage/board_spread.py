@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptxbench.core.condition import OptLevel
@@ -23,7 +23,9 @@ class BoardFactor:
         driver: Driver version.
         commit: Git commit of ptxbench that measured it, None where it is not known.
         rows: Rows that it has in common with the reference board.
-        factor: Median of its energies over those of the reference board.
+        factor: Median of its energies over those of the reference board. Where it has too few rows in common
+            with it, its place among boards alike, whose mean is that of the others.
+        factor_error: Relative standard error of such a place; 0 where common rows tell the factor.
     """
 
     board: str
@@ -32,6 +34,7 @@ class BoardFactor:
     commit: str | None
     rows: int
     factor: float
+    factor_error: float = field(default=0.0, metadata={"optional": True})
 
 
 @dataclass(frozen=True)

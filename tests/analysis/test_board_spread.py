@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from statistics import variance
 
 import pytest
 from fakes import run as fake
@@ -77,3 +78,27 @@ def test_one_board_twice_and_too_few_common_rows_are_refused():
         board_spread(board("a", 1.0), [board("b", 1.0), board("b", 1.0)])
     with pytest.raises(InputError, match="b has 1 rows in common"):
         board_spread(board("a", 1.0), [board("b", 1.0, row("add.f32", 10.0))])
+
+
+def test_boards_that_share_no_rows_with_the_reference_lie_where_boards_do_and_their_intervals_say_so():
+    boards = [board("b", 1.02), board("c", 0.99)]
+    apart = [row(f"mma.{n}", 100.0 + n, dynamic_ci95_pj=0.0) for n in range(4)]
+    more = [replace(one, dynamic_pj=1.03 * one.dynamic_pj) for one in apart]
+    with pytest.raises(InputError, match="d has 0 rows in common"):
+        board_spread(board("a", 1.0), [*boards, board("d", 1.0, *apart)])
+    spread = board_spread(
+        board("a", 1.0), [*boards, board("d", 1.0, *apart), board("e", 1.0, *more)], any_rows=True
+    )
+    factors = {one.board: one for one in spread.boards}
+    assert [(factors[name].factor, factors[name].rows) for name in "abc"] == [(1.0, 5), (1.02, 5), (0.99, 5)]
+    assert [factors[name].rows for name in "de"] == [0, 0]
+    assert factors["e"].factor / factors["d"].factor == pytest.approx(1.03, rel=1e-4)
+    # Their mean is that of the others; boards scatter by 1.7%, in (2 + 1) degrees of freedom.
+    centre = (1.0 * 1.02 * 0.99) ** (1 / 3)
+    assert math.sqrt(factors["d"].factor * factors["e"].factor) == pytest.approx(centre, rel=1e-4)
+    logs = [math.log(one) for one in (1.0, 1.02, 0.99)]
+    spread_of_boards = math.sqrt((2 * variance(logs) + math.log(1.03) ** 2 / 2) / 3)
+    assert factors["d"].factor_error == pytest.approx(spread_of_boards * math.sqrt(1 / 3 + 1 / 2), rel=1e-3)
+    found = next(one for one in spread.rows if one.instruction == "mma.0")
+    assert found.boards == 2
+    assert found.ci95_pj / found.energy_pj == pytest.approx(1.96 * factors["d"].factor_error, rel=1e-3)
