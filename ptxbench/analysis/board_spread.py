@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median, stdev, variance
@@ -18,6 +19,7 @@ from ptxbench.storage.schema import TableRow
 # A factor from fewer rows would explain them by itself.
 _MIN_ROWS = 3
 _DIGITS = 5
+_LEFT_OUT = re.compile(r"\d+ trials? left out")
 
 Key = tuple[str, ...]
 
@@ -181,7 +183,13 @@ def _row(measured: Sequence[_OnBoard], pooled: float) -> RowSpread:
         energy_pj=_rounded(energy_pj),
         ci95_pj=_rounded(COVERAGE_FACTOR * error * energy_pj),
         scatter=_rounded(stdev(logs)) if boards > 1 else None,
+        note=_note(row.reason),
     )
+
+
+def _note(reason: str) -> str:
+    """Return what a row's reason says of the row itself, without the trials that were left out."""
+    return _LEFT_OUT.split(reason, maxsplit=1)[0].removesuffix("; ")
 
 
 def _rounded(value: float) -> float:

@@ -14,6 +14,7 @@ from ptxbench.api.measurement import Measurement
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
+from ptxbench.storage.board_spread import read_board_spread, with_other_boards
 from ptxbench.storage.manifest import Manifest
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow, TrialRecord
@@ -163,13 +164,19 @@ def load_table(table: str | Path = "h200") -> Table:
         table = ptxbench.load_table("h200")
         frame = table.to_dataframe()
 
+    Rows that its run did not reach have the mean of other boards of this GPU, where the table knows them. So
+    it has all rows that `ptxbench cost` shows.
+
     Args:
-        table: "h200", the table of an NVIDIA H200 that comes with ptxbench, or a run folder.
+        table: "h100" or "h200", the tables that come with ptxbench, or a run folder.
 
     Raises:
-        InputError: There is no such table.
+        InputError: There is no such table, or a file of it does not fit.
     """
-    return load_run(find_table(table))
+    place = find_table(table)
+    with RunFolder.open(place) as folder:
+        rows = with_other_boards(folder.rows(), read_board_spread(place))
+        return Table(rows, folder.manifest, path=place)
 
 
 def _key(row: TableRow) -> tuple[str, str, str, str]:

@@ -56,12 +56,11 @@ def command(
     Folders of `ptxbench roofline run` have a page of their own with --format html: interactive figures, with
     the runs side by side. `ptxbench roofline show` prints them.
     """
-    from ptxbench.report.cost import with_other_boards
     from ptxbench.report.formats import RunReport, format_by_ending, render_report
     from ptxbench.report.row_trials import row_trials
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.atomic import require_file
-    from ptxbench.storage.board_spread import read_board_spread
+    from ptxbench.storage.board_spread import read_board_spread, with_other_boards
     from ptxbench.storage.location import require_outside
     from ptxbench.storage.purpose import ROOFLINE, purpose_of
     from ptxbench.storage.run_folder import RunFolder
@@ -88,7 +87,7 @@ def command(
                     *(
                         str(run),
                         folder.manifest.gpu,
-                        tuple(with_other_boards(folder.rows(), spread)),
+                        with_other_boards(folder.rows(), spread),
                         all_rows,
                     ),
                     *(folder.manifest, spread, folder.kernels),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,7 +18,13 @@ from ptxbench.core.status import Status
 from ptxbench.report.rates import Rate, rates
 from ptxbench.report.text import number
 from ptxbench.report.text_table import Column, Kind, render_table
-from ptxbench.storage.board_spread import BoardSpread, RowSpread, read_board_spread
+from ptxbench.storage.board_spread import (
+    BoardSpread,
+    RowSpread,
+    by_row,
+    read_board_spread,
+    with_other_boards,
+)
 from ptxbench.storage.manifest import Manifest, read_run_manifest
 from ptxbench.storage.schema import TableRow
 from ptxbench.storage.table import TABLE, read_rows
@@ -180,7 +186,7 @@ def costs_report(form: str, pattern: str, tables: Sequence[CostTable], *, all_ro
 
     reports = [
         RunReport(
-            *(table.name, table.manifest.gpu, tuple(_known(pattern, table)), all_rows),
+            *(table.name, table.manifest.gpu, _known(pattern, table), all_rows),
             manifest=table.manifest,
             spread=table.spread,
         )
@@ -196,7 +202,7 @@ def _matching(pattern: str, table: CostTable) -> list[TableRow]:
     return rows
 
 
-def _known(pattern: str, table: CostTable) -> list[TableRow]:
+def _known(pattern: str, table: CostTable) -> tuple[TableRow, ...]:
     return with_other_boards(_matching(pattern, table), table.spread)
 
 
@@ -213,53 +219,14 @@ def row_costs(name: str, gpu: str, rows: Sequence[TableRow], spread: BoardSpread
         rows: Rows of the table.
         spread: How boards of this GPU differ, None where one board was measured.
     """
-    boards = _by_row(rows, spread)
-    rows = [_from_others(row, boards.get(row.key)) for row in rows]
+    boards = by_row(rows, spread)
+    rows = with_other_boards(rows, spread)
     catalogue = load_named(frozenset(row.instruction for row in rows))
     types = {instruction.name: instruction.type for instruction in catalogue.values()}
     return [
         _cost(row, name, gpu, rate, types.get(row.instruction, ""), boards.get(row.key))
         for row, rate in zip(rows, rates(rows), strict=True)
     ]
-
-
-def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> list[TableRow]:
-    """Return a table's rows; those that its run did not reach have the mean of other boards, on its scale.
-
-    Args:
-        rows: Rows of the table.
-        spread: How boards of this GPU differ, None where one board was measured.
-    """
-    boards = _by_row(rows, spread)
-    return [_from_others(row, boards.get(row.key)) for row in rows]
-
-
-def _by_row(rows: Sequence[TableRow], spread: BoardSpread | None) -> dict[tuple[str, ...], RowSpread]:
-    """Return what boards have for each row: of its machine code, or of that which most boards ran."""
-    codes = {row.key: row.sass for row in rows}
-
-    def worth(one: RowSpread) -> tuple[bool, int]:
-        return one.sass == codes.get(one.key), one.boards
-
-    best: dict[tuple[str, ...], RowSpread] = {}
-    for one in sorted(spread.rows if spread else (), key=worth, reverse=True):
-        best.setdefault(one.key, one)
-    return best
-
-
-def _from_others(row: TableRow, spread: RowSpread | None) -> TableRow:
-    if row.status is not Status.NOT_REACHED or spread is None:
-        return row
-    boards = "1 other board" if spread.boards == 1 else f"{spread.boards} other boards"
-    return replace(
-        row,
-        sass=spread.sass,
-        sass_per_ptx=spread.sass_per_ptx,
-        dynamic_pj=spread.energy_pj,
-        dynamic_ci95_pj=spread.ci95_pj,
-        status=Status.OK,
-        reason=f"measured on {boards}",
-    )
 
 
 def _cost(row: TableRow, name: str, gpu: str, rate: Rate, ptx_type: str, spread: RowSpread | None) -> Cost:

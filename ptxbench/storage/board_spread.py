@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ptxbench.core.condition import OptLevel
+from ptxbench.core.status import Status
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
+from ptxbench.storage.schema import TableRow
 
 BOARDS = "boards.json"
 
@@ -52,6 +55,7 @@ class RowSpread:
         energy_pj: Geometric mean of their energies on the reference board's scale, pJ.
         ci95_pj: Half-width of that mean's 95% interval, pJ: repeats on each board, and boards in general.
         scatter: Standard deviation of their logarithms: a fraction; None for fewer than two boards.
+        note: What the first of these boards says of its row, such as that its loops ran at unlike clocks.
     """
 
     instruction: str
@@ -64,6 +68,7 @@ class RowSpread:
     energy_pj: float
     ci95_pj: float
     scatter: float | None
+    note: str = field(default="", metadata={"optional": True})
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -94,6 +99,45 @@ def read_board_spread(folder: Path) -> BoardSpread | None:
     """
     path = folder / BOARDS
     return codec.decode(BoardSpread, codec.read_json(path), Place(path)) if path.exists() else None
+
+
+def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> tuple[TableRow, ...]:
+    """Return a table's rows; those that its run did not reach have the mean of other boards, on its scale.
+
+    Args:
+        rows: Rows of the table.
+        spread: How boards of this GPU differ, None where one board was measured.
+    """
+    boards = by_row(rows, spread)
+    return tuple(_from_others(row, boards.get(row.key)) for row in rows)
+
+
+def by_row(rows: Sequence[TableRow], spread: BoardSpread | None) -> dict[tuple[str, ...], RowSpread]:
+    """Return what boards have for each row: of its machine code, or of that which most boards ran."""
+    codes = {row.key: row.sass for row in rows}
+
+    def worth(one: RowSpread) -> tuple[bool, int]:
+        return one.sass == codes.get(one.key), one.boards
+
+    best: dict[tuple[str, ...], RowSpread] = {}
+    for one in sorted(spread.rows if spread else (), key=worth, reverse=True):
+        best.setdefault(one.key, one)
+    return best
+
+
+def _from_others(row: TableRow, spread: RowSpread | None) -> TableRow:
+    if row.status is not Status.NOT_REACHED or spread is None:
+        return row
+    boards = "1 other board" if spread.boards == 1 else f"{spread.boards} other boards"
+    return replace(
+        row,
+        sass=spread.sass,
+        sass_per_ptx=spread.sass_per_ptx,
+        dynamic_pj=spread.energy_pj,
+        dynamic_ci95_pj=spread.ci95_pj,
+        status=Status.OK,
+        reason="; ".join(filter(None, (f"measured on {boards}", spread.note))),
+    )
 
 
 def write_board_spread(folder: Path, spread: BoardSpread) -> None:

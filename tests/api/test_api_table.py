@@ -8,6 +8,8 @@ from fakes import run as fake
 from ptxbench.api.table import Table, load_table
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.status import Status
+from ptxbench.report.cost import find_costs, open_cost_table, reached
+from ptxbench.storage.shipped import find_table
 
 
 @pytest.fixture
@@ -75,6 +77,24 @@ def test_the_table_that_comes_with_ptxbench_is_found_by_name():
     assert table.gpu.name == "NVIDIA H200"
     assert table["fma.rn.f32"].energy_pj == pytest.approx(14.4, abs=0.2)
     assert table["fma.rn.f32"].half_width_pj < 0.1
+
+
+@pytest.mark.parametrize("name", ["h100", "h200"])
+def test_a_table_that_comes_with_ptxbench_has_the_numbers_that_cost_has(name):
+    costs = find_costs("*", [open_cost_table(name, find_table(name))])
+    shown = {
+        (c.instruction, c.opt_level, c.protocol, c.operands): (c.energy_pj, c.reason) for c in reached(costs)
+    }
+    found = {one.row.key: (one.energy_pj, one.row.reason) for one in load_table(name) if one.is_valid}
+    assert found == shown
+    assert len(found) > 600
+
+
+def test_a_row_of_another_board_says_that_its_loops_ran_at_unlike_clocks():
+    row = load_table("h100")["mma.m16n8k16.f32.f16.f16.f32"].row
+    assert "its overhead loop at" in row.reason
+    assert row.reason.startswith("measured on 2 other boards; ")
+    assert "left out" not in row.reason
 
 
 def test_an_unknown_table_is_an_input_error(tmp_path):
