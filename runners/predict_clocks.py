@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ptxbench.catalogue.architecture import architecture_of
+from ptxbench.catalogue.product import dram_bytes_per_s
 from ptxbench.core.estimate import Estimate
 from ptxbench.model.best_clock import BestClock, best_clock
 from ptxbench.model.cap import Demand
@@ -60,7 +60,7 @@ def predict(session_folder: Path, table: Table) -> Iterator[Predicted]:
     """Yield a prediction for each judged kernel that was measured and counted."""
     session = read_session(session_folder)
     works, _ = read_works(session_folder / COUNTS, session)
-    bandwidth = architecture_of(table.gpu.target).dram_bytes_per_s.value
+    bandwidth = dram_bytes_per_s(table.gpu)
     for one in measured_kernels(session):
         if one.case.purpose is Purpose.JUDGED and one.case.number in works:
             work = replace(works[one.case.number], name=one.case.name, time_s=one.time_s)

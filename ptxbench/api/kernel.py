@@ -12,6 +12,7 @@ from ptxbench.api.table import Table, load_table
 from ptxbench.core.bounds import one_of, whole_within, within
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.code_spread import widened
 from ptxbench.model.estimate import Conditions, KernelEstimate, Machine, estimate
 from ptxbench.model.kept_nulls import null_answers
@@ -140,7 +141,7 @@ def estimate_kernel(
         set_ratio = _clock_ratio(set_clock_mhz, loaded.gpu.max_sm_clock_mhz, "set_clock_mhz")
         conditions = replace(conditions, set_ratio=set_ratio)
     if set_clock_mhz is not None or memory_ratio is not None or limit_w is not None:
-        memory_s = _memory_s(work, loaded.gpu.target, 1.0 if memory_ratio is None else memory_ratio)
+        memory_s = _memory_s(work, loaded.gpu, 1.0 if memory_ratio is None else memory_ratio)
         conditions = replace(conditions, memory_s=memory_s)
     found = estimate(work, machine, conditions)
     _require_limit_met(found, limit_w)
@@ -198,12 +199,12 @@ def _with_voltage(machine: Machine, samples: Path, full_mhz: float) -> Machine:
     return replace(machine, voltage=VoltageLaw(fit_ridge(read_power_samples(samples), limit_w), full_mhz))
 
 
-def _memory_s(work: KernelWork, target: str, ratio: float) -> float:
+def _memory_s(work: KernelWork, gpu: GpuInfo, ratio: float) -> float:
     """Return the time that the bytes from DRAM take at least, 0 where they were not counted."""
     from ptxbench.model.throughput import dram_time_s
 
     dram_bytes = dict(work.bytes_moved).get(Level.DRAM, 0.0)
-    return dram_time_s(dram_bytes, target, within("memory_ratio", ratio, _SLOWEST, 1.0))
+    return dram_time_s(dram_bytes, gpu, within("memory_ratio", ratio, _SLOWEST, 1.0))
 
 
 def _clock_ratio(clock_mhz: float, highest_mhz: float, name: str = "clock_mhz") -> float:

@@ -36,8 +36,6 @@ class Architecture:
         name: Such as "hopper".
         capabilities: Compute capabilities times ten.
         drift_step: By how much a step of the SMs' supply voltage changes the power that it feeds, a fraction.
-        dram_bytes_per_s: Highest bandwidth of DRAM of any of its GPUs.
-        l2_bytes: Largest L2 of any of its GPUs.
         regulation_s: For how long after a launch the GPU's own regulation moves the power, s.
         excursion: Rise of the power within a kernel, a fraction, from which on it is an excursion that steady
             power is read behind, by name of the power source; no other source shows any.
@@ -46,8 +44,6 @@ class Architecture:
     name: str
     capabilities: tuple[int, ...]
     drift_step: Figure
-    dram_bytes_per_s: Figure
-    l2_bytes: Figure
     regulation_s: Figure
     excursion: Mapping[str, Figure]
 
@@ -109,7 +105,7 @@ def parse_architecture(text: str, name: str) -> Architecture:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{name}: is not TOML ({error})") from error
     excursion = table.pop("excursion", {})
-    wanted = {"name", "capabilities", "drift_step", "regulation_s", "dram_bytes_per_s", "l2_bytes"}
+    wanted = {"name", "capabilities", "drift_step", "regulation_s"}
     if wanted != table.keys():
         raise InputError(f"{name}: has the keys {sorted(table)}, not {sorted(wanted)}")
     capabilities = table["capabilities"]
@@ -123,8 +119,6 @@ def parse_architecture(text: str, name: str) -> Architecture:
         name=str(table["name"]),
         capabilities=tuple(capabilities),
         drift_step=_figure(table["drift_step"], f"{name}: drift_step"),
-        dram_bytes_per_s=_figure(table["dram_bytes_per_s"], f"{name}: dram_bytes_per_s"),
-        l2_bytes=_figure(table["l2_bytes"], f"{name}: l2_bytes"),
         regulation_s=_figure(table["regulation_s"], f"{name}: regulation_s"),
         excursion={source: _figure(one, f"{name}: excursion.{source}") for source, one in excursion.items()},
     )

@@ -117,7 +117,7 @@ def run(
     """Measure kernels of many intensities, and fit what a flop, a byte and a second cost.
 
     Readings are kept after every kernel; --resume continues a stopped run. No setting of the GPU is changed.
-    Of the simulated GPUs, simulated:h200-memory has a memory of limited bandwidth.
+    Of the simulated GPUs, h200-memory, rtx3090-memory and rtx5090 have a memory of limited bandwidth.
     """
     from ptxbench.experiment.roofline.measure import measure
     from ptxbench.experiment.roofline.point import RooflineOptions

@@ -35,6 +35,8 @@ class GpuInfo:
         clocks_locked: Whether application clocks are set; None where NVML does not tell.
         max_power_limit_w: Highest power limit that can be set, NaN where NVML does not tell, and in runs of
             before this was kept.
+        l2_bytes: Size of L2; NaN where it is not known, and in runs of before this was kept.
+        dram_bytes_per_s: Peak bandwidth of DRAM, likewise.
     """
 
     index: int
@@ -51,6 +53,8 @@ class GpuInfo:
     vbios: str
     clocks_locked: bool | None = None
     max_power_limit_w: float = field(default=math.nan, metadata={"optional": True})
+    l2_bytes: float = field(default=math.nan, metadata={"optional": True})
+    dram_bytes_per_s: float = field(default=math.nan, metadata={"optional": True})
 
     @property
     def max_power_w(self) -> float:
@@ -65,6 +69,10 @@ class GpuInfo:
             return f"has a power limit of {self.power_limit_w:g} W, which no GPU has"
         if math.isinf(self.max_power_limit_w) or self.max_power_limit_w <= 0:
             return f"has a highest power limit of {self.max_power_limit_w:g} W, which no GPU has"
+        if math.isinf(self.l2_bytes) or self.l2_bytes <= 0:
+            return f"has {self.l2_bytes:g} bytes of L2, which no GPU has"
+        if math.isinf(self.dram_bytes_per_s) or self.dram_bytes_per_s <= 0:
+            return f"reads {self.dram_bytes_per_s:g} bytes a second from DRAM, which no GPU does"
         return ""
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -322,6 +323,8 @@ class CudaGpu:
             vbios=nvml.vbios,
             clocks_locked=nvml.clocks_locked,
             max_power_limit_w=nvml.max_power_limit_w,
+            l2_bytes=float(self._attribute("L2_CACHE_SIZE")) or math.nan,
+            dram_bytes_per_s=nvml.dram_bytes_per_s,
         )
 
 

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ptxbench.catalogue.architecture import architecture_of
+from ptxbench.catalogue.product import dram_bytes_per_s
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.model.opcodes import OpcodeClass, nearest, opcode_class
@@ -103,15 +104,16 @@ def moved_time_s(moved: Iterable[tuple[Level, float]], time: TimeTerms | None) -
     return max((count / rates[level] for level, count in moved if level in rates), default=0.0)
 
 
-def dram_time_s(dram_bytes: float, target: str, memory_ratio: float) -> float:
-    """Return the least time in s that bytes from DRAM take, by the highest bandwidth of a target's GPUs.
+def dram_time_s(dram_bytes: float, gpu: GpuInfo, memory_ratio: float) -> float:
+    """Return the least time in s that bytes from a GPU's DRAM take; 0 where its bandwidth is not known.
 
     Args:
         dram_bytes: Bytes.
-        target: Such as "sm_90a".
+        gpu: The GPU.
         memory_ratio: Memory clock over its highest.
     """
-    return dram_bytes / (architecture_of(target).dram_bytes_per_s.value * memory_ratio)
+    bandwidth = dram_bytes_per_s(gpu)
+    return 0.0 if math.isnan(bandwidth) else dram_bytes / (bandwidth * memory_ratio)
 
 
 def _pipe(opcode: str) -> OpcodeClass:

@@ -220,6 +220,14 @@ class NvmlDevice:
         return float(self._optional(math.nan, "nvmlDeviceGetMaxClockInfo", self._nvml.NVML_CLOCK_SM))
 
     @property
+    def dram_bytes_per_s(self) -> float:
+        """Peak bandwidth of DRAM, two transfers a clock; NaN where NVML does not tell its clock or bus."""
+        clock_mhz = float(self._optional(math.nan, "nvmlDeviceGetMaxClockInfo", self._nvml.NVML_CLOCK_MEM))
+        bits = float(self._optional(math.nan, "nvmlDeviceGetMemoryBusWidth"))
+        known = clock_mhz > 0 and bits > 0
+        return 2 * clock_mhz * 1e6 * bits / 8 if known else math.nan
+
+    @property
     def target(self) -> str:
         """SASS target by its compute capability, such as "sm_90"."""
         major, minor = self._must("nvmlDeviceGetCudaComputeCapability")

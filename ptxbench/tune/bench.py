@@ -134,7 +134,7 @@ class Bench:
         memory_ratio = 1.0
         if settings.memory_clock_mhz is not None and math.isfinite(self._full_memory_mhz):
             memory_ratio = settings.memory_clock_mhz / self._full_memory_mhz
-        return dram_time_s(work.dram_bytes, self.gpu.info.target, memory_ratio)
+        return dram_time_s(work.dram_bytes, self.gpu.info, memory_ratio)
 
     def measure(
         self,

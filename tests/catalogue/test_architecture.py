@@ -16,12 +16,6 @@ origin = "a test"
 [regulation_s]
 value = 0.1
 origin = "a test"
-[dram_bytes_per_s]
-value = 1e12
-origin = "a datasheet"
-[l2_bytes]
-value = 4e7
-origin = "a datasheet"
 """
 
 

@@ -35,6 +35,7 @@ class FakeCuda:
             "COMPUTE_CAPABILITY_MINOR": 0,
             "MULTIPROCESSOR_COUNT": 132,
             "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
+            "L2_CACHE_SIZE": 52428800,
         }
         answers = {
             "cuDeviceGetCount": lambda: len(self.visible),
@@ -72,6 +73,8 @@ def test_the_gpu_of_nvml_is_found_among_those_of_cuda(opened):
         "sm_90a",
         132,
     )
+    # Two transfers a clock of 3201 MHz, on a bus of 6144 bits.
+    assert (gpu.info.l2_bytes, gpu.info.dram_bytes_per_s) == (50 * 2**20, pytest.approx(4.917e12, rel=1e-4))
 
 
 def test_sources_are_best_for_steady_power_first(opened):

@@ -71,8 +71,8 @@ def test_readings_that_cannot_be_true_are_left_out_of_the_description_and_said(q
 SLOW_S = 0.1
 # A lag of nothing, or nearly nothing, is found to this.
 LEAST_LAG_S = 1.5e-4
-# These have the sensors of h200, and differ from it in what a kernel does.
-SAME_SENSORS = {"h200-memory", "h200-ridge", "h200-clocks"}
+# These have the sensors of another, and differ from it in what a kernel does.
+SAME_SENSORS = {"h200-memory", "h200-ridge", "h200-clocks", "rtx3090-memory", "rtx5090"}
 CASES = [(one, 0) for one in PROFILES.values() if one.name not in SAME_SENSORS]
 CASES += [(PROFILES["slow-sensor"], 1)]
 

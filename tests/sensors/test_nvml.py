@@ -260,6 +260,7 @@ def test_unsupported_facts_are_unknown():
     assert device.vbios == "unknown"
     assert math.isnan(device.power_limit_w)
     assert math.isnan(device.max_sm_clock_mhz)
+    assert math.isnan(device.dram_bytes_per_s)
     assert device.clocks_locked is None
 
 

@@ -90,6 +90,8 @@ class SimulatedGpu:
             cuda="simulated",
             vbios="simulated",
             clocks_locked=False,
+            l2_bytes=float(profile.chip.l2_bytes),
+            dram_bytes_per_s=profile.chip.dram_bytes_per_s,
         )
 
     @property

@@ -53,6 +53,8 @@ class Chip:
         clock_mhz: SM clock when nothing slows it.
         clock_floor_mhz: Lowest clock that the power cap can ask for.
         memory_clock_mhz: Memory clock.
+        l2_bytes: Size of L2; an array that is larger comes from DRAM.
+        dram_bytes_per_s: Peak bandwidth of DRAM by the data sheet.
         ridge_mhz: Clock below which the voltage stays as it is; 0: it falls with the clock everywhere.
         energy_scale: Factor on every hidden energy of an instruction.
     """
@@ -66,6 +68,8 @@ class Chip:
     clock_mhz: float
     clock_floor_mhz: float
     memory_clock_mhz: float
+    l2_bytes: int
+    dram_bytes_per_s: float
     energy_scale: float = 1.0
     ridge_mhz: float = 0.0
     registers_per_sm: int = 65536
@@ -168,8 +172,7 @@ class Memory:
     """How fast L2 and DRAM are, and what a byte from them costs, the load that brings it included.
 
     Attributes:
-        l2_bytes: Size of L2; an array that is larger comes from DRAM.
-        dram_bytes_per_s: Bandwidth of DRAM at the full clock.
+        dram_bytes_per_s: Bandwidth of DRAM at the full clock that a kernel reaches.
         l2_bytes_per_s: Bandwidth of L2 at the full clock.
         sm_bytes_per_cycle: What one SM takes in a cycle at most.
         dram_pj_per_byte: Energy of a byte from DRAM, whatever the SM clock.
@@ -181,7 +184,6 @@ class Memory:
         clock_w: Power that goes with the memory clock, at the full one; it is part of the static power.
     """
 
-    l2_bytes: int
     dram_bytes_per_s: float
     l2_bytes_per_s: float
     sm_bytes_per_cycle: float

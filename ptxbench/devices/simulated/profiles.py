@@ -53,6 +53,8 @@ H200 = Profile(
         clock_mhz=1980.0,
         clock_floor_mhz=345.0,
         memory_clock_mhz=3201.0,
+        l2_bytes=50 * 1024**2,
+        dram_bytes_per_s=4.8e12,
         shared_per_sm_bytes=228 * 1024,
     ),
     board=Board(
@@ -70,7 +72,6 @@ H200 = Profile(
 
 # The bandwidths are about those of its data sheet, the energies of a byte made up.
 _MEMORY = Memory(
-    l2_bytes=50 * 1024**2,
     dram_bytes_per_s=4.2e12,
     l2_bytes_per_s=9e12,
     sm_bytes_per_cycle=64.0,
@@ -151,6 +152,8 @@ A100 = Profile(
         clock_mhz=1410.0,
         clock_floor_mhz=210.0,
         memory_clock_mhz=1593.0,
+        l2_bytes=40 * 1024**2,
+        dram_bytes_per_s=2.039e12,
         shared_per_sm_bytes=164 * 1024,
         energy_scale=0.9,
     ),
@@ -184,6 +187,8 @@ RTX2080TI = Profile(
         clock_mhz=1545.0,
         clock_floor_mhz=300.0,
         memory_clock_mhz=7000.0,
+        l2_bytes=5632 * 1024,
+        dram_bytes_per_s=616e9,
         shared_per_sm_bytes=64 * 1024,
     ),
     board=Board(
@@ -214,6 +219,8 @@ RTX3090 = Profile(
         clock_mhz=1695.0,
         clock_floor_mhz=210.0,
         memory_clock_mhz=9751.0,
+        l2_bytes=6 * 1024**2,
+        dram_bytes_per_s=936e9,
         energy_scale=0.9,
     ),
     board=Board(
@@ -238,6 +245,23 @@ RTX3090 = Profile(
     ),
 )
 
+# Bandwidths and energies of a byte are made up; the sizes are its own.
+RTX3090_MEMORY = replace(
+    RTX3090,
+    name="rtx3090-memory",
+    title="NVIDIA GeForce RTX 3090 with a memory of limited bandwidth",
+    memory=Memory(
+        dram_bytes_per_s=0.85e12,
+        l2_bytes_per_s=2.6e12,
+        sm_bytes_per_cycle=64.0,
+        dram_pj_per_byte=150.0,
+        l2_pj_per_byte=28.0,
+        l1_bytes=96 * 1024,
+        l1_bytes_per_cycle=128.0,
+        l1_pj_per_byte=6.0,
+    ),
+)
+
 RTX4090 = Profile(
     name="rtx4090",
     title="NVIDIA GeForce RTX 4090",
@@ -251,6 +275,8 @@ RTX4090 = Profile(
         clock_mhz=2520.0,
         clock_floor_mhz=210.0,
         memory_clock_mhz=10501.0,
+        l2_bytes=72 * 1024**2,
+        dram_bytes_per_s=1008e9,
         energy_scale=0.55,
     ),
     board=Board(
@@ -274,6 +300,33 @@ RTX4090 = Profile(
     ),
 )
 
+# As the RTX 4090 but for what is its own; no board was at hand.
+RTX5090 = replace(
+    RTX4090,
+    name="rtx5090",
+    title="NVIDIA GeForce RTX 5090",
+    chip=replace(
+        RTX4090.chip,
+        target="sm_120a",
+        sm_count=170,
+        clock_mhz=2407.0,
+        memory_clock_mhz=14001.0,
+        l2_bytes=96 * 1024**2,
+        dram_bytes_per_s=1792e9,
+    ),
+    board=replace(RTX4090.board, power_cap_w=575.0),
+    memory=Memory(
+        dram_bytes_per_s=1.6e12,
+        l2_bytes_per_s=6e12,
+        sm_bytes_per_cycle=64.0,
+        dram_pj_per_byte=110.0,
+        l2_pj_per_byte=22.0,
+        l1_bytes=96 * 1024,
+        l1_bytes_per_cycle=128.0,
+        l1_pj_per_byte=4.0,
+    ),
+)
+
 B200 = Profile(
     name="b200",
     title="NVIDIA B200",
@@ -287,6 +340,8 @@ B200 = Profile(
         clock_mhz=1965.0,
         clock_floor_mhz=120.0,
         memory_clock_mhz=3996.0,
+        l2_bytes=126 * 1024**2,
+        dram_bytes_per_s=8e12,
         shared_per_sm_bytes=228 * 1024,
         energy_scale=0.9,
     ),
@@ -320,7 +375,7 @@ H200_CLOCKS = replace(
 PROFILES = {
     p.name: p
     for p in (
-        *(H200, A100, RTX2080TI, RTX3090, RTX4090, B200),
+        *(H200, A100, RTX2080TI, RTX3090, RTX3090_MEMORY, RTX4090, RTX5090, B200),
         *(SLOW_SENSOR, H200_STEPS, H200_WARM, H200_RIDGE, H200_MEMORY, H200_CLOCKS),
     )
 }

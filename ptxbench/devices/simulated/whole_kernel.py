@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ptxbench.core.threads import WARP
 from ptxbench.devices.sequence import stretches
 from ptxbench.devices.simulated.physics import Phase
-from ptxbench.devices.simulated.profile import Memory, Profile
+from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.timing import Grid
 from ptxbench.devices.simulated.truth import (
     counted_energy_pj,
@@ -72,7 +72,7 @@ def plan_whole_kernel(
         cycles = _pass_cycles(code.once, warps, profile) + trips * _pass_cycles(code.loop, warps, profile)
         threads = times * blocks * grid.threads
         moved = _Moved(loaded * threads, sms, array_bytes, past_l1)
-        return moved.phase(times * cycles, threads * thread_pj * 1e-12, profile.memory)
+        return moved.phase(times * cycles, threads * thread_pj * 1e-12, profile)
 
     return _waves(grid, chip.sm_count, wave)
 
@@ -111,7 +111,7 @@ def plan_counted_kernel(
         cycles = max(of_one, math.ceil(warps / chip.schedulers_per_sm) * issue)
         threads = times * blocks * grid.threads
         moved = _Moved(thread_bytes * threads, min(grid.blocks, chip.sm_count), array_bytes)
-        return moved.phase(times * cycles, threads * thread_pj * 1e-12, profile.memory)
+        return moved.phase(times * cycles, threads * thread_pj * 1e-12, profile)
 
     return _waves(grid, chip.sm_count, wave)
 
@@ -154,15 +154,16 @@ class _Moved:
 
     past_l1: bool = False
 
-    def phase(self, cycles: float, energy_j: float, memory: Memory | None) -> Phase:
+    def phase(self, cycles: float, energy_j: float, profile: Profile) -> Phase:
         """Return the phase of so many cycles and joules, besides its bytes."""
+        memory = profile.memory
         if memory is None or not self.count:
             return Phase(cycles, energy_j)
         if not self.past_l1 and self.array_bytes <= self.sms * memory.l1_bytes:
             cycles = max(cycles, self.count / (self.sms * memory.l1_bytes_per_cycle))
             return Phase(cycles, energy_j + self.count * memory.l1_pj_per_byte * 1e-12)
         cycles = max(cycles, self.count / (self.sms * memory.sm_bytes_per_cycle))
-        if self.array_bytes <= memory.l2_bytes:
+        if self.array_bytes <= profile.chip.l2_bytes:
             energy_j += self.count * memory.l2_pj_per_byte * 1e-12
             return Phase(cycles, energy_j, self.count / memory.l2_bytes_per_s, from_dram=False)
         dram_j = self.count * memory.dram_pj_per_byte * 1e-12

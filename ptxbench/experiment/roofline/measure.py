@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.catalogue.architecture import architecture_of
+from ptxbench.catalogue.product import l2_bytes
 from ptxbench.codegen.operands import RECORD_BYTES
 from ptxbench.codegen.render import render_sleep
 from ptxbench.codegen.values import RECORDS
@@ -56,7 +56,9 @@ from ptxbench.storage.recording import RecordingFolder, RecordingManifest
 _TIMES_L2 = 16
 _LEAST_ARRAY_BYTES = 1 << 30
 # Of the L2, what an array of that level takes: with others of its data it must fit either half.
-_L2_SHARE = 0.4
+_L2_SHARE = 0.45
+# Fewer would leave parts of an SM idle.
+_LEAST_THREADS = 128
 _LEAST_WINDOW_S = 0.5
 _READINGS = 40
 # Power of the kernel that sleeps is read after every so many kernels, when the chip is warm.
@@ -142,7 +144,11 @@ class _Bench:
     def __init__(self, gpu: Gpu, options: RooflineOptions) -> None:
         self._gpu = gpu
         self._options = options
-        self._architecture = architecture_of(gpu.info.target)
+        self._l2_bytes = l2_bytes(gpu.info)
+        if math.isnan(self._l2_bytes):
+            raise InputError(
+                f"the size of the L2 of {gpu.info.title} is not known, so no kernel can keep to it"
+            )
         self._source = SourceCheck(board_sensor(gpu.sensors), gpu.sensors)
         self._window_s = options.window_s or max(_LEAST_WINDOW_S, needed_s(self._source.sensor))
         self._built: dict[str, BuiltKernel] = {}
@@ -209,11 +215,12 @@ class _Bench:
     ) -> tuple[PointKernel, Launch]:
         built = self._build(folder, kernel)
         kind = kernel.kind
-        warps = sms * kernel.threads // WARP
+        threads = self._threads(kernel, sms)
+        warps = sms * threads // WARP
         range_bytes = self._range_bytes(kernel, warps)
         array_bytes = warps * range_bytes
         trips = self._trips(kernel, warps, array_bytes)
-        base = self._fill(name, built.cubin, sms, kernel.threads, range_bytes, kind.fill(pattern), pattern)
+        base = self._fill(name, built.cubin, sms, threads, range_bytes, kind.fill(pattern), pattern)
         launch = replace(
             base,
             kernel=STREAM,
@@ -223,7 +230,7 @@ class _Bench:
         )
         self._gpu.time_s(base)
         launches = self._launches(launch)
-        lanes = sms * kernel.threads * trips
+        lanes = sms * threads * trips
         moved = 0 if kernel.loads_once else kernel.trip_bytes
         point = PointKernel(
             name=name,
@@ -276,16 +283,29 @@ class _Bench:
         """Return the bytes of a warp's range, a power of two."""
         if kernel.level.in_sm or kernel.loads_once:
             return kernel.range_bytes
-        l2_bytes = self._architecture.l2_bytes.value
         if kernel.level.name == "dram":
             return self._dram_range_bytes(warps)
-        range_bytes = 1 << math.floor(math.log2(_L2_SHARE * l2_bytes / warps))
-        if range_bytes < kernel.trip_bytes * WARP:
-            raise InputError(f"{kernel.name} cannot work from L2 of this GPU: a trip of all warps is larger")
-        return range_bytes
+        return self._l2_range_bytes(warps)
+
+    def _l2_range_bytes(self, warps: int) -> int:
+        return 1 << math.floor(math.log2(_L2_SHARE * self._l2_bytes / warps))
+
+    def _threads(self, kernel: IntensityKernel, sms: int) -> int:
+        """Return threads of a block: fewer than the kernel's where a trip of all does not fit into L2."""
+        threads = kernel.threads
+        if kernel.level.name != "l2" or kernel.loads_once:
+            return threads
+        while self._l2_range_bytes(sms * threads // WARP) < kernel.trip_bytes * WARP:
+            threads //= 2
+            if threads < _LEAST_THREADS:
+                size = f"{self._l2_bytes / 2**20:g} MiB"
+                raise InputError(
+                    f"{kernel.name} on {sms} SMs cannot work from an L2 of {size}; name fewer by --sms"
+                )
+        return threads
 
     def _dram_range_bytes(self, warps: int) -> int:
-        array_bytes = max(_LEAST_ARRAY_BYTES, _TIMES_L2 * self._architecture.l2_bytes.value)
+        array_bytes = max(_LEAST_ARRAY_BYTES, _TIMES_L2 * self._l2_bytes)
         return 1 << math.ceil(math.log2(array_bytes / warps))
 
     def _copy(self, folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from ptxbench.catalogue.architecture import architecture_of
+from ptxbench.catalogue.product import dram_bytes_per_s
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
 from ptxbench.core.gpu_info import GpuInfo
@@ -224,7 +224,7 @@ def _measured(
         note=read.note,
         fault=read.power.reason or ("" if read.slowed else read.unsettled),
     )
-    limit = architecture_of(folder.manifest.gpu.target).dram_bytes_per_s.value
+    limit = dram_bytes_per_s(folder.manifest.gpu)
     if kernel.level == "dram" and point.bytes_per_s > limit:
         raise InputError(
             f"{kernel.name} in {folder.path} read {point.bytes_per_s / 1e12:.3g} TB/s, "

@@ -112,6 +112,34 @@ def test_a_byte_has_its_own_energy_at_each_memory_level(tmp_path):
         assert abs(found.value - value) < 2 * found.uncertainty < 1.6, name
 
 
+@pytest.mark.parametrize("name", ["rtx3090-memory", "rtx5090"])
+@pytest.mark.parametrize("level", ["l2", "dram"])
+def test_an_l2_of_6_mib_and_one_of_96_are_not_taken_for_dram_nor_dram_for_them(name, level, tmp_path):
+    profile = find_profile(name)
+    options = replace(FEW, levels=(level,), intensities=(0.125, 4, 16, 128))
+    result = work_out(measure(SimulatedGpu(profile), options, tmp_path / "run"))
+    hidden = {"l2": profile.memory.l2_pj_per_byte, "dram": profile.memory.dram_pj_per_byte}[level]
+    # Nothing tells the gain of its one sensor from the truth.
+    gain = profile.sensors[0].gain
+    assert energies(result)[level].value == pytest.approx(gain * hidden, rel=0.05)
+
+
+def test_without_the_size_of_l2_no_kernel_keeps_to_it(tmp_path, monkeypatch):
+    gpu = SimulatedGpu(PROFILE)
+    unknown = replace(gpu.info, l2_bytes=math.nan)
+    monkeypatch.setattr(SimulatedGpu, "info", property(lambda _: unknown))
+    with pytest.raises(InputError, match=r"size of the L2 of .* is not known"):
+        measure(gpu, FEW, tmp_path / "run")
+
+
+def test_a_trip_that_no_l2_of_this_size_holds_is_refused(tmp_path, monkeypatch):
+    gpu = SimulatedGpu(PROFILE)
+    small = replace(gpu.info, l2_bytes=2.0**20)
+    monkeypatch.setattr(SimulatedGpu, "info", property(lambda _: small))
+    with pytest.raises(InputError, match=r"on 132 SMs cannot work from an L2 of 1 MiB; name fewer by --sms"):
+        measure(gpu, replace(FEW, levels=("l2",), sms=(132,)), tmp_path / "run")
+
+
 def test_tensor_cores_have_their_own_energy_of_a_flop(tmp_path):
     tensor = replace(FEW, kinds=("mma-f16",), intensities=(1, 16, 64, 1024), sms=(16, 32))
     result = work_out(measure(SimulatedGpu(PROFILE), tensor, tmp_path / "run"))

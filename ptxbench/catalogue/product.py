@@ -1,0 +1,32 @@
+"""The memory of one GPU: what the device said of it, else what is known of the product (`products.toml`)."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ptxbench.core.gpu_info import GpuInfo
+
+
+def l2_bytes(gpu: GpuInfo) -> float:
+    """Return the size of a GPU's L2 in bytes, NaN where it is not known."""
+    return _known(gpu.l2_bytes, gpu.name, "l2_bytes")
+
+
+def dram_bytes_per_s(gpu: GpuInfo) -> float:
+    """Return the peak bandwidth of a GPU's DRAM in bytes a second, NaN where it is not known."""
+    return _known(gpu.dram_bytes_per_s, gpu.name, "dram_bytes_per_s")
+
+
+def _known(asked: float, product: str, fact: str) -> float:
+    return _products().get(product, {}).get(fact, math.nan) if math.isnan(asked) else asked
+
+
+@cache
+def _products() -> Mapping[str, Mapping[str, Any]]:
+    text = files("ptxbench.catalogue").joinpath("products.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
