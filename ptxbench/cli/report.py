@@ -61,8 +61,8 @@ def command(
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.atomic import require_file
     from ptxbench.storage.board_spread import read_board_spread, with_other_boards
+    from ptxbench.storage.folder_kind import ROOFLINE, purpose_of
     from ptxbench.storage.location import require_outside
-    from ptxbench.storage.purpose import ROOFLINE, purpose_of
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.shipped import find_table
 

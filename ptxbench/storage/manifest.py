@@ -21,6 +21,7 @@ from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
 from ptxbench.storage.file_errors import reading
+from ptxbench.storage.folder_kind import why_no_table
 from ptxbench.storage.schema import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
@@ -258,11 +259,12 @@ def read_run_manifest(run: Path) -> Manifest:
     """Read the manifest of a run folder.
 
     Raises:
-        InputError: The folder holds no run, or its manifest does not fit.
+        InputError: The folder holds no run of `ptxbench table`, or its manifest does not fit.
     """
     with reading(run):
-        if not (run / MANIFEST).exists():
-            raise InputError(f"{run} holds no run (no {MANIFEST}); name the folder of a run")
+        why = why_no_table(run)
+        if why:
+            raise InputError(why)
     return read_manifest(run / MANIFEST)
 
 

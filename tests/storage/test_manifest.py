@@ -99,6 +99,8 @@ OPTIONAL = {
     "level_error",
     "stop_on",
     "max_power_limit_w",
+    "l2_bytes",
+    "dram_bytes_per_s",
     "source_check",
     "known_difference",
 }

@@ -10,7 +10,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.experiment.roofline.kernel import IntensityKernel
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS, FlopKind, MemoryLevel
 from ptxbench.storage import codec, journal
-from ptxbench.storage.purpose import ROOFLINE
+from ptxbench.storage.folder_kind import ROOFLINE
 from ptxbench.storage.recording import RecordingFolder
 
 PURPOSE = ROOFLINE
