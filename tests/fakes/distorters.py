@@ -199,3 +199,25 @@ def frozen_from(at_s: float, source: SourceName | None = None) -> Fault:
         return tuple(replace(r, value=held.setdefault(moment.source, r.value)) for r in readings)
 
     return fault
+
+
+def another_process(power_w: float, busy_s: float = 1.0, period_s: float = 2.5) -> Fault:
+    """Power of another process that works for a part of each period, in power sources and counter alike."""
+    last: dict[SourceName, tuple[float, float]] = {}
+
+    def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        if moment.source is not SourceName.COUNTER:
+            is_busy = moment.at_s % period_s < busy_s
+            return distorted(lambda w: w + power_w * is_busy)(moment, readings)
+        given = []
+        for one in readings:
+            value_j, more_j = last.get(moment.source, (math.nan, 0.0))
+            # The counter goes on with its own steps.
+            if one.value != value_j:
+                periods, rest_s = divmod(moment.at_s, period_s)
+                more_j = power_w * (periods * busy_s + min(rest_s, busy_s))
+                last[moment.source] = one.value, more_j
+            given.append(replace(one, value=one.value + more_j))
+        return tuple(given)
+
+    return fault

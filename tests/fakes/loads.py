@@ -40,6 +40,10 @@ class LoadedGpu:
         """Return a length by chance."""
         return float(length_s * self._chance.uniform(0.7, 1.3))
 
+    def slow_down(self, clock_mhz: int) -> None:
+        """Let all that follows run at a lower SM clock."""
+        self._device._physics.governor.set_clock(clock_mhz)
+
     def energy_j(self) -> float:
         """Return the true energy since the beginning."""
         return self._device._physics.energy_j(self._device.clock.now_ns())

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from fakes.faults import Fault, FaultyGpu, Moment
+from fakes.faults import Fault, FaultyGpu
 
 from ptxbench.core.cubin import Cubin
 from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.profile import Profile
-from ptxbench.sensors.base import Reading, SourceName
+from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import SequenceRun, Telemetry
 
@@ -27,6 +26,8 @@ class Trouble:
         late_s: By how much their values come late.
         others: Other programs on the GPU.
         reasons: NVML's bits of why the clock is lowered, besides what the board does itself.
+        slow_mhz: SM clock from `slow_from_s` on, 0: as it is.
+        slow_from_s: From when on clock and bits are so, after the GPU was opened.
         boards: Names of the boards on which it can show; (): all.
     """
 
@@ -35,7 +36,12 @@ class Trouble:
     late_s: float = 0.0
     others: int = 0
     reasons: int = 0
+    slow_mhz: int = 0
+    slow_from_s: float = 0.0
     boards: tuple[str, ...] = ()
+
+
+NO_TROUBLE = Trouble("")
 
 
 class TroubledGpu(FaultyGpu):
@@ -63,13 +69,19 @@ class TroubledGpu(FaultyGpu):
         # What a host does between two windows; on virtual time nothing takes any.
         self.clock.sleep_s(0.05 + 0.15 * self._chance.random())
         self.launched += launches
+        if self._trouble.slow_mhz and self._is_in_trouble:
+            self._physics.governor.set_clock(self._trouble.slow_mhz)
         return super().run_sequence(launches, *rest)
 
     def telemetry(self) -> Telemetry:
         return replace(super().telemetry(), other_processes=self._trouble.others)
 
+    @property
+    def _is_in_trouble(self) -> bool:
+        return self.clock.now_ns() - self._opened_ns >= 1e9 * self._trouble.slow_from_s
+
     def _throttle_reasons(self) -> int:
-        return super()._throttle_reasons() | self._trouble.reasons
+        return super()._throttle_reasons() | (self._trouble.reasons if self._is_in_trouble else 0)
 
 
 _MODULES: dict[tuple[str, str, str], Cubin] = {}
@@ -80,45 +92,3 @@ def _assembled(make: Callable[..., Cubin], target: str, ptx: str, opt_level: obj
     if key not in _MODULES:
         _MODULES[key] = make(ptx, opt_level)
     return _MODULES[key]
-
-
-def every(n: int, change: Callable[[float], float]) -> Callable[[], Fault]:
-    """Change one of so many values, as often as a source gives one anew."""
-
-    def made() -> Fault:
-        count: Counter[SourceName] = Counter()
-        last: dict[SourceName, float] = {}
-
-        def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
-            if moment.source in (SourceName.TEMPERATURE, SourceName.COUNTER):
-                return readings
-            given = []
-            for one in readings:
-                count[moment.source] += one.value != last.get(moment.source)
-                last[moment.source] = one.value
-                given.append(replace(one, value=change(one.value)) if count[moment.source] % n == 0 else one)
-            return tuple(given)
-
-        return fault
-
-    return made
-
-
-def frozen_from(from_s: float, of: SourceName | None = None) -> Callable[[], Fault]:
-    def made() -> Fault:
-        last: dict[SourceName, float] = {}
-
-        def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
-            is_it = moment.source is of if of else moment.source not in (
-                SourceName.TEMPERATURE, SourceName.COUNTER,
-            )  # fmt: skip
-            if not is_it:
-                return readings
-            if moment.at_s < from_s:
-                last.update((moment.source, one.value) for one in readings[-1:])
-                return readings
-            return tuple(replace(r, value=last.setdefault(moment.source, r.value)) for r in readings)
-
-        return fault
-
-    return made

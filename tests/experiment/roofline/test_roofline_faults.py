@@ -5,8 +5,8 @@ import io
 from dataclasses import replace
 
 import pytest
-from fakes.distorters import distorted, lost
-from fakes.troubled import Trouble, TroubledGpu, every
+from fakes.distorters import distorted, fresh_counted, lost
+from fakes.troubled import Trouble, TroubledGpu
 
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
@@ -39,7 +39,7 @@ def true(tmp_path_factory):
 @pytest.mark.parametrize(
     ("trouble", "profile", "words"),
     [
-        (Trouble("zeros", every(3, lambda _: 0.0)), SAMPLES, "zero or negative"),
+        (Trouble("zeros", lambda: fresh_counted(3, lambda _: 0.0)), SAMPLES, "zero or negative"),
         (Trouble("mW", lambda: distorted(lambda w: 1000 * w)), SAMPLES, "above what the board can draw"),
         (Trouble("late", late_s=0.5), SAMPLES, "its values come 0.5 s late"),
         (Trouble("late", late_s=2.0), SAMPLES, "its values come 2 s late"),
@@ -56,8 +56,8 @@ def test_a_source_that_cannot_be_right_gives_no_energies(tmp_path, trouble, prof
 @pytest.mark.parametrize(
     "trouble",
     [
-        Trouble("zeros", every(9, lambda _: 0.0)),
-        Trouble("spikes", every(12, lambda w: 3 * w)),
+        Trouble("zeros", lambda: fresh_counted(9, lambda _: 0.0)),
+        Trouble("spikes", lambda: fresh_counted(12, lambda w: 3 * w)),
         Trouble("lost", lambda: lost(0.5)),
     ],
     ids=lambda one: one.strength,
@@ -70,10 +70,8 @@ def test_a_few_wrong_or_lost_readings_leave_the_energies_as_they_are(tmp_path, t
 
 
 def test_a_kernel_without_a_power_is_left_out_and_said(tmp_path, true, capsys):
-    wrong = every(2, lambda _: 0.0)
-
     def of_one():
-        broken = wrong()
+        broken = fresh_counted(2, lambda _: 0.0)
         return lambda moment, readings: (
             broken(moment, readings) if moment.trial_id == "f32-dram-4-random-132" else readings
         )
