@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any
 
 from ptxbench.api.board_readings import HISTORY_S, POLL_S, BoardReadings, compare_gated, gated
 from ptxbench.api.gpu import Gpu, open_gpu
+from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.core.clock import Clock, HostClock, VirtualClock
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.energy.gate.source import Comparison, joined
@@ -100,6 +101,13 @@ class _Seldom:
             return ()
         self._next_ns = now_ns + _BESIDE_NS
         return self._reader.read()
+
+
+def with_others(energy: GpuEnergy, board: Board) -> GpuEnergy:
+    """Return the energy of a board with a note where other programs were on it."""
+    if board.other_processes <= 0:
+        return energy
+    return replace(energy, notes=(*energy.notes, "another process was on it, whose energy is included"))
 
 
 class Recording(BoardReadings):

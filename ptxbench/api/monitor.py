@@ -9,7 +9,7 @@ from threading import RLock
 from types import TracebackType
 from typing import Self
 
-from ptxbench.api.board import Board, Recording, Spec, open_boards
+from ptxbench.api.board import Board, Recording, Spec, open_boards, with_others
 from ptxbench.api.board_readings import HISTORY_S
 from ptxbench.api.window_energy import GpuLostError, WindowEnergy
 from ptxbench.api.window_log import log_window
@@ -229,7 +229,10 @@ class EnergyMonitor:
     def _work_out(self, window: Window, end_ns: int) -> WindowEnergy:
         span = _span(window._start_ns, end_ns)
         method = "; ".join(dict.fromkeys(recording.method for recording in self._recordings))
-        gpus = tuple(recording.energy(span, self._marks_ns, self._recent) for recording in self._recordings)
+        gpus = tuple(
+            with_others(recording.energy(span, self._marks_ns, self._recent), recording.board)
+            for recording in self._recordings
+        )
         return WindowEnergy(window.name, span.elapsed_s, gpus, method)
 
     def _sweep(self) -> int:

@@ -41,6 +41,9 @@ class SettleLimits:
     2.9% (results/nvidia-h200/roofline)."""
     filled: float = 0.7
     """Share of a window that launches must fill; where they fill less, more of them are run."""
+    low_clock: float = 0.02
+    """Fraction by which a clock is below that of the board, or that of another kernel, from which on it is
+    said where NVML gives no reason: H100s went to and fro between 1980 and 1995 MHz."""
     over_limit: float = 0.01
     """Power over the limit, as a fraction, that no board holds for long."""
 
@@ -99,6 +102,20 @@ def launches_in(window_s: float, time_s: float) -> int:
 def is_slowed(reasons: int) -> bool:
     """Tell whether the power limit or heat held the clock down, by NVML's bit mask; -1: it does not tell."""
     return reasons > 0 and any(reasons & bit for bit in THROTTLE_REASONS)
+
+
+def low_clock_note(clock_mhz: float, full_mhz: float, reasons: int, limits: SettleLimits = SETTLE) -> str:
+    """Return what must be said of a kernel's clock that is lower than another without a reason, else "".
+
+    Args:
+        clock_mhz: Its clock; NaN where it is not known.
+        full_mhz: The one that it should have; NaN where it is not known.
+        reasons: NVML's bit mask of what slowed the GPU down meanwhile.
+        limits: How much lower.
+    """
+    if is_slowed(reasons) or not clock_mhz < (1 - limits.low_clock) * full_mhz:
+        return ""
+    return f"the SM clock was {clock_mhz:.0f} MHz, not {full_mhz:.0f}, and NVML gives no reason"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,12 @@ from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.sensor_choice import board_sensor
-from ptxbench.experiment.settled_run import BoardLimits, launches_in, run_until_settled
+from ptxbench.experiment.settled_run import (
+    BoardLimits,
+    launches_in,
+    low_clock_note,
+    run_until_settled,
+)
 from ptxbench.model.throughput import dram_time_s
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.blocks.occupancy import limits_of, occupancy
@@ -213,7 +218,7 @@ class Bench:
             clock_mhz=_held_mhz(run),
             temperature_c=run.after.temperature_c,
             capped=result.slowed,
-            note=result.note,
+            note="; ".join(filter(None, (result.note, self._clock_note(trial, run)))),
             compared=result.found.compared,
             power_wall_s=self._wall_s() - began_s,
         )
@@ -230,6 +235,10 @@ class Bench:
         if power.status is not Status.OK:
             return replace(trial, status=TrialStatus.NO_POWER, reason=power.reason)
         return replace(trial, settled=Settled.YES)
+
+    def _clock_note(self, trial: Trial, run: KernelRun) -> str:
+        full_mhz = _clocked(self.gpu.info, trial.settings).max_sm_clock_mhz
+        return low_clock_note(_held_mhz(run), full_mhz, run.throttle_reasons)
 
     def _estimated(self, trial: Trial, time_s: float, temperature_c: float) -> Trial:
         if self._model is None:

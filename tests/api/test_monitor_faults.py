@@ -8,6 +8,7 @@ import pytest
 from fakes import distorters as d
 from fakes.loads import LoadedGpu
 from fakes.monitored import by_monitor, distorted_board
+from fakes.troubled import Trouble
 
 import ptxbench
 from ptxbench.api.board import Recording, open_boards
@@ -224,3 +225,10 @@ def test_sources_are_compared_for_hours_without_their_readings():
     covered_s = float((spans[:, 1] - spans[:, 0]).sum()) / 1e9
     assert covered_s > 0.9 * (spans[-1, 1] - spans[0, 0]) / 1e9
     assert covered_s > 90
+
+
+@pytest.mark.parametrize(("others", "is_said"), [(2, True), (0, False), (-1, False)])
+def test_another_program_on_the_gpu_is_said(others, is_said):
+    trouble = Trouble("others", others=others)
+    cases = by_monitor((SAMPLES, COUNTER), d.changed_in_time(lambda _, w: w), trouble=trouble)
+    assert len(said(cases, "another process was on it")) == is_said * len(cases)

@@ -1,5 +1,6 @@
 """Until when a kernel runs: clock and power settle at the power limit, or that is said."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ from fakes.beside import SAMPLES, recorded
 
 from ptxbench.core.status import Status
 from ptxbench.energy.settled import SourceCheck
-from ptxbench.experiment.settled_run import BoardLimits, run_until_settled
+from ptxbench.experiment.settled_run import BoardLimits, low_clock_note, run_until_settled
 from ptxbench.sensors.kernel_run import POWER_CAP, KernelRun, Telemetry
 from ptxbench.sensors.trace import KernelWindow, Trace
 
@@ -180,3 +181,13 @@ def test_a_source_that_differs_from_the_counter_over_all_kernels_is_objected_to(
         # No single kernel tells 10%: its counter steps four times.
         assert found.power.status is Status.OK
     assert "differs from the energy counter by +10" in source.objection
+
+
+@pytest.mark.parametrize(
+    ("clock_mhz", "reasons", "is_said"),
+    [(1500.0, 0, True), (1500.0, -1, True), (1500.0, 4, False), (1965.0, 0, False), (math.nan, 0, False)],
+)
+def test_a_clock_that_is_lower_without_a_reason_is_said(clock_mhz, reasons, is_said):
+    note = low_clock_note(clock_mhz, 1980.0, reasons)
+    assert note == ("the SM clock was 1500 MHz, not 1980, and NVML gives no reason" if is_said else "")
+    assert low_clock_note(clock_mhz, math.nan, reasons) == ""
