@@ -4,6 +4,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Packages are installed without bytecode: what is imported is compiled once, not by every process.
+unexport PYTHONDONTWRITEBYTECODE
+# Neighbours run on one worker and share what their module has made.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: table test coverage fuzz browser-test lint docs verify-all clean
 
@@ -11,13 +15,13 @@ table: $(VENV)/table.stamp  ## measure the twelve starter instructions (simulate
 	$(BIN)/ptxbench table
 
 test: $(VENV)/dev.stamp  ## every test that needs no GPU
-	$(BIN)/python -m pytest -n auto
+	$(PYTEST)
 
 coverage: $(VENV)/dev.stamp  ## the same tests, and which lines and branches they run
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
+	$(PYTEST) --cov --cov-report=term:skip-covered
 
 fuzz: $(VENV)/dev.stamp  ## the same tests, each property tried by two thousand fresh examples
-	$(BIN)/python -m pytest -n auto --hypothesis-profile=fuzz
+	$(PYTEST) --hypothesis-profile=fuzz
 
 browser-test: $(VENV)/dev.stamp  ## the HTML page in headless Chromium
 	$(BIN)/python -m pytest -m browser

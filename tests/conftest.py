@@ -19,8 +19,10 @@ from ptxbench.sass import listing
 settings.register_profile("ptxbench", deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None, max_examples=2000)
 settings.load_profile("ptxbench")
-# A job in the background of a script ignores Ctrl-C, and tests send it.
+# A job in the background ignores the keyboard, and under nohup the end of its terminal: tests send all three.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+for _ignored in (signal.SIGQUIT, signal.SIGHUP):
+    signal.signal(_ignored, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

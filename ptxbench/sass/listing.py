@@ -13,7 +13,7 @@ _SECTION = re.compile(r"^\.text\.(\S+):$")
 _LABEL = re.compile(r"^\s*(\S+):$")
 _INSTRUCTION = re.compile(
     r"^\s*/\*(?P<address>[0-9a-f]{4,})\*/\s+(?P<predicate>@!?U?P[T\d]+\s+)?(?P<opcode>[A-Z][A-Za-z0-9_.]*)"
-    r"\s*(?P<operands>[^;]*?)\s*;"
+    r"\s*(?P<operands>[^;]*);"
 )
 
 
@@ -29,15 +29,20 @@ def disassemble(image: bytes) -> str:
         return run_tool("nvdisasm", ["-c", "module.cubin"], folder)
 
 
-def parse_listing(text: str) -> dict[str, SassKernel]:
+def parse_listing(text: str, only: str = "") -> dict[str, SassKernel]:
     """Parse nvdisasm's listing into one `SassKernel` an entry, by entry name.
+
+    Args:
+        text: The listing.
+        only: The one entry that is wanted, "" for all.
 
     Raises:
         RefusedModuleError: The listing holds no code, or a line of code that does not parse.
     """
     kernels = {}
     for name, lines in _sections(text):
-        kernels[name] = _parse_section(name, lines)
+        if only in ("", name):
+            kernels[name] = _parse_section(name, lines)
     if not kernels:
         raise RefusedModuleError("nvdisasm's listing holds no kernel")
     return kernels
@@ -66,11 +71,12 @@ def _parse_section(name: str, lines: list[str]) -> SassKernel:
     for line in lines:
         code = _INSTRUCTION.match(line)
         if code:
-            address = int(code["address"], 16)
+            at, predicate, opcode, operands = code.groups()
+            address = int(at, 16)
             labels += [(label, address) for label in pending]
             pending = []
             instructions.append(
-                SassInstruction(address, (code["predicate"] or "").strip(), code["opcode"], code["operands"])
+                SassInstruction(address, (predicate or "").strip(), opcode, operands.rstrip())
             )
         elif label := _LABEL.match(line):
             pending.append(label.group(1))

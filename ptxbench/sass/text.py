@@ -22,7 +22,7 @@ def target_loop_text(listing: str) -> str:
     Raises:
         ToolError: The listing does not parse.
     """
-    kernel = parse_listing(listing)[TARGET]
+    kernel = parse_listing(listing, TARGET)[TARGET]
     try:
         heading, instructions = "the loop of the target kernel", find_loop(kernel).instructions
     except LoopError as error:

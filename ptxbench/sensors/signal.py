@@ -36,6 +36,12 @@ class PowerSignal:
         return np.concatenate([[0.0], np.cumsum(steps_j)])
 
     @cached_property
+    def _steps(self) -> tuple[Float64s, Float64s]:
+        """Length of each interval between two samples, s, and the slope of power in it, W/s."""
+        length_s = np.diff(self.time_s)
+        return length_s, np.diff(self.power_w) / length_s
+
+    @cached_property
     def even(self) -> tuple[float, Float64s]:
         """Spacing, and mean power of the intervals of that length that follow the first sample."""
         step_s = max(_EVEN_STEP_S, self.period_s)
@@ -46,12 +52,11 @@ class PowerSignal:
         """Return the energy from the first sample to `time_s`, any shape, both edges interpolated."""
         index = np.clip(np.searchsorted(self.time_s, time_s, side="right") - 1, 0, len(self.time_s) - 2)
         past_s = time_s - self.time_s[index]
-        inside_s = np.clip(past_s, 0.0, self.time_s[index + 1] - self.time_s[index])
-        slope = (self.power_w[index + 1] - self.power_w[index]) / (
-            self.time_s[index + 1] - self.time_s[index]
-        )
-        reached_w = self.power_w[index] + slope * inside_s
-        ramp_j = 0.5 * inside_s * (self.power_w[index] + reached_w)
+        length_s, slope = self._steps
+        inside_s = np.clip(past_s, 0.0, length_s[index])
+        begin_w = self.power_w[index]
+        reached_w = begin_w + slope[index] * inside_s
+        ramp_j = 0.5 * inside_s * (begin_w + reached_w)
         return np.asarray(self._energy_j[index] + ramp_j + reached_w * (past_s - inside_s), dtype=np.float64)
 
     def energy_j(self, start_s: Float64s, end_s: Float64s) -> Float64s:

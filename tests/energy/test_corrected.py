@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fakes.power import sensor, series, window
+from scipy.signal import fftconvolve
 
 from ptxbench.core.status import Status
 from ptxbench.energy.corrected import corrected_j
@@ -51,7 +52,7 @@ def readings(
         weight = np.exp(-np.arange(0, 12 * tau_s, CELL_S) / tau_s)
     else:
         weight = np.ones(max(1, round(what.averaging_s / CELL_S)))
-    filtered_w = np.convolve(power_w, weight / weight.sum())[: len(GRID_S)]
+    filtered_w = fftconvolve(power_w, weight / weight.sum())[: len(GRID_S)]
     made_s = np.arange(begin_s - what.refresh_s, end_s, what.refresh_s) + phase * what.refresh_s
     value_w = np.interp(made_s - what.lag_s, GRID_S + CELL_S, filtered_w)
     value_w = value_w + noise_w * np.random.default_rng(round(1e6 * phase)).standard_normal(len(value_w))

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import cache
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.catalogue.model import Instruction
@@ -163,6 +164,7 @@ def _sass_loop(kernels: KernelStore | None, row: TableRow, instruction: Instruct
     return "\n".join([*lines[: _SASS_HEAD + 1], f"// ... {left} more", *lines[-_SASS_TAIL:]])
 
 
+@cache
 def _ptx_loop(instruction: Instruction, target: Target | None) -> str:
     """Return the loop of the target kernel with the first copies, "" where there is none."""
     if target is None:

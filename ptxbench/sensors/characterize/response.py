@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import scipy.signal
 
 from ptxbench.sensors.description import Shape
 from ptxbench.sensors.signal import PowerSignal
@@ -25,11 +24,13 @@ def respond(signal: PowerSignal, shape: Shape, width_s: float) -> Response:
     """
     if shape is Shape.BOXCAR:
         return lambda time_s: signal.mean_w(time_s - width_s, time_s)
+    from scipy.signal import lfilter  # takes half a second to load: only where a low-pass is tried
+
     step_s, mean_w = signal.even
     # Exact for power that is constant over each step.
     kept = float(np.exp(-step_s / width_s))
     begin_w = float(signal.power_w[0])
-    filtered, _ = scipy.signal.lfilter([1 - kept], [1, -kept], mean_w, zi=[kept * begin_w])
+    filtered, _ = lfilter([1 - kept], [1, -kept], mean_w, zi=[kept * begin_w])
     at_s = signal.time_s[0] + step_s * np.arange(len(mean_w) + 1)
     value_w = np.concatenate([[begin_w], filtered])
     return lambda time_s: np.interp(time_s, at_s, value_w)

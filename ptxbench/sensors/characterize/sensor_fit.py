@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares
 
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.sensors.base import SourceName
-from ptxbench.sensors.characterize.response import delay_s, respond, span_s
+from ptxbench.sensors.characterize.response import Response, delay_s, respond, span_s
 from ptxbench.sensors.description import Shape
 from ptxbench.sensors.refresh import Held, hypotheses
 from ptxbench.sensors.signal import PowerSignal
@@ -151,8 +151,9 @@ def refit(signal: PowerSignal, fit: SensorFit, keep: npt.NDArray[np.bool_]) -> S
     """
     part = Held(fit.made_s[keep], fit.made_s[keep], fit.value_w[keep], fit.refresh_s)
     lag_s, width_s = _refine(signal, part, fit.shape, fit.lag_s.value, fit.width_s.value)
-    lag_s = _polish(signal, part, fit.shape, lag_s, width_s)
-    rms_w = _rms_w(signal, part, fit.shape, lag_s, width_s)
+    response = respond(signal, fit.shape, width_s)
+    lag_s = _polish(response, part, lag_s)
+    rms_w = _rms_w(response, part, lag_s)
     return _with_uncertainty(fit.source, signal, _Trial(fit.shape, part, lag_s, width_s, rms_w))
 
 
@@ -167,10 +168,11 @@ def _fit(signal: PowerSignal, held: Held, shape: Shape) -> _Trial:
     fresh = held.fresh()
     starts = _scan(signal, fresh, shape)
     refined = [_refine(signal, fresh, shape, *start) for start in starts]
-    lag_s, width_s = min(refined, key=lambda x: _rms_w(signal, fresh, shape, *x))
-    lag_s = _polish(signal, fresh, shape, lag_s, width_s)
+    lag_s, width_s = min(refined, key=lambda x: _rms_w(respond(signal, shape, x[1]), fresh, x[0]))
+    response = respond(signal, shape, width_s)
+    lag_s = _polish(response, fresh, lag_s)
     # Compared on all calls, so that hypotheses with more and with fewer fresh values meet on the same ground.
-    return _Trial(shape, held, lag_s, width_s, _rms_w(signal, held, shape, lag_s, width_s))
+    return _Trial(shape, held, lag_s, width_s, _rms_w(response, held, lag_s))
 
 
 def _scan(signal: PowerSignal, fresh: Held, shape: Shape) -> list[tuple[float, float]]:
@@ -188,7 +190,8 @@ def _scan(signal: PowerSignal, fresh: Held, shape: Shape) -> list[tuple[float, f
         reads = reads - reads.mean(axis=1, keepdims=True)
         power = np.maximum((reads**2).sum(axis=1), 1e-12)
         # What a straight line through (response, value) explains, for every lag at once.
-        explained = np.where(reads @ value > 0, (reads @ value) ** 2 / power, 0.0)
+        along = reads @ value
+        explained = np.where(along > 0, along**2 / power, 0.0)
         best = int(np.argmax(explained))
         found.append((float(explained[best]), float(_SCANNED_LAGS_S[best]), width_s))
     found.sort(reverse=True)
@@ -198,8 +201,13 @@ def _scan(signal: PowerSignal, fresh: Held, shape: Shape) -> list[tuple[float, f
 def _refine(
     signal: PowerSignal, fresh: Held, shape: Shape, lag_s: float, width_s: float
 ) -> tuple[float, float]:
+    from scipy.optimize import least_squares  # takes half a second to load
+
+    # Steps along the lag keep the width, whose response is the dear part.
+    response = lru_cache(maxsize=1)(partial(respond, signal, shape))
+
     def residual_w(x: Float64s) -> Float64s:
-        return _residual_w(signal, fresh, shape, float(x[0]), float(x[1]))
+        return _residual_w(response(float(x[1])), fresh, float(x[0]))
 
     def jacobian(x: Float64s) -> Float64s:
         up, down = x + np.diag([_DIFFERENCE_S] * 2), x - np.diag([_DIFFERENCE_S] * 2)
@@ -212,21 +220,21 @@ def _refine(
     return float(fit.x[0]), float(fit.x[1])
 
 
-def _polish(signal: PowerSignal, fresh: Held, shape: Shape, lag_s: float, width_s: float) -> float:
+def _polish(response: Response, fresh: Held, lag_s: float) -> float:
     """Return the middle of the lags that fit best: a point sensor fits equally well over a range."""
-    rms_w = np.array([_rms_w(signal, fresh, shape, lag_s + move_s, width_s) for move_s in _POLISH_S])
+    rms_w = np.array([_rms_w(response, fresh, lag_s + move_s) for move_s in _POLISH_S])
     best = _POLISH_S[rms_w <= rms_w.min() * (1 + 1e-9) + 1e-12]
     return lag_s + float(best.min() + best.max()) / 2
 
 
-def _residual_w(signal: PowerSignal, held: Held, shape: Shape, lag_s: float, width_s: float) -> Float64s:
-    response_w = respond(signal, shape, width_s)(held.made_s - lag_s)
+def _residual_w(response: Response, held: Held, lag_s: float) -> Float64s:
+    response_w = response(held.made_s - lag_s)
     gain, offset_w = solve_gain(response_w, held.value_w)
     return np.asarray(gain * response_w + offset_w - held.value_w)
 
 
-def _rms_w(signal: PowerSignal, held: Held, shape: Shape, lag_s: float, width_s: float) -> float:
-    return float(np.sqrt(np.mean(_residual_w(signal, held, shape, lag_s, width_s) ** 2)))
+def _rms_w(response: Response, held: Held, lag_s: float) -> float:
+    return float(np.sqrt(np.mean(_residual_w(response, held, lag_s) ** 2)))
 
 
 def _with_uncertainty(source: SourceName, signal: PowerSignal, trial: _Trial) -> SensorFit:
