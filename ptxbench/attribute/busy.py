@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from ptxbench.attribute.launches import Launches
+from ptxbench.attribute.launches import Index, Launches
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.sensors.trace import Float64s, Int64s
 
-# Launches that are worked on at once, so that few arrays are as long as a log.
-_PIECE = 1 << 20
 # Shorter times without a kernel are no pause.
 _LEAST_PAUSE_S = 0.1
+# Of a log with more moments than this some are left out: what passed between two others grows evenly then.
+_MOST_KNOTS = 1 << 22
 
 # Moments, and what has accumulated until then; between them it grows evenly.
 _Knots = tuple[Float64s, Float64s]
@@ -50,21 +50,18 @@ class BusyTime:
     ) -> None:
         self._launches = launches
         self._origin_ns = origin_ns
-        latest_ns = np.maximum.accumulate(launches.end_ns)
-        self._sharing = self._shared(latest_ns)
-        self._pauses_s = self._times_without(latest_ns)
-        del latest_ns
+        self._pauses_s = self._times_without()
+        self._sharing, self._seen_s = self._shared()
         count = len(launches.names)
-        calls, self.by_name_s = np.zeros(count), np.zeros(count)
-        for part in _pieces(len(launches)):
-            weight = None if launches.weight is None else launches.weight[part]
-            calls += np.bincount(launches.name[part], weight, count)
-            self.by_name_s += np.bincount(launches.name[part], self._own_s(part), count)
+        calls = np.zeros(count)
+        for piece in launches.pieces():
+            calls += np.bincount(piece.name, piece.weight, count)
         self.calls: Int64s = np.rint(calls).astype(np.int64)
+        self.by_name_s: Float64s = self._seen_s.copy()
         self.error_s: Float64s = np.zeros(count)
         self._added_s: Float64s = np.zeros(count)
         if unseen_ns and launches.weight is not None:
-            added_s = self._own_s(slice(None)) * (launches.weight - 1)
+            added_s = self._own_s(launches) * (launches.weight - 1)
             unseen_all_s = sum(on_ns - off_ns for off_ns, on_ns in unseen_ns) / 1e9
             # No more than all of the time that was not looked at.
             added_s *= min(1.0, unseen_all_s / max(float(added_s.sum()), 1e-12))
@@ -92,10 +89,11 @@ class BusyTime:
         added_s = np.array([float(self._added_s[list(names)].sum()) for names in columns])
         self._added_share = added_s / max(float(self._unseen_s[-1]), 1e-12)
         mine = column_of[self._launches.name]
-        order = np.argsort(mine, kind="stable")
+        order = np.argsort(mine, kind="stable").astype(np.int32)
         ends = np.cumsum(np.bincount(mine, minlength=len(columns)))[: len(columns)]
         del mine
-        self._held_s = [self._held(which) for which in np.split(order, ends)[: len(columns)]]
+        parts = np.split(order, ends)[: len(columns)]
+        self._held_s = [self._held(which, names) for which, names in zip(parts, columns, strict=True)]
 
     def until(self, at_s: Float64s) -> Float64s:
         """Return the busy time of each column up to each moment, s, shape (n, columns).
@@ -122,21 +120,21 @@ class BusyTime:
             weights: For each of them what busy time until then counts, per second, shape (m,); they add up
                 to 0.
         """
-        share_s = self._share(at_s - ages_s[:, None])
-        ends_s, outer, inner = share_s[[0, -1]], weights[[0, -1]], weights[1:-1]
+        # Moments of one reading follow each other, so that each is found near the one before it.
+        share_s = self._share(at_s[:, None] - ages_s)
+        ends_s, between_s = share_s[:, [0, -1]], share_s[:, 1:-1]
         columns = self._columns()
         found = np.zeros((len(columns), len(at_s)))
         for row, knots in zip(found, columns, strict=True):
             held_s = np.interp(ends_s, *knots)
-            if not len(inner):
-                row[:] = outer @ held_s
+            if len(weights) == 2:
+                row[:] = held_s @ weights
                 continue
             # Most names did not run in most windows.
-            (ran,) = np.nonzero(held_s[0] != held_s[1])
-            between_s = np.interp(share_s[1:-1, ran], *knots)
-            row[ran] = outer @ held_s[:, ran] + inner @ between_s
+            (ran,) = np.nonzero(held_s[:, 0] != held_s[:, 1])
+            row[ran] = held_s[ran] @ weights[[0, -1]] + np.interp(between_s[ran], *knots) @ weights[1:-1]
         if self._unseen_s[-1] > 0:
-            unseen_s = weights @ self.unseen_until(at_s - ages_s[:, None])
+            unseen_s = self.unseen_until(at_s[:, None] - ages_s) @ weights
             found += self._added_share[:, None] * unseen_s
         return found
 
@@ -158,54 +156,85 @@ class BusyTime:
         """Return moments by a clock that is as slow as each of the kernels that run at once gets on."""
         return at_s if self._sharing is None else np.interp(at_s, *self._sharing)
 
-    def _shares_s(self, which: slice | Int64s) -> _Knots:
-        """Return begins and ends of launches by that clock."""
-        sides_ns = (self._launches.start_ns, self._launches.end_ns)
-        start_s, end_s = (self._share((side[which] - self._origin_ns) / 1e9) for side in sides_ns)
-        return start_s, end_s
+    def _seconds(self, at_ns: Int64s) -> Float64s:
+        seconds: Float64s = (at_ns - self._origin_ns) / 1e9
+        return seconds
 
-    def _own_s(self, which: slice) -> Float64s:
-        start_s, end_s = self._shares_s(which)
+    def _own_s(self, launches: Launches) -> Float64s:
+        """Return what each kernel counts of the time in which it ran, s, shape (n,)."""
+        sides_ns = (launches.start_ns, launches.end_ns)
+        start_s, end_s = (self._share(self._seconds(side_ns)) for side_ns in sides_ns)
         return end_s - start_s
 
-    def _shared(self, latest_ns: Int64s) -> _Knots | None:
-        """Return the clock of `_share`, None where no kernels run at once.
+    def _shared(self) -> tuple[_Knots | None, Float64s]:
+        """Return the clock of `_share`, None where no kernels run at once, and the busy time of each name."""
+        pieces, count = list(self._launches.pieces()), len(self._launches.names)
+        if not pieces:
+            return None, np.zeros(count)
+        begins_s = [float(self._seconds(piece.start_ns[:1])[0]) for piece in pieces]
+        first_s = last_s = last_share_s = begins_s[0]
+        by_name_s, turns = np.zeros(count), [(np.array([first_s]), np.array([first_s]))]
+        # Kernels that still run where a piece ends: their ends, their begins by the clock, and their names.
+        open_s, open_share_s = np.empty(0), np.empty(0)
+        open_name: Index = np.empty(0, dtype=np.int32)
+        for piece, until_s in zip(pieces, [*begins_s[1:], np.inf], strict=True):
+            start_s, end_s = self._seconds(piece.start_ns), np.append(open_s, self._seconds(piece.end_ns))
+            is_over = end_s <= until_s
+            at_s, running = _running(start_s, end_s[is_over], len(open_s))
+            at_s, at_once = np.append(last_s, at_s), np.maximum(np.append(len(open_s), running), 1)
+            share_s = last_share_s + np.append(0.0, np.cumsum(np.diff(at_s) / at_once[:-1]))
+            begin_share_s = np.append(open_share_s, np.interp(start_s, at_s, share_s))
+            name = np.append(open_name, piece.name)
+            own_s = np.interp(end_s[is_over], at_s, share_s) - begin_share_s[is_over]
+            by_name_s += np.bincount(name[is_over], own_s, count)
+            open_s, open_share_s, open_name = end_s[~is_over], begin_share_s[~is_over], name[~is_over]
+            last_s, last_share_s = float(at_s[-1]), float(share_s[-1])
+            turned = 1 + np.flatnonzero(np.diff(at_once))
+            turns.append(self._thinned(at_s[turned], share_s[turned]))
+        turns.append((np.array([last_s]), np.array([last_share_s])))
+        at_s, share_s = (np.concatenate(side) for side in zip(*turns, strict=True))
+        return (at_s, share_s) if len(at_s) > 2 else None, by_name_s
 
-        Args:
-            latest_ns: The last end of each kernel and all before it, shape (n,).
-        """
-        start_ns, end_ns = self._launches.start_ns, self._launches.end_ns
-        if not np.any(start_ns[1:] < latest_ns[:-1]):
-            return None
-        at_s, running = _running((start_ns - self._origin_ns) / 1e9, (end_ns - self._origin_ns) / 1e9)
-        running = np.maximum(running, 1)
-        passed_s = np.diff(at_s)
-        passed_s /= running[:-1]
-        shared_s = np.concatenate((at_s[:1], at_s[0] + np.cumsum(passed_s)))
-        turns = np.concatenate(([True], running[1:] != running[:-1]))
-        turns[-1] = True
-        return at_s[turns], shared_s[turns]
+    def _thinned(self, at_s: Float64s, held_s: Float64s) -> _Knots:
+        """Return some of many knots, as evenly as they come."""
+        if 2 * len(self._launches) <= _MOST_KNOTS:
+            return at_s, held_s
+        whole_ns = int(self._launches.end_ns.max() - self._launches.start_ns[0])
+        cell = np.floor(at_s / (whole_ns / 1e9 / _MOST_KNOTS))
+        kept = np.append(True, np.diff(cell) > 0)[: len(at_s)]
+        return at_s[kept], held_s[kept]
 
-    def _times_without(self, latest_ns: Int64s) -> _Knots:
-        """Return begins and ends of the times without a kernel that are no moment, in order.
-
-        Args:
-            latest_ns: The last end of each kernel and all before it, shape (n,).
-        """
+    def _times_without(self) -> _Knots:
+        """Return begins and ends of the times without a kernel that are no moment, in order."""
         start_ns = self._launches.start_ns
         if not len(start_ns):
             return np.array([-np.inf]), np.array([np.inf])
+        # The last end of each kernel and all before it.
+        latest_ns = np.maximum.accumulate(self._launches.end_ns)
         last = np.flatnonzero(start_ns[1:] - latest_ns[:-1] >= _LEAST_PAUSE_S * 1e9)
-        at_s, until_s = ((one - self._origin_ns) / 1e9 for one in (latest_ns[last], start_ns[last + 1]))
-        first_s, last_s = ((one - self._origin_ns) / 1e9 for one in (start_ns[0], latest_ns[-1]))
-        return np.concatenate(([-np.inf], at_s, [last_s])), np.concatenate(([first_s], until_s, [np.inf]))
+        at_s = self._seconds(np.append(latest_ns[:-1][last], latest_ns[-1]))
+        until_s = self._seconds(np.append(start_ns[0], start_ns[1:][last]))
+        return np.append(-np.inf, at_s), np.append(until_s, np.inf)
 
-    def _held(self, which: Int64s) -> _Knots:
-        """Return the busy time of launches up to moments of the clock of `_share`."""
-        start_s, end_s = self._shares_s(which)
+    def _held(self, which: Index, names: tuple[int, ...]) -> _Knots:
+        """Return the busy time of the launches of some names up to moments of the clock of `_share`."""
+        parts = np.split(which, range(_MOST_KNOTS // 2, len(which), _MOST_KNOTS // 2))
+        at_s, held_s = self._held_by(parts[0])
+        if len(parts) > 1:
+            ends_ns = np.array([self._launches.start_ns[which[0]], self._launches.end_ns[which].max()])
+            first_s, last_s = self._share(self._seconds(ends_ns)).tolist()
+            at_s = np.linspace(first_s, last_s, _MOST_KNOTS)
+            held_s = sum((np.interp(at_s, *self._held_by(part)) for part in parts), start=np.zeros(len(at_s)))
+        # Where moments of the clock were left out, no time is lost.
+        held_s *= self._seen_s[list(names)].sum() / max(float(held_s[-1]), 1e-12)
+        return at_s, held_s
+
+    def _held_by(self, which: Index) -> _Knots:
+        sides_ns = (self._launches.start_ns, self._launches.end_ns)
+        start_s, end_s = (self._share(self._seconds(side_ns[which])) for side_ns in sides_ns)
         if not np.all(start_s[1:] >= end_s[:-1]):
             at_s, running = _running(start_s, end_s)
-            return at_s, np.concatenate(([0.0], np.cumsum(running[:-1] * np.diff(at_s))))
+            return at_s, np.append(0.0, np.cumsum(running[:-1] * np.diff(at_s)))
         at_s, held_s = np.zeros(max(2 * len(which), 1)), np.zeros(max(2 * len(which), 1))
         at_s[0 : 2 * len(which) : 2], at_s[1::2] = start_s, end_s
         np.cumsum(end_s - start_s, out=held_s[1::2])
@@ -246,14 +275,10 @@ def _scatter_s(
     return error_s
 
 
-def _running(start_s: Float64s, end_s: Float64s) -> tuple[Float64s, npt.NDArray[np.int32]]:
+def _running(start_s: Float64s, end_s: Float64s, before: int = 0) -> tuple[Float64s, npt.NDArray[np.int32]]:
     """Return the moments at which kernels begin or end, and how many run from each of them on."""
     at_s = np.concatenate((start_s, end_s))
     # Of one moment begins stand before ends.
     order = np.argsort(at_s, kind="stable")
     step = np.where(order < len(start_s), np.int8(1), np.int8(-1))
-    return at_s[order], np.cumsum(step, dtype=np.int32)
-
-
-def _pieces(count: int) -> Iterator[slice]:
-    return (slice(at, at + _PIECE) for at in range(0, count, _PIECE))
+    return at_s[order], before + np.cumsum(step, dtype=np.int32)

@@ -6,7 +6,7 @@ import heapq
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,13 @@ _LAUNCH = np.dtype(
 _RANGE = np.dtype([("start_ns", "<u8"), ("end_ns", "<u8"), ("name", "<u4"), ("thread", "<u4")])
 
 
+# Records that are read at once, so that a log of millions has no second copy.
+_PIECE = 1 << 18
+
 # Launches of one name on one lane: the name, begins and ends, and the lane.
 Part = tuple[str, Int64s, Int64s, str]
+# Which of some texts each launch has.
+Index = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Launches:
     Attributes:
         names: Each kernel name once.
         name: Index into `names`, shape (n,).
-        start_ns: Begin of each kernel, host time, shape (n,).
+        start_ns: Begin of each kernel, host time, ascending, shape (n,).
         end_ns: Its end, shape (n,).
         lanes: Process and stream, such as "process 7, stream 0", each once.
         lane: Index into `lanes`, shape (n,).
@@ -55,15 +60,84 @@ class Launches:
     """
 
     names: tuple[str, ...]
-    name: Int64s
+    name: Index
     start_ns: Int64s
     end_ns: Int64s
     lanes: tuple[str, ...]
-    lane: Int64s
+    lane: Index
     weight: Float64s | None = None
 
     def __len__(self) -> int:
         return len(self.name)
+
+    def pieces(self) -> Iterator[Launches]:
+        """Yield the kernels some at a time, so that no second copy of millions is made."""
+        for at in range(0, len(self), _PIECE):
+            part = slice(at, at + _PIECE)
+            weight = None if self.weight is None else self.weight[part]
+            times_ns = (self.start_ns[part], self.end_ns[part])
+            yield Launches(self.names, self.name[part], *times_ns, self.lanes, self.lane[part], weight)
+
+
+class GatheredLaunches:
+    """Launches of GPUs that come piece by piece, in arrays of which there is one copy only.
+
+    Args:
+        most: How many there are at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._by_gpu: dict[str, _Gathered] = {}
+
+    def add(self, uuid: str, more: Launches) -> None:
+        """Add launches of one GPU; all of a GPU have weights, or none."""
+        if not len(more):
+            return
+        if uuid not in self._by_gpu:
+            self._by_gpu[uuid] = _Gathered(self._most, has_weight=more.weight is not None)
+        self._by_gpu[uuid].add(more)
+
+    def by_gpu(self) -> dict[str, Launches]:
+        """Return the launches of each GPU by its UUID, in the order of their begins."""
+        return {uuid: mine.launches() for uuid, mine in self._by_gpu.items()}
+
+
+class _Gathered:
+    """Launches of one GPU; what is not filled yet takes no memory."""
+
+    def __init__(self, most: int, *, has_weight: bool) -> None:
+        self.count = 0
+        self.names: dict[str, int] = {}
+        self.lanes: dict[str, int] = {}
+        kinds = {"name": np.int32, "start_ns": np.int64, "end_ns": np.int64, "lane": np.int32}
+        self.columns: dict[str, npt.NDArray[Any]] = {
+            column: np.empty(most, dtype=kind)
+            for column, kind in (kinds | ({"weight": np.float64} if has_weight else {})).items()
+        }
+
+    def add(self, more: Launches) -> None:
+        part = slice(self.count, self.count + len(more))
+        self.columns["name"][part] = _numbers(more.names, self.names)[more.name]
+        self.columns["lane"][part] = _numbers(more.lanes, self.lanes)[more.lane]
+        self.columns["start_ns"][part], self.columns["end_ns"][part] = more.start_ns, more.end_ns
+        if more.weight is not None:
+            self.columns["weight"][part] = more.weight
+        self.count = part.stop
+
+    def launches(self) -> Launches:
+        columns = {name: column[: self.count] for name, column in self.columns.items()}
+        start_ns = columns["start_ns"]
+        if np.any(start_ns[1:] < start_ns[:-1]):
+            order = np.argsort(start_ns, kind="stable")
+            for column in columns.values():
+                column[:] = column[order]
+        return Launches(tuple(self.names), lanes=tuple(self.lanes), **columns)
+
+
+def _numbers(texts: Sequence[str], known: dict[str, int]) -> npt.NDArray[np.int32]:
+    """Return the number of each text, which it gets where it is new."""
+    return np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int32)
 
 
 @dataclass(frozen=True)
@@ -137,31 +211,29 @@ def read_launches(folder: Path, end_ns: int | None = None) -> LaunchLog:
         folder: Where the injector wrote.
         end_ns: When the program ended, host time; the end of what a killed process left open.
     """
-    parts: dict[str, list[Part]] = {}
+    files = sorted(folder.glob("*.txt"))
+    bins = {file: file.with_suffix(".bin") for file in files}
+    counts = {file: _count(bins[file], _LAUNCH) for file in files}
+    gathered = GatheredLaunches(sum(counts.values()))
     remarks: list[str] = []
     dropped = 0
     ranges: list[tuple[RangeKind, str, int, int]] = []
     processes = 0
     unseen: dict[str, list[_Unseen]] = {}
-    for file in sorted(folder.glob("*.txt")):
+    for file in files:
         process = _read_process(file)
         pid = file.name.partition("-")[0]
         processes += process.has_cuda
         dropped += process.dropped
         unseen.setdefault(pid, []).extend(_unseen(process.turns, end_ns))
         remarks += process.remarks
-        rows = _records(file.with_suffix(".bin"), _LAUNCH)
-        for start, end, name, _ in _records(file.with_suffix(".ranges"), _RANGE).tolist():
-            ranges.append((RangeKind.NVTX, process.names.get(name, ""), start, end))
-        for device in np.unique(rows["device"]).tolist():
-            uuid = process.devices.get(device, "")
-            here = rows[rows["device"] == device]
-            for name, stream in np.unique(here[["name", "stream"]]).tolist():
-                mine = here[(here["name"] == name) & (here["stream"] == stream)]
-                text = process.names.get(name, f"(name {name} was not written)")
-                start_ns, end_ns_ = (mine[column].astype(np.int64) for column in ("start_ns", "end_ns"))
-                parts.setdefault(uuid, []).append((text, start_ns, end_ns_, f"{_lane(pid)}{stream}"))
-    by_gpu = {uuid: _weighted(join_launches(found), unseen) for uuid, found in parts.items()}
+        spans = file.with_suffix(".ranges")
+        for rows in _records(spans, _RANGE, _count(spans, _RANGE)):
+            for start, end, name, _ in rows.tolist():
+                ranges.append((RangeKind.NVTX, process.names.get(name, ""), start, end))
+        for rows in _records(bins[file], _LAUNCH, counts[file]):
+            _gather(rows, process, pid, end_ns, gathered)
+    by_gpu = {uuid: _weighted(one, unseen) for uuid, one in gathered.by_gpu().items()}
     found = (*join_ranges(ranges), *read_windows(folder))
     every = [one for process_unseen in unseen.values() for one in process_unseen]
     return LaunchLog(
@@ -173,6 +245,24 @@ def read_launches(folder: Path, end_ns: int | None = None) -> LaunchLog:
         _apart([(one.start_ns, one.end_ns) for one in every]),
         all(one.before for one in every),
     )
+
+
+def _gather(
+    rows: npt.NDArray[Any], process: _Process, pid: str, end_ns: int | None, gathered: GatheredLaunches
+) -> None:
+    """Add records of one process, until the program's end, to what is gathered."""
+    last_ns = np.uint64(np.iinfo(np.int64).max if end_ns is None else end_ns)
+    rows = rows[rows["start_ns"] < last_ns]
+    for device in np.unique(rows["device"]).tolist():
+        here = rows[rows["device"] == device]
+        numbers, name = np.unique(here["name"], return_inverse=True)
+        streams, lane = np.unique(here["stream"], return_inverse=True)
+        texts = [process.names.get(one, f"(name {one} was not written)") for one in numbers.tolist()]
+        lanes = [f"{_lane(pid)}{stream}" for stream in streams.tolist()]
+        sides_ns = (here["start_ns"], np.minimum(here["end_ns"], last_ns))
+        start_ns, end_ns_ = (side_ns.astype(np.int64) for side_ns in sides_ns)
+        uuid = process.devices.get(device, "")
+        gathered.add(uuid, Launches(tuple(texts), name, start_ns, end_ns_, tuple(lanes), lane))
 
 
 def _lane(pid: str) -> str:
@@ -254,25 +344,24 @@ def _weights(start_ns: Int64s, unseen: Sequence[_Unseen]) -> Float64s:
     return weight
 
 
-def _records(file: Path, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return a file's whole records; none where it is not there."""
-    raw = file.read_bytes() if file.exists() else b""
-    return np.frombuffer(raw[: len(raw) // kind.itemsize * kind.itemsize], dtype=kind)
+def _count(file: Path, kind: np.dtype[Any]) -> int:
+    """Return how many whole records a file has; none where it is not there."""
+    return file.stat().st_size // kind.itemsize if file.exists() else 0
+
+
+def _records(file: Path, kind: np.dtype[Any], count: int) -> Iterator[npt.NDArray[Any]]:
+    """Yield the first so many records of a file, some at a time; a process may go on writing it."""
+    for at in range(0, count, _PIECE):
+        yield np.fromfile(file, kind, min(_PIECE, count - at), offset=at * kind.itemsize)
 
 
 def join_launches(parts: Sequence[Part]) -> Launches:
     """Join launches of one GPU, in the order of their begins."""
-    if not parts:
-        return no_launches()
-    names = {text: i for i, text in enumerate(dict.fromkeys(text for text, _, _, _ in parts))}
-    lanes = {text: i for i, text in enumerate(dict.fromkeys(lane for _, _, _, lane in parts))}
-    counts = [len(start) for _, start, _, _ in parts]
-    name = np.repeat(np.array([names[text] for text, _, _, _ in parts], dtype=np.int64), counts)
-    lane = np.repeat(np.array([lanes[text] for _, _, _, text in parts], dtype=np.int64), counts)
-    start_ns = np.concatenate([start for _, start, _, _ in parts])
-    end_ns = np.concatenate([end for _, _, end, _ in parts])
-    order = np.argsort(start_ns, kind="stable")
-    return Launches(tuple(names), name[order], start_ns[order], end_ns[order], tuple(lanes), lane[order])
+    gathered = GatheredLaunches(sum(len(start_ns) for _, start_ns, _, _ in parts))
+    for text, start_ns, end_ns, lane in parts:
+        only = np.zeros(len(start_ns), dtype=np.int32)
+        gathered.add("", Launches((text,), only, start_ns, end_ns, (lane,), only))
+    return gathered.by_gpu().get("", no_launches())
 
 
 def busy_spans(launches: Launches) -> tuple[KernelWindow, ...]:

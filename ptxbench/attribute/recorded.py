@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ptxbench.api.board_readings import BoardReadings, compare_gated, gated
-from ptxbench.attribute.launches import Launches, LaunchLog, weighted_by_time
+from ptxbench.attribute.launches import GatheredLaunches, Index, Launches, LaunchLog, weighted_by_time
 from ptxbench.attribute.ranges import RangeKind, join_ranges
 from ptxbench.core.errors import InputError
 from ptxbench.core.version import CHECKOUT, VERSION
@@ -33,6 +34,17 @@ _CURE = "name what `ptxbench run --out` wrote"
 _LAUNCH_COLUMNS = ("gpu", "name", "lane", "start_ns", "end_ns")
 # For how many kernels each one stands; runs of before it was kept have none.
 _WEIGHT = "weight"
+_LAUNCHES = pa.schema(
+    [
+        *(
+            (name, pa.int64() if name.endswith("_ns") else pa.dictionary(pa.int32(), pa.string()))
+            for name in _LAUNCH_COLUMNS
+        ),
+        (_WEIGHT, pa.float64()),
+    ]
+)
+# Launches that are read at once.
+_PIECE = 1 << 18
 _RANGE_COLUMNS = ("kind", "name", "start_ns", "end_ns")
 
 
@@ -202,8 +214,13 @@ def keep(recorded: RecordedProgram, folder: Path) -> None:
         traces.write(
             file, (traces.to_table(str(i), board.series()) for i, board in enumerate(recorded.boards))
         )
-    by_gpu = [_launch_table(uuid, launches) for uuid, launches in recorded.log.by_gpu.items()]
-    write_parquet(folder / LAUNCHES, pa.concat_tables([_launch_table("", None), *by_gpu]))
+    with (
+        replacing(folder / LAUNCHES) as file,
+        pq.ParquetWriter(file, _LAUNCHES, compression="zstd") as writer,
+    ):
+        for uuid, launches in recorded.log.by_gpu.items():
+            for piece in launches.pieces():
+                writer.write_table(_launch_table(uuid, piece))
     write_parquet(folder / RANGES, _range_table(recorded.log))
     write_text(folder / RUN, codec.to_text(recorded.facts))
 
@@ -231,19 +248,16 @@ def load(folder: Path) -> RecordedProgram:
     for board in boards:
         if all(board.of(source) is None for source in board.recorded):
             raise InputError(f"{folder / READINGS}: readings of {board.facts.name} are missing")
-    ranges = _columns(folder / RANGES, _RANGE_COLUMNS)
+    with _parquet(folder / RANGES, _RANGE_COLUMNS) as file:
+        ranges = file.read()
     parts = zip(*(ranges[name].to_pylist() for name in _RANGE_COLUMNS), strict=True)
     try:
         found = join_ranges((RangeKind(kind), name, start, end) for kind, name, start, end in parts)
     except (ValueError, TypeError) as error:
         raise InputError(f"{folder / RANGES}: {error}") from error
     unseen_ns = tuple(zip(facts.off_ns, facts.on_ns, strict=False))
-    by_gpu = _by_gpu(_columns(folder / LAUNCHES, _LAUNCH_COLUMNS))
     log = LaunchLog(
-        {
-            uuid: one if one.weight is not None else weighted_by_time(one, unseen_ns)
-            for uuid, one in by_gpu.items()
-        },
+        _by_gpu(folder / LAUNCHES, unseen_ns),
         facts.processes,
         facts.dropped,
         facts.remarks,
@@ -254,32 +268,23 @@ def load(folder: Path) -> RecordedProgram:
     return RecordedProgram(facts, boards, log)
 
 
-def _launch_table(uuid: str, launches: Launches | None) -> pa.Table:
-    """Return the launches of one GPU as columns, none for None."""
-    texts = pa.dictionary(pa.int32(), pa.string())
-    schema = pa.schema(
-        [
-            *((name, pa.int64() if name.endswith("_ns") else texts) for name in _LAUNCH_COLUMNS),
-            (_WEIGHT, pa.float64()),
-        ]
-    )
-    if launches is None:
-        return schema.empty_table()
+def _launch_table(uuid: str, launches: Launches) -> pa.Table:
+    """Return launches of one GPU as columns."""
     return pa.table(
         {
             "gpu": _dictionary(np.zeros(len(launches), dtype=np.int32), (uuid,)),
-            "name": _dictionary(launches.name.astype(np.int32), launches.names),
-            "lane": _dictionary(launches.lane.astype(np.int32), launches.lanes),
+            "name": _dictionary(launches.name, launches.names),
+            "lane": _dictionary(launches.lane, launches.lanes),
             "start_ns": launches.start_ns,
             "end_ns": launches.end_ns,
-            "weight": np.ones(len(launches)) if launches.weight is None else launches.weight,
+            _WEIGHT: np.ones(len(launches)) if launches.weight is None else launches.weight,
         },
-        schema=schema,
+        schema=_LAUNCHES,
     )
 
 
-def _dictionary(index: np.typing.NDArray[np.int32], texts: Sequence[str]) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(index), pa.array(texts, type=pa.string()))
+def _dictionary(index: Index, texts: Sequence[str]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(index, type=pa.int32()), pa.array(texts, type=pa.string()))
 
 
 def _range_table(log: LaunchLog) -> pa.Table:
@@ -297,37 +302,38 @@ def _range_table(log: LaunchLog) -> pa.Table:
     )
 
 
-def _columns(path: Path, names: Sequence[str]) -> pa.Table:
+@contextmanager
+def _parquet(path: Path, names: Sequence[str]) -> Iterator[pq.ParquetFile]:
+    """Open a file of a run that has some columns at least."""
     if not path.exists():
         raise InputError(f"{path} is missing: the run is not whole")
     require_regular(path, _CURE)
-    with reading_parquet(path, _CURE):
-        table = pq.read_table(path)
-        missing = set(names) - set(table.column_names)
+    with reading_parquet(path, _CURE), pq.ParquetFile(path) as file:
+        missing = set(names) - set(file.schema_arrow.names)
         if missing:
             raise InputError(f"{path} has no column {', '.join(sorted(missing))}")
-        return table
+        yield file
 
 
-def _by_gpu(table: pa.Table) -> dict[str, Launches]:
-    by_gpu = {}
-    for uuid in pc.unique(table["gpu"]).to_pylist():
-        mine = table.filter(pc.equal(table["gpu"], uuid)).unify_dictionaries().combine_chunks()
-        name, lane = (_encoded(mine[column]) for column in ("name", "lane"))
-        by_gpu[uuid] = Launches(
-            name[0],
-            name[1],
-            mine["start_ns"].to_numpy(),
-            mine["end_ns"].to_numpy(),
-            lane[0],
-            lane[1],
-            mine[_WEIGHT].to_numpy() if _WEIGHT in mine.column_names else None,
-        )
-    return by_gpu
+def _by_gpu(path: Path, unseen_ns: Sequence[tuple[int, int]]) -> dict[str, Launches]:
+    with _parquet(path, _LAUNCH_COLUMNS) as file:
+        gathered = GatheredLaunches(file.metadata.num_rows)
+        has_weight = _WEIGHT in file.schema_arrow.names
+        for batch in file.iter_batches(_PIECE):
+            for uuid in pc.unique(batch["gpu"]).to_pylist():
+                mine = batch.filter(pc.equal(batch["gpu"], uuid))
+                names, lanes = (_encoded(mine[column]) for column in ("name", "lane"))
+                start_ns, end_ns = (mine[side].to_numpy() for side in ("start_ns", "end_ns"))
+                # Without times unseen each kernel stands for itself.
+                weight = mine[_WEIGHT].to_numpy() if has_weight and unseen_ns else None
+                gathered.add(uuid, Launches(*names, start_ns, end_ns, *lanes, weight))
+    by_gpu = gathered.by_gpu()
+    if has_weight:
+        return by_gpu
+    return {uuid: weighted_by_time(launches, unseen_ns) for uuid, launches in by_gpu.items()}
 
 
-def _encoded(column: pa.ChunkedArray) -> tuple[tuple[str, ...], np.typing.NDArray[np.int64]]:
+def _encoded(column: pa.Array) -> tuple[tuple[str, ...], Index]:
     """Return the texts of a column that occur, and which of them each row has."""
     texts = pc.unique(column.cast(pa.string()))
-    index = pc.index_in(column.cast(pa.string()), texts)
-    return tuple(texts.to_pylist()), index.to_numpy().astype(np.int64)
+    return tuple(texts.to_pylist()), pc.index_in(column.cast(pa.string()), texts).to_numpy()

@@ -124,27 +124,19 @@ def _counter(
 def _kernel_events(launches: Launches, gpu: GpuShare, origin_ns: int, process: int) -> Iterator[Event]:
     for lane, name in enumerate(launches.lanes):
         yield _named("thread_name", process, lane, name)
-    power_w = _mean_powers(gpu.kernels)
-    group_w = _mean_powers([member for share in gpu.kernels for member in share.members])
+    members = [member for share in gpu.kernels for member in share.members]
+    about = {name: {"mean power of this name's group (W)": w} for name, w in _mean_powers(members).items()}
+    about |= {name: {"mean power of this name (W)": w} for name, w in _mean_powers(gpu.kernels).items()}
+    last = [{"args": about[name]} if name in about else {} for name in launches.names]
     shown = [shortened(name, _LONGEST_NAME) for name in launches.names]
-    columns = (
-        launches.name,
-        launches.lane,
-        launches.start_ns - origin_ns,
-        launches.end_ns - launches.start_ns,
-    )
-    for name, lane, start_ns, length_ns in zip(*map(np.ndarray.tolist, columns), strict=True):
-        event = {
-            **{"ph": "X", "name": shown[name], "cat": "kernel", "pid": process, "tid": lane},
-            **{"ts": start_ns / 1e3, "dur": length_ns / 1e3},
-        }
-        mean_w = power_w.get(launches.names[name])
-        of_group_w = group_w.get(launches.names[name])
-        if mean_w is not None:
-            event["args"] = {"mean power of this name (W)": mean_w}
-        elif of_group_w is not None:
-            event["args"] = {"mean power of this name's group (W)": of_group_w}
-        yield event
+    for piece in launches.pieces():
+        columns = (piece.name, piece.lane, piece.start_ns - origin_ns, piece.end_ns - piece.start_ns)
+        for name, lane, start_ns, length_ns in zip(*map(np.ndarray.tolist, columns), strict=True):
+            yield {
+                **{"ph": "X", "name": shown[name], "cat": "kernel", "pid": process, "tid": lane},
+                **{"ts": start_ns / 1e3, "dur": length_ns / 1e3},
+                **last[name],
+            }
 
 
 def _mean_powers(kernels: Sequence[Share]) -> dict[str, float]:
