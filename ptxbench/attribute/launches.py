@@ -366,10 +366,11 @@ def join_launches(parts: Sequence[Part]) -> Launches:
 
 def busy_spans(launches: Launches) -> tuple[KernelWindow, ...]:
     """Return when kernels ran, one after the other within `_PAUSE_NS`, in order of time."""
-    order = np.argsort(launches.start_ns, kind="stable")
-    start_ns, end_ns = launches.start_ns[order], np.maximum.accumulate(launches.end_ns[order])
-    first = np.flatnonzero(np.concatenate(([True], start_ns[1:] - end_ns[:-1] > _PAUSE_NS))[: len(order)])
-    last = np.append(first[1:] - 1, len(order) - 1)[: len(first)]
+    if not len(launches):
+        return ()
+    start_ns, end_ns = launches.start_ns, np.maximum.accumulate(launches.end_ns)
+    first = np.append(0, 1 + np.flatnonzero(start_ns[1:] - end_ns[:-1] > _PAUSE_NS))
+    last = np.append(first[1:] - 1, len(start_ns) - 1)
     spans = zip(start_ns[first].tolist(), end_ns[last].tolist(), strict=True)
     return tuple(KernelWindow(begin, end, (end - begin) / 1e9) for begin, end in spans)
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from ptxbench.api.board import Board, Recording
 from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.api.window_log import FOLDER_VARIABLE
@@ -214,18 +216,21 @@ def share_of(
         board.facts.limit_w,
     )
     half_j = (energy.interval_j[1] - energy.interval_j[0]) / 2
-    found = attribute(
-        readings,
-        launches,
-        window.elapsed_s,
-        energy.energy_j,
-        half_j,
-        origin_ns=window.start_ns,
-        ranges=log.ranges,
-        unseen_ns=log.unseen_ns,
-        is_counted=log.is_counted,
-        expected=expected,
-    )
+    # Several threads wait for each other longer than these small matrices take, and add up in another order
+    # each time: the last digits would change.
+    with threadpool_limits(1, user_api="blas"):
+        found = attribute(
+            readings,
+            launches,
+            window.elapsed_s,
+            energy.energy_j,
+            half_j,
+            origin_ns=window.start_ns,
+            ranges=log.ranges,
+            unseen_ns=log.unseen_ns,
+            is_counted=log.is_counted,
+            expected=expected,
+        )
     kernels = found.kernels if source is Followed.KERNELS else ()
     return GpuShare(energy, kernels, found.ranges, found.delay_s)
 
