@@ -116,15 +116,23 @@ class Recording(BoardReadings):
     Args:
         board: The board; its best source is recorded, and one beside it.
         beside: Whether its temperature and its clock are recorded as well.
+        keep: Is given new readings every second or so, by the recording's thread.
     """
 
-    def __init__(self, board: Board, *, beside: bool = False) -> None:
+    def __init__(
+        self,
+        board: Board,
+        *,
+        beside: bool = False,
+        keep: Callable[[tuple[Series, ...]], None] | None = None,
+    ) -> None:
         super().__init__(board.name, board.sensors, board.limit_w, board.max_power_w)
         self.board = board
         sources: list[Reader] = [s for s in board.sources if s.name in self.recorded]
         if beside:
             sources += [_Seldom(reader, board.clock) for reader in board.beside]
-        self._sampler = _RollingSampler(sources, board.clock, self._forget)
+        self._sampler = _RollingSampler(sources, board.clock, self._sweep)
+        self._keep, self._kept_ns = keep, 0
         self._thread: SamplerThread | None = None
         self._needed_from_ns: Callable[[], int] = int
         self._lock = RLock()
@@ -170,6 +178,14 @@ class Recording(BoardReadings):
             pass
         finally:
             self.board.close()
+
+    def _sweep(self) -> None:
+        """Give new readings away, and forget what no window needs."""
+        if self._keep is not None:
+            series = self._sampler.finish(self._kept_ns).series
+            self._kept_ns = 1 + max((int(one.end_ns[-1]) for one in series if len(one)), default=0)
+            self._keep(series)
+        self._forget()
 
     def _forget(self) -> None:
         """Forget what no window needs, once the sources were compared there."""

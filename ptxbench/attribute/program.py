@@ -6,10 +6,12 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
+from shlex import quote
 
 from threadpoolctl import threadpool_limits
 
@@ -36,6 +38,7 @@ from ptxbench.attribute.launches import (
     read_launches,
 )
 from ptxbench.attribute.recorded import BoardFacts, RecordedBoard, RecordedProgram, RunFacts, run_facts
+from ptxbench.attribute.unfinished import EXIT_CODE_UNKNOWN, RunOnDisk
 from ptxbench.core.errors import ToolError
 from ptxbench.sensors.trace import KernelWindow
 
@@ -102,8 +105,12 @@ def record_program(
     kernels: bool = True,
     by_events: bool = False,
     most_launches_per_s: float | None = None,
+    out: Path | None = None,
 ) -> RecordedProgram:
     """Run a command and return what was recorded of it.
+
+    With `out` readings and launches are on the disk as they come: `unfinished.load_unfinished` reads what a
+    killed ptxbench leaves there, and `unfinished.forget_unfinished` removes it when the run is kept.
 
     Args:
         boards: The GPUs to read; they are released at the end.
@@ -111,25 +118,35 @@ def record_program(
         kernels: Whether kernels are followed; without, the program runs exactly as it would by itself.
         by_events: Whether they are timed by events around their launches, without CUPTI.
         most_launches_per_s: Rate of launches in a process from which on kernels are looked at in turns.
+        out: The run's folder, empty; None: nothing outlives this process.
 
     Raises:
         CommandNotRunError: The command could not be started.
+        InputError: The folder cannot be written.
         SensorError: A GPU's first reading failed.
     """
-    with recording(boards) as recordings, tempfile.TemporaryDirectory(prefix="ptxbench-run-") as folder:
+    with ExitStack() as stack:
+        kept = None if out is None else stack.enter_context(RunOnDisk(out))
+        recordings = stack.enter_context(recording(boards, kept))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ptxbench-run-")))
+        folder = folder if kept is None else kept.log
         clock = boards[0].clock
         environment, not_followed = _environment(
             boards,
             words,
-            Path(folder),
+            folder,
             kernels=kernels,
             by_events=by_events,
             most_launches_per_s=most_launches_per_s,
         )
         start_ns = clock.now_ns()
-        code = run_child(words, environment)
+        if kept is not None:
+            kept.begin(_begun(words, start_ns, boards, folder, not_followed))
+        code = run_child(words, environment, _last_words(out))
         end_ns = clock.now_ns()
-        log = read_launches(Path(folder), end_ns)
+        log = read_launches(folder, end_ns)
+    if kept is not None and kept.trouble:
+        log = replace(log, remarks=(kept.trouble, *log.remarks))
     tool = other_tool(os.environ) if kernels else None
     if tool is not None:
         remark = f"CUDA_INJECTION64_PATH names another tool, {tool}: CUPTI is left to it"
@@ -147,10 +164,38 @@ def record_program(
     return RecordedProgram(facts, recorded, log)
 
 
+def _last_words(out: Path | None) -> str:
+    """Return what is said where this process is killed before the command ends."""
+    kept = (
+        "nothing of it is kept (--out FOLDER keeps it as it comes)"
+        if out is None
+        else f"`ptxbench run --from {quote(str(out))}` shows what was measured until then"
+    )
+    return f"ptxbench: killed; the command goes on unmeasured, and {kept}"
+
+
+def _begun(
+    words: Sequence[str], start_ns: int, boards: Sequence[Board], folder: Path, not_followed: str
+) -> RunFacts:
+    """Return the facts of a run that begins."""
+    return run_facts(
+        words,
+        EXIT_CODE_UNKNOWN,
+        (start_ns, start_ns),
+        [board_facts(board) for board in boards],
+        read_launches(folder),
+        not_followed=not_followed,
+        is_simulated=not boards[0].is_device,
+    )
+
+
 @contextmanager
-def recording(boards: Sequence[Board]) -> Iterator[list[Recording]]:
+def recording(boards: Sequence[Board], kept: RunOnDisk | None = None) -> Iterator[list[Recording]]:
     """Record what boards draw from before the block until after it, and release them."""
-    recordings = [Recording(board, beside=True) for board in boards]
+    recordings = [
+        Recording(board, beside=True, keep=None if kept is None else partial(kept.add, number))
+        for number, board in enumerate(boards)
+    ]
     clock = boards[0].clock
     context_s = max(one.context_s for one in recordings)
     started: list[Recording] = []
@@ -168,11 +213,14 @@ def recording(boards: Sequence[Board]) -> Iterator[list[Recording]]:
 
 def recorded_board(one: Recording) -> RecordedBoard:
     """Return what a recording holds when it is over."""
-    board = one.board
-    facts = BoardFacts(
+    return RecordedBoard(board_facts(one.board), one.series())
+
+
+def board_facts(board: Board) -> BoardFacts:
+    """Return what is kept of a board."""
+    return BoardFacts(
         board.name, board.uuid, board.limit_w, board.other_processes, board.sensors, board.max_power_w
     )
-    return RecordedBoard(facts, one.series())
 
 
 def energy_of(recorded: RecordedProgram, expected: Mapping[str, Expected] | None = None) -> ProgramEnergy:
@@ -273,7 +321,12 @@ def _environment(
 
 def _said(facts: RunFacts, log: LaunchLog) -> tuple[str, ...]:
     """Return what to know about the kernels that were followed, or why they were not."""
-    said = [facts.not_followed] if facts.not_followed else list(log.remarks)
+    said = [*filter(None, [facts.not_followed]), *log.remarks]
+    if facts.exit_code == EXIT_CODE_UNKNOWN:
+        until = f"{facts.window.elapsed_s:.4g} s after its begin"
+        said.insert(
+            0, f"ptxbench was killed before the command ended: this is until its last reading, {until}"
+        )
     if not log.by_gpu:
         whole = "energy by the program's ranges" if log.ranges else "whole-run energy"
         unknown = ("not known", "not requested")

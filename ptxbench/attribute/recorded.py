@@ -79,7 +79,7 @@ class RunFacts:
         version: ptxbench that recorded it.
         is_simulated: Whether the GPU is simulated.
         command: The words of the command.
-        exit_code: Of the command; 128 + n where signal n ended it.
+        exit_code: Of the command; 128 + n where signal n ended it, -1 where ptxbench was killed before.
         start_ns: Its begin, host time.
         end_ns: Its end.
         boards: The GPUs that were read.

@@ -89,6 +89,7 @@ def command(
     from ptxbench.attribute.child import CommandNotRunError
     from ptxbench.attribute.program import energy_of
     from ptxbench.attribute.report import document, lines
+    from ptxbench.attribute.unfinished import forget_unfinished
 
     _check_usage(spec, kept, words, baseline, limit)
     _check_table(table, ncu)
@@ -99,9 +100,11 @@ def command(
         recorded = (
             _kept(kept, spec)
             if kept is not None
-            else _record(spec, words, kernels=not no_kernels, by_events=by_events, most=most_launches)
+            else _record(spec, words, out, kernels=not no_kernels, by_events=by_events, most=most_launches)
         )
     except CommandNotRunError as error:
+        if out is not None:
+            forget_unfinished(out)
         _say([str(error)])
         return error.exit_code
     failed = _keep_recorded(recorded, out) if out is not None else None
@@ -124,9 +127,11 @@ def command(
 
 def _kept(folder: Path, spec: str | None) -> RecordedProgram:
     """Return a kept run, or what the simulated GPU draws for its kernels."""
-    from ptxbench.attribute.recorded import load
+    from ptxbench.attribute.recorded import RUN, load
+    from ptxbench.attribute.unfinished import BEGUN, load_unfinished
 
-    recorded = load(folder)
+    is_unfinished = (folder / BEGUN).exists() and not (folder / RUN).exists()
+    recorded = load_unfinished(folder) if is_unfinished else load(folder)
     if spec is None:
         return recorded
     from ptxbench.attribute.simulated import replay
@@ -137,7 +142,13 @@ def _kept(folder: Path, spec: str | None) -> RecordedProgram:
 
 
 def _record(
-    spec: str | None, words: tuple[str, ...], *, kernels: bool, by_events: bool, most: float | None
+    spec: str | None,
+    words: tuple[str, ...],
+    out: Path | None,
+    *,
+    kernels: bool,
+    by_events: bool,
+    most: float | None,
 ) -> RecordedProgram:
     from ptxbench.api.board import open_boards
     from ptxbench.attribute.program import record_program
@@ -146,7 +157,7 @@ def _record(
     # The numbers of `ptxbench gpus`, as everywhere in the command line; not those of CUDA.
     specs = None if spec is None else [gpu.spec for gpu in named_gpus(spec)]
     return record_program(
-        open_boards(specs), words, kernels=kernels, by_events=by_events, most_launches_per_s=most
+        open_boards(specs), words, kernels=kernels, by_events=by_events, most_launches_per_s=most, out=out
     )
 
 
@@ -221,6 +232,12 @@ def _check_files(*paths: Path | None) -> None:
 
 
 def _write(recorded: RecordedProgram, program: ProgramEnergy, trace: Path | None, html: Path | None) -> None:
+    for path in (trace, html):
+        # Before the command ran there was no such file.
+        if path is not None and path.exists():
+            raise InputError(
+                f"{path} was made meanwhile, by the command perhaps, and stays; name another file"
+            )
     if trace is not None:
         from ptxbench.attribute.timeline import write_timeline
 
@@ -235,11 +252,13 @@ def _write(recorded: RecordedProgram, program: ProgramEnergy, trace: Path | None
 def _keep_recorded(recorded: RecordedProgram, out: Path) -> InputError | None:
     """Keep a run, and return why it could not be kept."""
     from ptxbench.attribute.recorded import keep
+    from ptxbench.attribute.unfinished import forget_unfinished
 
     try:
         keep(recorded, out)
     except InputError as error:
         return error
+    forget_unfinished(out)
     return None
 
 

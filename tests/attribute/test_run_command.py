@@ -26,8 +26,8 @@ def boards(monkeypatch):
     (board,) = open_boards(made.gpu)
     monkeypatch.setattr("ptxbench.api.board.open_boards", lambda _specs: (board,))
 
-    def run_child(words, environment):
-        code = child.run_child(words, environment)
+    def run_child(words, environment, last_words):
+        code = child.run_child(words, environment, last_words)
         made.load(3.0, 200.0)
         return code
 
