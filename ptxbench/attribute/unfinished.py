@@ -46,7 +46,9 @@ class RunOnDisk(Closing):
         with writing(self.log):
             self.log.mkdir()
         self._folder, self._path = folder, folder / READINGS
-        self._queue: SimpleQueue[pa.Table | None] = SimpleQueue()
+        # The first column of numbers loads pandas, for seconds: not while readings are waited for.
+        pa.array(np.zeros(1))
+        self._queue: SimpleQueue[tuple[int, tuple[Series, ...]] | None] = SimpleQueue()
         self._failure: OSError | None = None
         self._thread = Thread(target=self._write, name="ptxbench-readings", daemon=True)
         self._thread.start()
@@ -66,7 +68,7 @@ class RunOnDisk(Closing):
             board: Number of the board.
             series: Its readings since the last time.
         """
-        self._queue.put(traces.to_table(str(board), tuple(series)))
+        self._queue.put((board, tuple(series)))
 
     def close(self) -> None:
         """Wait until all is written."""
@@ -83,8 +85,9 @@ class RunOnDisk(Closing):
     def _write(self) -> None:
         try:
             with self._path.open("xb") as file, pa.ipc.new_stream(file, traces.SCHEMA) as stream:
-                while (table := self._queue.get()) is not None:
-                    stream.write_table(table)
+                while (more := self._queue.get()) is not None:
+                    board, series = more
+                    stream.write_table(traces.to_table(str(board), series))
                     file.flush()
         except OSError as failure:
             self._failure = failure
