@@ -331,6 +331,8 @@ def _said(facts: RunFacts, log: LaunchLog) -> tuple[str, ...]:
         whole = "energy by the program's ranges" if log.ranges else "whole-run energy"
         unknown = ("not known", "not requested")
         said = [f"{text}; {whole}" if any(word in text for word in unknown) else text for text in said]
+    foreign = [board.name for board in facts.boards if board.other_processes > 0]
+    said += [f"{name}: another process was on it, whose energy is included" for name in foreign]
     if facts.not_followed:
         return tuple(said)
     if not log.processes:
@@ -348,6 +350,4 @@ def _said(facts: RunFacts, log: LaunchLog) -> tuple[str, ...]:
     unread = set(log.by_gpu) - {board.uuid for board in facts.boards}
     if unread:
         said.append(f"kernels also ran on {len(unread)} GPUs that were not read: {', '.join(sorted(unread))}")
-    foreign = [board.name for board in facts.boards if board.other_processes > 0]
-    said += [f"{name}: another process was on it, whose energy is included" for name in foreign]
     return tuple(said)

@@ -2,11 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from fakes import distorters as d
 from fakes.monitored import by_run, record
+from fakes.troubled import Trouble
 
 from ptxbench.attribute.launches import busy_spans, join_launches
 from ptxbench.attribute.program import energy_of
@@ -53,6 +55,14 @@ def test_a_wrong_power_source_beside_a_right_counter_is_said(sources, fault, tex
     whole, *_ = by_run(sources, fault())
     assert whole.is_within(1.0)
     assert text in said(whole)
+
+
+@pytest.mark.parametrize("not_followed", ["", "kernels were not requested"])
+def test_another_process_on_the_board_is_said_whether_or_not_kernels_are_followed(not_followed):
+    fault = d.another_process(80.0)
+    program, _ = record((SAMPLES, COUNTER), fault, trouble=Trouble("80 W", others=1))
+    program = replace(program, facts=replace(program.facts, not_followed=not_followed))
+    assert "another process was on it" in "\n".join(energy_of(program).remarks)
 
 
 def test_kernels_are_told_apart_by_the_counter_where_the_power_is_not_believed():
