@@ -323,10 +323,8 @@ def _said(facts: RunFacts, log: LaunchLog) -> tuple[str, ...]:
     """Return what to know about the kernels that were followed, or why they were not."""
     said = [*filter(None, [facts.not_followed]), *log.remarks]
     if facts.exit_code == EXIT_CODE_UNKNOWN:
-        until = f"{facts.window.elapsed_s:.4g} s after its begin"
-        said.insert(
-            0, f"ptxbench was killed before the command ended: this is until its last reading, {until}"
-        )
+        first = f"this is of its first {facts.window.elapsed_s:.4g} s"
+        said.insert(0, f"ptxbench was killed before the command ended: {first}")
     if not log.by_gpu:
         whole = "energy by the program's ranges" if log.ranges else "whole-run energy"
         unknown = ("not known", "not requested")

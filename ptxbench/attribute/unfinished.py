@@ -111,8 +111,10 @@ def load_unfinished(folder: Path) -> RecordedProgram:
     readings = _readings(folder / READINGS)
     if not len(readings):
         raise InputError(f"{folder}: ptxbench was killed before it kept a reading")
-    end_ns = int(np.max(readings["end_ns"].to_numpy()))
     boards = tuple(_board(facts, i, readings, folder) for i, facts in enumerate(begun.boards))
+    # Sources need readings behind a window, too.
+    last_ns, context_s = int(np.max(readings["end_ns"].to_numpy())), max(one.context_s for one in boards)
+    end_ns = max(begun.start_ns + 1, last_ns - round(context_s * 1e9))
     log = _until(read_launches(folder / LOG, end_ns), end_ns)
     facts = replace(
         begun,
