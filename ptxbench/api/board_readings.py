@@ -197,10 +197,11 @@ class BoardReadings:
         steps_s = max((_STEPS_BESIDE * s.refresh_s + s.lag_s for s in counters), default=0.0)
         return max(reach_s, steps_s) + 2 * POLL_S
 
-    @property
-    def method(self) -> str:
-        """How energy is found."""
+    def method(self, energy: GpuEnergy) -> str:
+        """Return how an energy of this board was found."""
         first, *others = self._sensors
+        if energy.source != str(first.source):
+            return f"corrected MTSM on {energy.source}"
         names = ["the energy counter" if s.counts_energy else str(s.source) for s in others]
         return f"corrected MTSM on {first.source}" + "".join(f", checked against {name}" for name in names)
 

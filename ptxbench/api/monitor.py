@@ -228,11 +228,12 @@ class EnergyMonitor:
 
     def _work_out(self, window: Window, end_ns: int) -> WindowEnergy:
         span = _span(window._start_ns, end_ns)
-        method = "; ".join(dict.fromkeys(recording.method for recording in self._recordings))
         gpus = tuple(
             with_others(recording.energy(span, self._marks_ns, self._recent), recording.board)
             for recording in self._recordings
         )
+        found = zip(self._recordings, gpus, strict=True)
+        method = "; ".join(dict.fromkeys(recording.method(energy) for recording, energy in found))
         return WindowEnergy(window.name, span.elapsed_s, gpus, method)
 
     def _sweep(self) -> int:

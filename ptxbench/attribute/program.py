@@ -232,7 +232,8 @@ def energy_of(recorded: RecordedProgram, expected: Mapping[str, Expected] | None
     """
     facts = recorded.facts
     gpus = tuple(share_of(board, facts.window, recorded.log, expected) for board in recorded.boards)
-    method = "; ".join(dict.fromkeys(board.method for board in recorded.boards))
+    found = zip(recorded.boards, gpus, strict=True)
+    method = "; ".join(dict.fromkeys(board.method(gpu.energy) for board, gpu in found))
     return ProgramEnergy(
         facts.command,
         facts.exit_code,

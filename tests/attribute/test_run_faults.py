@@ -132,3 +132,16 @@ def test_kernels_that_follow_each_other_closely_are_one_stretch_of_work():
     assert [(one.start_ns // ms, one.end_ns // ms) for one in spans] == [(0, 60), (300, 330), (700, 720)]
     assert [one.elapsed_s for one in spans] == pytest.approx([0.06, 0.03, 0.02])
     assert busy_spans(join_launches([])) == ()
+
+
+def test_where_a_counter_is_reset_the_report_names_the_source_that_stands_in():
+    def reset(at_s, energy_j):
+        return energy_j if at_s < 5 else 0.0
+
+    for fault, method in (
+        (reset, "corrected MTSM on instant"),
+        (lambda _, j: j, "corrected MTSM on counter, ch"),
+    ):
+        program, _ = record((SourceName.COUNTER, SourceName.INSTANT), d.of_counter(fault))
+        assert energy_of(program).method.startswith(method)
+        assert ("counter" in energy_of(program).method) == (fault is not reset)
