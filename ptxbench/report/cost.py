@@ -362,13 +362,13 @@ def _origin_lines(table: CostTable, costs: Sequence[Cost]) -> list[str]:
         others = table.spread.boards[1:]
         factors = [board.factor for board in others]
         lines.append(
-            f"  {len(factors)} other boards differ from it by one factor each, {min(factors):.3f} to "
-            f"{max(factors):.3f}; mean pJ and scatter leave it out, and so do rows measured on other boards"
+            f"  {len(factors)} other boards draw {min(factors):.3f} to {max(factors):.3f} times as much, "
+            "all rows of a board alike; mean pJ, scatter and rows of other boards are after dividing by that"
         )
         errors = [COVERAGE_FACTOR * board.factor_error for board in others if board.factor_error]
         if errors:
             lines.append(
-                f"  {len(errors)} of them have too few rows in common with it to tell their factor; "
-                f"their rows' intervals allow for it (up to ± {max(errors):.1%})"
+                f"  for {len(errors)} of them that is not known, as they share too few rows with this one: "
+                f"the intervals of their rows allow for it (up to ± {max(errors):.1%})"
             )
     return lines
