@@ -127,6 +127,9 @@ class _Gathered:
 
     def launches(self) -> Launches:
         columns = {name: column[: self.count] for name, column in self.columns.items()}
+        for which, texts in (("name", self.names), ("lane", self.lanes)):
+            columns[which] = columns[which].astype(np.min_scalar_type(len(texts)))
+            del self.columns[which]
         start_ns = columns["start_ns"]
         if np.any(start_ns[1:] < start_ns[:-1]):
             order = np.argsort(start_ns, kind="stable")

@@ -327,6 +327,8 @@ def _by_gpu(path: Path, unseen_ns: Sequence[tuple[int, int]]) -> dict[str, Launc
                 # Without times unseen each kernel stands for itself.
                 weight = mine[_WEIGHT].to_numpy() if has_weight and unseen_ns else None
                 gathered.add(uuid, Launches(*names, start_ns, end_ns, *lanes, weight))
+    # Else what the pieces took stays beside all that is worked out from them.
+    pa.default_memory_pool().release_unused()
     by_gpu = gathered.by_gpu()
     if has_weight:
         return by_gpu
