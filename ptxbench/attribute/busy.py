@@ -188,7 +188,9 @@ class BusyTime:
             by_name_s += np.bincount(name[is_over], own_s, count)
             open_s, open_share_s, open_name = end_s[~is_over], begin_share_s[~is_over], name[~is_over]
             last_s, last_share_s = float(at_s[-1]), float(share_s[-1])
-            turned = 1 + np.flatnonzero(np.diff(at_once))
+            # Where one kernel begins as another ends, the two do not run at once.
+            last = np.append(np.flatnonzero(np.diff(at_s)), len(at_s) - 1)
+            turned = last[np.diff(at_once[last], prepend=at_once[0]) != 0]
             turns.add(at_s[turned], share_s[turned])
         at_s, share_s = turns.with_end(last_s, last_share_s)
         return (at_s, share_s) if len(at_s) > 2 else None, by_name_s

@@ -188,6 +188,14 @@ def test_kernels_in_pieces_give_the_times_of_kernels_in_one(monkeypatch):
     assert whole.by_name_s.sum() == pytest.approx(whole.until(np.array([20.0])).sum())
 
 
+def test_kernels_back_to_back_take_no_memory_for_the_time_that_they_share():
+    edges_ns = np.arange(0, 10**9, 10**5)
+    ran = join_launches([(name, edges_ns[i:-1:2], edges_ns[i + 1 :: 2], "") for i, name in enumerate("ab")])
+    busy = BusyTime(ran, 0)
+    assert busy._sharing is None
+    assert busy.by_name_s == pytest.approx([0.5, 0.5], rel=1e-3)
+
+
 @pytest.mark.parametrize(("most", "off_s"), [(1000, 0.05), (100, 0.3)])
 def test_of_too_many_moments_some_are_left_out_but_no_time(monkeypatch, most, off_s):
     ran, at_s = some_at_once(2000), np.linspace(0, 10, 500)
