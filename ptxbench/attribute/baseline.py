@@ -87,7 +87,7 @@ def compare(program: ProgramEnergy, baseline: Path, limit: float) -> Judgement:
     gpus = dict.fromkeys(key for key in (*before, *now) if len(key) == 1)
     whys = [why for gpu in gpus if (why := _why_not(gpu, before, now, blind))]
     if program.exit_code is None:
-        whys.append("of the run now ptxbench was killed")
+        whys.append("the run now was not kept to its end")
     said = [*map(str, grown), *(f"no comparison with {baseline}: {why}" for why in whys)]
     kernels = [row for key, row in blind.items() if key not in gpus]
     if kernels:
@@ -114,7 +114,7 @@ def read_report(path: Path) -> Rows:
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"{file} is no energy.json of `ptxbench run --out`") from error
     if is_early:
-        raise InputError(f"{file} is of a run of which ptxbench was killed: name one that is whole")
+        raise InputError(f"{file} is of a run that was not kept to its end; name one that was")
     return rows
 
 

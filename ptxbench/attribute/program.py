@@ -76,7 +76,7 @@ class ProgramEnergy:
 
     Attributes:
         command: Its words.
-        exit_code: Of the command; 128 + n where signal n ended it; None where ptxbench was killed before.
+        exit_code: Of the command; 128 + n where signal n ended it; None where the run was not kept whole.
         time_s: How long it ran, s.
         gpus: What each GPU drew.
         method: How the energy was found.
@@ -324,8 +324,10 @@ def _said(facts: RunFacts, log: LaunchLog) -> tuple[str, ...]:
     """Return what to know about the kernels that were followed, or why they were not."""
     said = [*filter(None, [facts.not_followed]), *log.remarks]
     if facts.exit_code is None:
-        until = f"{facts.window.elapsed_s:.4g} s after its begin"
-        said.insert(0, f"ptxbench was killed before the command ended: this is until {until}")
+        why = "as ptxbench was killed or the disk was full"
+        said.insert(
+            0, f"the run was not kept to its end, {why}: this is its first {facts.window.elapsed_s:.4g} s"
+        )
     if not log.by_gpu:
         whole = "energy by the program's ranges" if log.ranges else "whole-run energy"
         unknown = ("not known", "not requested")

@@ -80,7 +80,7 @@ class RunFacts:
         version: ptxbench that recorded it.
         is_simulated: Whether the GPU is simulated.
         command: The words of the command.
-        exit_code: Of the command; 128 + n where signal n ended it; None where ptxbench was killed before.
+        exit_code: Of the command; 128 + n where signal n ended it; None where the run was not kept whole.
         start_ns: Its begin, host time.
         end_ns: Its end.
         boards: The GPUs that were read.

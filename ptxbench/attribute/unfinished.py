@@ -121,7 +121,7 @@ def forget_unfinished(folder: Path) -> None:
 
 
 def load_unfinished(folder: Path) -> RecordedProgram:
-    """Read a run of which ptxbench was killed: what was measured until then.
+    """Read a run that was not kept to its end: what was measured until then.
 
     Raises:
         InputError: The folder holds no reading, or a file of it is damaged.
@@ -129,11 +129,11 @@ def load_unfinished(folder: Path) -> RecordedProgram:
     begun = read_facts(folder / BEGUN)
     readings = _readings(folder / READINGS)
     if not len(readings):
-        raise InputError(f"{folder}: ptxbench was killed before it kept a reading")
+        raise InputError(f"{folder}: it ended before a reading was kept")
     boards = recorded_boards(begun, readings, folder / READINGS)
     end_ns = min(map(_known_until_ns, boards))
     if end_ns <= begun.start_ns:
-        raise InputError(f"{folder}: ptxbench was killed before the command drew anything that is known")
+        raise InputError(f"{folder}: it ended before anything that the command drew is known")
     log = read_launches(folder / LOG, end_ns, is_early=True)
     facts = replace(
         begun,

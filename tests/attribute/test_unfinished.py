@@ -1,5 +1,6 @@
 """Readings and launches are on the disk as they come: a killed ptxbench leaves a run that `--from` reads."""
 
+import errno
 import json
 import os
 import shutil
@@ -107,7 +108,7 @@ def test_what_a_killed_ptxbench_measured_is_read(killed, capfd):
     told = json.loads(capfd.readouterr().err)
     assert told["energy_j"] == pytest.approx(spent_j * recorded.facts.window.elapsed_s / 20, rel=0.02)
     assert told["exit_code"] is None
-    assert "ptxbench was killed before the command ended" in " ".join(told["remarks"])
+    assert "the run was not kept to its end" in " ".join(told["remarks"])
 
 
 def test_a_run_is_known_until_all_boards_are(killed):
@@ -133,7 +134,7 @@ def test_a_run_that_ended_early_is_not_compared(killed, tmp_path, capfd):
     words = ["run", "--fail-over", "3%", "--baseline"]
     assert run([*words, str(out), "--from", str(out)]) == 0
     assert run([*words, str(out), "--from", str(left)]) == 1
-    assert "of the run now ptxbench was killed" in capfd.readouterr().err
+    assert "the run now was not kept to its end" in capfd.readouterr().err
     assert run(["run", "--from", str(left), "--out", str(tmp_path / "again")]) == 0
     capfd.readouterr()
     assert run([*words, str(tmp_path / "again"), "--from", str(out)]) == 2
@@ -156,7 +157,7 @@ def test_kernels_of_a_killed_ptxbench_are_told_apart_until_then(tmp_path, capfd)
     # Ranges that were not over then have no row; that the command went on is said in one line, the first.
     assert [row["range"] for row in told["ranges"]] == ["begin"]
     assert len(told["remarks"]) == 1
-    assert "ptxbench was killed before the command ended" in told["remarks"][0]
+    assert "the run was not kept to its end" in told["remarks"][0]
 
 
 def test_the_commands_own_files_in_the_folder_stay(made, monkeypatch, tmp_path, capfd):
@@ -182,6 +183,29 @@ def test_a_run_that_is_kept_whole_leaves_nothing_unfinished(killed):
     assert not names & {BEGUN, LOG, READINGS}
 
 
+def test_a_disk_that_is_full_at_the_end_is_one_line_and_what_came_before_is_read(
+    made, monkeypatch, tmp_path, capfd
+):
+    def run_child(*_):
+        made.load(20.0, POWER_W)
+        return 0
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(program, "run_child", run_child)
+    with monkeypatch.context() as full:
+        full.setattr("ptxbench.attribute.recorded.traces.write", refuse)
+        assert run(["run", "--no-kernels", "--out", str(tmp_path / "out"), *WORDS]) == 2
+    said = capfd.readouterr().err.splitlines()
+    assert "No space left on device" in said[-1]
+    assert any(" J (95%: " in line for line in said[:-1])
+    assert run(["run", "--from", str(tmp_path / "out"), "--json"]) == 0
+    told = json.loads(capfd.readouterr().err)
+    assert told["time_s"] == pytest.approx(20, abs=2.5)
+    assert told["energy_j"] > 0
+
+
 @pytest.mark.parametrize("share", [0.3, 0.7, 0.98])
 def test_torn_readings_are_read_as_far_as_they_are_whole(killed, share):
     _, left, _ = killed
@@ -198,7 +222,7 @@ def test_torn_readings_are_read_as_far_as_they_are_whole(killed, share):
 def test_without_a_reading_it_is_said(killed):
     _, left, _ = killed
     (left / READINGS).unlink()
-    with pytest.raises(InputError, match="killed before it kept a reading"):
+    with pytest.raises(InputError, match="ended before a reading was kept"):
         load_unfinished(left)
 
 
