@@ -183,7 +183,9 @@ class Recording(BoardReadings):
         """Give new readings away, and forget what no window needs."""
         if self._keep is not None:
             series = self._sampler.finish(self._kept_ns).series
-            self._kept_ns = 1 + max((int(one.end_ns[-1]) for one in series if len(one)), default=0)
+            self._kept_ns = max(
+                (int(one.end_ns[-1]) + 1 for one in series if len(one)), default=self._kept_ns
+            )
             self._keep(series)
         self._forget()
 

@@ -86,6 +86,8 @@ def compare(program: ProgramEnergy, baseline: Path, limit: float) -> Judgement:
     blind = {key: row for key, row in rows.items() if row not in grown and row.least > limit}
     gpus = dict.fromkeys(key for key in (*before, *now) if len(key) == 1)
     whys = [why for gpu in gpus if (why := _why_not(gpu, before, now, blind))]
+    if program.exit_code is None:
+        whys.append("the run now was not kept to its end")
     said = [*map(str, grown), *(f"no comparison with {baseline}: {why}" for why in whys)]
     kernels = [row for key, row in blind.items() if key not in gpus]
     if kernels:
@@ -107,9 +109,13 @@ def read_report(path: Path) -> Rows:
     file = path / "energy.json" if path.is_dir() else path
     data = read_bytes(file, "name an energy.json of `ptxbench run --out`, or its folder")
     try:
-        return _rows(json.loads(data))
+        report = json.loads(data)
+        rows, is_early = _rows(report), report.get("exit_code", 0) is None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"{file} is no energy.json of `ptxbench run --out`") from error
+    if is_early:
+        raise InputError(f"{file} is of a run that was not kept to its end; name one that was")
+    return rows
 
 
 def _rows(report: Mapping[str, Any]) -> Rows:

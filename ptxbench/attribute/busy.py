@@ -14,8 +14,8 @@ from ptxbench.sensors.trace import Float64s, Int64s
 
 # Shorter times without a kernel are no pause.
 _LEAST_PAUSE_S = 0.1
-# Of a log with more moments than this some are left out: what passed between two others grows evenly then.
-_MOST_KNOTS = 1 << 22
+# Of more moments than this some are left out, evenly: what passed between two others grows evenly then.
+_MOST_KNOTS = 12 << 20
 
 # Moments, and what has accumulated until then; between them it grows evenly.
 _Knots = tuple[Float64s, Float64s]
@@ -83,17 +83,15 @@ class BusyTime:
 
     def set_columns(self, columns: Sequence[tuple[int, ...]]) -> None:
         """Set which names `until` and the like take together in each column."""
-        column_of = np.full(len(self.by_name_s), len(columns), dtype=np.int32)
+        column_of = np.full(len(self.by_name_s), len(columns), dtype=np.min_scalar_type(len(columns)))
         for column, names in enumerate(columns):
             column_of[list(names)] = column
         added_s = np.array([float(self._added_s[list(names)].sum()) for names in columns])
         self._added_share = added_s / max(float(self._unseen_s[-1]), 1e-12)
         mine = column_of[self._launches.name]
-        order = np.argsort(mine, kind="stable").astype(np.int32)
-        ends = np.cumsum(np.bincount(mine, minlength=len(columns)))[: len(columns)]
-        del mine
-        parts = np.split(order, ends)[: len(columns)]
-        self._held_s = [self._held(which, names) for which, names in zip(parts, columns, strict=True)]
+        self._held_s = [
+            self._held(np.flatnonzero(mine == column), names) for column, names in enumerate(columns)
+        ]
 
     def until(self, at_s: Float64s) -> Float64s:
         """Return the busy time of each column up to each moment, s, shape (n, columns).
@@ -173,7 +171,8 @@ class BusyTime:
             return None, np.zeros(count)
         begins_s = [float(self._seconds(piece.start_ns[:1])[0]) for piece in pieces]
         first_s = last_s = last_share_s = begins_s[0]
-        by_name_s, turns = np.zeros(count), [(np.array([first_s]), np.array([first_s]))]
+        by_name_s, turns = np.zeros(count), _Turns()
+        turns.add(np.array([first_s]), np.array([first_s]))
         # Kernels that still run where a piece ends: their ends, their begins by the clock, and their names.
         open_s, open_share_s = np.empty(0), np.empty(0)
         open_name: Index = np.empty(0, dtype=np.int32)
@@ -189,20 +188,12 @@ class BusyTime:
             by_name_s += np.bincount(name[is_over], own_s, count)
             open_s, open_share_s, open_name = end_s[~is_over], begin_share_s[~is_over], name[~is_over]
             last_s, last_share_s = float(at_s[-1]), float(share_s[-1])
-            turned = 1 + np.flatnonzero(np.diff(at_once))
-            turns.append(self._thinned(at_s[turned], share_s[turned]))
-        turns.append((np.array([last_s]), np.array([last_share_s])))
-        at_s, share_s = (np.concatenate(side) for side in zip(*turns, strict=True))
+            # Where one kernel begins as another ends, the two do not run at once.
+            last = np.append(np.flatnonzero(np.diff(at_s)), len(at_s) - 1)
+            turned = last[np.diff(at_once[last], prepend=at_once[0]) != 0]
+            turns.add(at_s[turned], share_s[turned])
+        at_s, share_s = turns.with_end(last_s, last_share_s)
         return (at_s, share_s) if len(at_s) > 2 else None, by_name_s
-
-    def _thinned(self, at_s: Float64s, held_s: Float64s) -> _Knots:
-        """Return some of many knots, as evenly as they come."""
-        if 2 * len(self._launches) <= _MOST_KNOTS:
-            return at_s, held_s
-        whole_ns = int(self._launches.end_ns.max() - self._launches.start_ns[0])
-        cell = np.floor(at_s / (whole_ns / 1e9 / _MOST_KNOTS))
-        kept = np.append(True, np.diff(cell) > 0)[: len(at_s)]
-        return at_s[kept], held_s[kept]
 
     def _times_without(self) -> _Knots:
         """Return begins and ends of the times without a kernel that are no moment, in order."""
@@ -239,6 +230,34 @@ class BusyTime:
         at_s[0 : 2 * len(which) : 2], at_s[1::2] = start_s, end_s
         np.cumsum(end_s - start_s, out=held_s[1::2])
         held_s[2::2] = held_s[1:-1:2]
+        return at_s, held_s
+
+
+class _Turns:
+    """Moments that come piece by piece, and what has accumulated until then: one of every so many of them."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Knots] = []
+        self._step, self._come, self._kept = 1, 0, 0
+
+    def add(self, at_s: Float64s, held_s: Float64s) -> None:
+        first = -self._come % self._step
+        self._come += len(at_s)
+        # A copy, so that the whole piece is not kept.
+        self._parts.append((at_s[first :: self._step].copy(), held_s[first :: self._step].copy()))
+        self._kept += len(self._parts[-1][0])
+        if self._kept > _MOST_KNOTS:
+            self._step *= 2
+            at_s, held_s = self._joined()
+            self._parts = [(at_s[::2].copy(), held_s[::2].copy())]
+            self._kept = len(self._parts[0][0])
+
+    def with_end(self, at_s: float, held_s: float) -> _Knots:
+        self._parts.append((np.array([at_s]), np.array([held_s])))
+        return self._joined()
+
+    def _joined(self) -> _Knots:
+        at_s, held_s = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         return at_s, held_s
 
 

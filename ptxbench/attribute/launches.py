@@ -127,6 +127,9 @@ class _Gathered:
 
     def launches(self) -> Launches:
         columns = {name: column[: self.count] for name, column in self.columns.items()}
+        for which, texts in (("name", self.names), ("lane", self.lanes)):
+            columns[which] = columns[which].astype(np.min_scalar_type(len(texts)))
+            del self.columns[which]
         start_ns = columns["start_ns"]
         if np.any(start_ns[1:] < start_ns[:-1]):
             order = np.argsort(start_ns, kind="stable")
@@ -204,12 +207,14 @@ def no_launches() -> Launches:
     return Launches((), empty, empty, empty, (), empty)
 
 
-def read_launches(folder: Path, end_ns: int | None = None) -> LaunchLog:
+def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = False) -> LaunchLog:
     """Read what the injector wrote; a file that was cut off is read as far as it goes.
 
     Args:
         folder: Where the injector wrote.
-        end_ns: When the program ended, host time; the end of what a killed process left open.
+        end_ns: When the program ended, host time; the end of what a killed process left open. What came
+            later is left out.
+        is_early: Whether the program went on then.
     """
     files = sorted(folder.glob("*.txt"))
     bins = {file: file.with_suffix(".bin") for file in files}
@@ -221,11 +226,12 @@ def read_launches(folder: Path, end_ns: int | None = None) -> LaunchLog:
     processes = 0
     unseen: dict[str, list[_Unseen]] = {}
     for file in files:
-        process = _read_process(file)
+        process = _read_process(file, is_early=is_early)
         pid = file.name.partition("-")[0]
         processes += process.has_cuda
         dropped += process.dropped
-        unseen.setdefault(pid, []).extend(_unseen(process.turns, end_ns))
+        turns = [turn for turn in process.turns if end_ns is None or turn.at_ns <= end_ns]
+        unseen.setdefault(pid, []).extend(_unseen(turns, end_ns))
         remarks += process.remarks
         spans = file.with_suffix(".ranges")
         for rows in _records(spans, _RANGE, _count(spans, _RANGE)):
@@ -235,6 +241,8 @@ def read_launches(folder: Path, end_ns: int | None = None) -> LaunchLog:
             _gather(rows, process, pid, end_ns, gathered)
     by_gpu = {uuid: _weighted(one, unseen) for uuid, one in gathered.by_gpu().items()}
     found = (*join_ranges(ranges), *read_windows(folder))
+    if end_ns is not None:
+        found = tuple(one for each in found if len(one := each.until(end_ns)))
     every = [one for process_unseen in unseen.values() for one in process_unseen]
     return LaunchLog(
         by_gpu,
@@ -406,7 +414,7 @@ def _unescaped(found: re.Match[str]) -> str:
     return chr(int(found[1], 16)) if found[1] else "\\"
 
 
-def _read_process(file: Path) -> _Process:
+def _read_process(file: Path, *, is_early: bool) -> _Process:
     process = _Process({}, {}, 0, [], [])
     # One file a process: its pid stands before the dash.
     pid = file.name.partition("-")[0]
@@ -435,7 +443,7 @@ def _read_process(file: Path) -> _Process:
             )
         process.has_cuda = process.has_cuda or word in ("cupti", "refused", "events")
         ended = ended or word == "end"
-    if process.has_cuda and not ended:
+    if process.has_cuda and not (ended or is_early):
         # `Path.exists` raises where the process with that number is another user's now.
         process.remarks.append(
             f"process {pid} goes on after the command: what it does from then on is not measured"

@@ -38,7 +38,7 @@ from ptxbench.attribute.launches import (
     read_launches,
 )
 from ptxbench.attribute.recorded import BoardFacts, RecordedBoard, RecordedProgram, RunFacts, run_facts
-from ptxbench.attribute.unfinished import EXIT_CODE_UNKNOWN, RunOnDisk
+from ptxbench.attribute.unfinished import RunOnDisk
 from ptxbench.core.errors import ToolError
 from ptxbench.sensors.trace import KernelWindow
 
@@ -76,7 +76,7 @@ class ProgramEnergy:
 
     Attributes:
         command: Its words.
-        exit_code: Of the command; 128 + n where signal n ended it.
+        exit_code: Of the command; 128 + n where signal n ended it; None where the run was not kept whole.
         time_s: How long it ran, s.
         gpus: What each GPU drew.
         method: How the energy was found.
@@ -85,7 +85,7 @@ class ProgramEnergy:
     """
 
     command: tuple[str, ...]
-    exit_code: int
+    exit_code: int | None
     time_s: float
     gpus: tuple[GpuShare, ...]
     method: str
@@ -180,7 +180,7 @@ def _begun(
     """Return the facts of a run that begins."""
     return run_facts(
         words,
-        EXIT_CODE_UNKNOWN,
+        None,
         (start_ns, start_ns),
         [board_facts(board) for board in boards],
         read_launches(folder),
@@ -323,9 +323,11 @@ def _environment(
 def _said(facts: RunFacts, log: LaunchLog) -> tuple[str, ...]:
     """Return what to know about the kernels that were followed, or why they were not."""
     said = [*filter(None, [facts.not_followed]), *log.remarks]
-    if facts.exit_code == EXIT_CODE_UNKNOWN:
-        first = f"this is of its first {facts.window.elapsed_s:.4g} s"
-        said.insert(0, f"ptxbench was killed before the command ended: {first}")
+    if facts.exit_code is None:
+        why = "as ptxbench was killed or the disk was full"
+        said.insert(
+            0, f"the run was not kept to its end, {why}: this is its first {facts.window.elapsed_s:.4g} s"
+        )
     if not log.by_gpu:
         whole = "energy by the program's ranges" if log.ranges else "whole-run energy"
         unknown = ("not known", "not requested")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -42,6 +42,11 @@ class Ranges:
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    def until(self, last_ns: int) -> Ranges:
+        """Return those that ended by a moment."""
+        kept = self.end_ns <= last_ns
+        return replace(self, start_ns=self.start_ns[kept], end_ns=self.end_ns[kept])
 
     def merged(self) -> tuple[Int64s, Int64s]:
         """Return begins and ends of the times in which one of them at least was open."""

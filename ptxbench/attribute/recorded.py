@@ -29,6 +29,7 @@ from ptxbench.storage.commit import git_commit
 from ptxbench.storage.file_errors import reading_parquet, require_regular
 
 RUN, READINGS, LAUNCHES, RANGES = "run.json", "readings.parquet", "launches.parquet", "ranges.parquet"
+FILES = (RUN, READINGS, LAUNCHES, RANGES)
 _SCHEMA = 1
 _CURE = "name what `ptxbench run --out` wrote"
 _LAUNCH_COLUMNS = ("gpu", "name", "lane", "start_ns", "end_ns")
@@ -79,7 +80,7 @@ class RunFacts:
         version: ptxbench that recorded it.
         is_simulated: Whether the GPU is simulated.
         command: The words of the command.
-        exit_code: Of the command; 128 + n where signal n ended it, -1 where ptxbench was killed before.
+        exit_code: Of the command; 128 + n where signal n ended it; None where the run was not kept whole.
         start_ns: Its begin, host time.
         end_ns: Its end.
         boards: The GPUs that were read.
@@ -98,7 +99,7 @@ class RunFacts:
     version: str
     is_simulated: bool
     command: tuple[str, ...]
-    exit_code: int
+    exit_code: int | None
     start_ns: int
     end_ns: int
     boards: tuple[BoardFacts, ...]
@@ -165,7 +166,7 @@ class RecordedProgram:
 
 def run_facts(
     command: Sequence[str],
-    exit_code: int,
+    exit_code: int | None,
     times_ns: tuple[int, int],
     boards: Sequence[BoardFacts],
     log: LaunchLog,
@@ -177,7 +178,7 @@ def run_facts(
 
     Args:
         command: Its words.
-        exit_code: Its exit code.
+        exit_code: Its exit code; None while it runs.
         times_ns: Its begin and end, host time.
         boards: The GPUs that were read.
         log: Its kernels.
@@ -234,20 +235,8 @@ def load(folder: Path) -> RecordedProgram:
     path = folder / RUN
     if not path.exists():
         raise InputError(f"{folder} is no run of a program (no {RUN}): name what `ptxbench run --out` wrote")
-    facts = codec.decode(RunFacts, codec.read_json(path), codec.Place(path))
-    if facts.schema != _SCHEMA:
-        raise InputError(f"{path}: schema {facts.schema} is not known; use the ptxbench that wrote it")
-    readings = traces.read(folder / READINGS)
-    boards = tuple(
-        RecordedBoard(
-            board,
-            traces.to_series(readings.filter(pc.equal(readings["trial_id"], str(i))), folder / READINGS),
-        )
-        for i, board in enumerate(facts.boards)
-    )
-    for board in boards:
-        if all(board.of(source) is None for source in board.recorded):
-            raise InputError(f"{folder / READINGS}: readings of {board.facts.name} are missing")
+    facts = read_facts(path)
+    boards = recorded_boards(facts, traces.read(folder / READINGS), folder / READINGS)
     with _parquet(folder / RANGES, _RANGE_COLUMNS) as file:
         ranges = file.read()
     parts = zip(*(ranges[name].to_pylist() for name in _RANGE_COLUMNS), strict=True)
@@ -266,6 +255,39 @@ def load(folder: Path) -> RecordedProgram:
         facts.is_counted,
     )
     return RecordedProgram(facts, boards, log)
+
+
+def read_facts(path: Path) -> RunFacts:
+    """Read the facts of a run.
+
+    Raises:
+        InputError: The file is damaged, or of a layout that is not known.
+    """
+    facts = codec.decode(RunFacts, codec.read_json(path), codec.Place(path))
+    if facts.schema != _SCHEMA:
+        raise InputError(f"{path}: schema {facts.schema} is not known; use the ptxbench that wrote it")
+    return facts
+
+
+def recorded_boards(facts: RunFacts, readings: pa.Table, path: Path) -> tuple[RecordedBoard, ...]:
+    """Return what the boards of a run drew.
+
+    Args:
+        facts: Of the run.
+        readings: Those of all boards.
+        path: Where they are from.
+
+    Raises:
+        InputError: Those of a board are missing.
+    """
+    boards = tuple(
+        RecordedBoard(board, traces.to_series(readings.filter(pc.equal(readings["trial_id"], str(i))), path))
+        for i, board in enumerate(facts.boards)
+    )
+    for board in boards:
+        if all(board.of(source) is None for source in board.recorded):
+            raise InputError(f"{path}: readings of {board.facts.name} are missing")
+    return boards
 
 
 def _launch_table(uuid: str, launches: Launches) -> pa.Table:
@@ -327,6 +349,8 @@ def _by_gpu(path: Path, unseen_ns: Sequence[tuple[int, int]]) -> dict[str, Launc
                 # Without times unseen each kernel stands for itself.
                 weight = mine[_WEIGHT].to_numpy() if has_weight and unseen_ns else None
                 gathered.add(uuid, Launches(*names, start_ns, end_ns, *lanes, weight))
+    # Else what the pieces took stays beside all that is worked out from them.
+    pa.default_memory_pool().release_unused()
     by_gpu = gathered.by_gpu()
     if has_weight:
         return by_gpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,19 +14,24 @@ from threading import Thread
 import numpy as np
 import pyarrow as pa
 
-from ptxbench.attribute.launches import Launches, LaunchLog, read_launches
-from ptxbench.attribute.recorded import BoardFacts, RecordedBoard, RecordedProgram, RunFacts
+from ptxbench.attribute.launches import read_launches
+from ptxbench.attribute.recorded import (
+    RecordedBoard,
+    RecordedProgram,
+    RunFacts,
+    read_facts,
+    recorded_boards,
+)
 from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.sensors.trace import Series
 from ptxbench.storage import codec, traces
-from ptxbench.storage.atomic import write_text
+from ptxbench.storage.atomic import sync_folder, write_text
 from ptxbench.storage.file_errors import require_regular, writing
 
 # What is there until the run is over: how it began, its readings so far, and what its processes write.
 BEGUN, READINGS, LOG = "begun.json", "readings.arrows", "log"
 _CURE = "name what `ptxbench run --out` wrote"
-EXIT_CODE_UNKNOWN = -1
 
 
 class RunOnDisk(Closing):
@@ -89,8 +95,21 @@ class RunOnDisk(Closing):
                     board, series = more
                     stream.write_table(traces.to_table(str(board), series))
                     file.flush()
+                    os.fsync(file.fileno())
+                    self._sync_log()
         except OSError as failure:
             self._failure = failure
+
+    def _sync_log(self) -> None:
+        """Make what the command's processes have written outlive a power cut, too."""
+        for path in self.log.iterdir():
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_folder(self.log)
+        sync_folder(self._folder)
 
 
 def forget_unfinished(folder: Path) -> None:
@@ -102,20 +121,20 @@ def forget_unfinished(folder: Path) -> None:
 
 
 def load_unfinished(folder: Path) -> RecordedProgram:
-    """Read a run of which ptxbench was killed: what was measured until then.
+    """Read a run that was not kept to its end: what was measured until then.
 
     Raises:
         InputError: The folder holds no reading, or a file of it is damaged.
     """
-    begun = codec.decode(RunFacts, codec.read_json(folder / BEGUN), codec.Place(folder / BEGUN))
+    begun = read_facts(folder / BEGUN)
     readings = _readings(folder / READINGS)
     if not len(readings):
-        raise InputError(f"{folder}: ptxbench was killed before it kept a reading")
-    boards = tuple(_board(facts, i, readings, folder) for i, facts in enumerate(begun.boards))
-    # Sources need readings behind a window, too.
-    last_ns, context_s = int(np.max(readings["end_ns"].to_numpy())), max(one.context_s for one in boards)
-    end_ns = max(begun.start_ns + 1, last_ns - round(context_s * 1e9))
-    log = _until(read_launches(folder / LOG, end_ns), end_ns)
+        raise InputError(f"{folder}: it ended before a reading was kept")
+    boards = recorded_boards(begun, readings, folder / READINGS)
+    end_ns = min(map(_known_until_ns, boards))
+    if end_ns <= begun.start_ns:
+        raise InputError(f"{folder}: it ended before anything that the command drew is known")
+    log = read_launches(folder / LOG, end_ns, is_early=True)
     facts = replace(
         begun,
         end_ns=end_ns,
@@ -129,9 +148,10 @@ def load_unfinished(folder: Path) -> RecordedProgram:
     return RecordedProgram(facts, boards, log)
 
 
-def _board(facts: BoardFacts, number: int, readings: pa.Table, folder: Path) -> RecordedBoard:
-    mine = readings.filter(pa.compute.equal(readings["trial_id"], str(number)))
-    return RecordedBoard(facts, traces.to_series(mine, folder / READINGS))
+def _known_until_ns(board: RecordedBoard) -> int:
+    """Return until when the energy of a board is known: what it drew shows in later readings, too."""
+    last_ns = max(int(one.end_ns[-1]) for one in board.series() if one.source in board.recorded)
+    return last_ns - round(board.context_s * 1e9)
 
 
 def _readings(path: Path) -> pa.Table:
@@ -145,17 +165,3 @@ def _readings(path: Path) -> pa.Table:
             # Those before a torn one stay in the list.
             batches.extend(stream)
     return pa.Table.from_batches(batches, traces.SCHEMA)
-
-
-def _until(log: LaunchLog, end_ns: int) -> LaunchLog:
-    """Return what began by a moment: processes of the command may have gone on."""
-    by_gpu = {uuid: _begun_by(launches, end_ns) for uuid, launches in log.by_gpu.items()}
-    return replace(log, by_gpu=by_gpu)
-
-
-def _begun_by(launches: Launches, end_ns: int) -> Launches:
-    until = int(np.searchsorted(launches.start_ns, end_ns))
-    columns = {name: getattr(launches, name)[:until] for name in ("name", "start_ns", "end_ns", "lane")}
-    columns["end_ns"] = np.minimum(columns["end_ns"], end_ns)
-    weight = None if launches.weight is None else launches.weight[:until]
-    return replace(launches, **columns, weight=weight)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ptxbench.attribute.recorded import RecordedProgram
 
 _PATH = click.Path(path_type=Path)
+# In the folder of a run, beside what it was worked out from.
+_REPORT, _TABLE = "energy.json", "kernels.csv"
 
 
 @click.command(
@@ -107,7 +110,13 @@ def command(
             forget_unfinished(out)
         _say([str(error)])
         return error.exit_code
-    failed = _keep_recorded(recorded, out) if out is not None else None
+    failed = None
+    if out is not None:
+        place = _free_place(out)
+        failed = _keep_recorded(recorded, place)
+        if failed is None:
+            forget_unfinished(out)
+            out = place
     expected, refused = _expected(recorded, table, ncu)
     program = energy_of(recorded, expected)
     # What was measured is shown, whatever cannot be written.
@@ -252,13 +261,11 @@ def _write(recorded: RecordedProgram, program: ProgramEnergy, trace: Path | None
 def _keep_recorded(recorded: RecordedProgram, out: Path) -> InputError | None:
     """Keep a run, and return why it could not be kept."""
     from ptxbench.attribute.recorded import keep
-    from ptxbench.attribute.unfinished import forget_unfinished
 
     try:
         keep(recorded, out)
     except InputError as error:
         return error
-    forget_unfinished(out)
     return None
 
 
@@ -268,14 +275,32 @@ def _make_folder(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
+def _free_place(out: Path) -> Path:
+    """Return the folder, or a new one beside it where the command made a file there that a run has."""
+    from ptxbench.attribute.recorded import FILES
+    from ptxbench.storage.file_errors import writing
+
+    taken = next((out / name for name in (*FILES, _REPORT, _TABLE) if (out / name).exists()), None)
+    if taken is None:
+        return out
+    whole = out.resolve()
+    for number in count(2):
+        beside = whole.with_name(f"{whole.name}-{number}")
+        with writing(beside), suppress(FileExistsError):
+            beside.mkdir()
+            break
+    _say([f"{taken} was made meanwhile, by the command perhaps, and stays: the run is in {beside}"])
+    return beside
+
+
 def _keep(program: ProgramEnergy, out: Path) -> None:
     import json
 
     from ptxbench.attribute.report import csv_text, document
     from ptxbench.storage.atomic import write_text
 
-    write_text(out / "energy.json", json.dumps(document(program), indent=1) + "\n")
-    write_text(out / "kernels.csv", csv_text(program))
+    write_text(out / _REPORT, json.dumps(document(program), indent=1) + "\n")
+    write_text(out / _TABLE, csv_text(program))
 
 
 def _say(lines: Sequence[str]) -> None:

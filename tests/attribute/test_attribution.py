@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from fakes.loads import LoadedGpu
 from scipy.signal import lfilter
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from ptxbench.api.board import Recording, open_boards
 from ptxbench.attribute.attribution import NO_KERNEL, Readings, attribute
@@ -166,6 +167,58 @@ def test_kernels_at_the_same_time_share_it():
     assert busy.until(at_s)[:, 0] == pytest.approx([0.5, 1.0, 1.5, 2.0, 3.0])
     assert busy.until(at_s)[:, 1] == pytest.approx([0, 0, 0.5, 1.0, 1.0])
     assert busy.within(np.zeros(2), np.array([1.0, 2.0])) == pytest.approx([2.5, 0.5])
+
+
+def some_at_once(count):
+    """Return kernels of three names, of which some run at the same time."""
+    chance = np.random.default_rng(2)
+    start_ns = np.sort(chance.integers(0, 10**10, count))
+    end_ns = start_ns + chance.integers(10, 3 * 10**10 // count, count)
+    return join_launches([(name, start_ns[i::3], end_ns[i::3], "") for i, name in enumerate("abc")])
+
+
+def test_kernels_in_pieces_give_the_times_of_kernels_in_one(monkeypatch):
+    ran, at_s = some_at_once(2000), np.linspace(-1, 12, 500)
+    whole = BusyTime(ran, 0)
+    monkeypatch.setattr("ptxbench.attribute.launches._PIECE", 7)
+    pieces = BusyTime(ran, 0)
+    assert pieces.by_name_s == pytest.approx(whole.by_name_s, rel=1e-12)
+    assert pieces.until(at_s) == pytest.approx(whole.until(at_s), abs=1e-9)
+    # Where some kernel runs, all of the time is some name's.
+    assert whole.by_name_s.sum() == pytest.approx(whole.until(np.array([20.0])).sum())
+
+
+def test_kernels_back_to_back_take_no_memory_for_the_time_that_they_share():
+    edges_ns = np.arange(0, 10**9, 10**5)
+    ran = join_launches([(name, edges_ns[i:-1:2], edges_ns[i + 1 :: 2], "") for i, name in enumerate("ab")])
+    busy = BusyTime(ran, 0)
+    assert busy._sharing is None
+    assert busy.by_name_s == pytest.approx([0.5, 0.5], rel=1e-3)
+
+
+@pytest.mark.parametrize(("most", "off_s"), [(1000, 0.05), (100, 0.3)])
+def test_of_too_many_moments_some_are_left_out_but_no_time(monkeypatch, most, off_s):
+    ran, at_s = some_at_once(2000), np.linspace(0, 10, 500)
+    whole = BusyTime(ran, 0)
+    monkeypatch.setattr("ptxbench.attribute.busy._MOST_KNOTS", most)
+    thinned = BusyTime(ran, 0)
+    assert thinned.by_name_s == pytest.approx(whole.by_name_s, rel=1e-12)
+    assert thinned.until(np.array([20.0]))[0] == pytest.approx(whole.by_name_s)
+    difference_s = np.abs(thinned.until(at_s) - whole.until(at_s))
+    assert 0 < difference_s.max() < off_s
+
+
+def test_one_thread_works_out_what_ran(monkeypatch):
+    threads = []
+
+    def spy(*words, **more):
+        threads.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return attribute(*words, **more)
+
+    monkeypatch.setattr("ptxbench.attribute.program.attribute", spy)
+    with threadpool_limits(2, user_api="blas"):
+        replay(0, rounds=5)
+    assert set(threads) == {1}
 
 
 def test_kernels_that_are_seen_in_turns_keep_their_energy():

@@ -1,7 +1,9 @@
 """The injector's C code against a libcupti that plays kernels."""
 
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -68,14 +70,22 @@ def sanitized(tmp_path_factory):
     return build(folder, *SANITIZE)
 
 
-def play(built, folder, *words, preload=False, **more):
+def play(built, folder, *words, preload=False, most_bytes=None, **more):
     fake, program, library, nvtx = built
     program = nvtx if words[0] == "nvtx" else program
     environment = injected({"PATH": os.environ["PATH"], **more}, library, [fake], folder)
     environment |= {"FAKE_CUPTI": str(fake), "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0"}
     if not preload:
         del environment["LD_PRELOAD"]
-    ended = subprocess.run((program, *words), env=environment, capture_output=True, text=True, check=False)
+
+    def limit():
+        if most_bytes is not None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+
+    ended = subprocess.run(
+        (program, *words), env=environment, capture_output=True, text=True, check=False, preexec_fn=limit
+    )
     assert "Sanitizer" not in ended.stderr
     assert "runtime error" not in ended.stderr, ended.stderr
     return ended.returncode, read_launches(folder)
@@ -111,6 +121,19 @@ def test_lost_and_unfinished_kernels_are_counted(sanitized, tmp_path):
     (tmp_path / "b").mkdir()
     assert play(sanitized, tmp_path / "a", "loss")[1].dropped == 5
     assert play(sanitized, tmp_path / "b", "unfinished")[1].dropped == 1
+
+
+def test_where_the_disk_is_full_what_is_written_is_whole_and_the_rest_is_counted(sanitized, tmp_path):
+    # A limit that tears a record. The names, of which there are 3,000, are written before.
+    code, log = play(sanitized, tmp_path, "", "20000", most_bytes=32 * 5000 + 17)
+    assert code == 3
+    assert "kernels are not known" not in " ".join(log.remarks)
+    seen = sum(map(len, log.by_gpu.values()))
+    assert 3_000 < seen <= 5_000
+    assert log.dropped == 20_000 - seen
+    assert {name for one in log.by_gpu.values() for name in one.names} <= {f"kernel_{i}" for i in range(3000)}
+    (records,) = tmp_path.glob("*.bin")
+    assert records.stat().st_size == 32 * seen
 
 
 def test_kernels_are_stamped_by_the_host_clock(sanitized, tmp_path):

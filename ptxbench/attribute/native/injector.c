@@ -110,6 +110,7 @@ static struct {
     pid_t pid;
     pthread_mutex_t lock;
     uint64_t devices_said, begin_ns, seen, launched;
+    size_t dropped;
 } state = {.bin = -1, .text = -1, .ranges = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Another tool of this process. Its kinds are a bit each; `clock` is its own, read at `clock_at` when the host's
@@ -139,25 +140,36 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void put(int file, const void *from, size_t bytes) {
+/* Writes all or nothing, so that nothing joins a torn piece where the disk was full; returns whether it did. */
+static int put(int file, const void *from, size_t bytes) {
     const char *at = from;
     while (bytes) {
         ssize_t done = write(file, at, bytes);
         if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return;
+        if (done <= 0) {
+            off_t end = lseek(file, 0, SEEK_END), written = at - (const char *)from;
+            return end >= written && ftruncate(file, end - written) && 0;
+        }
         at += done;
         bytes -= (size_t)done;
     }
+    return 1;
 }
 
-__attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
+__attribute__((format(printf, 1, 2))) static int say(const char *format, ...) {
     char line[512];
     va_list values;
     va_start(values, format);
     int length = vsnprintf(line, sizeof line, format, values);
     va_end(values);
-    if (length > 0 && state.text >= 0)
-        put(state.text, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
+    return length > 0 && state.text >= 0 &&
+           put(state.text, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
+}
+
+/* Says how many kernels were lost, now or as soon as the disk is not full. */
+static void say_dropped(size_t count) {
+    size_t all = count + __atomic_exchange_n(&state.dropped, 0, __ATOMIC_RELAXED);
+    if (all && !say("dropped %zu\n", all)) __atomic_fetch_add(&state.dropped, all, __ATOMIC_RELAXED);
 }
 
 static uint64_t hash(const char *text) {
@@ -187,7 +199,7 @@ static int grow(void) {
 }
 
 /* Writes a name so that it is one line of one name: a backslash as two, what is below a blank as \xHH. */
-static void say_name(uint32_t number, const char *name) {
+static int say_name(uint32_t number, const char *name) {
     char line[4 * MOST_NAME + 32];
     char *to = line + sprintf(line, "name %u ", number);
     for (; *name; name++) {
@@ -199,10 +211,10 @@ static void say_name(uint32_t number, const char *name) {
             *to++ = *name;
     }
     *to++ = '\n';
-    put(state.text, line, (size_t)(to - line));
+    return put(state.text, line, (size_t)(to - line));
 }
 
-/* Returns the number of a name, and writes it down the first time; UINT32_MAX without memory. */
+/* Returns the number of a name, and writes it down the first time; UINT32_MAX without memory or disk. */
 static uint32_t number_of(const char *given) {
     char cut[MOST_NAME];
     const char *name = given ? given : "(no name)";
@@ -216,11 +228,14 @@ static uint32_t number_of(const char *given) {
     for (; names.slot[at]; at = (at + 1) & (names.slots - 1))
         if (!strcmp(names.text[names.slot[at] - 1], name)) return names.slot[at] - 1;
     char *copy = strdup(name);
-    if (!copy) return UINT32_MAX;
-    uint32_t number = (uint32_t)names.count++;
+    uint32_t number = (uint32_t)names.count;
+    if (!copy || !say_name(number, name)) {
+        free(copy);
+        return UINT32_MAX;
+    }
+    names.count++;
     names.text[number] = copy;
     names.slot[at] = number + 1;
-    say_name(number, name);
     return number;
 }
 
@@ -326,12 +341,12 @@ static void read_buffer(uint8_t *buffer, size_t valid) {
         batch[filled++] = (struct launch){start, end, name, record->device, record->stream,
                                           record->graph_node != 0};
         if (filled == BATCH) {
-            put(state.bin, batch, sizeof batch);
+            lost += put(state.bin, batch, sizeof batch) ? 0 : filled;
             filled = 0;
         }
     }
-    put(state.bin, batch, filled * sizeof *batch);
-    if (lost) say("dropped %zu\n", lost);
+    lost += put(state.bin, batch, filled * sizeof *batch) ? 0 : filled;
+    say_dropped(lost);
 }
 
 static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
@@ -341,8 +356,7 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
     complete_fn complete = other.complete;
     size_t dropped = 0;
     /* The count is reset by asking, so that it is left to the other tool. */
-    if (!theirs && cupti.dropped && cupti.dropped(context, stream, &dropped) == 0 && dropped)
-        say("dropped %zu\n", dropped);
+    if (!theirs && cupti.dropped && cupti.dropped(context, stream, &dropped) == 0) say_dropped(dropped);
     pthread_mutex_unlock(&state.lock);
     if (theirs && complete)
         complete(context, stream, buffer, size, valid);
@@ -489,6 +503,7 @@ static void at_end(void) {
     /* A forked child has the handler, but no CUDA. */
     if (!state.is_on || getpid() != state.pid) return;
     cupti.flush_all(1);
+    say_dropped(0);
     say_turn(0);
     say("end %llu %llu\n", (unsigned long long)now_ns(), (unsigned long long)state.launched);
 }
@@ -559,6 +574,7 @@ static int open_files(void) {
     state.is_on = 0;
     state.begin_ns = at_ns;
     state.devices_said = 0;
+    state.dropped = 0;
     for (size_t i = 0; i < names.count; i++) free(names.text[i]);
     names.count = 0;
     if (names.slot) memset(names.slot, 0, names.slots * sizeof *names.slot);

@@ -119,7 +119,7 @@ static void drain(int wait) {
         float begin_ms, length_ms;
         if (code || driver.event_elapsed(&begin_ms, context->base, one->begin) ||
             driver.event_elapsed(&length_ms, one->begin, one->end)) {
-            say("dropped 1\n");
+            say_dropped(1);
             continue;
         }
         uint64_t start = context->base_ns + (uint64_t)(int64_t)((double)begin_ms * 1e6);
@@ -128,7 +128,7 @@ static void drain(int wait) {
         say_device((uint32_t)context->device);
         struct launch launch = {start, end, one->name, (uint32_t)context->device,
                                 (uint32_t)(uintptr_t)one->stream, one->in_graph};
-        put(state.bin, &launch, sizeof launch);
+        if (!put(state.bin, &launch, sizeof launch)) say_dropped(1);
         pthread_mutex_unlock(&state.lock);
         give_back(context, one->begin);
         /* Elapsed times are floats: from a base that is near they are exact. */
@@ -147,6 +147,7 @@ static void at_end_of_launches(void) {
     pthread_mutex_lock(&timer_lock);
     drain(1);
     pthread_mutex_unlock(&timer_lock);
+    say_dropped(0);
     say("end %llu\n", (unsigned long long)now_ns());
 }
 
@@ -202,7 +203,7 @@ static int begin_launch(struct pending *one, void *stream, void *function) {
     }
     pthread_mutex_unlock(&timer_lock);
     if (one->context >= 0 && one->begin && one->end && !driver.event_record(one->begin, stream)) return 1;
-    say("dropped 1\n");
+    say_dropped(1);
     return 0;
 }
 
@@ -212,7 +213,7 @@ static int end_launch(struct pending *one, int code) {
     if (waiting < MOST_PENDING)
         queue[(first + waiting++) % MOST_PENDING] = *one;
     else
-        say("dropped 1\n");
+        say_dropped(1);
     pthread_mutex_unlock(&timer_lock);
     return code;
 }
