@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -148,7 +149,7 @@ def compare_gated(
     )
 
 
-class BoardReadings:
+class BoardReadings(ABC):
     """What a board drew, from its readings.
 
     Two sources are read: the best one, and beside a power source the energy counter, beside the counter the
@@ -175,13 +176,13 @@ class BoardReadings:
         self._sensors = (sensors[0], *others[:1])
         self._noise_w = math.inf
 
+    @abstractmethod
     def series(self) -> tuple[Series, ...]:
         """Return all readings so far, of each source."""
-        raise NotImplementedError
 
+    @abstractmethod
     def comparisons(self) -> tuple[Comparison, ...]:
         """Return the power source beside the energy counter, over all that was recorded."""
-        raise NotImplementedError
 
     @property
     def recorded(self) -> tuple[SourceName, ...]:

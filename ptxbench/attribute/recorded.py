@@ -31,7 +31,7 @@ from ptxbench.storage.file_errors import reading_parquet, require_regular
 RUN, READINGS, LAUNCHES, RANGES = "run.json", "readings.parquet", "launches.parquet", "ranges.parquet"
 FILES = (RUN, READINGS, LAUNCHES, RANGES)
 _SCHEMA = 1
-_CURE = "name what `ptxbench run --out` wrote"
+CURE = "name what `ptxbench run --out` wrote"
 _LAUNCH_COLUMNS = ("gpu", "name", "lane", "start_ns", "end_ns")
 # For how many kernels each one stands; runs of before it was kept have none.
 _WEIGHT = "weight"
@@ -329,8 +329,8 @@ def _parquet(path: Path, names: Sequence[str]) -> Iterator[pq.ParquetFile]:
     """Open a file of a run that has some columns at least."""
     if not path.exists():
         raise InputError(f"{path} is missing: the run is not whole")
-    require_regular(path, _CURE)
-    with reading_parquet(path, _CURE), pq.ParquetFile(path) as file:
+    require_regular(path, CURE)
+    with reading_parquet(path, CURE), pq.ParquetFile(path) as file:
         missing = set(names) - set(file.schema_arrow.names)
         if missing:
             raise InputError(f"{path} has no column {', '.join(sorted(missing))}")

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ptxbench.attribute.launches import read_launches
 from ptxbench.attribute.recorded import (
+    CURE,
     RecordedBoard,
     RecordedProgram,
     RunFacts,
@@ -31,7 +32,6 @@ from ptxbench.storage.file_errors import require_regular, writing
 
 # What is there until the run is over: how it began, its readings so far, and what its processes write.
 BEGUN, READINGS, LOG = "begun.json", "readings.arrows", "log"
-_CURE = "name what `ptxbench run --out` wrote"
 
 
 class RunOnDisk(Closing):
@@ -158,10 +158,10 @@ def _readings(path: Path) -> pa.Table:
     """Return the readings that are whole; the last ones may be torn."""
     batches: list[pa.RecordBatch] = []
     if path.exists():
-        require_regular(path, _CURE)
+        require_regular(path, CURE)
         with path.open("rb") as file, suppress(pa.ArrowInvalid, OSError), pa.ipc.open_stream(file) as stream:
             if stream.schema != traces.SCHEMA:
-                raise InputError(f"{path} holds other columns; {_CURE}")
+                raise InputError(f"{path} holds other columns; {CURE}")
             # Those before a torn one stay in the list.
             batches.extend(stream)
     return pa.Table.from_batches(batches, traces.SCHEMA)

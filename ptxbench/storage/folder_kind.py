@@ -32,7 +32,7 @@ _NAMED = 5
 
 def purpose_of(folder: Path) -> str:
     """Return the command that made a folder of recordings, "" for any other folder."""
-    return str(_manifest(folder).get("purpose", ""))
+    return _purpose(_manifest(folder))
 
 
 def why_no_table(folder: Path) -> str:
@@ -41,7 +41,7 @@ def why_no_table(folder: Path) -> str:
     is_damaged = (folder / _MANIFEST).exists() and not manifest
     if is_damaged or "schema_version" in manifest:
         return ""
-    found = _RECORDINGS.get(purpose_of(folder)) if manifest else None
+    found = _RECORDINGS.get(_purpose(manifest))
     found = found or next((words for key, words in _BY_KEY.items() if key in manifest), None)
     found = found or next((words for name, words in _BY_FILE.items() if (folder / name).exists()), None)
     if found:
@@ -58,6 +58,10 @@ def why_no_table(folder: Path) -> str:
         more = ", ..." if len(inside) > _NAMED else ""
         return f"{folder} holds several runs: name one of {', '.join(inside[:_NAMED])}{more} below it"
     return f"{folder} holds no run (no {_MANIFEST}); name the folder of a run"
+
+
+def _purpose(manifest: Mapping[str, object]) -> str:
+    return str(manifest.get("purpose", ""))
 
 
 def _manifest(folder: Path) -> Mapping[str, object]:
