@@ -113,6 +113,7 @@ def find_drift(
     near: Drift | None = None,
     *,
     step: float = 0.0,
+    power_limit_w: float = math.nan,
 ) -> Drift:
     """Find the steps of the supply in the trials of a run.
 
@@ -124,6 +125,7 @@ def find_drift(
             counts.
         step: Size of a step, a fraction, to look for levels that go with the temperature, too; takes two to
             three times as long. 0: do not.
+        power_limit_w: The GPU's power limit, NaN where it is not known.
 
     Returns:
         `NO_STEPS` where the trials are explained as well without steps; where they are too few, or none is at
@@ -132,7 +134,7 @@ def find_drift(
     dynamic = (r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC)
     known = [r for r in dynamic if r.status is Status.OK and math.isfinite(r.steady_power_w)]
     # At the power limit it is the clock that gives way.
-    limited = limited_trials(known)
+    limited = limited_trials(known, power_limit_w)
     trials = sorted((r for r in known if r.trial_id not in limited), key=lambda r: r.start_ns)
     unfed_w = _UNFED * static.power_w
     unknown = replace(NO_STEPS, unsure=frozenset(dipped), misfits=frozenset(dipped)) if dipped else NO_STEPS

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
-from ptxbench.analysis.operating_point import clock_faults, dipped_trials, same_operating_point
+from ptxbench.analysis.operating_point import (
+    clock_faults,
+    dipped_trials,
+    same_operating_point,
+    stated_clocks,
+)
 from ptxbench.analysis.source_check import judge_run, objected_trials
 from ptxbench.analysis.static_power import StaticPower, fit_static
 from ptxbench.analysis.statistics import Estimate, weighted
@@ -15,12 +20,14 @@ from ptxbench.analysis.stuck_sensor import stuck_sensor
 from ptxbench.analysis.subject import nan_mean, trial_faults
 from ptxbench.analysis.thermal_slope import busy_static
 from ptxbench.analysis.variance import NO_PRIOR, Scatter, ScatterPrior, fit_prior, moderated
-from ptxbench.catalogue.architecture import architecture_of
+from ptxbench.catalogue.architecture import Figure, architecture_of
 from ptxbench.core.condition import DYNAMIC
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord
 
 _PICO = 1e12
+_NO_EXPONENT = Figure(0.0, "every energy is stated at the clock that it was measured at")
 # The fits of drift and of the slope of power with temperature go in turns, until the slope stays.
 _TURNS = 4
 _SAME_SLOPE_W_PER_C = 0.01
@@ -45,6 +52,8 @@ class Common:
         dipped: Ids of trials within which the clock dipped.
         drift_step: By how much a step of the SMs' supply changes the power that it feeds, a fraction.
         contradicted: Status and reason of valid trials that others show to be wrong, by trial id.
+        stated_mhz: Clock at which the energy of a trial is stated that ran at another one, by trial id.
+        exponent: gamma of E(f) = E(f0) (f / f0)^gamma.
     """
 
     static: StaticPower
@@ -53,29 +62,48 @@ class Common:
     dipped: frozenset[str] = frozenset()
     drift_step: float = 0.0
     contradicted: Mapping[str, tuple[Status, str]] = field(default_factory=dict)
+    stated_mhz: Mapping[str, float] = field(default_factory=dict)
+    exponent: Figure = _NO_EXPONENT
+
+    def clock_ratio(self, record: TrialRecord) -> float:
+        """Return the clock at which a trial's energy is stated over the one that it ran at."""
+        stated_mhz = self.stated_mhz.get(record.trial_id)
+        return 1.0 if stated_mhz is None else stated_mhz / record.sm_clock_mhz
 
 
-def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> Common:
+def shared_by(records: Sequence[TrialRecord], gpu: GpuInfo, recent: int = 0) -> Common:
     """Return what the rows of a run share, except the scatter of the loops of an optimization level.
 
     Args:
         records: All trials of the run.
-        target: Of its GPU, such as "sm_90a".
+        gpu: The GPU that they ran on.
         recent: Look for drift steps in so many of the last trials only, and do not judge the source, which
             is quick; 0: in all.
     """
     dynamic = [r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC]
     objected = {} if recent else objected_trials(dynamic, judge_run(records))
-    contradicted = contradicted_trials(dynamic) | objected
-    counted = [r for r in dynamic if r.trial_id not in contradicted]
+    contradicted = _stuck_trials(dynamic) | objected
+    as_run = [r for r in dynamic if r.trial_id not in contradicted]
+    architecture = architecture_of(gpu.target)
+    drift_step = architecture.drift_step.value
+    static, drift = fit_static(as_run), NO_STEPS
+    clocks = Common(
+        static,
+        stated_mhz=stated_clocks(as_run, gpu.max_sm_clock_mhz),
+        exponent=architecture.clock_exponent,
+    )
+    counted = [_at_stated_clock(r, clocks) for r in as_run]
     dipped = dipped_trials(counted)
-    drift_step = architecture_of(target).drift_step.value
-    static, drift = fit_static(counted), NO_STEPS
     # The levels are told by powers at one temperature, and what a degree makes by powers at one level.
     for turn in range(_TURNS):
         near = drift if drift.level and not recent else None
         drift = find_drift(
-            counted[-recent:], static, dipped, near, step=0.0 if recent or turn else drift_step
+            counted[-recent:],
+            static,
+            dipped,
+            near,
+            step=0.0 if recent or turn else drift_step,
+            power_limit_w=gpu.power_limit_w,
         )
         # A step is half a watt of the sleeping kernel's power: so all its trials are taken.
         sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in drift.unsure]
@@ -84,7 +112,29 @@ def shared_by(records: Sequence[TrialRecord], target: str, recent: int = 0) -> C
         static = busy_static(sleeping, sure, drift.power_w, by_levels=bool(drift.level))
         if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:
             break
-    return Common(static, drift=drift, dipped=dipped, drift_step=drift_step, contradicted=contradicted)
+    return replace(
+        clocks,
+        static=static,
+        drift=drift,
+        dipped=dipped,
+        drift_step=drift_step,
+        contradicted=contradicted,
+    )
+
+
+def _at_stated_clock(record: TrialRecord, common: Common) -> TrialRecord:
+    """Return a trial as it would have run at the clock at which its energy is stated."""
+    ratio = common.clock_ratio(record)
+    if ratio == 1.0:
+        return record
+    static_w = common.static.at(record.temperature_c, record.start_ns)
+    faster = ratio ** (1 + common.exponent.value)
+    return replace(
+        record,
+        sm_clock_mhz=record.sm_clock_mhz * ratio,
+        elapsed_s=record.elapsed_s / ratio,
+        steady_power_w=static_w + (record.steady_power_w - static_w) * faster,
+    )
 
 
 def contradicted_trials(records: Sequence[TrialRecord]) -> dict[str, tuple[Status, str]]:
@@ -93,8 +143,12 @@ def contradicted_trials(records: Sequence[TrialRecord]) -> dict[str, tuple[Statu
     Args:
         records: Trials of a run.
     """
-    stuck = {name: (Status.SENSOR_IMPLAUSIBLE, reason) for name, reason in stuck_sensor(records).items()}
-    return stuck | {name: (Status.CLOCK_DRIFT, reason) for name, reason in clock_faults(records).items()}
+    off = {name: (Status.CLOCK_DRIFT, reason) for name, reason in clock_faults(records).items()}
+    return _stuck_trials(records) | off
+
+
+def _stuck_trials(records: Sequence[TrialRecord]) -> dict[str, tuple[Status, str]]:
+    return {name: (Status.SENSOR_IMPLAUSIBLE, reason) for name, reason in stuck_sensor(records).items()}
 
 
 @dataclass(frozen=True)
@@ -116,6 +170,8 @@ class LoopEnergy:
             were off alike: how probable that is.
         fed_pj: Mean energy of what the supply of the SMs feeds.
         step_error: Standard error of a trial within which the drift level changed, a fraction.
+        clock_mhz: Mean SM clock at which the energies are stated.
+        clock_shift: Mean ln of that clock over the one that a trial ran at.
     """
 
     energy_pj: tuple[float, ...]
@@ -131,16 +187,13 @@ class LoopEnergy:
     hidden: float
     fed_pj: float
     step_error: float
+    clock_mhz: float
+    clock_shift: float
 
     def estimate(self, prior: ScatterPrior) -> Estimate:
         """Return the mean energy with its interval."""
         known = NO_PRIOR if self.mixed else prior
         return moderated(self.energy_pj, known, self.power_w, self.total_pj, self.weights)
-
-    @property
-    def clock_mhz(self) -> float:
-        """Mean SM clock of its trials."""
-        return nan_mean([t.sm_clock_mhz for t in self.trials])
 
     @property
     def power_w(self) -> float:
@@ -211,6 +264,8 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
         # Such a trial was read at another level than its neighbours: anything up to a step is as likely (GUM
         # 2008, 4.3.7).
         common.drift_step / math.sqrt(3),
+        nan_mean([t.sm_clock_mhz * common.clock_ratio(t) for t in trials]),
+        nan_mean([math.log(common.clock_ratio(t)) for t in trials]),
     )
 
 
@@ -232,9 +287,13 @@ def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> Sc
 
 
 def pass_energy_pj(record: TrialRecord, common: Common) -> float:
-    """Return the dynamic energy of one pass of a trial's loop, (P - P_static(T)) t / passes, pJ a thread."""
+    """Return the dynamic energy of one pass of a trial's loop, (P - P_static(T)) t / passes, pJ a thread.
+
+    That of a trial at another clock is brought to the stated one by (f / f0)^gamma.
+    """
     static_w = common.static.at(record.temperature_c, record.start_ns)
-    return (common.drift.power_w(record) - static_w) * pass_pj_per_w(record)
+    scale = float(common.clock_ratio(record) ** common.exponent.value)
+    return (common.drift.power_w(record) - static_w) * pass_pj_per_w(record) * scale
 
 
 def pass_pj_per_w(record: TrialRecord) -> float:

@@ -33,7 +33,12 @@ _OWN_CLOCK = 2e-3
 # less: of 65,000 trials on H100s and H200s (results/) five were lower by 0.3%, and none by 0.4%. One H100 ran
 # 35 trials a step or two higher, above its highest clock by NVML: at up to 2% more power.
 OTHER_CLOCK = 4e-3
+# A trial within which the clock went one step up for a while; without, a mean clock repeats to 0.1 MHz.
+_ABOVE = 1e-3
 _LEAST = 2
+# A kernel that the power limit slows draws that limit. Its reason stays for a kernel or two behind it, which
+# draw less than this share of it: popc or ex2 behind an mma on an H200.
+AT_LIMIT = 0.8
 # The sleeping kernel fills the chip for all units of a run: its trials are measured under this name.
 STATIC_SUBJECT = "static"
 
@@ -68,14 +73,21 @@ def full_clock_mhz(records: Iterable[TrialRecord]) -> float:
     return float(np.percentile(known, _FASTEST_PERCENT, method="nearest")) if known else math.nan
 
 
-def limited_trials(records: Sequence[TrialRecord]) -> frozenset[str]:
-    """Return the ids of trials of kernels that never come near the full clock: the power limit sets theirs.
+def limited_trials(records: Sequence[TrialRecord], power_limit_w: float) -> frozenset[str]:
+    """Return the ids of trials whose clock the power limit sets: far below the full one, and near the limit.
+
+    Tensor kernels of an H100 have a clock of their own below the full one whatever they draw: it stays.
 
     Args:
         records: Trials of a run.
+        power_limit_w: The GPU's power limit, NaN where it is not known: any may be near it.
     """
     full_mhz, best = full_clock_mhz(records), _best_clock_mhz(records)
-    return frozenset(r.trial_id for r in records if _is_limited(best[kernel_of(r)], full_mhz))
+    return frozenset(
+        r.trial_id
+        for r in records
+        if _is_limited(best[kernel_of(r)], full_mhz) and not r.steady_power_w < AT_LIMIT * power_limit_w
+    )
 
 
 def clock_faults(records: Sequence[TrialRecord]) -> dict[str, str]:
@@ -99,6 +111,27 @@ def clock_faults(records: Sequence[TrialRecord]) -> dict[str, str]:
         if not _is_limited(own_mhz := _own_clock_mhz([t.sm_clock_mhz for t in trials], full_mhz), full_mhz)
         for r in trials
         if _is_other(r.sm_clock_mhz, own_mhz)
+    }
+
+
+def stated_clocks(records: Sequence[TrialRecord], highest_mhz: float) -> dict[str, float]:
+    """Return the clock at which the energy of a trial is stated that ran at another one, MHz, by trial id.
+
+    It is the full clock, unless the power limit sets that of the kernel. Some H100s run for a while one step
+    above the highest clock that NVML names, and at it in between: 1995 and 1980 MHz.
+
+    Args:
+        records: Trials of a run.
+        highest_mhz: Highest SM clock that NVML names, NaN where it does not: the full clock is no higher.
+    """
+    known = [r for r in records if r.status is Status.OK and r.repeat >= 0 and r.role is not Role.STATIC]
+    full_mhz = float(np.fmin(full_clock_mhz(known), highest_mhz))
+    best = _best_clock_mhz(known)
+    return {
+        r.trial_id: full_mhz
+        for r in known
+        if not _is_limited(best[kernel_of(r)], full_mhz)
+        and (r.sm_clock_mhz > full_mhz * (1 + _ABOVE) or _is_other(r.sm_clock_mhz, full_mhz))
     }
 
 

@@ -98,6 +98,17 @@ def clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:
     return f"the target ran at {target.clock_mhz:.0f} MHz, its overhead loop at {overhead.clock_mhz:.0f}"
 
 
+def other_clock_note(target: LoopEnergy) -> str:
+    """Return a sentence where trials of the target ran at another clock than the energy is for, else ""."""
+    clocks_mhz = [round(t.sm_clock_mhz) for t in target.trials if math.isfinite(t.sm_clock_mhz)]
+    other_mhz = sorted({mhz for mhz in clocks_mhz if abs(mhz - target.clock_mhz) > 0.5})
+    if not target.clock_shift or not other_mhz:
+        return ""
+    span = " to ".join(f"{mhz}" for mhz in dict.fromkeys((other_mhz[0], other_mhz[-1])))
+    count = sum(mhz in other_mhz for mhz in clocks_mhz)
+    return f"{count} of {len(target.trials)} trials ran at {span} MHz, and count as at {target.clock_mhz:.0f}"
+
+
 def step_note(target: LoopEnergy, drift: Drift) -> str:
     """Return a sentence where the power changed from one round to the next and stayed, else ""."""
     power_w = np.array([drift.power_w(r) for r in sorted(target.trials, key=lambda r: r.start_ns)])

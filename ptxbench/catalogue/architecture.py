@@ -22,10 +22,12 @@ class Figure:
     Attributes:
         value: Not negative; its unit stands with the attribute that holds it.
         origin: Where it comes from: a measurement, a document, or what was assumed.
+        error: Its standard error, 0 where it is taken as exact.
     """
 
     value: float
     origin: str
+    error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Architecture:
         regulation_s: For how long after a launch the GPU's own regulation moves the power, s.
         excursion: Rise of the power within a kernel, a fraction, from which on it is an excursion that steady
             power is read behind, by name of the power source; no other source shows any.
+        clock_exponent: gamma of E(f) = E(f0) (f / f0)^gamma, the dynamic energy of a kernel at another clock.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Architecture:
     drift_step: Figure
     regulation_s: Figure
     excursion: Mapping[str, Figure]
+    clock_exponent: Figure
 
     def excursion_rise(self, source: str) -> float:
         """Return the rise that is an excursion in what a source reads; 0: none is looked for."""
@@ -105,7 +109,7 @@ def parse_architecture(text: str, name: str) -> Architecture:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{name}: is not TOML ({error})") from error
     excursion = table.pop("excursion", {})
-    wanted = {"name", "capabilities", "drift_step", "regulation_s"}
+    wanted = {"name", "capabilities", "drift_step", "regulation_s", "clock_exponent"}
     if wanted != table.keys():
         raise InputError(f"{name}: has the keys {sorted(table)}, not {sorted(wanted)}")
     capabilities = table["capabilities"]
@@ -121,15 +125,17 @@ def parse_architecture(text: str, name: str) -> Architecture:
         drift_step=_figure(table["drift_step"], f"{name}: drift_step"),
         regulation_s=_figure(table["regulation_s"], f"{name}: regulation_s"),
         excursion={source: _figure(one, f"{name}: excursion.{source}") for source, one in excursion.items()},
+        clock_exponent=_figure(table["clock_exponent"], f"{name}: clock_exponent"),
     )
 
 
 def _figure(table: object, place: str) -> Figure:
-    if not isinstance(table, dict) or table.keys() != {"value", "origin"}:
+    if not isinstance(table, dict) or table.keys() - {"error"} != {"value", "origin"}:
         raise InputError(f"{place}: give a value and an origin, not {table!r}")
-    value, origin = table["value"], table["origin"]
-    if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise InputError(f"{place}: value {value!r} is no number from 0 on")
+    value, origin, error = table["value"], table["origin"], table.get("error", 0.0)
+    for name, number in (("value", value), ("error", error)):
+        if not isinstance(number, int | float) or not math.isfinite(number) or number < 0:
+            raise InputError(f"{place}: {name} {number!r} is no number from 0 on")
     if not isinstance(origin, str) or not origin:
         raise InputError(f"{place}: origin {origin!r} does not say where the figure comes from")
-    return Figure(float(value), origin)
+    return Figure(float(value), origin, float(error))

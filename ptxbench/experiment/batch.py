@@ -20,7 +20,7 @@ from ptxbench.core.status import Status
 from ptxbench.experiment.criterion import StoppingCriterion
 from ptxbench.experiment.dynamic_state import DynamicState
 from ptxbench.experiment.kernel import Kernel
-from ptxbench.experiment.launch_configuration import SHARES, LaunchConfiguration, throttled_itself
+from ptxbench.experiment.launch_configuration import SHARES, LaunchConfiguration
 from ptxbench.experiment.order import runs_by_chance
 from ptxbench.storage.manifest import RunArguments
 from ptxbench.storage.schema import Role, TrialRecord
@@ -255,12 +255,11 @@ class Batch:
 
     def _look_at_first_round(self) -> None:
         """Put the hottest kernels first, correct the windows, and find what throttles."""
-        power_limit_w = self._state.bench.gpu.info.power_limit_w
         for entry in self._kernels:
             if not entry.records:
                 continue
             record = entry.records[-1]
-            if throttled_itself(record, power_limit_w):
+            if record.status is Status.THROTTLED:
                 self._retry |= entry.subjects
             if record.steady_power_w == record.steady_power_w:
                 entry.heat = record.steady_power_w

@@ -65,7 +65,7 @@ class DynamicState:
         """Return what all rows share, except the scatter of the loops of an optimization level."""
         trials = len(self._order)
         if self._known is None or self._known[0] != trials:
-            self._known = (trials, shared_by(self._order, self.bench.gpu.info.target, recent=_RECENT))
+            self._known = (trials, shared_by(self._order, self.bench.gpu.info, recent=_RECENT))
         return self._known[1]
 
     def keep_scatter(self, opt_level: OptLevel, loops: Sequence[LoopEnergy]) -> None:

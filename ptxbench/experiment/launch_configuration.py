@@ -6,13 +6,10 @@ from dataclasses import dataclass
 
 from ptxbench.analysis.subject import Subject
 from ptxbench.core.errors import LaunchError
-from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu
 from ptxbench.experiment.prepared import Prepared
-from ptxbench.experiment.trial_record import THROTTLE_REASONS
-from ptxbench.sensors.kernel_run import POWER_CAP
-from ptxbench.storage.schema import Role, TrialRecord
+from ptxbench.storage.schema import Role
 
 # Threads of a block, in step by its barrier: warps enough to keep the pipes full at O3; and at O0, where
 # every warp waits some 15 cycles after each instruction, to make the instruction a large part of the power.
@@ -22,9 +19,6 @@ BLOCK = 1024
 WAVES = 48
 # Where the GPU throttles, the subject is started again on so many of its SMs.
 SHARES = (1.0, 0.75, 0.5, 0.25)
-# A kernel that the power limit slows draws that limit. Its reason stays for a kernel or two behind it, which
-# draw less than this share of it: popc or ex2 behind an mma on an H200.
-_AT_LIMIT = 0.8
 
 
 @dataclass(frozen=True)
@@ -70,16 +64,3 @@ class LaunchConfiguration:
         if self.attempt == 0 and not self.subject.instruction.block:
             return WAVES * sm_count
         return max(1, round(SHARES[self.attempt] * sm_count))
-
-
-def throttled_itself(record: TrialRecord, power_limit_w: float) -> bool:
-    """Return whether the GPU throttled for this very kernel, and not for the one before it.
-
-    Args:
-        record: A trial.
-        power_limit_w: The GPU's power limit, NaN where it is not known.
-    """
-    if record.status is not Status.THROTTLED:
-        return False
-    slowing = sum(bit for bit in THROTTLE_REASONS if record.throttle_reasons & bit)
-    return slowing != POWER_CAP or not record.steady_power_w < _AT_LIMIT * power_limit_w

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
+from ptxbench.analysis.operating_point import AT_LIMIT
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.energy.gate.kernel import KernelVerdict, believed_counter, impossible_power, judge_kernel
@@ -83,7 +84,6 @@ def validated(
         gpu: The GPU.
         sensors: What other sources of it are like, best first.
     """
-    status, reason = _validate_run(run)
     busy = _while_all_are_busy(record, run.window, gpu.sm_count)
     power_w, compared = math.nan, None
     if run.trace.of(sensor.source) is None:
@@ -94,8 +94,10 @@ def validated(
         run = replace(run, trace=_believed(run.trace, verdict, gpu.max_power_w))
         steady = steady_power_w(verdict.series, busy, sensor)
         power_w = steady.power_w
-        if status is Status.OK:
-            status, reason = _validate_power(verdict, steady, busy, sensor, gpu.max_power_w)
+        status, reason = _validate_power(verdict, steady, busy, sensor, gpu.max_power_w)
+        fault, what = _validate_run(run, power_w, gpu.power_limit_w)
+        if fault is not Status.OK:
+            status, reason = fault, what
     clock_mhz = run.window.clock_mhz
     return replace(
         record,
@@ -268,9 +270,21 @@ def _validate_evenness(series: Series, window: KernelWindow, sensor: SensorDescr
     return Status.UNEVEN_POWER, reason
 
 
-def _validate_run(run: KernelRun) -> tuple[Status, str]:
-    """Check what does not depend on the power source."""
-    throttling = describe_throttling(run.throttle_reasons)
+def _validate_run(run: KernelRun, power_w: float, power_limit_w: float) -> tuple[Status, str]:
+    """Check what the GPU says of the run.
+
+    H100s, too, name the power cap at half of their limit: the same kernel draws the same at the same
+    clock with and without it (results/nvidia-h100/zeros-8c28). A clock that did change shows by itself.
+
+    Args:
+        run: What the GPU gave.
+        power_w: Steady power, NaN where it is not known.
+        power_limit_w: The power limit, likewise.
+    """
+    reasons = run.throttle_reasons
+    if power_w < AT_LIMIT * power_limit_w:
+        reasons &= ~POWER_CAP
+    throttling = describe_throttling(reasons)
     if throttling:
         return Status.THROTTLED, f"the GPU slowed down during the kernel ({throttling})"
     others = max(run.before.other_processes, run.after.other_processes)

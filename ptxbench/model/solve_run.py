@@ -54,7 +54,7 @@ def solve_run(folder: RunFolder, common: Common | None = None) -> Solved:
     folder.kernels.require_kept()
     records, rows = folder.records(), folder.rows()
     if common is None:
-        common = shared_by(records, folder.manifest.gpu.target)
+        common = shared_by(records, folder.manifest.gpu)
     passes = pass_energies(folder, common)
     dynamic: dict[tuple[str, str, str], int] = {
         (row.instruction, row.opt_level, row.operands): index

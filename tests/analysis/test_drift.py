@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fakes import run as fake
 from fakes.measuring import trial
 
 from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
@@ -309,7 +310,7 @@ def sleeping_between(targets, levels):
 def test_static_power_is_that_at_the_mean_level():
     levels = steps()
     targets = run_of(levels)
-    common = shared_by([*targets, *sleeping_between(targets, levels)], "sm_90a")
+    common = shared_by([*targets, *sleeping_between(targets, levels)], fake.GPU)
     assert common.static.error_w < 0.08
     assert common.static.at(45.0) == pytest.approx(120.0, abs=0.5)
 
@@ -322,7 +323,7 @@ def test_the_step_is_that_of_the_architecture_of_the_gpu(monkeypatch):
     )
     records = run_of(steps())
     for target, step in (("sm_75", 0.03), ("sm_90a", 0.012)):
-        loop = loop_energy(records[:1], shared_by(records, target))
+        loop = loop_energy(records[:1], shared_by(records, replace(fake.GPU, target=target)))
         assert loop.step_error == pytest.approx(step / math.sqrt(3))
 
 
@@ -346,7 +347,7 @@ def test_static_power_that_drops_between_two_sessions_is_no_step_of_the_supply()
         ]
 
     same, lower = in_two_sessions(0.0), in_two_sessions(7.0)
-    one, other = shared_by(same, "sm_90a"), shared_by(lower, "sm_90a")
+    one, other = shared_by(same, fake.GPU), shared_by(lower, fake.GPU)
     begins = (lower[0].start_ns, lower[-1].start_ns)
     # The levels are still in it, and let it be told no better.
     assert np.subtract(*map(other.drift.static.shift_w, begins)) == pytest.approx(7.0, abs=1.0)

@@ -12,6 +12,7 @@ from ptxbench.analysis.operating_point import (
     kernel_of,
     limited_trials,
     same_operating_point,
+    stated_clocks,
 )
 from ptxbench.core.condition import OptLevel
 from ptxbench.storage.schema import Role
@@ -58,13 +59,30 @@ def test_a_clock_over_the_full_one_is_an_error_of_the_timer():
 def test_at_the_power_limit_no_clock_is_a_dip():
     limited = trials(1700.0, 1690.0, role=Role.OVERHEAD)
     records = trials(*[FULL] * 20) + limited
-    assert limited_trials(records) == {r.trial_id for r in limited}
+    assert limited_trials(records, 1.0) == {r.trial_id for r in limited}
+    assert limited_trials(records, math.nan) == {r.trial_id for r in limited}
     assert dipped_trials(records) == frozenset()
+
+
+def test_a_kernel_far_from_the_power_limit_has_a_clock_of_its_own_by_itself():
+    tensor = trials(1755.0, 1755.0, role=Role.OVERHEAD, steady_power_w=300.0)
+    assert limited_trials([*trials(*[FULL] * 20), *tensor], 700.0) == frozenset()
+
+
+def test_energy_is_stated_at_the_full_clock_unless_the_kernel_has_its_own():
+    records = [*trials(1980.0, 1995.0, 1982.5, 1979.5, 1965.0), *trials(1755.0, 1760.0, role=Role.OVERHEAD)]
+    assert stated_clocks(records, FULL) == {records[n].trial_id: FULL for n in (1, 2, 4)}
+
+
+def test_the_full_clock_of_a_board_that_never_reaches_its_highest_is_its_own():
+    records = trials(*[1500.0] * 19, 1515.0)
+    assert stated_clocks(records, FULL) == {records[-1].trial_id: 1500.0}
+    assert stated_clocks(records, math.nan) == {records[-1].trial_id: 1500.0}
 
 
 def test_an_unknown_clock_is_no_dip():
     records = trials(math.nan, 1980.0, math.nan)
-    assert dipped_trials(records) == limited_trials(records) == frozenset()
+    assert dipped_trials(records) == limited_trials(records, math.nan) == frozenset()
     assert dipped_trials(trials(math.nan)) == frozenset()
 
 

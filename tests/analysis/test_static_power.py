@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fakes import run as fake
 from fakes.measuring import hot_trial, trial
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -206,6 +207,6 @@ def test_a_kernel_costs_the_same_in_a_session_whose_every_power_is_lower():
         times = {"start_ns": slept.start_ns - 2_000_000_000, "end_ns": slept.start_ns - 1_000_000_000}
         target = hot_trial(Role.TARGET, 1500.0, n, temperature_c=45.0, **times)
         targets.append(replace(target, steady_power_w=target.steady_power_w - drop_w))
-    common = shared_by([*targets, *sleeping], "sm_90a")
+    common = shared_by([*targets, *sleeping], fake.GPU)
     energies_pj = [pass_energy_pj(target, common) for target in targets]
     assert energies_pj == pytest.approx([1500.0] * 8)

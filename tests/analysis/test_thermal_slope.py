@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fakes import run as fake
 from fakes.measuring import trial
 
 from ptxbench.analysis.drift import NO_STEPS
@@ -122,7 +123,7 @@ def test_a_trial_that_stepped_does_not_bend_the_slope():
 
 def test_a_run_is_worked_out_by_it():
     """What is left to the levels of the supply, which look like it, is small."""
-    assert shared_by(a_run(noise=1e-4), "sm_90a").static.slope_w_per_c == pytest.approx(BUSY_W_PER_C, abs=0.1)
+    assert shared_by(a_run(noise=1e-4), fake.GPU).static.slope_w_per_c == pytest.approx(BUSY_W_PER_C, abs=0.1)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,10 @@ origin = "a test"
 [regulation_s]
 value = 0.1
 origin = "a test"
+[clock_exponent]
+value = 1.5
+error = 0.5
+origin = "a test"
 """
 
 
@@ -25,6 +29,12 @@ def test_every_target_has_a_generation_of_its_own():
     assert {a.name for _, a in named} == {"turing", "ampere", "ada", "hopper", "blackwell"}
     capabilities = [c for a in load_architectures() for c in a.capabilities]
     assert len(set(capabilities)) == len(capabilities)
+
+
+def test_a_figure_has_its_error():
+    assert parse_architecture(GOOD, "future.toml").clock_exponent.error == 0.5
+    with pytest.raises(InputError, match="clock_exponent: error -1 is no number"):
+        parse_architecture(GOOD.replace("error = 0.5", "error = -1"), "future.toml")
 
 
 def test_what_was_seen_on_hopper_is_of_hopper():

@@ -56,8 +56,8 @@ def kernel_run(**change):
     return replace(plain, **change)
 
 
-def recorded(run=None, sensor=SENSOR):
-    return make_record(KERNEL, 3, 17, "0123456789ab", run or kernel_run(), sensor, fake.GPU)
+def recorded(run=None, sensor=SENSOR, gpu=fake.GPU):
+    return make_record(KERNEL, 3, 17, "0123456789ab", run or kernel_run(), sensor, gpu)
 
 
 def test_a_record_says_what_ran_when_and_with_what_power():
@@ -103,7 +103,7 @@ def test_the_clock_is_nvmls_where_the_kernel_gave_no_stamps():
 @pytest.mark.parametrize(
     ("reasons", "names"),
     [
-        (0x4, "SwPowerCap"),
+        (0x4 | 0x8, "HwSlowdown"),
         (0x8, "HwSlowdown"),
         (0x20 | 0x40, "SwThermalSlowdown, HwThermalSlowdown"),
         (0x80 | 0x1, "HwPowerBrakeSlowdown"),
@@ -114,6 +114,18 @@ def test_throttling_is_named(reasons, names):
     assert record.status is Status.THROTTLED
     assert f"({names})" in record.reason
     assert record.throttle_reasons == reasons
+
+
+@pytest.mark.parametrize(("limit_w", "status"), [(600.0, Status.THROTTLED), (700.0, Status.OK)])
+def test_a_power_cap_slows_what_draws_about_the_limit(limit_w, status):
+    # It draws 500 W.
+    record = recorded(kernel_run(throttle_reasons=0x4), gpu=replace(fake.GPU, power_limit_w=limit_w))
+    assert (record.status, "SwPowerCap" in record.reason) == (status, status is Status.THROTTLED)
+
+
+def test_a_power_cap_counts_where_the_limit_is_not_known():
+    record = recorded(kernel_run(throttle_reasons=0x4), gpu=replace(fake.GPU, power_limit_w=math.nan))
+    assert record.status is Status.THROTTLED
 
 
 @pytest.mark.parametrize("reasons", [0, 0x1, 0x2, 0x10, 0x100])

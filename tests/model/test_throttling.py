@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from fakes.measuring import STATIC_W, hot_trial, trial
-from fakes.run import row
+from fakes.run import GPU, row
 
 from ptxbench.analysis.loop_energy import shared_by
 from ptxbench.core.condition import DYNAMIC
@@ -33,7 +33,7 @@ def trials(*slowed_mhz):
 
 def test_gamma_comes_back_from_kernels_that_ran_at_several_clocks():
     records = trials(1900.0, 1750.0, 1500.0)
-    found = clock_exponent(records, shared_by(records, "sm_90a"))
+    found = clock_exponent(records, shared_by(records, GPU))
     assert found.gamma == pytest.approx(GAMMA, abs=1e-6)
     assert found.trials == 3
     assert found.error < 1e-6
@@ -43,7 +43,7 @@ def test_gamma_comes_back_from_kernels_that_ran_at_several_clocks():
 @pytest.mark.parametrize("slowed_mhz", [(), (1500.0, 1400.0), (1979.0, 1975.0, 1970.0, 1965.0)])
 def test_without_enough_slowed_trials_there_is_none(slowed_mhz):
     records = trials(*slowed_mhz)
-    assert clock_exponent(records, shared_by(records, "sm_90a")) is None
+    assert clock_exponent(records, shared_by(records, GPU)) is None
 
 
 CYCLES = {"FFMA": 0.25, "DFMA": 0.5, "MUFU.EX2": 2.0}
