@@ -2,8 +2,9 @@
 
     python runners/build_atlas.py
 
-It reads the table.csv of every run `table-*` and `board-*` below results/GPU, one run for each board: all of
-them ran the same machine code by the same protocol. Exit codes are those of `ptxbench`.
+It reads the table.csv of every run `table-*`, `board-*` and `zeros-*` below results/GPU: all of them ran the
+same machine code by the same protocol. A run NAME-rest has more rows of the board of NAME. Exit codes are
+those of `ptxbench`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import sys
 from pathlib import Path
 
 from ptxbench.analysis.board_spread import BoardRun, board_spread
-from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import BoardSpread, write_board_spread
 from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.shipped import SHIPPED
@@ -22,8 +24,9 @@ from ptxbench.storage.table import read_table
 RESULTS = Path(__file__).parents[1] / "results"
 # The run that comes with ptxbench, by GPU; its board has the factor 1.
 REFERENCES = {"h100": "table-57c3", "h200": "table-6eda"}
-# A second run on a board that has one already.
+# A second run of the same rows on a board that has one already, and one of other rows.
 _AGAIN = ("-repeat", "-after")
+_REST = "-rest"
 
 
 def main() -> int:
@@ -45,13 +48,30 @@ def spread_of(results: Path, reference: str) -> BoardSpread:
     Raises:
         InputError: A run cannot be read.
     """
-    paths = sorted([*results.glob("table-*"), *results.glob("board-*")])
-    names = [path.name for path in paths if not path.name.endswith(_AGAIN) and path.name != reference]
-    runs = [
-        BoardRun(name, read_run_manifest(results / name), read_table(results / name / "table.csv"))
-        for name in (reference, *names)
-    ]
+    paths = sorted(path for kind in ("table", "board", "zeros") for path in results.glob(f"{kind}-*"))
+    firsts = [path.name for path in paths if not path.name.endswith((*_AGAIN, _REST))]
+    names = [name for name in firsts if name != reference]
+    runs = [board_run(results / name) for name in (reference, *names)]
     return board_spread(runs[0], runs[1:], any_rows=True)
+
+
+def board_run(path: Path) -> BoardRun:
+    """Return a run with the rows of its board that a second run measured because the first did not.
+
+    Args:
+        path: Folder of the run.
+
+    Raises:
+        InputError: A run cannot be read, or the second is of another board.
+    """
+    manifest, rows = read_run_manifest(path), read_table(path / "table.csv")
+    rest = path.with_name(path.name + _REST)
+    if rest.is_dir():
+        if read_run_manifest(rest).gpu.uuid_hash != manifest.gpu.uuid_hash:
+            raise InputError(f"{rest} is not of the board of {path}; give it another name")
+        known = {row.key for row in rows if row.status is Status.OK}
+        rows = (*rows, *(row for row in read_table(rest / "table.csv") if row.key not in known))
+    return BoardRun(path.name, manifest, rows)
 
 
 if __name__ == "__main__":

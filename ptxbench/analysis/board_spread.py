@@ -19,6 +19,9 @@ from ptxbench.storage.schema import TableRow
 # A factor from fewer rows would explain them by itself.
 _MIN_ROWS = 3
 _DIGITS = 5
+# A row that scatters by more than so many times what rows do is unlike them (three standard deviations).
+_ODD = 3.0
+_PASSES = 3
 _LEFT_OUT = re.compile(r"\d+ trials? left out")
 
 Key = tuple[str, ...]
@@ -45,7 +48,8 @@ def board_spread(reference: BoardRun, others: Sequence[BoardRun], any_rows: bool
     A board's factor f is the median over the common rows of e_board / e_reference; a row's scatter is the
     standard deviation over boards of ln(e / f). Rows count only where the instruction became the same SASS.
     The interval of a row's mean over n boards is 1.96 sqrt(sum(u^2) / n^2 + s^2 / n + v^2): u is a board's
-    own standard error, s the scatter of all rows that two boards or more have, pooled.
+    own standard error, s the scatter of all rows that two boards or more have, pooled. A row that scatters
+    more than three times as much, as atomic instructions do, has its own scatter and is not in the pool.
 
     A board that shares no three rows with the reference has an unknown factor. With `any_rows` the mean of
     such boards, linked to each other by their common rows, is that of all others: v is what that may be off
@@ -70,9 +74,21 @@ def board_spread(reference: BoardRun, others: Sequence[BoardRun], any_rows: bool
             log = math.log(row.dynamic_pj / board.factor)
             one = _OnBoard(row, log, _relative_error(row), board.factor_error)
             found.setdefault(_key(row), []).append(one)
-    pooled = _pooled([[one.log for one in measured] for measured in found.values()])
+    pooled = _usual([[one.log for one in measured] for measured in found.values()])
     rows = tuple(_row(measured, pooled) for measured in found.values())
     return BoardSpread(reference.name, boards, rows)
+
+
+def _usual(rows: Sequence[Sequence[float]]) -> float:
+    """Return the pooled scatter of the rows without those that scatter unlike the others."""
+    usual = _pooled(rows)
+    for _ in range(_PASSES):
+        usual = _pooled([logs for logs in rows if not _is_odd(logs, usual)])
+    return usual
+
+
+def _is_odd(logs: Sequence[float], usual: float) -> bool:
+    return len(logs) > 1 and stdev(logs) > _ODD * usual
 
 
 @dataclass(frozen=True)
@@ -176,7 +192,8 @@ def _row(measured: Sequence[_OnBoard], pooled: float) -> RowSpread:
     logs = [one.log for one in measured]
     energy_pj = math.exp(fmean(logs))
     factor_error = fmean(one.factor_error for one in measured)
-    error = math.hypot(*(one.error / boards for one in measured), pooled / math.sqrt(boards), factor_error)
+    scatter = stdev(logs) if _is_odd(logs, pooled) else pooled
+    error = math.hypot(*(one.error / boards for one in measured), scatter / math.sqrt(boards), factor_error)
     return RowSpread(
         *(row.instruction, row.opt_level, row.protocol, row.operands, row.sass, row.sass_per_ptx),
         boards=boards,

@@ -43,6 +43,18 @@ def test_a_row_that_one_board_changes_scatters_by_what_the_factor_leaves():
     assert spread.rows[1].scatter == pytest.approx(0, abs=1e-5)
 
 
+def test_a_row_that_scatters_unlike_the_others_widens_its_own_interval_alone():
+    names = [f"row {n}" for n in range(40)]
+    little = [1 + 0.002 * (-1) ** n for n in range(40)]
+    calm = [row(n, 10.0 * f, dynamic_ci95_pj=0.0) for n, f in zip(names, little, strict=True)]
+    wild = [replace(calm[0], dynamic_pj=calm[0].dynamic_pj * 1.2), *calm[1:]]
+    base = board("a", 1.0, *[row(n, 10.0, dynamic_ci95_pj=0.0) for n in names])
+    even, odd = (board_spread(base, [board("b", 1.0, *rows)]).rows for rows in (calm, wild))
+    assert odd[0].ci95_pj == pytest.approx(1.96 * odd[0].scatter / math.sqrt(2) * odd[0].energy_pj, rel=0.01)
+    assert odd[0].ci95_pj > 0.15 * odd[0].energy_pj
+    assert [one.ci95_pj for one in odd[2:]] == pytest.approx([one.ci95_pj for one in even[2:]], rel=0.05)
+
+
 def test_a_row_that_the_reference_lacks_is_on_its_scale_and_one_board_has_no_scatter():
     more = (*board("b", 2.0).rows, row("sub.f32", 30.0))
     found = board_spread(board("a", 1.0), [board("b", 2.0, *more)]).rows[-1]
