@@ -1,7 +1,7 @@
 """Puts this folder on the import path, so that tests share `fakes`, sets up hypothesis, and saves time.
 
-What ptxas and nvdisasm made of the same input before is read back, also by other workers of pytest-xdist, and
-nothing waits for the disk: no test pulls the plug.
+What ptxas and nvdisasm made of the same input before is read back, also what they made for other workers of
+pytest-xdist and for earlier runs, and nothing waits for the disk: no test pulls the plug.
 """
 
 import os
@@ -12,6 +12,7 @@ from fakes.tool_cache import ToolCache
 from hypothesis import settings
 
 from ptxbench.codegen import assemble
+from ptxbench.core.cache import base_folder
 from ptxbench.sass import listing
 
 # A busy machine makes one example slow, which says nothing about the code. The same commit is judged by the
@@ -26,9 +27,8 @@ for _ignored in (signal.SIGQUIT, signal.SIGHUP):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _tools_are_cached(tmp_path_factory):
-    base = tmp_path_factory.getbasetemp()
-    cache = ToolCache((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tools")
+def _tools_are_cached():
+    cache = ToolCache(base_folder("XDG_CACHE_HOME", ".cache") / "ptxbench-tests" / "tools")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble, "run_tool", cache.run_tool)
         patch.setattr(listing, "run_tool", cache.run_tool)

@@ -7,8 +7,8 @@ section 5).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -67,20 +67,34 @@ class Looks:
 
 
 @dataclass(frozen=True)
-class Fit:
-    """A fit of the trials of a run.
+class Guess:
+    """Where a fit begins.
 
     Attributes:
-        levels: The level at each trial, as all trials tell it.
         own: ln of each kernel's power at level zero, shape (kernels,).
         noise: Scatter of one trial, as a fraction of its power.
         dips: In which trials the clock dipped, and what that says in this run.
     """
 
-    levels: Smoothed
     own: Floats
     noise: float
     dips: Dips
+
+
+@dataclass(frozen=True)
+class Fit(Guess):
+    """A fit of the trials of a run: also the guess from which it goes on.
+
+    Attributes:
+        levels: The level at each trial, as all trials tell it.
+    """
+
+    levels: Smoothed
+
+    @property
+    def log_likelihood(self) -> float:
+        """Logarithm of the trials' probability density."""
+        return self.levels.log_likelihood
 
 
 def fit_levels(looks: Looks, near: Floats | None = None, *, step: float = 0.0) -> Fit | None:
@@ -100,27 +114,28 @@ def fit_levels(looks: Looks, near: Floats | None = None, *, step: float = 0.0) -
         known = (looks.counts & np.isfinite(near)).astype(float)
         at_level_zero = looks.by_kernel(known, looks.log_power - np.nan_to_num(near))
         beginnings.append(np.where(np.bincount(looks.kernel, known) > 0, at_level_zero, own))
-    tried = [
-        _fitted(looks, begun, noise, looks.dips, _FIRST_STEPS) for begun in beginnings for noise in _NOISES
-    ]
-    found = _climbed(looks, max(tried, key=_likelihood))
-    if found.levels.log_likelihood < _without_steps(looks, own, found.dips) + _GAIN:
+    guesses = [Guess(begun, noise, looks.dips) for begun in beginnings for noise in _NOISES]
+    likeliest = max(_fitted(looks, guesses, _FIRST_STEPS), key=_likelihood)
+    (found,) = _climbed(looks, [likeliest])
+    if found.log_likelihood < _without_steps(looks, own, found.dips) + _GAIN:
         return None
     return _rebegun(looks, found, step) if step else found
 
 
 def _likelihood(fit: Fit) -> float:
-    return fit.levels.log_likelihood
+    return fit.log_likelihood
 
 
-def _climbed(looks: Looks, fit: Fit) -> Fit:
-    """Return the likeliest fit that small changes lead to."""
+def _climbed(looks: Looks, fits: Sequence[Fit]) -> list[Fit]:
+    """Return the likeliest fits that small changes lead to, from each of these."""
+    reached = list(fits)
+    climbing = list(range(len(fits)))
     for _ in range(_TURNS):
-        better = _better(looks, fit)
-        if better is None:
-            break
-        fit = better
-    return fit
+        better = _better(looks, [reached[i] for i in climbing])
+        for i, fit in zip(climbing, better, strict=True):
+            reached[i] = fit or reached[i]
+        climbing = [i for i, fit in zip(climbing, better, strict=True) if fit]
+    return reached
 
 
 def _rebegun(looks: Looks, fit: Fit, step: float) -> Fit:
@@ -129,10 +144,10 @@ def _rebegun(looks: Looks, fit: Fit, step: float) -> Fit:
     Where levels go with the temperature, hot kernels are always at the upper one: what they draw there and
     what the level adds are told apart by few trials alone, and no small change leads from one to the other.
     """
+    starts = [replace(fit, own=own) for own in _by_warmth(looks, fit, step)]
     best = fit
-    for start in _by_warmth(looks, fit, step):
-        tried = _climbed(looks, _fitted(looks, start, fit.noise, fit.dips, _STEPS))
-        if tried.levels.log_likelihood > best.levels.log_likelihood + _WORTH:
+    for tried in _climbed(looks, _fitted(looks, starts, _STEPS)):
+        if tried.log_likelihood > best.log_likelihood + _WORTH:
             best = tried
     return best
 
@@ -145,31 +160,46 @@ def _by_warmth(looks: Looks, fit: Fit, step: float) -> Iterator[Floats]:
             yield fit.own + np.where(warmth_c > warmer_c, shift, 0.0)
 
 
-def _fitted(looks: Looks, own: Floats, noise: float, dips: Dips, steps: int) -> Fit:
-    """Fit the kernels' powers, the levels and what dips say in turns, from such powers on."""
+def _fitted(looks: Looks, guesses: Sequence[Guess], steps: int) -> list[Fit]:
+    """Fit the kernels' powers, the levels and what dips say in turns, from each guess on."""
+    fits: dict[int, Fit] = {}
+    going: dict[int, Guess] = dict(enumerate(guesses))
     for _ in range(steps):
-        seen = looks.log_power - own[looks.kernel]
-        levels = smooth(seen, noise * looks.scale, looks.counts, looks.apart, dips.expected)
-        right = np.where(looks.counts, 1 - levels.wrong, 0.0)
-        weights = right / ((noise * looks.scale) ** 2 + levels.error**2)
-        change = looks.by_kernel(weights, seen - levels.mean)
-        own = own + _STRIDE * change
-        dips = dips.learnt(levels.wrong, looks.counts)
-        if np.abs(change).max() < _CONVERGED:
+        if not going:
             break
-    return Fit(levels, own, noise, dips)
+        stepped = dict(zip(going, _stepped(looks, list(going.values())), strict=True))
+        fits |= stepped
+        moved = {i: np.abs(fit.own - going[i].own).max() / _STRIDE for i, fit in stepped.items()}
+        going = {i: fit for i, fit in stepped.items() if moved[i] >= _CONVERGED}
+    return [fits[i] for i in range(len(guesses))]
 
 
-def _better(looks: Looks, fit: Fit) -> Fit | None:
-    """Return a likelier fit, None where none is found.
+def _stepped(looks: Looks, guesses: Sequence[Guess]) -> Iterator[Fit]:
+    """Yield each guess with its levels, and with powers and dips as these tell them."""
+    seen = np.stack([looks.log_power - guess.own[looks.kernel] for guess in guesses])
+    errors = np.stack([guess.noise * looks.scale for guess in guesses])
+    expected = np.stack([guess.dips.expected for guess in guesses])
+    found = smooth(seen, errors, looks.counts, looks.apart, expected)
+    for guess, levels, left, error in zip(guesses, found, seen, errors, strict=True):
+        right = np.where(looks.counts, 1 - levels.wrong, 0.0)
+        weights = right / (error**2 + levels.error**2)
+        own = guess.own + _STRIDE * looks.by_kernel(weights, left - levels.mean)
+        yield Fit(own, guess.noise, guess.dips.learnt(levels.wrong, looks.counts), levels)
+
+
+def _better(looks: Looks, fits: Sequence[Fit]) -> list[Fit | None]:
+    """Return a likelier fit for each, None where none is found.
 
     Steps go kernel by kernel: what takes many at once, or one against its own weights, is tried from outside.
     """
-    for start in (_by_stretches, _by_majority, _by_pieces):
-        tried = _fitted(looks, start(looks, fit), fit.noise, fit.dips, _STEPS)
-        if tried.levels.log_likelihood > fit.levels.log_likelihood + _WORTH:
-            return tried
-    return None
+    better: list[Fit | None] = [None] * len(fits)
+    for change in (_by_stretches, _by_majority, _by_pieces):
+        left = [i for i, found in enumerate(better) if found is None]
+        starts = [replace(fits[i], own=change(looks, fits[i])) for i in left]
+        for i, tried in zip(left, _fitted(looks, starts, _STEPS), strict=True):
+            if tried.log_likelihood > fits[i].log_likelihood + _WORTH:
+                better[i] = tried
+    return better
 
 
 def _by_stretches(looks: Looks, fit: Fit) -> Floats:

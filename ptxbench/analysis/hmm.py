@@ -7,13 +7,13 @@ section III). A look may be wrong altogether: it comes from a wide distribution 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.intp]
 Bools = npt.NDArray[np.bool_]
 
 # Levels are fractions of a power: from -5% to 4%, by 0.1%.
@@ -27,9 +27,13 @@ _CREEP = 0.02
 WRONG_SHARE = 0.1
 _WRONG_SPREAD = 0.006
 _LEAST = 1e-12
+# Where a logarithm is less, its exponential counts for nothing next to `_LEAST`.
+_LEAST_LOGARITHM = -80.0
 # Probabilities are scaled after so many looks. Each takes them down by `_LEAST` at most, and what lies before
 # a look and behind it is multiplied: 17 looks in all, where a double holds 25.
 _RESCALE = 8
+_ANYWHERE = np.exp(-0.5 * (_LEVELS / _SPREAD) ** 2)
+_ANYWHERE /= _ANYWHERE.sum()
 
 
 @dataclass(frozen=True)
@@ -53,90 +57,145 @@ class Smoothed:
     log_likelihood: float
 
 
-def smooth(
-    looks: Floats, errors: Floats, counts: Bools, apart: Bools, wrong: Floats | float = WRONG_SHARE
-) -> Smoothed:
-    """Find the level at each look.
+def smooth(looks: Floats, errors: Floats, counts: Bools, apart: Bools, wrong: Floats) -> list[Smoothed]:
+    """Find the level at each look, for several series of looks at the same times.
 
     Args:
-        looks: What was seen, a fraction, in the order of time, shape (n,).
-        errors: Standard deviation of each, shape (n,).
+        looks: What was seen, a fraction, in the order of time, shape (series, n).
+        errors: Standard deviation of each, shape (series, n).
         counts: Which of them say anything, shape (n,).
-        apart: Whether so much time lies before a look that the level may be any, shape (n,).
-        wrong: How probable it is that a look is wrong before it is seen, shape (n,), or that of all.
+        apart: Whether so much time lies before a look that the level may be any, shape (n,); before the first
+            it does.
+        wrong: How probable it is that a look is wrong before it is seen, shape (series, n).
     """
-    shares = np.broadcast_to(wrong, looks.shape)[:, None]
-    right, astray = _emission(looks[:, None] - _LEVELS, errors[:, None], shares)
-    emission = np.where(counts[:, None], np.maximum(right + astray, _LEAST), 1.0)
-    before, log_likelihood = _forward(emission, apart)
-    log_likelihood -= float(np.sum(np.log(errors[counts])))
-    after = _backward(emission, apart)
+    series = len(looks)
+    order = _Order.of(apart, series)
+    tells = np.tile(counts, series)[order.rows]
+    right, astray = _emission(*(values.ravel()[order.rows] for values in (looks, errors, wrong)))
+    # Pages of memory that are new cost as much as the arithmetic: so it is done in place.
+    emission = np.maximum(np.add(right, astray, out=right), _LEAST, out=right)
+    emission[~tells] = 1.0
+    cavity, seen = _forward(emission, order)
+    cavity *= _backward(emission, order)
+    _, others, others_error = _moments(cavity)
+    is_wrong = np.einsum("nl,nl->n", cavity, astray)
+    cavity *= emission
+    total, mean, error = _moments(cavity)
+    by_look = np.empty((6, looks.size))
+    by_look[:, order.rows] = others, others_error, mean, error, np.where(tells, is_wrong / total, 1.0), seen
+    by_series = by_look.reshape(6, *looks.shape).swapaxes(0, 1)
+    scales = np.log(errors[:, counts]).sum(1)
+    return [
+        Smoothed(f[0], f[1], f[2], f[3], f[4], float(f[5].sum() - s))
+        for f, s in zip(by_series, scales, strict=True)
+    ]
 
-    cavity = before * after
-    others, others_error = _moments(cavity)
-    posterior = cavity * emission
-    mean, error = _moments(posterior)
-    is_wrong = np.where(counts, (cavity * astray).sum(1) / posterior.sum(1), 1.0)
-    return Smoothed(others, others_error, mean, error, is_wrong, log_likelihood)
 
-
-def likelihood_of_no_level(looks: Floats, errors: Floats, wrong: Floats | float = WRONG_SHARE) -> float:
+def likelihood_of_no_level(looks: Floats, errors: Floats, wrong: Floats) -> float:
     """Return the logarithm of the looks' probability density where the level is zero at all of them.
 
     Args:
         looks: What was seen, a fraction, shape (n,).
         errors: Standard deviation of each, shape (n,).
-        wrong: As in `smooth`.
+        wrong: How probable it is that a look is wrong before it is seen, shape (n,).
     """
-    right, astray = _emission(looks, errors, np.asarray(wrong))
-    return float(np.sum(np.log(np.maximum(right + astray, _LEAST)) - np.log(errors)))
+    right, astray = _emission(looks, errors, wrong, np.zeros(1))
+    return float(np.sum(np.log(np.maximum(right + astray, _LEAST)[:, 0]) - np.log(errors)))
 
 
-def _emission(away: Floats, errors: Floats, wrong: Floats) -> tuple[Floats, Floats]:
-    """Return how probable a look so far away is, right or wrong, over the density of one that is right."""
+def _emission(
+    looks: Floats, errors: Floats, wrong: Floats, levels: Floats = _LEVELS
+) -> tuple[Floats, Floats]:
+    """Return how probable each look is at each level, right or wrong, shape (n, levels).
+
+    Both are over the density of one that is right.
+    """
     wide = 4 * errors + _WRONG_SPREAD
-    right = (1 - wrong) * np.exp(-0.5 * (away / errors) ** 2)
-    return right, wrong * np.exp(-0.5 * (away / wide) ** 2) * errors / wide
+    return _normal(looks, errors, 1 - wrong, levels), _normal(looks, wide, wrong * errors / wide, levels)
 
 
-def _transitions() -> tuple[Floats, Floats]:
-    """Return how levels follow each other from one look to the next, [from, to]: without and with a pause."""
+def _normal(looks: Floats, errors: Floats, height: Floats, levels: Floats) -> Floats:
+    """Return height exp(-((look - level) / error)^2 / 2), whose logarithm is a polynomial of the level."""
+    precision = errors**-2
+    powers = np.stack([np.log(height) - 0.5 * precision * looks**2, precision * looks, -0.5 * precision], 1)
+    logarithm = powers @ np.stack([np.ones_like(levels), levels, levels**2])
+    return np.asarray(np.exp(np.maximum(logarithm, _LEAST_LOGARITHM, out=logarithm), out=logarithm))
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Looks of all series and all stretches without a pause side by side: the first of each, then the next.
+
+    What lies before a pause tells nothing of what lies behind it.
+
+    Attributes:
+        rows: Number of each look in the order of series and time, shape (series * n,).
+        ends: Behind the last of the first looks, of the second, and so on; longer stretches come first.
+    """
+
+    rows: Ints
+    ends: Ints
+
+    @classmethod
+    def of(cls, apart: Bools, series: int) -> _Order:
+        n = len(apart)
+        begins = np.flatnonzero(np.concatenate(([True], apart[1:])))
+        lengths = np.diff(begins, append=n)
+        place = np.arange(n) - np.repeat(begins, lengths)
+        times = np.lexsort((np.repeat(-lengths, lengths), place))
+        rows = (times[:, None] + n * np.arange(series)).ravel()
+        return cls(rows, series * np.cumsum(np.bincount(place)))
+
+    def steps(self) -> list[tuple[slice, slice]]:
+        """Return where looks with one before them lie, behind where these lie: one pair a step."""
+        ends = self.ends.tolist()
+        return [
+            (slice(a, a + e - b), slice(b, e)) for a, b, e in zip([0, *ends], ends, ends[1:], strict=False)
+        ]
+
+
+def _next() -> Floats:
+    """Return how levels follow each other from one look to the next, [from, to]."""
     n = len(_LEVELS)
     stays = np.diag(np.full(n, 1 - 2 * _CREEP)) + _CREEP * (np.eye(n, k=1) + np.eye(n, k=-1))
-    anywhere = np.exp(-0.5 * (_LEVELS / _SPREAD) ** 2)
-    jumps = np.tile(anywhere / anywhere.sum(), (n, 1))
-    return (1 - _JUMP) * stays + _JUMP * jumps, jumps
+    return (1 - _JUMP) * stays + _JUMP * _ANYWHERE
 
 
-_NEXT, _NEXT_APART = _transitions()
+_NEXT = _next()
 
 
-def _forward(emission: Floats, apart: Bools) -> tuple[Floats, float]:
-    """Return what the looks before each say of its level, up to a factor, and the likelihood's logarithm."""
-    before = np.empty_like(emission)
-    state, log_likelihood = _NEXT_APART[0], 0.0
-    for i, seen in enumerate(emission):
-        np.dot(state, _NEXT_APART if apart[i] else _NEXT, out=before[i])
-        state = before[i] * seen
+def _forward(emission: Floats, order: _Order) -> tuple[Floats, Floats]:
+    """Return what the looks before each say of its level, up to a factor, and parts of the likelihood.
+
+    The second sums up to the logarithm of the likelihood, over the looks of a series.
+    """
+    before, scale = np.empty_like(emission), np.ones(len(emission))
+    before[: order.ends[0]] = _ANYWHERE
+    is_last = np.ones(len(emission), dtype=bool)
+    for i, (last, now) in enumerate(order.steps(), start=1):
+        state = np.dot(before[last] * emission[last], _NEXT, out=before[now])
+        is_last[last] = False
         if i % _RESCALE == 0:
-            total = state.sum()
-            log_likelihood += math.log(total)
-            state /= total
-    return before, log_likelihood + math.log(state.sum())
+            scale[now] = state.sum(1)
+            state /= scale[now, None]
+    scale[is_last] *= np.einsum("nl,nl->n", before[is_last], emission[is_last])
+    return before, np.log(scale)
 
 
-def _backward(emission: Floats, apart: Bools) -> Floats:
+def _backward(emission: Floats, order: _Order) -> Floats:
     """Return what the looks after each say of its level, up to a factor."""
-    after = np.empty_like(emission)
-    after[-1] = 1.0
-    for i in range(len(emission) - 1, 0, -1):
-        np.dot(_NEXT_APART if apart[i] else _NEXT, after[i] * emission[i], out=after[i - 1])
+    after = np.ones_like(emission)
+    steps = order.steps()
+    for i in range(len(steps), 0, -1):
+        last, now = steps[i - 1]
+        state = np.dot(after[now] * emission[now], _NEXT.T, out=after[last])
         if i % _RESCALE == 0:
-            after[i - 1] /= after[i - 1].sum()
+            state /= state.sum(1, keepdims=True)
     return after
 
 
-def _moments(weights: Floats) -> tuple[Floats, Floats]:
-    shares = weights / weights.sum(1, keepdims=True)
-    mean = shares @ _LEVELS
-    return mean, np.sqrt(np.maximum(shares @ _LEVELS**2 - mean**2, 0.0))
+def _moments(weights: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the sum of such weights of the levels, their mean and their standard deviation."""
+    total, mean, square = np.stack([np.ones_like(_LEVELS), _LEVELS, _LEVELS**2]) @ weights.T
+    mean = mean / total
+    return total, mean, np.sqrt(np.maximum(square / total - mean**2, 0.0))

@@ -150,7 +150,7 @@ def _by_session(
     degrees = n - count - 1
     if count < 2 or degrees < 1 or not np.all(np.isfinite(temperature_c)):
         return line
-    from scipy.stats import f as ratio_of_mean_squares
+    from scipy.special import fdtrc
 
     members = np.bincount(session, minlength=count)
     mean_w, mean_c = (np.bincount(session, values, count) / members for values in (power_w, temperature_c))
@@ -162,8 +162,7 @@ def _by_session(
     together = float(np.sum((power_w - line.power_w - beside) ** 2))
     variance = left / degrees
     if not together - left > 0 or (
-        variance > 0
-        and ratio_of_mean_squares.sf((together - left) / (count - 1) / variance, count - 1, degrees) > _CHANCE
+        variance > 0 and fdtrc(count - 1, degrees, (together - left) / (count - 1) / variance) > _CHANCE
     ):
         return line
     slope_error = math.sqrt(variance / float(within_c @ within_c)) if has_slope else 0.0

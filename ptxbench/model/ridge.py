@@ -305,11 +305,11 @@ class _Grid:
 
     def ridge_interval(self, powers: Float, best: _Fit) -> tuple[float, float]:
         """Return the 95% profile-likelihood interval of the ridge point, MHz."""
-        from scipy.stats import f as ratio_of_mean_squares
+        from scipy.special import fdtri
 
         left = len(self._clocks) - _PARAMETERS
         limit = _at_least_exact(best.squares, powers)
-        limit *= 1 + float(ratio_of_mean_squares.ppf(0.95, 1, left)) / left
+        limit *= 1 + float(fdtri(1, left, 0.95)) / left
         profile = self._squares(powers).reshape(_RIDGES, _SLOPES).min(axis=1)
         inside = [*self._ridges[profile <= limit], best.curve.ridge_mhz]
         # The grid may be coarser than the interval: a step is left open on each side.
@@ -372,7 +372,7 @@ def _parameter_errors(clocks: Float, powers: Float, curve: PowerCurve) -> tuple[
 
     NaN where the samples do not determine the parameters; beta has none on a line.
     """
-    from scipy.stats import t as student
+    from scipy.special import stdtrit
 
     above = np.maximum(0.0, clocks - curve.ridge_mhz)
     voltage = 1 + curve.beta_per_mhz * above
@@ -391,7 +391,7 @@ def _parameter_errors(clocks: Float, powers: Float, curve: PowerCurve) -> tuple[
         return math.nan, math.nan, math.nan
     inverse = np.linalg.pinv(jacobian / scale)
     errors = np.linalg.norm(inverse, axis=1) / scale * math.sqrt(float(residuals @ residuals) / left)
-    idle_w, alpha, *others = (float(student.ppf(0.975, left)) * errors).tolist()
+    idle_w, alpha, *others = (float(stdtrit(left, 0.975)) * errors).tolist()
     return idle_w, alpha, others[0] if others else math.nan
 
 

@@ -3,16 +3,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxbench.analysis.hmm import likelihood_of_no_level, smooth
+from ptxbench.analysis.hmm import WRONG_SHARE, likelihood_of_no_level, smooth
 
 
 def smoothed(looks, error=0.001, counts=None, apart=None):
-    looks = np.asarray(looks, dtype=float)
+    return smoothed_together([looks], [error], counts, apart)[0]
+
+
+def smoothed_together(series, errors, counts=None, apart=None):
+    series = np.asarray(series, dtype=float)
+    n = series.shape[1]
     return smooth(
-        looks,
-        np.full(len(looks), error),
-        np.ones(len(looks), dtype=bool) if counts is None else np.asarray(counts),
-        np.zeros(len(looks), dtype=bool) if apart is None else np.asarray(apart),
+        series,
+        np.tile(np.asarray(errors)[:, None], n),
+        np.ones(n, dtype=bool) if counts is None else np.asarray(counts),
+        np.zeros(n, dtype=bool) if apart is None else np.asarray(apart),
+        np.full(series.shape, WRONG_SHARE),
     )
 
 
@@ -74,8 +80,9 @@ def test_behind_a_pause_the_level_may_be_any():
 def test_steps_are_likelier_with_levels_and_noise_is_likelier_without():
     error = np.full(60, 0.001)
     stepped, noise = noisy(np.repeat([0.008, -0.008, 0.008], 20)), noisy(np.zeros(60))
-    assert smoothed(stepped).log_likelihood > likelihood_of_no_level(stepped, error) + 50
-    assert smoothed(noise).log_likelihood < likelihood_of_no_level(noise, error)
+    wrong = np.full(60, WRONG_SHARE)
+    assert smoothed(stepped).log_likelihood > likelihood_of_no_level(stepped, error, wrong) + 50
+    assert smoothed(noise).log_likelihood < likelihood_of_no_level(noise, error, wrong)
 
 
 @pytest.mark.parametrize("away", [0.2, -1.0])
@@ -93,3 +100,45 @@ def test_anything_gives_finite_levels_within_the_grid(looks, error):
         assert np.isfinite(values).all()
     assert np.abs(found.mean).max() <= 0.05
     assert ((found.wrong >= 0) & (found.wrong <= 1 + 1e-12)).all()
+
+
+FIELDS = ("others", "others_error", "mean", "error", "wrong", "log_likelihood")
+
+
+def test_series_that_are_smoothed_together_come_out_as_each_alone():
+    steps = np.repeat([0.01, -0.012, 0.0, 0.004], 12)
+    series, errors = [noisy(steps), noisy(-steps, seed=2)], [0.001, 0.004]
+    counts, apart = np.arange(48) != 20, np.isin(np.arange(48), (5, 30, 31))
+    together = smoothed_together(series, errors, counts, apart)
+    for looks, error, found in zip(series, errors, together, strict=True):
+        alone = smoothed(looks, error, counts, apart)
+        for name in FIELDS:
+            assert getattr(found, name) == pytest.approx(getattr(alone, name), rel=1e-9, abs=1e-12)
+
+
+def test_stretches_on_both_sides_of_a_pause_come_out_as_runs_of_their_own():
+    looks = noisy(np.repeat([0.01, -0.012, 0.0], 13))
+    whole = smoothed(looks, apart=np.isin(np.arange(39), (7, 30)))
+    parts = [smoothed(part) for part in np.split(looks, [7, 30])]
+    for name in FIELDS[:-1]:
+        expected = np.concatenate([getattr(part, name) for part in parts])
+        assert getattr(whole, name) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert whole.log_likelihood == pytest.approx(sum(part.log_likelihood for part in parts))
+
+
+def test_the_likelihood_is_that_of_all_levels_that_three_looks_may_have_had():
+    """Summed over every path of levels, one by one."""
+    looks, error = np.array([0.004, 0.005, -0.009]), 0.002
+    levels = np.arange(-0.05, 0.0401, 0.001)
+    wide = 4 * error + 0.006
+    likely = [
+        0.9 * np.exp(-0.5 * ((look - levels) / error) ** 2) / error
+        + 0.1 * np.exp(-0.5 * ((look - levels) / wide) ** 2) / wide
+        for look in looks
+    ]
+    anywhere = np.exp(-0.5 * (levels / 0.012) ** 2)
+    anywhere /= anywhere.sum()
+    steps = np.abs(np.subtract.outer(np.arange(len(levels)), np.arange(len(levels))))
+    follows = 0.94 * (0.96 * (steps == 0) + 0.02 * (steps == 1)) + 0.06 * anywhere
+    paths = np.einsum("a,a,ab,b,bc,c->", anywhere, likely[0], follows, likely[1], follows, likely[2])
+    assert smoothed(looks, error).log_likelihood == pytest.approx(np.log(paths), rel=1e-9)

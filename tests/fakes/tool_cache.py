@@ -13,7 +13,7 @@ _RESULT = "module.cubin"
 
 
 class ToolCache:
-    """Keeps what a tool printed and the cubin that it wrote, by its path, arguments and input.
+    """Keeps what a tool printed and the cubin that it wrote, by the tool, arguments and input.
 
     Complaints are not kept. Where a test stands in for the tools' processes nothing is read back.
     """
@@ -21,14 +21,14 @@ class ToolCache:
     def __init__(self, folder: Path) -> None:
         """Keep the results in a folder, which other processes may share."""
         self._folder = folder
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def run_tool(self, tool: str, arguments: list[str], folder: Path | None = None) -> str:
         """Do as `ptxbench.core.toolchain.run_tool` does."""
         inputs = [] if folder is None else [folder / name for name in arguments if (folder / name).is_file()]
         if not inputs or subprocess.run is not _REAL_RUN:
             return toolchain.run_tool(tool, arguments, folder)
-        key = hashlib.sha256(repr((str(toolchain.tool_path(tool)), arguments)).encode())
+        key = hashlib.sha256(repr((_identity(toolchain.tool_path(tool)), arguments)).encode())
         for path in inputs:
             key.update(path.read_bytes())
         kept = self._folder / key.hexdigest()
@@ -42,6 +42,12 @@ class ToolCache:
         if result not in inputs:
             result.write_bytes(kept.with_suffix(".cubin").read_bytes())
         return kept.read_text()
+
+
+def _identity(tool: Path) -> tuple[str, int, int]:
+    """Return what changes where another release takes the tool's place."""
+    found = tool.stat()
+    return str(tool), found.st_size, found.st_mtime_ns
 
 
 def _write(path: Path, data: bytes) -> None:
