@@ -35,7 +35,6 @@ KEPT_WHOLE = frozenset(
         "results/nvidia-h200/levels",
         "results/nvidia-h200/methods",
         "results/nvidia-h200/operands",
-        "results/nvidia-h200/patterns",
         "results/nvidia-h200/repeat-1",
         "results/nvidia-h200/roofline/f16x2",
         "results/nvidia-h200/roofline/f32",
