@@ -62,7 +62,7 @@ def _close_table(path: Path) -> int:
             raise InputError(f"{path} holds no trial yet: go on with it by `ptxbench table --resume`")
         rows = folder.rows() or _unwritten(folder)
         # The run ended when its last process did, not now.
-        ended = folder.manifest.sessions[-1].end or datetime.now(UTC)
+        ended = folder.manifest.part.sessions[-1].end or datetime.now(UTC)
         folder.finish(rows, ended, run_cost(folder.records()))
         store_solved(folder)
     left = sum(row.status is Status.NOT_REACHED for row in rows)
@@ -74,7 +74,7 @@ def _unwritten(folder: RunFolder) -> tuple[TableRow, ...]:
     """Return the rows of a run whose process was killed before it wrote any."""
     reason = "the process was killed before it wrote a table"
     return tuple(
-        subject.row(Status.NOT_REACHED, reason) for subject in plan_subjects(folder.manifest.arguments)
+        subject.row(Status.NOT_REACHED, reason) for subject in plan_subjects(folder.manifest.part.arguments)
     )
 
 

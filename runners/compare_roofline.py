@@ -198,7 +198,7 @@ def compare_fmm(folder: Path, energies: Energies) -> list[dict[str, object]]:
         InputError: The folder has no counted case.
     """
     session = read_session(folder)
-    alone = tuple(trial for trial in session.trials if not trial.other_processes)
+    alone = tuple(trial for trial in session.part.trials if not trial.other_processes)
     session = replace(session, trials=alone)
     works, _ = read_works(folder / COUNTS, session)
     variants = {one.name: one for one in fmm_cases()}

@@ -17,7 +17,6 @@ from ptxbench.energy.gate.source import SETTINGS
 from ptxbench.experiment.counter_study import CounterStudy, record_counter
 from ptxbench.experiment.sensor_study import sense
 from ptxbench.storage.doctor_file import (
-    DOCTOR_VERSION,
     CounterCheck,
     DoctorFile,
     SourceReach,
@@ -72,9 +71,7 @@ def examine(
     verdicts = [*before, _gpu_verdict(gpu), dcgm_verdict(capability_of(gpu.info.target))]
     found = _examined(gpu, place, on_progress)
     checks, power = (found.counter.checks, found.counter.source) if found.counter else ((), None)
-    document = DoctorFile(
-        DOCTOR_VERSION, gpu.info, (*verdicts, *found.verdicts), found.sources, checks, power
-    )
+    document = DoctorFile(gpu.info, (*verdicts, *found.verdicts), found.sources, checks, power)
     write_doctor_file(place, document)
     return document, place
 

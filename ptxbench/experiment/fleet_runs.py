@@ -8,7 +8,8 @@ from ptxbench.analysis.board_spread import BoardRun
 from ptxbench.analysis.fleet_spread import fleet_spread
 from ptxbench.core.errors import InputError
 from ptxbench.storage.fleet_file import FleetFile, write_fleet_file
-from ptxbench.storage.manifest import MANIFEST, read_run_manifest
+from ptxbench.storage.folder_kind import MANIFEST
+from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.table import TABLE, read_table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from ptxbench.experiment.sampling_cases import ALL_SHARES, Case, Reference
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.methods_file import LoadKind, MethodsFile, write_methods_file
-from ptxbench.storage.recording import RecordingFolder, RecordingManifest
+from ptxbench.storage.recording import RecordingFolder, recording_manifest
 from ptxbench.storage.sensor_file import sensors_of
 
 PURPOSE = "methods"
@@ -103,8 +104,8 @@ def measure_methods(
     """
     known = tuple(s for s in tuple(sensors) or gpu.sensors if s.is_of_board)
     load = prepare_load(gpu)
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, known, 0.0, load.sm_count)
-    place = path or default_run_path(gpu.info, manifest.created, prefix="methods-")
+    manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, known, 0.0, load.sm_count)
+    place = path or default_run_path(gpu.info, datetime.now(UTC), prefix="methods-")
     with (
         RecordingFolder.resume(place, manifest)
         if resume

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from ptxbench.experiment.trial_record import describe_throttling
 from ptxbench.sensors.characterize.probe import probe
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.storage.location import default_run_path
-from ptxbench.storage.recording import Recording, RecordingFolder, RecordingManifest
-from ptxbench.storage.sensor_file import RULE, SENSOR_VERSION, SensorFile, write_sensor_file
+from ptxbench.storage.recording import Recording, RecordingFolder, recording_manifest
+from ptxbench.storage.sensor_file import RULE, SensorFile, write_sensor_file
 
 RECORDING = "square-wave"
 PURPOSE = "sensor"
@@ -66,7 +67,7 @@ def record_square_wave(gpu: Gpu, folder: RecordingFolder, load: Load, pulses: Se
     launches = [load.launch(f"pulse-{number}", pulse.on_s) for number, pulse in enumerate(pulses)]
     launches[0] = replace(launches[0], before_s=_QUIET_S)
     launches[-1] = replace(launches[-1], after_s=_QUIET_S)
-    gpu.clock.sleep_s(folder.manifest.waited_s)
+    gpu.clock.sleep_s(folder.manifest.part.waited_s)
     run = gpu.run_sequence(launches, [pulse.off_s for pulse in pulses[:-1]], _POLL_S)
     folder.add(RECORDING, run)
 
@@ -90,8 +91,8 @@ def sense(gpu: Gpu, path: Path | None = None, *, resume: bool = False) -> tuple[
     """
     documented = tuple(sensor_for(sensor.source, gpu.info.target) for sensor in gpu.sensors)
     load = prepare_load(gpu)
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, documented, _WAIT_S, load.sm_count)
-    place = path or default_run_path(gpu.info, manifest.created, prefix="sensor-")
+    manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, documented, _WAIT_S, load.sm_count)
+    place = path or default_run_path(gpu.info, datetime.now(UTC), prefix="sensor-")
     with (
         RecordingFolder.resume(place, manifest)
         if resume
@@ -154,7 +155,7 @@ def describe(folder: RecordingFolder) -> SensorFile:
     (recording,) = folder.recordings
     most_w = manifest.gpu.max_power_w
     trace, notes = believed_trace(folder.trace(recording.name), manifest.sensors, most_w)
-    sources = probe(trace, recording.windows, manifest.sensors, manifest.waited_s)
+    sources = probe(trace, recording.windows, manifest.sensors, manifest.part.waited_s)
     if all(math.isnan(source.needed_s) for source in sources):
         raise GpuError(
             "; ".join((f"no power source of {manifest.gpu.name} followed the load", *notes))
@@ -162,7 +163,6 @@ def describe(folder: RecordingFolder) -> SensorFile:
         )
     judged = [notes_on_source([(trace, recording.windows)], one.sensor, most_w) for one in sources]
     return SensorFile(
-        SENSOR_VERSION,
         manifest.gpu,
         sources,
         manifest.sensors,

@@ -8,106 +8,87 @@ While it is measured, every recording is in `partial/` as soon as it is made, as
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 from ptxbench.core.clock import Clock
 from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
-from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import SequenceRun
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
 from ptxbench.storage import codec, traces
 from ptxbench.storage.atomic import replacing, write_text
 from ptxbench.storage.codec import Place
-from ptxbench.storage.commit import git_commit
-from ptxbench.storage.file_errors import reading, writing
+from ptxbench.storage.file_errors import writing
+from ptxbench.storage.folder_kind import MANIFEST, Kind
 from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.location import make_place
-from ptxbench.storage.manifest import Host, require_equal, require_same_board
+from ptxbench.storage.manifest import (
+    Manifest,
+    new_manifest,
+    read_manifest,
+    require_equal,
+    require_same_board,
+    write_manifest,
+)
 from ptxbench.storage.partial import PartialFolder
 
-RECORDING_VERSION = 1
-_MANIFEST = "manifest.json"
+ROOFLINE = "roofline"
 _RECORDINGS = "recordings.json"
 _TRACES = "traces.parquet"
 
-T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class RecordingManifest:
-    """What a folder of recordings is.
+@dataclass(frozen=True, kw_only=True)
+class RecordingPart:
+    """What only a folder of recordings has.
 
     Attributes:
-        recording_version: Version of the files of the folder.
-        ptxbench_version: Version of this package.
-        commit: Git commit of the checkout, or None outside of one.
-        purpose: The command that made it: "sensor" or "methods".
-        created: When it began, UTC.
-        gpu: The board.
-        host: The machine.
-        sensors: The power sources, as they were described while it was recorded.
+        purpose: What it is for: "sensor", "methods", "roofline".
         epoch_offset_ns: UTC less host time, ns.
         waited_s: Wait before the first recording in which no source was read.
         load_sms: SMs that run the load at full, fewer where the GPU slows down; 0: not kept.
     """
 
-    recording_version: int
-    ptxbench_version: str
-    commit: str | None
     purpose: str
-    created: datetime
-    gpu: GpuInfo
-    host: Host
-    sensors: tuple[SensorDescription, ...]
     epoch_offset_ns: int
     waited_s: float
-    load_sms: int = field(default=0, metadata={"optional": True})
+    load_sms: int = 0
 
-    @classmethod
-    def new(
-        cls,
-        gpu: GpuInfo,
-        clock: Clock,
-        purpose: str,
-        sensors: tuple[SensorDescription, ...],
-        waited_s: float,
-        load_sms: int,
-    ) -> Self:
-        """Return the manifest of recordings that begin now, on this host."""
-        return cls(
-            recording_version=RECORDING_VERSION,
-            ptxbench_version=VERSION,
-            commit=git_commit(CHECKOUT),
-            purpose=purpose,
-            created=datetime.now(UTC),
-            gpu=gpu,
-            host=Host.here(),
-            sensors=sensors,
-            epoch_offset_ns=clock.epoch_ns() - clock.now_ns(),
-            waited_s=waited_s,
-            load_sms=load_sms,
-        )
 
-    def require_same(self, path: Path, now: RecordingManifest) -> None:
-        """Refuse to go on with recordings under other conditions than those they began with.
+RecordingManifest = Manifest[RecordingPart]
 
-        Args:
-            path: Their folder.
-            now: What a new folder would say.
 
-        Raises:
-            InputError: The tool, the board, its driver or settings, or the load differ.
-        """
-        require_equal("command", self.purpose, now.purpose, path)
-        require_equal("ptxbench", self.ptxbench_version, now.ptxbench_version, path)
-        require_same_board(self.gpu, now.gpu, path)
-        require_equal("the load on so many SMs:", self.load_sms, now.load_sms, path)
+def recording_manifest(
+    gpu: GpuInfo,
+    clock: Clock,
+    purpose: str,
+    sensors: tuple[SensorDescription, ...],
+    waited_s: float,
+    load_sms: int,
+) -> RecordingManifest:
+    """Return the manifest of recordings that begin now, on this host."""
+    part = RecordingPart(
+        purpose=purpose,
+        epoch_offset_ns=clock.epoch_ns() - clock.now_ns(),
+        waited_s=waited_s,
+        load_sms=load_sms,
+    )
+    return new_manifest(Kind.ROOFLINE if purpose == ROOFLINE else Kind.RECORDING, part, (gpu,), sensors)
+
+
+def _require_same(path: Path, there: RecordingManifest, now: RecordingManifest) -> None:
+    """Refuse to go on with recordings under other conditions than those they began with.
+
+    Raises:
+        InputError: The tool, the board, its driver or settings, or the load differ.
+    """
+    require_equal("command", there.part.purpose, now.part.purpose, path)
+    require_equal("ptxbench", there.ptxbench_version, now.ptxbench_version, path)
+    require_same_board(there.gpu, now.gpu, path)
+    require_equal("the load on so many SMs:", there.part.load_sms, now.part.load_sms, path)
 
 
 @dataclass(frozen=True)
@@ -162,7 +143,7 @@ class RecordingFolder(Closing):
             InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
         """
         make_place(path, manifest.gpu.kind)
-        write_text(path / _MANIFEST, codec.to_text(manifest))
+        write_manifest(path / MANIFEST, manifest)
         folder = cls(path, manifest)
         folder._partial.open(create=True)
         return folder
@@ -180,7 +161,7 @@ class RecordingFolder(Closing):
                 under other conditions.
         """
         folder = cls(path, _read_manifest(path))
-        folder.manifest.require_same(path, now)
+        _require_same(path, folder.manifest, now)
         if folder.finished:
             folder._partial.sweep()
             folder.kernels.sweep()
@@ -204,8 +185,10 @@ class RecordingFolder(Closing):
             InputError: The folder holds nothing of the kind, or a file of it does not fit.
         """
         manifest = _read_manifest(path)
-        if manifest.purpose != purpose:
-            raise InputError(f"{path} was made by `ptxbench {manifest.purpose}`, not `ptxbench {purpose}`")
+        if manifest.part.purpose != purpose:
+            raise InputError(
+                f"{path} was made by `ptxbench {manifest.part.purpose}`, not `ptxbench {purpose}`"
+            )
         folder = cls(path, manifest)
         folder._load()
         return folder
@@ -219,7 +202,7 @@ class RecordingFolder(Closing):
         make_place(path, GpuKind.REPLAYED)
         with writing(path):
             shutil.copytree(self.path, path, dirs_exist_ok=True)
-        return type(self).open(path, self.manifest.purpose)
+        return type(self).open(path, self.manifest.part.purpose)
 
     @property
     def finished(self) -> bool:
@@ -299,18 +282,4 @@ class RecordingFolder(Closing):
 
 
 def _read_manifest(path: Path) -> RecordingManifest:
-    return read_document(path / _MANIFEST, RecordingManifest, "recording_version", RECORDING_VERSION)
-
-
-def read_document(path: Path, kind: type[T], version_key: str, version: int) -> T:
-    """Read one JSON file that says its own version.
-
-    Raises:
-        InputError: The file cannot be read, is of another version, or a key is missing or does not fit.
-    """
-    with reading(path, cure="name a folder that ptxbench has written"):
-        plain = codec.read_json(path)
-    found = plain.get(version_key) if isinstance(plain, dict) else None
-    if found != version:
-        raise Place(path).at(version_key).error(f"is {found!r}, but this ptxbench reads {version}")
-    return codec.decode(kind, plain, Place(path))
+    return read_manifest(path / MANIFEST, RecordingManifest, Kind.RECORDING, Kind.ROOFLINE)

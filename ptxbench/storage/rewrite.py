@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ptxbench.core.errors import InputError
 from ptxbench.storage.finished_run import RECORDS
-from ptxbench.storage.manifest import MANIFEST, Manifest, Recomputed, write_manifest
+from ptxbench.storage.folder_kind import MANIFEST
+from ptxbench.storage.manifest import Recomputed, TableManifest, with_part, write_manifest
 from ptxbench.storage.records import write_records
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow, TrialRecord
@@ -19,7 +20,7 @@ def rewrite_results(
     records: Iterable[TrialRecord],
     rows: Sequence[TableRow],
     by: Recomputed,
-    shared: Manifest,
+    shared: TableManifest,
 ) -> None:
     """Write records.parquet, table.csv and who made them; traces and kernels stay as they are.
 
@@ -44,10 +45,10 @@ def rewrite_results(
         held[record.trial_id] = replace(record, order=held[record.trial_id].order)
     write_records(folder.path / RECORDS, held.values())
     write_table(folder.path / TABLE, rows)
-    found = replace(
+    found = with_part(
         folder.manifest,
         recomputed=by,
-        level_error=shared.level_error,
-        source_check=shared.source_check,
+        level_error=shared.part.level_error,
+        source_check=shared.part.source_check,
     )
     write_manifest(folder.path / MANIFEST, found)

@@ -15,17 +15,19 @@ from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.trace import Trace
 from ptxbench.storage.file_errors import writing
 from ptxbench.storage.finished_run import FinalRun
+from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.held_trials import HeldTrials
 from ptxbench.storage.kernels import KernelFiles, KernelStore
 from ptxbench.storage.location import require_place
 from ptxbench.storage.manifest import (
-    MANIFEST,
-    Manifest,
     RunArguments,
     RunCost,
     Session,
+    TableManifest,
+    ended,
     read_run_manifest,
     require_same,
+    with_part,
     write_manifest,
 )
 from ptxbench.storage.partial import PartialRun
@@ -46,7 +48,7 @@ class RunFolder(Closing):
         lost: Trials that were dropped as the writer took over, because their readings are missing or damaged.
     """
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: TableManifest) -> None:
         self.path = path
         self.manifest = manifest
         self.kernels = KernelStore(path)
@@ -57,13 +59,13 @@ class RunFolder(Closing):
         self._read_trials: HeldTrials | None = None
 
     @classmethod
-    def create(cls, path: Path, manifest: Manifest) -> Self:
+    def create(cls, path: Path, manifest: TableManifest) -> Self:
         """Begin a run in a new or empty folder.
 
         Raises:
             InputError: The folder holds something, cannot be written, or is not for this kind of run.
         """
-        require_place(path, manifest.kind)
+        require_place(path, manifest.gpu.kind)
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
             held = {entry.name for entry in path.iterdir()}
@@ -126,7 +128,7 @@ class RunFolder(Closing):
                 under other conditions.
         """
         manifest = read_run_manifest(path)
-        require_place(path, manifest.kind)
+        require_place(path, manifest.gpu.kind)
         require_same(manifest, path, gpu, arguments)
         is_known = gpu.uuid_hash in {board.uuid_hash for board in manifest.gpus}
         if not is_known and not allow_other_board:
@@ -140,7 +142,8 @@ class RunFolder(Closing):
             folder.kernels.sweep()
             return folder
         boards = manifest.gpus if is_known else (*manifest.gpus, gpu)
-        folder._go_on(replace(manifest, gpus=boards, sessions=(*manifest.sessions, session)))
+        begun = with_part(manifest, sessions=(*manifest.part.sessions, session))
+        folder._go_on(replace(begun, gpus=boards))
         return folder
 
     @property
@@ -260,7 +263,7 @@ class RunFolder(Closing):
     def end_session(self, now: datetime) -> None:
         """Note that this process stops writing, with the run finished or not."""
         self._partial.require_writer()
-        self._set_manifest(self.manifest.ended(now))
+        self._set_manifest(ended(self.manifest, now))
 
     def finish(
         self,
@@ -288,7 +291,7 @@ class RunFolder(Closing):
         self._final.write(records, self._partial.tables(record.trial_id for record in records))
         self.kernels.pack()
         write_table(self.path / TABLE, rows)
-        found = replace(self.manifest, cost=cost, level_error=level_error, source_check=source_check)
+        found = with_part(self.manifest, cost=cost, level_error=level_error, source_check=source_check)
         self._set_manifest(found)
         self.end_session(now)
         self._partial.retire()
@@ -299,7 +302,7 @@ class RunFolder(Closing):
         self._partial.close()
         self._final.close()
 
-    def _go_on(self, manifest: Manifest) -> None:
+    def _go_on(self, manifest: TableManifest) -> None:
         """Open the folder for writing after what it holds so far."""
         # Only a run that was killed between its first two writes has no partial/ yet.
         self._partial.open(create=not self._partial.exists)
@@ -326,6 +329,6 @@ class RunFolder(Closing):
             trials.load(self._partial.records(), boards)
         return trials
 
-    def _set_manifest(self, manifest: Manifest) -> None:
+    def _set_manifest(self, manifest: TableManifest) -> None:
         write_manifest(self.path / MANIFEST, manifest)
         self.manifest = manifest

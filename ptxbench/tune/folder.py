@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self, TypeVar
@@ -23,20 +22,17 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.printable import render_csv
 from ptxbench.core.toolchain import tool_version
-from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.settled import SourceCheck, judge_compared
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import SETTLE, BoardLimits
-from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec, journal
 from ptxbench.storage.atomic import write_text
-from ptxbench.storage.commit import git_commit
 from ptxbench.storage.file_errors import writing
+from ptxbench.storage.folder_kind import MANIFEST, Kind
 from ptxbench.storage.journal import Journal
 from ptxbench.storage.location import make_place
-from ptxbench.storage.manifest import Host
-from ptxbench.storage.recording import read_document
+from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest, write_manifest
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.candidate import UNSET, Candidate, name_of
 from ptxbench.tune.configuration import Configuration
@@ -45,9 +41,8 @@ from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Settled, Trial
 from ptxbench.tune.variant import Problem, Variant
 
-TUNING_VERSION = 1
 _Line = TypeVar("_Line")
-MANIFEST, _TRIALS, VARIANTS = "manifest.json", "trials.jsonl", "variants.csv"
+_TRIALS, VARIANTS = "trials.jsonl", "variants.csv"
 IN_HAND = "in_hand.json"
 _BESIDE = "beside.jsonl"
 _FIGURES = (
@@ -67,52 +62,34 @@ _FIGURES = (
 _LATER = ("settled", "note")
 
 
-@dataclass(frozen=True)
-class TuningManifest:
-    """What a folder of tuning is.
+@dataclass(frozen=True, kw_only=True)
+class TuningPart:
+    """What only a folder of tuning has.
 
     Attributes:
-        tuning_version: Version of the folder's files.
-        ptxbench_version: Version of this package.
-        commit: Git commit of the checkout, or None outside of one.
-        created: When it began, UTC.
-        gpu: The board.
-        host: The machine.
-        sensors: Its power sources.
         problem: What the variants compute.
         options: How they are tried.
         model: What estimates their energy, in a few words; "" for nothing.
         assembler: What makes their machine code.
     """
 
-    tuning_version: int
-    ptxbench_version: str
-    commit: str | None
-    created: datetime
-    gpu: GpuInfo
-    host: Host
-    sensors: tuple[SensorDescription, ...]
     problem: Problem | KernelProblem
     options: BenchOptions
     model: str
-    assembler: str = field(default="", metadata={"optional": True})
+    assembler: str = ""
 
-    @classmethod
-    def new(cls, gpu: Gpu, problem: Problem | KernelProblem, options: BenchOptions, model: str) -> Self:
-        """Return the manifest of tuning that begins now, on this host."""
-        return cls(
-            tuning_version=TUNING_VERSION,
-            ptxbench_version=VERSION,
-            commit=git_commit(CHECKOUT),
-            created=datetime.now(UTC),
-            gpu=gpu.info,
-            host=Host.here(),
-            sensors=gpu.sensors,
-            problem=problem,
-            options=options,
-            model=model,
-            assembler=f"ptxas {tool_version('ptxas')}",
-        )
+
+TuningManifest = Manifest[TuningPart]
+
+
+def tuning_manifest(
+    gpu: Gpu, problem: Problem | KernelProblem, options: BenchOptions, model: str
+) -> TuningManifest:
+    """Return the manifest of tuning that begins now, on this host."""
+    part = TuningPart(
+        problem=problem, options=options, model=model, assembler=f"ptxas {tool_version('ptxas')}"
+    )
+    return new_manifest(Kind.TUNING, part, (gpu.info,), gpu.sensors)
 
 
 @dataclass(frozen=True)
@@ -128,8 +105,8 @@ class InHand:
 
     number: int
     variant: Variant | Configuration
-    settings: GpuSettings = field(default=UNSET, metadata={"optional": True})
-    before: int = field(default=0, metadata={"optional": True})
+    settings: GpuSettings = UNSET
+    before: int = 0
 
     @property
     def name(self) -> str:
@@ -166,7 +143,7 @@ class TuningFolder:
             InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
         """
         make_place(path, manifest.gpu.kind, "choose a new folder, or continue this one with --resume")
-        write_text(path / MANIFEST, codec.to_text(manifest))
+        write_manifest(path / MANIFEST, manifest)
         folder = cls(path, manifest, ())
         folder._journal = Journal(path / _TRIALS, create=True)
         return folder
@@ -185,12 +162,12 @@ class TuningFolder:
         folder = cls.read(path)
         held = folder.manifest
         for what, there, now in (
-            ("problem", held.problem, manifest.problem),
+            ("problem", held.part.problem, manifest.part.problem),
             ("board", held.gpu.uuid_hash, manifest.gpu.uuid_hash),
             ("driver", held.gpu.driver, manifest.gpu.driver),
-            ("measuring", held.options, manifest.options),
-            ("estimator", held.model, manifest.model),
-            ("assembler", held.assembler, manifest.assembler),
+            ("measuring", held.part.options, manifest.part.options),
+            ("estimator", held.part.model, manifest.part.model),
+            ("assembler", held.part.assembler, manifest.part.assembler),
         ):
             if there != now:
                 raise InputError(
@@ -216,7 +193,7 @@ class TuningFolder:
         Raises:
             InputError: It is none, or a file of it does not fit.
         """
-        manifest = read_document(path / MANIFEST, TuningManifest, "tuning_version", TUNING_VERSION)
+        manifest = read_manifest(path / MANIFEST, TuningManifest, Kind.TUNING)
         trials = [_over_limit(trial, manifest.gpu) for trial in _lines(path / _TRIALS, Trial)]
         return cls(path, manifest, trials, _lines(path / _BESIDE, LibraryTrial))
 
@@ -305,7 +282,7 @@ class TuningFolder:
             self._journal = None
             self._nothing_in_hand()
             write_text(
-                self.path / VARIANTS, variants_csv(tuple(self._trials.values()), self.manifest.problem)
+                self.path / VARIANTS, variants_csv(tuple(self._trials.values()), self.manifest.part.problem)
             )
 
     def _nothing_in_hand(self) -> None:

@@ -12,7 +12,7 @@ from tune.fakes_tune import trial
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.folder import TuningFolder, TuningManifest
+from ptxbench.tune.folder import TuningFolder, tuning_manifest
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.watch import search_watched
@@ -26,7 +26,7 @@ END = "raise SystemExit(0)"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     problem = KernelProblem("twice", ("BLOCK",), "0")
-    made = TuningFolder.create(tmp_path / "t", TuningManifest.new(AddingGpu(), problem, BenchOptions(), ""))
+    made = TuningFolder.create(tmp_path / "t", tuning_manifest(AddingGpu(), problem, BenchOptions(), ""))
     made.add(trial(1, variant=Configuration.of({"BLOCK": 1})))
     made.close()
     return made.path

@@ -50,7 +50,7 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
 from ptxbench.storage.journal import Journal
 from ptxbench.storage.location import default_run_path
-from ptxbench.storage.recording import RecordingFolder, RecordingManifest
+from ptxbench.storage.recording import RecordingFolder, recording_manifest
 
 # The array is so many times the L2, and no less than this.
 _TIMES_L2 = 16
@@ -129,7 +129,7 @@ _Maker = Callable[[RecordingFolder, str], tuple[PointKernel, Launch]]
 
 
 def _open(gpu: Gpu, out: Path | None, *, resume: bool) -> RecordingFolder:
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, gpu.sensors, 0.0, load_sms=0)
+    manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, gpu.sensors, 0.0, load_sms=0)
     if not resume:
         path = out or default_run_path(gpu.info, datetime.now(UTC), prefix="roofline-")
         return RecordingFolder.create(path, manifest)

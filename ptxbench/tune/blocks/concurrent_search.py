@@ -10,22 +10,18 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
 
 from ptxbench.core.errors import InputError
-from ptxbench.core.gpu_info import GpuInfo, GpuKind
-from ptxbench.core.version import CHECKOUT, VERSION
+from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
 from ptxbench.storage import codec, journal
-from ptxbench.storage.atomic import write_text
-from ptxbench.storage.commit import git_commit
+from ptxbench.storage.folder_kind import MANIFEST, Kind
 from ptxbench.storage.journal import Journal
 from ptxbench.storage.location import default_run_path, make_place
-from ptxbench.storage.manifest import Host
-from ptxbench.storage.recording import read_document
+from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest, write_manifest
 from ptxbench.tune.blocks.concurrent import ConcurrentBench, ConcurrentTrial, run_name
 from ptxbench.tune.blocks.guerreiro import ConcurrentCost, ordered_distributions, tune_concurrent
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
@@ -35,8 +31,7 @@ from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.user_kernel import UserKernel
 
-CONCURRENT_VERSION = 1
-_MANIFEST, _TRIALS = "manifest.json", "trials.jsonl"
+_TRIALS = "trials.jsonl"
 COSTS: dict[str, Callable[[ConcurrentTrial], float]] = {
     "energy": lambda trial: trial.energy_j,
     "time": lambda trial: trial.time_s,
@@ -70,17 +65,11 @@ class ConcurrentTuning:
     jobs: int = 0
 
 
-@dataclass(frozen=True)
-class ConcurrentManifest:
-    """What a folder of kernels at once is.
+@dataclass(frozen=True, kw_only=True)
+class ConcurrentPart:
+    """What only a folder of kernels at once has.
 
     Attributes:
-        concurrent_version: Version of the folder's files.
-        ptxbench_version: Version of this package.
-        commit: Git commit of the checkout, or None outside of one.
-        created: When it began, UTC.
-        gpu: The board.
-        host: The machine.
         kernels: What runs at once, in the order of the launches.
         window_s: Seconds of rounds over which power is read.
         seed: Of the arrays.
@@ -88,42 +77,33 @@ class ConcurrentManifest:
             kernel (see `Subject.source_key`); () in folders of older versions.
     """
 
-    concurrent_version: int
-    ptxbench_version: str
-    commit: str | None
-    created: datetime
-    gpu: GpuInfo
-    host: Host
     kernels: tuple[KernelProblem, ...]
     window_s: float
     seed: int
-    source_keys: tuple[str, ...] = field(default=(), metadata={"optional": True})
+    source_keys: tuple[str, ...] = ()
 
-    @classmethod
-    def new(
-        cls,
-        gpu: Gpu,
-        kernels: Sequence[UserKernel],
-        tuning: ConcurrentTuning,
-        built: Sequence[Sequence[BlockVariant]],
-    ) -> Self:
-        """Return the manifest of a search that begins now, on this host."""
-        return cls(
-            concurrent_version=CONCURRENT_VERSION,
-            ptxbench_version=VERSION,
-            commit=git_commit(CHECKOUT),
-            created=datetime.now(UTC),
-            gpu=gpu.info,
-            host=Host.here(),
-            kernels=tuple(one.problem for one in kernels),
-            window_s=tuning.window_s,
-            seed=tuning.seed,
-            source_keys=tuple(
-                kernel.source_key(one.variant, gpu.info.target)
-                for kernel, variants in zip(kernels, built, strict=True)
-                for one in variants
-            ),
-        )
+
+ConcurrentManifest = Manifest[ConcurrentPart]
+
+
+def _manifest(
+    gpu: Gpu,
+    kernels: Sequence[UserKernel],
+    tuning: ConcurrentTuning,
+    built: Sequence[Sequence[BlockVariant]],
+) -> ConcurrentManifest:
+    """Return the manifest of a search that begins now, on this host."""
+    part = ConcurrentPart(
+        kernels=tuple(one.problem for one in kernels),
+        window_s=tuning.window_s,
+        seed=tuning.seed,
+        source_keys=tuple(
+            kernel.source_key(one.variant, gpu.info.target)
+            for kernel, variants in zip(kernels, built, strict=True)
+            for one in variants
+        ),
+    )
+    return new_manifest(Kind.CONCURRENT, part, (gpu.info,), gpu.sensors)
 
 
 @dataclass(frozen=True)
@@ -279,7 +259,7 @@ def tune_concurrently(
     jobs = tuning.jobs or os.cpu_count() or 1
     every = [block_variants(one, gpu.info.target, jobs) for one in kernels]
     ordered = [ordered_distributions(one) for one in every]
-    path, manifest = _place(ConcurrentManifest.new(gpu, kernels, tuning, every), out, resume)
+    path, manifest = _place(_manifest(gpu, kernels, tuning, every), out, resume)
     window_s = tuning.window_s
     runs = ConcurrentRuns(lambda held: ConcurrentBench(gpu, kernels, window_s, before=held), path, show)
 
@@ -324,18 +304,18 @@ def _place(
     if resume is None:
         path = out or default_run_path(manifest.gpu, datetime.now(UTC), prefix="concurrent-")
         make_place(path, manifest.gpu.kind, "choose a new folder, or continue this one with --resume")
-        write_text(path / _MANIFEST, codec.to_text(manifest))
+        write_manifest(path / MANIFEST, manifest)
         return path, manifest
-    held = read_document(resume / _MANIFEST, ConcurrentManifest, "concurrent_version", CONCURRENT_VERSION)
+    held = read_manifest(resume / MANIFEST, ConcurrentManifest, Kind.CONCURRENT)
     for what, there, now in (
-        ("kernels", held.kernels, manifest.kernels),
+        ("kernels", held.part.kernels, manifest.part.kernels),
         ("board", held.gpu.uuid_hash, manifest.gpu.uuid_hash),
         ("driver", held.gpu.driver, manifest.gpu.driver),
-        ("window", held.window_s, manifest.window_s),
-        ("seed", held.seed, manifest.seed),
+        ("window", held.part.window_s, manifest.part.window_s),
+        ("seed", held.part.seed, manifest.part.seed),
     ):
         if there != now:
             raise InputError(f"{resume} was made with other {what} ({there}, now {now}); choose a new folder")
-    if held.source_keys and held.source_keys != manifest.source_keys:
+    if held.part.source_keys and held.part.source_keys != manifest.part.source_keys:
         raise InputError(f"{resume}: {OTHER_SOURCES}")
     return resume, held

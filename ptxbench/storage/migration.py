@@ -1,0 +1,104 @@
+"""Manifests of the first schema as those of the second, in plain values.
+
+Each kind of run had a manifest of its own then. What all of them have now stood beside what only a kind has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ptxbench.storage.codec import Place
+from ptxbench.storage.document import Plain, major_schema
+
+_HEAD = ("ptxbench_version", "commit", "created", "gpus", "host", "sensors")
+# What measured kernels kept of their GPU, by its name now.
+_KERNELS_GPU = {
+    **{"name": "gpu", "uuid_hash": "uuid_hash", "driver": "driver"},
+    **{"power_limit_w": "power_limit_w", "max_sm_clock_mhz": "max_sm_clock_mhz"},
+}
+_UNKNOWN_GPU = {
+    **{"index": -1, "kind": "real", "target": "", "sm_count": 0, "max_threads_per_sm": 0},
+    **{"cuda": "", "vbios": ""},
+}
+
+
+def migrated(plain: Plain, place: Place) -> Plain:
+    """Return the plain values of a manifest of any age as those of this schema.
+
+    Args:
+        plain: As they are in the file.
+        place: The file.
+
+    Raises:
+        InputError: It is of a newer major schema than this version reads, or of none.
+    """
+    told = next(((key, migrate) for key, migrate in MIGRATIONS.items() if key in plain), None)
+    if told is None or isinstance(plain.get("schema"), str):
+        major_schema(plain, "schema", place)
+        return plain
+    key, migrate = told
+    major_schema(plain, key if key.endswith("_version") else "", place)
+    return migrate(plain)
+
+
+def table_from_1(plain: Plain) -> Plain:
+    """Return the manifest of a table: it had all that it has now, in one level."""
+    return _parted("table", plain)
+
+
+def recording_from_1(plain: Plain) -> Plain:
+    """Return the manifest of recordings: a roofline was told by its purpose alone."""
+    return _parted("roofline" if plain.get("purpose") == "roofline" else "recording", _of_one_gpu(plain))
+
+
+def tuning_from_1(plain: Plain) -> Plain:
+    """Return the manifest of a tuning."""
+    return _parted("tuning", _of_one_gpu(plain))
+
+
+def concurrent_from_1(plain: Plain) -> Plain:
+    """Return the manifest of a tuning of kernels that run at once."""
+    return _parted("concurrent", _of_one_gpu(plain))
+
+
+def program_from_1(plain: Plain) -> Plain:
+    """Return the manifest of a program's run: `command` was the program's, of GPUs it had boards alone."""
+    words = {"program": plain["command"]} if "command" in plain else {}
+    head = {"ptxbench_version": plain.get("version"), "commit": plain.get("commit") or None}
+    rest = {key: value for key, value in plain.items() if key != "command"}
+    return _parted("program", {"created": None, "gpus": [], **rest, **head, **words})
+
+
+def kernels_from_1(plain: Plain) -> Plain:
+    """Return the manifest of measured kernels: of the GPU it had five values, of ptxbench nothing."""
+    gpu = {now: plain[old] for now, old in _KERNELS_GPU.items() if old in plain}
+    rest = {key: value for key, value in plain.items() if key not in _KERNELS_GPU.values()}
+    head = {"ptxbench_version": "", "commit": None, "created": plain.get("begun")}
+    return _parted("kernels", {**rest, **head, "gpus": [{**_UNKNOWN_GPU, **gpu}]})
+
+
+def study_from_1(plain: Plain) -> Plain:
+    """Return the manifest that a script wrote of its own study; it said no version."""
+    return _parted("study", _of_one_gpu(plain))
+
+
+# By a key that only this kind had.
+MIGRATIONS: Mapping[str, Callable[[Plain], Plain]] = {
+    "schema_version": table_from_1,
+    "recording_version": recording_from_1,
+    "tuning_version": tuning_from_1,
+    "concurrent_version": concurrent_from_1,
+    "is_simulated": program_from_1,
+    "trials": kernels_from_1,
+    "cases": study_from_1,
+    "tools": study_from_1,
+}
+
+
+def _of_one_gpu(plain: Plain) -> Plain:
+    return {**plain, "gpus": [plain["gpu"]]} if "gpu" in plain else plain
+
+
+def _parted(kind: str, plain: Plain) -> Plain:
+    head = {key: plain[key] for key in _HEAD if key in plain}
+    return {"kind": kind, **head, "part": {key: plain[key] for key in plain if key not in _HEAD}}
