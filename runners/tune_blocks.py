@@ -34,10 +34,9 @@ from ptxbench.devices.base import Gpu
 from ptxbench.devices.select import open_gpu
 from ptxbench.devices.settings import applied
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.storage import codec, journal
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.folder_kind import MANIFEST, Kind
-from ptxbench.storage.journal import Journal
+from ptxbench.storage.journal import Lines
 from ptxbench.storage.location import require_place
 from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest, write_manifest
 from ptxbench.tune.blocks.concurrent import ConcurrentBench, ConcurrentTrial, run_name
@@ -105,17 +104,13 @@ class Kept:
     """The runs of a folder, written as they come."""
 
     def __init__(self, file: Path) -> None:
-        lines = journal.read(file) if file.exists() else ()
-        held = [codec.decode(KeptTrial, plain, place) for place, plain in lines]
-        self.trials = {one.key: one for one in held}
-        self._journal = Journal(file, create=True)
+        self._lines = Lines(file, KeptTrial, lambda one: one.key).open()
+        self.trials = self._lines.by_name
 
     def get(self, case: str, repeat: int, name: str, make: Callable[[], ConcurrentTrial]) -> ConcurrentTrial:
         """Return a run, which is made and kept where it is not there."""
         if (case, repeat, name) not in self.trials:
-            one = KeptTrial(case, repeat, make())
-            self._journal.append(one)
-            self.trials[one.key] = one
+            self._lines.add(KeptTrial(case, repeat, make()))
         return self.trials[case, repeat, name].trial
 
 

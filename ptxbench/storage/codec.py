@@ -108,6 +108,18 @@ def read_json(path: Path) -> object:
     return parse(read_bytes(path), Place(path))
 
 
+def read_list(path: Path, kind: type[T]) -> tuple[T, ...]:
+    """Return the dataclasses of a JSON file that is a list.
+
+    Raises:
+        InputError: The file cannot be read, is none, or an item does not fit.
+    """
+    plain, place = read_json(path), Place(path)
+    if not isinstance(plain, list):
+        raise place.error("must be a list")
+    return tuple(decode(kind, item, place.item(index)) for index, item in enumerate(plain))
+
+
 def parse(data: bytes, place: Place) -> object:
     """Return the plain values of one JSON text.
 

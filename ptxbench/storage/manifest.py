@@ -24,7 +24,9 @@ from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
 from ptxbench.storage.commit import git_commit
 from ptxbench.storage.document import SCHEMA, read_plain
+from ptxbench.storage.file_errors import writing
 from ptxbench.storage.folder_kind import MANIFEST, Kind, require_kind
+from ptxbench.storage.location import make_place
 from ptxbench.storage.migration import migrated
 
 if TYPE_CHECKING:
@@ -130,6 +132,41 @@ def with_part(manifest: Manifest[P], **changes: object) -> Manifest[P]:
 def write_manifest(path: Path, manifest: Manifest[P]) -> None:
     """Write a manifest atomically."""
     write_text(path, codec.to_text(manifest))
+
+
+def begin_run(path: Path, manifest: Manifest[P]) -> None:
+    """Make the folder of a run, or use an empty one, and put the manifest into it.
+
+    Raises:
+        InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
+    """
+    with writing(path):
+        if (path / MANIFEST).exists():
+            raise InputError(
+                f"{path} already holds a run; continue it with --resume, or choose another folder"
+            )
+    make_place(path, manifest.gpu.kind)
+    write_manifest(path / MANIFEST, manifest)
+
+
+def require_unchanged(path: Path, there: Manifest[P], now: Manifest[P], *keys: str) -> None:
+    """Refuse to resume a run on another board or driver, or with another value in its part.
+
+    Args:
+        path: The folder.
+        there: Its manifest.
+        now: What a new folder would say.
+        keys: Fields of the part that must be the same.
+
+    Raises:
+        InputError: Something differs.
+    """
+    for key in ("uuid_hash", "driver"):
+        require_equal(
+            {"uuid_hash": "board"}.get(key, key), getattr(there.gpu, key), getattr(now.gpu, key), path
+        )
+    for key in keys:
+        require_equal(key, getattr(there.part, key), getattr(now.part, key), path)
 
 
 def read_manifest(path: Path, as_kind: type[Manifest[P]], *kinds: Kind) -> Manifest[P]:

@@ -8,23 +8,21 @@ While it is measured, every recording is in `partial/` as soon as it is made, as
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from ptxbench.core.clock import Clock
-from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import SequenceRun
-from ptxbench.sensors.trace import KernelWindow, Series, Trace
-from ptxbench.storage import codec, traces
-from ptxbench.storage.atomic import replacing, write_text
-from ptxbench.storage.codec import Place
+from ptxbench.sensors.trace import KernelWindow, Trace
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
 from ptxbench.storage.file_errors import writing
 from ptxbench.storage.folder_kind import MANIFEST, Kind
-from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.location import make_place
 from ptxbench.storage.manifest import (
     Manifest,
@@ -32,13 +30,12 @@ from ptxbench.storage.manifest import (
     read_manifest,
     require_equal,
     require_same_board,
-    write_manifest,
 )
+from ptxbench.storage.measured_folder import MeasuredFolder
 from ptxbench.storage.partial import PartialFolder
 
 ROOFLINE = "roofline"
 _RECORDINGS = "recordings.json"
-_TRACES = "traces.parquet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,39 +111,14 @@ class Recording:
     throttle_reasons: tuple[int, ...]
 
 
-class RecordingFolder(Closing):
-    """Recordings, each on the disk as soon as it is made; made by `create`, `open` or `resume`.
-
-    As long as `partial/` is there, what it holds are the recordings; `finish` writes the final files.
-
-    Attributes:
-        path: The folder.
-        manifest: What it is.
-        kernels: What ran.
-        lost: Recordings that `resume` dropped, because their readings are missing or damaged.
-    """
+class RecordingFolder(MeasuredFolder[RecordingPart]):
+    """Recordings, each on the disk as soon as it is made; made by `create`, `open` or `resume`."""
 
     def __init__(self, path: Path, manifest: RecordingManifest) -> None:
-        self.path = path
-        self.manifest = manifest
-        self.kernels = KernelStore(path)
-        self.lost: tuple[str, ...] = ()
+        super().__init__(path, manifest)
         self._partial = PartialFolder(path, Recording, lambda one: one.name)
         self._recordings: dict[str, Recording] = {}
         self._traces: dict[str, Trace] = {}
-
-    @classmethod
-    def create(cls, path: Path, manifest: RecordingManifest) -> Self:
-        """Make a new folder, or use an empty one.
-
-        Raises:
-            InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
-        """
-        make_place(path, manifest.gpu.kind)
-        write_manifest(path / MANIFEST, manifest)
-        folder = cls(path, manifest)
-        folder._partial.open(create=True)
-        return folder
 
     @classmethod
     def resume(cls, path: Path, now: RecordingManifest) -> Self:
@@ -162,19 +134,9 @@ class RecordingFolder(Closing):
         """
         folder = cls(path, _read_manifest(path))
         _require_same(path, folder.manifest, now)
+        folder._go_on()
         if folder.finished:
-            folder._partial.sweep()
-            folder.kernels.sweep()
             folder._load()
-            return folder
-        # Only a folder whose maker was killed between its first two writes has no partial/ yet.
-        folder._partial.open(create=not folder._partial.exists)
-        try:
-            folder.lost = folder._partial.drop_lost()
-            folder._load()
-        except BaseException:
-            folder.close()
-            raise
         return folder
 
     @classmethod
@@ -249,36 +211,20 @@ class RecordingFolder(Closing):
             ValueError: The folder is open for reading only.
         """
         self._partial.require_writer()
-        with replacing(self.path / _TRACES) as file:
-            traces.write(file, (traces.to_table(name, trace.series) for name, trace in self._traces.items()))
+        self._write_traces(self._traces)
         self.kernels.pack()
         write_text(self.path / _RECORDINGS, codec.to_text(list(self._recordings.values())))
-        self._partial.retire()
-        self.kernels.sweep()
-
-    def close(self) -> None:
-        """Release the folder to other processes."""
-        self._partial.close()
+        self._retire()
 
     def _load(self) -> None:
         """Read what was recorded; a folder that was only begun holds nothing."""
+        found: Sequence[Recording] = ()
         if self._partial.exists:
-            for one in self._partial.records():
-                self._hold(one, self._partial.series(one.name))
+            found = self._partial.records()
         elif self.finished:
-            place = Place(self.path / _RECORDINGS)
-            plain = codec.read_json(place.file)
-            if not isinstance(plain, list):
-                raise place.error("must be a list")
-            stored = traces.TraceFile(self.path / _TRACES)
-            for index, item in enumerate(plain):
-                one = codec.decode(Recording, item, place.item(index))
-                self._hold(one, stored.series(one.name))
-            stored.close()
-
-    def _hold(self, one: Recording, series: tuple[Series, ...]) -> None:
-        self._recordings[one.name] = one
-        self._traces[one.name] = Trace(one.begin_ns, one.end_ns, series)
+            found = codec.read_list(self.path / _RECORDINGS, Recording)
+        self._recordings = {one.name: one for one in found}
+        self._traces = {one.name: Trace(one.begin_ns, one.end_ns, self._series(one.name)) for one in found}
 
 
 def _read_manifest(path: Path) -> RecordingManifest:

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ptxbench.core.errors import InputError
-from ptxbench.storage.finished_run import RECORDS
 from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.manifest import Recomputed, TableManifest, with_part, write_manifest
 from ptxbench.storage.records import write_records
-from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.run_folder import RECORDS, RunFolder
 from ptxbench.storage.schema import TableRow, TrialRecord
 from ptxbench.storage.table import TABLE, write_table
 

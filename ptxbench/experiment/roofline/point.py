@@ -9,7 +9,7 @@ from pathlib import Path
 from ptxbench.core.errors import InputError
 from ptxbench.experiment.roofline.kernel import IntensityKernel
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS, FlopKind, MemoryLevel
-from ptxbench.storage import codec, journal
+from ptxbench.storage.journal import Lines
 from ptxbench.storage.recording import ROOFLINE, RecordingFolder
 
 PURPOSE = ROOFLINE
@@ -154,11 +154,17 @@ def read_kernels(folder: RecordingFolder) -> tuple[PointKernel, ...]:
     Raises:
         InputError: The folder has none, or a line does not fit.
     """
-    path = folder.path / KERNELS
     held = {recording.name for recording in folder.recordings}
-    lines = journal.read(path) if path.exists() else ()
-    kernels = {k.name: k for k in (codec.decode(PointKernel, plain, place) for place, plain in lines)}
-    return tuple(kernel for name, kernel in kernels.items() if name in held)
+    return tuple(one for name, one in kernel_lines(folder).by_name.items() if name in held)
+
+
+def kernel_lines(folder: RecordingFolder) -> Lines[PointKernel, str]:
+    """Return what a folder keeps of its kernels.
+
+    Raises:
+        InputError: A line does not fit.
+    """
+    return Lines(folder.path / KERNELS, PointKernel, lambda kernel: kernel.name)
 
 
 def open_folder(path: Path) -> RecordingFolder:

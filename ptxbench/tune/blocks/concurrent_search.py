@@ -17,11 +17,10 @@ from pathlib import Path
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
-from ptxbench.storage import codec, journal
 from ptxbench.storage.folder_kind import MANIFEST, Kind
-from ptxbench.storage.journal import Journal
-from ptxbench.storage.location import default_run_path, make_place
-from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest, write_manifest
+from ptxbench.storage.journal import Lines
+from ptxbench.storage.location import default_run_path
+from ptxbench.storage.manifest import Manifest, begin_run, new_manifest, read_manifest, require_unchanged
 from ptxbench.tune.blocks.concurrent import ConcurrentBench, ConcurrentTrial, run_name
 from ptxbench.tune.blocks.guerreiro import ConcurrentCost, ordered_distributions, tune_concurrent
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
@@ -148,14 +147,11 @@ class ConcurrentRuns:
         path: Path,
         show: Show = lambda *_: None,
     ) -> None:
-        file = path / _TRIALS
-        lines = journal.read(file) if file.exists() else ()
-        held = [codec.decode(ConcurrentTrial, plain, place) for place, plain in lines]
-        self._bench = open_bench(held)
+        self._lines = Lines(path / _TRIALS, ConcurrentTrial, lambda one: one.name).open()
+        self._held = self._lines.by_name
+        self._bench = open_bench(self.trials)
         self._show = show
-        self._held = {one.name: one for one in held}
         self._variants: dict[str, tuple[Sequence[BlockVariant], int]] = {}
-        self._journal = Journal(file, create=True)
 
     @property
     def trials(self) -> tuple[ConcurrentTrial, ...]:
@@ -173,7 +169,7 @@ class ConcurrentRuns:
         self._variants[name] = variants, clock_mhz
         if name not in self._held:
             self._show(len(self._held), 0, name)
-            self._keep(self._bench.measure(variants, clock_mhz))
+            self._lines.add(self._bench.measure(variants, clock_mhz))
         return self._held[name]
 
     def repeat_first(self, objective: str) -> None:
@@ -197,13 +193,9 @@ class ConcurrentRuns:
             self._held[name], lambda _: self._bench.measure(*self._variants[name])
         )
         if failed and len(counted) == 1:
-            self._keep(replace(failed, reason=f"measured again: {failed.reason}"))
+            self._lines.add(replace(failed, reason=f"measured again: {failed.reason}"))
         else:
-            self._keep(counted[-1].repeated(counted[:-1]))
-
-    def _keep(self, trial: ConcurrentTrial) -> None:
-        self._journal.append(trial)
-        self._held[trial.name] = trial
+            self._lines.add(counted[-1].repeated(counted[:-1]))
 
     def close(self) -> None:
         """Take all powers out where their source may not be believed, and give the right to write back.
@@ -213,8 +205,8 @@ class ConcurrentRuns:
         """
         objection = self._bench.source.objection
         for trial in [t for t in self._held.values() if objection and math.isfinite(t.energy_j)]:
-            self._keep(trial.without_power(objection))
-        self._journal.close()
+            self._lines.add(trial.without_power(objection))
+        self._lines.close()
 
 
 def cost_of(trial: ConcurrentTrial, objective: str) -> float:
@@ -303,19 +295,10 @@ def _place(
     """
     if resume is None:
         path = out or default_run_path(manifest.gpu, datetime.now(UTC), prefix="concurrent-")
-        make_place(path, manifest.gpu.kind, "choose a new folder, or continue this one with --resume")
-        write_manifest(path / MANIFEST, manifest)
+        begin_run(path, manifest)
         return path, manifest
     held = read_manifest(resume / MANIFEST, ConcurrentManifest, Kind.CONCURRENT)
-    for what, there, now in (
-        ("kernels", held.part.kernels, manifest.part.kernels),
-        ("board", held.gpu.uuid_hash, manifest.gpu.uuid_hash),
-        ("driver", held.gpu.driver, manifest.gpu.driver),
-        ("window", held.part.window_s, manifest.part.window_s),
-        ("seed", held.part.seed, manifest.part.seed),
-    ):
-        if there != now:
-            raise InputError(f"{resume} was made with other {what} ({there}, now {now}); choose a new folder")
+    require_unchanged(resume, held, manifest, "kernels", "window_s", "seed")
     if held.part.source_keys and held.part.source_keys != manifest.part.source_keys:
         raise InputError(f"{resume}: {OTHER_SOURCES}")
     return resume, held
