@@ -23,7 +23,8 @@ from ptxbench.experiment.method_errors import compare
 from ptxbench.experiment.plan import plan_subjects
 from ptxbench.experiment.sampling import PURPOSE
 from ptxbench.model.solve_run import store_solved
-from ptxbench.storage.methods_file import write_methods_file
+from ptxbench.storage.document import write_document
+from ptxbench.storage.methods_file import METHODS_FILE
 from ptxbench.storage.recording import RecordingFolder
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
@@ -45,7 +46,7 @@ def _close_methods(path: Path) -> int:
         if folder.finished:
             print(f"{path} is finished already")
             return 0
-        write_methods_file(path, compare(folder))
+        write_document(path / METHODS_FILE, compare(folder))
         folder.finish()
     print(f"{path}: {len(folder.recordings)} recordings")
     return 0

@@ -17,9 +17,8 @@ from ptxbench.model.validation_file import (
     KernelTrial,
     Purpose,
     read_session,
-    write_session,
 )
-from ptxbench.storage.manifest import with_part
+from ptxbench.storage.manifest import with_part, write_manifest
 
 Call = Callable[[], object]
 Prepare = Callable[[KernelCase], Call]
@@ -188,7 +187,7 @@ class SessionRunner:
         return with_part(self.session, cases=tuple(self._cases), trials=tuple(self._trials))
 
     def _keep(self) -> None:
-        write_session(self.out, self._now())
+        write_manifest(self.out / MEASURED, self._now())
         self._kept_s = self.now_s()
 
 

@@ -18,9 +18,10 @@ from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.trial_record import describe_throttling
 from ptxbench.sensors.characterize.probe import probe
 from ptxbench.sensors.known_sensors import sensor_for
+from ptxbench.storage.document import write_document
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.recording import Recording, RecordingFolder, recording_manifest
-from ptxbench.storage.sensor_file import RULE, SensorFile, write_sensor_file
+from ptxbench.storage.sensor_file import RULE, SENSOR_FILE, SensorFile
 
 RECORDING = "square-wave"
 PURPOSE = "sensor"
@@ -93,11 +94,7 @@ def sense(gpu: Gpu, path: Path | None = None, *, resume: bool = False) -> tuple[
     load = prepare_load(gpu)
     manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, documented, _WAIT_S, load.sm_count)
     place = path or default_run_path(gpu.info, datetime.now(UTC), prefix="sensor-")
-    with (
-        RecordingFolder.resume(place, manifest)
-        if resume
-        else RecordingFolder.create(place, manifest) as folder
-    ):
+    with (RecordingFolder.resume if resume else RecordingFolder.create)(place, manifest) as folder:
         if not folder.finished:
             module = load.module
             folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
@@ -105,7 +102,7 @@ def sense(gpu: Gpu, path: Path | None = None, *, resume: bool = False) -> tuple[
                 record_square_wave(gpu, folder, load, square_wave())
             folder.finish()
         document = describe(folder)
-        write_sensor_file(folder.path, document)
+        write_document(folder.path / SENSOR_FILE, document)
     return document, folder.path
 
 
@@ -127,7 +124,7 @@ def describe_again(folder: RecordingFolder, out: Path | None) -> tuple[SensorFil
     if out is None:
         return document, folder
     copy = folder.copy(out)
-    write_sensor_file(out, document)
+    write_document(out / SENSOR_FILE, document)
     return document, copy
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.storage.folder_kind import Kind
-from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest, write_manifest
+from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest
 
 MEASURED = "measured.json"
 COUNTS = "counts"
@@ -120,15 +120,6 @@ def kernel_session(
     """Return a session that begins now."""
     part = KernelsPart(source=source, libraries=libraries, cases=cases, trials=trials)
     return new_manifest(Kind.KERNELS, part, (gpu,))
-
-
-def write_session(folder: Path, session: KernelSession) -> None:
-    """Write `measured.json` atomically.
-
-    Raises:
-        InputError: The folder cannot be written.
-    """
-    write_manifest(folder / MEASURED, session)
 
 
 def read_session(folder: Path) -> KernelSession:

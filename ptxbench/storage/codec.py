@@ -108,16 +108,13 @@ def read_json(path: Path) -> object:
     return parse(read_bytes(path), Place(path))
 
 
-def read_list(path: Path, kind: type[T]) -> tuple[T, ...]:
-    """Return the dataclasses of a JSON file that is a list.
+def decode_list(kind: type[T], plain: object, place: Place) -> tuple[T, ...]:
+    """Return the dataclasses of a list.
 
     Raises:
-        InputError: The file cannot be read, is none, or an item does not fit.
+        InputError: It is none, or an item does not fit.
     """
-    plain, place = read_json(path), Place(path)
-    if not isinstance(plain, list):
-        raise place.error("must be a list")
-    return tuple(decode(kind, item, place.item(index)) for index, item in enumerate(plain))
+    return cast(tuple[T, ...], _decode_list(kind, plain, place))
 
 
 def parse(data: bytes, place: Place) -> object:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.base import SourceName
-from ptxbench.storage.document import read_document, write_document
+from ptxbench.storage.document import read_document
 
 DOCTOR_FILE = "doctor.json"
 
@@ -128,11 +128,6 @@ class DoctorFile:
     def states(self) -> frozenset[State]:
         """What its verdicts come to."""
         return frozenset(verdict.state for verdict in self.verdicts)
-
-
-def write_doctor_file(folder: Path, document: DoctorFile) -> None:
-    """Write doctor.json into a folder, atomically."""
-    write_document(folder / DOCTOR_FILE, document)
 
 
 def read_doctor_file(path: Path) -> DoctorFile:

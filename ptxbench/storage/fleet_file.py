@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-
-from ptxbench.storage.document import write_document
 
 FLEET_FILE = "fleet.json"
 
@@ -81,8 +78,3 @@ class FleetFile:
 
     models: tuple[ModelSpread, ...]
     left_out: tuple[LeftOut, ...]
-
-
-def write_fleet_file(folder: Path, document: FleetFile) -> None:
-    """Write fleet.json into a folder, atomically."""
-    write_document(folder / FLEET_FILE, document)

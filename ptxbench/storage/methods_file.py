@@ -9,7 +9,7 @@ from pathlib import Path
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.storage.document import read_document, write_document
+from ptxbench.storage.document import read_document
 
 METHODS_FILE = "methods.json"
 
@@ -91,11 +91,6 @@ class MethodsFile:
     points: tuple[MethodPoint, ...]
     recommendations: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-def write_methods_file(folder: Path, document: MethodsFile) -> None:
-    """Write methods.json into a folder, atomically."""
-    write_document(folder / METHODS_FILE, document)
 
 
 def read_methods_file(path: Path) -> MethodsFile:

@@ -6,6 +6,7 @@ Each kind of run had a manifest of its own then. What all of them have now stood
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from ptxbench.storage.codec import Place
 from ptxbench.storage.document import Plain, major_schema
@@ -41,24 +42,24 @@ def migrated(plain: Plain, place: Place) -> Plain:
     return migrate(plain)
 
 
-def table_from_1(plain: Plain) -> Plain:
-    """Return the manifest of a table: it had all that it has now, in one level."""
-    return _parted("table", plain)
+def _parted(kind: str, plain: Plain) -> Plain:
+    """Return a manifest with a head, whatever its kind, and the part of its kind."""
+    if "gpu" in plain:
+        plain = {"gpus": [plain["gpu"]], **plain}
+    head = {key: plain[key] for key in _HEAD if key in plain}
+    return {"kind": kind, **head, "part": {key: plain[key] for key in plain if key not in _HEAD}}
+
+
+# They had all that they have now, in one level.
+table_from_1 = partial(_parted, "table")
+tuning_from_1 = partial(_parted, "tuning")
+concurrent_from_1 = partial(_parted, "concurrent")
+study_from_1 = partial(_parted, "study")
 
 
 def recording_from_1(plain: Plain) -> Plain:
     """Return the manifest of recordings: a roofline was told by its purpose alone."""
-    return _parted("roofline" if plain.get("purpose") == "roofline" else "recording", _of_one_gpu(plain))
-
-
-def tuning_from_1(plain: Plain) -> Plain:
-    """Return the manifest of a tuning."""
-    return _parted("tuning", _of_one_gpu(plain))
-
-
-def concurrent_from_1(plain: Plain) -> Plain:
-    """Return the manifest of a tuning of kernels that run at once."""
-    return _parted("concurrent", _of_one_gpu(plain))
+    return _parted("roofline" if plain.get("purpose") == "roofline" else "recording", plain)
 
 
 def program_from_1(plain: Plain) -> Plain:
@@ -77,11 +78,6 @@ def kernels_from_1(plain: Plain) -> Plain:
     return _parted("kernels", {**rest, **head, "gpus": [{**_UNKNOWN_GPU, **gpu}]})
 
 
-def study_from_1(plain: Plain) -> Plain:
-    """Return the manifest that a script wrote of its own study; it said no version."""
-    return _parted("study", _of_one_gpu(plain))
-
-
 # By a key that only this kind had.
 MIGRATIONS: Mapping[str, Callable[[Plain], Plain]] = {
     "schema_version": table_from_1,
@@ -93,12 +89,3 @@ MIGRATIONS: Mapping[str, Callable[[Plain], Plain]] = {
     "cases": study_from_1,
     "tools": study_from_1,
 }
-
-
-def _of_one_gpu(plain: Plain) -> Plain:
-    return {**plain, "gpus": [plain["gpu"]]} if "gpu" in plain else plain
-
-
-def _parted(kind: str, plain: Plain) -> Plain:
-    head = {key: plain[key] for key in _HEAD if key in plain}
-    return {"kind": kind, **head, "part": {key: plain[key] for key in plain if key not in _HEAD}}

@@ -21,6 +21,7 @@ from ptxbench.sensors.kernel_run import SequenceRun
 from ptxbench.sensors.trace import KernelWindow, Trace
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
+from ptxbench.storage.codec import Place
 from ptxbench.storage.file_errors import writing
 from ptxbench.storage.folder_kind import MANIFEST, Kind
 from ptxbench.storage.location import make_place
@@ -222,7 +223,8 @@ class RecordingFolder(MeasuredFolder[RecordingPart]):
         if self._partial.exists:
             found = self._partial.records()
         elif self.finished:
-            found = codec.read_list(self.path / _RECORDINGS, Recording)
+            path = self.path / _RECORDINGS
+            found = codec.decode_list(Recording, codec.read_json(path), Place(path))
         self._recordings = {one.name: one for one in found}
         self._traces = {one.name: Trace(one.begin_ns, one.end_ns, self._series(one.name)) for one in found}
 

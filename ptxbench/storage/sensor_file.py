@@ -10,7 +10,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.sensors.characterize.probe import SourceProbe
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.storage.document import read_document, write_document
+from ptxbench.storage.document import read_document
 
 SENSOR_FILE = "sensor.json"
 # The folder below that of `ptxbench doctor`.
@@ -48,11 +48,6 @@ class SensorFile:
     def best(self) -> SensorDescription:
         """The default source."""
         return self.sources[0].sensor
-
-
-def write_sensor_file(folder: Path, document: SensorFile) -> None:
-    """Write sensor.json into a folder, atomically."""
-    write_document(folder / SENSOR_FILE, document)
 
 
 def read_sensor_file(path: Path) -> SensorFile:

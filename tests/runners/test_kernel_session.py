@@ -134,7 +134,7 @@ def test_a_lost_device_ends_the_process_and_the_next_one_goes_on_behind_the_case
 def test_what_was_measured_is_kept_when_it_is_cut_off(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         sit(tmp_path, Bench(stop_after=3))
-    assert [t.case for t in read_session(tmp_path).trials] == [3, 0, 1]
+    assert [t.case for t in read_session(tmp_path).part.trials] == [3, 0, 1]
 
 
 def test_it_is_kept_as_it_goes(tmp_path):
@@ -142,7 +142,7 @@ def test_it_is_kept_as_it_goes(tmp_path):
     prepare = bench.prepare
 
     def looking(case):
-        held.append(len(read_session(tmp_path).trials) if (tmp_path / "measured.json").exists() else 0)
+        held.append(len(read_session(tmp_path).part.trials) if (tmp_path / "measured.json").exists() else 0)
         return prepare(case)
 
     bench.prepare = looking
