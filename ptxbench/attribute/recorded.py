@@ -244,7 +244,7 @@ def load(folder: Path) -> RecordedProgram:
     path = folder / RUN
     if not path.exists():
         raise InputError(f"{folder} is no run of a program (no {RUN}): name what `ptxbench run --out` wrote")
-    manifest = read_program(path)
+    manifest = read_manifest(path, ProgramManifest, Kind.PROGRAM)
     facts = manifest.part
     boards = recorded_boards(facts, traces.read(folder / READINGS), folder / READINGS)
     with _parquet(folder / RANGES, _RANGE_COLUMNS) as file:
@@ -265,15 +265,6 @@ def load(folder: Path) -> RecordedProgram:
         facts.is_counted,
     )
     return RecordedProgram(manifest, boards, log)
-
-
-def read_program(path: Path) -> ProgramManifest:
-    """Read the manifest of a program's run.
-
-    Raises:
-        InputError: The file is damaged, of another kind, or of a newer major schema.
-    """
-    return read_manifest(path, ProgramManifest, Kind.PROGRAM)
 
 
 def recorded_boards(facts: ProgramPart, readings: pa.Table, path: Path) -> tuple[RecordedBoard, ...]:

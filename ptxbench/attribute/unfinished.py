@@ -20,7 +20,6 @@ from ptxbench.attribute.recorded import (
     ProgramManifest,
     RecordedBoard,
     RecordedProgram,
-    read_program,
     recorded_boards,
 )
 from ptxbench.core.closing import Closing
@@ -29,7 +28,8 @@ from ptxbench.sensors.trace import Series
 from ptxbench.storage import traces
 from ptxbench.storage.atomic import sync_folder
 from ptxbench.storage.file_errors import require_regular, writing
-from ptxbench.storage.manifest import write_manifest
+from ptxbench.storage.folder_kind import Kind
+from ptxbench.storage.manifest import read_manifest, write_manifest
 
 # What is there until the run is over: how it began, its readings so far, and what its processes write.
 BEGUN, READINGS, LOG = "begun.json", "readings.arrows", "log"
@@ -127,7 +127,7 @@ def load_unfinished(folder: Path) -> RecordedProgram:
     Raises:
         InputError: The folder holds no reading, or a file of it is damaged.
     """
-    manifest = read_program(folder / BEGUN)
+    manifest = read_manifest(folder / BEGUN, ProgramManifest, Kind.PROGRAM)
     begun = manifest.part
     readings = _readings(folder / READINGS)
     if not len(readings):

@@ -73,7 +73,7 @@ def command(
     if out is not None:
         require_file(out)
     name = "json" if as_json else form or format_by_ending(out)
-    rooflines = [run for run in runs if kind_of(run) is Kind.ROOFLINE]
+    rooflines = [run for run in runs if kind_of(run)[0] is Kind.ROOFLINE]
     if rooflines:
         _report_rooflines(rooflines, [run for run in runs if run not in rooflines], name, plot, out)
         return

@@ -130,15 +130,6 @@ class DoctorFile:
         return frozenset(verdict.state for verdict in self.verdicts)
 
 
-def read_doctor_file(path: Path) -> DoctorFile:
-    """Read what `ptxbench doctor` found out.
-
-    Raises:
-        InputError: It cannot be read, is of a newer major schema, or does not fit.
-    """
-    return read_document(path, DoctorFile, "doctor_version")
-
-
 def known_difference(sensor: Path, info: GpuInfo) -> float:
     """Return by how much power source and energy counter of a board are known to differ, as a fraction.
 
@@ -156,6 +147,6 @@ def known_difference(sensor: Path, info: GpuInfo) -> float:
     path = next((folder / DOCTOR_FILE for folder in folders if (folder / DOCTOR_FILE).exists()), None)
     if path is None:
         return 0.0
-    document = read_doctor_file(path)
+    document = read_document(path, DoctorFile, "doctor_version")
     is_same = document.gpu is not None and document.gpu.uuid_hash == info.uuid_hash
     return document.power.scale_uncertainty if is_same and document.power is not None else 0.0

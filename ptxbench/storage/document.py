@@ -41,12 +41,7 @@ def stamped(value: object) -> Plain:
 
 
 def read_document(path: Path, kind: type[T], first: str) -> T:
-    """Read a JSON file that says its schema; those of the first schema differ from this one by `first` alone.
-
-    Args:
-        path: The file.
-        kind: The dataclass that it holds.
-        first: The key by which files of the first schema say so.
+    """Read a JSON file that says its schema; the first one differs from this by its key, `first`, alone.
 
     Raises:
         InputError: The file cannot be read, is of a newer major schema, or a key is missing or does not fit.
@@ -70,15 +65,10 @@ def read_plain(path: Path) -> Plain:
 
 
 def major_schema(plain: Plain, first: str, place: Place) -> int:
-    """Return the major schema of a file.
-
-    Args:
-        plain: Its plain values.
-        first: The key by which files of the first schema say so; "" where they said nothing.
-        place: The file.
+    """Return the major schema of a file's plain values; `first` is the key by which the first schema said it.
 
     Raises:
-        InputError: It says none, or a newer one than this version reads.
+        InputError: It says none, though there is a `first`, or a newer one than this version reads.
     """
     key = _KEY if _KEY in plain else first
     if not key:

@@ -52,12 +52,6 @@ _RECORDINGS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def kind_of(folder: Path) -> Kind | None:
-    """Return the kind of run that a folder holds, None where it holds none that can be told."""
-    kind, _ = _told(folder)
-    return kind
-
-
 def require_kind(folder: Path, *wanted: Kind) -> None:
     """Refuse a folder that is of another kind, or of none, and say what shows it.
 
@@ -67,7 +61,7 @@ def require_kind(folder: Path, *wanted: Kind) -> None:
         InputError: The folder is of another kind, or cannot be read.
     """
     with reading(folder):
-        kind, purpose = _told(folder)
+        kind, purpose = kind_of(folder)
         if kind in wanted or (kind is None and _manifest(folder) is not None):
             return
         raise InputError(f"{folder} {_what_it_is(folder, kind, purpose, wanted[0])}")
@@ -91,8 +85,8 @@ def _what_it_is(folder: Path, kind: Kind | None, purpose: str, wanted: Kind) -> 
     return f"holds no run (no {MANIFEST}); name the folder of a run"
 
 
-def _told(folder: Path) -> tuple[Kind | None, str]:
-    """Return the kind of run that a folder holds, and what its recordings are for."""
+def kind_of(folder: Path) -> tuple[Kind | None, str]:
+    """Return the kind of run that a folder holds, None for none that can be told; of recordings what for."""
     path = _manifest(folder)
     if path is None:
         return None, ""

@@ -109,11 +109,7 @@ class Lines(Closing, Generic[T, K]):
         self._journal: Journal | None = None
 
     def open(self) -> Self:
-        """Become the one writer.
-
-        Raises:
-            InputError: The file cannot be written, or another process writes it.
-        """
+        """Become the one writer; see `Journal`."""
         self._journal = Journal(self._path, create=True)
         return self
 
@@ -123,10 +119,9 @@ class Lines(Closing, Generic[T, K]):
         return self._journal is not None
 
     def add(self, one: T) -> None:
-        """Keep one; it is on the disk when this returns.
+        """Keep one; see `Journal.append`.
 
         Raises:
-            InputError: The disk is full.
             ValueError: The file is open for reading only.
         """
         if self._journal is None:

@@ -70,5 +70,8 @@ def make_place(path: Path, kind: GpuKind) -> None:
     require_place(path, kind)
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
-            raise InputError(f"{path} is not empty; choose a new folder for the run")
+        held = {entry.name for entry in path.iterdir()}
+    if "manifest.json" in held:
+        raise InputError(f"{path} already holds a run; continue it with --resume, or choose another folder")
+    if held:
+        raise InputError(f"{path} is not empty; choose a new folder for the run")

@@ -24,7 +24,6 @@ from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
 from ptxbench.storage.commit import git_commit
 from ptxbench.storage.document import SCHEMA, read_plain
-from ptxbench.storage.file_errors import writing
 from ptxbench.storage.folder_kind import MANIFEST, Kind, require_kind
 from ptxbench.storage.location import make_place
 from ptxbench.storage.migration import migrated
@@ -48,12 +47,6 @@ class Host:
     name_hash: str
     python: str
     os: str
-
-    @classmethod
-    def here(cls) -> Host:
-        """Return this machine."""
-        name_hash = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
-        return cls(name_hash, platform.python_version(), platform.platform())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +104,14 @@ def new_manifest(
         sensors: Power sources of the first one.
         created: When it begins; None for now.
     """
+    name_hash = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
     return Manifest(
         kind=kind,
         ptxbench_version=VERSION,
         commit=git_commit(CHECKOUT),
         created=created or datetime.now(UTC),
         gpus=gpus,
-        host=Host.here(),
+        host=Host(name_hash, platform.python_version(), platform.platform()),
         sensors=sensors,
         command=(Path(sys.argv[0]).name, *sys.argv[1:]),
         part=part,
@@ -140,11 +134,6 @@ def begin_run(path: Path, manifest: Manifest[P]) -> None:
     Raises:
         InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
     """
-    with writing(path):
-        if (path / MANIFEST).exists():
-            raise InputError(
-                f"{path} already holds a run; continue it with --resume, or choose another folder"
-            )
     make_place(path, manifest.gpu.kind)
     write_manifest(path / MANIFEST, manifest)
 
@@ -161,10 +150,8 @@ def require_unchanged(path: Path, there: Manifest[P], now: Manifest[P], *keys: s
     Raises:
         InputError: Something differs.
     """
-    for key in ("uuid_hash", "driver"):
-        require_equal(
-            {"uuid_hash": "board"}.get(key, key), getattr(there.gpu, key), getattr(now.gpu, key), path
-        )
+    require_equal("board", there.gpu.uuid_hash, now.gpu.uuid_hash, path)
+    require_equal("driver", there.gpu.driver, now.gpu.driver, path)
     for key in keys:
         require_equal(key, getattr(there.part, key), getattr(now.part, key), path)
 
@@ -321,12 +308,6 @@ class TablePart:
 
 
 TableManifest = Manifest[TablePart]
-
-
-def ended(manifest: TableManifest, now: datetime) -> TableManifest:
-    """Return a manifest with its last session ended."""
-    *before, last = manifest.part.sessions
-    return with_part(manifest, sessions=(*before, replace(last, end=now)))
 
 
 def read_run_manifest(run: Path) -> TableManifest:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.storage.document import read_document
 
 METHODS_FILE = "methods.json"
 
@@ -91,13 +89,3 @@ class MethodsFile:
     points: tuple[MethodPoint, ...]
     recommendations: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-def read_methods_file(path: Path) -> MethodsFile:
-    """Read a comparison by the name of its file, or of the folder that holds it.
-
-    Raises:
-        InputError: It cannot be read, is of a newer version, or does not fit.
-    """
-    file = path / METHODS_FILE if path.is_dir() else path
-    return read_document(file, MethodsFile, "methods_version")

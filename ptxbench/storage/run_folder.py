@@ -13,18 +13,20 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.trace import Trace
 from ptxbench.storage.file_errors import require_kept
+from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.kernels import KernelFiles
 from ptxbench.storage.location import require_place
 from ptxbench.storage.manifest import (
+    Recomputed,
     RunArguments,
     RunCost,
     Session,
     TableManifest,
     TablePart,
-    ended,
     read_run_manifest,
     require_same,
     with_part,
+    write_manifest,
 )
 from ptxbench.storage.measured_folder import TRACES, MeasuredFolder
 from ptxbench.storage.partial import PartialRun
@@ -224,7 +226,8 @@ class RunFolder(MeasuredFolder[TablePart]):
     def end_session(self, now: datetime) -> None:
         """Note that this process stops writing, with the run finished or not."""
         self._partial.require_writer()
-        self._set_manifest(ended(self.manifest, now))
+        *before, last = self.manifest.part.sessions
+        self._set_manifest(with_part(self.manifest, sessions=(*before, replace(last, end=now))))
 
     def finish(
         self,
@@ -259,6 +262,37 @@ class RunFolder(MeasuredFolder[TablePart]):
         self._set_manifest(found)
         self.end_session(now)
         self._retire()
+
+    def rewrite(
+        self, records: Iterable[TrialRecord], rows: Sequence[TableRow], by: Recomputed, shared: TableManifest
+    ) -> None:
+        """Put records and rows that were worked out again in the place of a finished run's own.
+
+        Traces and kernels stay as they are, and so do the order of trials and those not among `records`.
+
+        Args:
+            records: Trials, validated again.
+            rows: The table.
+            by: Who made them.
+            shared: The manifest that the rows were worked out with: it has what they share.
+
+        Raises:
+            InputError: The run is not finished, does not hold one of the trials, or cannot be written.
+        """
+        from ptxbench.storage.records import write_records
+
+        if not self.finished:
+            raise InputError(f"{self.path} is not finished: finish it with `ptxbench table --resume`")
+        held = {record.trial_id: record for record in self.records()}
+        for record in records:
+            if record.trial_id not in held:
+                raise InputError(f"{self.path} holds no trial {record.trial_id}")
+            held[record.trial_id] = replace(record, order=held[record.trial_id].order)
+        write_records(self.path / RECORDS, held.values())
+        write_table(self.path / TABLE, rows)
+        part = shared.part
+        changes = {"level_error": part.level_error, "source_check": part.source_check}
+        write_manifest(self.path / MANIFEST, with_part(self.manifest, recomputed=by, **changes))
 
     @property
     def _trials(self) -> dict[str, TrialRecord]:

@@ -12,7 +12,13 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.storage import codec
 from ptxbench.storage.codec import encode
 from ptxbench.storage.document import SCHEMA
-from ptxbench.storage.manifest import TableManifest, ended, read_run_manifest, require_same, write_manifest
+from ptxbench.storage.manifest import (
+    TableManifest,
+    read_run_manifest,
+    require_same,
+    with_part,
+    write_manifest,
+)
 
 
 @pytest.fixture
@@ -44,7 +50,7 @@ def message(path):
 
 
 def test_round_trip(path):
-    old = ended(fake.manifest(), fake.END)
+    old = with_part(fake.manifest(), sessions=(replace(fake.SESSION, end=fake.END),))
     write_manifest(path, old)
     new = read_run_manifest(path.parent)
     assert repr(new) == repr(old)  # types too, and NaN equal to NaN

@@ -13,11 +13,11 @@ from ptxbench.core.errors import InputError
 from ptxbench.model.validation_file import KernelSession
 from ptxbench.storage import codec, migration
 from ptxbench.storage.codec import Place
-from ptxbench.storage.doctor_file import read_doctor_file
-from ptxbench.storage.document import SCHEMA
+from ptxbench.storage.doctor_file import DoctorFile
+from ptxbench.storage.document import SCHEMA, read_document
 from ptxbench.storage.folder_kind import Kind, kind_of
 from ptxbench.storage.manifest import Manifest, TableManifest, read_manifest
-from ptxbench.storage.methods_file import read_methods_file
+from ptxbench.storage.methods_file import MethodsFile
 from ptxbench.storage.recording import RecordingManifest
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.sensor_file import read_sensor_file
@@ -49,7 +49,7 @@ VERSIONS = {"schema", "schema_version", "recording_version", "tuning_version"}
 
 
 def as_read(path):
-    kind = kind_of(path.parent)
+    kind = kind_of(path.parent)[0]
     return kind, read_manifest(path, READ_AS[kind], kind)
 
 
@@ -93,7 +93,7 @@ def test_a_table_of_before_its_shared_error_was_kept_has_none():
 def test_a_recording_of_before_the_sms_were_kept_has_no_number_of_them():
     _, manifest = as_read(RESULTS / "nvidia-h200" / "sensor" / "manifest.json")
     assert (manifest.part.purpose, manifest.part.load_sms) == ("sensor", 0)
-    assert kind_of(RESULTS / "nvidia-h100" / "roofline" / "f32") is Kind.ROOFLINE
+    assert kind_of(RESULTS / "nvidia-h100" / "roofline" / "f32")[0] is Kind.ROOFLINE
 
 
 def test_a_tuning_has_its_board_and_its_problem():
@@ -155,6 +155,14 @@ def test_a_run_of_tomorrow_is_read_by_the_reader_of_today(tmp_path, run):
         assert (newer.manifest.schema, repr(newer.manifest.part)) == ("2.99", repr(manifest.part))
 
 
+def read_doctor(path):
+    return read_document(path, DoctorFile, "doctor_version")
+
+
+def read_methods(path):
+    return read_document(path, MethodsFile, "methods_version")
+
+
 def with_more(plain):
     """Return plain values with one field more in each object."""
     if isinstance(plain, list):
@@ -168,8 +176,8 @@ def with_more(plain):
     ("name", "read", "version"),
     [
         ("nvidia-h200/sensor/sensor.json", read_sensor_file, "sensor_version"),
-        ("nvidia-h200/methods/methods.json", read_methods_file, "methods_version"),
-        ("nvidia-h100/doctor-b6a0/doctor.json", read_doctor_file, "doctor_version"),
+        ("nvidia-h200/methods/methods.json", read_methods, "methods_version"),
+        ("nvidia-h100/doctor-b6a0/doctor.json", read_doctor, "doctor_version"),
     ],
 )
 def test_a_side_file_follows_the_same_rule(tmp_path, name, read, version):

@@ -126,12 +126,10 @@ _Maker = Callable[[RecordingFolder, str], tuple[PointKernel, Launch]]
 
 def _open(gpu: Gpu, out: Path | None, *, resume: bool) -> RecordingFolder:
     manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, gpu.sensors, 0.0, load_sms=0)
-    if not resume:
-        path = out or default_run_path(gpu.info, datetime.now(UTC), prefix="roofline-")
-        return RecordingFolder.create(path, manifest)
-    if out is None:
+    if resume and out is None:
         raise InputError("--resume needs the folder: name it by --out")
-    return RecordingFolder.resume(out, manifest)
+    path = out or default_run_path(gpu.info, datetime.now(UTC), prefix="roofline-")
+    return (RecordingFolder.resume if resume else RecordingFolder.create)(path, manifest)
 
 
 class _Bench:

@@ -251,7 +251,12 @@ def tune_concurrently(
     jobs = tuning.jobs or os.cpu_count() or 1
     every = [block_variants(one, gpu.info.target, jobs) for one in kernels]
     ordered = [ordered_distributions(one) for one in every]
-    path, manifest = _place(_manifest(gpu, kernels, tuning, every), out, resume)
+    path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="concurrent-")
+    manifest = _manifest(gpu, kernels, tuning, every)
+    if resume:
+        manifest = _resumed(path, manifest)
+    else:
+        begin_run(path, manifest)
     window_s = tuning.window_s
     runs = ConcurrentRuns(lambda held: ConcurrentBench(gpu, kernels, window_s, before=held), path, show)
 
@@ -285,20 +290,14 @@ def tune_concurrently(
     )
 
 
-def _place(
-    manifest: ConcurrentManifest, out: Path | None, resume: Path | None
-) -> tuple[Path, ConcurrentManifest]:
-    """Make or check the folder.
+def _resumed(path: Path, now: ConcurrentManifest) -> ConcurrentManifest:
+    """Return the manifest of a folder, which must be of the same kernels, board and way.
 
     Raises:
-        InputError: It holds something else, or cannot be written.
+        InputError: It is of something else.
     """
-    if resume is None:
-        path = out or default_run_path(manifest.gpu, datetime.now(UTC), prefix="concurrent-")
-        begin_run(path, manifest)
-        return path, manifest
-    held = read_manifest(resume / MANIFEST, ConcurrentManifest, Kind.CONCURRENT)
-    require_unchanged(resume, held, manifest, "kernels", "window_s", "seed")
-    if held.part.source_keys and held.part.source_keys != manifest.part.source_keys:
-        raise InputError(f"{resume}: {OTHER_SOURCES}")
-    return resume, held
+    held = read_manifest(path / MANIFEST, ConcurrentManifest, Kind.CONCURRENT)
+    require_unchanged(path, held, now, "kernels", "window_s", "seed")
+    if held.part.source_keys and held.part.source_keys != now.part.source_keys:
+        raise InputError(f"{path}: {OTHER_SOURCES}")
+    return held
