@@ -78,7 +78,7 @@ def take_up(out: Path, begun: KernelSession, resume: bool) -> KernelSession:
         raise InputError(
             f"{out} was measured on another board, or at another power limit; give another folder"
         )
-    require_same_cases(out, found, begun.cases)
+    require_same_cases(out, found, begun.part.cases)
     return found
 
 

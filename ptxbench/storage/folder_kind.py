@@ -14,8 +14,9 @@ from ptxbench.storage.file_errors import reading
 from ptxbench.storage.migration import migrated
 
 MANIFEST = "manifest.json"
-# A program's run has its manifest when it is whole, and measured kernels are in the same file as theirs.
-_MANIFESTS = (MANIFEST, "run.json", "measured.json")
+# A program's run has one as it begins and one when it is whole; measured kernels are in the file of theirs.
+_MANIFESTS = (MANIFEST, "run.json", "begun.json", "measured.json")
+_FILES = {"program": "run.json", "kernels": "measured.json"}
 _SHOWN = (".csv", ".json", ".md", ".txt")
 _NAMED = 5
 
@@ -82,7 +83,7 @@ def _what_it_is(folder: Path, kind: Kind | None, purpose: str, wanted: Kind) -> 
         return f"is a part of a run: name {of}"
     if folder.is_dir() and _files(folder):
         return f"holds no run, but what a script wrote: {_to_read(folder)}"
-    return f"holds no run (no {MANIFEST}); name the folder of a run"
+    return f"holds no run (no {_FILES.get(wanted, MANIFEST)}); name the folder of a run"
 
 
 def kind_of(folder: Path) -> tuple[Kind | None, str]:

@@ -115,7 +115,7 @@ def test_a_run_is_known_until_all_boards_are(killed):
     _, left, _ = killed
     whole_s = load_unfinished(left).facts.window.elapsed_s
     begun = json.loads((left / BEGUN).read_text())
-    begun["boards"].append({**begun["boards"][0], "name": "GPU 1"})
+    begun["part"]["boards"].append({**begun["part"]["boards"][0], "name": "GPU 1"})
     (left / BEGUN).write_text(json.dumps(begun))
     with pa.ipc.open_stream((left / READINGS).read_bytes()) as stream:
         readings = stream.read_all()
