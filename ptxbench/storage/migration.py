@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import cast
 
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.storage import codec
 from ptxbench.storage.codec import Place
 from ptxbench.storage.document import Plain, major_schema
 
 _HEAD = ("ptxbench_version", "commit", "created", "gpus", "host", "sensors")
-# What measured kernels kept of their GPU, by its name now.
-_KERNELS_GPU = {
-    **{"name": "gpu", "uuid_hash": "uuid_hash", "driver": "driver"},
-    **{"power_limit_w": "power_limit_w", "max_sm_clock_mhz": "max_sm_clock_mhz"},
-}
-_UNKNOWN_GPU = {
-    **{"index": -1, "kind": "real", "target": "", "sm_count": 0, "max_threads_per_sm": 0},
-    **{"cuda": "", "vbios": ""},
-}
+# What measured kernels kept of their GPU beside its name.
+_KERNELS_GPU = ("uuid_hash", "driver", "power_limit_w", "max_sm_clock_mhz")
+_UNKNOWN_GPU = cast(Plain, codec.encode(GpuInfo.partly_known("", "")))
 
 
 def migrated(plain: Plain, place: Place) -> Plain:
@@ -72,10 +69,10 @@ def program_from_1(plain: Plain) -> Plain:
 
 def kernels_from_1(plain: Plain) -> Plain:
     """Return the manifest of measured kernels: of the GPU it had five values, of ptxbench nothing."""
-    gpu = {now: plain[old] for now, old in _KERNELS_GPU.items() if old in plain}
-    rest = {key: value for key, value in plain.items() if key not in _KERNELS_GPU.values()}
+    gpu = {**_UNKNOWN_GPU, "name": plain.get("gpu"), **{k: plain[k] for k in _KERNELS_GPU if k in plain}}
+    rest = {key: value for key, value in plain.items() if key not in ("gpu", *_KERNELS_GPU)}
     head = {"ptxbench_version": "", "commit": None, "created": plain.get("begun")}
-    return _parted("kernels", {**rest, **head, "gpus": [{**_UNKNOWN_GPU, **gpu}]})
+    return _parted("kernels", {**rest, **head, "gpus": [gpu]})
 
 
 # By a key that only this kind had.

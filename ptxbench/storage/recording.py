@@ -148,10 +148,9 @@ class RecordingFolder(MeasuredFolder[RecordingPart]):
             InputError: The folder holds nothing of the kind, or a file of it does not fit.
         """
         manifest = _read_manifest(path)
-        if manifest.part.purpose != purpose:
-            raise InputError(
-                f"{path} was made by `ptxbench {manifest.part.purpose}`, not `ptxbench {purpose}`"
-            )
+        made_by = manifest.part.purpose
+        if made_by != purpose:
+            raise InputError(f"{path} was made by `ptxbench {made_by}`, not `ptxbench {purpose}`")
         folder = cls(path, manifest)
         folder._load()
         return folder

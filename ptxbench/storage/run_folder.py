@@ -13,7 +13,6 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.trace import Trace
 from ptxbench.storage.file_errors import require_kept
-from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.kernels import KernelFiles
 from ptxbench.storage.location import require_place
 from ptxbench.storage.manifest import (
@@ -26,7 +25,6 @@ from ptxbench.storage.manifest import (
     read_run_manifest,
     require_same,
     with_part,
-    write_manifest,
 )
 from ptxbench.storage.measured_folder import TRACES, MeasuredFolder
 from ptxbench.storage.partial import PartialRun
@@ -290,9 +288,8 @@ class RunFolder(MeasuredFolder[TablePart]):
             held[record.trial_id] = replace(record, order=held[record.trial_id].order)
         write_records(self.path / RECORDS, held.values())
         write_table(self.path / TABLE, rows)
-        part = shared.part
-        changes = {"level_error": part.level_error, "source_check": part.source_check}
-        write_manifest(self.path / MANIFEST, with_part(self.manifest, recomputed=by, **changes))
+        found = {name: getattr(shared.part, name) for name in ("level_error", "source_check")}
+        self._set_manifest(with_part(self.manifest, recomputed=by, **found))
 
     @property
     def _trials(self) -> dict[str, TrialRecord]:
