@@ -157,11 +157,11 @@ def test_what_was_stopped_goes_on_where_it_was(tmp_path: Path, tiny: Path) -> No
 def test_a_folder_of_something_else_is_not_gone_on_with(tmp_path: Path, tiny: Path) -> None:
     tune(SimulatedGpu(), tuning(tiny, 1), tmp_path / "t")
     other = tuning(tiny, 2, problem=Problem(DType.F32, 512, 512, 512))
-    with pytest.raises(InputError, match="another problem"):
+    with pytest.raises(InputError, match="measured with problem"):
         tune(SimulatedGpu(), other, resume=tmp_path / "t")
-    with pytest.raises(InputError, match="another board"):
+    with pytest.raises(InputError, match="measured with board"):
         tune(SimulatedGpu(seed=5), tuning(tiny, 2), resume=tmp_path / "t")
-    with pytest.raises(InputError, match="not empty"):
+    with pytest.raises(InputError, match="already holds a run"):
         tune(SimulatedGpu(), tuning(tiny, 2), tmp_path / "t")
 
 

@@ -85,7 +85,7 @@ def test_a_changed_source_is_another_problem(tmp_path: Path) -> None:
     tune(AddingGpu(), tuning(path, budget=1), tmp_path / "t")
     source = path.parent / "twice.ptx.j2"
     source.write_text(source.read_text() + "// changed\n")
-    with pytest.raises(InputError, match="another problem"):
+    with pytest.raises(InputError, match="measured with problem"):
         tune(AddingGpu(), tuning(path), resume=tmp_path / "t")
 
 
