@@ -31,7 +31,6 @@ import numpy as np
 from energy_tools import Answer, Kernel, KernelTuner, Ptxbench, Tool, Zeus
 from tool_readings import Reading, Summary, summarize, write_csv
 
-import ptxbench
 from ptxbench.analysis.statistics import estimate
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
@@ -42,10 +41,9 @@ from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.sensor_choice import sensors_for
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.storage import codec
-from ptxbench.storage.atomic import write_text
-from ptxbench.storage.commit import git_commit
+from ptxbench.storage.folder_kind import MANIFEST, Kind
 from ptxbench.storage.location import require_place
+from ptxbench.storage.manifest import new_manifest, write_manifest
 
 DURATIONS_S = (0.03, 0.1, 0.3, 1.0, 3.0)
 _REPEATS = 5
@@ -58,17 +56,12 @@ _REFRESH_S = 0.1
 _FILL_S = 0.5
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What was compared, on what."""
+@dataclass(frozen=True, kw_only=True)
+class ToolsPart:
+    """What was compared."""
 
-    created: datetime
-    ptxbench_version: str
-    commit: str | None
-    gpu: GpuInfo
     tools: list[str]
     left_out: list[str]
-    sensors: tuple[SensorDescription, ...]
     steady_w: dict[str, float]
     steady_spread_pct: dict[str, float]
     reference: str
@@ -149,21 +142,18 @@ class Comparison:
         levels = self._levels()
         write_csv(self._folder / "readings.csv", Reading, readings)
         write_csv(self._folder / "summary.csv", Summary, summarize(readings))
-        manifest = Manifest(
-            created=self._created,
-            ptxbench_version=ptxbench.__version__,
-            commit=git_commit(Path(ptxbench.__file__).parents[1]),
-            gpu=self._gpu.info,
+        part = ToolsPart(
             tools=[tool.name for tool in self.tools],
             left_out=self.left_out,
-            sensors=tuple(self._sensors),
             steady_w={source: level.mean for source, level in levels.items()},
             steady_spread_pct={source: 100 * level.ci95 / level.mean for source, level in levels.items()},
             reference=f"steady power by {self._best.source} x duration",
             repeats=repeats,
             seed=_SEED,
         )
-        write_text(self._folder / "manifest.json", codec.to_text(manifest))
+        sensors = tuple(self._sensors)
+        manifest = new_manifest(Kind.STUDY, part, (self._gpu.info,), sensors, self._created)
+        write_manifest(self._folder / MANIFEST, manifest)
 
     def _add_reference(self) -> None:
         """Measure the power of the kernel when it lasts, by every source."""

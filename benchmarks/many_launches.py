@@ -22,7 +22,7 @@ from modelled_board import ModelledBoard, Nature
 
 from ptxbench.attribute.launches import read_launches
 from ptxbench.attribute.program import energy_of, recorded_board, recording
-from ptxbench.attribute.recorded import RecordedProgram, keep, load, run_facts
+from ptxbench.attribute.recorded import RecordedProgram, keep, load, program_manifest
 from ptxbench.sensors.base import SourceName
 
 _SOURCES = (SourceName.SAMPLES, SourceName.COUNTER)
@@ -65,8 +65,8 @@ def main() -> int:
         steps.done("made")
         log = read_launches(log_folder, times_ns[1])
         steps.done("read")
-        facts = run_facts(("benchmark",), 0, times_ns, [drawn.facts], log)
-        keep(RecordedProgram(facts, (drawn,), log), folder)
+        manifest = program_manifest(("benchmark",), 0, times_ns, [drawn.facts], log)
+        keep(RecordedProgram(manifest, (drawn,), log), folder)
         steps.done("kept")
         del log
         again = load(folder)

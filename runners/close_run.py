@@ -23,7 +23,8 @@ from ptxbench.experiment.method_errors import compare
 from ptxbench.experiment.plan import plan_subjects
 from ptxbench.experiment.sampling import PURPOSE
 from ptxbench.model.solve_run import store_solved
-from ptxbench.storage.methods_file import write_methods_file
+from ptxbench.storage.document import write_document
+from ptxbench.storage.methods_file import METHODS_FILE
 from ptxbench.storage.recording import RecordingFolder
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
@@ -45,7 +46,7 @@ def _close_methods(path: Path) -> int:
         if folder.finished:
             print(f"{path} is finished already")
             return 0
-        write_methods_file(path, compare(folder))
+        write_document(path / METHODS_FILE, compare(folder))
         folder.finish()
     print(f"{path}: {len(folder.recordings)} recordings")
     return 0
@@ -62,7 +63,7 @@ def _close_table(path: Path) -> int:
             raise InputError(f"{path} holds no trial yet: go on with it by `ptxbench table --resume`")
         rows = folder.rows() or _unwritten(folder)
         # The run ended when its last process did, not now.
-        ended = folder.manifest.sessions[-1].end or datetime.now(UTC)
+        ended = folder.manifest.part.sessions[-1].end or datetime.now(UTC)
         folder.finish(rows, ended, run_cost(folder.records()))
         store_solved(folder)
     left = sum(row.status is Status.NOT_REACHED for row in rows)
@@ -74,7 +75,7 @@ def _unwritten(folder: RunFolder) -> tuple[TableRow, ...]:
     """Return the rows of a run whose process was killed before it wrote any."""
     reason = "the process was killed before it wrote a table"
     return tuple(
-        subject.row(Status.NOT_REACHED, reason) for subject in plan_subjects(folder.manifest.arguments)
+        subject.row(Status.NOT_REACHED, reason) for subject in plan_subjects(folder.manifest.part.arguments)
     )
 
 

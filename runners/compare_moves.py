@@ -76,8 +76,8 @@ def moves(session: KernelSession, sm_count: int = _SM_COUNT) -> list[Move]:
     static = session_static(session)
     known = {f"{one.kernel} {one.condition}": one for one in move_cases()}
     energies: dict[str, list[float]] = {}
-    for trial in session.trials:
-        case = session.cases[trial.case]
+    for trial in session.part.trials:
+        case = session.part.cases[trial.case]
         name = f"{case.name.removeprefix('move/')} {case.operands}"
         if name in known and math.isfinite(trial.power_w):
             dynamic_j = (trial.power_w - static.at(trial.temperature_c)) * trial.time_s

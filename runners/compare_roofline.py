@@ -47,6 +47,7 @@ from ptxbench.model.solved import read_solved
 from ptxbench.model.validate import measured_kernels, read_works
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
 from ptxbench.storage import codec
+from ptxbench.storage.manifest import with_part
 
 Floats = npt.NDArray[np.float64]
 # What stands in for a kind of product that no roofline was measured for: the same cores, and as many bits.
@@ -198,8 +199,8 @@ def compare_fmm(folder: Path, energies: Energies) -> list[dict[str, object]]:
         InputError: The folder has no counted case.
     """
     session = read_session(folder)
-    alone = tuple(trial for trial in session.trials if not trial.other_processes)
-    session = replace(session, trials=alone)
+    alone = tuple(trial for trial in session.part.trials if not trial.other_processes)
+    session = with_part(session, trials=alone)
     works, _ = read_works(folder / COUNTS, session)
     variants = {one.name: one for one in fmm_cases()}
     found: list[dict[str, object]] = []

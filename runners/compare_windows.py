@@ -104,7 +104,7 @@ def main() -> int:
 
 def _compare(gpu: Gpu, arguments: argparse.Namespace) -> int:
     folder = TuningFolder.read(arguments.tuning)
-    problem = folder.manifest.problem
+    problem = folder.manifest.part.problem
     found = analyse(tuple(folder.trials.values()), problem)
     if found is None or not isinstance(problem, Problem) or not isinstance(found.best.trial.variant, Variant):
         raise InputError(f"{arguments.tuning} holds no variant of a matrix product")

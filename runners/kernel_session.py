@@ -17,8 +17,8 @@ from ptxbench.model.validation_file import (
     KernelTrial,
     Purpose,
     read_session,
-    write_session,
 )
+from ptxbench.storage.manifest import with_part, write_manifest
 
 Call = Callable[[], object]
 Prepare = Callable[[KernelCase], Call]
@@ -74,11 +74,11 @@ def take_up(out: Path, begun: KernelSession, resume: bool) -> KernelSession:
     if not resume:
         raise InputError(f"{out} holds a session already; give another folder, or --resume to continue it")
     found = read_session(out)
-    if (found.uuid_hash, found.power_limit_w) != (begun.uuid_hash, begun.power_limit_w):
+    if (found.gpu.uuid_hash, found.gpu.power_limit_w) != (begun.gpu.uuid_hash, begun.gpu.power_limit_w):
         raise InputError(
             f"{out} was measured on another board, or at another power limit; give another folder"
         )
-    require_same_cases(out, found, begun.cases)
+    require_same_cases(out, found, begun.part.cases)
     return found
 
 
@@ -92,7 +92,7 @@ def require_same_cases(out: Path, session: KernelSession, cases: Sequence[Kernel
     def named(some: Sequence[KernelCase]) -> list[tuple[int, str, str]]:
         return [(case.number, case.name, case.operands) for case in some]
 
-    if named(session.cases) != named(cases):
+    if named(session.part.cases) != named(cases):
         raise InputError(f"{out} was measured with other cases than this runner has; give another folder")
 
 
@@ -123,7 +123,7 @@ class SessionRunner:
 
     def __post_init__(self) -> None:
         """Take the session's cases and trials as they are."""
-        self._cases, self._trials = list(self.session.cases), list(self.session.trials)
+        self._cases, self._trials = list(self.session.part.cases), list(self.session.part.trials)
 
     def run(self, numbers: Sequence[int], budget_s: float) -> KernelSession:
         """Measure some cases and return the session; no trial begins later than the budget.
@@ -184,10 +184,10 @@ class SessionRunner:
         return call
 
     def _now(self) -> KernelSession:
-        return replace(self.session, cases=tuple(self._cases), trials=tuple(self._trials))
+        return with_part(self.session, cases=tuple(self._cases), trials=tuple(self._trials))
 
     def _keep(self) -> None:
-        write_session(self.out, self._now())
+        write_manifest(self.out / MEASURED, self._now())
         self._kept_s = self.now_s()
 
 

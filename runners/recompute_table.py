@@ -23,7 +23,6 @@ from ptxbench.experiment.session import start_run
 from ptxbench.model.solve_run import store_solved
 from ptxbench.storage.commit import git_commit
 from ptxbench.storage.manifest import Recomputed
-from ptxbench.storage.rewrite import rewrite_results
 from ptxbench.storage.run_folder import RunFolder
 
 
@@ -46,7 +45,7 @@ def recompute(path: Path, by: Recomputed) -> None:
         gpu = ReplayGpu(recorded)
         with start_run(gpu, RunOptions(), Path(place, "run")) as recomputed:
             rows = measure_table(gpu, recomputed)
-            rewrite_results(recorded, recomputed.records(), rows, by, recomputed.manifest)
+            recorded.rewrite(recomputed.records(), rows, by, recomputed.manifest)
     with RunFolder.open(path) as rewritten:
         store_solved(rewritten)
     changed = sum(before.get(row.key) != row.status for row in rows)

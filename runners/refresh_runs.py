@@ -22,7 +22,7 @@ from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.report.diff import Agreement, agreement, diff_rows
 from ptxbench.storage.atomic import replacing
-from ptxbench.storage.manifest import Manifest
+from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
 
@@ -65,7 +65,7 @@ class KeptRun:
     """
 
     name: str
-    manifest: Manifest
+    manifest: TableManifest
     rows: tuple[TableRow, ...]
 
 
@@ -132,13 +132,13 @@ def runs_table(runs: Iterable[KeptRun]) -> str:
     )
     lines = [_heading(_RUNS, 2), _line(aims)]
     for run in (run for run in _tables(runs) if len(run.rows) >= _MIN_ROWS):
-        cost, scale_ci95 = run.manifest.cost, run.manifest.scale_ci95
+        cost, scale_ci95 = run.manifest.part.cost, run.manifest.part.scale_ci95
         widths = {level: _widths(run, (level,)) for level in OptLevel}
         both = _widths(run, OptLevel)
         cells = (
             f"`{run.name}`",
             run.manifest.gpu.uuid_hash,
-            f"{run.manifest.arguments.precision:.2%}",
+            f"{run.manifest.part.arguments.precision:.2%}",
             _bold(f"{len(run.rows)}", len(run.rows) >= _ROWS),
             f"{len({row.instruction for row in run.rows})}",
             _bold(f"{cost.total_wall_s / 60:.1f}", cost.total_wall_s < 60 * _MINUTES) if cost else "-",
@@ -196,7 +196,7 @@ def _tables(runs: Iterable[KeptRun]) -> list[KeptRun]:
 
 
 def _agreement(a: KeptRun, b: KeptRun) -> Agreement:
-    shared = (run.manifest.level_error or 0.0 for run in (a, b))
+    shared = (run.manifest.part.level_error or 0.0 for run in (a, b))
     return agreement(DYNAMIC, diff_rows(a.rows, b.rows, *shared))
 
 

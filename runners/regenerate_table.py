@@ -110,8 +110,8 @@ def _measure(arguments: argparse.Namespace) -> int:
     finally:
         gpu.close()
     print(tables_text(rows, gpu.info, output_width()))
-    if folder.manifest.cost is not None:
-        print(f"\n{cost_sentence(folder.manifest.cost)}")
+    if folder.manifest.part.cost is not None:
+        print(f"\n{cost_sentence(folder.manifest.part.cost)}")
     return int(any(row.status != "ok" for row in rows))
 
 

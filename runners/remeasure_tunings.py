@@ -142,7 +142,7 @@ def affected(tunings: Path) -> Iterator[Kept]:
     """Yield the tunings of which a winner, or what is compared with it, ran too shortly at the limit."""
     for trials_file in sorted(tunings.rglob("trials.jsonl")):
         folder = TuningFolder.read(trials_file.parent)
-        problem = folder.manifest.problem
+        problem = folder.manifest.part.problem
         found = analyse(tuple(folder.trials.values()), problem, folder.beside)
         if found is None or not isinstance(problem, Problem):
             continue

@@ -384,9 +384,11 @@ def _summary(work: Path) -> dict[str, Any]:
         recorded = load(folder)
         facts = recorded.facts
         report["recorded"] = {
-            "ptxbench": facts.version,
-            "commit": facts.commit,
-            "created": facts.created.isoformat(timespec="seconds") if facts.created else "",
+            "ptxbench": recorded.manifest.ptxbench_version,
+            "commit": recorded.manifest.commit,
+            "created": recorded.manifest.created.isoformat(timespec="seconds")
+            if recorded.manifest.created
+            else "",
             "boards": [hashlib.sha256(board.uuid.encode()).hexdigest()[:12] for board in facts.boards],
         }
         loops = [one for one in recorded.log.ranges if one.name == "loop"]

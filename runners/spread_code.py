@@ -70,7 +70,7 @@ def profiled(folder: Path, purpose: Purpose, counts_of: Path | None = None) -> l
     """Return a session's cases of one purpose that were measured and counted."""
     session = read_session(folder)
     launches, _ = launches_by_case(counts_folder(folder, counts_of))
-    cases = {case.number: case for case in session.cases}
+    cases = {case.number: case for case in session.part.cases}
     # What was not profiled itself executes what the same kernel does on other data.
     by_name = {cases[number].name: of_case for number, of_case in launches.items()}
     found = []
@@ -112,7 +112,9 @@ def ratios(kernels: Sequence[Profiled], table: Table, by: Machine | None = None)
     found = []
     for one in kernels:
         measured, session = one.measured, one.session
-        machine = replace(by or table.machine, static=session_static(session), limit_w=session.power_limit_w)
+        machine = replace(
+            by or table.machine, static=session_static(session), limit_w=session.gpu.power_limit_w
+        )
         conditions = conditions_of(measured.case, machine.terms, measured.temperature_c, math.nan)
         bare = replace(one.work, bytes_moved=(), accesses=())
         for modelled, counted in ((True, True), (True, False), (False, False)):

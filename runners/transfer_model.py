@@ -59,7 +59,7 @@ def transfer(folder: Path, counts: Path, machine: Machine) -> list[Transferred]:
     """
     session = read_session(folder)
     works, _ = read_works(counts / COUNTS, session)
-    machine = replace(machine, static=session_static(session), limit_w=session.power_limit_w)
+    machine = replace(machine, static=session_static(session), limit_w=session.gpu.power_limit_w)
     found = []
     for one in measured_kernels(session):
         if one.case.purpose is not Purpose.JUDGED or one.case.number not in works:

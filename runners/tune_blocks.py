@@ -26,22 +26,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from ptxbench.core.errors import InputError, PtxbenchError
-from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
-from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.select import open_gpu
 from ptxbench.devices.settings import applied
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.storage import codec, journal
 from ptxbench.storage.atomic import write_text
-from ptxbench.storage.commit import git_commit
-from ptxbench.storage.journal import Journal
+from ptxbench.storage.folder_kind import MANIFEST, Kind
+from ptxbench.storage.journal import Lines
 from ptxbench.storage.location import require_place
+from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest, write_manifest
 from ptxbench.tune.blocks.concurrent import ConcurrentBench, ConcurrentTrial, run_name
 from ptxbench.tune.blocks.search import BlockVariant, block_variants
 from ptxbench.tune.blocks.table import BlockCase, BlockRow, block_rows
@@ -73,14 +70,10 @@ _HEADINGS = (
 )
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What a folder of this runner is."""
+@dataclass(frozen=True, kw_only=True)
+class BlocksPart:
+    """What only a folder of this runner has."""
 
-    ptxbench_version: str
-    commit: str | None
-    created: datetime
-    gpu: GpuInfo
     cases: tuple[str, ...]
     clocks_mhz: tuple[int, ...]
     window_s: float
@@ -111,17 +104,13 @@ class Kept:
     """The runs of a folder, written as they come."""
 
     def __init__(self, file: Path) -> None:
-        lines = journal.read(file) if file.exists() else ()
-        held = [codec.decode(KeptTrial, plain, place) for place, plain in lines]
-        self.trials = {one.key: one for one in held}
-        self._journal = Journal(file, create=True)
+        self._lines = Lines(file, KeptTrial, lambda one: one.key).open()
+        self.trials = self._lines.by_name
 
     def get(self, case: str, repeat: int, name: str, make: Callable[[], ConcurrentTrial]) -> ConcurrentTrial:
         """Return a run, which is made and kept where it is not there."""
         if (case, repeat, name) not in self.trials:
-            one = KeptTrial(case, repeat, make())
-            self._journal.append(one)
-            self.trials[one.key] = one
+            self._lines.add(KeptTrial(case, repeat, make()))
         return self.trials[case, repeat, name].trial
 
 
@@ -288,16 +277,13 @@ def _measure(
     require_place(out, gpu.info.kind)
     out.mkdir(parents=True, exist_ok=True)
     labels = tuple("+".join(names) for names in cases)
-    manifest = Manifest(
-        VERSION, git_commit(CHECKOUT), datetime.now(UTC), gpu.info, labels, clocks_mhz, arguments.window,
-        arguments.seed,
-    )  # fmt: skip
-    if (out / "manifest.json").exists():
-        held = codec.read_json(out / "manifest.json")
-        if not isinstance(held, dict) or held["gpu"]["uuid_hash"] != gpu.info.uuid_hash:
+    part = BlocksPart(cases=labels, clocks_mhz=clocks_mhz, window_s=arguments.window, seed=arguments.seed)
+    if (out / MANIFEST).exists():
+        held = read_manifest(out / MANIFEST, Manifest[BlocksPart], Kind.STUDY)
+        if held.gpu.uuid_hash != gpu.info.uuid_hash:
             raise InputError(f"{out} is of another board; choose a new folder")
     else:
-        write_text(out / "manifest.json", codec.to_text(manifest))
+        write_manifest(out / MANIFEST, new_manifest(Kind.STUDY, part, (gpu.info,), gpu.sensors))
     runner = Runner(gpu, Kept(out / "trials.jsonl"), arguments)
     code = 0
     for names in cases:

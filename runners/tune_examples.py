@@ -126,13 +126,13 @@ class Session:
             return {}
         folder = TuningFolder.read(self.work / name)
         trials, scale = folder.believed()
-        found = analyse(trials, folder.manifest.problem, folder.beside)
+        found = analyse(trials, folder.manifest.part.problem, folder.beside)
         if found is None:
             return {"tried": len(trials), "reasons": sorted({t.reason for t in trials})[:5]}
         self.texts.append(as_text(sections(folder.manifest, trials, found, scale), None))
         ranked = ranking(trials)
         return {
-            "problem": folder.manifest.problem.title,
+            "problem": folder.manifest.part.problem.title,
             "tried": len(trials),
             "not_valid": sum(not t.ok for t in trials),
             "reasons": sorted({f"{t.status}: {t.reason[:100]}" for t in trials if not t.ok})[:5],
@@ -259,7 +259,7 @@ def example(name: str, budget: int, **sizes: int) -> Callable[[Session], dict[st
 def sweep(session: Session) -> dict[str, Any]:
     """Run the two best f16 kernels of the first part over sizes (Anzt et al. 2015, Figure 4)."""
     first = TuningFolder.read(session.work / "gemm-f16-mma")
-    found = analyse(tuple(first.trials.values()), first.manifest.problem)
+    found = analyse(tuple(first.trials.values()), first.manifest.part.problem)
     if found is None:
         return {"left_out": "the first part found nothing"}
     tuning = Tuning(

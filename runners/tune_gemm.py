@@ -129,8 +129,8 @@ def again(path: Path, table: Path | None, plot: Path | None) -> int:
     if table is None:
         raise InputError("--again needs --table RUN")
     folder = TuningFolder.read(path)
-    model = open_model(table, folder.manifest.gpu, folder.manifest.options.pattern)
-    found = _quality(estimated_again(tuple(folder.trials.values()), folder.manifest.problem, model))
+    model = open_model(table, folder.manifest.gpu, folder.manifest.part.options.pattern)
+    found = _quality(estimated_again(tuple(folder.trials.values()), folder.manifest.part.problem, model))
     print(json.dumps(asdict(found), indent=1))
     if plot:
         plot_front(folder.manifest, folder.trials.values(), plot)

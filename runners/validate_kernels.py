@@ -22,13 +22,13 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_session import ROUNDS, DeviceLostError, SessionRunner, require_same_cases, take_up
 
 from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.solved import read_solved
 from ptxbench.model.terms import FILE, write_terms
 from ptxbench.model.validate import launches_by_case, validate_model
@@ -36,8 +36,8 @@ from ptxbench.model.validation_file import (
     COUNTS,
     MEASURED,
     KernelCase,
-    KernelSession,
     Purpose,
+    kernel_session,
     read_session,
 )
 from ptxbench.model.validation_table import mean_absolute_error_pct, write_validated
@@ -169,18 +169,11 @@ def _measure(suite: str, out: Path, budget_s: float, only: Sequence[str], resume
     device = NvmlDevice(0)
     meter = KernelMeter(device, _TARGET, _WARM_S, _WINDOW_S)
     every, cases = _cases(suite)
-    begun = KernelSession(
-        gpu=device.name,
-        uuid_hash=device.uuid_hash,
-        driver=device.driver,
-        power_limit_w=device.power_limit_w,
-        max_sm_clock_mhz=device.max_sm_clock_mhz,
-        source=meter.source,
-        libraries=(f"torch {torch.__version__}", f"cupy {cupy.__version__}", f"CUDA {torch.version.cuda}"),
-        begun=datetime.now(UTC).isoformat(),
-        cases=cases,
-        trials=(),
+    gpu = GpuInfo.partly_known(
+        device.name, device.uuid_hash, device.driver, device.power_limit_w, device.max_sm_clock_mhz
     )
+    libraries = (f"torch {torch.__version__}", f"cupy {cupy.__version__}", f"CUDA {torch.version.cuda}")
+    begun = kernel_session(gpu, meter.source, libraries, cases)
     runner = SessionRunner(
         out,
         take_up(out, begun, resume),
@@ -201,14 +194,14 @@ def _measure(suite: str, out: Path, budget_s: float, only: Sequence[str], resume
         resuming = ["--suite", suite, "measure", "--resume", "--out", str(out), "--budget-s", str(left_s)]
         resuming += [word for prefix in only for word in ("--only", prefix)]
         os.execv(sys.executable, [sys.executable, str(Path(__file__).resolve()), *resuming])  # noqa: S606
-    seen = {trial.case for trial in session.trials}
-    failed = [c for c in session.cases if c.failure]
-    late = [c for c in session.cases if c.number in chosen and c.number not in seen and not c.failure]
+    seen = {trial.case for trial in session.part.trials}
+    failed = [c for c in session.part.cases if c.failure]
+    late = [c for c in session.part.cases if c.number in chosen and c.number not in seen and not c.failure]
     for case in failed:
         print(f"failed: {case.name} {case.operands}: {case.failure}")
     print(
-        f"{len(session.trials)} trials in {time.monotonic() - begun_s:.0f} s; {len(failed)} cases failed;"
-        f" not reached: {', '.join(f'{c.name} {c.operands}' for c in late) or 'none'}",
+        f"{len(session.part.trials)} trials in {time.monotonic() - begun_s:.0f} s; {len(failed)} cases failed"
+        f"; not reached: {', '.join(f'{c.name} {c.operands}' for c in late) or 'none'}",
         flush=True,
     )
     return int(bool(failed or late))

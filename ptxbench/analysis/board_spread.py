@@ -13,7 +13,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import BoardFactor, BoardSpread, RowSpread
-from ptxbench.storage.manifest import Manifest
+from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.schema import TableRow
 
 # A factor from fewer rows would explain them by itself.
@@ -38,7 +38,7 @@ class BoardRun:
     """
 
     name: str
-    manifest: Manifest
+    manifest: TableManifest
     rows: Sequence[TableRow]
 
 

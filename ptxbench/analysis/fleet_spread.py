@@ -11,7 +11,7 @@ from statistics import fmean, median
 
 from ptxbench.analysis.board_spread import BoardRun, board_energies, board_spread
 from ptxbench.core.errors import InputError
-from ptxbench.storage.fleet_file import FLEET_VERSION, BoardLine, FleetFile, LeftOut, ModelSpread
+from ptxbench.storage.fleet_file import BoardLine, FleetFile, LeftOut, ModelSpread
 
 # Standard deviation of a normal distribution over its median absolute deviation.
 _SD_OVER_MAD = 1.4826
@@ -53,7 +53,7 @@ def fleet_spread(runs: Sequence[BoardRun]) -> FleetFile:
         usable, short = _usable(sorted(of_model, key=lambda r: (-len(board_energies(r)), r.name)))
         left_out += short
         models.append(_model(gpu, usable))
-    return FleetFile(FLEET_VERSION, tuple(models), tuple(left_out))
+    return FleetFile(tuple(models), tuple(left_out))
 
 
 def _usable(runs: Sequence[BoardRun]) -> tuple[list[BoardRun], list[LeftOut]]:

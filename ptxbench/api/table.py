@@ -15,7 +15,7 @@ from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import read_board_spread, with_other_boards
-from ptxbench.storage.manifest import Manifest
+from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow, TrialRecord
 from ptxbench.storage.shipped import find_table
@@ -44,7 +44,7 @@ class Table:
     def __init__(
         self,
         rows: Sequence[TableRow],
-        manifest: Manifest,
+        manifest: TableManifest,
         trials: tuple[TrialRecord, ...] | None = None,
         path: Path | None = None,
     ) -> None:

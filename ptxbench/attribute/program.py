@@ -37,7 +37,14 @@ from ptxbench.attribute.launches import (
     no_launches,
     read_launches,
 )
-from ptxbench.attribute.recorded import BoardFacts, RecordedBoard, RecordedProgram, RunFacts, run_facts
+from ptxbench.attribute.recorded import (
+    BoardFacts,
+    ProgramManifest,
+    ProgramPart,
+    RecordedBoard,
+    RecordedProgram,
+    program_manifest,
+)
 from ptxbench.attribute.unfinished import RunOnDisk
 from ptxbench.core.errors import ToolError
 from ptxbench.sensors.trace import KernelWindow
@@ -152,7 +159,7 @@ def record_program(
         remark = f"CUDA_INJECTION64_PATH names another tool, {tool}: CUPTI is left to it"
         log = replace(log, remarks=(remark, *log.remarks))
     recorded = tuple(recorded_board(one) for one in recordings)
-    facts = run_facts(
+    manifest = program_manifest(
         words,
         code,
         (start_ns, end_ns),
@@ -161,7 +168,7 @@ def record_program(
         not_followed=not_followed,
         is_simulated=not boards[0].is_device,
     )
-    return RecordedProgram(facts, recorded, log)
+    return RecordedProgram(manifest, recorded, log)
 
 
 def _last_words(out: Path | None) -> str:
@@ -176,9 +183,9 @@ def _last_words(out: Path | None) -> str:
 
 def _begun(
     words: Sequence[str], start_ns: int, boards: Sequence[Board], folder: Path, not_followed: str
-) -> RunFacts:
-    """Return the facts of a run that begins."""
-    return run_facts(
+) -> ProgramManifest:
+    """Return the manifest of a run that begins."""
+    return program_manifest(
         words,
         None,
         (start_ns, start_ns),
@@ -235,7 +242,7 @@ def energy_of(recorded: RecordedProgram, expected: Mapping[str, Expected] | None
     found = zip(recorded.boards, gpus, strict=True)
     method = "; ".join(dict.fromkeys(board.method(gpu.energy) for board, gpu in found))
     return ProgramEnergy(
-        facts.command,
+        facts.program,
         facts.exit_code,
         facts.window.elapsed_s,
         gpus,
@@ -320,7 +327,7 @@ def _environment(
     return injected(own, library, cupti, folder), ""
 
 
-def _said(facts: RunFacts, log: LaunchLog) -> tuple[str, ...]:
+def _said(facts: ProgramPart, log: LaunchLog) -> tuple[str, ...]:
     """Return what to know about the kernels that were followed, or why they were not."""
     said = [*filter(None, [facts.not_followed]), *log.remarks]
     if facts.exit_code is None:

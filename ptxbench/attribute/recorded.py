@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +18,19 @@ from ptxbench.api.board_readings import BoardReadings, compare_gated, gated
 from ptxbench.attribute.launches import GatheredLaunches, Index, Launches, LaunchLog, weighted_by_time
 from ptxbench.attribute.ranges import RangeKind, join_ranges
 from ptxbench.core.errors import InputError
-from ptxbench.core.version import CHECKOUT, VERSION
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.energy.gate.source import Comparison
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Series
-from ptxbench.storage import codec, traces
-from ptxbench.storage.atomic import replacing, write_parquet, write_text
-from ptxbench.storage.commit import git_commit
+from ptxbench.storage import traces
+from ptxbench.storage.atomic import replacing, write_parquet
 from ptxbench.storage.file_errors import reading_parquet, require_regular
+from ptxbench.storage.folder_kind import Kind
+from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest, write_manifest
 
 RUN, READINGS, LAUNCHES, RANGES = "run.json", "readings.parquet", "launches.parquet", "ranges.parquet"
 FILES = (RUN, READINGS, LAUNCHES, RANGES)
-_SCHEMA = 1
 CURE = "name what `ptxbench run --out` wrote"
 _LAUNCH_COLUMNS = ("gpu", "name", "lane", "start_ns", "end_ns")
 # For how many kernels each one stands; runs of before it was kept have none.
@@ -68,19 +68,26 @@ class BoardFacts:
     limit_w: float
     other_processes: int
     sensors: tuple[SensorDescription, ...]
-    max_power_w: float = field(default=math.nan, metadata={"optional": True})
+    max_power_w: float = math.nan
+
+    def gpu(self, kind: GpuKind) -> GpuInfo:
+        """Return the same for the manifest, where a board is named by a hash."""
+        named = hashlib.sha256(self.uuid.encode()).hexdigest()[:12] if self.uuid else ""
+        return replace(
+            GpuInfo.partly_known(self.name, named, power_limit_w=self.limit_w),
+            kind=kind,
+            max_power_limit_w=self.max_power_w,
+        )
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """What is known of a run beside its readings and kernels.
+@dataclass(frozen=True, kw_only=True)
+class ProgramPart:
+    """What only a program's run has, beside its readings and kernels.
 
     Attributes:
-        schema: Version of the folder's layout.
-        version: ptxbench that recorded it.
         is_simulated: Whether the GPU is simulated.
-        command: The words of the command.
-        exit_code: Of the command; 128 + n where signal n ended it; None where the run was not kept whole.
+        program: The words of the program's command.
+        exit_code: Its exit code; 128 + n where signal n ended it; None where the run was not kept whole.
         start_ns: Its begin, host time.
         end_ns: Its end.
         boards: The GPUs that were read.
@@ -90,15 +97,11 @@ class RunFacts:
         remarks: What else the processes said, a sentence each.
         off_ns: When kernels were no longer looked at, as they came too fast; host time.
         on_ns: When they were again.
-        commit: Commit of the ptxbench that recorded it, "" where it is not known.
-        created: When it was recorded, UTC; None in runs of before this was kept.
         is_counted: Whether launches were counted while kernels were not looked at.
     """
 
-    schema: int
-    version: str
     is_simulated: bool
-    command: tuple[str, ...]
+    program: tuple[str, ...]
     exit_code: int | None
     start_ns: int
     end_ns: int
@@ -109,14 +112,15 @@ class RunFacts:
     remarks: tuple[str, ...]
     off_ns: tuple[int, ...]
     on_ns: tuple[int, ...]
-    commit: str = field(default="", metadata={"optional": True})
-    created: datetime | None = field(default=None, metadata={"optional": True})
-    is_counted: bool = field(default=False, metadata={"optional": True})
+    is_counted: bool = False
 
     @property
     def window(self) -> KernelWindow:
         """The run as a window."""
         return KernelWindow(self.start_ns, self.end_ns, (self.end_ns - self.start_ns) / 1e9)
+
+
+ProgramManifest = Manifest[ProgramPart]
 
 
 class RecordedBoard(BoardReadings):
@@ -154,17 +158,22 @@ class RecordedProgram:
     """A program's run.
 
     Attributes:
-        facts: What ran when.
+        manifest: What ran when, and on what.
         boards: What each GPU drew.
         log: Kernels and ranges.
     """
 
-    facts: RunFacts
+    manifest: ProgramManifest
     boards: tuple[RecordedBoard, ...]
     log: LaunchLog
 
+    @property
+    def facts(self) -> ProgramPart:
+        """What ran when."""
+        return self.manifest.part
 
-def run_facts(
+
+def program_manifest(
     command: Sequence[str],
     exit_code: int | None,
     times_ns: tuple[int, int],
@@ -173,8 +182,8 @@ def run_facts(
     *,
     not_followed: str = "",
     is_simulated: bool = False,
-) -> RunFacts:
-    """Return the facts of a run that is over.
+) -> ProgramManifest:
+    """Return the manifest of a run that is over.
 
     Args:
         command: Its words.
@@ -185,24 +194,24 @@ def run_facts(
         not_followed: Why kernels were not followed.
         is_simulated: Whether the GPU is simulated.
     """
-    return RunFacts(
-        _SCHEMA,
-        VERSION,
-        is_simulated,
-        tuple(command),
-        exit_code,
-        *times_ns,
-        tuple(boards),
-        not_followed,
-        log.processes,
-        log.dropped,
-        log.remarks,
-        tuple(off for off, _ in log.unseen_ns),
-        tuple(on for _, on in log.unseen_ns),
-        git_commit(CHECKOUT) or "",
-        datetime.now(UTC),
-        log.is_counted,
+    part = ProgramPart(
+        is_simulated=is_simulated,
+        program=tuple(command),
+        exit_code=exit_code,
+        start_ns=times_ns[0],
+        end_ns=times_ns[1],
+        boards=tuple(boards),
+        not_followed=not_followed,
+        processes=log.processes,
+        dropped=log.dropped,
+        remarks=log.remarks,
+        off_ns=tuple(off for off, _ in log.unseen_ns),
+        on_ns=tuple(on for _, on in log.unseen_ns),
+        is_counted=log.is_counted,
     )
+    kind = GpuKind.SIMULATED if is_simulated else GpuKind.REAL
+    sensors = boards[0].sensors if boards else ()
+    return new_manifest(Kind.PROGRAM, part, tuple(board.gpu(kind) for board in boards), sensors)
 
 
 def keep(recorded: RecordedProgram, folder: Path) -> None:
@@ -223,7 +232,7 @@ def keep(recorded: RecordedProgram, folder: Path) -> None:
             for piece in launches.pieces():
                 writer.write_table(_launch_table(uuid, piece))
     write_parquet(folder / RANGES, _range_table(recorded.log))
-    write_text(folder / RUN, codec.to_text(recorded.facts))
+    write_manifest(folder / RUN, recorded.manifest)
 
 
 def load(folder: Path) -> RecordedProgram:
@@ -235,7 +244,8 @@ def load(folder: Path) -> RecordedProgram:
     path = folder / RUN
     if not path.exists():
         raise InputError(f"{folder} is no run of a program (no {RUN}): name what `ptxbench run --out` wrote")
-    facts = read_facts(path)
+    manifest = read_manifest(path, ProgramManifest, Kind.PROGRAM)
+    facts = manifest.part
     boards = recorded_boards(facts, traces.read(folder / READINGS), folder / READINGS)
     with _parquet(folder / RANGES, _RANGE_COLUMNS) as file:
         ranges = file.read()
@@ -254,22 +264,10 @@ def load(folder: Path) -> RecordedProgram:
         unseen_ns,
         facts.is_counted,
     )
-    return RecordedProgram(facts, boards, log)
+    return RecordedProgram(manifest, boards, log)
 
 
-def read_facts(path: Path) -> RunFacts:
-    """Read the facts of a run.
-
-    Raises:
-        InputError: The file is damaged, or of a layout that is not known.
-    """
-    facts = codec.decode(RunFacts, codec.read_json(path), codec.Place(path))
-    if facts.schema != _SCHEMA:
-        raise InputError(f"{path}: schema {facts.schema} is not known; use the ptxbench that wrote it")
-    return facts
-
-
-def recorded_boards(facts: RunFacts, readings: pa.Table, path: Path) -> tuple[RecordedBoard, ...]:
+def recorded_boards(facts: ProgramPart, readings: pa.Table, path: Path) -> tuple[RecordedBoard, ...]:
     """Return what the boards of a run drew.
 
     Args:

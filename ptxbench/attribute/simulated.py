@@ -13,7 +13,7 @@ from ptxbench.api.gpu import Gpu
 from ptxbench.attribute.launches import Launches, LaunchLog
 from ptxbench.attribute.program import recorded_board, recording
 from ptxbench.attribute.ranges import Ranges
-from ptxbench.attribute.recorded import RecordedProgram, run_facts
+from ptxbench.attribute.recorded import RecordedProgram, program_manifest
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 
@@ -54,8 +54,8 @@ def replay(recorded: RecordedProgram, gpu: SimulatedGpu) -> RecordedProgram:
         tuple((off + moved, on + moved) for off, on in log.unseen_ns),
         log.is_counted,
     )
-    replayed = run_facts(
-        facts.command, facts.exit_code, (start_ns, end_ns), [drawn.facts], moved_log, is_simulated=True
+    replayed = program_manifest(
+        facts.program, facts.exit_code, (start_ns, end_ns), [drawn.facts], moved_log, is_simulated=True
     )
     return RecordedProgram(replayed, (drawn,), moved_log)
 

@@ -17,18 +17,19 @@ import pyarrow as pa
 from ptxbench.attribute.launches import read_launches
 from ptxbench.attribute.recorded import (
     CURE,
+    ProgramManifest,
     RecordedBoard,
     RecordedProgram,
-    RunFacts,
-    read_facts,
     recorded_boards,
 )
 from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.sensors.trace import Series
-from ptxbench.storage import codec, traces
-from ptxbench.storage.atomic import sync_folder, write_text
+from ptxbench.storage import traces
+from ptxbench.storage.atomic import sync_folder
 from ptxbench.storage.file_errors import require_regular, writing
+from ptxbench.storage.folder_kind import Kind
+from ptxbench.storage.manifest import read_manifest, write_manifest
 
 # What is there until the run is over: how it began, its readings so far, and what its processes write.
 BEGUN, READINGS, LOG = "begun.json", "readings.arrows", "log"
@@ -59,13 +60,13 @@ class RunOnDisk(Closing):
         self._thread = Thread(target=self._write, name="ptxbench-readings", daemon=True)
         self._thread.start()
 
-    def begin(self, facts: RunFacts) -> None:
+    def begin(self, manifest: ProgramManifest) -> None:
         """Keep how the run began; from now on it can be read.
 
         Raises:
             InputError: The folder cannot be written.
         """
-        write_text(self._folder / BEGUN, codec.to_text(facts))
+        write_manifest(self._folder / BEGUN, manifest)
 
     def add(self, board: int, series: Sequence[Series]) -> None:
         """Keep some readings more; any thread may call it, and none waits for the disk.
@@ -126,7 +127,8 @@ def load_unfinished(folder: Path) -> RecordedProgram:
     Raises:
         InputError: The folder holds no reading, or a file of it is damaged.
     """
-    begun = read_facts(folder / BEGUN)
+    manifest = read_manifest(folder / BEGUN, ProgramManifest, Kind.PROGRAM)
+    begun = manifest.part
     readings = _readings(folder / READINGS)
     if not len(readings):
         raise InputError(f"{folder}: it ended before a reading was kept")
@@ -145,7 +147,7 @@ def load_unfinished(folder: Path) -> RecordedProgram:
         on_ns=tuple(on for _, on in log.unseen_ns),
         is_counted=log.is_counted,
     )
-    return RecordedProgram(facts, boards, log)
+    return RecordedProgram(replace(manifest, part=facts), boards, log)
 
 
 def _known_until_ns(board: RecordedBoard) -> int:

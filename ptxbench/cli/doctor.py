@@ -94,9 +94,9 @@ def _examine(gpu: Gpu, verdicts: Iterable[Verdict], out: Path | None) -> tuple[D
 
 
 def _without_gpu(verdicts: Iterable[Verdict]) -> DoctorFile:
-    from ptxbench.storage.doctor_file import DOCTOR_VERSION, DoctorFile
+    from ptxbench.storage.doctor_file import DoctorFile
 
-    return DoctorFile(DOCTOR_VERSION, None, tuple(verdicts))
+    return DoctorFile(None, tuple(verdicts))
 
 
 def _missing(subject: str, text: str) -> Verdict:

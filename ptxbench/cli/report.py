@@ -61,7 +61,7 @@ def command(
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.atomic import require_file
     from ptxbench.storage.board_spread import read_board_spread, with_other_boards
-    from ptxbench.storage.folder_kind import ROOFLINE, purpose_of
+    from ptxbench.storage.folder_kind import Kind, kind_of
     from ptxbench.storage.location import require_outside
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.shipped import find_table
@@ -73,7 +73,7 @@ def command(
     if out is not None:
         require_file(out)
     name = "json" if as_json else form or format_by_ending(out)
-    rooflines = [run for run in runs if purpose_of(run) == ROOFLINE]
+    rooflines = [run for run in runs if kind_of(run)[0] is Kind.ROOFLINE]
     if rooflines:
         _report_rooflines(rooflines, [run for run in runs if run not in rooflines], name, plot, out)
         return

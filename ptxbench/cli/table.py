@@ -281,12 +281,12 @@ def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as
         click.echo(render_report("json", [RunReport(str(folder.path), info, rows)], None))
         return
     click.echo(tables_text(rows, info, output_width()))
-    if folder.manifest.scale_ci95:
-        click.echo(f"\n{scale_sentence(folder.manifest.scale_ci95)}")
-    if folder.manifest.source_check is not None:
-        click.echo(f"\n{source_sentence(folder.manifest.source, folder.manifest.source_check)}")
-    if folder.manifest.cost is not None:
-        click.echo(f"\n{cost_sentence(folder.manifest.cost)}")
+    if folder.manifest.part.scale_ci95:
+        click.echo(f"\n{scale_sentence(folder.manifest.part.scale_ci95)}")
+    if folder.manifest.part.source_check is not None:
+        click.echo(f"\n{source_sentence(folder.manifest.part.source, folder.manifest.part.source_check)}")
+    if folder.manifest.part.cost is not None:
+        click.echo(f"\n{cost_sentence(folder.manifest.part.cost)}")
     if not folder.finished:
         click.echo(f"\nnot finished. {_go_on(folder.path, None)}")
     click.echo(f"\nrun folder: {folder.path}")

@@ -95,7 +95,7 @@ def _print_json(tuned: ConcurrentTuned, objective: str) -> None:
         {
             "folder": str(tuned.path),
             "gpu": asdict(tuned.manifest.gpu),
-            "kernels": [one.kernel for one in tuned.manifest.kernels],
+            "kernels": [one.kernel for one in tuned.manifest.part.kernels],
             "objective": objective,
             "iterations": tuned.iterations,
             "high_occupancy": tuned.tried,
@@ -124,7 +124,7 @@ def _plain(trial: ConcurrentTrial) -> dict[str, object]:
 def _print(tuned: ConcurrentTuned, objective: str) -> None:
     from ptxbench.tune.blocks.concurrent_search import cost_of
 
-    names = " and ".join(one.kernel for one in tuned.manifest.kernels)
+    names = " and ".join(one.kernel for one in tuned.manifest.part.kernels)
     click.echo(f"{tuned.manifest.gpu.title}: {names} at once")
     click.echo(
         f"{tuned.iterations} runs of {tuned.tried} combinations of high occupancy, {tuned.possible} in all"

@@ -39,7 +39,7 @@ def difficulty(run: Path, plot: Path | None, as_json: bool) -> None:
     if as_json:
         print_json({"parts": [_plain(one) for one in found]})
         return
-    click.echo(f"{folder.manifest.gpu.title}: {folder.manifest.problem.title}")
+    click.echo(f"{folder.manifest.gpu.title}: {folder.manifest.part.problem.title}")
     click.echo("share of a local search's ends within so much of the optimum")
     percents = [f"{100 * (p - 1):.0f}%" for p in PROPORTIONS]
     rows = [

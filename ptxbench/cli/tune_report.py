@@ -53,9 +53,9 @@ def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, 
     trials, scale = folder.believed()
     if table is not None:
         manifest = folder.manifest
-        model = open_model(find_table(table), manifest.gpu, manifest.options.pattern)
-        trials = estimated_again(trials, manifest.problem, model)
-    found = analyse(trials, folder.manifest.problem, folder.beside)
+        model = open_model(find_table(table), manifest.gpu, manifest.part.options.pattern)
+        trials = estimated_again(trials, manifest.part.problem, model)
+    found = analyse(trials, folder.manifest.part.problem, folder.beside)
     if found is None:
         click.echo(f"{run}: none of {len(trials)} variants has a time and an energy{scale and f'; {scale}'}")
         return 1

@@ -60,7 +60,7 @@ def strategies(
     if as_json:
         print_json(_plain(found))
         return
-    click.echo(f"{folder.manifest.gpu.title}: {folder.manifest.problem.title}")
+    click.echo(f"{folder.manifest.gpu.title}: {folder.manifest.part.problem.title}")
     rows = [
         (
             one.strategy,

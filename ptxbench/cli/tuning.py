@@ -297,7 +297,7 @@ def sweep_and_print(gpu: Gpu, tuning: Tuning, sizes: tuple[int, ...], place: Pla
 
 
 def _size_rows(tuned: Tuned) -> list[tuple[str, ...]]:
-    problem = tuned.manifest.problem
+    problem = tuned.manifest.part.problem
     size = str(getattr(problem, "m", ""))
     return [(size, *row) for row in (*_trial_rows(tuned.best[:1], tuned), *_library_rows(tuned)[-1:])]
 
@@ -305,7 +305,7 @@ def _size_rows(tuned: Tuned) -> list[tuple[str, ...]]:
 def _plain_size(tuned: Tuned) -> dict[str, object]:
     return {
         "folder": str(tuned.path),
-        "problem": asdict(tuned.manifest.problem),
+        "problem": asdict(tuned.manifest.part.problem),
         "best": [_plain(t, tuned) for t in tuned.best[:1]],
         "beside": [asdict(one) for one in tuned.beside],
     }
@@ -329,7 +329,7 @@ def _print_json(tuned: Tuned) -> None:
         {
             "folder": str(tuned.path),
             "gpu": asdict(tuned.manifest.gpu),
-            "problem": asdict(tuned.manifest.problem),
+            "problem": asdict(tuned.manifest.part.problem),
             "search_space": tuned.searched,
             "tried": len(tuned.trials),
             "best": [_plain(t, tuned) for t in tuned.best[:_SHOWN]],
@@ -356,7 +356,7 @@ def _plain(trial: Trial, tuned: Tuned) -> dict[str, object]:
         "energy_j": trial.energy_j,
         "estimated_j": trial.estimated_j,
         "power_w": trial.best_power_w,
-        "gflops": trial.gflops(trial.flops_of(tuned.manifest.problem)),
+        "gflops": trial.gflops(trial.flops_of(tuned.manifest.part.problem)),
         "correct": trial.correct,
         "capped": trial.capped,
         "settled": trial.settled,
@@ -365,7 +365,7 @@ def _plain(trial: Trial, tuned: Tuned) -> dict[str, object]:
 
 
 def _print(tuned: Tuned) -> None:
-    click.echo(f"{tuned.manifest.gpu.title}: {tuned.manifest.problem.title}")
+    click.echo(f"{tuned.manifest.gpu.title}: {tuned.manifest.part.problem.title}")
     failed = [t for t in tuned.trials if not t.ok]
     click.echo(f"{tuned.searched} variants; {len(tuned.trials)} tried, of which {len(failed)} are not valid")
     for trial in failed[:_FAILED_SHOWN]:
@@ -380,7 +380,7 @@ def _print(tuned: Tuned) -> None:
     if tuned.scale:
         click.echo(f"\n{tuned.scale}")
     unknown = [t for t in tuned.best if math.isnan(t.estimated_j)]
-    if tuned.manifest.model and unknown:
+    if tuned.manifest.part.model and unknown:
         click.echo(
             f"\n{len(unknown)} variants have no estimate: their code does not show how often its loops"
             " run; give work.trips"
@@ -396,7 +396,7 @@ def _print_trials(trials: tuple[Trial, ...], tuned: Tuned) -> None:
 
 
 def _trial_rows(trials: tuple[Trial, ...], tuned: Tuned) -> list[tuple[str, ...]]:
-    problem = tuned.manifest.problem
+    problem = tuned.manifest.part.problem
     return [
         (
             t.name,
@@ -414,7 +414,7 @@ def _trial_rows(trials: tuple[Trial, ...], tuned: Tuned) -> list[tuple[str, ...]
 
 def _library_rows(tuned: Tuned) -> list[tuple[str, ...]]:
     """Return what a library took for the same product, each time that it was measured."""
-    flops = getattr(tuned.manifest.problem, "flops", math.nan)
+    flops = getattr(tuned.manifest.part.problem, "flops", math.nan)
     return [
         (
             one.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -24,9 +24,9 @@ class GpuInfo:
         kind: Real, simulated or replayed.
         name: Marketing name.
         uuid_hash: First 12 hex digits of the UUID's SHA-256; names the board without revealing it.
-        target: PTX and SASS target, such as "sm_90a".
-        sm_count: Streaming multiprocessors.
-        max_threads_per_sm: Resident threads that fill one.
+        target: PTX and SASS target, such as "sm_90a"; "" where only name, board, driver and limits are known.
+        sm_count: Streaming multiprocessors; 0 there.
+        max_threads_per_sm: Resident threads that fill one; 0 there.
         power_limit_w: Enforced power limit, NaN where NVML does not tell.
         max_sm_clock_mhz: Highest SM clock, NaN where NVML does not tell.
         driver: Driver version.
@@ -52,9 +52,23 @@ class GpuInfo:
     cuda: str
     vbios: str
     clocks_locked: bool | None = None
-    max_power_limit_w: float = field(default=math.nan, metadata={"optional": True})
-    l2_bytes: float = field(default=math.nan, metadata={"optional": True})
-    dram_bytes_per_s: float = field(default=math.nan, metadata={"optional": True})
+    max_power_limit_w: float = math.nan
+    l2_bytes: float = math.nan
+    dram_bytes_per_s: float = math.nan
+
+    @classmethod
+    def partly_known(
+        cls,
+        name: str,
+        uuid_hash: str,
+        driver: str = "",
+        power_limit_w: float = math.nan,
+        max_sm_clock_mhz: float = math.nan,
+    ) -> GpuInfo:
+        """Return a real GPU of which nothing else is known."""
+        return cls(
+            -1, GpuKind.REAL, name, uuid_hash, "", 0, 0, power_limit_w, max_sm_clock_mhz, driver, "", ""
+        )
 
     @property
     def max_power_w(self) -> float:
@@ -63,7 +77,7 @@ class GpuInfo:
 
     def fault(self) -> str:
         """Return what no GPU can be, for the reader of a file that contains it; "" where all is well."""
-        if self.sm_count < 1 or self.max_threads_per_sm < 1:
+        if self.target and (self.sm_count < 1 or self.max_threads_per_sm < 1):
             return f"has {self.sm_count} SMs of {self.max_threads_per_sm} threads, which no GPU has"
         if math.isinf(self.power_limit_w) or self.power_limit_w <= 0:
             return f"has a power limit of {self.power_limit_w:g} W, which no GPU has"

@@ -21,7 +21,7 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
 from ptxbench.sensors.trace import KernelWindow
 from ptxbench.storage.kernels import KernelEntry
-from ptxbench.storage.manifest import Manifest
+from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
 from ptxbench.storage.table import TABLE
@@ -55,7 +55,7 @@ class ReplayGpu:
         return self._folder.path
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> TableManifest:
         """What the recorded run is."""
         return self._folder.manifest
 

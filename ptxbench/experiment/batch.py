@@ -235,7 +235,7 @@ class Batch:
         warm_for = f"batch/{self._number}/{done}"
         opened = [entry for entry in self._kernels if entry.is_open]
         if done % 2:
-            seed = self._state.bench.folder.manifest.order_seed
+            seed = self._state.bench.folder.manifest.part.order_seed
             opened = runs_by_chance(opened, random.Random(f"{seed}/{warm_for}"))  # noqa: S311
         for entry in opened:
             record = self._state.trial(entry.kernel, entry.first + len(entry.records), warm_for)

@@ -18,7 +18,7 @@ from ptxbench.experiment.load import prepare_load
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Trace
 from ptxbench.storage.doctor_file import CounterCheck
-from ptxbench.storage.recording import Recording, RecordingFolder, RecordingManifest
+from ptxbench.storage.recording import Recording, RecordingFolder, recording_manifest
 
 PURPOSE = "doctor"
 _RECORDING = "idle-and-load"
@@ -59,7 +59,7 @@ def record_counter(gpu: Gpu, path: Path, sensors: Sequence[SensorDescription]) -
         ToolError: The assembler or the disassembler is missing.
     """
     load = prepare_load(gpu)
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, tuple(sensors), _SETTLE_S, load.sm_count)
+    manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, tuple(sensors), _SETTLE_S, load.sm_count)
     with RecordingFolder.create(path, manifest) as folder:
         module = load.module
         folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)

@@ -17,14 +17,14 @@ from ptxbench.energy.gate.source import SETTINGS
 from ptxbench.experiment.counter_study import CounterStudy, record_counter
 from ptxbench.experiment.sensor_study import sense
 from ptxbench.storage.doctor_file import (
-    DOCTOR_VERSION,
+    DOCTOR_FILE,
     CounterCheck,
     DoctorFile,
     SourceReach,
     State,
     Verdict,
-    write_doctor_file,
 )
+from ptxbench.storage.document import write_document
 from ptxbench.storage.location import default_run_path, make_place
 from ptxbench.storage.sensor_file import DOCTOR_SENSOR, SensorFile
 
@@ -72,10 +72,8 @@ def examine(
     verdicts = [*before, _gpu_verdict(gpu), dcgm_verdict(capability_of(gpu.info.target))]
     found = _examined(gpu, place, on_progress)
     checks, power = (found.counter.checks, found.counter.source) if found.counter else ((), None)
-    document = DoctorFile(
-        DOCTOR_VERSION, gpu.info, (*verdicts, *found.verdicts), found.sources, checks, power
-    )
-    write_doctor_file(place, document)
+    document = DoctorFile(gpu.info, (*verdicts, *found.verdicts), found.sources, checks, power)
+    write_document(place / DOCTOR_FILE, document)
     return document, place
 
 

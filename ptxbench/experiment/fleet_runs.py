@@ -7,8 +7,10 @@ from pathlib import Path
 from ptxbench.analysis.board_spread import BoardRun
 from ptxbench.analysis.fleet_spread import fleet_spread
 from ptxbench.core.errors import InputError
-from ptxbench.storage.fleet_file import FleetFile, write_fleet_file
-from ptxbench.storage.manifest import MANIFEST, read_run_manifest
+from ptxbench.storage.document import write_document
+from ptxbench.storage.fleet_file import FLEET_FILE, FleetFile
+from ptxbench.storage.folder_kind import MANIFEST
+from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.table import TABLE, read_table
 
 
@@ -56,7 +58,7 @@ def gather(folder: Path) -> FleetFile:
         InputError: The folder holds no run, or a file cannot be read.
     """
     document = compare_runs(folder)
-    write_fleet_file(folder, document)
+    write_document(folder / FLEET_FILE, document)
     return document
 
 

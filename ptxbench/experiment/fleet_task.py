@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ptxbench.devices.select import named_gpus
 from ptxbench.experiment.fleet_runs import board_folder
-from ptxbench.storage.manifest import MANIFEST
+from ptxbench.storage.folder_kind import MANIFEST
 
 # The first GPU that CUDA shows to the task.
 _FIRST = "all"

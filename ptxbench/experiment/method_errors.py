@@ -23,7 +23,7 @@ from ptxbench.experiment.sampling_cases import ALL_SHARES, SHARES, Case, Referen
 from ptxbench.experiment.sensor_study import throttling_notes
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
-from ptxbench.storage.methods_file import METHODS_VERSION, LoadKind, MethodPoint, MethodsFile, SourceLevels
+from ptxbench.storage.methods_file import LoadKind, MethodPoint, MethodsFile, SourceLevels
 from ptxbench.storage.recording import Recording, RecordingFolder
 
 _NS_PER_S = 1e9
@@ -96,7 +96,6 @@ def compare(folder: RecordingFolder, sensors: Sequence[SensorDescription] = ()) 
     )
     best = next(iter(levels.values())).at_share_w[1.0]
     return MethodsFile(
-        METHODS_VERSION,
         folder.manifest.gpu,
         tuple(levels),
         tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from ptxbench.experiment.load import prepare_load
 from ptxbench.meter.burst_code import BurstPattern, burst_pattern
 from ptxbench.meter.host import BURST_LABEL
 from ptxbench.storage.location import default_run_path
-from ptxbench.storage.recording import RecordingFolder, RecordingManifest
+from ptxbench.storage.recording import RecordingFolder, recording_manifest
 
 # Idle time on either side: the meter must see the first and the last edge stand clear.
 _QUIET_S = 0.5
@@ -39,9 +40,9 @@ def record_burst(gpu: Gpu, path: Path | None = None, pattern: BurstPattern | Non
         ToolError: The assembler or the disassembler is missing.
     """
     load = prepare_load(gpu)
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, BURST_LABEL, gpu.sensors, 0.0, load.sm_count)
+    manifest = recording_manifest(gpu.info, gpu.clock, BURST_LABEL, gpu.sensors, 0.0, load.sm_count)
     folder = RecordingFolder.create(
-        path or default_run_path(gpu.info, manifest.created, prefix="burst-"), manifest
+        path or default_run_path(gpu.info, datetime.now(UTC), prefix="burst-"), manifest
     )
     module = load.module
     folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)

@@ -109,7 +109,7 @@ class Preparer:
             subject = replace(subject, loop_check=module.loop_check)
             if not module.loop_check.passed:
                 return subject.row(Status.GATE_FAILED, module.loop_check.reason), module
-            operands = operand_bytes(row, condition.pattern, self._folder.manifest.order_seed)
+            operands = operand_bytes(row, condition.pattern, self._folder.manifest.part.order_seed)
             expected = self._expected(module)
         except (NotMeasurableError, RefusedModuleError) as error:
             return subject.row(Status.NOT_SUPPORTED, str(error)), module

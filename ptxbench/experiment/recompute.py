@@ -39,7 +39,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         InputError: The folder cannot be written.
     """
     folder = bench.folder
-    subjects = plan_subjects(folder.manifest.arguments)
+    subjects = plan_subjects(folder.manifest.part.arguments)
     recorded = {row.subject: row for row in gpu.rows}
     measured = {record.subject for record in gpu.records if record.repeat >= 0}
     # The run may lack the kernels of these. (A killed process leaves no row for what it measured last.)
@@ -49,10 +49,10 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         if row.status is Status.NOT_SUPPORTED or (row.status is Status.NOT_REACHED and name not in measured)
     }
     begun = [subject for subject in subjects if subject.name not in without_kernel]
-    ledger = Ledger(folder.manifest.known_difference)
+    ledger = Ledger(folder.manifest.part.known_difference)
     with Preparer(gpu, folder) as preparer:
         preparer.begin_sleep().result()
-        for batch in plan_batches(begun, folder.manifest.order_seed):
+        for batch in plan_batches(begun, folder.manifest.part.order_seed):
             ledger.take(preparer.begin(batch).result())
     records = gpu.records
     wanted = ledger.subjects.keys() | _shared(ledger.subjects.values(), records)

@@ -61,7 +61,9 @@ def measure_table(
     """
     if folder.finished:
         return folder.rows()
-    bench = Bench(gpu, folder, choose_sensor(gpu, folder.manifest.source, folder.manifest.sensors), on_trial)
+    bench = Bench(
+        gpu, folder, choose_sensor(gpu, folder.manifest.part.source, folder.manifest.sensors), on_trial
+    )
     if isinstance(gpu, ReplayGpu):
         return measure_again(gpu, bench)
     with quick_switching(), Preparer(gpu, folder) as preparer:
@@ -95,15 +97,15 @@ class _Measuring:
     ) -> None:
         self._bench = bench
         self._preparer = preparer
-        self._subjects = plan_subjects(bench.folder.manifest.arguments)
+        self._subjects = plan_subjects(bench.folder.manifest.part.arguments)
         self._state = RunState(bench, len(self._subjects), on_progress, budget_s)
-        self._ledger = Ledger(bench.folder.manifest.known_difference)
+        self._ledger = Ledger(bench.folder.manifest.part.known_difference)
         self._sleep_cubin = preparer.begin_sleep()
         self._protocols: dict[str, Measurement] = {}
 
     def run(self) -> None:
         """Measure batch by batch, the next ones made ready meanwhile."""
-        plan = plan_batches(self._subjects, self._bench.folder.manifest.order_seed)
+        plan = plan_batches(self._subjects, self._bench.folder.manifest.part.order_seed)
         ready: list[Future[list[Outcome]]] = []
         for number, subjects in enumerate(plan):
             while len(ready) < min(len(plan), number + 1 + _AHEAD):

@@ -47,7 +47,7 @@ class RunState:
         self, bench: Bench, total: int, on_progress: Callable[[Progress], None], budget_s: float
     ) -> None:
         self.bench = bench
-        self.arguments = bench.folder.manifest.arguments
+        self.arguments = bench.folder.manifest.part.arguments
         self.criterion = criterion_for(self.arguments)
         self.failures: dict[str, str] = {}
         self.unfinished: set[str] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.method_errors import compare
 from ptxbench.experiment.sampling_cases import ALL_SHARES, Case, Reference
 from ptxbench.sensors.description import SensorDescription
+from ptxbench.storage.document import write_document
 from ptxbench.storage.location import default_run_path
-from ptxbench.storage.methods_file import LoadKind, MethodsFile, write_methods_file
-from ptxbench.storage.recording import RecordingFolder, RecordingManifest
+from ptxbench.storage.methods_file import METHODS_FILE, LoadKind, MethodsFile
+from ptxbench.storage.recording import RecordingFolder, recording_manifest
 from ptxbench.storage.sensor_file import sensors_of
 
 PURPOSE = "methods"
@@ -103,20 +105,16 @@ def measure_methods(
     """
     known = tuple(s for s in tuple(sensors) or gpu.sensors if s.is_of_board)
     load = prepare_load(gpu)
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, known, 0.0, load.sm_count)
-    place = path or default_run_path(gpu.info, manifest.created, prefix="methods-")
-    with (
-        RecordingFolder.resume(place, manifest)
-        if resume
-        else RecordingFolder.create(place, manifest) as folder
-    ):
+    manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, known, 0.0, load.sm_count)
+    place = path or default_run_path(gpu.info, datetime.now(UTC), prefix="methods-")
+    with (RecordingFolder.resume if resume else RecordingFolder.create)(place, manifest) as folder:
         if folder.lost:
             on_lost(folder.lost)
         if not folder.finished:
             _record(gpu, folder, load, runs or RUNS, on_progress)
             folder.finish()
         document = compare(folder)
-        write_methods_file(folder.path, document)
+        write_document(folder.path / METHODS_FILE, document)
     return document, folder.path
 
 
@@ -165,7 +163,7 @@ def again(
     if out is None:
         return document, folder
     copy = folder.copy(out)
-    write_methods_file(out, document)
+    write_document(out / METHODS_FILE, document)
     return document, copy
 
 

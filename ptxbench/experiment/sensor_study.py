@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
@@ -17,9 +18,10 @@ from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.trial_record import describe_throttling
 from ptxbench.sensors.characterize.probe import probe
 from ptxbench.sensors.known_sensors import sensor_for
+from ptxbench.storage.document import write_document
 from ptxbench.storage.location import default_run_path
-from ptxbench.storage.recording import Recording, RecordingFolder, RecordingManifest
-from ptxbench.storage.sensor_file import RULE, SENSOR_VERSION, SensorFile, write_sensor_file
+from ptxbench.storage.recording import Recording, RecordingFolder, recording_manifest
+from ptxbench.storage.sensor_file import RULE, SENSOR_FILE, SensorFile
 
 RECORDING = "square-wave"
 PURPOSE = "sensor"
@@ -66,7 +68,7 @@ def record_square_wave(gpu: Gpu, folder: RecordingFolder, load: Load, pulses: Se
     launches = [load.launch(f"pulse-{number}", pulse.on_s) for number, pulse in enumerate(pulses)]
     launches[0] = replace(launches[0], before_s=_QUIET_S)
     launches[-1] = replace(launches[-1], after_s=_QUIET_S)
-    gpu.clock.sleep_s(folder.manifest.waited_s)
+    gpu.clock.sleep_s(folder.manifest.part.waited_s)
     run = gpu.run_sequence(launches, [pulse.off_s for pulse in pulses[:-1]], _POLL_S)
     folder.add(RECORDING, run)
 
@@ -90,13 +92,9 @@ def sense(gpu: Gpu, path: Path | None = None, *, resume: bool = False) -> tuple[
     """
     documented = tuple(sensor_for(sensor.source, gpu.info.target) for sensor in gpu.sensors)
     load = prepare_load(gpu)
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, documented, _WAIT_S, load.sm_count)
-    place = path or default_run_path(gpu.info, manifest.created, prefix="sensor-")
-    with (
-        RecordingFolder.resume(place, manifest)
-        if resume
-        else RecordingFolder.create(place, manifest) as folder
-    ):
+    manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, documented, _WAIT_S, load.sm_count)
+    place = path or default_run_path(gpu.info, datetime.now(UTC), prefix="sensor-")
+    with (RecordingFolder.resume if resume else RecordingFolder.create)(place, manifest) as folder:
         if not folder.finished:
             module = load.module
             folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
@@ -104,7 +102,7 @@ def sense(gpu: Gpu, path: Path | None = None, *, resume: bool = False) -> tuple[
                 record_square_wave(gpu, folder, load, square_wave())
             folder.finish()
         document = describe(folder)
-        write_sensor_file(folder.path, document)
+        write_document(folder.path / SENSOR_FILE, document)
     return document, folder.path
 
 
@@ -126,7 +124,7 @@ def describe_again(folder: RecordingFolder, out: Path | None) -> tuple[SensorFil
     if out is None:
         return document, folder
     copy = folder.copy(out)
-    write_sensor_file(out, document)
+    write_document(out / SENSOR_FILE, document)
     return document, copy
 
 
@@ -154,7 +152,7 @@ def describe(folder: RecordingFolder) -> SensorFile:
     (recording,) = folder.recordings
     most_w = manifest.gpu.max_power_w
     trace, notes = believed_trace(folder.trace(recording.name), manifest.sensors, most_w)
-    sources = probe(trace, recording.windows, manifest.sensors, manifest.waited_s)
+    sources = probe(trace, recording.windows, manifest.sensors, manifest.part.waited_s)
     if all(math.isnan(source.needed_s) for source in sources):
         raise GpuError(
             "; ".join((f"no power source of {manifest.gpu.name} followed the load", *notes))
@@ -162,7 +160,6 @@ def describe(folder: RecordingFolder) -> SensorFile:
         )
     judged = [notes_on_source([(trace, recording.windows)], one.sensor, most_w) for one in sources]
     return SensorFile(
-        SENSOR_VERSION,
         manifest.gpu,
         sources,
         manifest.sensors,

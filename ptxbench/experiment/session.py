@@ -8,15 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ptxbench.core.condition import DYNAMIC
-from ptxbench.core.version import CHECKOUT
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.replay import ReplayGpu
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import choose_sensor
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.storage.commit import git_commit
+from ptxbench.storage.folder_kind import Kind
 from ptxbench.storage.location import default_run_path
-from ptxbench.storage.manifest import Manifest, Session
+from ptxbench.storage.manifest import Session, TablePart, new_manifest
 from ptxbench.storage.run_folder import RunFolder
 
 
@@ -44,7 +43,7 @@ def start_run(
             that all rows share.
     """
     recorded = gpu.manifest if isinstance(gpu, ReplayGpu) else None
-    arguments = options.over(recorded.arguments) if recorded else options.complete(gpu, sensors)
+    arguments = options.over(recorded.part.arguments) if recorded else options.complete(gpu, sensors)
     if isinstance(gpu, ReplayGpu) and DYNAMIC in arguments.protocols:
         gpu.require_shared_static()
     session = _new_session(gpu)
@@ -52,19 +51,17 @@ def start_run(
     if arguments.seed is not None:
         seed = arguments.seed
     else:
-        seed = recorded.order_seed if recorded else secrets.randbits(32)
-    manifest = Manifest.new(
+        seed = recorded.part.order_seed if recorded else secrets.randbits(32)
+    part = TablePart(
         run_id=place.name,
-        commit=git_commit(CHECKOUT),
-        gpu=gpu.info,
-        sensors=tuple(sensors) or gpu.sensors,
         source=choose_sensor(gpu, arguments.source, sensors).source,
         arguments=arguments,
         order_seed=seed,
-        session=session,
-        known_difference=recorded.known_difference if recorded else known_difference,
+        sessions=(session,),
+        known_difference=recorded.part.known_difference if recorded else known_difference,
     )
-    return RunFolder.create(place, manifest)
+    known = tuple(sensors) or gpu.sensors
+    return RunFolder.create(place, new_manifest(Kind.TABLE, part, (gpu.info,), known, session.start))
 
 
 def resume_run(gpu: Gpu, options: RunOptions, path: Path, *, allow_other_board: bool) -> RunFolder:
@@ -80,7 +77,7 @@ def resume_run(gpu: Gpu, options: RunOptions, path: Path, *, allow_other_board: 
         InputError: The folder holds no run, or one of another GPU, driver or set of arguments.
     """
     with RunFolder.open(path) as recorded:
-        arguments = options.over(recorded.manifest.arguments)
+        arguments = options.over(recorded.manifest.part.arguments)
     return RunFolder.resume(path, gpu.info, arguments, _new_session(gpu), allow_other_board=allow_other_board)
 
 

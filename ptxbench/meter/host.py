@@ -18,7 +18,7 @@ from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.nvml import LabelledWindow, read_nvml, read_windows
 from ptxbench.sensors.base import POWER_SOURCES, SourceName
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series, Trace
-from ptxbench.storage.manifest import Manifest
+from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.recording import RecordingFolder
 from ptxbench.storage.run_folder import RunFolder
 
@@ -151,7 +151,7 @@ def log_from_run(path: Path, bursts: Sequence[Path] = ()) -> HostLog:
             for r, trace in zip(records, traces, strict=True)
         )
         manifest = run.manifest
-    kind = manifest.kind
+    kind = manifest.gpu.kind
     sources = dict.fromkeys(series.source for trial in trials for series in trial.trace.series)
     series = tuple(_joined(source, trials) for source in sources)
     if not trials or not any(len(one.good()) for one in series):
@@ -168,15 +168,15 @@ def log_from_run(path: Path, bursts: Sequence[Path] = ()) -> HostLog:
 
 
 def _marks(
-    burst: Path, manifest: Manifest, recordings: Sequence[tuple[int, int]]
+    burst: Path, manifest: TableManifest, recordings: Sequence[tuple[int, int]]
 ) -> tuple[KernelWindow, ...]:
     """Return the windows of a burst that belongs to a run."""
     folder = RecordingFolder.open(burst, BURST_LABEL)
     board = folder.manifest.gpu.uuid_hash
     if board not in {gpu.uuid_hash for gpu in manifest.gpus}:
         raise InputError(f"{burst} was run on another board ({board}) than those of the run")
-    offsets_ns = [session.epoch_offset_ns for session in manifest.sessions]
-    apart_ns = min(abs(folder.manifest.epoch_offset_ns - offset_ns) for offset_ns in offsets_ns)
+    offsets_ns = [session.epoch_offset_ns for session in manifest.part.sessions]
+    apart_ns = min(abs(folder.manifest.part.epoch_offset_ns - offset_ns) for offset_ns in offsets_ns)
     if apart_ns > _MAX_CLOCK_STEP_NS:
         raise InputError(
             f"{burst} and the run have clocks {apart_ns / 1e9:.0f} s apart: the machine was restarted"

@@ -133,7 +133,7 @@ class NullModels:
             for one in self._shuffles
         ]
         nulls.insert(2, sorted(tried, key=lambda one: one.mean_absolute_pct)[len(tried) // 2])
-        limit_w = read_session(folder).power_limit_w
+        limit_w = read_session(folder).gpu.power_limit_w
         nulls += [self._by_power(form, table.kernels, limit_w) for form in (Form.POWER, Form.LIMIT)]
         names = tuple(f"{one.kernel} {one.operands}" for one in table.kernels)
         return NullComparison(names, _errors("the table", table), tuple(nulls))

@@ -21,6 +21,7 @@ from ptxbench.model.solution import Comparison, JointSolution, OpcodeEnergy, Pat
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
+from ptxbench.storage.document import major_schema, read_plain, stamped
 from ptxbench.storage.file_errors import read_bytes, reading
 from ptxbench.storage.kernels import index_bytes
 from ptxbench.storage.schema import TableRow
@@ -218,7 +219,7 @@ def write_solved(run: Path, solved: Solved) -> None:
     Raises:
         InputError: It cannot be written.
     """
-    write_text(run / FILE, codec.to_lines(solved))
+    write_text(run / FILE, codec.to_lines(stamped(solved)))
 
 
 def read_solved(run: Path) -> Solved:
@@ -260,8 +261,9 @@ def _stored(run: Path) -> tuple[Solved | None, str]:
     with reading(path):
         if not path.exists():
             return None, f"has no {FILE}"
-    plain = codec.read_json(path)
-    version = plain.get("solver_version") if isinstance(plain, dict) else None
+    plain = read_plain(path)
+    major_schema(plain, "", Place(path))
+    version = plain.get("solver_version")
     if version != SOLVER_VERSION:
         return None, f"has a {FILE} of another solver (version {version!r}, this is {SOLVER_VERSION})"
     solved = codec.decode(Solved, plain, Place(path))

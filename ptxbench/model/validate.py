@@ -123,12 +123,12 @@ def judge_terms(
     session = read_session(folder)
     works, problems = read_works(counts_folder(folder, counts_of), session)
     static = session_static(session)
-    machine = Machine(opcode_energies.drawn(terms.opcode_share), terms, static, session.power_limit_w)
+    machine = Machine(opcode_energies.drawn(terms.opcode_share), terms, static, session.gpu.power_limit_w)
     held_out = [one for one in measured_kernels(session) if one.case.purpose is Purpose.JUDGED]
     rows = tuple(
         _row(one, works[one.case.number], machine, session) for one in held_out if one.case.number in works
     )
-    missing = [f"{c.name} {c.operands}: {c.failure}" for c in session.cases if c.failure]
+    missing = [f"{c.name} {c.operands}: {c.failure}" for c in session.part.cases if c.failure]
     missing += [f"{o.case.name} {o.case.operands}: no counts" for o in held_out if o.case.number not in works]
     return ModelValidation(terms, rows, (*missing, *problems))
 
@@ -194,7 +194,7 @@ def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: Kerne
         estimated_by_limit_j=by_limit.energy_j,
         time_s=one.time_s,
         power_w=one.power_w,
-        clock_mhz=one.clock_ratio * session.max_sm_clock_mhz,
+        clock_mhz=one.clock_ratio * session.gpu.max_sm_clock_mhz,
         capped=one.capped,
         estimated_capped=by_limit.capped,
         uncovered_share=found.uncovered_share,
@@ -210,11 +210,11 @@ def _parts(found: KernelEstimate) -> str:
 def measured_kernels(session: KernelSession) -> tuple[MeasuredKernel, ...]:
     """Return every case that has at least one trial with a power, by number."""
     trials: dict[int, list[KernelTrial]] = defaultdict(list)
-    for trial in session.trials:
+    for trial in session.part.trials:
         if math.isfinite(trial.power_w):
             trials[trial.case].append(trial)
     return tuple(
-        _measured(session, case, trials[case.number]) for case in session.cases if trials[case.number]
+        _measured(session, case, trials[case.number]) for case in session.part.cases if trials[case.number]
     )
 
 
@@ -227,7 +227,7 @@ def _measured(session: KernelSession, case: KernelCase, trials: Sequence[KernelT
         time_s=float(np.mean([t.time_s for t in trials])),
         power_w=float(np.mean([t.power_w for t in trials])),
         temperature_c=float(np.mean([t.temperature_c for t in trials])),
-        clock_ratio=float(np.mean([t.sm_clock_mhz for t in trials])) / session.max_sm_clock_mhz,
+        clock_ratio=float(np.mean([t.sm_clock_mhz for t in trials])) / session.gpu.max_sm_clock_mhz,
         capped=any(t.throttle_reasons & POWER_CAP for t in trials),
     )
 
@@ -238,8 +238,8 @@ def session_static(session: KernelSession) -> StaticPower:
     Raises:
         InputError: There is none.
     """
-    sleeping = {case.number for case in session.cases if case.purpose is Purpose.STATIC}
-    trials = [t for t in session.trials if t.case in sleeping and math.isfinite(t.power_w)]
+    sleeping = {case.number for case in session.part.cases if case.purpose is Purpose.STATIC}
+    trials = [t for t in session.part.trials if t.case in sleeping and math.isfinite(t.power_w)]
     if not trials:
         raise InputError("the session has no valid sleeping kernel, so its static power is not known")
     return static_line([t.power_w for t in trials], [t.temperature_c for t in trials])
@@ -255,7 +255,7 @@ def read_works(folder: Path, session: KernelSession) -> tuple[Mapping[int, Kerne
         session: Names the cases.
     """
     launches, problems = launches_by_case(folder)
-    names = {case.number: case for case in session.cases}
+    names = {case.number: case for case in session.part.cases}
     works: dict[int, KernelWork] = {}
     for number, of_case in launches.items():
         try:
@@ -263,7 +263,7 @@ def read_works(folder: Path, session: KernelSession) -> tuple[Mapping[int, Kerne
         except (InputError, KeyError) as error:
             problems.append(str(error))
     by_name = {names[n].name: work for n, work in works.items() if names[n].operands == RANDOM}
-    for case in session.cases:
+    for case in session.part.cases:
         if case.number not in works and case.name in by_name:
             works[case.number] = by_name[case.name]
     return works, problems

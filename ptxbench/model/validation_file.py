@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ptxbench.storage import codec
-from ptxbench.storage.atomic import write_text
-from ptxbench.storage.codec import Place
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.storage.folder_kind import Kind
+from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest
 
 MEASURED = "measured.json"
 COUNTS = "counts"
@@ -90,42 +90,36 @@ class KernelTrial:
         return self.power_w * self.time_s
 
 
-@dataclass(frozen=True)
-class KernelSession:
-    """One session on one board.
+@dataclass(frozen=True, kw_only=True)
+class KernelsPart:
+    """What only a session of measured kernels on one board has.
 
     Attributes:
-        gpu: Marketing name.
-        uuid_hash: First 12 hex digits of the UUID's SHA-256.
-        driver: Driver version.
-        power_limit_w: Enforced power limit.
-        max_sm_clock_mhz: Highest SM clock.
         source: The source of `power_w`.
         libraries: Versions of what brought the kernels.
-        begun: UTC, ISO 8601.
         cases: Every case, also those that failed.
         trials: In the order in which they ran.
     """
 
-    gpu: str
-    uuid_hash: str
-    driver: str
-    power_limit_w: float
-    max_sm_clock_mhz: float
     source: str
     libraries: tuple[str, ...]
-    begun: str
     cases: tuple[KernelCase, ...]
-    trials: tuple[KernelTrial, ...]
+    trials: tuple[KernelTrial, ...] = ()
 
 
-def write_session(folder: Path, session: KernelSession) -> None:
-    """Write `measured.json` atomically.
+KernelSession = Manifest[KernelsPart]
 
-    Raises:
-        InputError: The folder cannot be written.
-    """
-    write_text(folder / MEASURED, codec.to_text(session))
+
+def kernel_session(
+    gpu: GpuInfo,
+    source: str,
+    libraries: tuple[str, ...],
+    cases: tuple[KernelCase, ...],
+    trials: tuple[KernelTrial, ...] = (),
+) -> KernelSession:
+    """Return a session that begins now."""
+    part = KernelsPart(source=source, libraries=libraries, cases=cases, trials=trials)
+    return new_manifest(Kind.KERNELS, part, (gpu,))
 
 
 def read_session(folder: Path) -> KernelSession:
@@ -134,5 +128,4 @@ def read_session(folder: Path) -> KernelSession:
     Raises:
         InputError: It is missing, or does not fit.
     """
-    path = folder / MEASURED
-    return codec.decode(KernelSession, codec.read_json(path), Place(path))
+    return read_manifest(folder / MEASURED, KernelSession, Kind.KERNELS)

@@ -68,7 +68,7 @@ def plot_capping(manifest: TuningManifest, trials: Sequence[Trial], path: Path) 
         axes.set_xlabel("SM clock that was held, MHz")
         axes.grid(alpha=0.25)
         axes.legend(fontsize=7)
-    left.set_title(f"{manifest.problem.title}\n{title(manifest.gpu)}", loc="left", fontsize=10)
+    left.set_title(f"{manifest.part.problem.title}\n{title(manifest.gpu)}", loc="left", fontsize=10)
     save(figure, path)
 
 

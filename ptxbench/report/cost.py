@@ -25,7 +25,7 @@ from ptxbench.storage.board_spread import (
     read_board_spread,
     with_other_boards,
 )
-from ptxbench.storage.manifest import Manifest, read_run_manifest
+from ptxbench.storage.manifest import TableManifest, read_run_manifest
 from ptxbench.storage.schema import TableRow
 from ptxbench.storage.table import TABLE, read_rows
 
@@ -47,7 +47,7 @@ class CostTable:
     """
 
     name: str
-    manifest: Manifest
+    manifest: TableManifest
     rows: tuple[TableRow, ...]
     spread: BoardSpread | None
     names: frozenset[str]
@@ -336,11 +336,11 @@ def _origin(table: CostTable) -> dict[str, object]:
         "target": gpu.target,
         "board": gpu.uuid_hash,
         "driver": gpu.driver,
-        "run": table.spread.reference if table.spread else manifest.run_id,
-        "created": manifest.created.isoformat(),
+        "run": table.spread.reference if table.spread else manifest.part.run_id,
+        "created": manifest.created and manifest.created.isoformat(),
         "ptxbench_commit": manifest.commit,
-        "schema_version": manifest.schema_version,
-        "scale_ci95": manifest.scale_ci95,
+        "schema_version": manifest.schema,
+        "scale_ci95": manifest.part.scale_ci95,
         "boards": [asdict(board) for board in table.spread.boards] if table.spread else [],
     }
 
@@ -351,12 +351,12 @@ def _origin_lines(table: CostTable, costs: Sequence[Cost]) -> list[str]:
         return [f"{table.name}: no such instruction"]
     lines = [
         f"{table.name}: {manifest.gpu.title}, board {origin['board']}, driver {origin['driver']}, "
-        f"run {origin['run']} of {manifest.created:%Y-%m-%d}, protocol of commit "
+        f"run {origin['run']} of {manifest.day}, protocol of commit "
         f"{(manifest.commit or 'unknown')[:12]}"
     ]
-    if manifest.scale_ci95 is not None:
+    if manifest.part.scale_ci95 is not None:
         lines.append(
-            f"  all its dynamic energies share one factor, known to ± {manifest.scale_ci95:.2%} (95%)"
+            f"  all its dynamic energies share one factor, known to ± {manifest.part.scale_ci95:.2%} (95%)"
         )
     if table.spread:
         others = table.spread.boards[1:]

@@ -207,7 +207,9 @@ def diff_runs(a: RunFolder, b: RunFolder) -> RunDiff:
     Raises:
         InputError: A table cannot be read, or no row has a number in both.
     """
-    rows = diff_rows(a.rows(), b.rows(), a.manifest.level_error or 0.0, b.manifest.level_error or 0.0)
+    rows = diff_rows(
+        a.rows(), b.rows(), a.manifest.part.level_error or 0.0, b.manifest.part.level_error or 0.0
+    )
     if not any(row.compared for row in rows):
         raise InputError(f"{a.path} and {b.path} have no row in common with a number in both; compare others")
     sides = _side(a), _side(b)
@@ -310,9 +312,9 @@ def _side(folder: RunFolder) -> RunSide:
     manifest = folder.manifest
     return RunSide(
         path=str(folder.path),
-        run_id=manifest.run_id,
+        run_id=manifest.part.run_id,
         ptxbench_version=manifest.ptxbench_version,
         commit=manifest.commit,
-        source=manifest.source,
+        source=manifest.part.source,
         gpus=manifest.gpus,
     )

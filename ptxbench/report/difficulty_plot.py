@@ -36,5 +36,5 @@ def plot_difficulty(manifest: TuningManifest, found: Sequence[Difficulty], path:
     axes.set_ylim(0, 1.02)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8)
-    axes.set_title(f"{manifest.problem.title}\n{title(manifest.gpu)}", loc="left", fontsize=10)
+    axes.set_title(f"{manifest.part.problem.title}\n{title(manifest.gpu)}", loc="left", fontsize=10)
     save(figure, path)

@@ -45,7 +45,7 @@ def plot_front(
     if not shown:
         raise InputError("there is nothing to draw: no variant has an energy")
     front = pareto_front(shown)
-    problem = manifest.problem
+    problem = manifest.part.problem
     figure = new_figure(7, 5)
     from matplotlib.ticker import LogFormatter
 

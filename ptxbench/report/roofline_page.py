@@ -318,7 +318,7 @@ def _run(report: RooflineReport) -> dict[str, object]:
         "board": gpu.uuid_hash,
         "driver": gpu.driver,
         "power_limit_w": plain(gpu.power_limit_w),
-        "created": f"{manifest.created:%Y-%m-%d}",
+        "created": manifest.day,
         "commit": manifest.commit or "",
         "fits": [_about(fit) for fit in report.fits],
     }

@@ -41,7 +41,7 @@ def draw_all(manifest: TuningManifest, found: Analysis) -> dict[str, Figure]:
 def _axes(manifest: TuningManifest, what: str, height_in: float = 5) -> tuple[Figure, Axes]:
     figure = new_figure(7.5, height_in)
     axes = figure.subplots()
-    heading = f"{manifest.problem.title}: {what}\n{title(manifest.gpu)}"
+    heading = f"{manifest.part.problem.title}: {what}\n{title(manifest.gpu)}"
     axes.set_title(heading, loc="left", fontsize=10)
     axes.grid(which="both", alpha=0.25)
     return figure, axes
@@ -150,7 +150,7 @@ def _quadrants(manifest: TuningManifest, found: Analysis) -> Figure:
             axes.tick_params(labelsize=7)
             axes.grid(alpha=0.25)
         both.legend(fontsize=7)
-    heading = f"{manifest.problem.title}: above and below the mean of a metric\n{title(manifest.gpu)}"
+    heading = f"{manifest.part.problem.title}: above and below the mean of a metric\n{title(manifest.gpu)}"
     figure.suptitle(heading, fontsize=10)
     return figure
 

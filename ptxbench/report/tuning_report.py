@@ -64,7 +64,7 @@ def sections(
     winners = [("fastest", found.fastest), ("least energy", found.best)]
     winners.append(("least energy times time", min(found.figures, key=lambda f: f.energy_j * f.time_s)))
     return (
-        Section(manifest.problem.title, head),
+        Section(manifest.part.problem.title, head),
         Section(
             "Winners",
             _verdict(found),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ptxbench.sensors.base import SourceName, Unit
@@ -48,9 +48,9 @@ class SensorDescription:
     quantum: float
     origin: str
     # Runs that were kept before these were known do not say them.
-    shape: Shape = field(default=Shape.BOXCAR, metadata={"optional": True})
-    regulation_s: float = field(default=0.0, metadata={"optional": True})
-    excursion: float = field(default=0.0, metadata={"optional": True})
+    shape: Shape = Shape.BOXCAR
+    regulation_s: float = 0.0
+    excursion: float = 0.0
 
     @property
     def counts_energy(self) -> bool:

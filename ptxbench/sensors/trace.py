@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -107,7 +107,7 @@ class KernelWindow:
     elapsed_s: float
     cycles: int = -1
     globaltimer_ns: int = -1
-    launch_times_s: tuple[float, ...] = field(default=(), metadata={"optional": True})
+    launch_times_s: tuple[float, ...] = ()
 
     @property
     def clock_mhz(self) -> float:

@@ -1,4 +1,8 @@
-"""Frozen dataclasses to and from plain JSON values, read strictly."""
+"""Frozen dataclasses to and from plain JSON values, read strictly, and so that they can grow.
+
+A field with a default may be missing: what wrote the file did not know it. A key that is no field is passed
+over: something newer wrote it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import json
 import math
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -68,7 +72,7 @@ def decode(kind: type[T], plain: object, place: Place) -> T:
     """Return the dataclass `kind` that `encode` made `plain` from.
 
     Raises:
-        InputError: A key is missing or unknown, or a value's type or range does not fit.
+        InputError: A key without a default is missing, or a value's type or range does not fit.
     """
     return cast(T, _decode(kind, plain, place))
 
@@ -104,6 +108,15 @@ def read_json(path: Path) -> object:
     return parse(read_bytes(path), Place(path))
 
 
+def decode_list(kind: type[T], plain: object, place: Place) -> tuple[T, ...]:
+    """Return the dataclasses of a list.
+
+    Raises:
+        InputError: It is none, or an item does not fit.
+    """
+    return cast(tuple[T, ...], _decode_list(kind, plain, place))
+
+
 def parse(data: bytes, place: Place) -> object:
     """Return the plain values of one JSON text.
 
@@ -120,15 +133,18 @@ def parse(data: bytes, place: Place) -> object:
 
 @lru_cache(maxsize=64)
 def type_hints(kind: type) -> Mapping[str, Any]:
-    """Return the type of each field of a dataclass, in order."""
-    hints = get_type_hints(kind)
-    return types.MappingProxyType({f.name: hints[f.name] for f in fields(kind)})
+    """Return the type of each field of a dataclass, in order; of a generic one with its arguments."""
+    plain = get_origin(kind) or kind
+    named = dict(zip(getattr(plain, "__parameters__", ()), get_args(kind), strict=False))
+    hints = get_type_hints(plain)
+    return types.MappingProxyType({f.name: named.get(hints[f.name], hints[f.name]) for f in fields(plain)})
 
 
 @lru_cache(maxsize=64)
 def optional_fields(kind: type) -> frozenset[str]:
-    """Return the fields that older files do not say, which have their default then."""
-    return frozenset(f.name for f in fields(kind) if f.metadata.get("optional"))
+    """Return the fields that a file may leave out, which have their default then."""
+    plain = get_origin(kind) or kind
+    return frozenset(f.name for f in fields(plain) if not (f.default is f.default_factory is MISSING))
 
 
 def _decode(hint: Any, plain: object, place: Place) -> object:
@@ -138,7 +154,7 @@ def _decode(hint: Any, plain: object, place: Place) -> object:
         return None if plain is None and may_be_none else _decode(_arm(arms, plain), plain, place)
     if get_origin(hint) is tuple:
         return _decode_list(get_args(hint)[0], plain, place)
-    if is_dataclass(hint):
+    if is_dataclass(get_origin(hint) or hint):
         return _decode_dataclass(cast(type, hint), plain, place)
     if issubclass(hint, StrEnum):
         return _decode_enum(hint, plain, place)
@@ -148,9 +164,16 @@ def _decode(hint: Any, plain: object, place: Place) -> object:
 
 
 def _arm(arms: Sequence[Any], plain: object) -> Any:
-    """Return the one of several dataclasses whose fields a value has; the first where none fits."""
-    keys = set(plain) if isinstance(plain, dict) else set()
-    return next((arm for arm in arms[1:] if keys and keys <= set(type_hints(arm))), arms[0])
+    """Return the one of several dataclasses that a value lacks least of and has least beside."""
+    if len(arms) == 1 or not isinstance(plain, dict):
+        return arms[0]
+    keys = set(plain)
+
+    def misfit(arm: Any) -> tuple[int, int]:
+        known = set(type_hints(arm))
+        return len(known - optional_fields(arm) - keys), len(keys - known)
+
+    return min(arms, key=misfit)
 
 
 def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
@@ -160,9 +183,6 @@ def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
     for key in hints:
         if key not in plain and key not in optional:
             raise place.at(key).error("is missing")
-    for key in plain:
-        if key not in hints:
-            raise place.at(key).error("is not known to this version of ptxbench")
     values = {}
     for key, hint in hints.items():
         if key in plain:
@@ -170,7 +190,7 @@ def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
             # A run has millions of plain numbers and texts: for those that fit no place is made.
             fits = type(value) is hint and _is_plain(value)
             values[key] = value if fits else _decode(hint, value, place.at(key))
-    made = kind(**values)
+    made = (get_origin(kind) or kind)(**values)
     # A dataclass that knows what its values must be has a method that says what is wrong with them.
     fault = made.fault() if hasattr(made, "fault") else ""
     if fault:

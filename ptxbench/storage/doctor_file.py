@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.base import SourceName
-from ptxbench.storage import codec
-from ptxbench.storage.atomic import write_text
-from ptxbench.storage.recording import read_document
+from ptxbench.storage.document import read_document
 
-DOCTOR_VERSION = 1
 DOCTOR_FILE = "doctor.json"
 
 
@@ -114,7 +111,6 @@ class DoctorFile:
     """Everything that was found.
 
     Attributes:
-        doctor_version: Version of this file.
         gpu: The GPU, None where there is none.
         verdicts: Every line, in order.
         sources: What can be measured with each source that followed the load.
@@ -122,22 +118,16 @@ class DoctorFile:
         power: What the counter says of that source; None in files of before this was kept.
     """
 
-    doctor_version: int
     gpu: GpuInfo | None
     verdicts: tuple[Verdict, ...]
     sources: tuple[SourceReach, ...] = ()
     counter: tuple[CounterCheck, ...] = ()
-    power: SourceVerdict | None = field(default=None, metadata={"optional": True})
+    power: SourceVerdict | None = None
 
     @property
     def states(self) -> frozenset[State]:
         """What its verdicts come to."""
         return frozenset(verdict.state for verdict in self.verdicts)
-
-
-def write_doctor_file(folder: Path, document: DoctorFile) -> None:
-    """Write doctor.json into a folder, atomically."""
-    write_text(folder / DOCTOR_FILE, codec.to_text(document))
 
 
 def known_difference(sensor: Path, info: GpuInfo) -> float:
@@ -157,6 +147,6 @@ def known_difference(sensor: Path, info: GpuInfo) -> float:
     path = next((folder / DOCTOR_FILE for folder in folders if (folder / DOCTOR_FILE).exists()), None)
     if path is None:
         return 0.0
-    document = read_document(path, DoctorFile, "doctor_version", DOCTOR_VERSION)
+    document = read_document(path, DoctorFile, "doctor_version")
     is_same = document.gpu is not None and document.gpu.uuid_hash == info.uuid_hash
     return document.power.scale_uncertainty if is_same and document.power is not None else 0.0

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from ptxbench.storage import codec
-from ptxbench.storage.atomic import write_text
-
-FLEET_VERSION = 1
 FLEET_FILE = "fleet.json"
 
 
@@ -77,16 +72,9 @@ class FleetFile:
     """All boards.
 
     Attributes:
-        fleet_version: Version of this file.
         models: A comparison for each GPU model.
         left_out: Runs that are in none.
     """
 
-    fleet_version: int
     models: tuple[ModelSpread, ...]
     left_out: tuple[LeftOut, ...]
-
-
-def write_fleet_file(folder: Path, document: FleetFile) -> None:
-    """Write fleet.json into a folder, atomically."""
-    write_text(folder / FLEET_FILE, codec.to_text(document))

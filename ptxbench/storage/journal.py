@@ -1,19 +1,23 @@
-"""A file of JSON lines that only grows; a line counts once its line end is on the disk."""
+"""Files of JSON lines that only grow; a line counts once its line end is on the disk."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
+from typing import Generic, Self, TypeVar
 
+from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import sync_folder, write_bytes
 from ptxbench.storage.codec import Place
 from ptxbench.storage.file_errors import read_bytes, writing
 
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 # A link is not followed.
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -84,6 +88,61 @@ class Journal:
             ) from None
         except OSError:
             return  # a file system without locks: one writer is then up to the user
+
+
+class Lines(Closing, Generic[T, K]):
+    """Dataclasses by their names, each on the disk as soon as it is added; of one name the last line counts.
+
+    Args:
+        path: The file, which may be missing.
+        kind: Type of a line.
+        name_of: Returns what one is called.
+
+    Raises:
+        InputError: The file cannot be read, or a complete line does not fit.
+    """
+
+    def __init__(self, path: Path, kind: type[T], name_of: Callable[[T], K]) -> None:
+        self._path = path
+        self._name_of = name_of
+        self.by_name = {name_of(one): one for one in read_all(path, kind)}
+        self._journal: Journal | None = None
+
+    def open(self) -> Self:
+        """Become the one writer; see `Journal`."""
+        self._journal = Journal(self._path, create=True)
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this is the one writer."""
+        return self._journal is not None
+
+    def add(self, one: T) -> None:
+        """Keep one; see `Journal.append`.
+
+        Raises:
+            ValueError: The file is open for reading only.
+        """
+        if self._journal is None:
+            raise ValueError(f"{self._path} is open for reading only")
+        self._journal.append(one)
+        self.by_name[self._name_of(one)] = one
+
+    def close(self) -> None:
+        """Give the right to write back."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+
+def read_all(path: Path, kind: type[T]) -> list[T]:
+    """Return the dataclasses of every complete line; none where the file is missing.
+
+    Raises:
+        InputError: The file cannot be read, or a complete line does not fit.
+    """
+    return [codec.decode(kind, plain, place) for place, plain in read(path)] if path.exists() else []
 
 
 def read(path: Path) -> Iterator[tuple[Place, object]]:

@@ -304,7 +304,4 @@ def _read_index(run: Path, archive: KernelArchive | None) -> tuple[KernelEntry, 
     if data is None:
         return ()
     place = Place(run / (_FOLDER if archive is None else ARCHIVE) / INDEX)
-    plain = codec.parse(data, place)
-    if not isinstance(plain, list):
-        raise place.error("must be a list")
-    return tuple(codec.decode(KernelEntry, item, place.item(i)) for i, item in enumerate(plain))
+    return codec.decode_list(KernelEntry, codec.parse(data, place), place)

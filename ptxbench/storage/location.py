@@ -57,13 +57,12 @@ def require_outside(run: Path, *written: Path | None) -> None:
             raise InputError(f"{path} lies in {run}, which stays as it is; write elsewhere")
 
 
-def make_place(path: Path, kind: GpuKind, cure: str = "choose a new folder") -> None:
+def make_place(path: Path, kind: GpuKind) -> None:
     """Make a new folder for what a GPU of some kind gives, or use an empty one.
 
     Args:
         path: The folder.
         kind: Kind of the GPU.
-        cure: What to do where the folder holds something.
 
     Raises:
         InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
@@ -71,5 +70,8 @@ def make_place(path: Path, kind: GpuKind, cure: str = "choose a new folder") -> 
     require_place(path, kind)
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
-            raise InputError(f"{path} is not empty; {cure}")
+        held = {entry.name for entry in path.iterdir()}
+    if "manifest.json" in held:
+        raise InputError(f"{path} already holds a run; continue it with --resume, or choose another folder")
+    if held:
+        raise InputError(f"{path} is not empty; choose a new folder for the run")

@@ -1,30 +1,184 @@
-"""What a run is: tool, GPU, host, sensors, arguments and sessions (manifest.json)."""
+"""What a run of any kind is: tool, GPU, host, sensors, command, and the part of its kind (manifest.json)."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import platform
-from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
+import sys
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ptxbench.core.condition import Conditions
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
-from ptxbench.core.gpu_info import GpuInfo, GpuKind
-from ptxbench.core.version import VERSION
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
-from ptxbench.storage.file_errors import reading
-from ptxbench.storage.folder_kind import why_no_table
-from ptxbench.storage.schema import SCHEMA_VERSION
+from ptxbench.storage.commit import git_commit
+from ptxbench.storage.document import SCHEMA, read_plain
+from ptxbench.storage.folder_kind import MANIFEST, Kind, require_kind
+from ptxbench.storage.location import make_place
+from ptxbench.storage.migration import migrated
 
-MANIFEST = "manifest.json"
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+P = TypeVar("P", bound="DataclassInstance")
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine that the runner ran on.
+
+    Attributes:
+        name_hash: First 12 hex digits of the host name's SHA-256.
+        python: Python version.
+        os: Operating system and its version.
+    """
+
+    name_hash: str
+    python: str
+    os: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Generic[P]):
+    """What a run is.
+
+    Attributes:
+        schema: Schema of the run's files, "major.minor"; older files are read as this one.
+        kind: What it was made for.
+        ptxbench_version: Version of this package; "" where it is not known.
+        commit: Git commit of the checkout, "-dirty" appended where it was changed; None outside of one.
+        created: When the run began, UTC; None where it is not known.
+        gpus: Every board that the run met, the first one first.
+        part: What only runs of this kind have.
+        host: The machine, None where it is not known.
+        sensors: What the power sources are like, best for steady power first.
+        command: The words of the command that began the run; () where it is not known.
+    """
+
+    schema: str = SCHEMA
+    kind: Kind
+    ptxbench_version: str
+    commit: str | None
+    created: datetime | None
+    gpus: tuple[GpuInfo, ...]
+    host: Host | None = None
+    sensors: tuple[SensorDescription, ...] = ()
+    command: tuple[str, ...] = ()
+    part: P
+
+    @property
+    def gpu(self) -> GpuInfo:
+        """The first board."""
+        return self.gpus[0]
+
+    @property
+    def day(self) -> str:
+        """When the run began, such as "2026-11-21"; "" where it is not known."""
+        return f"{self.created:%Y-%m-%d}" if self.created else ""
+
+
+def new_manifest(
+    kind: Kind,
+    part: P,
+    gpus: tuple[GpuInfo, ...],
+    sensors: tuple[SensorDescription, ...] = (),
+    created: datetime | None = None,
+) -> Manifest[P]:
+    """Return the manifest of a run that begins on this host, with this version of ptxbench.
+
+    Args:
+        kind: What it is made for.
+        part: What only runs of this kind have.
+        gpus: The boards.
+        sensors: Power sources of the first one.
+        created: When it begins; None for now.
+    """
+    name_hash = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
+    return Manifest(
+        kind=kind,
+        ptxbench_version=VERSION,
+        commit=git_commit(CHECKOUT),
+        created=created or datetime.now(UTC),
+        gpus=gpus,
+        host=Host(name_hash, platform.python_version(), platform.platform()),
+        sensors=sensors,
+        command=(Path(sys.argv[0]).name, *sys.argv[1:]),
+        part=part,
+    )
+
+
+def with_part(manifest: Manifest[P], **changes: object) -> Manifest[P]:
+    """Return a manifest with fields of its part changed."""
+    return replace(manifest, part=replace(manifest.part, **changes))
+
+
+def write_manifest(path: Path, manifest: Manifest[P]) -> None:
+    """Write a manifest atomically."""
+    write_text(path, codec.to_text(manifest))
+
+
+def begin_run(path: Path, manifest: Manifest[P]) -> None:
+    """Make the folder of a run, or use an empty one, and put the manifest into it.
+
+    Raises:
+        InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
+    """
+    make_place(path, manifest.gpu.kind)
+    write_manifest(path / MANIFEST, manifest)
+
+
+def require_unchanged(path: Path, there: Manifest[P], now: Manifest[P], *keys: str) -> None:
+    """Refuse to resume a run on another board or driver, or with another value in its part.
+
+    Args:
+        path: The folder.
+        there: Its manifest.
+        now: What a new folder would say.
+        keys: Fields of the part that must be the same.
+
+    Raises:
+        InputError: Something differs.
+    """
+    require_equal("board", there.gpu.uuid_hash, now.gpu.uuid_hash, path)
+    require_equal("driver", there.gpu.driver, now.gpu.driver, path)
+    for key in keys:
+        require_equal(key, getattr(there.part, key), getattr(now.part, key), path)
+
+
+def read_manifest(path: Path, as_kind: type[Manifest[P]], *kinds: Kind) -> Manifest[P]:
+    """Read a manifest of any age; an older one is migrated as it is read.
+
+    Args:
+        path: The file.
+        as_kind: The manifest with the part that its kind has, such as `Manifest[TablePart]`.
+        kinds: Kinds that have this part.
+
+    Raises:
+        InputError: The file cannot be read, is of another kind or a newer major schema, or a key is missing
+            or does not fit.
+    """
+    require_kind(path.parent, *kinds)
+    place = Place(path)
+    manifest = codec.decode(as_kind, migrated(read_plain(path), place), place)
+    if manifest.kind in (Kind.PROGRAM, Kind.KERNELS):
+        return manifest
+    if not manifest.gpus:
+        raise place.at("gpus").error("must not be empty")
+    for index, gpu in enumerate(manifest.gpus):
+        if not gpu.target:
+            raise place.at("gpus").item(index).at("target").error("must be that of a GPU, such as sm_90a")
+    return manifest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +206,9 @@ class RunArguments(Conditions):
     source: SourceName | None
     seed: int | None
     # Manifests written before these fields existed lack them.
-    dynamic_window_s: float | None = field(default=None, metadata={"optional": True})
-    linearity: str = field(default="all", metadata={"optional": True})
-    stop_on: str = field(default="precision", metadata={"optional": True})
+    dynamic_window_s: float | None = None
+    linearity: str = "all"
+    stop_on: str = "precision"
 
 
 @dataclass(frozen=True)
@@ -92,27 +246,6 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Host:
-    """The machine that the runner ran on.
-
-    Attributes:
-        name_hash: First 12 hex digits of the host name's SHA-256.
-        python: Python version.
-        os: Operating system and its version.
-    """
-
-    name_hash: str
-    python: str
-    os: str
-
-    @classmethod
-    def here(cls) -> Host:
-        """Return this machine."""
-        name_hash = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
-        return cls(name_hash, platform.python_version(), platform.platform())
-
-
-@dataclass(frozen=True)
 class Recomputed:
     """Who worked the records and the table out from the traces again, after the run.
 
@@ -127,19 +260,12 @@ class Recomputed:
     commit: str | None
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What a run is (manifest.json).
+@dataclass(frozen=True, kw_only=True)
+class TablePart:
+    """What only a table of instructions has.
 
     Attributes:
-        schema_version: Version of all the files of the run.
-        ptxbench_version: Version of this package.
-        commit: Git commit of the checkout, "-dirty" appended where it was changed; None outside of one.
         run_id: Name of the run.
-        created: When the run began, UTC.
-        gpus: Every board that the run met, the first one first.
-        host: The machine.
-        sensors: What the power sources are like, best for steady power first.
         source: Power source of the table's numbers.
         arguments: What the command requested.
         order_seed: Seed that the order of the trials was drawn from.
@@ -154,59 +280,20 @@ class Manifest:
             `ptxbench doctor`.
     """
 
-    schema_version: int
-    ptxbench_version: str
-    commit: str | None
     run_id: str
-    created: datetime
-    gpus: tuple[GpuInfo, ...]
-    host: Host
-    sensors: tuple[SensorDescription, ...]
     source: SourceName
     arguments: RunArguments
     order_seed: int
     sessions: tuple[Session, ...]
-    cost: RunCost | None = field(default=None, metadata={"optional": True})
-    recomputed: Recomputed | None = field(default=None, metadata={"optional": True})
-    level_error: float | None = field(default=None, metadata={"optional": True})
-    source_check: SourceVerdict | None = field(default=None, metadata={"optional": True})
-    known_difference: float = field(default=0.0, metadata={"optional": True})
+    cost: RunCost | None = None
+    recomputed: Recomputed | None = None
+    level_error: float | None = None
+    source_check: SourceVerdict | None = None
+    known_difference: float = 0.0
 
-    @classmethod
-    def new(
-        cls,
-        *,
-        run_id: str,
-        commit: str | None,
-        gpu: GpuInfo,
-        sensors: tuple[SensorDescription, ...],
-        source: SourceName,
-        arguments: RunArguments,
-        order_seed: int,
-        session: Session,
-        known_difference: float = 0.0,
-    ) -> Manifest:
-        """Return the manifest of a run that begins now, on this host, with this version of ptxbench."""
-        return cls(
-            schema_version=SCHEMA_VERSION,
-            ptxbench_version=VERSION,
-            commit=commit,
-            run_id=run_id,
-            created=session.start,
-            gpus=(gpu,),
-            host=Host.here(),
-            sensors=sensors,
-            source=source,
-            arguments=arguments,
-            order_seed=order_seed,
-            sessions=(session,),
-            known_difference=known_difference,
-        )
-
-    @property
-    def gpu(self) -> GpuInfo:
-        """The first board."""
-        return self.gpus[0]
+    def fault(self) -> str:
+        """Return what is wrong with it, for the reader of a file; "" where all is well."""
+        return "" if self.sessions else "has no session, and every run has one"
 
     @property
     def scale_ci95(self) -> float | None:
@@ -219,56 +306,20 @@ class Manifest:
         counted = self.source_check.scale_uncertainty if self.source_check is not None else 0.0
         return math.hypot(COVERAGE_FACTOR * self.level_error, counted)
 
-    @property
-    def kind(self) -> GpuKind:
-        """Whether the run's numbers are measurements."""
-        return self.gpu.kind
 
-    def ended(self, now: datetime) -> Manifest:
-        """Return this manifest with its last session ended."""
-        return replace(self, sessions=(*self.sessions[:-1], replace(self.sessions[-1], end=now)))
+TableManifest = Manifest[TablePart]
 
 
-def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Write manifest.json atomically."""
-    write_text(path, codec.to_text(manifest))
-
-
-def read_manifest(path: Path) -> Manifest:
-    """Read manifest.json.
-
-    Raises:
-        InputError: The file cannot be read, is of another version, or a key is missing or does not fit.
-    """
-    plain = codec.read_json(path)
-    place = Place(path)
-    # The version comes first: all that is wrong below may be due to it.
-    version = plain.get("schema_version") if isinstance(plain, dict) else None
-    if version != SCHEMA_VERSION:
-        raise place.at("schema_version").error(
-            f"is {version!r}, but this ptxbench reads {SCHEMA_VERSION}; use the ptxbench that wrote the run"
-        )
-    manifest = codec.decode(Manifest, plain, place)
-    for key in ("gpus", "sessions"):
-        if not getattr(manifest, key):
-            raise place.at(key).error("must not be empty")
-    return manifest
-
-
-def read_run_manifest(run: Path) -> Manifest:
-    """Read the manifest of a run folder.
+def read_run_manifest(run: Path) -> TableManifest:
+    """Read the manifest of a run of `ptxbench table`.
 
     Raises:
         InputError: The folder holds no run of `ptxbench table`, or its manifest does not fit.
     """
-    with reading(run):
-        why = why_no_table(run)
-        if why:
-            raise InputError(why)
-    return read_manifest(run / MANIFEST)
+    return read_manifest(run / MANIFEST, TableManifest, Kind.TABLE)
 
 
-def require_same(manifest: Manifest, path: Path, gpu: GpuInfo, arguments: RunArguments) -> None:
+def require_same(manifest: TableManifest, path: Path, gpu: GpuInfo, arguments: RunArguments) -> None:
     """Refuse to resume a run under other conditions than those it began with.
 
     Raises:
@@ -281,7 +332,7 @@ def require_same(manifest: Manifest, path: Path, gpu: GpuInfo, arguments: RunArg
     for known in manifest.gpus:
         if known.uuid_hash == gpu.uuid_hash:
             require_same_board(known, gpu, path)
-    _require_equal_fields(manifest.arguments, arguments, path)
+    _require_equal_fields(manifest.part.arguments, arguments, path)
 
 
 def require_same_board(known: GpuInfo, gpu: GpuInfo, path: Path) -> None:

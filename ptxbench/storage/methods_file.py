@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.storage import codec
-from ptxbench.storage.atomic import write_text
-from ptxbench.storage.recording import read_document
 
-METHODS_VERSION = 1
 METHODS_FILE = "methods.json"
 
 
@@ -80,7 +75,6 @@ class MethodsFile:
     """The comparison of all methods on one GPU.
 
     Attributes:
-        methods_version: Version of this file.
         gpu: The board.
         sensors: What its sources are like.
         levels: What each source reads of long loads.
@@ -89,25 +83,9 @@ class MethodsFile:
         notes: What disturbed the measurement, a sentence each.
     """
 
-    methods_version: int
     gpu: GpuInfo
     sensors: tuple[SensorDescription, ...]
     levels: tuple[SourceLevels, ...]
     points: tuple[MethodPoint, ...]
     recommendations: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-def write_methods_file(folder: Path, document: MethodsFile) -> None:
-    """Write methods.json into a folder, atomically."""
-    write_text(folder / METHODS_FILE, codec.to_text(document))
-
-
-def read_methods_file(path: Path) -> MethodsFile:
-    """Read a comparison by the name of its file, or of the folder that holds it.
-
-    Raises:
-        InputError: It cannot be read, is of another version, or does not fit.
-    """
-    file = path / METHODS_FILE if path.is_dir() else path
-    return read_document(file, MethodsFile, "methods_version", METHODS_VERSION)

@@ -95,7 +95,7 @@ class PartialFolder(Generic[R]):
         Raises:
             InputError: A complete line does not fit.
         """
-        return [decode(self._kind, plain, place) for place, plain in journal.read(self._records)]
+        return journal.read_all(self._records, self._kind)
 
     def drop_lost(self) -> tuple[str, ...]:
         """Drop the records whose readings are missing or damaged, so that they can be measured again.

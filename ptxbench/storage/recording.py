@@ -8,106 +8,85 @@ While it is measured, every recording is in `partial/` as soon as it is made, as
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 from ptxbench.core.clock import Clock
-from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
-from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import SequenceRun
-from ptxbench.sensors.trace import KernelWindow, Series, Trace
-from ptxbench.storage import codec, traces
-from ptxbench.storage.atomic import replacing, write_text
+from ptxbench.sensors.trace import KernelWindow, Trace
+from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
-from ptxbench.storage.commit import git_commit
-from ptxbench.storage.file_errors import reading, writing
-from ptxbench.storage.kernels import KernelStore
+from ptxbench.storage.file_errors import writing
+from ptxbench.storage.folder_kind import MANIFEST, Kind
 from ptxbench.storage.location import make_place
-from ptxbench.storage.manifest import Host, require_equal, require_same_board
+from ptxbench.storage.manifest import (
+    Manifest,
+    new_manifest,
+    read_manifest,
+    require_equal,
+    require_same_board,
+)
+from ptxbench.storage.measured_folder import MeasuredFolder
 from ptxbench.storage.partial import PartialFolder
 
-RECORDING_VERSION = 1
-_MANIFEST = "manifest.json"
+ROOFLINE = "roofline"
 _RECORDINGS = "recordings.json"
-_TRACES = "traces.parquet"
-
-T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class RecordingManifest:
-    """What a folder of recordings is.
+@dataclass(frozen=True, kw_only=True)
+class RecordingPart:
+    """What only a folder of recordings has.
 
     Attributes:
-        recording_version: Version of the files of the folder.
-        ptxbench_version: Version of this package.
-        commit: Git commit of the checkout, or None outside of one.
-        purpose: The command that made it: "sensor" or "methods".
-        created: When it began, UTC.
-        gpu: The board.
-        host: The machine.
-        sensors: The power sources, as they were described while it was recorded.
+        purpose: What it is for: "sensor", "methods", "roofline".
         epoch_offset_ns: UTC less host time, ns.
         waited_s: Wait before the first recording in which no source was read.
         load_sms: SMs that run the load at full, fewer where the GPU slows down; 0: not kept.
     """
 
-    recording_version: int
-    ptxbench_version: str
-    commit: str | None
     purpose: str
-    created: datetime
-    gpu: GpuInfo
-    host: Host
-    sensors: tuple[SensorDescription, ...]
     epoch_offset_ns: int
     waited_s: float
-    load_sms: int = field(default=0, metadata={"optional": True})
+    load_sms: int = 0
 
-    @classmethod
-    def new(
-        cls,
-        gpu: GpuInfo,
-        clock: Clock,
-        purpose: str,
-        sensors: tuple[SensorDescription, ...],
-        waited_s: float,
-        load_sms: int,
-    ) -> Self:
-        """Return the manifest of recordings that begin now, on this host."""
-        return cls(
-            recording_version=RECORDING_VERSION,
-            ptxbench_version=VERSION,
-            commit=git_commit(CHECKOUT),
-            purpose=purpose,
-            created=datetime.now(UTC),
-            gpu=gpu,
-            host=Host.here(),
-            sensors=sensors,
-            epoch_offset_ns=clock.epoch_ns() - clock.now_ns(),
-            waited_s=waited_s,
-            load_sms=load_sms,
-        )
 
-    def require_same(self, path: Path, now: RecordingManifest) -> None:
-        """Refuse to go on with recordings under other conditions than those they began with.
+RecordingManifest = Manifest[RecordingPart]
 
-        Args:
-            path: Their folder.
-            now: What a new folder would say.
 
-        Raises:
-            InputError: The tool, the board, its driver or settings, or the load differ.
-        """
-        require_equal("command", self.purpose, now.purpose, path)
-        require_equal("ptxbench", self.ptxbench_version, now.ptxbench_version, path)
-        require_same_board(self.gpu, now.gpu, path)
-        require_equal("the load on so many SMs:", self.load_sms, now.load_sms, path)
+def recording_manifest(
+    gpu: GpuInfo,
+    clock: Clock,
+    purpose: str,
+    sensors: tuple[SensorDescription, ...],
+    waited_s: float,
+    load_sms: int,
+) -> RecordingManifest:
+    """Return the manifest of recordings that begin now, on this host."""
+    part = RecordingPart(
+        purpose=purpose,
+        epoch_offset_ns=clock.epoch_ns() - clock.now_ns(),
+        waited_s=waited_s,
+        load_sms=load_sms,
+    )
+    return new_manifest(Kind.ROOFLINE if purpose == ROOFLINE else Kind.RECORDING, part, (gpu,), sensors)
+
+
+def _require_same(path: Path, there: RecordingManifest, now: RecordingManifest) -> None:
+    """Refuse to go on with recordings under other conditions than those they began with.
+
+    Raises:
+        InputError: The tool, the board, its driver or settings, or the load differ.
+    """
+    require_equal("command", there.part.purpose, now.part.purpose, path)
+    require_equal("ptxbench", there.ptxbench_version, now.ptxbench_version, path)
+    require_same_board(there.gpu, now.gpu, path)
+    require_equal("the load on so many SMs:", there.part.load_sms, now.part.load_sms, path)
 
 
 @dataclass(frozen=True)
@@ -133,39 +112,14 @@ class Recording:
     throttle_reasons: tuple[int, ...]
 
 
-class RecordingFolder(Closing):
-    """Recordings, each on the disk as soon as it is made; made by `create`, `open` or `resume`.
-
-    As long as `partial/` is there, what it holds are the recordings; `finish` writes the final files.
-
-    Attributes:
-        path: The folder.
-        manifest: What it is.
-        kernels: What ran.
-        lost: Recordings that `resume` dropped, because their readings are missing or damaged.
-    """
+class RecordingFolder(MeasuredFolder[RecordingPart]):
+    """Recordings, each on the disk as soon as it is made; made by `create`, `open` or `resume`."""
 
     def __init__(self, path: Path, manifest: RecordingManifest) -> None:
-        self.path = path
-        self.manifest = manifest
-        self.kernels = KernelStore(path)
-        self.lost: tuple[str, ...] = ()
+        super().__init__(path, manifest)
         self._partial = PartialFolder(path, Recording, lambda one: one.name)
         self._recordings: dict[str, Recording] = {}
         self._traces: dict[str, Trace] = {}
-
-    @classmethod
-    def create(cls, path: Path, manifest: RecordingManifest) -> Self:
-        """Make a new folder, or use an empty one.
-
-        Raises:
-            InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
-        """
-        make_place(path, manifest.gpu.kind)
-        write_text(path / _MANIFEST, codec.to_text(manifest))
-        folder = cls(path, manifest)
-        folder._partial.open(create=True)
-        return folder
 
     @classmethod
     def resume(cls, path: Path, now: RecordingManifest) -> Self:
@@ -180,20 +134,10 @@ class RecordingFolder(Closing):
                 under other conditions.
         """
         folder = cls(path, _read_manifest(path))
-        folder.manifest.require_same(path, now)
+        _require_same(path, folder.manifest, now)
+        folder._go_on()
         if folder.finished:
-            folder._partial.sweep()
-            folder.kernels.sweep()
             folder._load()
-            return folder
-        # Only a folder whose maker was killed between its first two writes has no partial/ yet.
-        folder._partial.open(create=not folder._partial.exists)
-        try:
-            folder.lost = folder._partial.drop_lost()
-            folder._load()
-        except BaseException:
-            folder.close()
-            raise
         return folder
 
     @classmethod
@@ -204,8 +148,9 @@ class RecordingFolder(Closing):
             InputError: The folder holds nothing of the kind, or a file of it does not fit.
         """
         manifest = _read_manifest(path)
-        if manifest.purpose != purpose:
-            raise InputError(f"{path} was made by `ptxbench {manifest.purpose}`, not `ptxbench {purpose}`")
+        made_by = manifest.part.purpose
+        if made_by != purpose:
+            raise InputError(f"{path} was made by `ptxbench {made_by}`, not `ptxbench {purpose}`")
         folder = cls(path, manifest)
         folder._load()
         return folder
@@ -219,7 +164,7 @@ class RecordingFolder(Closing):
         make_place(path, GpuKind.REPLAYED)
         with writing(path):
             shutil.copytree(self.path, path, dirs_exist_ok=True)
-        return type(self).open(path, self.manifest.purpose)
+        return type(self).open(path, self.manifest.part.purpose)
 
     @property
     def finished(self) -> bool:
@@ -266,51 +211,22 @@ class RecordingFolder(Closing):
             ValueError: The folder is open for reading only.
         """
         self._partial.require_writer()
-        with replacing(self.path / _TRACES) as file:
-            traces.write(file, (traces.to_table(name, trace.series) for name, trace in self._traces.items()))
+        self._write_traces(self._traces)
         self.kernels.pack()
         write_text(self.path / _RECORDINGS, codec.to_text(list(self._recordings.values())))
-        self._partial.retire()
-        self.kernels.sweep()
-
-    def close(self) -> None:
-        """Release the folder to other processes."""
-        self._partial.close()
+        self._retire()
 
     def _load(self) -> None:
         """Read what was recorded; a folder that was only begun holds nothing."""
+        found: Sequence[Recording] = ()
         if self._partial.exists:
-            for one in self._partial.records():
-                self._hold(one, self._partial.series(one.name))
+            found = self._partial.records()
         elif self.finished:
-            place = Place(self.path / _RECORDINGS)
-            plain = codec.read_json(place.file)
-            if not isinstance(plain, list):
-                raise place.error("must be a list")
-            stored = traces.TraceFile(self.path / _TRACES)
-            for index, item in enumerate(plain):
-                one = codec.decode(Recording, item, place.item(index))
-                self._hold(one, stored.series(one.name))
-            stored.close()
-
-    def _hold(self, one: Recording, series: tuple[Series, ...]) -> None:
-        self._recordings[one.name] = one
-        self._traces[one.name] = Trace(one.begin_ns, one.end_ns, series)
+            path = self.path / _RECORDINGS
+            found = codec.decode_list(Recording, codec.read_json(path), Place(path))
+        self._recordings = {one.name: one for one in found}
+        self._traces = {one.name: Trace(one.begin_ns, one.end_ns, self._series(one.name)) for one in found}
 
 
 def _read_manifest(path: Path) -> RecordingManifest:
-    return read_document(path / _MANIFEST, RecordingManifest, "recording_version", RECORDING_VERSION)
-
-
-def read_document(path: Path, kind: type[T], version_key: str, version: int) -> T:
-    """Read one JSON file that says its own version.
-
-    Raises:
-        InputError: The file cannot be read, is of another version, or a key is missing or does not fit.
-    """
-    with reading(path, cure="name a folder that ptxbench has written"):
-        plain = codec.read_json(path)
-    found = plain.get(version_key) if isinstance(plain, dict) else None
-    if found != version:
-        raise Place(path).at(version_key).error(f"is {found!r}, but this ptxbench reads {version}")
-    return codec.decode(kind, plain, Place(path))
+    return read_manifest(path / MANIFEST, RecordingManifest, Kind.RECORDING, Kind.ROOFLINE)

@@ -8,76 +8,43 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from ptxbench.core.closing import Closing
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.trace import Trace
-from ptxbench.storage.file_errors import writing
-from ptxbench.storage.finished_run import FinalRun
-from ptxbench.storage.held_trials import HeldTrials
-from ptxbench.storage.kernels import KernelFiles, KernelStore
+from ptxbench.storage.file_errors import require_kept
+from ptxbench.storage.kernels import KernelFiles
 from ptxbench.storage.location import require_place
 from ptxbench.storage.manifest import (
-    MANIFEST,
-    Manifest,
+    Recomputed,
     RunArguments,
     RunCost,
     Session,
+    TableManifest,
+    TablePart,
     read_run_manifest,
     require_same,
-    write_manifest,
+    with_part,
 )
+from ptxbench.storage.measured_folder import TRACES, MeasuredFolder
 from ptxbench.storage.partial import PartialRun
 from ptxbench.storage.schema import TableRow, TrialRecord
 from ptxbench.storage.table import TABLE, read_table, write_table
 
+RECORDS = "records.parquet"
 
-class RunFolder(Closing):
-    """One run; made by `create`, `open` or `resume`, and a context manager that closes it.
 
-    As long as `partial/` is there, what it holds is the run. `finish` writes the final files beside
-    it, and the run is finished when `partial/` goes, in one rename. `kernels/` goes after it.
+class RunFolder(MeasuredFolder[TablePart]):
+    """One run of `ptxbench table`; made by `create`, `open` or `resume`."""
 
-    Attributes:
-        path: The folder.
-        manifest: What the run is.
-        kernels: PTX, machine code and SASS of what ran.
-        lost: Trials that were dropped as the writer took over, because their readings are missing or damaged.
-    """
+    _partial: PartialRun
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
-        self.path = path
-        self.manifest = manifest
-        self.kernels = KernelStore(path)
-        self.lost: tuple[str, ...] = ()
+    def __init__(self, path: Path, manifest: TableManifest) -> None:
+        super().__init__(path, manifest)
         self._partial = PartialRun(path)
-        self._final = FinalRun(path)
         # Read when a trial is wanted: what only needs the table does not wait for thousands of them.
-        self._read_trials: HeldTrials | None = None
-
-    @classmethod
-    def create(cls, path: Path, manifest: Manifest) -> Self:
-        """Begin a run in a new or empty folder.
-
-        Raises:
-            InputError: The folder holds something, cannot be written, or is not for this kind of run.
-        """
-        require_place(path, manifest.kind)
-        with writing(path):
-            path.mkdir(parents=True, exist_ok=True)
-            held = {entry.name for entry in path.iterdir()}
-        if MANIFEST in held:
-            raise InputError(
-                f"{path} already holds a run; continue it with --resume, or choose another folder"
-            )
-        if held:
-            raise InputError(f"{path} is not empty; choose a new folder for the run")
-        write_manifest(path / MANIFEST, manifest)
-        folder = cls(path, manifest)
-        folder._partial.open(create=True)
-        folder._read_trials = HeldTrials(path)
-        return folder
+        self._read_trials: dict[str, TrialRecord] | None = None
+        self._cubin_of: dict[tuple[str, ...], str] = {}
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -126,7 +93,7 @@ class RunFolder(Closing):
                 under other conditions.
         """
         manifest = read_run_manifest(path)
-        require_place(path, manifest.kind)
+        require_place(path, manifest.gpu.kind)
         require_same(manifest, path, gpu, arguments)
         is_known = gpu.uuid_hash in {board.uuid_hash for board in manifest.gpus}
         if not is_known and not allow_other_board:
@@ -135,23 +102,20 @@ class RunFolder(Closing):
                 "start a new run, or allow another board"
             )
         folder = cls(path, manifest)
-        if folder.finished:
-            folder._partial.sweep()
-            folder.kernels.sweep()
-            return folder
         boards = manifest.gpus if is_known else (*manifest.gpus, gpu)
-        folder._go_on(replace(manifest, gpus=boards, sessions=(*manifest.sessions, session)))
+        begun = with_part(manifest, sessions=(*manifest.part.sessions, session))
+        folder._go_on(replace(begun, gpus=boards))
         return folder
 
     @property
     def finished(self) -> bool:
         """Whether the run is complete; of one in results/ perhaps only the table is kept."""
-        return (self._final.exists or (self.path / TABLE).exists()) and not self._partial.exists
+        return ((self.path / RECORDS).exists() or (self.path / TABLE).exists()) and not self._partial.exists
 
     @property
     def done(self) -> frozenset[str]:
         """Ids of the trials that the run holds."""
-        return self._trials.ids
+        return frozenset(self._trials)
 
     def __len__(self) -> int:
         """Return how many trials the run holds."""
@@ -163,11 +127,11 @@ class RunFolder(Closing):
         Raises:
             InputError: They are not in the folder, or do not fit.
         """
-        return self._trials.records()
+        return list(self._trials.values())
 
     def record(self, trial_id: str) -> TrialRecord | None:
         """Return one trial, or None where the run does not hold it."""
-        return self._trials.record(trial_id)
+        return self._trials.get(trial_id)
 
     def trace(self, trial_id: str) -> Trace:
         """Return the readings of one trial; a source that gave none is left out.
@@ -178,8 +142,7 @@ class RunFolder(Closing):
         record = self.record(trial_id)
         if record is None:
             raise InputError(f"{self.path} holds no trial {trial_id}")
-        form = self._final if self.finished else self._partial
-        return Trace(record.record_begin_ns, record.record_end_ns, form.series(trial_id))
+        return Trace(record.record_begin_ns, record.record_end_ns, self._series(trial_id))
 
     def require_whole(self) -> None:
         """Refuse a finished run of which the readings or the kernels are not in the folder.
@@ -188,7 +151,8 @@ class RunFolder(Closing):
             InputError: They are not.
         """
         if self.finished:
-            self._final.require_kept()
+            for name in (RECORDS, TRACES):
+                require_kept(self.path / name, "readings")
             self.kernels.require_kept()
 
     def rows(self) -> tuple[TableRow, ...]:
@@ -212,9 +176,9 @@ class RunFolder(Closing):
             InputError: The disk is full, or the trial ran other machine code than the trials beside it.
             ValueError: The trial is held already, or its board or recording is not the run's.
         """
-        self._trials.require_fit(record, trace, {board.uuid_hash for board in self.manifest.gpus})
+        self._require_fit(record, trace)
         self._partial.append(record, trace)
-        self._trials.add(record)
+        self._hold(record)
 
     def add_kernels(self, kernels: Iterable[KernelFiles]) -> None:
         """Keep kernels; see `KernelStore.add_all`."""
@@ -260,7 +224,8 @@ class RunFolder(Closing):
     def end_session(self, now: datetime) -> None:
         """Note that this process stops writing, with the run finished or not."""
         self._partial.require_writer()
-        self._set_manifest(self.manifest.ended(now))
+        *before, last = self.manifest.part.sessions
+        self._set_manifest(with_part(self.manifest, sessions=(*before, replace(last, end=now))))
 
     def finish(
         self,
@@ -283,49 +248,102 @@ class RunFolder(Closing):
             InputError: A file cannot be written, or the readings of a trial are missing.
             ValueError: Two rows are about the same.
         """
+        from ptxbench.storage.records import write_records
+
         self._partial.require_writer()
         records = self.records()
-        self._final.write(records, self._partial.tables(record.trial_id for record in records))
+        self._write_traces(record.trial_id for record in records)
+        write_records(self.path / RECORDS, records)
         self.kernels.pack()
         write_table(self.path / TABLE, rows)
-        found = replace(self.manifest, cost=cost, level_error=level_error, source_check=source_check)
+        found = with_part(self.manifest, cost=cost, level_error=level_error, source_check=source_check)
         self._set_manifest(found)
         self.end_session(now)
-        self._partial.retire()
-        self.kernels.sweep()
+        self._retire()
 
-    def close(self) -> None:
-        """Release the folder to other processes."""
-        self._partial.close()
-        self._final.close()
+    def rewrite(
+        self, records: Iterable[TrialRecord], rows: Sequence[TableRow], by: Recomputed, shared: TableManifest
+    ) -> None:
+        """Put records and rows that were worked out again in the place of a finished run's own.
 
-    def _go_on(self, manifest: Manifest) -> None:
-        """Open the folder for writing after what it holds so far."""
-        # Only a run that was killed between its first two writes has no partial/ yet.
-        self._partial.open(create=not self._partial.exists)
-        try:
-            self.lost = self._partial.drop_lost()
-            self._read_trials = self._load()
-            self._set_manifest(manifest)
-        except BaseException:
-            self.close()
-            raise
+        Traces and kernels stay as they are, and so do the order of trials and those not among `records`.
+
+        Args:
+            records: Trials, validated again.
+            rows: The table.
+            by: Who made them.
+            shared: The manifest that the rows were worked out with: it has what they share.
+
+        Raises:
+            InputError: The run is not finished, does not hold one of the trials, or cannot be written.
+        """
+        from ptxbench.storage.records import write_records
+
+        if not self.finished:
+            raise InputError(f"{self.path} is not finished: finish it with `ptxbench table --resume`")
+        held = {record.trial_id: record for record in self.records()}
+        for record in records:
+            if record.trial_id not in held:
+                raise InputError(f"{self.path} holds no trial {record.trial_id}")
+            held[record.trial_id] = replace(record, order=held[record.trial_id].order)
+        write_records(self.path / RECORDS, held.values())
+        write_table(self.path / TABLE, rows)
+        found = {name: getattr(shared.part, name) for name in ("level_error", "source_check")}
+        self._set_manifest(with_part(self.manifest, recomputed=by, **found))
 
     @property
-    def _trials(self) -> HeldTrials:
+    def _trials(self) -> dict[str, TrialRecord]:
         if self._read_trials is None:
-            self._read_trials = self._load()
+            self._load()
+        assert self._read_trials is not None  # noqa: S101 - for mypy
         return self._read_trials
 
-    def _load(self) -> HeldTrials:
-        trials = HeldTrials(self.path)
-        boards = {gpu.uuid_hash for gpu in self.manifest.gpus}
-        if self.finished:
-            trials.load(self._final.records(), boards)
-        elif self._partial.exists:
-            trials.load(self._partial.records(), boards)
-        return trials
+    def _load(self) -> None:
+        from ptxbench.storage.records import read_records
 
-    def _set_manifest(self, manifest: Manifest) -> None:
-        write_manifest(self.path / MANIFEST, manifest)
-        self.manifest = manifest
+        found: Sequence[TrialRecord] = ()
+        if self.finished:
+            require_kept(self.path / RECORDS, "readings")
+            found = read_records(self.path / RECORDS)
+        elif self._partial.exists:
+            found = self._partial.records()
+        self._read_trials = {}
+        for record in found:
+            if record.gpu not in self._boards:
+                raise InputError(
+                    f"{self.path}: trial {record.trial_id} ran on board {record.gpu}, "
+                    "which the manifest does not list; copy the run again"
+                )
+            if record.trial_id in self._read_trials:
+                raise InputError(f"{self.path} holds trial {record.trial_id} twice; copy the run again")
+            self._hold(record)
+
+    def _hold(self, record: TrialRecord) -> None:
+        self._trials[record.trial_id] = record
+        self._cubin_of.setdefault(_kernel_key(record), record.cubin_sha256)
+
+    @property
+    def _boards(self) -> frozenset[str]:
+        return frozenset(board.uuid_hash for board in self.manifest.gpus)
+
+    def _require_fit(self, record: TrialRecord, trace: Trace) -> None:
+        """Refuse a trial that the run cannot hold."""
+        if record.trial_id in self._trials:
+            raise ValueError(f"trial {record.trial_id} is held already")
+        if record.gpu not in self._boards:
+            raise ValueError(
+                f"trial {record.trial_id} ran on board {record.gpu}, which the manifest does not list"
+            )
+        if (trace.begin_ns, trace.end_ns) != (record.record_begin_ns, record.record_end_ns):
+            raise ValueError(f"trial {record.trial_id} and its trace are of two recordings")
+        known = self._cubin_of.get(_kernel_key(record), record.cubin_sha256)
+        if known != record.cubin_sha256:
+            raise InputError(
+                f"{self.path}: trial {record.trial_id} ran machine code {record.cubin_sha256[:16]}, "
+                f"the trials before it {known[:16]}; start a new run"
+            )
+
+
+def _kernel_key(record: TrialRecord) -> tuple[str, ...]:
+    """Return what all repeats share that must have run the same machine code."""
+    return record.instruction, record.opt_level, record.protocol, record.pattern, record.role

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypedDict
 
 from ptxbench.catalogue.model import Unit
 from ptxbench.core.condition import ARAFA, DYNAMIC, Condition, OptLevel
 from ptxbench.core.status import Status
-
-SCHEMA_VERSION = 1
 
 
 class Role(StrEnum):
@@ -110,10 +108,10 @@ class TrialRecord:
     other_processes: int
     status: Status
     reason: str
-    compared_s: float = field(default=math.nan, metadata={"optional": True})
-    compared_counter_j: float = field(default=math.nan, metadata={"optional": True})
-    compared_source_j: float = field(default=math.nan, metadata={"optional": True})
-    compared_error_j: float = field(default=math.nan, metadata={"optional": True})
+    compared_s: float = math.nan
+    compared_counter_j: float = math.nan
+    compared_source_j: float = math.nan
+    compared_error_j: float = math.nan
 
     def fault(self) -> str:
         """Return what a valid trial cannot hold, for the reader of a file; "" where all is well."""

@@ -10,11 +10,8 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.sensors.characterize.probe import SourceProbe
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.storage import codec
-from ptxbench.storage.atomic import write_text
-from ptxbench.storage.recording import read_document
+from ptxbench.storage.document import read_document
 
-SENSOR_VERSION = 1
 SENSOR_FILE = "sensor.json"
 # The folder below that of `ptxbench doctor`.
 DOCTOR_SENSOR = "sensor"
@@ -29,7 +26,6 @@ class SensorFile:
     """Every source of one GPU, measured.
 
     Attributes:
-        sensor_version: Version of this file.
         gpu: The board.
         sources: What was found, best for steady power first.
         documented: What is documented of the same sources.
@@ -37,7 +33,6 @@ class SensorFile:
         notes: What disturbed the measurement, a sentence each.
     """
 
-    sensor_version: int
     gpu: GpuInfo
     sources: tuple[SourceProbe, ...]
     documented: tuple[SensorDescription, ...]
@@ -55,21 +50,16 @@ class SensorFile:
         return self.sources[0].sensor
 
 
-def write_sensor_file(folder: Path, document: SensorFile) -> None:
-    """Write sensor.json into a folder, atomically."""
-    write_text(folder / SENSOR_FILE, codec.to_text(document))
-
-
 def read_sensor_file(path: Path) -> SensorFile:
     """Read a description by the name of its file, or of the folder that holds it, perhaps that of `doctor`.
 
     Raises:
-        InputError: It cannot be read, is of another version, or does not fit.
+        InputError: It cannot be read, is of a newer version, or does not fit.
     """
     file = path / SENSOR_FILE if path.is_dir() else path
     of_doctor = path / DOCTOR_SENSOR / SENSOR_FILE
     file = of_doctor if of_doctor.exists() else file
-    document = read_document(file, SensorFile, "sensor_version", SENSOR_VERSION)
+    document = read_document(file, SensorFile, "sensor_version")
     if not document.sources:
         raise InputError(f"{file} describes no power source; measure again with `ptxbench sensor`")
     return document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ptxbench.tune.expression import Value
@@ -60,8 +60,3 @@ class Configuration:
     def by_axis(self) -> dict[str, Value]:
         """Its values by axis."""
         return {one.axis: one.value for one in self.settings}
-
-
-def axes_of(configurations: Iterable[Configuration]) -> tuple[str, ...]:
-    """Return the names of the axes; () where there is no configuration."""
-    return next((tuple(s.axis for s in one.settings) for one in configurations), ())

@@ -11,32 +11,27 @@ pareto.svg      the front of time and energy, where matplotlib is installed
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self, TypeVar
+from typing import Self
 
-from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.printable import render_csv
 from ptxbench.core.toolchain import tool_version
-from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.settled import SourceCheck, judge_compared
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import SETTLE, BoardLimits
-from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage import codec, journal
 from ptxbench.storage.atomic import write_text
-from ptxbench.storage.commit import git_commit
 from ptxbench.storage.file_errors import writing
-from ptxbench.storage.journal import Journal
-from ptxbench.storage.location import make_place
-from ptxbench.storage.manifest import Host
-from ptxbench.storage.recording import read_document
+from ptxbench.storage.folder_kind import MANIFEST, Kind
+from ptxbench.storage.journal import Journal, Lines
+from ptxbench.storage.manifest import Manifest, begin_run, new_manifest, read_manifest, require_unchanged
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.candidate import UNSET, Candidate, name_of
 from ptxbench.tune.configuration import Configuration
@@ -45,74 +40,47 @@ from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Settled, Trial
 from ptxbench.tune.variant import Problem, Variant
 
-TUNING_VERSION = 1
-_Line = TypeVar("_Line")
-MANIFEST, _TRIALS, VARIANTS = "manifest.json", "trials.jsonl", "variants.csv"
+_TRIALS, VARIANTS = "trials.jsonl", "variants.csv"
 IN_HAND = "in_hand.json"
 _BESIDE = "beside.jsonl"
 _FIGURES = (
     *("correct", "registers", "occupancy", "modelled_s", "time_s", "steady_s", "power_w", "power_error_w"),
-    *(
-        "energy_j",
-        "estimated_j",
-        "estimated_low_j",
-        "estimated_high_j",
-        "estimated_s",
-        "clock_mhz",
-        "temperature_c",
-    ),
-    *("capped", "build_wall_s", "check_wall_s", "timing_wall_s", "power_wall_s", "status", "reason"),
+    *("energy_j", "estimated_j", "estimated_low_j", "estimated_high_j", "estimated_s"),
+    *("clock_mhz", "temperature_c", "capped"),
+    *("build_wall_s", "check_wall_s", "timing_wall_s", "power_wall_s", "status", "reason"),
 )
 # Behind all others, where who reads columns by their place does not miss them.
 _LATER = ("settled", "note")
 
 
-@dataclass(frozen=True)
-class TuningManifest:
-    """What a folder of tuning is.
+@dataclass(frozen=True, kw_only=True)
+class TuningPart:
+    """What only a folder of tuning has.
 
     Attributes:
-        tuning_version: Version of the folder's files.
-        ptxbench_version: Version of this package.
-        commit: Git commit of the checkout, or None outside of one.
-        created: When it began, UTC.
-        gpu: The board.
-        host: The machine.
-        sensors: Its power sources.
         problem: What the variants compute.
         options: How they are tried.
         model: What estimates their energy, in a few words; "" for nothing.
         assembler: What makes their machine code.
     """
 
-    tuning_version: int
-    ptxbench_version: str
-    commit: str | None
-    created: datetime
-    gpu: GpuInfo
-    host: Host
-    sensors: tuple[SensorDescription, ...]
     problem: Problem | KernelProblem
     options: BenchOptions
     model: str
-    assembler: str = field(default="", metadata={"optional": True})
+    assembler: str = ""
 
-    @classmethod
-    def new(cls, gpu: Gpu, problem: Problem | KernelProblem, options: BenchOptions, model: str) -> Self:
-        """Return the manifest of tuning that begins now, on this host."""
-        return cls(
-            tuning_version=TUNING_VERSION,
-            ptxbench_version=VERSION,
-            commit=git_commit(CHECKOUT),
-            created=datetime.now(UTC),
-            gpu=gpu.info,
-            host=Host.here(),
-            sensors=gpu.sensors,
-            problem=problem,
-            options=options,
-            model=model,
-            assembler=f"ptxas {tool_version('ptxas')}",
-        )
+
+TuningManifest = Manifest[TuningPart]
+
+
+def tuning_manifest(
+    gpu: Gpu, problem: Problem | KernelProblem, options: BenchOptions, model: str
+) -> TuningManifest:
+    """Return the manifest of tuning that begins now, on this host."""
+    part = TuningPart(
+        problem=problem, options=options, model=model, assembler=f"ptxas {tool_version('ptxas')}"
+    )
+    return new_manifest(Kind.TUNING, part, (gpu.info,), gpu.sensors)
 
 
 @dataclass(frozen=True)
@@ -128,8 +96,8 @@ class InHand:
 
     number: int
     variant: Variant | Configuration
-    settings: GpuSettings = field(default=UNSET, metadata={"optional": True})
-    before: int = field(default=0, metadata={"optional": True})
+    settings: GpuSettings = UNSET
+    before: int = 0
 
     @property
     def name(self) -> str:
@@ -145,18 +113,11 @@ class TuningFolder:
         manifest: What it is.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        manifest: TuningManifest,
-        trials: Iterable[Trial],
-        beside: Iterable[LibraryTrial] = (),
-    ) -> None:
+    def __init__(self, path: Path, manifest: TuningManifest) -> None:
         self.path = path
-        self._beside = list(beside)
         self.manifest = manifest
-        self._trials = {trial.name: trial for trial in trials}
-        self._journal: Journal | None = None
+        self._lines = Lines(path / _TRIALS, Trial, lambda trial: trial.name)
+        self._beside = journal.read_all(path / _BESIDE, LibraryTrial)
 
     @classmethod
     def create(cls, path: Path, manifest: TuningManifest) -> Self:
@@ -165,10 +126,9 @@ class TuningFolder:
         Raises:
             InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
         """
-        make_place(path, manifest.gpu.kind, "choose a new folder, or continue this one with --resume")
-        write_text(path / MANIFEST, codec.to_text(manifest))
-        folder = cls(path, manifest, ())
-        folder._journal = Journal(path / _TRIALS, create=True)
+        begin_run(path, manifest)
+        folder = cls(path, manifest)
+        folder._lines.open()
         return folder
 
     @classmethod
@@ -183,20 +143,9 @@ class TuningFolder:
             InputError: The folder cannot be read or written, or is of something else.
         """
         folder = cls.read(path)
-        held = folder.manifest
-        for what, there, now in (
-            ("problem", held.problem, manifest.problem),
-            ("board", held.gpu.uuid_hash, manifest.gpu.uuid_hash),
-            ("driver", held.gpu.driver, manifest.gpu.driver),
-            ("measuring", held.options, manifest.options),
-            ("estimator", held.model, manifest.model),
-            ("assembler", held.assembler, manifest.assembler),
-        ):
-            if there != now:
-                raise InputError(
-                    f"{path} was made with another {what} ({there}, now {now}); choose a new folder"
-                )
-        return cls.reopen(path)
+        require_unchanged(path, folder.manifest, manifest, "problem", "options", "model", "assembler")
+        folder._lines.open()
+        return folder
 
     @classmethod
     def reopen(cls, path: Path) -> Self:
@@ -206,7 +155,7 @@ class TuningFolder:
             InputError: The folder cannot be read or written.
         """
         folder = cls.read(path)
-        folder._journal = Journal(path / _TRIALS, create=True)
+        folder._lines.open()
         return folder
 
     @classmethod
@@ -216,14 +165,15 @@ class TuningFolder:
         Raises:
             InputError: It is none, or a file of it does not fit.
         """
-        manifest = read_document(path / MANIFEST, TuningManifest, "tuning_version", TUNING_VERSION)
-        trials = [_over_limit(trial, manifest.gpu) for trial in _lines(path / _TRIALS, Trial)]
-        return cls(path, manifest, trials, _lines(path / _BESIDE, LibraryTrial))
+        folder = cls(path, read_manifest(path / MANIFEST, TuningManifest, Kind.TUNING))
+        held = folder._lines.by_name
+        held.update({name: _over_limit(trial, folder.manifest.gpu) for name, trial in held.items()})
+        return folder
 
     @property
     def trials(self) -> Mapping[str, Trial]:
         """Every trial by its name, in the order in which they were made."""
-        return MappingProxyType(self._trials)
+        return MappingProxyType(self._lines.by_name)
 
     def begin(self, candidate: Candidate, before: int = 0) -> None:
         """Say what is tried next, and how often it was measured before.
@@ -231,7 +181,7 @@ class TuningFolder:
         Raises:
             InputError: The file cannot be written.
         """
-        held = InHand(len(self._trials), candidate.variant, candidate.settings, before)
+        held = InHand(len(self.trials), candidate.variant, candidate.settings, before)
         write_text(self.path / IN_HAND, codec.to_text(held))
 
     def add(self, trial: Trial) -> None:
@@ -240,9 +190,7 @@ class TuningFolder:
         Raises:
             InputError: The disk is full.
         """
-        assert self._journal is not None  # noqa: S101 - a folder that is only read takes no trials
-        self._journal.append(trial)
-        self._trials[trial.name] = trial
+        self._lines.add(trial)
         self._nothing_in_hand()
 
     def require(self, source: SourceCheck) -> None:
@@ -252,7 +200,7 @@ class TuningFolder:
             InputError: The disk is full.
         """
         objection = source.objection
-        for trial in [t for t in self._trials.values() if objection and math.isfinite(t.energy_j)]:
+        for trial in [t for t in self.trials.values() if objection and math.isfinite(t.energy_j)]:
             self.add(trial.without_power(objection))
 
     def believed(self) -> tuple[tuple[Trial, ...], str]:
@@ -261,7 +209,7 @@ class TuningFolder:
         A search that was stopped has not taken such powers out itself. Of tunings from before they were
         compared nothing is said.
         """
-        trials = tuple(self._trials.values())
+        trials = tuple(self.trials.values())
         judged = [t.compared for t in trials if t.settled is not Settled.UNTESTED]
         if not judged:
             return trials, ""
@@ -287,11 +235,8 @@ class TuningFolder:
         Raises:
             InputError: The disk is full.
         """
-        journal_of = Journal(self.path / _BESIDE, create=True)
-        try:
-            journal_of.append(trial)
-        finally:
-            journal_of.close()
+        with closing(Journal(self.path / _BESIDE, create=True)) as writer:
+            writer.append(trial)
         self._beside.append(trial)
 
     def close(self) -> None:
@@ -300,12 +245,11 @@ class TuningFolder:
         Raises:
             InputError: The file cannot be written.
         """
-        if self._journal is not None:
-            self._journal.close()
-            self._journal = None
+        if self._lines.is_open:
+            self._lines.close()
             self._nothing_in_hand()
             write_text(
-                self.path / VARIANTS, variants_csv(tuple(self._trials.values()), self.manifest.problem)
+                self.path / VARIANTS, variants_csv(tuple(self.trials.values()), self.manifest.part.problem)
             )
 
     def _nothing_in_hand(self) -> None:
@@ -321,11 +265,6 @@ def _over_limit(trial: Trial, gpu: GpuInfo) -> Trial:
     most_w = (1 + SETTLE.over_limit) * BoardLimits.of(gpu, trial.settings).set_w
     untested = trial.settled is Settled.UNTESTED and trial.power_w > most_w
     return replace(trial, capped=True) if untested else trial
-
-
-def _lines(file: Path, kind: type[_Line]) -> list[_Line]:
-    lines = journal.read(file) if file.exists() else ()
-    return [codec.decode(kind, plain, place) for place, plain in lines]
 
 
 def variants_csv(trials: Sequence[Trial], problem: Problem | KernelProblem) -> str:

@@ -30,11 +30,11 @@ def cache_text(manifest: TuningManifest, trials: Sequence[Trial]) -> str:
         trials: Its trials; one without power is a failed one there.
     """
     settings = dict.fromkeys(axis for t in trials for axis in t.settings.by_axis)
-    names = (*manifest.problem.parameters, *(_SETTINGS[axis] for axis in settings))
+    names = (*manifest.part.problem.parameters, *(_SETTINGS[axis] for axis in settings))
     columns = list(zip(*(t.candidate.values for t in trials), strict=True)) or [()] * len(names)
     document = {
         "device_name": manifest.gpu.name,
-        "kernel_name": manifest.problem.title,
+        "kernel_name": manifest.part.problem.title,
         "problem_size": "callable",
         "tune_params_keys": list(names),
         "tune_params": {

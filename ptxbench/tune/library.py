@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -93,9 +93,9 @@ class LibraryTrial:
     temperature_c: float = math.nan
     capped: bool = False
     reason: str = ""
-    settled: Settled = field(default=Settled.UNTESTED, metadata={"optional": True})
-    note: str = field(default="", metadata={"optional": True})
-    compared: Comparison | None = field(default=None, metadata={"optional": True})
+    settled: Settled = Settled.UNTESTED
+    note: str = ""
+    compared: Comparison | None = None
 
     @property
     def at_limit(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ptxbench.core.gpu_settings import GpuSettings
@@ -122,7 +122,7 @@ class Trial:
     status: TrialStatus
     reason: str
     correct: Correct
-    cubin_sha256: str = field(default="", metadata={"optional": True})
+    cubin_sha256: str = ""
     registers: int = 0
     occupancy: float = _NAN
     executed: tuple[OpcodeCount, ...] = ()
@@ -145,15 +145,15 @@ class Trial:
     check_wall_s: float = _NAN
     timing_wall_s: float = _NAN
     power_wall_s: float = _NAN
-    flops: float = field(default=_NAN, metadata={"optional": True})
-    foreseen_j: float = field(default=_NAN, metadata={"optional": True})
-    sampled: bool = field(default=False, metadata={"optional": True})
-    settings: GpuSettings = field(default=UNSET, metadata={"optional": True})
-    source_key: str = field(default="", metadata={"optional": True})
-    settled: Settled = field(default=Settled.UNTESTED, metadata={"optional": True})
-    note: str = field(default="", metadata={"optional": True})
-    compared: Comparison | None = field(default=None, metadata={"optional": True})
-    energies_j: tuple[float, ...] = field(default=(), metadata={"optional": True})
+    flops: float = _NAN
+    foreseen_j: float = _NAN
+    sampled: bool = False
+    settings: GpuSettings = UNSET
+    source_key: str = ""
+    settled: Settled = Settled.UNTESTED
+    note: str = ""
+    compared: Comparison | None = None
+    energies_j: tuple[float, ...] = ()
 
     @property
     def name(self) -> str:

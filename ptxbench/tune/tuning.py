@@ -14,6 +14,7 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.model.inputs import read_table
+from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.blocks.search import search_blocks
@@ -21,7 +22,7 @@ from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.clocks.axes import SettingAxes, settings_of
 from ptxbench.tune.clocks.search import search_by_clocks
 from ptxbench.tune.clocks.strategies import CAPPED, CLOCK_STRATEGIES
-from ptxbench.tune.folder import MANIFEST, TuningFolder, TuningManifest
+from ptxbench.tune.folder import TuningFolder, TuningManifest, tuning_manifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_library, open_cublas
 from ptxbench.tune.model_energy import model_name, open_model
@@ -149,7 +150,7 @@ def tune(
     pattern = pattern_of(subject, tuning)
     model = open_model(tuning.table, gpu.info, pattern, tuning.samples) if tuning.table else None
     options = replace(tuning.options, pattern=pattern)
-    manifest = TuningManifest.new(gpu, subject.problem, options, _model_name(tuning, gpu))
+    manifest = tuning_manifest(gpu, subject.problem, options, _model_name(tuning, gpu))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     pruning = None if math.isnan(tuning.prune) else Pruning(goal, tuning.prune)
     with settings_of(gpu, tuning.axes, say, allowed=tuning.allow_settings) as set_to:

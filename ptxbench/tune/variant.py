@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 
 from ptxbench.core.threads import WARP
-
-
-def _also(value: int) -> int:
-    """Return a parameter that older searches did not have."""
-    return field(default=value, metadata={"optional": True})
 
 
 class DType(StrEnum):
@@ -102,9 +97,9 @@ class Problem:
     m: int
     n: int
     k: int
-    op_a: Op = field(default=Op.N, metadata={"optional": True})
-    op_b: Op = field(default=Op.N, metadata={"optional": True})
-    beta: float = field(default=0.0, metadata={"optional": True})
+    op_a: Op = Op.N
+    op_b: Op = Op.N
+    beta: float = 0.0
 
     @property
     def flops(self) -> int:
@@ -272,11 +267,11 @@ class Variant:
     buffers: int
     pad: int
     min_blocks: int
-    read_a: int = _also(1)
-    read_b: int = _also(1)
-    interleaved: int = _also(0)
-    mma_k: int = _also(16)
-    core: str = field(default="", metadata={"optional": True})
+    read_a: int = 1
+    read_b: int = 1
+    interleaved: int = 0
+    mma_k: int = 16
+    core: str = ""
 
     @property
     def on_tensor_cores(self) -> bool:

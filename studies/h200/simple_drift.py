@@ -200,7 +200,7 @@ def table_rows(path: Path) -> tuple[list[TableRow], float]:
     """Return the valid dynamic rows that a run has, and the relative error of its mean level."""
     with RunFolder.open(path) as run:
         rows = [row for row in run.rows() if row.protocol == DYNAMIC and row.status is Status.OK]
-        return rows, run.manifest.level_error or 0.0
+        return rows, run.manifest.part.level_error or 0.0
 
 
 def simple_rows(path: Path, wanted: Collection[str]) -> tuple[list[TableRow], float]:
@@ -212,7 +212,7 @@ def simple_rows(path: Path, wanted: Collection[str]) -> tuple[list[TableRow], fl
     """
     with TemporaryDirectory() as place, RunFolder.open(path) as run:
         manifest = run.manifest
-        planned = [subject for subject in plan_subjects(manifest.arguments) if subject.name in wanted]
+        planned = [subject for subject in plan_subjects(manifest.part.arguments) if subject.name in wanted]
         with (
             RunFolder.create(Path(place, "run"), manifest) as again,
             Preparer(ReplayGpu(run), again) as preparer,

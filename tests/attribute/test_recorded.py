@@ -15,7 +15,7 @@ from ptxbench.attribute.attribution import NO_KERNEL
 from ptxbench.attribute.launches import Launches, LaunchLog, innermost, join_launches
 from ptxbench.attribute.program import energy_of, recorded_board, recording
 from ptxbench.attribute.ranges import RangeKind, join_ranges
-from ptxbench.attribute.recorded import RecordedProgram, keep, load, run_facts
+from ptxbench.attribute.recorded import RecordedProgram, keep, load, program_manifest
 from ptxbench.attribute.report import csv_text, document
 from ptxbench.attribute.timeline import events
 from ptxbench.cli.main import run
@@ -45,8 +45,8 @@ def record(rounds=60, is_simulated=True):
     board = recorded_board(recordings[0])
     log = LaunchLog({"": join_launches(parts)}, 1, 2, ("a remark",), join_ranges(ranges))
     words = ["python", "train.py", EVIL]
-    facts = run_facts(words, 3, (start_ns, end_ns), [board.facts], log, is_simulated=is_simulated)
-    return RecordedProgram(facts, (board,), log)
+    manifest = program_manifest(words, 3, (start_ns, end_ns), [board.facts], log, is_simulated=is_simulated)
+    return RecordedProgram(manifest, (board,), log)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_in_csv_names_that_cannot_be_told_apart_stand_below_their_group_and_add_
         for lane, name in enumerate(POWERS_W)
     ]
     log = LaunchLog({"": join_launches(parts)}, 1, 0, ())
-    program = energy_of(RecordedProgram(recorded.facts, recorded.boards, log))
+    program = energy_of(RecordedProgram(recorded.manifest, recorded.boards, log))
     found = list(csv.DictReader(csv_text(program).splitlines()))
     members = [row for row in found if row["member_of"] == "group 1"]
     assert [row["kernels"] for row in found if not row["member_of"]] == ["group 1", NO_KERNEL]
@@ -107,7 +107,7 @@ def test_no_name_of_a_kernel_is_a_formula_in_csv(recorded):
 def test_without_kernels_the_ranges_tell_the_power_apart(recorded):
     log = LaunchLog({}, 1, 0, (), recorded.log.ranges)
     whole = energy_of(recorded)
-    found = energy_of(RecordedProgram(recorded.facts, recorded.boards, log))
+    found = energy_of(RecordedProgram(recorded.manifest, recorded.boards, log))
     assert found.gpus[0].kernels == ()
     by_kernels = {share.names[0]: share.energy_j for share in whole.gpus[0].ranges}
     for share in found.gpus[0].ranges:
@@ -250,7 +250,7 @@ def test_bad_usage_of_a_kept_run_is_one_line(capfd, words):
 
 
 def test_launches_of_no_gpu_are_kept(recorded, tmp_path):
-    keep(RecordedProgram(recorded.facts, recorded.boards, LaunchLog({})), tmp_path)
+    keep(RecordedProgram(recorded.manifest, recorded.boards, LaunchLog({})), tmp_path)
     found = load(tmp_path)
     assert found.log.by_gpu == {}
     assert energy_of(found).gpus[0].kernels == ()

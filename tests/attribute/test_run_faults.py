@@ -18,6 +18,7 @@ from ptxbench.attribute.timeline import events
 from ptxbench.cli.main import run
 from ptxbench.core.status import Status
 from ptxbench.sensors.base import SourceName
+from ptxbench.storage.manifest import with_part
 
 SAMPLES, COUNTER, INSTANT, USAGE = (
     SourceName.SAMPLES,
@@ -61,7 +62,7 @@ def test_a_wrong_power_source_beside_a_right_counter_is_said(sources, fault, tex
 def test_another_process_on_the_board_is_said_whether_or_not_kernels_are_followed(not_followed):
     fault = d.another_process(80.0)
     program, _ = record((SAMPLES, COUNTER), fault, trouble=Trouble("80 W", others=1))
-    program = replace(program, facts=replace(program.facts, not_followed=not_followed))
+    program = replace(program, manifest=with_part(program.manifest, not_followed=not_followed))
     assert "another process was on it" in "\n".join(energy_of(program).remarks)
 
 

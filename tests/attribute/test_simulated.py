@@ -9,7 +9,7 @@ from ptxbench.attribute.attribution import NO_KERNEL
 from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.launches import LaunchLog, join_launches
 from ptxbench.attribute.program import energy_of
-from ptxbench.attribute.recorded import BoardFacts, RecordedProgram, keep, run_facts
+from ptxbench.attribute.recorded import BoardFacts, RecordedProgram, keep, program_manifest
 from ptxbench.attribute.simulated import replay
 from ptxbench.cli.main import run
 from ptxbench.devices.simulated import SimulatedGpu, find_profile
@@ -26,7 +26,7 @@ def program(spans, length_s):
     ]
     log = LaunchLog({"GPU-1": join_launches(parts)}, 1)
     times_ns = (ORIGIN_NS, ORIGIN_NS + round(length_s * 1e9))
-    return RecordedProgram(run_facts(["p"], 0, times_ns, [], log), (), log)
+    return RecordedProgram(program_manifest(["p"], 0, times_ns, [], log), (), log)
 
 
 def in_random_order(seed, names=8, length_s=15.0):
@@ -117,7 +117,7 @@ def test_a_clock_that_is_off_is_found_from_the_readings():
             (launches.names[name], np.array([start + 12_000_000]), np.array([end + 12_000_000]), "")
             for name, start, end in zip(launches.name, launches.start_ns, launches.end_ns, strict=True)
         ]
-        return RecordedProgram(recorded.facts, recorded.boards, LaunchLog({"": join_launches(parts)}, 1))
+        return RecordedProgram(recorded.manifest, recorded.boards, LaunchLog({"": join_launches(parts)}, 1))
 
     rows = cases(in_random_order, [3], change=late)
     assert len(rows) >= 6

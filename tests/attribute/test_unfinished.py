@@ -115,11 +115,11 @@ def test_a_run_is_known_until_all_boards_are(killed):
     _, left, _ = killed
     whole_s = load_unfinished(left).facts.window.elapsed_s
     begun = json.loads((left / BEGUN).read_text())
-    begun["boards"].append({**begun["boards"][0], "name": "GPU 1"})
+    begun["part"]["boards"].append({**begun["part"]["boards"][0], "name": "GPU 1"})
     (left / BEGUN).write_text(json.dumps(begun))
     with pa.ipc.open_stream((left / READINGS).read_bytes()) as stream:
         readings = stream.read_all()
-    half_ns = begun["start_ns"] + 10 * 10**9
+    half_ns = begun["part"]["start_ns"] + 10 * 10**9
     other = readings.filter(pc.less(readings["end_ns"], half_ns))
     other = other.set_column(0, "trial_id", pa.repeat("1", len(other)))
     with pa.ipc.new_stream(left / READINGS, readings.schema) as stream:

@@ -32,7 +32,7 @@ def test_files_hold_every_reading_and_what_was_left_out(compare_tools, tmp_path,
     assert compare_tools.main(["--gpu", "simulated:h200", "--out", str(out), "--repeats", "2"]) == 0
     with (out / "readings.csv").open() as file:
         readings = list(csv.DictReader(file))
-    manifest = json.loads((out / "manifest.json").read_text())
+    manifest = json.loads((out / "manifest.json").read_text())["part"]
     assert len(readings) == len(manifest["tools"]) * 2 * 2
     assert "Zeus" in manifest["left_out"][0]
     with (out / "summary.csv").open() as file:

@@ -260,7 +260,7 @@ def test_all_of_the_catalogue_is_more_than_the_starters(monkeypatch, tmp_path):
     assert table("--all", "--gpu", "simulated", "--out", tmp_path / "all") == 0
     assert table("*", "--gpu", "simulated", "--out", tmp_path / "star") == 0
     assert table("*.f32", "--category", "nonsense", "--gpu", "simulated", "--out", tmp_path / "a") == 2
-    few, whole, star = (folder.manifest.arguments.instructions for folder in asked)
+    few, whole, star = (folder.manifest.part.arguments.instructions for folder in asked)
     assert star == whole
     assert few == STARTERS
     assert set(few) <= set(whole)
@@ -398,7 +398,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_rows_of_one_that_was_not(recorde
     assert len(set(trial_ids(path))) == len(trial_ids(path))
     assert not (path / "partial").exists()
     with RunFolder.open(path) as folder:
-        assert [session.end is None for session in folder.manifest.sessions] == [True, False]
+        assert [session.end is None for session in folder.manifest.part.sessions] == [True, False]
 
 
 @pytest.mark.hostile
@@ -446,6 +446,6 @@ def test_two_processes_never_write_one_run(recorded, tmp_path, capsys):
     with RunFolder.open(path) as folder:
         manifest = folder.manifest
     capsys.readouterr()
-    with RunFolder.resume(path, manifest.gpu, manifest.arguments, manifest.sessions[0]):
+    with RunFolder.resume(path, manifest.gpu, manifest.part.arguments, manifest.part.sessions[0]):
         assert table("--resume", "--gpu", "simulated", "--out", path) == 2
         assert str(path) in one_line(capsys)

@@ -75,7 +75,7 @@ def test_the_killed_worker_went_on_and_no_row_is_lost_or_there_twice(measured):
     with RunFolder.open(folder_of(measured[0], BOARDS[0])) as run_folder:
         assert sorted(row.instruction for row in run_folder.rows()) == sorted(NAMES)
         trials = [record.trial_id for record in run_folder.records()]
-        assert len(run_folder.manifest.sessions) == 2
+        assert len(run_folder.manifest.part.sessions) == 2
     assert len(trials) == len(set(trials))
 
 

@@ -154,5 +154,5 @@ def test_a_run_with_doctors_folder_has_that_difference_in_its_scale(of_two_perce
         rows = measure_table(board, folder)
     assert [row.status for row in rows] == ["ok"]
     manifest = read_run_manifest(tmp_path / "run")
-    assert manifest.known_difference == known
-    assert manifest.scale_ci95 >= known
+    assert manifest.part.known_difference == known
+    assert manifest.part.scale_ci95 >= known

@@ -124,7 +124,7 @@ def test_rows_of_the_whole_catalogue_come_back_within_half_a_percent(tmp_path):
         rows = measure_table(gpu, folder)
         assert {row.instruction: row.reason for row in rows if row.status is not Status.OK} == {}
         pairs = [(row, truth_pj(folder, row, H200)) for row in rows]
-        assert folder.manifest.cost.rows == len(rows) == 2 * len(names)
+        assert folder.manifest.part.cost.rows == len(rows) == 2 * len(names)
     threads = [find_instruction(row.instruction).unit.threads for row, _ in pairs]
     errors = [abs(row.dynamic_pj / (pj * n) - 1) for (row, pj), n in zip(pairs, threads, strict=True)]
     held = [

@@ -26,7 +26,8 @@ from ptxbench.experiment.sampling import RUNS as RUNS_OF_THE_COMMAND
 from ptxbench.experiment.sampling_cases import Case, Reference, parse_name
 from ptxbench.experiment.sensor_study import sense
 from ptxbench.sensors.base import SourceName
-from ptxbench.storage.methods_file import LoadKind, MethodPoint, read_methods_file
+from ptxbench.storage.document import read_document
+from ptxbench.storage.methods_file import METHODS_FILE, LoadKind, MethodPoint, MethodsFile
 from ptxbench.storage.recording import RecordingFolder
 
 RUNS = {0.03: 5, 0.3: 5, 1.0: 3, 3.0: 2}
@@ -121,7 +122,7 @@ def test_levels_and_recommendation(compared):
 
 def test_result_is_kept_and_can_be_worked_out_again(compared):
     found, path = compared
-    assert repr(read_methods_file(path)) == repr(found)
+    assert repr(read_document(path / METHODS_FILE, MethodsFile, "methods_version")) == repr(found)
     assert repr(again(RecordingFolder.open(path, PURPOSE), None)[0]) == repr(found)
 
 
@@ -212,7 +213,7 @@ def test_every_recording_is_kept_at_once_and_a_stopped_comparison_goes_on(stoppe
     gpu = Failing(RTX2080TI, len(whole) - 9, AssertionError("a recording was made again"))
     found, _ = measure_methods(gpu, path, runs=SHORT, resume=True)
     assert names(path) == whole
-    assert repr(read_methods_file(path)) == repr(found)
+    assert repr(read_document(path / METHODS_FILE, MethodsFile, "methods_version")) == repr(found)
     assert not (path / "partial").exists()
     # Of one that is complete nothing is left to measure.
     again_, _ = measure_methods(
@@ -230,7 +231,9 @@ def test_a_stopped_comparison_is_closed_with_what_it_holds(stopped, tmp_path, mo
     assert names(path) == stopped[1][:9]
     assert not (path / "partial").exists()
     with RecordingFolder.open(path, PURPOSE) as folder:
-        assert repr(read_methods_file(path)) == repr(again(folder, None)[0])
+        assert repr(read_document(path / METHODS_FILE, MethodsFile, "methods_version")) == repr(
+            again(folder, None)[0]
+        )
 
 
 @pytest.mark.hostile
@@ -436,7 +439,7 @@ def test_a_folder_given_to_read_is_never_written(compared, tmp_path):
     assert main.run(replay) == 0
     assert main.run([*replay, "--out", str(out)]) == 0
     assert contents(other) == before
-    assert repr(read_methods_file(out)) == repr(found)
+    assert repr(read_document(out / METHODS_FILE, MethodsFile, "methods_version")) == repr(found)
     assert repr(again(RecordingFolder.open(out, PURPOSE), None)[0]) == repr(found)
     assert main.run([*replay, "--out", str(other)]) == 2
     assert contents(other) == before
@@ -454,7 +457,7 @@ def test_other_sensors_change_what_is_predicted_and_not_the_folder(compared, mon
     # The reference, too, is read with the other sensor.
     assert new.bias_pct == pytest.approx(old.bias_pct, abs=4)
     assert new.predicted_pct > old.predicted_pct + 10
-    assert repr(read_methods_file(path)) == repr(found)
+    assert repr(read_document(path / METHODS_FILE, MethodsFile, "methods_version")) == repr(found)
 
 
 def test_picture_that_cannot_be_drawn_is_refused_before_measuring(tmp_path):

@@ -53,16 +53,16 @@ def held(found, clean):
         for name, row in rows.items()
         if row.status is Status.OK
         and abs(row.dynamic_pj - clean[0][name].dynamic_pj)
-        > row.dynamic_ci95_pj + clean[0][name].dynamic_ci95_pj + manifest.scale_ci95 * row.dynamic_pj
+        > row.dynamic_ci95_pj + clean[0][name].dynamic_ci95_pj + manifest.part.scale_ci95 * row.dynamic_pj
     ]
 
 
 def test_a_source_that_the_counter_bears_out_is_said_and_widens_nothing(clean):
     rows, manifest = clean
     assert {row.status for row in rows.values()} == {Status.OK}
-    assert manifest.source_check.ratio == pytest.approx(1.0, abs=3 * manifest.source_check.error)
-    assert manifest.source_check.error < 0.005
-    assert manifest.source_check.scale_uncertainty == 0.0
+    assert manifest.part.source_check.ratio == pytest.approx(1.0, abs=3 * manifest.part.source_check.error)
+    assert manifest.part.source_check.error < 0.005
+    assert manifest.part.source_check.scale_uncertainty == 0.0
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_a_source_or_counter_that_is_wrong_gives_no_number(tmp_path, clean, faul
 def test_a_difference_up_to_3_percent_widens_the_scale_that_all_rows_share(tmp_path, clean):
     rows, manifest = found = run_of(tmp_path / "run", faulty(distorted(lambda w: 1.02 * w)))
     assert {row.status for row in rows.values()} == {Status.OK}
-    assert manifest.scale_ci95 == pytest.approx(0.02, abs=0.01)
-    assert "it differs from the energy counter by +" in manifest.source_check.note
+    assert manifest.part.scale_ci95 == pytest.approx(0.02, abs=0.01)
+    assert "it differs from the energy counter by +" in manifest.part.source_check.note
     assert held(found, clean) == []
 
 
@@ -107,7 +107,7 @@ def test_a_counter_that_fails_leaves_the_source_its_rows(tmp_path, clean, change
     rows, manifest = found = run_of(tmp_path / "run", faulty(of_counter(change)))
     assert {row.status for row in rows.values()} == {Status.OK}
     assert held(found, clean) == []
-    assert not manifest.source_check.objection
+    assert not manifest.part.source_check.objection
 
 
 @pytest.mark.parametrize("late_s", [0.1, 0.2, 0.5, 1.0, 2.0])
@@ -166,7 +166,7 @@ def test_a_counter_as_the_source_stands_beside_the_power_that_was_read(tmp_path,
     what = replace(WHAT, source=SourceName.COUNTER)
     rows, manifest = run_of(tmp_path / "run", faulty(of_counter(lambda _, j: factor * j)), what)
     assert {row.status for row in rows.values()} == {status}
-    assert manifest.source_check.ratio == pytest.approx(1 / factor, rel=0.02)
+    assert manifest.part.source_check.ratio == pytest.approx(1 / factor, rel=0.02)
 
 
 def test_the_published_protocol_is_judged_as_well(tmp_path):

@@ -72,8 +72,8 @@ def _table(sources: Sources, trouble: Trouble) -> Given:
     with tempfile.TemporaryDirectory() as place:
         rows = measured(_gpu(H200, sources, trouble), Path(place, "run"), _ROWS)
         manifest = read_run_manifest(Path(place, "run"))
-    scale = manifest.scale_ci95 or 0.0
-    note = manifest.source_check.note if manifest.source_check else ""
+    scale = manifest.part.scale_ci95 or 0.0
+    note = manifest.part.source_check.note if manifest.part.source_check else ""
     energies = {
         row.instruction: (1e-12 * row.dynamic_pj, 1e-12 * (row.dynamic_ci95_pj + scale * row.dynamic_pj))
         for row in rows

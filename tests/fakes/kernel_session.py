@@ -4,8 +4,10 @@ import csv
 
 import numpy as np
 
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
-from ptxbench.model.validation_file import KernelCase, KernelSession, KernelTrial, Purpose, write_session
+from ptxbench.model.validation_file import MEASURED, KernelCase, KernelTrial, Purpose, kernel_session
+from ptxbench.storage.manifest import write_manifest
 
 RANDOM_PJ = {"FFMA": 14.0, "IADD3": 8.0, "LDG.E.128": 60.0}
 ZEROS_PJ = {"FFMA": 4.5, "IADD3": 5.0, "LDG.E.128": 30.0}
@@ -86,10 +88,10 @@ class MadeUpSession:
             writer.writerow(["", "", "", "inst", "byte", "ns", "request"])
             for number, row in enumerate(self.rows):
                 writer.writerow([number, *row])
-        write_session(
-            self.folder,
-            KernelSession(
-                "NVIDIA H200", "0123456789ab", "580", LIMIT_W, FULL_MHZ, "samples", (), "2026",
+        write_manifest(
+            self.folder / MEASURED,
+            kernel_session(
+                GpuInfo.partly_known("NVIDIA H200", "0123456789ab", "580", LIMIT_W, FULL_MHZ), "samples", (),
                 tuple(self.cases), tuple(self.trials),
             ),
         )  # fmt: skip

@@ -16,7 +16,7 @@ from ptxbench.api.board import Board, open_boards
 from ptxbench.attribute.attribution import NO_KERNEL
 from ptxbench.attribute.launches import LaunchLog, join_launches
 from ptxbench.attribute.program import energy_of, recorded_board, recording
-from ptxbench.attribute.recorded import RecordedProgram, run_facts
+from ptxbench.attribute.recorded import RecordedProgram, program_manifest
 from ptxbench.sensors.base import Reader, Reading, SourceName
 
 LENGTHS_S = (0.5, 1.0, 0.2, 2.0, 0.1, 1.0, 0.5, 2.0)
@@ -94,8 +94,8 @@ def record(
         end_ns, truth["run"] = clock.now_ns(), made.energy_j() - before_j
     recorded = recorded_board(recordings[0])
     log = LaunchLog({"": join_launches(parts)}, 1, 0, ())
-    facts = run_facts(["load"], 0, (start_ns, end_ns), [recorded.facts], log, is_simulated=True)
-    return RecordedProgram(facts, (recorded,), log), truth
+    manifest = program_manifest(["load"], 0, (start_ns, end_ns), [recorded.facts], log, is_simulated=True)
+    return RecordedProgram(manifest, (recorded,), log), truth
 
 
 def by_run(

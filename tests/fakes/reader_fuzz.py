@@ -34,8 +34,9 @@ from ptxbench.model.solved import read_solved
 from ptxbench.model.terms import read_terms
 from ptxbench.model.validation_file import read_session
 from ptxbench.storage.board_spread import read_board_spread
+from ptxbench.storage.document import read_document
 from ptxbench.storage.manifest import read_run_manifest
-from ptxbench.storage.methods_file import read_methods_file
+from ptxbench.storage.methods_file import METHODS_FILE, MethodsFile
 from ptxbench.storage.recording import RecordingFolder
 from ptxbench.storage.records import read_records
 from ptxbench.storage.run_folder import RunFolder
@@ -276,7 +277,7 @@ READERS = (
         "methods.json",
         {},
         _short_list(H200 / "methods" / "methods.json", 8, "points"),
-        read_methods_file,
+        lambda folder: read_document(folder / METHODS_FILE, MethodsFile, "methods_version"),
     ),
     FuzzedReader(
         "kernels of a roofline",

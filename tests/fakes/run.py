@@ -15,7 +15,8 @@ from ptxbench.core.status import Status
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Series, Trace
-from ptxbench.storage.manifest import Manifest, RunArguments, Session
+from ptxbench.storage.folder_kind import Kind
+from ptxbench.storage.manifest import RunArguments, Session, TableManifest, TablePart, new_manifest
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
 START = datetime(2026, 11, 21, 3, 13, 7, 250_000, tzinfo=UTC)
@@ -64,17 +65,15 @@ SASS = "/*0000*/ FFMA R0, R1, R2, R0 ;\n"
 CUBIN = Cubin(b"\x7fELF" + bytes(range(256)) * 4, "sm_90a", OptLevel.O3, "driver 580.159.04 (CUDA 13.0)")
 
 
-def manifest(gpu: GpuInfo = GPU) -> Manifest:
-    return Manifest.new(
+def manifest(gpu: GpuInfo = GPU) -> TableManifest:
+    part = TablePart(
         run_id="2026-11-21T0313Z-a1b2",
-        commit="f" * 40,
-        gpu=gpu,
-        sensors=SENSORS,
         source=SourceName.SAMPLES,
         arguments=ARGUMENTS,
         order_seed=7,
-        session=SESSION,
+        sessions=(SESSION,),
     )
+    return replace(new_manifest(Kind.TABLE, part, (gpu,), SENSORS, START), commit="f" * 40)
 
 
 def record(number: int) -> TrialRecord:

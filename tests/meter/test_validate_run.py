@@ -132,8 +132,8 @@ def edit(session, tmp_path, **changes):
         if file.is_file():
             (folder / file.name).write_bytes(file.read_bytes())
     plain = json.loads((folder / "manifest.json").read_text())
-    plain["gpu"].update({k: v for k, v in changes.items() if k in plain["gpu"]})
-    plain.update({k: v for k, v in changes.items() if k in plain})
+    for level in (plain, plain["part"], plain["gpus"][0]):
+        level.update({key: value for key, value in changes.items() if key in level})
     (folder / "manifest.json").write_text(json.dumps(plain))
     return folder
 

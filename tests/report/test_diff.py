@@ -180,7 +180,7 @@ def test_the_manifest_says_what_the_rows_share(tmp_path):
             made.finish(rows(values), fake.END, level_error=0.012)
         paths.append(tmp_path / name)
     with RunFolder.open(paths[0]) as one, RunFolder.open(paths[1]) as other:
-        assert one.manifest.level_error == 0.012
+        assert one.manifest.part.level_error == 0.012
         assert [row.beyond for row in diff_runs(one, other).rows] == [False]
 
 

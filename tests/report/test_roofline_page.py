@@ -71,7 +71,7 @@ def test_a_board_without_a_limit_has_no_line_of_it(reports):
     (fit,) = report.fits
     free = replace(
         report,
-        manifest=replace(report.manifest, gpu=gpu),
+        manifest=replace(report.manifest, gpus=(gpu,)),
         fits=(replace(fit, result=replace(fit.result, gpu=gpu)),),
     )
     (series,) = data_of(render_rooflines([free]))["series"]
@@ -198,7 +198,7 @@ class TestBrowser:
         hostile = replace(
             report,
             path=HOSTILE,
-            manifest=replace(report.manifest, gpu=gpu),
+            manifest=replace(report.manifest, gpus=(gpu,)),
             fits=(fit,),
             sass=sass,
         )

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.validate import MeasuredKernel
-from ptxbench.model.validation_file import KernelCase, KernelSession, Purpose
+from ptxbench.model.validation_file import KernelCase, Purpose, kernel_session
 from ptxbench.model.work import KernelWork, Level
 
 RUNNERS = Path(__file__).parents[2] / "runners"
@@ -58,7 +59,9 @@ def test_the_n_body_check_counts_cache_energy_and_finds_the_made_up_truth(module
     time_s = 1e-2
     truth_j = variant.flops * 7e-12 + 1e9 * 100e-12 + 2e9 * 30e-12 + 1e11 * 5e-12 + 135 * time_s
     measured = MeasuredKernel(case, truth_j, 0.0, time_s, truth_j / time_s, 50.0, 1.0, False)
-    session = KernelSession("GPU", "hash", "580", 700.0, 1980.0, "samples", (), "", (case,), ())
+    session = kernel_session(
+        GpuInfo.partly_known("GPU", "hash", "580", 700.0, 1980.0), "samples", (), (case,)
+    )
     monkeypatch.setattr(module, "read_session", lambda _: session)
     monkeypatch.setattr(module, "read_works", lambda *_: ({0: KernelWork("k", (), moved)}, []))
     monkeypatch.setattr(module, "measured_kernels", lambda _: (measured,))

@@ -10,10 +10,12 @@ import pytest
 from fakes.kernel_session import MadeUpSession, mixture
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.solved import read_solved
-from ptxbench.model.validation_file import KernelCase, KernelSession, KernelTrial, Purpose, write_session
+from ptxbench.model.validation_file import MEASURED, KernelCase, KernelTrial, Purpose, kernel_session
 from ptxbench.model.work import KernelWork, Level
+from ptxbench.storage.manifest import write_manifest
 
 RUNNERS = Path(__file__).parents[2] / "runners"
 H200 = Path(__file__).parents[2] / "results" / "nvidia-h200"
@@ -99,11 +101,11 @@ def test_judged_cases_set_no_number(module):
 
 def test_a_session_without_a_judged_case_is_refused(module, tmp_path):
     trial = KernelTrial(0, 0, 1, 1e-3, 120.0, 0.1, 0.0, 40.0, 1980.0, 1.0, 0, 0, "", (), ())
-    session = KernelSession(
-        "NVIDIA H200", "0", "580", 700.0, 1980.0, "samples", (), "2026",
+    session = kernel_session(
+        GpuInfo.partly_known("NVIDIA H200", "0", "580", 700.0, 1980.0), "samples", (),
         (KernelCase(0, "sleep", "zeros", Purpose.STATIC),), (trial, trial),
     )  # fmt: skip
-    write_session(tmp_path, session)
+    write_manifest(tmp_path / MEASURED, session)
     (tmp_path / "counts").mkdir()
     with pytest.raises(InputError, match="fit and of judged families"):
         module.read_cases(tmp_path, tmp_path)

@@ -7,7 +7,9 @@ import pytest
 from fakes.script import load_script
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.validation_file import KernelCase, KernelSession, KernelTrial, Purpose, read_session
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.model.validation_file import KernelCase, KernelTrial, Purpose, kernel_session, read_session
+from ptxbench.storage.manifest import with_part
 
 module = load_script("runners/kernel_session.py")
 
@@ -18,7 +20,8 @@ CASES = (
     KernelCase(2, "judged", "random", Purpose.JUDGED),
     KernelCase(3, "sleep", "zeros", Purpose.STATIC),
 )
-SESSION = KernelSession("NVIDIA H200", "0123456789ab", "580", 700.0, 1980.0, "samples", (), "2026", CASES, ())
+GPU = GpuInfo.partly_known("NVIDIA H200", "0123456789ab", "580", 700.0, 1980.0)
+SESSION = kernel_session(GPU, "samples", (), CASES)
 TRIAL_S = 1.0
 
 
@@ -97,15 +100,15 @@ def test_operands_of_earlier_cases_are_dropped_where_memory_runs_short(tmp_path)
     session = sit(tmp_path, bench)
     assert bench.most <= 2
     assert awake(bench) == [(n, r) for r in (0, 1) for n in NAMES] + [("judged", 2)]
-    assert not any(case.failure for case in session.cases)
+    assert not any(case.failure for case in session.part.cases)
 
 
 def test_when_time_is_up_the_last_cases_are_left_out_in_the_first_round_too(tmp_path):
     bench = Bench()
     session = sit(tmp_path, bench, budget_s=2.5)
     assert awake(bench) == [("new", 0), ("old", 0)]
-    assert len(session.trials) == 3
-    assert not any(case.failure for case in session.cases)
+    assert len(session.part.trials) == 3
+    assert not any(case.failure for case in session.part.cases)
 
 
 def test_a_case_that_fails_is_named_and_not_tried_again(tmp_path):
@@ -113,7 +116,7 @@ def test_a_case_that_fails_is_named_and_not_tried_again(tmp_path):
     session = sit(tmp_path, bench)
     assert {name for name, _ in bench.measured} == {"new", "judged", "sleep"}
     assert bench.prepared.count("old") == 1
-    assert session.cases[1].failure == "RuntimeError: no such kernel"
+    assert session.part.cases[1].failure == "RuntimeError: no such kernel"
 
 
 def test_a_lost_device_ends_the_process_and_the_next_one_goes_on_behind_the_case(tmp_path):
@@ -124,14 +127,14 @@ def test_a_lost_device_ends_the_process_and_the_next_one_goes_on_behind_the_case
     second = Bench()
     session = sit(tmp_path, second, module.take_up(tmp_path, SESSION, resume=True))
     assert awake(second) == [("judged", 0), ("new", 1), ("judged", 1), ("judged", 2)]
-    assert {(t.case, t.repeat) for t in session.trials} >= {(0, 0), (0, 1), (2, 0), (2, 1), (2, 2)}
-    assert session.cases[1].failure
+    assert {(t.case, t.repeat) for t in session.part.trials} >= {(0, 0), (0, 1), (2, 0), (2, 1), (2, 2)}
+    assert session.part.cases[1].failure
 
 
 def test_what_was_measured_is_kept_when_it_is_cut_off(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         sit(tmp_path, Bench(stop_after=3))
-    assert [t.case for t in read_session(tmp_path).trials] == [3, 0, 1]
+    assert [t.case for t in read_session(tmp_path).part.trials] == [3, 0, 1]
 
 
 def test_it_is_kept_as_it_goes(tmp_path):
@@ -139,7 +142,7 @@ def test_it_is_kept_as_it_goes(tmp_path):
     prepare = bench.prepare
 
     def looking(case):
-        held.append(len(read_session(tmp_path).trials) if (tmp_path / "measured.json").exists() else 0)
+        held.append(len(read_session(tmp_path).part.trials) if (tmp_path / "measured.json").exists() else 0)
         return prepare(case)
 
     bench.prepare = looking
@@ -153,7 +156,9 @@ def test_a_session_is_not_written_over_and_not_mixed_with_another(tmp_path):
     with pytest.raises(InputError, match="--resume"):
         module.take_up(tmp_path, SESSION, resume=False)
     with pytest.raises(InputError, match="another board"):
-        module.take_up(tmp_path, replace(SESSION, uuid_hash="ba9876543210"), resume=True)
+        module.take_up(
+            tmp_path, replace(SESSION, gpus=(replace(GPU, uuid_hash="ba9876543210"),)), resume=True
+        )
     with pytest.raises(InputError, match="other cases"):
-        module.take_up(tmp_path, replace(SESSION, cases=CASES[1:]), resume=True)
+        module.take_up(tmp_path, with_part(SESSION, cases=CASES[1:]), resume=True)
     assert module.take_up(tmp_path / "none", SESSION, resume=True) is SESSION

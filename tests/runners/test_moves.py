@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxbench.model.validation_file import KernelCase, KernelSession, KernelTrial, Purpose
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.model.validation_file import KernelCase, KernelTrial, Purpose, kernel_session
 
 RUNNERS = Path(__file__).parents[2] / "runners"
 MODULES = ("move_cases", "compare_moves")
@@ -81,8 +82,8 @@ def test_the_table_finds_what_a_session_hides_and_counts_what_is_over_five_perce
         passes = module.EXECUTED // known[name].body
         energy_j = passes * known[name].body * 128 * 132 * pj * 1e-12
         trials += [(len(cases) - 1, 120.0 + energy_j / 2e-3 * (1 + 1e-3 * i)) for i in range(2)]
-    session = KernelSession(
-        "NVIDIA H200", "0", "580", 700.0, 1980.0, "samples", (), "2026", tuple(cases),
+    session = kernel_session(
+        GpuInfo.partly_known("NVIDIA H200", "0", "580", 700.0, 1980.0), "samples", (), tuple(cases),
         tuple(
             KernelTrial(n, 0, 100, 0.2, w, 0.1, w, 40.0, 1980.0, 3201.0, 0, 0, "", (), ())
             for n, w in [(0, 120.0), (0, 120.0), *trials]

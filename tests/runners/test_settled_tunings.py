@@ -13,7 +13,7 @@ from tune.fakes_tune import SMALL, VARIANT, trial
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profiles import H200
 from ptxbench.tune.bench import BenchOptions
-from ptxbench.tune.folder import TuningFolder, TuningManifest
+from ptxbench.tune.folder import TuningFolder, tuning_manifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.variant import DType, Problem
 
@@ -51,7 +51,7 @@ def test_no_measurement_begins_after_its_time() -> None:
 
 
 def kept(path: Path, *trials: object) -> None:
-    manifest = TuningManifest.new(SimulatedGpu(CAPPED), SMALL, BenchOptions(), "")
+    manifest = tuning_manifest(SimulatedGpu(CAPPED), SMALL, BenchOptions(), "")
     folder = TuningFolder.create(path, manifest)
     for one in trials:
         folder.add(one)

@@ -7,19 +7,38 @@ from pathlib import Path
 import pytest
 
 from ptxbench.cli.main import run
-from ptxbench.storage.folder_kind import why_no_table
+from ptxbench.core.errors import InputError
+from ptxbench.storage.folder_kind import Kind, kind_of, require_kind
+from ptxbench.storage.run_folder import RunFolder
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = sorted(path for path in RESULTS.glob("*/**") if path.is_dir() and path.parent != RESULTS)
 
 
-def test_every_folder_of_results_is_a_table_or_is_named_by_its_kind():
-    tables = [path for path in FOLDERS if not why_no_table(path)]
-    assert all((path / "table.csv").exists() for path in tables)
-    others = [path for path in FOLDERS if (path / "manifest.json").exists() and path not in tables]
-    # That one is of a script that wrote a manifest of its own.
-    assert [path.name for path in others if "of another kind" in why_no_table(path)] == ["tools"]
-    assert len(tables) > 40
+def why_no_table(folder):
+    try:
+        require_kind(folder, Kind.TABLE)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(RESULTS)))
+def test_every_folder_of_results_opens_or_is_named_with_what_shows_it(folder):
+    why = why_no_table(folder)
+    if not why:
+        with RunFolder.open(folder) as opened:
+            assert opened.rows()
+        return
+    said = why.removeprefix(f"{folder} ")
+    if kind_of(folder)[0] is not None:
+        assert "`ptxbench " in said or " read " in said
+    else:
+        assert said.startswith(("holds several runs: name", "is a part of a run: name", "holds no run, but"))
+
+
+def test_results_have_folders_of_every_kind_but_one():
+    assert {kind_of(folder)[0] for folder in FOLDERS} == {*Kind, None} - {Kind.CONCURRENT}
 
 
 @pytest.mark.parametrize(
@@ -29,7 +48,8 @@ def test_every_folder_of_results_is_a_table_or_is_named_by_its_kind():
         ("nvidia-h200/methods", "is a comparison of methods"),
         ("nvidia-h200/gemm/f32", "is a tuning"),
         ("nvidia-h200/roofline/f32", "is a roofline"),
-        ("nvidia-h100/blocks", "is a tuning of block sizes"),
+        ("nvidia-h200/tools", "is a study by a script"),
+        ("nvidia-h100/blocks", "is a study by a script"),
         ("nvidia-h100/programs/mixed", "is a program's run"),
         ("nvidia-h100/suite", "holds measured kernels"),
         ("nvidia-h100/doctor-b6a0/counter", "is a recording of `ptxbench doctor`"),
@@ -63,7 +83,8 @@ def test_a_folder_of_runs_names_them(tmp_path):
 
 def test_an_empty_folder_and_a_damaged_manifest(tmp_path):
     assert why_no_table(tmp_path).endswith("holds no run (no manifest.json); name the folder of a run")
-    (tmp_path / "manifest.json").write_text("{")
-    assert why_no_table(tmp_path) == ""
-    (tmp_path / "manifest.json").write_text(json.dumps({"what": "else"}))
-    assert why_no_table(tmp_path).endswith("its manifest.json is of another kind")
+    for damaged in ("{", json.dumps({"what": "else"}), json.dumps({"schema": "2.0", "kind": "new"})):
+        (tmp_path / "manifest.json").write_text(damaged)
+        assert why_no_table(tmp_path) == ""
+        with pytest.raises(InputError, match=r"manifest\.json: "):
+            RunFolder.open(tmp_path)

@@ -1,6 +1,7 @@
 import json
 import math
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
+from typing import get_args, get_origin
 
 import pytest
 from fakes import run as fake
@@ -8,9 +9,16 @@ from fakes import run as fake
 import ptxbench
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
+from ptxbench.storage import codec
 from ptxbench.storage.codec import encode
-from ptxbench.storage.manifest import read_manifest, require_same, write_manifest
-from ptxbench.storage.schema import SCHEMA_VERSION
+from ptxbench.storage.document import SCHEMA
+from ptxbench.storage.manifest import (
+    TableManifest,
+    read_run_manifest,
+    require_same,
+    with_part,
+    write_manifest,
+)
 
 
 @pytest.fixture
@@ -34,7 +42,7 @@ def changed(path, *keys, **change):
 
 def message(path):
     with pytest.raises(InputError) as error:
-        read_manifest(path)
+        read_run_manifest(path.parent)
     text = str(error.value)
     assert text.startswith(f"{path}: ")
     assert "\n" not in text
@@ -42,20 +50,20 @@ def message(path):
 
 
 def test_round_trip(path):
-    old = fake.manifest().ended(fake.END)
+    old = with_part(fake.manifest(), sessions=(replace(fake.SESSION, end=fake.END),))
     write_manifest(path, old)
-    new = read_manifest(path)
+    new = read_run_manifest(path.parent)
     assert repr(new) == repr(old)  # types too, and NaN equal to NaN
     assert math.isnan(new.gpu.max_sm_clock_mhz)
-    assert new.kind is GpuKind.REAL
+    assert new.gpu.kind is GpuKind.REAL
 
 
 def test_new_manifest_names_version_host_and_start():
     manifest = fake.manifest()
-    assert manifest.schema_version == SCHEMA_VERSION
+    assert manifest.schema == SCHEMA
     assert manifest.ptxbench_version == ptxbench.__version__
     assert manifest.created == fake.START
-    assert manifest.sessions == (fake.SESSION,)
+    assert manifest.part.sessions == (fake.SESSION,)
     assert len(manifest.host.name_hash) == 12
     assert manifest.host.python.startswith("3.")
 
@@ -65,18 +73,24 @@ def test_file_is_plain_json_for_other_readers(path):
     plain = json.loads(path.read_text(), parse_constant=pytest.fail)
     assert plain["gpus"][0]["kind"] == "real"
     assert plain["created"] == "2026-11-21T03:13:07.250000+00:00"
-    assert plain["arguments"]["opt_levels"] == ["O0", "O3"]
+    assert plain["part"]["arguments"]["opt_levels"] == ["O0", "O3"]
 
 
-@pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, str(SCHEMA_VERSION), None])
-def test_other_schema_version_is_refused_before_all_else(path, version):
-    changed(path, "schema_version", to=version)
+@pytest.mark.parametrize("version", ["3.0", "10.2", 3])
+def test_a_newer_major_schema_is_refused_before_all_else(path, version):
+    changed(path, "schema", to=version)
     plain = json.loads(path.read_text())
     del plain["gpus"]
     path.write_text(json.dumps(plain))
-    assert message(path).startswith(
-        f"schema_version is {version!r}, but this ptxbench reads {SCHEMA_VERSION}"
+    assert message(path) == (
+        f"schema is {version}, and this ptxbench reads up to 2.x: read it with a newer ptxbench"
     )
+
+
+@pytest.mark.parametrize("version", [0, True, None, "two", "2", "2.0.1", "-1.0"])
+def test_what_is_no_schema_is_named(path, version):
+    changed(path, "schema", to=version)
+    assert message(path) == f"schema must be the schema of the file, such as '{SCHEMA}', not {version!r}"
 
 
 def all_keys(plain, keys=()):
@@ -87,27 +101,23 @@ def all_keys(plain, keys=()):
             yield from all_keys(value, (*keys, key))
 
 
-# Runs from before these are read.
+def fields_by_place(kind, keys=()):
+    """Yield each dataclass of a manifest with the keys below which it stands."""
+    yield keys, kind
+    for name, hint in codec.type_hints(kind).items():
+        for one in (hint, *get_args(hint)):
+            if is_dataclass(get_origin(one) or one):
+                yield from fields_by_place(one, (*keys, name))
+
+
 OPTIONAL = {
-    "shape",
-    "regulation_s",
-    "excursion",
-    "dynamic_window_s",
-    "linearity",
-    "cost",
-    "recomputed",
-    "level_error",
-    "stop_on",
-    "max_power_limit_w",
-    "l2_bytes",
-    "dram_bytes_per_s",
-    "source_check",
-    "known_difference",
+    (*keys, name) for keys, kind in fields_by_place(TableManifest) for name in codec.optional_fields(kind)
 }
 
 
 def is_required(keys):
-    return keys != ("schema_version",) and keys[-1] not in OPTIONAL
+    names = tuple(key for key in keys if isinstance(key, str))
+    return names not in OPTIONAL
 
 
 def spelled(keys):
@@ -122,20 +132,47 @@ def test_missing_key_is_named(path, keys):
     assert message(path) == f"{spelled(keys)} is missing"
 
 
+def test_a_field_of_a_newer_ptxbench_is_passed_over(path):
+    for keys in (("colour",), ("gpus", 0, "colour"), ("part", "colour"), ("sensors", 0, "colour")):
+        changed(path, *keys, to={"a": ["newer", "thing"]})
+        assert repr(read_run_manifest(path.parent)) == repr(fake.manifest())
+
+
 def test_shape_of_a_sensor_is_missing_in_older_runs_and_then_a_running_mean(path):
     changed(path, "sensors", 0, "shape")
-    assert read_manifest(path).sensors == fake.SENSORS
+    assert read_run_manifest(path.parent).sensors == fake.SENSORS
 
 
 @pytest.mark.parametrize(
     ("keys", "value", "text"),
     [
-        (("run_id",), 5, "run_id must be text, not 5"),
-        (("run_id",), None, "run_id must be text, not None"),
+        (
+            (
+                "part",
+                "run_id",
+            ),
+            5,
+            "part.run_id must be text, not 5",
+        ),
+        (
+            (
+                "part",
+                "run_id",
+            ),
+            None,
+            "part.run_id must be text, not None",
+        ),
         (("commit",), 5, "commit must be text, not 5"),
         (("gpus",), {}, "gpus must be a list"),
         (("gpus",), [], "gpus must not be empty"),
-        (("sessions",), [], "sessions must not be empty"),
+        (
+            (
+                "part",
+                "sessions",
+            ),
+            [],
+            "part has no session, and every run has one",
+        ),
         (("gpus", 0), "H200", "gpus[0] must be an object"),
         (("gpus", 0, "sm_count"), "132", "gpus[0].sm_count must be a whole number, not '132'"),
         (("gpus", 0, "sm_count"), True, "gpus[0].sm_count must be a whole number, not True"),
@@ -148,20 +185,23 @@ def test_shape_of_a_sensor_is_missing_in_older_runs_and_then_a_running_mean(path
             "imagined",
             "gpus[0].kind must be one of real, simulated, replayed, not 'imagined'",
         ),
-        (("arguments", "opt_levels", 1), "O2", "arguments.opt_levels[1] must be one of O0, O3, not 'O2'"),
-        (("arguments", "opt_levels"), "O3", "arguments.opt_levels must be a list"),
-        (("order_seed",), 1.5, "order_seed must be a whole number, not 1.5"),
+        (
+            ("part", "arguments", "opt_levels", 1),
+            "O2",
+            "part.arguments.opt_levels[1] must be one of O0, O3, not 'O2'",
+        ),
+        (("part", "arguments", "opt_levels"), "O3", "part.arguments.opt_levels must be a list"),
+        (("part", "order_seed"), 1.5, "part.order_seed must be a whole number, not 1.5"),
         (
             ("created",),
             "2026-11-21T03:13:00",
             "created must name its time zone, unlike '2026-11-21T03:13:00'",
         ),
         (
-            ("sessions", 0, "start"),
+            ("part", "sessions", 0, "start"),
             "yesterday",
-            "sessions[0].start must be a UTC time such as 2026-11-21T03:13:00+00:00, not 'yesterday'",
+            "part.sessions[0].start must be a UTC time such as 2026-11-21T03:13:00+00:00, not 'yesterday'",
         ),
-        (("sensors", 0, "colour"), "red", "sensors[0].colour is not known to this version of ptxbench"),
     ],
 )
 def test_value_that_does_not_fit_is_named(path, keys, value, text):
@@ -177,7 +217,7 @@ def test_file_that_is_no_manifest_is_one_line(path, text):
 
 def test_whole_number_serves_as_a_number(path):
     changed(path, "gpus", 0, "power_limit_w", to=700)
-    limit = read_manifest(path).gpu.power_limit_w
+    limit = read_run_manifest(path.parent).gpu.power_limit_w
     assert (limit, type(limit)) == (700.0, float)
 
 

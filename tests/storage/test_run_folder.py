@@ -66,7 +66,7 @@ def test_finished_run_holds_the_same(new, path):
     with RunFolder.open(path) as again:
         assert_holds(again, 1, 0, 2)
         assert repr(again.rows()) == repr((fake.row(),))
-        assert again.manifest.sessions[0].end == fake.END
+        assert again.manifest.part.sessions[0].end == fake.END
     assert sorted(p.name for p in path.iterdir()) == [
         "kernels.zip",
         "manifest.json",
@@ -85,7 +85,7 @@ def test_resumed_run_goes_on_where_it_was(new, path):
         keep(folder, 1)
         folder.finish([], fake.LATER)
         assert_holds(folder, 0, 1)
-    sessions = RunFolder.open(path).manifest.sessions
+    sessions = RunFolder.open(path).manifest.part.sessions
     assert [(s.start, s.end) for s in sessions] == [(fake.START, fake.END), (fake.LATER, fake.LATER)]
 
 
@@ -206,7 +206,7 @@ def test_other_board_only_when_allowed_and_then_listed_once(new, path):
         OTHER_BOARD.uuid_hash,
         OTHER_BOARD.uuid_hash,
     ]
-    assert len(folder.manifest.sessions) == 3
+    assert len(folder.manifest.part.sessions) == 3
 
 
 def test_one_writer_at_a_time(new, path):

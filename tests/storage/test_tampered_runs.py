@@ -11,7 +11,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.storage.codec import Place, decode, encode
 from ptxbench.storage.kernels import KernelStore
-from ptxbench.storage.manifest import read_manifest, write_manifest
+from ptxbench.storage.manifest import read_run_manifest, write_manifest
 from ptxbench.storage.records import read_records, write_records
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TrialRecord
@@ -96,35 +96,37 @@ def tampered(path, change):
 )
 def test_manifest_of_an_impossible_gpu_is_refused(tmp_path, key, value, message):
     path = tampered(tmp_path / "manifest.json", lambda plain: plain["gpus"][0].update({key: value}))
-    text = refused(read_manifest, path)
+    text = refused(read_run_manifest, path.parent)
     assert "gpus[0]" in text
     assert message in text
 
 
 def test_whole_number_that_no_float_holds_is_refused(tmp_path):
     path = tampered(tmp_path / "manifest.json", lambda plain: plain["gpus"][0].update(power_limit_w=10**400))
-    assert "power_limit_w is too large for a number" in refused(read_manifest, path)
+    assert "power_limit_w is too large for a number" in refused(read_run_manifest, path.parent)
 
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
 def test_time_that_utc_cannot_say_is_refused(tmp_path, moment):
-    path = tampered(tmp_path / "manifest.json", lambda plain: plain["sessions"][0].update(start=moment))
-    assert "within the years 1 to 9999" in refused(read_manifest, path)
+    path = tampered(
+        tmp_path / "manifest.json", lambda plain: plain["part"]["sessions"][0].update(start=moment)
+    )
+    assert "within the years 1 to 9999" in refused(read_run_manifest, path.parent)
 
 
 def test_manifest_of_100000_brackets_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text("[" * 100_000 + "]" * 100_000)
-    assert "nested too deeply" in refused(read_manifest, tmp_path / "manifest.json")
+    assert "nested too deeply" in refused(read_run_manifest, tmp_path)
 
 
 def test_escapes_of_a_terminal_in_a_foreign_run_are_replaced(tmp_path):
     def change(plain):
         plain["gpus"][0]["name"] = "H200\x1b]0;evil\x07\x1b[2J"
-        plain["run_id"] = "a\rb"
+        plain["part"]["run_id"] = "a\rb"
 
-    manifest = read_manifest(tampered(tmp_path / "manifest.json", change))
+    manifest = read_run_manifest(tampered(tmp_path / "manifest.json", change).parent)
     assert manifest.gpu.name == "H200\ufffd]0;evil\ufffd\ufffd[2J"
-    assert manifest.run_id.isprintable()
+    assert manifest.part.run_id.isprintable()
     write_table(tmp_path / "table.csv", [replace(VALID, sass="FFMA\x1b[31m", reason="two\nlines")])
     (row,) = read_table(tmp_path / "table.csv")
     assert row.sass.isprintable()

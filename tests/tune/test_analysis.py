@@ -16,7 +16,7 @@ from ptxbench.report.tuning_report import as_csv, as_text, sections
 from ptxbench.tune.analysis import analyse
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.evaluate import choices
-from ptxbench.tune.folder import TuningManifest
+from ptxbench.tune.folder import tuning_manifest
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.trial import Settled, TrialStatus
@@ -78,7 +78,7 @@ def test_a_winner_that_nobody_saw_settle_at_the_limit_is_marked_and_not_told_apa
     found = analyse(tried, SMALL, (beside,))
     assert found.told_apart is apart
     assert (found.fastest.at_limit, found.best.at_limit, found.beside[0].at_limit) == (words, "-", words)
-    manifest = TuningManifest.new(SimulatedGpu(), SMALL, BenchOptions(), "")
+    manifest = tuning_manifest(SimulatedGpu(), SMALL, BenchOptions(), "")
     text = as_text(sections(manifest, tried, found), None)
     assert ("nobody tested" in text) is not apart
     assert ("1 variants met the power limit" in text) is capped
@@ -96,7 +96,7 @@ def test_a_variant_that_had_not_settled_is_counted_and_never_first():
     restless = trial(9, 1e-4, 0.1, status=TrialStatus.NOT_SETTLED, settled=Settled.NO)
     found = analyse([*tried, restless], SMALL)
     assert (found.best.trial, found.fastest.trial) == (tried[1], tried[0])
-    manifest = TuningManifest.new(SimulatedGpu(), SMALL, BenchOptions(), "")
+    manifest = tuning_manifest(SimulatedGpu(), SMALL, BenchOptions(), "")
     text = as_text(sections(manifest, [*tried, restless], found), None)
     assert "1 variants had not settled and do not count" in text
 
@@ -155,7 +155,7 @@ def test_a_library_beside_is_in_every_picture_and_table(tmp_path):
 
     beside = LibraryTrial("cuBLAS (a fake)", 0, True, 5e-4, 5e-4, 600.0, 1.0, 0.3)
     gpu = SimulatedGpu()
-    manifest = TuningManifest.new(gpu, SMALL, BenchOptions(), "")
+    manifest = tuning_manifest(gpu, SMALL, BenchOptions(), "")
     tried = of([(1e-3 * (1 + n / 9), 0.5 + n * (9 - n) / 50) for n in range(9)])
     found = analyse(tried, SMALL, [beside])
     text = as_text(sections(manifest, tried, found), None)

@@ -15,7 +15,7 @@ from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
-from ptxbench.tune.folder import VARIANTS, TuningFolder, TuningManifest
+from ptxbench.tune.folder import VARIANTS, TuningFolder, tuning_manifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.kernel import Kernel, Refused, build_kernel
 from ptxbench.tune.objective import Goal, Objective
@@ -157,11 +157,11 @@ def test_what_was_stopped_goes_on_where_it_was(tmp_path: Path, tiny: Path) -> No
 def test_a_folder_of_something_else_is_not_gone_on_with(tmp_path: Path, tiny: Path) -> None:
     tune(SimulatedGpu(), tuning(tiny, 1), tmp_path / "t")
     other = tuning(tiny, 2, problem=Problem(DType.F32, 512, 512, 512))
-    with pytest.raises(InputError, match="another problem"):
+    with pytest.raises(InputError, match="measured with problem"):
         tune(SimulatedGpu(), other, resume=tmp_path / "t")
-    with pytest.raises(InputError, match="another board"):
+    with pytest.raises(InputError, match="measured with board"):
         tune(SimulatedGpu(seed=5), tuning(tiny, 2), resume=tmp_path / "t")
-    with pytest.raises(InputError, match="not empty"):
+    with pytest.raises(InputError, match="already holds a run"):
         tune(SimulatedGpu(), tuning(tiny, 2), tmp_path / "t")
 
 
@@ -184,7 +184,7 @@ def test_settings_that_do_not_go_together(tmp_path: Path, tiny: Path) -> None:
 def test_the_estimator_s_order_is_the_order_of_trying(tmp_path: Path, tiny: Path) -> None:
     gpu, options = SimulatedGpu(), BenchOptions(power=False)
     bench = Bench(gpu, Gemm(SMALL), options, FlatModel())
-    folder = TuningFolder.create(tmp_path / "t", TuningManifest.new(gpu, SMALL, options, "flat"))
+    folder = TuningFolder.create(tmp_path / "t", tuning_manifest(gpu, SMALL, options, "flat"))
     space = search_space(SMALL, "sm_90a", load_axes(DType.F32, tiny))
     search_by_estimate(space, Evaluator(bench, folder, 3, 2), ENERGY, 1, candidates=6)
     tried = list(folder.trials.values())

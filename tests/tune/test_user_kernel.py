@@ -25,7 +25,7 @@ from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
 from ptxbench.tune.evaluate import ranking
-from ptxbench.tune.folder import VARIANTS, TuningFolder, TuningManifest
+from ptxbench.tune.folder import VARIANTS, TuningFolder, tuning_manifest
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.search import Evaluator, search_by_estimate
@@ -85,7 +85,7 @@ def test_a_changed_source_is_another_problem(tmp_path: Path) -> None:
     tune(AddingGpu(), tuning(path, budget=1), tmp_path / "t")
     source = path.parent / "twice.ptx.j2"
     source.write_text(source.read_text() + "// changed\n")
-    with pytest.raises(InputError, match="another problem"):
+    with pytest.raises(InputError, match="measured with problem"):
         tune(AddingGpu(), tuning(path), resume=tmp_path / "t")
 
 
@@ -177,7 +177,7 @@ def test_the_estimate_chooses_first_and_a_sample_tells_how_well(tmp_path: Path) 
     kernel = UserKernel(load_spec(write_spec(tmp_path / "spec")))
     gpu, options = AddingGpu(), BenchOptions(window_s=0.1)
     bench = Bench(gpu, kernel, options, FlatModel())
-    folder = TuningFolder.create(tmp_path / "t", TuningManifest.new(gpu, kernel.problem, options, "flat"))
+    folder = TuningFolder.create(tmp_path / "t", tuning_manifest(gpu, kernel.problem, options, "flat"))
     space = kernel.space("sm_90a")
     search_by_estimate(space, Evaluator(bench, folder, 5, 1), ENERGY, 1, candidates=5, sample=3)
     folder.close()

@@ -12,7 +12,7 @@ from tune.fakes_tune import trial
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.folder import TuningFolder, TuningManifest
+from ptxbench.tune.folder import TuningFolder, tuning_manifest
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.watch import search_watched
@@ -26,7 +26,7 @@ END = "raise SystemExit(0)"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     problem = KernelProblem("twice", ("BLOCK",), "0")
-    made = TuningFolder.create(tmp_path / "t", TuningManifest.new(AddingGpu(), problem, BenchOptions(), ""))
+    made = TuningFolder.create(tmp_path / "t", tuning_manifest(AddingGpu(), problem, BenchOptions(), ""))
     made.add(trial(1, variant=Configuration.of({"BLOCK": 1})))
     made.close()
     return made.path
@@ -40,7 +40,7 @@ def run(folder: Path, *programs: str, in_hand: bool = True) -> tuple[int, list[s
         if in_hand:
             begun = TuningFolder.reopen(folder)
             begun.begin(Candidate(Configuration.of({"BLOCK": 100 + len(todo)})))
-            begun._journal.close()
+            begun._lines.close()
         return [sys.executable, "-c", todo.pop(0)]
 
     return search_watched(command, folder, 0.4, said.append), said
@@ -57,7 +57,7 @@ def test_a_variant_that_hangs_when_it_is_measured_again_counts_no_longer(folder:
     kept = Configuration.of({"BLOCK": 1})
     begun = TuningFolder.reopen(folder)
     begun.begin(Candidate(kept), before=1)
-    begun._journal.close()
+    begun._lines.close()
     assert run(folder, HANG, END, in_hand=False)[0] == 0
     assert TuningFolder.read(folder).trials["BLOCK=1"].status is TrialStatus.HUNG
 
@@ -86,7 +86,7 @@ def test_building_between_two_variants_is_no_hang(folder: Path) -> None:
     assert (folder / "in_hand.json").exists()
     held.add(trial(1, variant=variant))
     assert not (folder / "in_hand.json").exists()
-    held._journal.close()
+    held._lines.close()
     assert run(folder, "import time; time.sleep(1.0)", in_hand=False) == (0, [])
 
 

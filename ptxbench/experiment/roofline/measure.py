@@ -36,11 +36,11 @@ from ptxbench.experiment.roofline.kernel import (
 )
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
 from ptxbench.experiment.roofline.point import (
-    KERNELS,
     PURPOSE,
     SLEEP,
     PointKernel,
     RooflineOptions,
+    kernel_lines,
     read_kernels,
 )
 from ptxbench.experiment.sensor_choice import board_sensor
@@ -48,9 +48,8 @@ from ptxbench.experiment.settled_run import BoardLimits, run_until_settled
 from ptxbench.sass.listing import disassemble
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
-from ptxbench.storage.journal import Journal
 from ptxbench.storage.location import default_run_path
-from ptxbench.storage.recording import RecordingFolder, RecordingManifest
+from ptxbench.storage.recording import RecordingFolder, recording_manifest
 
 # The array is so many times the L2, and no less than this.
 _TIMES_L2 = 16
@@ -110,17 +109,14 @@ def measure(
             if missing:
                 raise InputError(f"{folder.path} is finished, without {missing[0][0]}; choose a new folder")
             return folder
-        journal = Journal(folder.path / KERNELS, create=True)
-        try:
+        with kernel_lines(folder).open() as kept:
             for number, (name, make) in enumerate(missing, len(plan) - len(missing)):
                 if gpu.clock.now_ns() > until_ns:
                     return folder
                 show(number, len(plan), name)
                 kernel, run = bench.run_settled(*make(folder, name))
-                journal.append(kernel)
+                kept.add(kernel)
                 folder.add(name, run)
-        finally:
-            journal.close()
         folder.finish()
     return folder
 
@@ -129,13 +125,11 @@ _Maker = Callable[[RecordingFolder, str], tuple[PointKernel, Launch]]
 
 
 def _open(gpu: Gpu, out: Path | None, *, resume: bool) -> RecordingFolder:
-    manifest = RecordingManifest.new(gpu.info, gpu.clock, PURPOSE, gpu.sensors, 0.0, load_sms=0)
-    if not resume:
-        path = out or default_run_path(gpu.info, datetime.now(UTC), prefix="roofline-")
-        return RecordingFolder.create(path, manifest)
-    if out is None:
+    manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, gpu.sensors, 0.0, load_sms=0)
+    if resume and out is None:
         raise InputError("--resume needs the folder: name it by --out")
-    return RecordingFolder.resume(out, manifest)
+    path = out or default_run_path(gpu.info, datetime.now(UTC), prefix="roofline-")
+    return (RecordingFolder.resume if resume else RecordingFolder.create)(path, manifest)
 
 
 class _Bench:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
 from ptxbench.experiment.roofline.kernel import IntensityKernel
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS, FlopKind, MemoryLevel
-from ptxbench.storage import codec, journal
-from ptxbench.storage.folder_kind import ROOFLINE
-from ptxbench.storage.recording import RecordingFolder
+from ptxbench.storage.journal import Lines
+from ptxbench.storage.recording import ROOFLINE, RecordingFolder
 
 PURPOSE = ROOFLINE
 KERNELS = "kernels.jsonl"
@@ -46,9 +45,9 @@ class PointKernel:
     flops: float
     bytes_moved: float
     launches: int
-    counting_instructions: float = field(default=math.nan, metadata={"optional": True})
-    mixing_instructions: float = field(default=math.nan, metadata={"optional": True})
-    other_processes: int = field(default=0, metadata={"optional": True})
+    counting_instructions: float = math.nan
+    mixing_instructions: float = math.nan
+    other_processes: int = 0
 
     @property
     def sleeps(self) -> bool:
@@ -83,9 +82,9 @@ class MeasuredPoint:
     power_error_w: float
     temperature_c: float
     slowed: bool
-    settled: bool = field(default=True, metadata={"optional": True})
-    note: str = field(default="", metadata={"optional": True})
-    fault: str = field(default="", metadata={"optional": True})
+    settled: bool = True
+    note: str = ""
+    fault: str = ""
 
     @property
     def flops_per_s(self) -> float:
@@ -155,11 +154,17 @@ def read_kernels(folder: RecordingFolder) -> tuple[PointKernel, ...]:
     Raises:
         InputError: The folder has none, or a line does not fit.
     """
-    path = folder.path / KERNELS
     held = {recording.name for recording in folder.recordings}
-    lines = journal.read(path) if path.exists() else ()
-    kernels = {k.name: k for k in (codec.decode(PointKernel, plain, place) for place, plain in lines)}
-    return tuple(kernel for name, kernel in kernels.items() if name in held)
+    return tuple(one for name, one in kernel_lines(folder).by_name.items() if name in held)
+
+
+def kernel_lines(folder: RecordingFolder) -> Lines[PointKernel, str]:
+    """Return what a folder keeps of its kernels.
+
+    Raises:
+        InputError: A line does not fit.
+    """
+    return Lines(folder.path / KERNELS, PointKernel, lambda kernel: kernel.name)
 
 
 def open_folder(path: Path) -> RecordingFolder:

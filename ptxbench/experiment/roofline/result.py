@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -123,8 +123,8 @@ class RooflineDocument:
     left_out: tuple[str, ...]
     disturbed: tuple[str, ...]
     points: tuple[MeasuredPoint, ...]
-    unread: tuple[str, ...] = field(default=(), metadata={"optional": True})
-    scale: str = field(default="", metadata={"optional": True})
+    unread: tuple[str, ...] = ()
+    scale: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from ptxbench.core.plugins import load_plugin, plugin_names
 from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import BoardSpread
 from ptxbench.storage.kernels import KernelStore
-from ptxbench.storage.manifest import Manifest
+from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.schema import TableRow
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class RunReport:
     gpu: GpuInfo
     rows: tuple[TableRow, ...]
     all_rows: bool = False
-    manifest: Manifest | None = None
+    manifest: TableManifest | None = None
     spread: BoardSpread | None = None
     kernels: KernelStore | None = None
     trials: Mapping[str, RowTrials] = field(default_factory=dict)

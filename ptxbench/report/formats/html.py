@@ -126,10 +126,10 @@ def _run(report: RunReport) -> dict[str, object]:
         "vbios": gpu.vbios,
         "power_limit_w": plain(gpu.power_limit_w),
         "left_out": len(report.rows) - len(_shown(report)),
-        "created": f"{manifest.created:%Y-%m-%d}" if manifest else "",
+        "created": manifest.day if manifest else "",
         "commit": (manifest.commit or "") if manifest else "",
-        "source": str(manifest.source) if manifest else "",
-        "scale_ci95": manifest.scale_ci95 if manifest else None,
+        "source": str(manifest.part.source) if manifest else "",
+        "scale_ci95": manifest.part.scale_ci95 if manifest else None,
         "boards": [asdict(board) for board in report.spread.boards] if report.spread else [],
     }
 

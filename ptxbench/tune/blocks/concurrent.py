@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
@@ -58,10 +58,10 @@ class ConcurrentTrial:
     energy_j: float = _NAN
     capped: bool = False
     wall_s: float = _NAN
-    settled: Settled = field(default=Settled.UNTESTED, metadata={"optional": True})
-    note: str = field(default="", metadata={"optional": True})
-    compared: Comparison | None = field(default=None, metadata={"optional": True})
-    energies_j: tuple[float, ...] = field(default=(), metadata={"optional": True})
+    settled: Settled = Settled.UNTESTED
+    note: str = ""
+    compared: Comparison | None = None
+    energies_j: tuple[float, ...] = ()
 
     @property
     def measured(self) -> Measured:

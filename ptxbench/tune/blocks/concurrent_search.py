@@ -10,22 +10,17 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
 
 from ptxbench.core.errors import InputError
-from ptxbench.core.gpu_info import GpuInfo, GpuKind
-from ptxbench.core.version import CHECKOUT, VERSION
+from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
-from ptxbench.storage import codec, journal
-from ptxbench.storage.atomic import write_text
-from ptxbench.storage.commit import git_commit
-from ptxbench.storage.journal import Journal
-from ptxbench.storage.location import default_run_path, make_place
-from ptxbench.storage.manifest import Host
-from ptxbench.storage.recording import read_document
+from ptxbench.storage.folder_kind import MANIFEST, Kind
+from ptxbench.storage.journal import Lines
+from ptxbench.storage.location import default_run_path
+from ptxbench.storage.manifest import Manifest, begin_run, new_manifest, read_manifest, require_unchanged
 from ptxbench.tune.blocks.concurrent import ConcurrentBench, ConcurrentTrial, run_name
 from ptxbench.tune.blocks.guerreiro import ConcurrentCost, ordered_distributions, tune_concurrent
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
@@ -35,8 +30,7 @@ from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.user_kernel import UserKernel
 
-CONCURRENT_VERSION = 1
-_MANIFEST, _TRIALS = "manifest.json", "trials.jsonl"
+_TRIALS = "trials.jsonl"
 COSTS: dict[str, Callable[[ConcurrentTrial], float]] = {
     "energy": lambda trial: trial.energy_j,
     "time": lambda trial: trial.time_s,
@@ -70,17 +64,11 @@ class ConcurrentTuning:
     jobs: int = 0
 
 
-@dataclass(frozen=True)
-class ConcurrentManifest:
-    """What a folder of kernels at once is.
+@dataclass(frozen=True, kw_only=True)
+class ConcurrentPart:
+    """What only a folder of kernels at once has.
 
     Attributes:
-        concurrent_version: Version of the folder's files.
-        ptxbench_version: Version of this package.
-        commit: Git commit of the checkout, or None outside of one.
-        created: When it began, UTC.
-        gpu: The board.
-        host: The machine.
         kernels: What runs at once, in the order of the launches.
         window_s: Seconds of rounds over which power is read.
         seed: Of the arrays.
@@ -88,42 +76,33 @@ class ConcurrentManifest:
             kernel (see `Subject.source_key`); () in folders of older versions.
     """
 
-    concurrent_version: int
-    ptxbench_version: str
-    commit: str | None
-    created: datetime
-    gpu: GpuInfo
-    host: Host
     kernels: tuple[KernelProblem, ...]
     window_s: float
     seed: int
-    source_keys: tuple[str, ...] = field(default=(), metadata={"optional": True})
+    source_keys: tuple[str, ...] = ()
 
-    @classmethod
-    def new(
-        cls,
-        gpu: Gpu,
-        kernels: Sequence[UserKernel],
-        tuning: ConcurrentTuning,
-        built: Sequence[Sequence[BlockVariant]],
-    ) -> Self:
-        """Return the manifest of a search that begins now, on this host."""
-        return cls(
-            concurrent_version=CONCURRENT_VERSION,
-            ptxbench_version=VERSION,
-            commit=git_commit(CHECKOUT),
-            created=datetime.now(UTC),
-            gpu=gpu.info,
-            host=Host.here(),
-            kernels=tuple(one.problem for one in kernels),
-            window_s=tuning.window_s,
-            seed=tuning.seed,
-            source_keys=tuple(
-                kernel.source_key(one.variant, gpu.info.target)
-                for kernel, variants in zip(kernels, built, strict=True)
-                for one in variants
-            ),
-        )
+
+ConcurrentManifest = Manifest[ConcurrentPart]
+
+
+def _manifest(
+    gpu: Gpu,
+    kernels: Sequence[UserKernel],
+    tuning: ConcurrentTuning,
+    built: Sequence[Sequence[BlockVariant]],
+) -> ConcurrentManifest:
+    """Return the manifest of a search that begins now, on this host."""
+    part = ConcurrentPart(
+        kernels=tuple(one.problem for one in kernels),
+        window_s=tuning.window_s,
+        seed=tuning.seed,
+        source_keys=tuple(
+            kernel.source_key(one.variant, gpu.info.target)
+            for kernel, variants in zip(kernels, built, strict=True)
+            for one in variants
+        ),
+    )
+    return new_manifest(Kind.CONCURRENT, part, (gpu.info,), gpu.sensors)
 
 
 @dataclass(frozen=True)
@@ -168,14 +147,11 @@ class ConcurrentRuns:
         path: Path,
         show: Show = lambda *_: None,
     ) -> None:
-        file = path / _TRIALS
-        lines = journal.read(file) if file.exists() else ()
-        held = [codec.decode(ConcurrentTrial, plain, place) for place, plain in lines]
-        self._bench = open_bench(held)
+        self._lines = Lines(path / _TRIALS, ConcurrentTrial, lambda one: one.name).open()
+        self._held = self._lines.by_name
+        self._bench = open_bench(self.trials)
         self._show = show
-        self._held = {one.name: one for one in held}
         self._variants: dict[str, tuple[Sequence[BlockVariant], int]] = {}
-        self._journal = Journal(file, create=True)
 
     @property
     def trials(self) -> tuple[ConcurrentTrial, ...]:
@@ -193,7 +169,7 @@ class ConcurrentRuns:
         self._variants[name] = variants, clock_mhz
         if name not in self._held:
             self._show(len(self._held), 0, name)
-            self._keep(self._bench.measure(variants, clock_mhz))
+            self._lines.add(self._bench.measure(variants, clock_mhz))
         return self._held[name]
 
     def repeat_first(self, objective: str) -> None:
@@ -217,13 +193,9 @@ class ConcurrentRuns:
             self._held[name], lambda _: self._bench.measure(*self._variants[name])
         )
         if failed and len(counted) == 1:
-            self._keep(replace(failed, reason=f"measured again: {failed.reason}"))
+            self._lines.add(replace(failed, reason=f"measured again: {failed.reason}"))
         else:
-            self._keep(counted[-1].repeated(counted[:-1]))
-
-    def _keep(self, trial: ConcurrentTrial) -> None:
-        self._journal.append(trial)
-        self._held[trial.name] = trial
+            self._lines.add(counted[-1].repeated(counted[:-1]))
 
     def close(self) -> None:
         """Take all powers out where their source may not be believed, and give the right to write back.
@@ -233,8 +205,8 @@ class ConcurrentRuns:
         """
         objection = self._bench.source.objection
         for trial in [t for t in self._held.values() if objection and math.isfinite(t.energy_j)]:
-            self._keep(trial.without_power(objection))
-        self._journal.close()
+            self._lines.add(trial.without_power(objection))
+        self._lines.close()
 
 
 def cost_of(trial: ConcurrentTrial, objective: str) -> float:
@@ -279,7 +251,12 @@ def tune_concurrently(
     jobs = tuning.jobs or os.cpu_count() or 1
     every = [block_variants(one, gpu.info.target, jobs) for one in kernels]
     ordered = [ordered_distributions(one) for one in every]
-    path, manifest = _place(ConcurrentManifest.new(gpu, kernels, tuning, every), out, resume)
+    path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="concurrent-")
+    manifest = _manifest(gpu, kernels, tuning, every)
+    if resume:
+        manifest = _resumed(path, manifest)
+    else:
+        begin_run(path, manifest)
     window_s = tuning.window_s
     runs = ConcurrentRuns(lambda held: ConcurrentBench(gpu, kernels, window_s, before=held), path, show)
 
@@ -313,29 +290,14 @@ def tune_concurrently(
     )
 
 
-def _place(
-    manifest: ConcurrentManifest, out: Path | None, resume: Path | None
-) -> tuple[Path, ConcurrentManifest]:
-    """Make or check the folder.
+def _resumed(path: Path, now: ConcurrentManifest) -> ConcurrentManifest:
+    """Return the manifest of a folder, which must be of the same kernels, board and way.
 
     Raises:
-        InputError: It holds something else, or cannot be written.
+        InputError: It is of something else.
     """
-    if resume is None:
-        path = out or default_run_path(manifest.gpu, datetime.now(UTC), prefix="concurrent-")
-        make_place(path, manifest.gpu.kind, "choose a new folder, or continue this one with --resume")
-        write_text(path / _MANIFEST, codec.to_text(manifest))
-        return path, manifest
-    held = read_document(resume / _MANIFEST, ConcurrentManifest, "concurrent_version", CONCURRENT_VERSION)
-    for what, there, now in (
-        ("kernels", held.kernels, manifest.kernels),
-        ("board", held.gpu.uuid_hash, manifest.gpu.uuid_hash),
-        ("driver", held.gpu.driver, manifest.gpu.driver),
-        ("window", held.window_s, manifest.window_s),
-        ("seed", held.seed, manifest.seed),
-    ):
-        if there != now:
-            raise InputError(f"{resume} was made with other {what} ({there}, now {now}); choose a new folder")
-    if held.source_keys and held.source_keys != manifest.source_keys:
-        raise InputError(f"{resume}: {OTHER_SOURCES}")
-    return resume, held
+    held = read_manifest(path / MANIFEST, ConcurrentManifest, Kind.CONCURRENT)
+    require_unchanged(path, held, now, "kernels", "window_s", "seed")
+    if held.part.source_keys and held.part.source_keys != now.part.source_keys:
+        raise InputError(f"{path}: {OTHER_SOURCES}")
+    return held

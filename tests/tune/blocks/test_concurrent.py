@@ -106,9 +106,9 @@ def test_every_run_is_kept_and_none_made_twice(tmp_path: Path, tuning: Concurren
     assert len(every.trials) == every.possible == 25
     assert every.best.energy_j <= every.chosen.energy_j
     assert every.chosen.energy_j <= 1.001 * every.default.energy_j
-    with pytest.raises(InputError, match="other window"):
+    with pytest.raises(InputError, match="measured with window_s"):
         tune_concurrently(SimulatedGpu(), replace(tuning, window_s=0.2), resume=out)
-    with pytest.raises(InputError, match="not empty"):
+    with pytest.raises(InputError, match="already holds a run"):
         tune_concurrently(SimulatedGpu(), tuning, out)
 
 
