@@ -55,7 +55,7 @@ class RowSpread:
         energy_pj: Geometric mean of their energies on the reference board's scale, pJ.
         ci95_pj: Half-width of that mean's 95% interval, pJ: repeats on each board, and boards in general.
         scatter: Standard deviation of their logarithms: a fraction; None for fewer than two boards.
-        note: What the first of these boards says of its row, such as that its loops ran at unlike clocks.
+        note: What the first of these boards says of its row, or one whose loops ran at unlike clocks.
     """
 
     instruction: str
@@ -102,7 +102,7 @@ def read_board_spread(folder: Path) -> BoardSpread | None:
 
 
 def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> tuple[TableRow, ...]:
-    """Return a table's rows; those that its run did not reach have the mean of other boards, on its scale.
+    """Return a table's rows; those that its run lacks have the mean of other boards, on its scale.
 
     Args:
         rows: Rows of the table.
@@ -126,7 +126,7 @@ def by_row(rows: Sequence[TableRow], spread: BoardSpread | None) -> dict[tuple[s
 
 
 def _from_others(row: TableRow, spread: RowSpread | None) -> TableRow:
-    if row.status is not Status.NOT_REACHED or spread is None:
+    if row.status not in (Status.NOT_REACHED, Status.WITHDRAWN) or spread is None:
         return row
     boards = "1 other board" if spread.boards == 1 else f"{spread.boards} other boards"
     return replace(
