@@ -11,10 +11,10 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from ptxbench.model.atlas import open_atlas
 from ptxbench.report.formats import RunReport, render_report
 from ptxbench.report.roofline_page import read_roofline, render_rooflines
 from ptxbench.report.row_trials import row_trials
-from ptxbench.storage.board_spread import read_board_spread
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.shipped import SHIPPED
 
@@ -82,13 +82,10 @@ def _roofline_page() -> str:
 
 
 def _report(name: str, folder: Path, stack: ExitStack) -> RunReport:
-    spread = read_board_spread(folder)
-    # The run itself, which has the kernels, too.
-    measured = ROOT / "results" / folder.name / (spread.reference if spread else "")
-    run = stack.enter_context(RunFolder.open(measured))
-    return RunReport(
-        name, run.manifest.gpu, run.rows(), False, run.manifest, spread, run.kernels, row_trials(run)
-    )
+    atlas = open_atlas(folder, name=name)
+    # The run itself, which has the kernels and trials, too.
+    run = stack.enter_context(RunFolder.open(ROOT / "results" / folder.name / atlas.run))
+    return RunReport.of(atlas, kernels=run.kernels, trials=row_trials(run))
 
 
 def _uri(path: Path) -> str:

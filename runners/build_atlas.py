@@ -3,14 +3,15 @@
     python runners/build_atlas.py
 
 It reads the table.csv of every run `table-*`, `board-*` and `zeros-*` below results/GPU: all of them ran the
-same machine code by the same protocol. A run NAME-rest has more rows of the board of NAME. Exit codes are
-those of `ptxbench`.
+same machine code by the same protocol. A run NAME-rest has more rows of the board of NAME. Rows that are
+withdrawn are left out. Exit codes are those of `ptxbench`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from ptxbench.analysis.board_spread import BoardRun, board_spread
@@ -19,7 +20,8 @@ from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import BoardSpread, write_board_spread
 from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.shipped import SHIPPED
-from ptxbench.storage.table import read_table
+from ptxbench.storage.table import TABLE, read_table
+from ptxbench.storage.withdrawn import without_withdrawn
 
 RESULTS = Path(__file__).parents[1] / "results"
 # The run that comes with ptxbench, by GPU; its board has the factor 1.
@@ -27,6 +29,8 @@ REFERENCES = {"h100": "table-57c3", "h200": "table-6eda"}
 # A second run of the same rows on a board that has one already, and one of other rows.
 _AGAIN = ("-repeat", "-after")
 _REST = "-rest"
+# What else was measured later on a board that has a run, by the folder of the GPU and that run.
+_ADDED = {("nvidia-h200", "board-c5c1"): "operands-moving"}
 
 
 def main() -> int:
@@ -51,27 +55,31 @@ def spread_of(results: Path, reference: str) -> BoardSpread:
     paths = sorted(path for kind in ("table", "board", "zeros") for path in results.glob(f"{kind}-*"))
     firsts = [path.name for path in paths if not path.name.endswith((*_AGAIN, _REST))]
     names = [name for name in firsts if name != reference]
-    runs = [board_run(results / name) for name in (reference, *names)]
+    runs = [_board(results / name) for name in (reference, *names)]
     return board_spread(runs[0], runs[1:], any_rows=True)
 
 
-def board_run(path: Path) -> BoardRun:
-    """Return a run with the rows of its board that a second run measured because the first did not.
-
-    Args:
-        path: Folder of the run.
+def _board(path: Path) -> BoardRun:
+    """Return what a board's run says, and what a later run of the same board added.
 
     Raises:
-        InputError: A run cannot be read, or the second is of another board.
+        InputError: A run cannot be read, or the later one is of another board.
     """
-    manifest, rows = read_run_manifest(path), read_table(path / "table.csv")
-    rest = path.with_name(path.name + _REST)
-    if rest.is_dir():
-        if read_run_manifest(rest).gpu.uuid_hash != manifest.gpu.uuid_hash:
-            raise InputError(f"{rest} is not of the board of {path}; give it another name")
-        known = {row.key for row in rows if row.status is Status.OK}
-        rows = (*rows, *(row for row in read_table(rest / "table.csv") if row.key not in known))
-    return BoardRun(path.name, manifest, rows)
+    run = _run(path)
+    added = path.with_name(_ADDED.get((path.parent.name, path.name), path.name + _REST))
+    if not added.is_dir():
+        return run
+    later = _run(added)
+    if later.manifest.gpu.uuid_hash != run.manifest.gpu.uuid_hash:
+        raise InputError(f"{added} is not of the board of {path}; give it another name")
+    held = {row.key for row in run.rows if row.status is Status.OK}
+    rows = (row for row in later.rows if row.key not in held)
+    return replace(run, rows=(*(row for row in run.rows if row.key in held), *rows))
+
+
+def _run(folder: Path) -> BoardRun:
+    manifest = read_run_manifest(folder)
+    return BoardRun(folder.name, manifest, without_withdrawn(read_table(folder / TABLE), manifest))
 
 
 if __name__ == "__main__":

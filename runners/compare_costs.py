@@ -20,7 +20,8 @@ from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import ARAFA, OptLevel
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.status import Status
-from ptxbench.report.cost import CostTable, find_costs, open_cost_table
+from ptxbench.model.atlas import Atlas, open_atlas
+from ptxbench.report.cost import find_costs
 from ptxbench.report.text import number
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.shipped import SHIPPED
@@ -68,7 +69,7 @@ def with_table(page: str, text: str) -> str:
 
 def table() -> str:
     """Return the table as Markdown."""
-    tables = [open_cost_table(name, folder) for name, folder in SHIPPED.items()]
+    tables = [open_atlas(name) for name in SHIPPED]
     eq1 = {t.name: found for t in tables if (found := _eq1_nj(t))}
     heads = (
         *(f"{t.name.upper()}, pJ" for t in tables),
@@ -86,14 +87,14 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def _dynamic_pj(name: str, one: CostTable) -> float:
+def _dynamic_pj(name: str, one: Atlas) -> float:
     """Return the mean of the boards at -O3 on random operands."""
     costs = find_costs(name, [one])
     of_row = [c.boards_pj for c in costs if c.opt_level == OptLevel.O3 and c.operands == "random"]
     return of_row[0] if of_row else math.nan
 
 
-def _eq1_nj(one: CostTable) -> dict[str, float]:
+def _eq1_nj(one: Atlas) -> dict[str, float]:
     """Return Eq. 1 by MTSM at -O0 of the run `table1` of a GPU, nJ; nothing where there is none."""
     path = ROOT / "results" / SHIPPED[one.name].name / "table1" / TABLE
     if not path.exists():

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from compare_suite import SuiteCase, read_cases
 
 from ptxbench.core.errors import PtxbenchError
+from ptxbench.model.atlas import open_atlas
 from ptxbench.model.estimate import dynamic_parts
-from ptxbench.model.inputs import read_table
 from ptxbench.model.opcode_energies import RANDOM
 from ptxbench.model.work import Activity
 
@@ -107,7 +107,7 @@ def interval(cases: Sequence[Case], seed: int = 0) -> tuple[Shares, Shares]:
 
 def cases_of(suite: Sequence[SuiteCase], table: Path) -> list[Case]:
     """Return the suite's cases with what the opcodes predict on random operands."""
-    machine = read_table(table).machine
+    machine = open_atlas(table).machine
     found = []
     for one in suite:
         parts = dynamic_parts(one.work, machine.opcode_energies, machine.terms, Activity(1.0, 1.0))

@@ -23,15 +23,14 @@ from pathlib import Path
 
 from ptxbench.catalogue.product import dram_bytes_per_s
 from ptxbench.core.estimate import Estimate
+from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.best_clock import BestClock, best_clock
 from ptxbench.model.cap import Demand
 from ptxbench.model.estimate import Machine, demand_of
-from ptxbench.model.inputs import Table, read_table
 from ptxbench.model.validate import MeasuredKernel, conditions_of, measured_kernels, read_works
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
 from ptxbench.model.work import KernelWork, Level
 from ptxbench.storage.atomic import write_text
-from ptxbench.storage.shipped import find_table
 
 _WAITS, _COMPUTES = 0.7, 0.3
 MEMORY, CLOCK, BOTH = "memory", "SM clock", "unclear"
@@ -56,7 +55,7 @@ class Predicted:
     best: BestClock
 
 
-def predict(session_folder: Path, table: Table) -> Iterator[Predicted]:
+def predict(session_folder: Path, table: Atlas) -> Iterator[Predicted]:
     """Yield a prediction for each judged kernel that was measured and counted."""
     session = read_session(session_folder)
     works, _ = read_works(session_folder / COUNTS, session)
@@ -145,7 +144,7 @@ def main() -> int:
     parser.add_argument("--table", type=Path, required=True, help="name or folder of a table")
     parser.add_argument("--out", type=Path, help="CSV file to write")
     options = parser.parse_args()
-    table = read_table(find_table(options.table))
+    table = open_atlas(options.table)
     predicted = list(predict(options.session, table))
     law, full_mhz = table.machine.law, table.gpu.max_sm_clock_mhz
     lowest_mhz = law.lowest_ratio * full_mhz

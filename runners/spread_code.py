@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.core.errors import PtxbenchError
+from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.code_spread import (
     CodeRatio,
     code_spreads,
@@ -29,7 +30,7 @@ from ptxbench.model.code_spread import (
 )
 from ptxbench.model.estimate import Machine, estimate
 from ptxbench.model.fit_time import TimedKernel, level_rates, slack, tensor_rates
-from ptxbench.model.inputs import Table, launches_time_s, read_table
+from ptxbench.model.inputs import launches_time_s
 from ptxbench.model.kept_nulls import FILE as NULLS
 from ptxbench.model.kept_nulls import null_machine
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, work_of
@@ -82,7 +83,7 @@ def profiled(folder: Path, purpose: Purpose, counts_of: Path | None = None) -> l
     return found
 
 
-def fit_time(kernels: Sequence[Profiled], table: Table) -> TimeTerms:
+def fit_time(kernels: Sequence[Profiled], table: Atlas) -> TimeTerms:
     """Return the rates of memory and tensor cores, and what kernels take beyond their bound."""
     gpu = table.gpu
     timed = [
@@ -101,7 +102,7 @@ def fit_time(kernels: Sequence[Profiled], table: Table) -> TimeTerms:
     return replace(time, slack=median, slack_low=low, slack_high=high, kernels=len(beyond))
 
 
-def ratios(kernels: Sequence[Profiled], table: Table, by: Machine | None = None) -> list[CodeRatio]:
+def ratios(kernels: Sequence[Profiled], table: Atlas, by: Machine | None = None) -> list[CodeRatio]:
     """Return measured over estimated energy of kernels by what is known of them.
 
     Args:
@@ -135,10 +136,9 @@ def ratios(kernels: Sequence[Profiled], table: Table, by: Machine | None = None)
     return found
 
 
-def _with_time(table: Table, time: TimeTerms) -> Table:
+def _with_time(table: Atlas, time: TimeTerms) -> Atlas:
     """Return the table as if its terms had been fitted with these times."""
-    table.machine = replace(table.machine, terms=replace(table.machine.terms, time=time))
-    return table
+    return table.with_terms(replace(table.terms, time=time))
 
 
 def _most_blocks(one: Profiled) -> int:
@@ -163,7 +163,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     counts_of = arguments.counts_of
-    table = read_table(arguments.table)
+    table = open_atlas(arguments.table)
     kept = [one for folder in arguments.validation for one in profiled(folder, Purpose.FIT, counts_of)]
     time = fit_time(kept, table)
     table = _with_time(table, time)
@@ -191,7 +191,7 @@ def main() -> int:
     return 0
 
 
-def _print_nulls(judged: Mapping[Path, Sequence[Profiled]], table: Table, run: Path) -> None:
+def _print_nulls(judged: Mapping[Path, Sequence[Profiled]], table: Atlas, run: Path) -> None:
     """Print the errors of the null models beside the run, where it has them, with the same times."""
     if not (run / NULLS).exists():
         return
@@ -211,7 +211,7 @@ def _inputs(found: Sequence[CodeRatio]) -> list[tuple[bool, bool, bool]]:
     return sorted({one.inputs for one in found})
 
 
-def _print_times(kernels: Sequence[Profiled], table: Table) -> None:
+def _print_times(kernels: Sequence[Profiled], table: Atlas) -> None:
     """Print measured over modelled time by family."""
     by_family: dict[str, list[float]] = {}
     for one in kernels:

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.model.atlas import open_atlas
 from ptxbench.model.estimate import Machine, estimate
-from ptxbench.model.inputs import read_table
 from ptxbench.model.terms import read_terms
 from ptxbench.model.validate import conditions_of, measured_kernels, read_works, session_static
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
@@ -46,9 +46,7 @@ def machine_of(table: Path, terms: Path) -> Machine:
     Raises:
         InputError: A folder holds no run.
     """
-    fitted = read_terms(terms)
-    energies = read_table(table).opcode_energies.drawn(fitted.opcode_share)
-    return replace(read_table(table).machine, opcode_energies=energies, terms=fitted)
+    return open_atlas(table).with_terms(read_terms(terms)).machine
 
 
 def transfer(folder: Path, counts: Path, machine: Machine) -> list[Transferred]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median, stdev, variance
 
+from ptxbench.analysis.row_notes import at_other_clock
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
@@ -200,8 +201,13 @@ def _row(measured: Sequence[_OnBoard], pooled: float) -> RowSpread:
         energy_pj=_rounded(energy_pj),
         ci95_pj=_rounded(COVERAGE_FACTOR * error * energy_pj),
         scatter=_rounded(stdev(logs)) if boards > 1 else None,
-        note=_note(row.reason),
+        note=_note(_told([one.row.reason for one in measured])),
     )
+
+
+def _told(reasons: Sequence[str]) -> str:
+    """Return what the first board says of its row, or the first whose loops ran at unlike clocks."""
+    return next(filter(at_other_clock, reasons), reasons[0])
 
 
 def _note(reason: str) -> str:

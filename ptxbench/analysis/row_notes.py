@@ -21,6 +21,7 @@ _LINEARITY = 0.02
 _NOT_LINEAR = 0.15
 # A power that changes by so much between two rounds at one clock, and stays, is reported.
 _STEP = 0.015
+_OVERHEAD_AT = "its overhead loop at"
 
 
 def left_out_note(faults: Mapping[str, tuple[Status, str]]) -> str:
@@ -95,7 +96,12 @@ def clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:
         return ""
     if not abs(target.clock_mhz / overhead.clock_mhz - 1) > OTHER_CLOCK:
         return ""
-    return f"the target ran at {target.clock_mhz:.0f} MHz, its overhead loop at {overhead.clock_mhz:.0f}"
+    return f"the target ran at {target.clock_mhz:.0f} MHz, {_OVERHEAD_AT} {overhead.clock_mhz:.0f}"
+
+
+def at_other_clock(reason: str) -> bool:
+    """Return whether a row's reason says so."""
+    return _OVERHEAD_AT in reason
 
 
 def other_clock_note(target: LoopEnergy) -> str:

@@ -19,7 +19,7 @@ from ptxbench.model.kept_nulls import null_answers
 from ptxbench.model.work import Activity, KernelWork, Level, activity_between
 
 if TYPE_CHECKING:
-    from ptxbench.model import inputs
+    from ptxbench.model.atlas import Atlas
     from ptxbench.model.terms import Terms
 
 _MAX_BLOCKS = 2**31 - 1
@@ -118,11 +118,11 @@ def estimate_kernel(
     clock_ratio = math.nan if clock_mhz is None else _clock_ratio(clock_mhz, loaded.gpu.max_sm_clock_mhz)
     if ncu is None:
         shape = _shape(kernel, grid, block)
-        known = loaded._estimator
+        known = loaded._atlas
         assert kernel is not None  # noqa: S101
         work, notes = _counted_in_code(kernel, entry, shape, trips or {}, level, time_s, known)
     else:
-        known = loaded._estimator
+        known = loaded._atlas
         work, notes = _profiled(kernel, Path(ncu), time_s, known)
     terms = known.machine.terms
     conditions = Conditions(
@@ -238,7 +238,7 @@ def _counted_in_code(
     trips: Mapping[int | str, float],
     level: OptLevel,
     time_s: float | None,
-    known: inputs.Table,
+    known: Atlas,
 ) -> tuple[KernelWork, tuple[str, ...]]:
     from ptxbench.model.inputs import Shape, kernel_in, read_kernel, static_work
 
@@ -254,7 +254,7 @@ def _counted_in_code(
 
 
 def _profiled(
-    kernel: str | Path | bytes | None, ncu: Path, time_s: float | None, known: inputs.Table
+    kernel: str | Path | bytes | None, ncu: Path, time_s: float | None, known: Atlas
 ) -> tuple[KernelWork, tuple[str, ...]]:
     from ptxbench.model.inputs import profiled_work
 
@@ -264,7 +264,7 @@ def _profiled(
     return work, _time_notes(known, work) if modelled else ()
 
 
-def _time_notes(known: inputs.Table, work: KernelWork) -> tuple[str, ...]:
+def _time_notes(known: Atlas, work: KernelWork) -> tuple[str, ...]:
     """Return what a modelled time is."""
     from ptxbench.model.inputs import slack_of
 

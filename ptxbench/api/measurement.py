@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -88,7 +89,7 @@ class Measurement:
     def __str__(self) -> str:
         what = f"{self.row.instruction} -{self.row.opt_level} {self.row.protocol} {self.row.operands}"
         if not self.is_valid:
-            return f"{what}: {self.status}: {self.reason}"
-        if self.half_width_pj != self.half_width_pj:
-            return f"{what}: {self.energy_pj:.4g} pJ a {self.row.unit} as {self.sass}"
-        return f"{what}: {self.energy_pj:.4g} ± {self.half_width_pj:.2g} pJ a {self.row.unit} as {self.sass}"
+            return f"{what}: {self.row.verdict}"
+        width = "" if math.isnan(self.half_width_pj) else f" ± {self.half_width_pj:.2g}"
+        odd = f" ({self.reason})" if self.reason else ""
+        return f"{what}: {self.energy_pj:.4g}{width} pJ a {self.row.unit} as {self.sass}{odd}"

@@ -14,16 +14,14 @@ from ptxbench.api.measurement import Measurement
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
-from ptxbench.storage.board_spread import read_board_spread, with_other_boards
+from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow, TrialRecord
-from ptxbench.storage.shipped import find_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ptxbench.model import inputs
 
 _HEADINGS = ("instruction", "opt_level", "protocol", "operands", "SASS", "energy, pJ", "status")
 _NAMES_SHOWN = 5
@@ -72,13 +70,11 @@ class Table:
             return tuple(folder.records())
 
     @cached_property
-    def _estimator(self) -> inputs.Table:
-        """What `estimate_kernel` needs of the run, read once."""
-        from ptxbench.model.inputs import read_table
-
+    def _atlas(self) -> Atlas:
+        """All that is known beside the rows, read once."""
         if self.path is None:
             raise InputError("estimate from a table that is on disk: measure it with out=, or load it")
-        return read_table(self.path)
+        return open_atlas(self.path)
 
     def find(
         self, instruction: str, *, opt_level: str = "O3", protocol: str = "dynamic", operands: str = "random"
@@ -153,9 +149,7 @@ def load_run(path: str | Path) -> Table:
     Raises:
         InputError: The folder holds no run, or a file of it does not fit.
     """
-    place = Path(path)
-    with RunFolder.open(place) as folder:
-        return Table(folder.rows(), folder.manifest, path=place)
+    return load_table(Path(path))
 
 
 def load_table(table: str | Path = "h200") -> Table:
@@ -173,10 +167,8 @@ def load_table(table: str | Path = "h200") -> Table:
     Raises:
         InputError: There is no such table, or a file of it does not fit.
     """
-    place = find_table(table)
-    with RunFolder.open(place) as folder:
-        rows = with_other_boards(folder.rows(), read_board_spread(place))
-        return Table(rows, folder.manifest, path=place)
+    atlas = open_atlas(table)
+    return Table(atlas.rows, atlas.manifest, path=atlas.path)
 
 
 def _key(row: TableRow) -> tuple[str, str, str, str]:
@@ -188,6 +180,5 @@ def _cells(one: Measurement) -> str:
     energy = "" if math.isnan(one.energy_pj) else f"{one.energy_pj:.4g}"
     if energy and not math.isnan(one.half_width_pj):
         energy += f" ± {one.half_width_pj:.2g}"
-    status = f"{row.status}: {row.reason}" if row.reason else str(row.status)
-    texts = (row.instruction, row.opt_level, row.protocol, row.operands, row.sass, energy, status)
+    texts = (row.instruction, row.opt_level, row.protocol, row.operands, row.sass, energy, row.verdict)
     return "".join(f"<td>{escape(str(text))}</td>" for text in texts)

@@ -45,6 +45,7 @@ def command(
     no board has reached (--all-rows prints them); csv and json have every row. The other formats are those
     of `ptxbench report`.
     """
+    from ptxbench.model.atlas import open_atlas
     from ptxbench.report.cost import (
         costs_csv,
         costs_document,
@@ -52,22 +53,18 @@ def command(
         costs_text,
         find_costs,
         is_glob,
-        open_cost_table,
         reached,
     )
     from ptxbench.report.text_table import output_width
-    from ptxbench.storage.shipped import find_shipped, find_table, shipped_names
+    from ptxbench.storage.shipped import find_shipped, shipped_names
 
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} exclude each other.")
     names = gpus or (() if tables else shipped_names())
     # One that is named twice would look like two boards that agree.
     opened = [
-        *(
-            open_cost_table(name, find_shipped(name), pattern)
-            for name in dict.fromkeys(map(str.lower, names))
-        ),
-        *(open_cost_table(str(table), find_table(table), pattern) for table in dict.fromkeys(tables)),
+        *(open_atlas(find_shipped(name), pattern, name) for name in dict.fromkeys(map(str.lower, names))),
+        *(open_atlas(table, pattern) for table in dict.fromkeys(tables)),
     ]
     costs = find_costs(pattern, opened)
     if as_json or form == "json":

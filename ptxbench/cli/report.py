@@ -56,15 +56,14 @@ def command(
     Folders of `ptxbench roofline run` have a page of their own with --format html: interactive figures, with
     the runs side by side. `ptxbench roofline show` prints them.
     """
+    from ptxbench.model.atlas import open_atlas
     from ptxbench.report.formats import RunReport, format_by_ending, render_report
     from ptxbench.report.row_trials import row_trials
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.atomic import require_file
-    from ptxbench.storage.board_spread import read_board_spread, with_other_boards
     from ptxbench.storage.folder_kind import Kind, kind_of
     from ptxbench.storage.location import require_outside
     from ptxbench.storage.run_folder import RunFolder
-    from ptxbench.storage.shipped import find_table
 
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} exclude each other.")
@@ -79,21 +78,11 @@ def command(
         return
     reports = []
     for run in runs:
-        with RunFolder.open(find_table(run)) as folder:
+        atlas = open_atlas(run)
+        with RunFolder.open(atlas.path) as folder:
             require_outside(folder.path, out, plot)
-            spread = read_board_spread(folder.path)
-            reports.append(
-                RunReport(
-                    *(
-                        str(run),
-                        folder.manifest.gpu,
-                        with_other_boards(folder.rows(), spread),
-                        all_rows,
-                    ),
-                    *(folder.manifest, spread, folder.kernels),
-                    row_trials(folder) if name == "html" else {},
-                )
-            )
+            trials = row_trials(folder) if name == "html" else {}
+            reports.append(RunReport.of(atlas, all_rows, folder.kernels, trials))
     if plot is not None:
         from ptxbench.report.plot import PageSize, plot_energies
 

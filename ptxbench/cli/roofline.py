@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ptxbench.experiment.roofline.result import RooflineResult
+    from ptxbench.model.atlas import Figure
     from ptxbench.model.roofline.equations import RooflineMachine
     from ptxbench.model.roofline.quantity import Quantity
     from ptxbench.report.roofline_kernels import PlacedKernel
@@ -297,10 +298,10 @@ def _report(
     as_json: bool,
 ) -> None:
     """Print what runs say; of several, JSON is a list."""
-    besides = [_table_energies_pj(result, table) if table else {} for result in results]
+    besides = [_table_figures(result, table) if table else None for result in results]
     if as_json:
         documents = [
-            {"folder": str(path), "table_pj": beside, **encoded(result.document())}
+            {"folder": str(path), **_table_document(result, beside or {}), **encoded(result.document())}
             for path, result, beside in zip(paths, results, besides, strict=True)
         ]
         documents[0]["kernels"] = [{**encoded(one), "of_line": one.of_line} for one in placed]
@@ -315,14 +316,21 @@ def _report(
         print_kernels(placed)
 
 
-def _table_energies_pj(result: RooflineResult, table: Path) -> dict[str, float]:
-    """Return what the instruction table gives for each fitted energy, pJ; NaN for none."""
-    from ptxbench.report.cost import open_cost_table
-    from ptxbench.report.roofline_table import table_energy_pj
-    from ptxbench.storage.shipped import find_table
+def _table_figures(result: RooflineResult, table: Path) -> dict[str, Figure]:
+    """Return what the table has for each fitted energy that it has something for."""
+    from ptxbench.model.atlas import open_atlas
 
-    opened = open_cost_table(str(table), find_table(table))
-    return {one.name: table_energy_pj(one.name, opened, result.pattern) for one in result.energies}
+    atlas = open_atlas(table)
+    found = {one.name: atlas.figure(one.name, result.pattern) for one in result.energies}
+    return {name: figure for name, figure in found.items() if figure}
+
+
+def _table_document(result: RooflineResult, beside: dict[str, Figure]) -> dict[str, object]:
+    return {
+        "table_pj": {one.name: beside[one.name].value_pj if one.name in beside else None
+                     for one in result.energies},
+        "table_notes": {name: figure.note for name, figure in beside.items()},
+    }  # fmt: skip
 
 
 def _as_json(quantities: Sequence[Quantity]) -> dict[str, dict[str, float]]:

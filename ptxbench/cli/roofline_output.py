@@ -8,26 +8,22 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.output import print_table
+from ptxbench.model.atlas import FITTED_INCLUDES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ptxbench.experiment.roofline.result import FittedMachine, RooflineResult
+    from ptxbench.model.atlas import Figure
     from ptxbench.model.roofline.quantity import Quantity
     from ptxbench.model.roofline.tradeoff import TradeOff
     from ptxbench.report.roofline_kernels import PlacedKernel
 
 
-def print_result(result: RooflineResult, beside: dict[str, float]) -> None:
-    """Print fitted energies, then balance points, then what was left out."""
+def print_result(result: RooflineResult, beside: dict[str, Figure] | None) -> None:
+    """Print fitted energies, beside them what a table has if one is named, then balance points, the rest."""
     click.echo(f"{result.gpu.title}, driver {result.gpu.driver}, operands {result.pattern}")
-    rows = []
-    for one in result.energies:
-        row = (one.name, f"{one.value.value:.4g} ± {one.value.uncertainty:.2g}", one.unit)
-        from_table = beside.get(one.name, math.nan)
-        rows.append((*row, "-" if math.isnan(from_table) else f"{from_table:.4g}") if beside else row)
-    columns = ("energy", "fitted", "unit", "table") if beside else ("energy", "fitted", "unit")
-    print_table(columns, rows, ("fitted", "table"))
+    _print_energies(result, beside)
     headings = ("flop", "level", "Tflop/s", "TB/s", "B_tau", "B_eps", "half at", "Gflop/J", "race to halt")
     rows_of = []
     for machine in result.machines:
@@ -76,6 +72,22 @@ def print_result(result: RooflineResult, beside: dict[str, float]) -> None:
     if result.unread:
         click.echo(f"left out, their power is not believed: {len(result.unread)} kernels, such as")
         click.echo(f"  {result.unread[0]}")
+
+
+def _print_energies(result: RooflineResult, beside: dict[str, Figure] | None) -> None:
+    """Print fitted energies, beside them what a table has, and what either includes."""
+    columns = ("energy", "fitted", "unit") if beside is None else ("energy", "fitted", "unit", "table")
+    rows = []
+    for one in result.energies:
+        cells = [one.name, f"{one.value.value:.4g} ± {one.value.uncertainty:.2g}", one.unit]
+        if beside is not None:
+            cells.append(f"{beside[one.name].value_pj:.4g}" if one.name in beside else "-")
+        rows.append(cells)
+    print_table(columns, rows, ("fitted", "table"))
+    if beside is not None:
+        click.echo(f"fitted: {FITTED_INCLUDES}")
+        for name, figure in beside.items():
+            click.echo(f"table, {name}: {figure.note}")
 
 
 def _print_peaks(machine: FittedMachine) -> None:

@@ -29,18 +29,16 @@ def command(run: Path, store: bool, as_json: bool) -> None:
     (solved.json) is read; --store solves it again, which takes a minute for a whole table.
     """
     from ptxbench.core.errors import InputError
-    from ptxbench.model.solved import read_solved
-    from ptxbench.storage.run_folder import RunFolder
-    from ptxbench.storage.shipped import find_table
+    from ptxbench.model.atlas import open_atlas
 
-    with RunFolder.open(find_table(run)) as folder:
-        if store:
-            from ptxbench.model.solve_run import store_solved
+    atlas = open_atlas(run)
+    if store:
+        from ptxbench.model.solve_run import store_solved
+        from ptxbench.storage.run_folder import RunFolder
 
-            solved = store_solved(folder)
-        else:
-            solved = read_solved(folder.path)
-        solution, info = solved.solution(folder.rows()), folder.manifest.gpu
+        with RunFolder.open(atlas.path) as folder:
+            store_solved(folder)
+    solution, info = atlas.solution, atlas.gpu
     if not solution.fits:
         raise InputError(
             f"{run} holds no valid trial of the dynamic protocol, so there is nothing to solve;"

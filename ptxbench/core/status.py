@@ -22,3 +22,4 @@ class Status(StrEnum):
     LAUNCH_FAILED = "launch_failed"
     NOT_SUPPORTED = "not_supported"
     NOT_REACHED = "not_reached"
+    WITHDRAWN = "withdrawn"

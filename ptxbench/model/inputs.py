@@ -1,4 +1,4 @@
-"""A run folder as what an estimate needs of it, and a kernel's file as what it executes."""
+"""A kernel's file, or what ncu counted of it, as what it executes."""
 
 from __future__ import annotations
 
@@ -6,94 +6,26 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.model.atlas import Atlas
 from ptxbench.model.code_spread import uses_global_memory
 from ptxbench.model.control_flow import executions
-from ptxbench.model.estimate import Machine
-from ptxbench.model.kept_nulls import KeptNulls, read_nulls
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, read_launches, work_of
-from ptxbench.model.opcode_energies import OpcodeEnergies
-from ptxbench.model.solved import ClockExponent, Solved, read_solved
-from ptxbench.model.terms import Terms, TimeTerms, read_terms
+from ptxbench.model.terms import TimeTerms
 from ptxbench.model.throughput import modelled_time_s, moved_time_s
 from ptxbench.model.work import KernelWork
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.program import SassKernel
 from ptxbench.storage.file_errors import read_bytes
-from ptxbench.storage.manifest import read_run_manifest
 
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _HEADER_FLAGS = re.compile(r"EF_CUDA_SM(\d+)")
 _ELF = b"\x7fELF"
-
-
-class Table:
-    """What an estimate needs of a run; what is solved from its trials is read on first use.
-
-    Args:
-        path: The run folder.
-
-    Attributes:
-        gpu: The board.
-
-    Raises:
-        InputError: The folder holds no run.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.gpu: GpuInfo = read_run_manifest(path).gpu
-        self._path = path
-
-    @cached_property
-    def machine(self) -> Machine:
-        """Opcode energies, fitted terms, static power, limit.
-
-        Raises:
-            InputError: The run has no valid dynamic trial on random operands, or cannot be read.
-        """
-        solved = self._solved
-        terms = read_terms(self._path)
-        if solved.clock is not None:
-            terms = _with_clock(terms, solved.clock)
-        energies = solved.opcode_energies.drawn(terms.opcode_share)
-        return Machine(energies, terms, solved.static, self.gpu.power_limit_w)
-
-    @property
-    def opcode_energies(self) -> OpcodeEnergies:
-        """Opcode energies as they were measured.
-
-        Raises:
-            InputError: The run has no valid dynamic trial on random operands, or cannot be read.
-        """
-        return self._solved.opcode_energies
-
-    @cached_property
-    def nulls(self) -> KeptNulls:
-        """The null models beside the run.
-
-        Raises:
-            InputError: It has none, or they cannot be read.
-        """
-        return read_nulls(self._path)
-
-    @property
-    def cycles(self) -> Mapping[str, float]:
-        """Issue interval of opcodes, SM cycles a warp instruction.
-
-        Raises:
-            InputError: The run cannot be read.
-        """
-        return self._solved.cycles
-
-    @cached_property
-    def _solved(self) -> Solved:
-        return read_solved(self._path)
 
 
 @dataclass(frozen=True)
@@ -109,23 +41,7 @@ class Shape:
     threads: int
 
 
-def read_table(path: Path) -> Table:
-    """Read what an estimate needs of a run folder; see `Table`.
-
-    Raises:
-        InputError: The folder holds no run.
-    """
-    return Table(path)
-
-
-def _with_clock(terms: Terms, exponent: ClockExponent) -> Terms:
-    """Return terms with what the run's own throttled rows say of the clock, where nothing else does."""
-    if math.isnan(terms.lowest_clock_ratio):
-        terms = replace(terms, lowest_clock_ratio=exponent.lowest_ratio)
-    return terms if terms.kernels else replace(terms, gamma=exponent.gamma, gamma_error=exponent.error)
-
-
-def read_kernel(path: Path, name: str | None, table: Table, opt_level: OptLevel = OptLevel.O3) -> SassKernel:
+def read_kernel(path: Path, name: str | None, table: Atlas, opt_level: OptLevel = OptLevel.O3) -> SassKernel:
     """Return one kernel's SASS from a PTX or cubin file.
 
     Args:
@@ -142,7 +58,7 @@ def read_kernel(path: Path, name: str | None, table: Table, opt_level: OptLevel 
 
 
 def kernel_in(
-    code: bytes, what: str, name: str | None, table: Table, opt_level: OptLevel = OptLevel.O3
+    code: bytes, what: str, name: str | None, table: Atlas, opt_level: OptLevel = OptLevel.O3
 ) -> SassKernel:
     """Return one kernel's SASS from PTX or a cubin; see `read_kernel`.
 
@@ -171,7 +87,7 @@ def kernel_in(
 
 
 def static_work(
-    kernel: SassKernel, shape: Shape, trips: Mapping[str, float], time_s: float, table: Table
+    kernel: SassKernel, shape: Shape, trips: Mapping[str, float], time_s: float, table: Atlas
 ) -> tuple[KernelWork, bool]:
     """Return what a launch executes by its code alone, and whether its time is modelled.
 
@@ -215,7 +131,7 @@ def slack_of(work: KernelWork, time: TimeTerms | None) -> float:
 
 
 def launches_time_s(
-    launches: Iterable[ProfiledLaunch], path: Path, table: Table, *, with_bytes: bool = True
+    launches: Iterable[ProfiledLaunch], path: Path, table: Atlas, *, with_bytes: bool = True
 ) -> float:
     """Return the modelled time of launches one after the other, by what ncu counted and their shape.
 
@@ -242,7 +158,7 @@ def launches_time_s(
     return time_s
 
 
-def profiled_work(path: Path, kernel: str | None, time_s: float, table: Table) -> tuple[KernelWork, bool]:
+def profiled_work(path: Path, kernel: str | None, time_s: float, table: Atlas) -> tuple[KernelWork, bool]:
     """Return what the launches of a kernel in ncu's CSV executed, and whether the time is modelled.
 
     Args:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.core.condition import ARAFA, DYNAMIC
@@ -15,42 +14,16 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.printable import render_csv
 from ptxbench.core.status import Status
-from ptxbench.report.rates import Rate, rates
+from ptxbench.model.atlas import Atlas
+from ptxbench.model.rates import Rate, rates
 from ptxbench.report.text import number
 from ptxbench.report.text_table import Column, Kind, render_table
-from ptxbench.storage.board_spread import (
-    BoardSpread,
-    RowSpread,
-    by_row,
-    read_board_spread,
-    with_other_boards,
-)
-from ptxbench.storage.manifest import TableManifest, read_run_manifest
+from ptxbench.storage.board_spread import BoardSpread, RowSpread, by_row
 from ptxbench.storage.schema import TableRow
-from ptxbench.storage.table import TABLE, read_rows
 
 _GLOB = "*?["
 _PJ_PER_NJ = 1000.0
 _SASS_WIDTH = 34
-
-
-@dataclass(frozen=True)
-class CostTable:
-    """A table to look things up in.
-
-    Attributes:
-        name: What the user calls it: a folder, or a name such as "h200".
-        manifest: What the run is.
-        rows: Its rows, or those of the instructions that are looked up.
-        spread: How boards of this GPU differ, None where one board was measured.
-        names: Every instruction that it has.
-    """
-
-    name: str
-    manifest: TableManifest
-    rows: tuple[TableRow, ...]
-    spread: BoardSpread | None
-    names: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -105,23 +78,7 @@ class Cost:
     reason: str
 
 
-def open_cost_table(name: str, folder: Path, pattern: str = "*") -> CostTable:
-    """Read a table.
-
-    Args:
-        name: What the user calls it.
-        folder: Its folder.
-        pattern: What is looked up: an instruction's name, or a glob.
-
-    Raises:
-        InputError: The folder holds no run, or a file does not fit.
-    """
-    manifest = read_run_manifest(folder)
-    rows, names = read_rows(folder / TABLE, lambda one: one == pattern or fnmatchcase(one, pattern))
-    return CostTable(name, manifest, rows, read_board_spread(folder), names)
-
-
-def find_costs(pattern: str, tables: Sequence[CostTable]) -> tuple[Cost, ...]:
+def find_costs(pattern: str, tables: Sequence[Atlas]) -> tuple[Cost, ...]:
     """Return the rows of every table that a name or a glob stands for.
 
     Args:
@@ -147,7 +104,7 @@ def reached(costs: Sequence[Cost]) -> tuple[Cost, ...]:
     return tuple(cost for cost in costs if cost.status != Status.NOT_REACHED)
 
 
-def costs_text(costs: Sequence[Cost], tables: Sequence[CostTable], width: int | None) -> str:
+def costs_text(costs: Sequence[Cost], tables: Sequence[Atlas], width: int | None) -> str:
     """Return the rows as a table for people, and below it where each table was measured.
 
     Args:
@@ -159,7 +116,7 @@ def costs_text(costs: Sequence[Cost], tables: Sequence[CostTable], width: int | 
     return "\n".join((body, "", *(line for table in tables for line in _origin_lines(table, costs))))
 
 
-def costs_document(costs: Sequence[Cost], tables: Sequence[CostTable]) -> dict[str, object]:
+def costs_document(costs: Sequence[Cost], tables: Sequence[Atlas]) -> dict[str, object]:
     """Return the rows and where they were measured, for JSON."""
     return {
         "tables": [_origin(table) for table in tables],
@@ -173,7 +130,7 @@ def costs_csv(costs: Iterable[Cost]) -> str:
     return render_csv([names, *(asdict(cost).values() for cost in costs)]).removesuffix("\n")
 
 
-def costs_report(form: str, pattern: str, tables: Sequence[CostTable], *, all_rows: bool) -> str:
+def costs_report(form: str, pattern: str, tables: Sequence[Atlas], *, all_rows: bool) -> str:
     """Return the rows that a name or a glob stands for in a format of `ptxbench report`.
 
     Args:
@@ -185,28 +142,19 @@ def costs_report(form: str, pattern: str, tables: Sequence[CostTable], *, all_ro
     from ptxbench.report.formats import RunReport, render_report
 
     reports = [
-        RunReport(
-            *(table.name, table.manifest.gpu, _known(pattern, table), all_rows),
-            manifest=table.manifest,
-            spread=table.spread,
-        )
-        for table in tables
+        RunReport.of(replace(table, rows=tuple(_matching(pattern, table))), all_rows) for table in tables
     ]
     return render_report(form, reports, None)
 
 
-def _matching(pattern: str, table: CostTable) -> list[TableRow]:
+def _matching(pattern: str, table: Atlas) -> list[TableRow]:
     rows = [row for row in table.rows if row.instruction == pattern]
     if not rows and is_glob(pattern):
         rows = [row for row in table.rows if fnmatchcase(row.instruction, pattern)]
     return rows
 
 
-def _known(pattern: str, table: CostTable) -> tuple[TableRow, ...]:
-    return with_other_boards(_matching(pattern, table), table.spread)
-
-
-def _costs_of(pattern: str, table: CostTable) -> list[Cost]:
+def _costs_of(pattern: str, table: Atlas) -> list[Cost]:
     return row_costs(table.name, table.manifest.gpu.title, _matching(pattern, table), table.spread)
 
 
@@ -220,7 +168,6 @@ def row_costs(name: str, gpu: str, rows: Sequence[TableRow], spread: BoardSpread
         spread: How boards of this GPU differ, None where one board was measured.
     """
     boards = by_row(rows, spread)
-    rows = with_other_boards(rows, spread)
     catalogue = load_named(frozenset(row.instruction for row in rows))
     types = {instruction.name: instruction.type for instruction in catalogue.values()}
     return [
@@ -327,7 +274,7 @@ def _cells(cost: Cost, costs: Sequence[Cost]) -> tuple[str, ...]:
     )
 
 
-def _origin(table: CostTable) -> dict[str, object]:
+def _origin(table: Atlas) -> dict[str, object]:
     manifest, gpu = table.manifest, table.manifest.gpu
     return {
         "table": table.name,
@@ -336,7 +283,7 @@ def _origin(table: CostTable) -> dict[str, object]:
         "target": gpu.target,
         "board": gpu.uuid_hash,
         "driver": gpu.driver,
-        "run": table.spread.reference if table.spread else manifest.part.run_id,
+        "run": table.run,
         "created": manifest.created and manifest.created.isoformat(),
         "ptxbench_commit": manifest.commit,
         "schema_version": manifest.schema,
@@ -345,7 +292,7 @@ def _origin(table: CostTable) -> dict[str, object]:
     }
 
 
-def _origin_lines(table: CostTable, costs: Sequence[Cost]) -> list[str]:
+def _origin_lines(table: Atlas, costs: Sequence[Cost]) -> list[str]:
     origin, manifest = _origin(table), table.manifest
     if not any(cost.table == table.name for cost in costs):
         return [f"{table.name}: no such instruction"]

@@ -26,10 +26,9 @@ from ptxbench.experiment.roofline.result import (
     fitted_machine,
     measured_kernels,
 )
+from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.roofline.capped import under_limit
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
-from ptxbench.report.cost import CostTable, open_cost_table
-from ptxbench.report.roofline_table import table_energy_pj
 from ptxbench.report.web_page import fill_page, plain
 from ptxbench.sass.loop import LoopError
 from ptxbench.storage.manifest import read_run_manifest
@@ -201,16 +200,17 @@ def _gpu_labels(reports: Sequence[RooflineReport]) -> list[str]:
     ]
 
 
-def _shipped_tables(reports: Sequence[RooflineReport]) -> dict[str, CostTable]:
+def _shipped_tables(reports: Sequence[RooflineReport]) -> dict[str, Atlas]:
     """Return the tables that come with ptxbench for the GPUs of some runs, by the GPU's title."""
     titles = {report.manifest.gpu.title for report in reports}
     own = {read_run_manifest(folder).gpu.title: (name, folder) for name, folder in SHIPPED.items()}
-    return {title: open_cost_table(*named) for title, named in own.items() if title in titles}
+    return {title: open_atlas(folder, name=name) for title, (name, folder) in own.items() if title in titles}
 
 
-def _energies(fit: PatternFit, run: int, table: CostTable | None) -> list[dict[str, object]]:
-    return [
-        {
+def _energies(fit: PatternFit, run: int, table: Atlas | None) -> Iterator[dict[str, object]]:
+    for one in fit.result.energies if fit.result else ():
+        beside = table.figure(one.name, fit.pattern) if table else None
+        yield {
             "run": run,
             "operands": fit.pattern,
             "name": one.name,
@@ -218,10 +218,9 @@ def _energies(fit: PatternFit, run: int, table: CostTable | None) -> list[dict[s
             "value": plain(one.value.value),
             "ci95": plain(one.value.uncertainty),
             "table": table.name if table else None,
-            "table_value": plain(table_energy_pj(one.name, table, fit.pattern) if table else math.nan),
+            "table_value": beside.value_pj if beside else None,
+            "table_note": beside.note if beside else None,
         }
-        for one in (fit.result.energies if fit.result else ())
-    ]
 
 
 def _intensity(point: MeasuredPoint) -> float:

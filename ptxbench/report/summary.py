@@ -50,7 +50,7 @@ def _energy(row: TableRow | None) -> str:
         return "-"
     if row.status is not Status.OK:
         return row.status
-    return f"{number(row.dynamic_pj)} ± {number(row.dynamic_ci95_pj, 2)}"
+    return f"{number(row.dynamic_pj)} ± {number(row.dynamic_ci95_pj, 2)}{markdown_text(row.mark)}"
 
 
 def _latency(row: TableRow | None) -> str:

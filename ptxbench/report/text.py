@@ -11,7 +11,7 @@ from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.printable import markdown_text, printable
 from ptxbench.energy.gate.verdict import SourceVerdict
-from ptxbench.report.rates import rates
+from ptxbench.model.rates import rates
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.manifest import RunCost
 from ptxbench.storage.schema import TableRow
@@ -202,7 +202,6 @@ def _filled(rows: Sequence[TableRow]) -> tuple[tuple[Column, ...], list[tuple[st
 def _cells(row: TableRow) -> tuple[str, ...]:
     sass = row.sass if len(row.sass) <= _SASS_WIDTH else f"{row.sass_per_ptx:.3g} instructions"
     what = (row.instruction, row.opt_level, row.operands, sass)
-    status = f"{row.status}: {row.reason}" if row.reason else str(row.status)
     if row.protocol == ARAFA:
         return (
             *what,
@@ -210,7 +209,7 @@ def _cells(row: TableRow) -> tuple[str, ...]:
             number(row.papi_nj),
             number(row.cycles),
             number(row.power_w),
-            status,
+            row.verdict,
         )
     half_width = number(row.dynamic_ci95_pj, 2)
-    return (*what, number(row.dynamic_pj), half_width, number(row.cycles), number(row.power_w), status)
+    return (*what, number(row.dynamic_pj), half_width, number(row.cycles), number(row.power_w), row.verdict)

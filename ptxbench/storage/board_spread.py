@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.status import Status
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
@@ -55,7 +57,7 @@ class RowSpread:
         energy_pj: Geometric mean of their energies on the reference board's scale, pJ.
         ci95_pj: Half-width of that mean's 95% interval, pJ: repeats on each board, and boards in general.
         scatter: Standard deviation of their logarithms: a fraction; None for fewer than two boards.
-        note: What the first of these boards says of its row, such as that its loops ran at unlike clocks.
+        note: What the first of these boards says of its row, or one whose loops ran at unlike clocks.
     """
 
     instruction: str
@@ -102,14 +104,30 @@ def read_board_spread(folder: Path) -> BoardSpread | None:
 
 
 def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> tuple[TableRow, ...]:
-    """Return a table's rows; those that its run did not reach have the mean of other boards, on its scale.
+    """Return a table's rows; those that its run lacks have the mean of other boards, on its scale.
 
     Args:
         rows: Rows of the table.
         spread: How boards of this GPU differ, None where one board was measured.
     """
     boards = by_row(rows, spread)
-    return tuple(_from_others(row, boards.get(row.key)) for row in rows)
+    known = {row.key for row in rows}
+    plain = {row.instruction: row for row in reversed(rows) if row.protocol == DYNAMIC}
+    lacking = [
+        _not_reached(plain[one.instruction], one)
+        for key, one in boards.items()
+        if key not in known and one.instruction in plain
+    ]
+    return tuple(_from_others(row, boards.get(row.key)) for row in (*rows, *lacking))
+
+
+def _not_reached(like: TableRow, one: RowSpread) -> TableRow:
+    """Return the row of an instruction on operands, or at a level, that the table does not have at all."""
+    unknown: dict[str, Any] = {
+        column.name: math.nan for column in fields(like) if isinstance(getattr(like, column.name), float)
+    }
+    unknown |= {"threads": 0, "count": 0, "repeats": 0, "status": Status.NOT_REACHED, "reason": ""}
+    return replace(like, **unknown, opt_level=one.opt_level, operands=one.operands)
 
 
 def by_row(rows: Sequence[TableRow], spread: BoardSpread | None) -> dict[tuple[str, ...], RowSpread]:
@@ -126,7 +144,7 @@ def by_row(rows: Sequence[TableRow], spread: BoardSpread | None) -> dict[tuple[s
 
 
 def _from_others(row: TableRow, spread: RowSpread | None) -> TableRow:
-    if row.status is not Status.NOT_REACHED or spread is None:
+    if row.status not in (Status.NOT_REACHED, Status.WITHDRAWN) or spread is None:
         return row
     boards = "1 other board" if spread.boards == 1 else f"{spread.boards} other boards"
     return replace(

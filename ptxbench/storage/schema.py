@@ -221,6 +221,16 @@ class TableRow:
         return self.instruction, self.opt_level, self.protocol, self.operands
 
     @property
+    def verdict(self) -> str:
+        """The status, and what is said of it: an energy with something odd about it is never plain "ok"."""
+        return f"{self.status}: {self.reason}" if self.reason else str(self.status)
+
+    @property
+    def mark(self) -> str:
+        """An asterisk beside the energy of a valid row that has something odd about it, else nothing."""
+        return "*" if self.status is Status.OK and self.reason else ""
+
+    @property
     def subject(self) -> str:
         """Name of what the row is about: the beginning of its trials' ids."""
         return "/".join(self.key)

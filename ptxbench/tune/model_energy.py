@@ -11,10 +11,10 @@ from pathlib import Path
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.model.atlas import open_atlas
 from ptxbench.model.clock_law import VoltageLaw
 from ptxbench.model.code_spread import widened
 from ptxbench.model.estimate import Conditions, Machine, estimate
-from ptxbench.model.inputs import read_table
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies, OpcodeEnergy
 from ptxbench.model.power_samples import read_power_samples
 from ptxbench.model.ridge import fit_ridge
@@ -131,7 +131,7 @@ def model_name(path: Path, gpu: GpuInfo) -> str:
     Raises:
         InputError: The folder is no run.
     """
-    measured = read_table(path).gpu.name
+    measured = open_atlas(path).gpu.name
     return f"table {path.name}" + ("" if measured == gpu.name else f" of {measured}")
 
 
@@ -147,7 +147,7 @@ def open_model(path: Path, gpu: GpuInfo, pattern: str = "random", samples: Path 
     Raises:
         InputError: The folder is no run, is of another target, or tells no energies.
     """
-    table = read_table(path)
+    table = open_atlas(path)
     if table.gpu.target != gpu.target:
         raise InputError(
             f"{path} is a table of {table.gpu.name} ({table.gpu.target}), and this GPU is {gpu.name}"

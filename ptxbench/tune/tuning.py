@@ -13,7 +13,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.settled import SourceCheck
-from ptxbench.model.inputs import read_table
+from ptxbench.model.atlas import open_atlas
 from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.location import default_run_path
 from ptxbench.tune.bench import Bench, BenchOptions
@@ -248,7 +248,7 @@ def subject_of(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
         InputError: No variant is left, or a file does not fit.
     """
     if isinstance(tuning.problem, KernelSpec):
-        cycles = read_table(tuning.table).cycles if tuning.table else None
+        cycles = open_atlas(tuning.table).cycles if tuning.table else None
         kernel = UserKernel(tuning.problem, tuning.options.seed, cycles)
         return kernel, kernel.space(gpu.info.target)
     axes = load_axes(tuning.problem.dtype, tuning.space or USUAL, tuning.core)

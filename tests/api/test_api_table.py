@@ -8,8 +8,8 @@ from fakes import run as fake
 from ptxbench.api.table import Table, load_table
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.status import Status
-from ptxbench.report.cost import find_costs, open_cost_table, reached
-from ptxbench.storage.shipped import find_table
+from ptxbench.model.atlas import open_atlas
+from ptxbench.report.cost import find_costs, reached
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_the_table_that_comes_with_ptxbench_is_found_by_name():
 
 @pytest.mark.parametrize("name", ["h100", "h200"])
 def test_a_table_that_comes_with_ptxbench_has_the_numbers_that_cost_has(name):
-    costs = find_costs("*", [open_cost_table(name, find_table(name))])
+    costs = find_costs("*", [open_atlas(name)])
     shown = {
         (c.instruction, c.opt_level, c.protocol, c.operands): (c.energy_pj, c.reason) for c in reached(costs)
     }

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from fakes.script import load_script
 
-from ptxbench.report.cost import costs_text, find_costs, open_cost_table
+from ptxbench.model.atlas import open_atlas
+from ptxbench.report.cost import costs_text, find_costs
 from ptxbench.storage.shipped import SHIPPED
 
 PAGE = Path(__file__).parents[2] / "docs" / "published.md"
@@ -25,12 +26,12 @@ def test_a_flop_costs_what_cost_says(name):
     assert lines
     for line in lines:
         for gpu, cell in zip(("h100", "h200"), line.split("|")[2:4], strict=True):
-            costs = find_costs(name, [open_cost_table(gpu, SHIPPED[gpu])])
+            costs = find_costs(name, [open_atlas(gpu)])
             (per_flop,) = (cost.pj_per_flop for cost in costs if cost.opt_level == "O3")
             assert float(cell) == pytest.approx(per_flop, abs=0.06)
 
 
 def test_the_example_of_the_how_to_is_what_cost_prints_on_100_columns():
-    tables = [open_cost_table(name, folder, "fma.rn.f32") for name, folder in SHIPPED.items()]
+    tables = [open_atlas(name, "fma.rn.f32") for name in SHIPPED]
     text = costs_text(find_costs("fma.rn.f32", tables), tables, 100).split("\n\n")[0]
     assert text in (PAGE.parent / "howto" / "look_up.md").read_text()

@@ -27,7 +27,7 @@ from ptxbench.core.errors import PtxbenchError
 from ptxbench.experiment.roofline.point import open_folder, read_kernels
 from ptxbench.meter.readers import read_mapping, read_meter
 from ptxbench.meter.readers.nvml import read_nvml, read_windows
-from ptxbench.model.inputs import read_table as read_model_table
+from ptxbench.model.atlas import open_atlas
 from ptxbench.model.ncu import read_launches, work_of
 from ptxbench.model.power_samples import read_power_samples
 from ptxbench.model.solved import read_solved
@@ -254,7 +254,7 @@ READERS = (
         "manifest.json",
         _others(RUN, "solved.json", "table.csv"),
         _whole(RUN / "manifest.json"),
-        lambda f: read_model_table(f).machine,
+        lambda f: open_atlas(f).machine,
     ),
     FuzzedReader("model.json", "model.json", {}, _whole(H200 / "table-6eda" / "model.json"), read_terms),
     FuzzedReader("sensor.json", "sensor.json", {}, _whole(H200 / "sensor" / "sensor.json"), read_sensor_file),

@@ -11,8 +11,9 @@ from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
+from ptxbench.model.atlas import open_atlas
 from ptxbench.model.estimate import Conditions, estimate
-from ptxbench.model.inputs import Shape, read_kernel, read_table, static_work
+from ptxbench.model.inputs import Shape, read_kernel, static_work
 from ptxbench.model.work import Activity
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -34,7 +35,7 @@ def table(tmp_path_factory):
     with start_run(gpu, what, path) as folder:
         rows = measure_table(gpu, folder)
     assert {row.instruction: row.reason for row in rows if row.status != "ok"} == {}
-    return read_table(path)
+    return open_atlas(path)
 
 
 def true_energy_j(name, pattern, table):

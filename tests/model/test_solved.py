@@ -14,7 +14,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
-from ptxbench.model.inputs import read_table
+from ptxbench.model.atlas import open_atlas
 from ptxbench.model.solve_run import solve_run
 from ptxbench.model.solved import FILE, SOLVER_VERSION, read_solved
 from ptxbench.storage import codec
@@ -55,7 +55,7 @@ def test_a_finished_run_keeps_what_is_solved_of_it_and_is_not_solved_again(run, 
     assert json.loads(codec.to_lines(kept)) == json.loads(codec.to_lines(again))
     assert {one.pattern for one in kept.opcodes} == {"random", "zeros"}
     assert codec.encode(kept.solution(rows)) == codec.encode(again.solution(rows))
-    table = read_table(run)
+    table = open_atlas(run)
     assert table.cycles["FFMA"] > 0
     assert (
         table.machine.opcode_energies.energy("FFMA", 1.0).energy_pj

@@ -17,7 +17,7 @@ from ptxbench.core.printable import printable
 from ptxbench.core.status import Status
 from ptxbench.report.formats import RunReport, render_report
 from ptxbench.report.row_trials import row_trials
-from ptxbench.storage.board_spread import BoardSpread, RowSpread
+from ptxbench.storage.board_spread import BoardSpread, RowSpread, with_other_boards
 from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.run_folder import RunFolder
 
@@ -77,7 +77,7 @@ def test_the_page_holds_every_shown_row_with_what_the_catalogue_knows_of_it():
 def test_a_row_that_other_boards_reached_is_shown():
     missed = replace(fake.row("add.f32"), status=Status.NOT_REACHED, dynamic_pj=math.nan)
     spread = BoardSpread("run", (), (RowSpread(*missed.key, "FADD", 1.0, 3, 10.5, 0.1, 0.002),))
-    (row,) = rows_of(page(report([missed], spread=spread)))
+    (row,) = rows_of(page(report(with_other_boards([missed], spread), spread=spread)))
     assert (row["energy_pj"], row["ci95_pj"], row["boards"], row["sass"]) == (10.5, 0.1, 3, "FADD")
     assert (row["status"], row["reason"]) == ("ok", "measured on 3 other boards")
 

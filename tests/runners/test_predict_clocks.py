@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from fakes.script import load_script
 
-from ptxbench.model.inputs import read_table
+from ptxbench.model.atlas import open_atlas
 from ptxbench.storage.shipped import find_table
 
 SESSION = Path(__file__).parents[2] / "results" / "nvidia-h200" / "validation"
@@ -13,7 +13,7 @@ SESSION = Path(__file__).parents[2] / "results" / "nvidia-h200" / "validation"
 
 def test_the_kept_kernels_get_clocks_within_those_that_were_seen():
     runner = load_script("runners/predict_clocks.py")
-    table = read_table(find_table(Path("h200")))
+    table = open_atlas(find_table(Path("h200")))
     found = list(runner.predict(SESSION, table))
     assert len(found) == 51
     lowest_mhz = table.machine.law.lowest_ratio * 1980
@@ -28,7 +28,7 @@ def test_the_kept_kernels_get_clocks_within_those_that_were_seen():
 
 def test_the_demand_gives_back_the_energy_that_was_measured():
     runner = load_script("runners/predict_clocks.py")
-    table = read_table(find_table(Path("h200")))
+    table = open_atlas(find_table(Path("h200")))
     session = runner.read_session(SESSION)
     works, _ = runner.read_works(SESSION / "counts", session)
     (one,) = [

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from ptxbench.cli.report import command
 from ptxbench.core.errors import InputError
-from ptxbench.model.inputs import read_table
+from ptxbench.model.atlas import open_atlas
 from ptxbench.storage.shipped import SHIPPED, find_table
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -31,7 +31,7 @@ def test_the_tables_take_little_of_the_wheel():
 
 def test_it_gives_energies_and_a_report_without_trials_or_kernels(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
-    table = read_table(find_table("h200"))
+    table = open_atlas(find_table("h200"))
     assert table.gpu.name == "NVIDIA H200"
     assert table.machine.opcode_energies.energy("FFMA", 1.0).energy_pj == pytest.approx(13.2, abs=0.5)
     # The terms that kernels were fitted to come with it.

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.plugins import load_plugin, plugin_names
 from ptxbench.core.status import Status
+from ptxbench.model.atlas import Atlas
 from ptxbench.storage.board_spread import BoardSpread
 from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.manifest import TableManifest
@@ -52,6 +53,20 @@ class RunReport:
     spread: BoardSpread | None = None
     kernels: KernelStore | None = None
     trials: Mapping[str, RowTrials] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        atlas: Atlas,
+        all_rows: bool = False,
+        kernels: KernelStore | None = None,
+        trials: Mapping[str, RowTrials] | None = None,
+    ) -> Self:
+        """Return what an atlas has, with the kernels and trials of its run where they are at hand."""
+        return cls(
+            *(atlas.name, atlas.gpu, atlas.rows, all_rows),
+            *(atlas.manifest, atlas.spread, kernels, trials or {}),
+        )
 
     @property
     def shown(self) -> tuple[TableRow, ...]:

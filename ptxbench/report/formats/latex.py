@@ -17,6 +17,7 @@ from ptxbench.report.text import number
 from ptxbench.storage.schema import TableRow
 
 _LEVELS = (OptLevel.O3, OptLevel.O0)
+_MARKED = r"\par * valid, with something odd about it, such as loops at unlike clocks: see the status in csv"
 _CAPTIONS = {
     ARAFA: "Energy of one instruction by Eq.~1 of Arafa et al.\\ (2020), MTSM, in nJ",
     DYNAMIC: "Dynamic energy of one instruction with its 95\\% interval, in pJ",
@@ -64,7 +65,10 @@ def _table(reports: Sequence[RunReport], protocol: str) -> str:
             name = instruction if operands == "random" else f"{instruction} ({operands})"
             found = [_cell(run.get((instruction, operands, level))) for run in cells for level in _LEVELS]
             lines.append(" & ".join([rf"\texttt{{{latex_text(name)}}}", *found]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    if any(row.mark for run in cells for row in run.values()):
+        lines.append(_MARKED)
+    return "\n".join([*lines, r"\end{table}", ""])
 
 
 def _cell(row: TableRow | None) -> str:
@@ -76,4 +80,4 @@ def _cell(row: TableRow | None) -> str:
         return number(row.mtsm_nj)
     if row.protocol != DYNAMIC:
         return f"{number(row.mtsm_nj)} nJ" if math.isnan(row.dynamic_pj) else f"{number(row.dynamic_pj)} pJ"
-    return rf"{number(row.dynamic_pj)} $\pm$ {number(row.dynamic_ci95_pj, 2)}"
+    return rf"{number(row.dynamic_pj)} $\pm$ {number(row.dynamic_ci95_pj, 2)}{row.mark}"

@@ -23,8 +23,8 @@ from ptxbench.experiment.roofline.result import (
     work_out,
     write_result,
 )
-from ptxbench.report.cost import find_costs, open_cost_table
-from ptxbench.storage.shipped import find_table
+from ptxbench.model.atlas import open_atlas
+from ptxbench.report.cost import find_costs
 
 PROFILE = find_profile("h200-memory")
 INTENSITIES = (0.125, 0.5, 1, 2, 4, 32, 64, 128, 512)
@@ -238,7 +238,7 @@ def test_the_energies_of_the_instruction_table_stand_beside_the_fitted_ones(fini
     beside = json.loads(capsys.readouterr().out)["table_pj"]
     (row,) = [
         cost
-        for cost in find_costs("fma.rn.f32", [open_cost_table("h200", find_table("h200"))])
+        for cost in find_costs("fma.rn.f32", [open_atlas("h200")])
         if (cost.opt_level, cost.protocol, cost.operands) == ("O3", "dynamic", "random")
     ]
     assert beside["f32"] == pytest.approx(row.pj_per_flop)

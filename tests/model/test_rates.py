@@ -10,7 +10,7 @@ from fakes import run as fake
 from ptxbench.cli.main import run
 from ptxbench.core.condition import ARAFA
 from ptxbench.core.status import Status
-from ptxbench.report.rates import rates
+from ptxbench.model.rates import rates
 from ptxbench.storage.run_folder import RunFolder
 
 

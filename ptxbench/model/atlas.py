@@ -1,0 +1,270 @@
+"""The atlas: what is known of a GPU model, the one place that commands, pages and the interface ask.
+
+It is opened from the name of a table that comes with ptxbench or from the folder of a run. Rows of
+instructions come from the run and from other boards; what is solved of its trials and fitted to whole kernels
+is read on first use, so that looking a row up needs no numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ptxbench.core.condition import DYNAMIC, OptLevel
+from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.status import Status
+from ptxbench.model.rates import rates
+from ptxbench.model.terms import Terms, read_terms
+from ptxbench.model.work import Level
+from ptxbench.storage.board_spread import BoardSpread, by_row, read_board_spread, with_other_boards
+from ptxbench.storage.manifest import TableManifest, read_run_manifest
+from ptxbench.storage.schema import TableRow
+from ptxbench.storage.shipped import find_table
+from ptxbench.storage.table import TABLE, read_rows
+from ptxbench.storage.withdrawn import without_withdrawn
+
+if TYPE_CHECKING:
+    from ptxbench.model.estimate import Machine
+    from ptxbench.model.kept_nulls import KeptNulls
+    from ptxbench.model.opcode_energies import OpcodeEnergies
+    from ptxbench.model.solution import JointSolution
+    from ptxbench.model.solved import ClockExponent, Solved
+
+# The instruction that stands for a kind of flop, and for a byte down to a memory level.
+_FLOPS = {
+    "f32": "fma.rn.f32",
+    "f64": "fma.rn.f64",
+    "f16x2": "fma.rn.f16x2",
+    "mma-f16": "mma.m16n8k16.f32.f16.f16.f32",
+    "mma-bf16": "mma.m16n8k16.f32.bf16.bf16.f32",
+    "mma-tf32": "mma.m16n8k8.f32.tf32.tf32.f32",
+    "mma-f64": "mma.m16n8k4.f64.f64.f64.f64",
+}
+_LOADS = {
+    "dram": "ld.global.v4.b32:hbm",
+    "l2": "ld.global.cg.v4.b32:l2",
+    "l1": "ld.global.ca.v4.b32:l1",
+    "shared": "ld.shared.v4.b32:shared",
+}
+FITTED_INCLUDES = (
+    "a marginal flop or byte of the run's own kernels, which load and compute at once; the loop is in neither"
+)
+FLOP_INCLUDES = "an instruction of its own, in a loop of nothing else"
+LOAD_INCLUDES = "a load with its address, and every level down to the one that it names"
+BYTE_INCLUDES = "a marginal byte: beside the instruction that moves it and the other levels on its way"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of an atlas.
+
+    Attributes:
+        what: What it is the energy of, such as "ld.global.v4.b32:hbm".
+        value_pj: Energy, pJ.
+        ci95_pj: Half-width of its 95% interval.
+        boards: How many boards it rests on.
+        run: Run whose board it is stated for.
+        includes: What the number includes.
+        reason: What is odd about it, "" for nothing.
+    """
+
+    what: str
+    value_pj: float
+    ci95_pj: float
+    boards: int
+    run: str
+    includes: str
+    reason: str = ""
+
+    @property
+    def note(self) -> str:
+        """What it is of and includes, and what is odd about it."""
+        return "; ".join(filter(None, (f"{self.what}, {self.includes}", self.reason)))
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """What is known of a GPU model.
+
+    Attributes:
+        name: What the user calls it: a folder, or a name such as "h200".
+        path: Its folder.
+        manifest: What the run is whose board it is stated for: GPU, sensors, driver, commit.
+        rows: Rows by instruction, optimization level, protocol and operands, or those that were wanted; what
+            the run lacks is the mean of other boards, and what is known to be wrong has no energy.
+        spread: How boards of this GPU differ, None where one board was measured.
+        names: Every instruction that it has.
+    """
+
+    name: str
+    path: Path
+    manifest: TableManifest
+    rows: tuple[TableRow, ...]
+    spread: BoardSpread | None
+    names: frozenset[str]
+
+    @property
+    def gpu(self) -> GpuInfo:
+        """The board that it is stated for."""
+        return self.manifest.gpu
+
+    @property
+    def run(self) -> str:
+        """The run that it is stated for."""
+        return self.spread.reference if self.spread else self.manifest.part.run_id
+
+    @cached_property
+    def solved(self) -> Solved:
+        """What is solved of the run's trials: opcodes, static power, clock exponent, issue intervals.
+
+        Raises:
+            InputError: They are neither kept nor can be worked out.
+        """
+        from ptxbench.model.solved import read_solved
+
+        return read_solved(self.path)
+
+    @property
+    def solution(self) -> JointSolution:
+        """The joint solution of the run's trials beside its rows."""
+        return self.solved.solution(self.rows)
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What was fitted to whole kernels: bytes, accesses, tensor cores, clock, activity.
+
+        Raises:
+            InputError: They do not fit.
+        """
+        return read_terms(self.path)
+
+    @property
+    def opcode_energies(self) -> OpcodeEnergies:
+        """Opcode energies as they were measured.
+
+        Raises:
+            InputError: The run has no valid dynamic trial on random operands, or cannot be read.
+        """
+        return self.solved.opcode_energies
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The GPU as an estimate sees it: opcode energies, fitted terms, static power, limit.
+
+        Raises:
+            InputError: The run has no valid dynamic trial on random operands, or cannot be read.
+        """
+        from ptxbench.model.estimate import Machine
+
+        terms = self.terms
+        if self.solved.clock is not None:
+            terms = _with_clock(terms, self.solved.clock)
+        energies = self.opcode_energies.drawn(terms.opcode_share)
+        return Machine(energies, terms, self.solved.static, self.gpu.power_limit_w)
+
+    @cached_property
+    def nulls(self) -> KeptNulls:
+        """The null models beside the run.
+
+        Raises:
+            InputError: It has none, or they cannot be read.
+        """
+        from ptxbench.model.kept_nulls import read_nulls
+
+        return read_nulls(self.path)
+
+    @property
+    def cycles(self) -> Mapping[str, float]:
+        """Issue interval of opcodes, SM cycles a warp instruction.
+
+        Raises:
+            InputError: The run cannot be read.
+        """
+        return self.solved.cycles
+
+    def with_terms(self, terms: Terms) -> Atlas:
+        """Return the atlas as if other terms had been fitted to whole kernels."""
+        other = replace(self)
+        other.__dict__.update(solved=self.solved, terms=terms)
+        return other
+
+    def figure(self, name: str, operands: str = "random") -> Figure | None:
+        """Return the energy of a flop, or of a byte that a load brings; None where it is not known.
+
+        Args:
+            name: Kind of flop, such as "f32" or "mma-f16", or the level that the byte comes from: "dram",
+                "l2", "l1" or "shared".
+            operands: Operand pattern.
+        """
+        if name in _FLOPS:
+            return self._rate(_FLOPS[name], operands, "pj_per_flop", FLOP_INCLUDES)
+        return self._rate(_LOADS.get(name, ""), operands, "pj_per_byte", LOAD_INCLUDES)
+
+    def marginal_byte(self, level: Level, operands: str = "random") -> Figure | None:
+        """Return the energy of a byte beside what moves it, fitted to whole kernels; None without a fit.
+
+        Args:
+            level: Memory level.
+            operands: "random" or "zeros".
+        """
+        found = next((one for one in self.terms.bytes_pj if one.level is level), None)
+        if found is None:
+            return None
+        value_pj = found.zeros_pj if operands == "zeros" else found.random_pj
+        ci95_pj = COVERAGE_FACTOR * found.error * value_pj
+        return Figure(level.value, value_pj, ci95_pj, 1, self.run, BYTE_INCLUDES)
+
+    def _rate(self, instruction: str, operands: str, rate: str, includes: str) -> Figure | None:
+        """Return what the -O3 row of an instruction is for one flop or byte."""
+        key = (instruction, OptLevel.O3, DYNAMIC, operands)
+        row = next((row for row in self.rows if row.key == key and row.status is Status.OK), None)
+        value_pj = getattr(rates((row,))[0], rate) if row else math.nan
+        if row is None or math.isnan(value_pj):
+            return None
+        spread = by_row((row,), self.spread).get(key)
+        ci95_pj = row.dynamic_ci95_pj / row.dynamic_pj * value_pj
+        boards = spread.boards if spread else 1
+        return Figure(instruction, value_pj, ci95_pj, boards, self.run, includes, row.reason)
+
+
+def open_atlas(table: str | Path, pattern: str = "*", name: str | None = None) -> Atlas:
+    """Open the atlas of a GPU model.
+
+    Args:
+        table: The folder of a run, or the name of a table that comes with ptxbench, such as "h200".
+        pattern: Instructions whose rows are wanted: a name, or a glob.
+        name: What the user calls it, where `table` is another path.
+
+    Raises:
+        InputError: It is neither, or a file of it does not fit.
+    """
+    path = find_table(table)
+    manifest, spread = read_run_manifest(path), read_board_spread(path)
+    rows, names = _rows(path, pattern)
+    known = with_other_boards(without_withdrawn(rows, manifest), spread)
+    return Atlas(name or str(table), path, manifest, known, spread, names)
+
+
+def _rows(path: Path, pattern: str) -> tuple[tuple[TableRow, ...], frozenset[str]]:
+    if (path / TABLE).exists():
+        rows, names = read_rows(path / TABLE, lambda one: one == pattern or fnmatchcase(one, pattern))
+        if names:
+            return rows, names
+    from ptxbench.storage.run_folder import RunFolder
+
+    with RunFolder.open(path) as folder:
+        rows = folder.rows()
+    return rows, frozenset(row.instruction for row in rows)
+
+
+def _with_clock(terms: Terms, exponent: ClockExponent) -> Terms:
+    """Return terms with what the run's own throttled rows say of the clock, where nothing else does."""
+    if math.isnan(terms.lowest_clock_ratio):
+        terms = replace(terms, lowest_clock_ratio=exponent.lowest_ratio)
+    return terms if terms.kernels else replace(terms, gamma=exponent.gamma, gamma_error=exponent.error)
