@@ -130,7 +130,7 @@ def test_the_command_writes_the_page_of_the_h200_with_its_origin(tmp_path, capsy
     assert len(text) < 1_000_000
     (about,) = data_of(text)["runs"]
     assert (about["board"], about["created"], len(about["boards"])) == ("6eda50547c2a", "2026-11-22", 20)
-    assert sum(row["status"] == "ok" for row in rows_of(text)) == 438 + 371
+    assert sum(row["status"] == "ok" for row in rows_of(text)) == 858
 
 
 def test_out_is_checked_before_anything_is_read(tmp_path, capsys):
