@@ -181,7 +181,7 @@ def test_without_a_driver_the_simulated_gpu_serves_and_both_ends_say_so(monkeypa
     assert f"run folder: {folder.relative_to(tmp_path)}" in captured.out
     assert not (tmp_path / "results").exists()
     with RunFolder.open(folder) as kept:
-        assert kept.manifest.kind == "simulated"
+        assert kept.manifest.gpu.kind == "simulated"
         assert kept.finished
 
 
