@@ -109,7 +109,7 @@ def powers_of(run: Path) -> dict[Key, KernelPower]:
     """
     with RunFolder.open(run) as folder:
         info, records = folder.manifest.gpu, folder.records()
-    common = shared_by(records, info.target)
+    common = shared_by(records, info)
     aside, misfits = common.drift.unsure, common.drift.misfits
     kernels: dict[Key, list[TrialRecord]] = defaultdict(list)
     for r in records:

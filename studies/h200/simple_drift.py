@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+import math
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -154,11 +155,12 @@ def find_simple_drift(
     near: Drift | None = None,  # noqa: ARG001
     *,
     step: float = 0.0,  # noqa: ARG001
+    power_limit_w: float = math.nan,
 ) -> Drift:
     """Find the drift by the simple model, with the interface of `ptxbench.analysis.drift.find_drift`."""
     known = [r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC and r.status is Status.OK]
     busy = [r for r in known if np.isfinite(r.steady_power_w) and r.role is not Role.STATIC]
-    limited = limited_trials(known)
+    limited = limited_trials(known, power_limit_w)
     trials = sorted((r for r in busy if r.trial_id not in limited), key=lambda r: r.start_ns)
     if len(trials) < _FEWEST or not np.isfinite(static.power_w):
         return NO_STEPS

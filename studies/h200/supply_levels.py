@@ -83,7 +83,7 @@ def main() -> int:
     trials = valid(records)
     if not trials:
         raise InputError(f"{arguments.run} has no kernel with two valid rounds of the dynamic protocol")
-    common = shared_by(records, info.target)
+    common = shared_by(records, info)
     for line in describe(trials, common):
         print(line)
     if arguments.plot is not None:

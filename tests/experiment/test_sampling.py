@@ -282,7 +282,7 @@ def test_recordings_of_another_gpu_load_or_purpose_are_not_gone_on_with(stopped,
     with pytest.raises(InputError, match="was measured with the load on so many SMs: 68, this is 17"):
         measure_methods(SimulatedGpu(RTX2080TI), path, runs=SHORT, resume=True)
     monkeypatch.undo()
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="holds no run"):
         measure_methods(SimulatedGpu(RTX2080TI), tmp_path / "none", runs=SHORT, resume=True)
     assert contents(path) == before
 
