@@ -9,7 +9,7 @@ from typing import Any
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.core.condition import Conditions, OptLevel, Pattern
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import ArgumentError
 from ptxbench.devices.base import Gpu
 from ptxbench.experiment.criteria import criterion_for
 from ptxbench.experiment.linearity import Linearity
@@ -109,4 +109,4 @@ class RunOptions(Conditions):
             return replace(arguments, max_repeats=least)
         if self.min_repeats is None:
             return replace(arguments, min_repeats=most)
-        raise InputError(f"at least {least} repeats and at most {most}: raise --max-repeats")
+        raise ArgumentError("max_repeats", f"is {most}, less than `min_repeats`, {least}: raise it")
