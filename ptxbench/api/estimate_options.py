@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import OneOptLevel
 
 if TYPE_CHECKING:
     from ptxbench.api.table import Table
@@ -25,7 +26,6 @@ class EstimateOptions:
         grid: Blocks of the launch (for PTX and cubin).
         block: Threads per block (for PTX and cubin).
         trips: Passes of a loop, named by its number or address (may be repeated).
-        opt_level: Optimization level of the assembler (default: O3).
         ncu: CSV of `ncu --csv --page raw` with the executed counts.
         time_s: Time of one launch in seconds.
         steady: Take --time-s as the time in a steady state, with the power cap in effect if there is one.
@@ -50,8 +50,8 @@ class EstimateOptions:
     entry: str | None = None
     grid: Annotated[int | Sequence[int] | None, Opt(1, 2**31 - 1)] = None
     block: Annotated[int | Sequence[int] | None, Opt(1, 1024)] = None
-    trips: Annotated[Mapping[int | str, float], Opt(metavar="LOOP=N")] = field(default_factory=dict)
-    opt_level: Annotated[str, Opt(choices=("O0", "O3"))] = "O3"
+    trips: Annotated[Mapping[int | str, float] | None, Opt(metavar="LOOP=N")] = None
+    opt_level: OneOptLevel = "O3"
     ncu: Path | str | None = None
     time_s: Annotated[float | None, Opt(1e-9, 1e6)] = None
     steady: bool = False

@@ -73,7 +73,7 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
         assert kernel is not None  # noqa: S101
         level = OptLevel(options.opt_level)
         work, notes = _counted_in_code(
-            kernel, options.entry, shape, options.trips, level, options.time_s, known
+            kernel, options.entry, shape, options.trips or {}, level, options.time_s, known
         )
     else:
         work, notes = _profiled(kernel, Path(options.ncu), options.time_s, known)
@@ -117,7 +117,7 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
 
 def _check_together(options: EstimateOptions) -> None:
     """Refuse trip counts out of range, and options that exclude each other."""
-    for loop, count in options.trips.items():
+    for loop, count in (options.trips or {}).items():
         within(f"trips of loop {loop}", count, 0, _MAX_TRIPS)
     if options.clock_mhz is not None and options.set_clock_mhz is not None:
         raise ArgumentError(

@@ -12,14 +12,7 @@ from ptxbench.cli.parameters import Operands, PictureFile
 from ptxbench.core.option import Opt
 from ptxbench.core.target import TARGETS
 
-# As in ptxbench.core.condition.OptLevel, which would load numpy.
-OPT_LEVELS = ("O0", "O3")
 DEFAULT_TARGET = "sm_90a"
-
-TABLE = Opt(
-    help="Table to take energies from: folder of a run on this GPU, or the name of one that comes with"
-    " ptxbench (h100, h200)."
-)
 
 Json = Annotated[bool, Opt(help="Print JSON.", flag="--json")]
 GpuSpec = Annotated[
@@ -47,20 +40,7 @@ SensorPath = Annotated[
 ]
 AllRows = Annotated[bool, Opt(help="Print every row.")]
 Category = Annotated[str, Opt(help="Take only the instructions of this category of the catalogue.")]
-Seed = Annotated[int | None, Opt(help="Seed of the random operands and order.", low=0, high=2**32 - 1)]
-TableFolder = Annotated[Path | None, TABLE]
 AllowSettings = Annotated[bool, Opt(help="Allow that the GPU is set.")]
-OptLevels = Annotated[
-    tuple[str, ...],
-    Opt(
-        help="Optimization level of the assembler (may be repeated; default: both).",
-        choices=OPT_LEVELS,
-        flag="--opt-level",
-    ),
-]
-OneOptLevel = Annotated[
-    str, Opt(help="Optimization level of the assembler (default: O3).", choices=OPT_LEVELS)
-]
 _PATTERN = Operands("random", "zeros")
 Pattern = Annotated[str, Opt(help="Operand pattern (default: random).", kind=_PATTERN, flag="--operands")]
 Patterns = Annotated[
@@ -77,16 +57,6 @@ def plot_of(what: str) -> Opt:
 def target_of(note: str) -> Opt:
     """Return the option --target, with what its help says of repetition and default."""
     return Opt(help=f"Compile target ({note}).", choices=[target.name for target in TARGETS], flag="--target")
-
-
-def window_of(default: str) -> Opt:
-    """Return the option --window in seconds, with what its help says of the default."""
-    return Opt(
-        help=f"Seconds for which a kernel runs while its power is read (default: {default}).",
-        low=0.01,
-        high=60,
-        flag="--window",
-    )
 
 
 def require_resumable(resume: bool, spec: str | None, out: Path | None) -> None:

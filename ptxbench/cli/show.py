@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import DEFAULT_TARGET, Json, OneOptLevel, target_of
+from ptxbench.cli.options import DEFAULT_TARGET, Json, target_of
 from ptxbench.cli.output import print_json
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import OneOptLevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,21 +14,11 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import (
-    Category,
-    GpuSpec,
-    Json,
-    OptLevels,
-    Out,
-    Patterns,
-    Resume,
-    Seed,
-    SensorPath,
-    window_of,
-)
+from ptxbench.cli.options import Category, GpuSpec, Json, Out, Patterns, Resume, SensorPath
 from ptxbench.cli.output import say_lost
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import OptLevels, Precision, Seed, window_of
 from ptxbench.experiment.criteria import criterion_names
 from ptxbench.experiment.protocols import protocol_names
 from ptxbench.sensors.base import POWER_SOURCES
@@ -53,7 +43,6 @@ class _Options:
         allow_other_board: Let another board of the same model continue the run.
         protocols: Protocol (default: all).
         source: Power source (default: the GPU's best).
-        precision: End a row when the half-width of its 95% interval is below this fraction (default: 0.005).
         min_repeats: Repeat each row at least so often (default: 3).
         max_repeats: Repeat each row at most so often (default: 6).
         stop_on: End a row at its precision (default), or always after --max-repeats.
@@ -76,7 +65,7 @@ class _Options:
     patterns: Patterns = ()
     sensor_path: SensorPath = None
     source: Annotated[str | None, Opt(choices=[source.value for source in POWER_SOURCES])] = None
-    precision: Annotated[float | None, Opt(1e-5, 1.0)] = None
+    precision: Precision = None
     min_repeats: Annotated[int | None, Opt(2, 1000)] = None
     max_repeats: Annotated[int | None, Opt(2, 1000)] = None
     stop_on: Annotated[str | None, Opt(choices=criterion_names())] = None

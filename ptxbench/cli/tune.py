@@ -17,8 +17,9 @@ from ptxbench.cli.tune_difficulty import difficulty
 from ptxbench.cli.tune_kernel import kernel
 from ptxbench.cli.tune_report import report
 from ptxbench.cli.tune_strategies import strategies
-from ptxbench.cli.tuning import Place, SearchOptions, TuneOptions, search_and_print, sweep_and_print
+from ptxbench.cli.tuning import Place, SettingOptions, TuneOptions, search_and_print, sweep_and_print
 from ptxbench.core.option import Opt
+from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions
 
 # As in ptxbench.tune, which would load numpy.
 _DTYPES = ("f32", "f64", "f16", "c64", "c128")
@@ -76,7 +77,9 @@ class _Space:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _GemmOptions(TuneOptions, Place, _Space, SearchOptions, _Product):
+class _GemmOptions(
+    TuneOptions, Place, SeedOptions, _Space, SampleOptions, SettingOptions, SearchOptions, _Product
+):
     """Options of `ptxbench tune gemm`."""
 
 
@@ -91,7 +94,7 @@ def gemm(options: _GemmOptions) -> int:
 
     shape = (options.m, options.n, options.k)
     operations = (Op(options.op_a), Op(options.op_b))
-    tuning = options.tuning(
+    tuning = options.tuning_at_settings(
         Problem(DType(options.dtype), *shape, *operations, options.beta),
         space=options.space,
         core=Core(options.core) if options.core else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +14,9 @@ import click
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import GpuSpec
-from ptxbench.cli.tuning import SAMPLE, Place, SearchOptions, TuneOptions, search_and_print
+from ptxbench.cli.tuning import Place, SettingOptions, TuneOptions, search_and_print
 from ptxbench.core.option import Arg, Opt
+from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_info import GpuInfo
@@ -39,18 +40,18 @@ class _Trying:
         in_process: Measure in this process: a variant that hangs then hangs the search.
     """
 
-    sizes: Annotated[Mapping[int | str, float], Opt(metavar="NAME=N", flag="--set")] = field(
-        default_factory=dict
-    )
+    sizes: Annotated[Mapping[int | str, float] | None, Opt(metavar="NAME=N", flag="--set")] = None
     limit_s: Annotated[float, Opt(1, 86_400, flag="--variant-timeout")] = 60.0
     in_process: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class _KernelOptions(TuneOptions, Place, _Trying, SearchOptions, _Kernel):
+class _KernelOptions(
+    TuneOptions, Place, SeedOptions, _Trying, SampleOptions, SettingOptions, SearchOptions, _Kernel
+):
     """Options of `ptxbench tune kernel`."""
 
-    sample: Annotated[int, SAMPLE] = 5
+    sample: Annotated[int, Opt(0, 100_000)] = 5
 
 
 @command_of(_KernelOptions, "kernel", short_help="Tune a kernel of your own.")
@@ -67,8 +68,10 @@ def kernel(options: _KernelOptions) -> int:
     from ptxbench.tune.spec_file import load_spec
     from ptxbench.tune.user_kernel import UserKernel
 
-    described = load_spec(options.specification, {str(name): value for name, value in options.sizes.items()})
-    tuning = options.tuning(described)
+    described = load_spec(
+        options.specification, {str(name): value for name, value in (options.sizes or {}).items()}
+    )
+    tuning = options.tuning_at_settings(described)
     gpu = open_chosen_gpu(options.spec)
     try:
         by_model = options.clocks is not None and options.clocks.by_model

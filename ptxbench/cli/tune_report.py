@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Json, TableFolder
+from ptxbench.cli.options import Json
 from ptxbench.cli.output import print_json
 from ptxbench.cli.parameters import PictureFolder, require_report
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import TableFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,45 +11,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from ptxbench.cli.options import Json, Out, Resume, Seed, TableFolder, plot_of, window_of
+from ptxbench.cli.options import Json, Out, Resume, plot_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Opt
+from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions, TuningOptions
 
 if TYPE_CHECKING:
     from ptxbench.devices.base import Gpu
     from ptxbench.tune.clocks.axes import Values
-    from ptxbench.tune.objective import Goal
     from ptxbench.tune.spec import KernelSpec
     from ptxbench.tune.trial import Trial
     from ptxbench.tune.tuning import Tuned, Tuning
     from ptxbench.tune.variant import Problem
 
-_OBJECTIVES = ("energy", "time", "edp", "power-limited", "gflops-per-w", "metric")
 _SHOWN, _FAILED_SHOWN = 10, 3
 _LIMIT = "power limit"
 _HEADINGS = ("variant", "time ms", "power W", "energy J", "estimated J", "GFLOP/s", "correct", _LIMIT)
 _NUMBERS = _HEADINGS[1:-2]
-SAMPLE = Opt(0, 100_000)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions:
-    """What a search makes small, and how variants are chosen and measured.
+class SettingOptions:
+    """Clocks and power limits as axes of the search.
 
     Attributes:
-        objective: Minimize this; gflops-per-w is maximized, metric is the specification's own.
-        alpha: Minimize alpha t + (1 - alpha) e instead; time t and energy e are relative to the first
-            variant.
-        power_limit_w: Leave out variants above this power (for --objective power-limited).
-        strategy: Search by estimate, random, guerreiro (block sizes in the order of their occupancy, for tune
-            kernel), a way to tune clocks such as race-to-idle+clocks, or a strategy of Kernel Tuner such as
-            genetic_algorithm (default: estimate with --table or for time, else random).
-        budget: Try so many variants.
-        candidates: Estimate so many variants before the first is tried (for --strategy estimate).
-        measure: Measure the energy of each variant, or only its time.
-        prune: Only time a variant whose estimate is more than so many times the best.
         clocks: Try each variant at these SM clocks, MHz; model: rank variants and clocks by the estimate of
             --table, and run nothing.
         clock_samples: CSV file of power at several clocks, as `ptxbench ridge` takes it: its voltage curve
@@ -59,20 +46,8 @@ class SearchOptions:
         base_mhz: Base clock, MHz (default: 54% of the highest), for --strategy
             energy-to-solution+clocks.
         allow_settings: Allow that the GPU is set; it is restored at the end.
-        sample: Draw so many of the budget at random, to see how well the estimate ranks (for --strategy
-            estimate).
     """
 
-    objective: Annotated[str, Opt(choices=_OBJECTIVES)] = "energy"
-    alpha: Annotated[float | None, Opt(0, 1)] = None
-    power_limit_w: Annotated[float | None, Opt(1, 10_000)] = None
-    table: TableFolder = None
-    strategy: str | None = None
-    budget: Annotated[int, Opt(1, 100_000)] = 50
-    candidates: Annotated[int, Opt(1, 100_000)] = 256
-    measure: Annotated[str, Opt(choices=("energy", "time"))] = "energy"
-    window_s: Annotated[float, window_of("0.4")] = 0.4
-    prune: Annotated[float | None, Opt(1, 1000)] = None
     # Quoted, so that no module with numpy is loaded for its name.
     clocks: Annotated["Values | None", Opt(kind=AxisValues(model=True))] = None  # noqa: UP037
     clock_samples: Path | None = None
@@ -80,14 +55,12 @@ class SearchOptions:
     power_limits: Annotated["Values | None", Opt(kind=AxisValues())] = None  # noqa: UP037
     base_mhz: Annotated[float | None, Opt(1, 100_000, flag="--base-clock-mhz")] = None
     allow_settings: bool = False
-    sample: Annotated[int, SAMPLE] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """Where a search is kept, and what is shown of it."""
 
-    seed: Seed = None
     out: Out = None
     resume: Resume = False
     plot: Annotated[
@@ -97,50 +70,26 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneOptions(Place, SearchOptions):
-    """What the commands that search have in common."""
+class TuneOptions(TuningOptions, Place, SeedOptions, SampleOptions, SettingOptions, SearchOptions):
+    """What the commands that search have in common; the last base is the first in the help."""
 
-    def tuning(self, problem: Problem | KernelSpec, **own: Any) -> Tuning:
-        """Return what is tuned, and how.
-
-        Args:
-            problem: What is tuned.
-            own: Further fields of `Tuning`.
+    def tuning_at_settings(self, problem: Problem | KernelSpec, **own: Any) -> Tuning:
+        """Return what is tuned, and how, with the clocks and limits that it is tried at.
 
         Raises:
             UsageError: --resume has no --out.
         """
-        from ptxbench.storage.shipped import find_table
-        from ptxbench.tune.bench import BenchOptions
         from ptxbench.tune.clocks.axes import SettingAxes
-        from ptxbench.tune.tuning import Tuning
 
         if self.resume and self.out is None:
             raise click.UsageError("--resume needs --out, the folder of the search to continue.")
-        return Tuning(
-            problem=problem,
-            goal=self._goal(),
-            options=BenchOptions(power=self.measure == "energy", window_s=self.window_s, seed=self.seed or 0),
-            strategy=self.strategy or "",
-            budget=self.budget,
-            candidates=self.candidates,
-            table=find_table(self.table) if self.table else None,
-            prune=math.nan if self.prune is None else self.prune,
-            sample=self.sample,
+        return self.tuning(
+            problem,
             axes=SettingAxes(self.clocks, self.memory_clocks, self.power_limits),
             allow_settings=self.allow_settings,
             samples=self.clock_samples,
             base_mhz=math.nan if self.base_mhz is None else self.base_mhz,
             **own,
-        )
-
-    def _goal(self) -> Goal:
-        from ptxbench.tune.objective import Goal, Objective
-
-        return Goal(
-            Objective.WEIGHTED if self.alpha is not None else Objective(self.objective),
-            math.nan if self.power_limit_w is None else self.power_limit_w,
-            math.nan if self.alpha is None else self.alpha,
         )
 
 

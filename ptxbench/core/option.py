@@ -16,7 +16,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cache, partial, wraps
 from types import UnionType
 from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -77,6 +77,7 @@ class Named:
         name: Of the field.
         help: What it does.
         said: Its `Opt` or `Arg`.
+        hint: Its type, as it is annotated.
         type: Type of one value, without None.
         many: Whether it holds several.
         default: Value where none is given; `dataclasses.MISSING` where it must be.
@@ -85,6 +86,7 @@ class Named:
     name: str
     help: str
     said: Opt | Arg
+    hint: Any
     type: Any
     many: bool
     default: Any
@@ -123,13 +125,8 @@ def _named_options(options: Any) -> tuple[Named, ...]:
         hint, *others = _parts(hints[field.name])
         said = next((one for one in others if isinstance(one, Opt | Arg)), Opt())
         text = said.help if isinstance(said, Opt) and said.help else helps.get(field.name, "")
-        found.append(Named(field.name, text, said, *_one(hint), _default(field)))
+        found.append(Named(field.name, text, said, hint, *_one(hint), field.default))
     return tuple(found)
-
-
-def _default(field: Field[Any]) -> Any:
-    """Return the default of a field, `dataclasses.MISSING` where it has none."""
-    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:
@@ -147,7 +144,8 @@ def _documented(text: str) -> dict[str, str]:
 def _one(hint: Any) -> tuple[Any, bool]:
     """Return the type of one value, of a union the first, and whether the option may be repeated."""
     if get_origin(hint) in (Union, UnionType):
-        return next(one for one in get_args(hint) if one is not type(None)), False
+        first = next(one for one in get_args(hint) if one is not type(None))
+        return first, get_origin(first) is Mapping
     if get_origin(hint) is tuple:
         return get_args(hint)[0], True
     return hint, get_origin(hint) is Mapping
@@ -199,13 +197,23 @@ def takes(options: Callable[P, Options]) -> Callable[[Callable[[Options], Result
             check(made)
             return function(made)
 
-        wrapped.__signature__ = inspect.signature(options).replace(  # type: ignore[attr-defined]
-            return_annotation=inspect.signature(function).return_annotation
-        )
+        wrapped.__signature__ = _signature(options, known, function)  # type: ignore[attr-defined]
         wrapped.__doc__ = _with_arguments(inspect.getdoc(function) or "", known)
         return wrapped
 
     return decorate
+
+
+def _signature(
+    options: Callable[..., Any], known: Sequence[Named], function: Callable[..., Any]
+) -> inspect.Signature:
+    """Return the signature of a function that takes the fields."""
+    hints = {one.name: getattr(one.hint, "__forward_arg__", one.hint) for one in known}
+    own = inspect.signature(options).parameters.values()
+    return inspect.Signature(
+        [one.replace(annotation=hints[one.name]) for one in own],
+        return_annotation=inspect.signature(function).return_annotation,
+    )
 
 
 def _with_arguments(text: str, known: Sequence[Named]) -> str:

@@ -1,4 +1,4 @@
-"""Commands made from dataclasses of options: the bounds of the functions, in the words of the command line."""
+"""Commands made from dataclasses of options: the bounds of functions, in the words of the command line."""
 
 from dataclasses import dataclass
 from pathlib import Path

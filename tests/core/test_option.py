@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +41,7 @@ class Options(Base):
     level: Annotated[str, Opt(choices=("O0", "O3"))] = "O3"
     grid: Annotated[int | Sequence[int] | None, Opt(1, 8)] = None
     operands: Annotated[str | float | None, Opt(0, 1, former=("data",))] = None
-    trips: Mapping[str, float] = field(default_factory=dict)
+    trips: Mapping[str, float] | None = None
     out: Path | str | None = None
 
 
