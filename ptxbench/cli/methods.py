@@ -56,7 +56,7 @@ def command(options: _Options) -> None:
     require_resumable(options.resume, options.spec, options.out)
     if options.resume and options.sensor_path is not None:
         raise click.UsageError("--resume uses the sensors of the recordings; leave out --sensor.")
-    found, path = _found(options.spec, options.out, options.sensor_path, options.resume)
+    found, path = _found(options)
     if options.plot is not None:
         from ptxbench.report.methods_plot import plot_methods
 
@@ -67,28 +67,25 @@ def command(options: _Options) -> None:
         _print(found, path)
 
 
-def _found(
-    spec: str | None, out: Path | None, sensor_path: Path | None, resume: bool
-) -> tuple[MethodsFile, Path]:
+def _found(options: _Options) -> tuple[MethodsFile, Path]:
     from ptxbench.experiment.sampling import PURPOSE, again
     from ptxbench.experiment.sensor_choice import sensors_for
     from ptxbench.storage.recording import RecordingFolder
 
+    spec, sensor_path = options.spec, options.sensor_path
     if spec is not None and spec.startswith("replay:"):
         folder = RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE)
-        found, folder = again(folder, sensor_path, out)
+        found, folder = again(folder, sensor_path, options.out)
         return found, folder.path
     gpu = open_chosen_gpu(spec)
     try:
         sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
-        return _measure(gpu, spec, out, sensors, resume)
+        return _measure(gpu, options, sensors)
     finally:
         gpu.close()
 
 
-def _measure(
-    gpu: Gpu, spec: str | None, out: Path | None, sensors: Sequence[SensorDescription], resume: bool
-) -> tuple[MethodsFile, Path]:
+def _measure(gpu: Gpu, options: _Options, sensors: Sequence[SensorDescription]) -> tuple[MethodsFile, Path]:
     from ptxbench.experiment.sampling import measure_methods
 
     last: Progress | None = None
@@ -103,10 +100,10 @@ def _measure(
             say_lost(names, "recording")
 
         try:
-            return measure_methods(gpu, out, sensors, note, resume=resume, on_lost=lost)
+            return measure_methods(gpu, options.out, sensors, note, resume=options.resume, on_lost=lost)
         except KeyboardInterrupt:
             if last is not None:
-                _say_stopped(last, spec)
+                _say_stopped(last, options.spec)
             raise
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import click
 
-from ptxbench.cli.parameters import Operands, PictureFile
+from ptxbench.cli.parameters import OperandKind, PictureFile
 from ptxbench.core.option import Opt
 from ptxbench.core.target import TARGETS
 
@@ -41,11 +41,10 @@ SensorPath = Annotated[
 AllRows = Annotated[bool, Opt(help="Print every row.")]
 Category = Annotated[str, Opt(help="Take only the instructions of this category of the catalogue.")]
 AllowSettings = Annotated[bool, Opt(help="Allow that the GPU is set.")]
-_PATTERN = Operands("random", "zeros")
-Pattern = Annotated[str, Opt(help="Operand pattern (default: random).", kind=_PATTERN, flag="--operands")]
-Patterns = Annotated[
-    tuple[str, ...],
-    Opt(help="Operand pattern (may be repeated; default: random).", kind=_PATTERN, flag="--operands"),
+_PATTERN = OperandKind("random", "zeros")
+OneOperands = Annotated[str, Opt(help="Operand pattern (default: random).", kind=_PATTERN)]
+Operands = Annotated[
+    tuple[str, ...], Opt(help="Operand pattern (may be repeated; default: random).", kind=_PATTERN)
 ]
 
 

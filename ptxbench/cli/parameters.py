@@ -99,7 +99,7 @@ class SizeValue(click.ParamType[tuple[str, float]]):
         return name.strip(), int(found) if found == int(found) else found
 
 
-class Operands(click.ParamType["str | float"]):
+class OperandKind(click.ParamType["str | float"]):
     """What operands hold: a kind of data, such as zeros, or a number, which says how much they toggle.
 
     Args:
@@ -127,7 +127,7 @@ class Operands(click.ParamType["str | float"]):
 OPERANDS = "KIND|0..1"
 PAIRS: dict[str | None, click.ParamType[Any]] = {kind.name: kind for kind in (LoopCount(), SizeValue())}
 # Types that an option of a lower package names by its metavar.
-BY_METAVAR = {**PAIRS, OPERANDS: Operands()}
+BY_METAVAR = {**PAIRS, OPERANDS: OperandKind()}
 
 
 class SizeList(click.ParamType[tuple[int, ...]]):

@@ -11,7 +11,7 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import GpuSpec, Json, Out, Pattern, Patterns, Resume, plot_of
+from ptxbench.cli.options import GpuSpec, Json, OneOperands, Operands, Out, Resume, plot_of
 from ptxbench.cli.output import encoded, print_json
 from ptxbench.cli.progress import progress_bar
 from ptxbench.cli.roofline_output import print_kernels, print_result, print_tradeoff
@@ -58,7 +58,7 @@ class _RunOptions:
     resume: Resume = False
     kinds: Annotated[tuple[str, ...], Opt(choices=_KIND, flag="--kind")] = ()
     levels: Annotated[tuple[str, ...], Opt(choices=_LEVEL, flag="--level")] = ()
-    patterns: Patterns = ()
+    operands: Operands = ()
     sms: Annotated[tuple[int, ...], Opt(1, 10_000)] = ()
     intensities: Annotated[tuple[float, ...], Opt(*_INTENSITY, flag="--intensity")] = ()
     window_s: Annotated[float | None, window_of("as the sensor needs")] = None
@@ -79,7 +79,7 @@ def run(given: _RunOptions) -> None:
     from ptxbench.experiment.roofline.result import write_result
 
     options = RooflineOptions(
-        given.kinds or ("f32", "f64"), given.levels or ("dram",), given.patterns or ("random",), given.sms,
+        given.kinds or ("f32", "f64"), given.levels or ("dram",), given.operands or ("random",), given.sms,
         given.intensities, given.window_s or 0.0, given.seed or 0,
     )  # fmt: skip
     options.kernels()
@@ -110,7 +110,7 @@ class _ShowOptions:
     """
 
     run_paths: Annotated[tuple[Path, ...], Arg(metavar="RUN...")]
-    pattern: Pattern = "random"
+    operands: OneOperands = "random"
     table: TableFolder = None
     kernels: Path | None = None
     counts: Path | None = None
@@ -131,7 +131,7 @@ def show(options: _ShowOptions) -> None:
         raise click.UsageError("give --json or --csv, not both.")
     if options.counts is not None and options.kernels is None:
         raise click.UsageError("--counts needs --kernels.")
-    results = _results(options.run_paths, options.pattern)
+    results = _results(options.run_paths, options.operands)
     placed = _placed(results[0], options.kernels, options.counts)
     if options.plot is not None:
         from ptxbench.report.roofline_plot import plot_roofline
@@ -169,7 +169,7 @@ class _TradeoffOptions:
     run_path: Annotated[Path | None, Opt(flag="--run")] = None
     kind: Annotated[str, Opt(choices=_KIND)] = "f32"
     level: Annotated[str, Opt(choices=_LEVEL)] = "dram"
-    pattern: Pattern = "random"
+    operands: OneOperands = "random"
     gflops: Annotated[float | None, Opt(*_SPEED)] = None
     gbytes: Annotated[float | None, Opt(*_SPEED)] = None
     flop_pj: Annotated[float | None, Opt(*_ENERGY_PJ)] = None
@@ -194,7 +194,7 @@ def tradeoff(options: _TradeoffOptions) -> None:
     if options.run_path is not None:
         if given:
             raise click.UsageError(f"give --run or {_options(given)}, not both.")
-        machine, draws = _machine_of(options.run_path, options.kind, options.level, options.pattern)
+        machine, draws = _machine_of(options.run_path, options)
     else:
         machine, draws = _given_machine(given), []
     trade = TradeOff(machine, options.intensity, options.f, options.m)
@@ -224,13 +224,11 @@ def _options(names: dict[str, float]) -> str:
     return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
-def _machine_of(
-    path: Path, kind: str, level: str, pattern: str
-) -> tuple[RooflineMachine, list[RooflineMachine]]:
+def _machine_of(path: Path, options: _TradeoffOptions) -> tuple[RooflineMachine, list[RooflineMachine]]:
     from ptxbench.experiment.roofline.point import open_folder
     from ptxbench.experiment.roofline.result import fitted_machine, work_out
 
-    return fitted_machine(work_out(open_folder(path), pattern), kind, level)
+    return fitted_machine(work_out(open_folder(path), options.operands), options.kind, options.level)
 
 
 def _results(paths: Sequence[Path], pattern: str) -> list[RooflineResult]:

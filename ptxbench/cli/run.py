@@ -80,25 +80,14 @@ def command(options: _Options) -> int:
     from ptxbench.attribute.report import document, lines
     from ptxbench.attribute.unfinished import forget_unfinished
 
-    _check_usage(options.spec, options.kept, options.words, options.baseline, options.limit)
+    _check_usage(options)
     _check_table(options.table, options.ncu)
     _check_files(options.trace, options.html)
     out = options.out
     if out is not None:
         _make_folder(out)
     try:
-        recorded = (
-            _kept(options.kept, options.spec)
-            if options.kept is not None
-            else _record(
-                options.spec,
-                options.words,
-                options.out,
-                kernels=not options.no_kernels,
-                by_events=options.by_events,
-                most=options.most_launches,
-            )
-        )
+        recorded = _kept(options.kept, options.spec) if options.kept is not None else _record(options)
     except CommandNotRunError as error:
         if out is not None:
             forget_unfinished(out)
@@ -144,35 +133,31 @@ def _kept(folder: Path, spec: str | None) -> RecordedProgram:
     return replay(recorded, SimulatedGpu(find_profile(profile or "h200")))
 
 
-def _record(
-    spec: str | None,
-    words: tuple[str, ...],
-    out: Path | None,
-    *,
-    kernels: bool,
-    by_events: bool,
-    most: float | None,
-) -> RecordedProgram:
+def _record(options: _Options) -> RecordedProgram:
     from ptxbench.api.board import open_boards
     from ptxbench.attribute.program import record_program
     from ptxbench.devices.select import named_gpus
 
     # The numbers of `ptxbench gpus`, as everywhere in the command line; not those of CUDA.
-    specs = None if spec is None else [gpu.spec for gpu in named_gpus(spec)]
+    specs = None if options.spec is None else [gpu.spec for gpu in named_gpus(options.spec)]
     return record_program(
-        open_boards(specs), words, kernels=kernels, by_events=by_events, most_launches_per_s=most, out=out
+        open_boards(specs),
+        options.words,
+        kernels=not options.no_kernels,
+        by_events=options.by_events,
+        most_launches_per_s=options.most_launches,
+        out=options.out,
     )
 
 
-def _check_usage(
-    spec: str | None, kept: Path | None, words: tuple[str, ...], baseline: Path | None, limit: float | None
-) -> None:
+def _check_usage(options: _Options) -> None:
     """Refuse options that do not go together, and an earlier report that is none, before anything runs."""
     from ptxbench.attribute.baseline import read_report
 
-    if (baseline is None) != (limit is None):
+    spec, kept, baseline = options.spec, options.kept, options.baseline
+    if (baseline is None) != (options.limit is None):
         raise click.UsageError("--baseline and --fail-over need each other.")
-    if bool(words) == (kept is not None):
+    if bool(options.words) == (kept is not None):
         raise click.UsageError("Give a command to run, or --from RUN.")
     if kept is None and spec is not None and "simulated" in spec:
         raise click.UsageError(

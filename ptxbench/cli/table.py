@@ -6,7 +6,7 @@ import math
 import shlex
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,13 +14,14 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Category, GpuSpec, Json, Out, Patterns, Resume, SensorPath
+from ptxbench.cli.command_line import words_of
+from ptxbench.cli.options import Category, GpuSpec, Json, Operands, Out, Resume, SensorPath
 from ptxbench.cli.output import say_lost
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import OptLevels, Precision, Seed, window_of
-from ptxbench.experiment.criteria import criterion_names
+from ptxbench.core.shared_options import OptLevels
 from ptxbench.experiment.protocols import protocol_names
+from ptxbench.experiment.row_options import RowOptions
 from ptxbench.sensors.base import POWER_SOURCES
 
 if TYPE_CHECKING:
@@ -29,28 +30,19 @@ if TYPE_CHECKING:
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.schema import TableRow
 
-_LINEARITY = ("all", "sample", "none")
 # Exit codes of shells: this plus the number of the signal that ended a process.
 _BY_SIGNAL = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Options:
-    """Options of `ptxbench table`.
+class _What:
+    """What is measured, and where.
 
     Attributes:
         whole_catalogue: Measure the whole catalogue.
         allow_other_board: Let another board of the same model continue the run.
         protocols: Protocol (default: all).
         source: Power source (default: the GPU's best).
-        min_repeats: Repeat each row at least so often (default: 3).
-        max_repeats: Repeat each row at most so often (default: 6).
-        stop_on: End a row at its precision (default), or always after --max-repeats.
-        linearity: Compare N copies with 2N: for all rows, a sample (one for each template and optimization
-            level; default) or none.
-        budget_minutes: Measure for so many minutes at most, the most important rows first; --resume measures
-            the rest.
-        survive: Measure in a separate process; if a kernel breaks it, continue without that kernel.
     """
 
     instructions: Annotated[tuple[str, ...], Arg(metavar="[INSTRUCTION]...")] = ()
@@ -62,16 +54,24 @@ class _Options:
     allow_other_board: bool = False
     opt_levels: OptLevels = ()
     protocols: Annotated[tuple[str, ...], Opt(choices=protocol_names(), flag="--protocol")] = ()
-    patterns: Patterns = ()
+    operands: Operands = ()
     sensor_path: SensorPath = None
     source: Annotated[str | None, Opt(choices=[source.value for source in POWER_SOURCES])] = None
-    precision: Precision = None
-    min_repeats: Annotated[int | None, Opt(2, 1000)] = None
-    max_repeats: Annotated[int | None, Opt(2, 1000)] = None
-    stop_on: Annotated[str | None, Opt(choices=criterion_names())] = None
-    window_s: Annotated[float | None, window_of("as the sensor needs")] = None
-    seed: Seed = None
-    linearity: Annotated[str | None, Opt(choices=_LINEARITY, flag="--check-linearity")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options(RowOptions, _What):
+    """Options of `ptxbench table`.
+
+    Attributes:
+        linearity: Compare N copies with 2N: for all rows, a sample (one for each template and optimization
+            level; default) or none.
+        budget_minutes: Measure for so many minutes at most, the most important rows first; --resume measures
+            the rest.
+        survive: Measure in a separate process; if a kernel breaks it, continue without that kernel.
+    """
+
+    linearity: Annotated[str | None, Opt(choices=("all", "sample", "none"), flag="--check-linearity")] = None
     budget_minutes: Annotated[float | None, Opt(0, 1e6, above=True)] = None
     survive: bool = False
     as_json: Json = False
@@ -105,7 +105,7 @@ def command(given: _Options) -> None:
     if given.survive:
         if given.out is None:
             raise click.UsageError("--survive needs --out, the folder of the run")
-        sys.exit(_survive(given.out, given.spec, given.resume, given.budget_minutes))
+        sys.exit(_survive(given.out, given))
     if given.resume and given.out is None:
         raise click.UsageError("--resume needs --out, the folder of the run to continue.")
     if given.resume and given.sensor_path is not None:
@@ -114,15 +114,10 @@ def command(given: _Options) -> None:
         instructions=chosen_names(("*",) if given.whole_catalogue else given.instructions, given.category),
         opt_levels=tuple(OptLevel(level) for level in given.opt_levels),
         protocols=given.protocols,
-        patterns=tuple(Pattern(pattern) for pattern in given.patterns),
-        precision=given.precision,
-        stop_on=given.stop_on,
-        min_repeats=given.min_repeats,
-        max_repeats=given.max_repeats,
-        window_s=given.window_s,
+        patterns=tuple(Pattern(pattern) for pattern in given.operands),
         source=SourceName(given.source) if given.source else None,
-        seed=given.seed,
         linearity=Linearity(given.linearity) if given.linearity else None,
+        **{field.name: getattr(given, field.name) for field in fields(RowOptions)},
     )
     gpu = open_chosen_gpu(given.spec)
     try:
@@ -145,27 +140,25 @@ def command(given: _Options) -> None:
         sys.exit(1)
 
 
-def _survive(out: Path, spec: str | None, resume: bool, budget_minutes: float | None) -> int:
-    """Run this very command line without --survive, and again where a kernel broke it."""
+def _survive(out: Path, given: _Options) -> int:
+    """Run this very command without --survive, and again where a kernel broke it."""
     from time import monotonic
 
     from ptxbench.experiment.isolation import run_surviving
 
     begin_s = monotonic()
+    context = click.get_current_context()
 
     def command() -> list[str]:
-        words = [word for word in sys.argv[1:] if word != "--survive"]
-        # What follows -- are names.
-        end = words.index("--") if "--" in words else len(words)
-        own = ["--resume"] if not resume and (out / "manifest.json").exists() else []
-        if budget_minutes is not None:
-            # Of an option that is given twice the last counts.
-            left = max(budget_minutes - (monotonic() - begin_s) / 60, 0.01)
+        own = ["--resume"] if given.resume or (out / "manifest.json").exists() else []
+        if given.budget_minutes is not None:
+            left = max(given.budget_minutes - (monotonic() - begin_s) / 60, 0.01)
             own.append(f"--budget-minutes={left:.3f}")
-        return [sys.executable, "-m", "ptxbench", *words[:end], *own, *words[end:]]
+        words = words_of(context, ("survive", "resume", "budget_minutes"), own)
+        return [sys.executable, "-m", "ptxbench", *words]
 
     code = run_surviving(command, out, lambda text: click.echo(f"ptxbench: {text}", err=True))
-    return code if code >= 0 else _ended_by_signal(-code, out, spec)
+    return code if code >= 0 else _ended_by_signal(-code, out, given.spec)
 
 
 def _ended_by_signal(number: int, out: Path, spec: str | None) -> int:

@@ -62,10 +62,7 @@ def command(options: _Options) -> None:
     from ptxbench.meter.validation import validate
 
     columns = Mapping() if options.mapping is None else read_mapping(options.mapping)
-    log = _host_log(
-        options.run, options.bursts, options.nvml, options.windows, columns.nvml, options.nvml_gpu
-    )
-    result = validate(read_meter(options.meter, columns), log)
+    result = validate(read_meter(options.meter, columns), _host_log(options, columns.nvml))
     drawn = _draw(result, options.plots)
     if options.as_json:
         print_json(to_json(result))
@@ -73,25 +70,19 @@ def command(options: _Options) -> None:
         _print(result, drawn)
 
 
-def _host_log(
-    run: Path | None,
-    bursts: tuple[Path, ...],
-    nvml: Path | None,
-    windows: Path | None,
-    mapping: Mapping | None,
-    nvml_gpu: str | None,
-) -> HostLog:
+def _host_log(options: _Options, mapping: Mapping | None) -> HostLog:
     from ptxbench.core.errors import InputError
     from ptxbench.meter.host import log_from_csv, log_from_run
 
-    if nvml_gpu is not None and nvml is None:
+    run, nvml, windows = options.run, options.nvml, options.windows
+    if options.nvml_gpu is not None and nvml is None:
         raise InputError("--nvml-gpu goes with --nvml; a run names its GPU")
     if run is not None and nvml is None and windows is None:
-        return log_from_run(run, bursts)
-    if bursts:
+        return log_from_run(run, options.bursts)
+    if options.bursts:
         raise InputError("--burst goes with --run; in --windows, the label burst marks one")
     if run is None and nvml is not None and windows is not None:
-        return log_from_csv(nvml, windows, mapping, nvml_gpu)
+        return log_from_csv(nvml, windows, mapping, options.nvml_gpu)
     raise InputError("give either --run, or --nvml and --windows")
 
 
