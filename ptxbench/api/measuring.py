@@ -47,7 +47,7 @@ class MeasureOptions(_Measuring):
 
     Attributes:
         instruction: Name in the catalogue (`ptxbench list`).
-        protocol: dynamic (the whole chip) or arafa (one thread).
+        protocol: Protocol: dynamic (the whole chip) or arafa (one thread).
         operands: What the operands hold: random or zeros.
     """
 

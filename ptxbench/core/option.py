@@ -79,7 +79,7 @@ class Named:
         said: Its `Opt` or `Arg`.
         hint: Its type, as it is annotated.
         type: Type of one value, without None.
-        many: Whether it holds several.
+        many: Whether the option may be repeated.
         default: Value where none is given; `dataclasses.MISSING` where it must be.
     """
 
