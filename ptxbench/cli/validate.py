@@ -62,7 +62,8 @@ def command(options: _Options) -> None:
     from ptxbench.meter.validation import validate
 
     columns = Mapping() if options.mapping is None else read_mapping(options.mapping)
-    result = validate(read_meter(options.meter, columns), _host_log(options, columns.nvml))
+    log = _host_log(options, columns.nvml)
+    result = validate(read_meter(options.meter, columns), log)
     drawn = _draw(result, options.plots)
     if options.as_json:
         print_json(to_json(result))
