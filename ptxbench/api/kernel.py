@@ -6,13 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
+from ptxbench.api.estimate_options import EstimateOptions
 from ptxbench.api.table import Table, load_table
-from ptxbench.core.bounds import one_of, whole_within, within
+from ptxbench.core.bounds import whole_within, within
 from ptxbench.core.condition import OptLevel
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.option import takes
 from ptxbench.model.code_spread import widened
 from ptxbench.model.estimate import Conditions, KernelEstimate, Machine, estimate
 from ptxbench.model.kept_nulls import null_answers
@@ -25,12 +27,9 @@ if TYPE_CHECKING:
 _MAX_BLOCKS = 2**31 - 1
 _MAX_THREADS = 1024
 _MAX_TRIPS = 1e15
-_SHORTEST_S, _LONGEST_S = 1e-9, 1e6
-_COLDEST_C, _HOTTEST_C = -40.0, 125.0
 # No GPU is known to run a kernel below a tenth of its highest clock; NVML's clocks are whole MHz.
 _SLOWEST = 0.1
 _ROUNDED_MHZ = 1.0
-_MOST_W = 1e5
 # A clock that is held meets the limit to less than this.
 _MOST_OVER_LIMIT = 1.01
 
@@ -39,29 +38,8 @@ _BOUND = (
 )
 
 
-def estimate_kernel(
-    kernel: str | Path | bytes | None = None,
-    *,
-    table: str | Path | Table = "h200",
-    ncu: str | Path | None = None,
-    entry: str | None = None,
-    grid: int | Sequence[int] | None = None,
-    block: int | Sequence[int] | None = None,
-    trips: Mapping[int | str, float] | None = None,
-    opt_level: str = "O3",
-    time_s: float | None = None,
-    steady: bool = False,
-    clock_mhz: float | None = None,
-    activity: float | None = None,
-    data: str | None = None,
-    integer_data: bool = False,
-    temperature_c: float | None = None,
-    set_clock_mhz: float | None = None,
-    memory_ratio: float | None = None,
-    limit_w: float | None = None,
-    clock_samples: str | Path | None = None,
-    explain: bool = False,
-) -> KernelEstimate:
+@takes(EstimateOptions)
+def estimate_kernel(options: EstimateOptions) -> KernelEstimate:
     """Estimate the energy of one launch from its code, or from what Nsight Compute counted.
 
         found = ptxbench.estimate_kernel("saxpy.ptx", grid=1056, block=256, trips={0: 4096})
@@ -69,33 +47,8 @@ def estimate_kernel(
 
     From code the executed instructions are counted along its control flow, with the trip counts that the code
     shows or that `trips` gives; bytes beyond L1 are then not known. `notes` says what is left out or assumed.
-
-    Args:
-        kernel: Path of a PTX or cubin file, PTX text, or the bytes of either. With `ncu`: part of the
-            kernel's name, or None where the CSV holds one kernel.
-        table: Name or folder of a table, or a table that was loaded, which spares to read it each time.
-        ncu: CSV of `ncu --csv --page raw` with the executed counts (docs/model.md lists the metrics).
-        entry: Name of the entry, where the code has several.
-        grid: Blocks of the launch, as a number or by dimension (from code only, as the next three).
-        block: Threads of a block, as a number or by dimension.
-        trips: Passes of a loop by its number or address, such as `{0: 128}`.
-        opt_level: Optimization level to assemble PTX at: "O0" or "O3".
-        time_s: Time of one launch, s; None: as in the CSV, or modelled from the code.
-        steady: Whether the time is that of a steady state, under the power cap if any.
-        clock_mhz: SM clock that the time is at; None: the highest at which the power limit is kept.
-        activity: How much the operands toggle, from 0 (zeros) to 1 (random); None: as `data` says.
-        data: Kind of data: "random" (where nothing is said), "zeros", or one that the table's terms were
-            fitted to, such as "image", "integers", "sparse", "text", "weights" or "constant".
-        integer_data: Whether the kernel's integer instructions compute data, not addresses.
-        temperature_c: GPU temperature, degrees Celsius; None: that of the run's sleeping kernels.
-        set_clock_mhz: SM clock to predict energy and time at; `time_s` is then the time at the full clock.
-        memory_ratio: Memory clock to predict them at, over the full one.
-        limit_w: Power limit to predict them under, W; None: that of the table's GPU.
-        clock_samples: CSV file of power at several clocks, as `ptxbench ridge` takes it, whose voltage curve
-            stands in for the table's power law of the clock.
-
-        explain: Whether to add what models that know less than the table say of the kernel (`answers`), with
-            the error of each on judged kernels.
+    Grid and block are numbers, or numbers by dimension. `explain` adds what models that know less than the
+    table say of the kernel (`answers`), with the error of each on judged kernels.
 
     Returns:
         Energy with its 95% interval (`energy_j`, `low_j`, `high_j`), power, time, where the joules go
@@ -106,88 +59,95 @@ def estimate_kernel(
             has no models that know less (`explain`).
         ToolError: The assembler or disassembler is missing, or refused the code.
     """
-    _check_numbers(trips or {}, time_s, activity, temperature_c)
-    if clock_mhz is not None and set_clock_mhz is not None:
-        raise InputError(
-            "give clock_mhz (the time is at that clock) or set_clock_mhz (predict at it), not both"
-        )
-    if activity is not None and (data is not None or integer_data):
-        raise InputError("give activity, or data and integer_data, not both")
-    level = one_of("opt_level", opt_level, OptLevel)
-    loaded = table if isinstance(table, Table) else load_table(table)
-    clock_ratio = math.nan if clock_mhz is None else _clock_ratio(clock_mhz, loaded.gpu.max_sm_clock_mhz)
-    if ncu is None:
-        shape = _shape(kernel, grid, block)
-        known = loaded._atlas
+    table = options.table if isinstance(options.table, Table) else load_table(options.table)
+    return estimate_of(options.kernel, table, options)
+
+
+def estimate_of(kernel: str | Path | bytes | None, table: Table, options: EstimateOptions) -> KernelEstimate:
+    """Estimate a kernel by a table that is open; `estimate_kernel` says what is raised."""
+    _check_together(options)
+    full_mhz, clock_mhz = table.gpu.max_sm_clock_mhz, options.clock_mhz
+    known = table._atlas
+    if options.ncu is None:
+        shape = _shape(kernel, options.grid, options.block)
         assert kernel is not None  # noqa: S101
-        work, notes = _counted_in_code(kernel, entry, shape, trips or {}, level, time_s, known)
+        level = OptLevel(options.opt_level)
+        work, notes = _counted_in_code(
+            kernel, options.entry, shape, options.trips or {}, level, options.time_s, known
+        )
     else:
-        known = loaded._atlas
-        work, notes = _profiled(kernel, Path(ncu), time_s, known)
+        work, notes = _profiled(kernel, Path(options.ncu), options.time_s, known)
     terms = known.machine.terms
     conditions = Conditions(
-        activity=_activity(terms, activity, data, integer_data),
-        activity_range=None if activity is not None else terms.activity_range(data or "random", integer_data),
-        temperature_c=math.nan if temperature_c is None else temperature_c,
-        clock_ratio=clock_ratio,
-        steady_time=steady,
+        activity=_activity(terms, options),
+        activity_range=None
+        if _is_number(options.operands)
+        else terms.activity_range(_kind(options), options.integer_data),
+        temperature_c=math.nan if options.temperature_c is None else options.temperature_c,
+        clock_ratio=math.nan if clock_mhz is None else _clock_ratio(clock_mhz, full_mhz),
+        steady_time=options.steady,
     )
     machine = known.machine
-    if clock_samples is not None:
-        machine = _with_voltage(machine, Path(clock_samples), loaded.gpu.max_sm_clock_mhz)
-    if limit_w is not None:
-        machine = replace(machine, limit_w=within("limit_w", limit_w, 1.0, _MOST_W))
-    if set_clock_mhz is not None:
-        set_ratio = _clock_ratio(set_clock_mhz, loaded.gpu.max_sm_clock_mhz, "set_clock_mhz")
+    if options.clock_samples is not None:
+        machine = _with_voltage(machine, Path(options.clock_samples), full_mhz)
+    if options.limit_w is not None:
+        machine = replace(machine, limit_w=options.limit_w)
+    if options.set_clock_mhz is not None:
+        set_ratio = _clock_ratio(options.set_clock_mhz, full_mhz, "set_clock_mhz")
         conditions = replace(conditions, set_ratio=set_ratio)
-    if set_clock_mhz is not None or memory_ratio is not None or limit_w is not None:
-        memory_s = _memory_s(work, loaded.gpu, 1.0 if memory_ratio is None else memory_ratio)
-        conditions = replace(conditions, memory_s=memory_s)
+    if (options.set_clock_mhz, options.memory_ratio, options.limit_w) != (None, None, None):
+        conditions = replace(conditions, memory_s=_memory_s(work, table.gpu, options.memory_ratio or 1.0))
     found = estimate(work, machine, conditions)
-    _require_limit_met(found, limit_w)
+    _require_limit_met(found, options.limit_w)
     if not work.bytes_moved or notes:
         found = widened(found, work, terms, modelled_time=bool(notes))
-    if explain:
+    if options.explain:
         answers = null_answers(
             known.nulls,
             found,
             work,
             (known.opcode_energies, known.machine),
             conditions,
-            data or "random",
-            lambda fitted: _activity(fitted, activity, data, integer_data),
+            _kind(options),
+            lambda fitted: _activity(fitted, options),
         )
         found = replace(found, answers=answers)
     return replace(found, notes=(*notes, *found.notes))
 
 
+def _check_together(options: EstimateOptions) -> None:
+    """Refuse trip counts out of range, and options that exclude each other."""
+    for loop, count in (options.trips or {}).items():
+        within(f"trips of loop {loop}", count, 0, _MAX_TRIPS)
+    if options.clock_mhz is not None and options.set_clock_mhz is not None:
+        raise ArgumentError(
+            "clock_mhz", "is the clock that `time_s` is at, `set_clock_mhz` the one to predict at; not both"
+        )
+    if _is_number(options.operands) and options.integer_data:
+        raise ArgumentError("operands", "must be a kind of data with `integer_data`, not a number")
+
+
 def _require_limit_met(found: KernelEstimate, limit_w: float | None) -> None:
     if limit_w is not None and found.capped and found.power_w > _MOST_OVER_LIMIT * limit_w:
-        raise InputError(
-            f"limit_w is {limit_w:g} W, but the kernel draws {found.power_w:.0f} W even at the lowest clock"
+        raise ArgumentError(
+            "limit_w",
+            f"is {limit_w:g} W, but the kernel draws {found.power_w:.0f} W even at the lowest clock",
         )
 
 
-def _check_numbers(
-    trips: Mapping[int | str, float],
-    time_s: float | None,
-    activity: float | None,
-    temperature_c: float | None,
-) -> None:
-    for loop, count in trips.items():
-        within(f"trips of loop {loop}", count, 0, _MAX_TRIPS)
-    if time_s is not None:
-        within("time_s", time_s, _SHORTEST_S, _LONGEST_S)
-    if temperature_c is not None:
-        within("temperature_c", temperature_c, _COLDEST_C, _HOTTEST_C)
-    if activity is not None:
-        within("activity", activity, 0.0, 1.0)
+def _is_number(operands: str | float | None) -> TypeGuard[float]:
+    return operands is not None and not isinstance(operands, str)
 
 
-def _activity(terms: Terms, activity: float | None, data: str | None, integer_data: bool) -> Activity:
-    if activity is None:
-        return terms.activity_on(data or "random", integer_data)
-    return activity_between(terms.zeros, terms.random, activity)
+def _kind(options: EstimateOptions) -> str:
+    """Return the kind of data of the operands."""
+    return options.operands if isinstance(options.operands, str) else "random"
+
+
+def _activity(terms: Terms, options: EstimateOptions) -> Activity:
+    if _is_number(options.operands):
+        return activity_between(terms.zeros, terms.random, options.operands)
+    return terms.activity_on(_kind(options), options.integer_data)
 
 
 def _with_voltage(machine: Machine, samples: Path, full_mhz: float) -> Machine:
@@ -204,12 +164,12 @@ def _memory_s(work: KernelWork, gpu: GpuInfo, ratio: float) -> float:
     from ptxbench.model.throughput import dram_time_s
 
     dram_bytes = dict(work.bytes_moved).get(Level.DRAM, 0.0)
-    return dram_time_s(dram_bytes, gpu, within("memory_ratio", ratio, _SLOWEST, 1.0))
+    return dram_time_s(dram_bytes, gpu, ratio)
 
 
 def _clock_ratio(clock_mhz: float, highest_mhz: float, name: str = "clock_mhz") -> float:
     if math.isnan(highest_mhz):
-        raise InputError(f"the table does not say the GPU's highest clock, so that {name} cannot be used")
+        raise ArgumentError(name, "cannot be used: the table does not say the GPU's highest clock")
     given_mhz = within(name, clock_mhz, _SLOWEST * highest_mhz, highest_mhz + _ROUNDED_MHZ)
     return min(given_mhz / highest_mhz, 1.0)
 

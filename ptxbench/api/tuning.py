@@ -5,32 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from ptxbench.api.gpu import Gpu, open_gpu
-from ptxbench.core.bounds import one_of, whole_within, within
 from ptxbench.core.errors import InputError
-from ptxbench.storage.shipped import find_table
-from ptxbench.tune.bench import BenchOptions
+from ptxbench.core.option import Opt, takes
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.search_options import TuningOptions
 from ptxbench.tune.spec import DTYPES, KernelSpec
 from ptxbench.tune.spec_file import read_spec
 from ptxbench.tune.trial import Trial
-from ptxbench.tune.tuning import Tuned, Tuning, tune
+from ptxbench.tune.tuning import Tuned, tune
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _PLACE = "tune_kernel()"
 _DTYPE_OF = {"f": "f", "i": "i", "u": "u"}
-_SHORTEST_S, _LONGEST_S = 0.01, 60.0
-_MOST = 100_000
 _FILE_OF = {True: "kernel.ptx", False: "kernel.cu"}
 
 
@@ -108,45 +104,11 @@ class TunedKernel(Sequence[TunedVariant]):
         )
 
 
-def tune_kernel(
-    gpu: Gpu | int | str,
-    source: str | Path,
-    kernel: str,
-    *,
-    axes: Mapping[str, object],
-    arguments: Mapping[str, object],
-    answer: Mapping[str, Any],
-    grid: object,
-    block: object,
-    sizes: Mapping[str, float] | None = None,
-    derived: Mapping[str, str] | None = None,
-    filters: Sequence[str] = (),
-    shared_bytes: object = 0,
-    flops: object = None,
-    dram_bytes: object = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-    objective: str = "energy",
-    strategy: str = "",
-    budget: int = 50,
-    sample: int = 5,
-    table: str | Path | None = None,
-    window_s: float = 0.4,
-    seed: int = 0,
-    out: str | Path | None = None,
-) -> TunedKernel:
-    """Search the variants of a kernel for the one that takes the least energy or time.
+@dataclass(frozen=True)
+class TuneKernelOptions(TuningOptions):
+    """The kernel that is tuned, what is compared, and how variants are searched.
 
-        found = ptxbench.tune_kernel(
-            gpu, "saxpy.cu", "saxpy", axes={"BLOCK": [64, 128, 256]}, sizes={"N": n},
-            arguments={"y": y, "x": x, "a": np.float32(2)}, answer={"y": y + 2 * x},
-            grid="ceil_div(N, BLOCK)", block="BLOCK")
-        print(found.best.parameters, found.best.energy_j)
-
-    Each result is compared with `answer` before the variant is timed. The search is in this process: a
-    variant that does not end hangs it. `ptxbench tune kernel` ends such a variant.
-
-    Args:
+    Attributes:
         gpu: An open GPU, or what `open_gpu` takes.
         source: Path of a .cu, .ptx or .cubin file or of a template (.cu.j2, .ptx.j2); or CUDA or PTX text.
         kernel: Name of the kernel in the source.
@@ -164,45 +126,65 @@ def tune_kernel(
         dram_bytes: Bytes between memory and L2 in a launch, for the estimate of energy.
         rtol: How far a result may be off, relative to it; None: by its type.
         atol: How far off besides; None: `rtol` of the results' root mean square.
-        objective: "energy", "time", "edp" or "gflops-per-w".
-        strategy: "estimate", "random", "guerreiro" (block sizes only), or a strategy of Kernel Tuner; "":
-            estimate with a table, or for time.
-        budget: Variants that are tried.
-        sample: Of them, variants that are drawn at random beside those that the estimate puts first.
-        table: Name or folder of a table to estimate energy by.
-        window_s: Seconds of launches over which power is read.
-        seed: Of the search.
         out: Folder to keep every trial in; None: no folder is left behind.
+    """
+
+    gpu: Gpu | int | str
+    source: str | Path
+    kernel: str
+    _: KW_ONLY
+    axes: Mapping[str, object]
+    arguments: Mapping[str, object]
+    answer: Mapping[str, Any]
+    grid: object
+    block: object
+    sizes: Mapping[str, float] | None = None
+    derived: Mapping[str, str] | None = None
+    filters: Sequence[str] = ()
+    shared_bytes: object = 0
+    flops: object = None
+    dram_bytes: object = None
+    rtol: float | None = None
+    atol: float | None = None
+    sample: Annotated[int, Opt(0, 100_000)] = 5
+    out: str | Path | None = None
+
+
+@takes(TuneKernelOptions)
+def tune_kernel(options: TuneKernelOptions) -> TunedKernel:
+    """Search the variants of a kernel for the one that takes the least energy or time.
+
+        found = ptxbench.tune_kernel(
+            gpu, "saxpy.cu", "saxpy", axes={"BLOCK": [64, 128, 256]}, sizes={"N": n},
+            arguments={"y": y, "x": x, "a": np.float32(2)}, answer={"y": y + 2 * x},
+            grid="ceil_div(N, BLOCK)", block="BLOCK")
+        print(found.best.parameters, found.best.energy_j)
+
+    Each result is compared with `answer` before the variant is timed. The search is in this process: a
+    variant that does not end hangs it. `ptxbench tune kernel` ends such a variant.
 
     Raises:
         InputError: An argument does not fit, or no variant is left.
         GpuError: There is no such GPU, or it stopped answering.
         ToolError: nvcc, ptxas or nvdisasm is missing.
     """
+    launch = {"grid": options.grid, "block": options.block, "shared_bytes": options.shared_bytes}
     document = {
-        "kernel": _source(source, kernel),
-        "sizes": dict(sizes or {}),
-        "axes": dict(axes),
-        "derived": dict(derived or {}),
-        "filters": list(filters),
-        "launch": {"grid": grid, "block": block, "shared_bytes": shared_bytes},
-        "arguments": [_argument(name, value, answer) for name, value in arguments.items()],
-        "reference": _given(results=dict(answer), rtol=rtol, atol=atol),
-        "work": _given(flops=flops, dram_bytes=dram_bytes),
+        "kernel": _source(options.source, options.kernel),
+        "sizes": dict(options.sizes or {}),
+        "axes": dict(options.axes),
+        "derived": dict(options.derived or {}),
+        "filters": list(options.filters),
+        "launch": launch,
+        "arguments": [_argument(name, value, options.answer) for name, value in options.arguments.items()],
+        "reference": _given(results=dict(options.answer), rtol=options.rtol, atol=options.atol),
+        "work": _given(flops=options.flops, dram_bytes=options.dram_bytes),
     }
-    spec = read_spec(document, Path(), _PLACE)
-    tuning = Tuning(
-        problem=_checked(spec),
-        goal=Goal(one_of("objective", objective, Objective)),
-        options=BenchOptions(window_s=within("window_s", window_s, _SHORTEST_S, _LONGEST_S), seed=seed),
-        strategy=strategy,
-        budget=whole_within("budget", budget, 1, _MOST),
-        sample=whole_within("sample", sample, 0, _MOST),
-        table=find_table(Path(table)) if table is not None else None,
-    )
+    tuning = options.tuning(_checked(read_spec(document, Path(), _PLACE)))
     with ExitStack() as stack:
-        opened = gpu if isinstance(gpu, Gpu) else stack.enter_context(open_gpu(gpu))
-        folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory()))
+        opened = options.gpu if isinstance(options.gpu, Gpu) else stack.enter_context(open_gpu(options.gpu))
+        out = options.out
+        folder = Path(stack.enter_context(TemporaryDirectory()) if out is None else out)
         return TunedKernel(tune(opened._device, tuning, folder))
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import gpu_option, json_option, out_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import GpuOptions
 from ptxbench.cli.output import print_json
 
 
-@click.command(name="burst")
-@gpu_option
-@out_option
-@json_option
-def command(spec: str | None, out: Path | None, as_json: bool) -> None:
+@command_of(GpuOptions, "burst")
+def command(options: GpuOptions) -> None:
     """Switch a load on and off in a code, so that an external meter's clock can be found.
 
     Run it before and after a measurement while the meter logs; each takes about six seconds. Then `ptxbench
@@ -24,16 +20,16 @@ def command(spec: str | None, out: Path | None, as_json: bool) -> None:
     """
     from ptxbench.experiment.play_burst import burst_notes, record_burst
 
-    gpu = open_chosen_gpu(spec)
+    gpu = open_chosen_gpu(options.spec)
     try:
-        folder = record_burst(gpu, out)
+        folder = record_burst(gpu, options.out)
     finally:
         gpu.close()
     (recording,) = folder.recordings
     windows = recording.windows
     length_s = (windows[-1].end_ns - windows[0].start_ns) * 1e-9
     notes = burst_notes(folder)
-    if as_json:
+    if options.as_json:
         found = {"windows": len(windows), "length_s": length_s, "notes": list(notes)}
         print_json({"folder": str(folder.path), **found})
     else:

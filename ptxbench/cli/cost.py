@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import click
 
-from ptxbench.cli.options import all_rows_option, json_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import AllRows, Json
 from ptxbench.cli.output import print_json
 from ptxbench.cli.parameters import FormatName
+from ptxbench.core.option import Arg, Opt
 
 
-@click.command(name="cost")
-@click.argument("pattern")
-@click.option(
-    "--gpu",
-    "gpus",
-    multiple=True,
-    help="The GPU: name of a table that comes with ptxbench, such as h200 (may be repeated; default: all).",
-)
-@click.option(
-    "--table",
-    "tables",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="Table to take energies from: folder of a run (may be repeated; with --gpu, beside its table).",
-)
-@click.option("--format", "form", type=FormatName(), help="Print this format (default: text).")
-@all_rows_option
-@json_option
-def command(
-    pattern: str,
-    gpus: tuple[str, ...],
-    tables: tuple[Path, ...],
-    form: str | None,
-    all_rows: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench cost`.
+
+    Attributes:
+        gpus: The GPU: name of a table that comes with ptxbench, such as h200 (may be repeated; default: all).
+        tables: Table to take energies from: folder of a run (may be repeated; with --gpu, beside its table).
+        form: Print this format (default: text).
+    """
+
+    pattern: Annotated[str, Arg()]
+    gpus: Annotated[tuple[str, ...], Opt(flag="--gpu")] = ()
+    tables: Annotated[tuple[Path, ...], Opt(metavar="RUN", flag="--table")] = ()
+    form: Annotated[str | None, Opt(kind=FormatName(), flag="--format")] = None
+    all_rows: AllRows = False
+    as_json: Json = False
+
+
+@command_of(_Options, "cost")
+def command(options: _Options) -> None:
     """Print what an instruction costs: energy with its 95% interval, SASS, and where it was measured.
 
     PATTERN is a name, such as fma.rn.f32, or a pattern of names, such as 'mma.*'. Without --gpu or --table
@@ -58,23 +55,26 @@ def command(
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.shipped import find_shipped, shipped_names
 
-    if as_json and form not in (None, "json"):
-        raise click.UsageError(f"--json and --format {form} exclude each other.")
-    names = gpus or (() if tables else shipped_names())
+    if options.as_json and options.form not in (None, "json"):
+        raise click.UsageError(f"--json and --format {options.form} exclude each other.")
+    names = options.gpus or (() if options.tables else shipped_names())
     # One that is named twice would look like two boards that agree.
     opened = [
-        *(open_atlas(find_shipped(name), pattern, name) for name in dict.fromkeys(map(str.lower, names))),
-        *(open_atlas(table, pattern) for table in dict.fromkeys(tables)),
+        *(
+            open_atlas(find_shipped(name), options.pattern, name)
+            for name in dict.fromkeys(map(str.lower, names))
+        ),
+        *(open_atlas(table, options.pattern) for table in dict.fromkeys(options.tables)),
     ]
-    costs = find_costs(pattern, opened)
-    if as_json or form == "json":
+    costs = find_costs(options.pattern, opened)
+    if options.as_json or options.form == "json":
         print_json(costs_document(costs, opened))
-    elif form == "csv":
+    elif options.form == "csv":
         click.echo(costs_csv(costs))
-    elif form not in (None, "text"):
-        click.echo(costs_report(form, pattern, opened, all_rows=all_rows))
+    elif options.form not in (None, "text"):
+        click.echo(costs_report(options.form, options.pattern, opened, all_rows=options.all_rows))
     else:
-        shown = costs if all_rows or not is_glob(pattern) else reached(costs) or costs
+        shown = costs if options.all_rows or not is_glob(options.pattern) else reached(costs) or costs
         click.echo(costs_text(shown, opened, output_width()))
         if len(shown) < len(costs):
             click.echo(f"{len(costs) - len(shown)} more rows that no board has reached (--all-rows)")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import all_rows_option, json_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import AllRows, Json
 from ptxbench.cli.output import print_encoded, print_json, print_table
 from ptxbench.cli.parameters import Fraction
+from ptxbench.core.option import Arg, Opt
 
 if TYPE_CHECKING:
     from ptxbench.report.diff import Agreement, RowDiff, RunDiff, RunSide
@@ -22,23 +25,23 @@ _NUMBERS = ("A", "B", "B/A", "change")
 _OPTIONAL = ("protocol", "unit", "B/A", "operands")
 
 
-@click.command(name="diff")
-@click.argument("run_a", type=click.Path(path_type=Path))
-@click.argument(
-    "others", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN_B [RUN_C]..."
-)
-@click.option(
-    "--fail-over",
-    "limit",
-    type=Fraction(),
-    metavar="FRACTION",
-    help="Exit with 1 if a number differs by more than this, such as 2%, and by more than both intervals.",
-)
-@all_rows_option
-@json_option
-def command(
-    run_a: Path, others: tuple[Path, ...], limit: float | None, all_rows: bool, as_json: bool
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench diff`.
+
+    Attributes:
+        limit: Exit with 1 if a number differs by more than this, such as 2%, and by more than both intervals.
+    """
+
+    run_a: Annotated[Path, Arg()]
+    others: Annotated[tuple[Path, ...], Arg(metavar="RUN_B [RUN_C]...")]
+    limit: Annotated[float | None, Opt(kind=Fraction(), metavar="FRACTION", flag="--fail-over")] = None
+    all_rows: AllRows = False
+    as_json: Json = False
+
+
+@command_of(_Options, "diff")
+def command(options: _Options) -> None:
     """Compare the tables of runs: each RUN_B over RUN_A.
 
     The scale factor between two runs comes first. Then come the rows that differ beyond both 95% intervals
@@ -49,20 +52,22 @@ def command(
     from ptxbench.storage.shipped import find_table
 
     found = []
-    with RunFolder.open(find_table(run_a)) as a:
-        for path in others:
+    with RunFolder.open(find_table(options.run_a)) as a:
+        for path in options.others:
             with RunFolder.open(find_table(path)) as b:
                 found.append(diff_runs(a, b))
-    if as_json:
+    if options.as_json:
         _print_json(found)
     else:
         for number, one in enumerate(found):
             click.echo("\n" * (2 * (number > 0)), nl=False)
-            _print(one, all_rows)
-    over = [] if limit is None else [row for one in found for row in over_limit(one, limit)]
+            _print(one, options.all_rows)
+    over = [] if options.limit is None else [row for one in found for row in over_limit(one, options.limit)]
     if over:
         rows = "1 row differs" if len(over) == 1 else f"{len(over)} rows differ"
-        click.echo(f"ptxbench: {rows} by more than {limit:.3g} and by more than both intervals", err=True)
+        click.echo(
+            f"ptxbench: {rows} by more than {options.limit:.3g} and by more than both intervals", err=True
+        )
         sys.exit(1)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import gpu_option, json_option, out_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import GpuOptions
 from ptxbench.cli.output import print_encoded
 from ptxbench.cli.progress import progress_bar
 
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
 _MISSING_CODE, _BAD_CODE = 3, 1
 
 
-@click.command(name="doctor")
-@gpu_option
-@out_option
-@json_option
-def command(spec: str | None, out: Path | None, as_json: bool) -> None:
+@command_of(GpuOptions, "doctor")
+def command(options: GpuOptions) -> None:
     """Find out what can be measured on this machine, and how, in some 80 s.
 
     One line each: driver, packages, permissions and tools; every power source with what it averages over and
@@ -37,9 +35,9 @@ def command(spec: str | None, out: Path | None, as_json: bool) -> None:
     from ptxbench.devices.machine_checks import machine_verdicts, tool_verdicts
     from ptxbench.storage.doctor_file import State
 
-    if spec is not None and spec.startswith("replay:"):
+    if options.spec is not None and options.spec.startswith("replay:"):
         raise InputError("doctor measures: name a GPU, not a recorded run")
-    is_simulated = spec is not None and spec.startswith("simulated")
+    is_simulated = options.spec is not None and options.spec.startswith("simulated")
     verdicts = tool_verdicts() if is_simulated else machine_verdicts()
     if not is_simulated:
         verdicts = (*verdicts, *_faults())
@@ -48,12 +46,12 @@ def command(spec: str | None, out: Path | None, as_json: bool) -> None:
         document = _without_gpu(verdicts)
     else:
         try:
-            gpu = _open(spec)
+            gpu = _open(options.spec)
         except GpuError as error:
             document = _without_gpu((*verdicts, _missing("GPU", str(error))))
         else:
-            document, folder = _examine(gpu, verdicts, out)
-    if as_json:
+            document, folder = _examine(gpu, verdicts, options.out)
+    if options.as_json:
         print_encoded(document, {"folder": None if folder is None else str(folder)})
     else:
         _print(document, folder)

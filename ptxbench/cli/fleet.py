@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import json_option, resume_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import Json, Resume
 from ptxbench.cli.output import print_encoded
 from ptxbench.cli.progress import progress_bar
+from ptxbench.core.option import Arg, Opt
 
 if TYPE_CHECKING:
     from ptxbench.experiment.fleet import Job
     from ptxbench.storage.fleet_file import FleetFile
 
-_PATH = click.Path(path_type=Path)
 # What every task has of its own.
 _OWN = {"spec": "--gpu", "out": "--out", "resume": "--resume", "as_json": "--json"}
 
@@ -26,46 +28,34 @@ def command() -> None:
     """Measure on many GPUs of many machines, and compare the boards."""
 
 
-@command.command(name="run", context_settings={"ignore_unknown_options": True})
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- TABLE ARGUMENTS]...")
-@click.option(
-    "--out",
-    type=_PATH,
-    required=True,
-    help="Where to write: a folder of all runs, which every machine must see.",
-)
-@click.option("--tasks", type=click.IntRange(1, 10_000), help="Tasks of the job array, each with one GPU.")
-@click.option(
-    "--gpu",
-    "spec",
-    metavar="GPUS",
-    help="The GPU: all of this machine, or a list such as 0,2; a task for each.",
-)
-@click.option(
-    "--cluster",
-    type=click.Choice(["local", "slurm"]),
-    default="local",
-    help="Where tasks run (default: local).",
-)
-@click.option("--minutes", type=click.IntRange(1, 100_000), default=60, help="Time of a task (default: 60).")
-@click.option("--partition", default="", help="Slurm: the partition.")
-@click.option(
-    "--sbatch", multiple=True, metavar="KEY=VALUE", help="Slurm: a further option (may be repeated)."
-)
-@resume_option
-@json_option
-def run_command(
-    words: tuple[str, ...],
-    out: Path,
-    tasks: int | None,
-    spec: str | None,
-    cluster: str,
-    minutes: int,
-    partition: str,
-    sbatch: tuple[str, ...],
-    resume: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _RunOptions:
+    """Options of `ptxbench fleet run`.
+
+    Attributes:
+        out: Where to write: a folder of all runs, which every machine must see.
+        tasks: Tasks of the job array, each with one GPU.
+        spec: The GPU: all of this machine, or a list such as 0,2; a task for each.
+        cluster: Where tasks run (default: local).
+        minutes: Time of a task (default: 60).
+        partition: Slurm: the partition.
+        sbatch: Slurm: a further option (may be repeated).
+    """
+
+    words: Annotated[tuple[str, ...], Arg(metavar="[-- TABLE ARGUMENTS]...", kind=click.UNPROCESSED)] = ()
+    out: Path
+    tasks: Annotated[int | None, Opt(1, 10_000)] = None
+    spec: Annotated[str | None, Opt(metavar="GPUS", flag="--gpu")] = None
+    cluster: Annotated[str, Opt(choices=["local", "slurm"])] = "local"
+    minutes: Annotated[int, Opt(1, 100_000)] = 60
+    partition: str = ""
+    sbatch: Annotated[tuple[str, ...], Opt(metavar="KEY=VALUE")] = ()
+    resume: Resume = False
+    as_json: Json = False
+
+
+@command_of(_RunOptions, "run", group=command, context_settings={"ignore_unknown_options": True})
+def run_command(options: _RunOptions) -> None:
     """Run `ptxbench table` on many GPUs: a job array over submitit, each task one GPU.
 
     What follows -- goes to `ptxbench table` in every task, without --gpu, --out, --resume and --json. Each
@@ -76,49 +66,61 @@ def run_command(
     from ptxbench.experiment.fleet import Cluster, run_fleet
     from ptxbench.experiment.fleet_runs import gather, require_fleet_folder
 
-    _check_words(words)
-    extra = dict(_pair(text) for text in sbatch)
+    _check_words(options.words)
+    extra = dict(_pair(text) for text in options.sbatch)
     specs: list[str | None]
-    if cluster == "slurm":
-        if spec is not None or tasks is None:
+    if options.cluster == "slurm":
+        if options.spec is not None or options.tasks is None:
             raise click.UsageError(
                 "--cluster slurm needs --tasks, and takes no --gpu: Slurm gives each its GPU."
             )
-        specs = [None] * tasks
-    elif tasks is not None:
+        specs = [None] * options.tasks
+    elif options.tasks is not None:
         raise click.UsageError("--tasks is for --cluster slurm; here --gpu says how many there are.")
     else:
-        specs = [gpu.spec for gpu in named_gpus(spec or "all")]
-    require_fleet_folder(out, resume=resume)
+        specs = [gpu.spec for gpu in named_gpus(options.spec or "all")]
+    require_fleet_folder(options.out, resume=options.resume)
     with progress_bar() as show:
         try:
             jobs = run_fleet(
-                *(out, words, specs, Cluster(cluster, minutes, partition, extra)),
+                *(
+                    options.out,
+                    options.words,
+                    specs,
+                    Cluster(options.cluster, options.minutes, options.partition, extra),
+                ),
                 lambda done, total: show(done, total, "tasks ended"),
             )
         except KeyboardInterrupt:
             click.echo(
-                f"ptxbench: stopped waiting; compare what is there: ptxbench fleet report {out}", err=True
+                f"ptxbench: stopped waiting; compare what is there: ptxbench fleet report {options.out}",
+                err=True,
             )
             raise
     for job in jobs:
         if job.error:
             click.echo(f"ptxbench: task {job.job_id} failed: {job.error}", err=True)
-    _print(gather(out), out, as_json, jobs)
+    _print(gather(options.out), options.out, options.as_json, jobs)
     sys.exit(int(any(job.code for job in jobs)))
 
 
-@command.command(name="report")
-@click.argument("folder", type=_PATH)
-@json_option
-def report_command(folder: Path, as_json: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _ReportOptions:
+    """Options of `ptxbench fleet report`."""
+
+    folder: Annotated[Path, Arg()]
+    as_json: Json = False
+
+
+@command_of(_ReportOptions, "report", group=command)
+def report_command(options: _ReportOptions) -> None:
     """Compare the boards of all runs below FOLDER: factor, scatter beside it, temperature, outliers.
 
     FOLDER stays as it is.
     """
     from ptxbench.experiment.fleet_runs import compare_runs
 
-    _print(compare_runs(folder), folder, as_json)
+    _print(compare_runs(options.folder), options.folder, options.as_json)
 
 
 def _check_words(words: tuple[str, ...]) -> None:

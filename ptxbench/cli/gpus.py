@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.options import json_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import JsonOptions
 from ptxbench.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
 _NUMBERS = ("SMs", "limit W", "clock MHz")
 
 
-@click.command(name="gpus")
-@json_option
-def command(as_json: bool) -> None:
+@command_of(JsonOptions, "gpus")
+def command(options: JsonOptions) -> None:
     """List the GPUs of this machine, and the simulated ones.
 
     The option --gpu takes the names in the first column. A GPU that cannot be used has a line that says why.
@@ -34,7 +34,7 @@ def command(as_json: bool) -> None:
         real = list_gpus()
     except GpuError as error:
         missing = str(error)
-    if as_json:
+    if options.as_json:
         documents = [*map(_document, real), *({"gpu": spec, **asdict(info)} for spec, info in _simulated())]
         print_json({"gpus": documents, "no_real_gpu": missing})
         return

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
 
-import click
-
-from ptxbench.cli.options import OPT_LEVELS, category_option, json_option, target_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import Category, Json, target_of
 from ptxbench.cli.output import print_json, print_table
+from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import OPT_LEVELS
 
 if TYPE_CHECKING:
     from ptxbench.catalogue.model import Expectation, Instruction
@@ -16,16 +17,25 @@ if TYPE_CHECKING:
 _SASS_COLUMNS = 40
 
 
-@click.command(name="list")
-@click.argument("name", default="")
-@category_option
-@click.option("--type", "ptx_type", default="", help="List only this register type, such as f32.")
-@target_option(None)
-@click.option(
-    "--sass", "opcode", default="", help="List only instructions that become this SASS opcode at -O0 or -O3."
-)
-@json_option
-def command(name: str, category: str, ptx_type: str, target: str | None, opcode: str, as_json: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench list`.
+
+    Attributes:
+        ptx_type: List only this register type, such as f32.
+        opcode: List only instructions that become this SASS opcode at -O0 or -O3.
+    """
+
+    name: Annotated[str, Arg()] = ""
+    category: Category = ""
+    ptx_type: Annotated[str, Opt(flag="--type")] = ""
+    target: Annotated[str | None, target_of("default: any")] = None
+    opcode: Annotated[str, Opt(flag="--sass")] = ""
+    as_json: Json = False
+
+
+@command_of(_Options, "list")
+def command(options: _Options) -> None:
     """List the instructions that ptxbench can measure, and the SASS that each becomes.
 
     NAME is a part of a name, or a pattern for the whole name, such as 'fma.*'.
@@ -34,10 +44,16 @@ def command(name: str, category: str, ptx_type: str, target: str | None, opcode:
     from ptxbench.core.errors import InputError
     from ptxbench.core.target import find_target
 
-    rows = matching_instructions(name, category, ptx_type, opcode, find_target(target) if target else None)
+    rows = matching_instructions(
+        options.name,
+        options.category,
+        options.ptx_type,
+        options.opcode,
+        find_target(options.target) if options.target else None,
+    )
     if not rows:
-        raise InputError(nothing_fits(name))
-    if as_json:
+        raise InputError(nothing_fits(options.name))
+    if options.as_json:
         print_json({"instructions": [asdict(row) for row in rows]})
         return
     print_table(

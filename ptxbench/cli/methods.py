@@ -5,21 +5,15 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import (
-    gpu_option,
-    json_option,
-    out_option,
-    plot_option,
-    require_resumable,
-    resume_option,
-    sensor_option,
-)
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import GpuSpec, Json, Out, Resume, SensorPath, plot_of, require_resumable
 from ptxbench.cli.output import print_encoded, print_table, say_lost
 from ptxbench.cli.progress import progress_bar
 
@@ -37,21 +31,20 @@ _CELL_WIDTH = 21
 _WAY_WIDTH = 20
 
 
-@click.command(name="methods")
-@gpu_option
-@out_option
-@resume_option
-@sensor_option
-@plot_option("the error of every method against the kernel's duration")
-@json_option
-def command(
-    spec: str | None,
-    out: Path | None,
-    resume: bool,
-    sensor_path: Path | None,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench methods`."""
+
+    spec: GpuSpec = None
+    out: Out = None
+    resume: Resume = False
+    sensor_path: SensorPath = None
+    plot: Annotated[Path | None, plot_of("the error of every method against the kernel's duration")] = None
+    as_json: Json = False
+
+
+@command_of(_Options, "methods")
+def command(options: _Options) -> None:
     """Compare the methods of reading power on kernels of 10 ms to 10 s.
 
     The methods are SMA, PAPI-style, MTSM, MTSM corrected and counter. For constant, ramped and bursty power,
@@ -60,42 +53,39 @@ def command(
     figures are not enough to correct for a sensor. --gpu replay:FOLDER computes the figures again from a
     recorded FOLDER, which stays as it is; --out keeps the result in a copy.
     """
-    require_resumable(resume, spec, out)
-    if resume and sensor_path is not None:
+    require_resumable(options.resume, options.spec, options.out)
+    if options.resume and options.sensor_path is not None:
         raise click.UsageError("--resume uses the sensors of the recordings; leave out --sensor.")
-    found, path = _found(spec, out, sensor_path, resume)
-    if plot is not None:
+    found, path = _found(options)
+    if options.plot is not None:
         from ptxbench.report.methods_plot import plot_methods
 
-        plot_methods(found, plot)
-    if as_json:
+        plot_methods(found, options.plot)
+    if options.as_json:
         print_encoded(found, {"folder": str(path)})
     else:
         _print(found, path)
 
 
-def _found(
-    spec: str | None, out: Path | None, sensor_path: Path | None, resume: bool
-) -> tuple[MethodsFile, Path]:
+def _found(options: _Options) -> tuple[MethodsFile, Path]:
     from ptxbench.experiment.sampling import PURPOSE, again
     from ptxbench.experiment.sensor_choice import sensors_for
     from ptxbench.storage.recording import RecordingFolder
 
+    spec, sensor_path = options.spec, options.sensor_path
     if spec is not None and spec.startswith("replay:"):
         folder = RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE)
-        found, folder = again(folder, sensor_path, out)
+        found, folder = again(folder, sensor_path, options.out)
         return found, folder.path
     gpu = open_chosen_gpu(spec)
     try:
         sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
-        return _measure(gpu, spec, out, sensors, resume)
+        return _measure(gpu, options, sensors)
     finally:
         gpu.close()
 
 
-def _measure(
-    gpu: Gpu, spec: str | None, out: Path | None, sensors: Sequence[SensorDescription], resume: bool
-) -> tuple[MethodsFile, Path]:
+def _measure(gpu: Gpu, options: _Options, sensors: Sequence[SensorDescription]) -> tuple[MethodsFile, Path]:
     from ptxbench.experiment.sampling import measure_methods
 
     last: Progress | None = None
@@ -110,10 +100,10 @@ def _measure(
             say_lost(names, "recording")
 
         try:
-            return measure_methods(gpu, out, sensors, note, resume=resume, on_lost=lost)
+            return measure_methods(gpu, options.out, sensors, note, resume=options.resume, on_lost=lost)
         except KeyboardInterrupt:
             if last is not None:
-                _say_stopped(last, spec)
+                _say_stopped(last, options.spec)
             raise
 
 

@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import json_option, plot_option, target_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import Json, plot_of, target_of
 from ptxbench.cli.output import print_json, print_table
+from ptxbench.core.option import Arg, Opt
 
 if TYPE_CHECKING:
     from ptxbench.tune.blocks.code_occupancy import Occupancy
 
 
-@click.command(name="occupancy")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--entry", help="Name of the entry, if the file has several.")
-@target_option(None)
-@click.option(
-    "--shared",
-    default="0",
-    show_default=True,
-    metavar="BYTES",
-    help="Dynamic shared memory of a block: a number, or an expression such as '4 * threads'.",
-)
-@click.option(
-    "--registers", type=click.IntRange(1, 255), help="Registers of a thread, in place of the code's own."
-)
-@click.option(
-    "--block",
-    "blocks",
-    multiple=True,
-    type=click.IntRange(1, 1024),
-    help="Threads per block (may be repeated; default: every multiple of 32).",
-)
-@plot_option("occupancy over the block size, with what limits it")
-@json_option
-def command(
-    file: Path,
-    entry: str | None,
-    target: str | None,
-    shared: str,
-    registers: int | None,
-    blocks: tuple[int, ...],
-    plot: Path | None,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench occupancy`.
+
+    Attributes:
+        entry: Name of the entry, if the file has several.
+        shared: Dynamic shared memory of a block: a number, or an expression such as '4 * threads'.
+        registers: Registers of a thread, in place of the code's own.
+        blocks: Threads per block (may be repeated; default: every multiple of 32).
+    """
+
+    file: Annotated[Path, Arg()]
+    entry: str | None = None
+    target: Annotated[str | None, target_of("default: any")] = None
+    shared: Annotated[str, Opt(metavar="BYTES")] = "0"
+    registers: Annotated[int | None, Opt(1, 255)] = None
+    blocks: Annotated[tuple[int, ...], Opt(1, 1024, flag="--block")] = ()
+    plot: Annotated[Path | None, plot_of("occupancy over the block size, with what limits it")] = None
+    as_json: Json = False
+
+
+@command_of(_Options, "occupancy")
+def command(options: _Options) -> None:
     """Show how many blocks of each size one SM holds, and what limits them.
 
     FILE is a cubin, or PTX, which is assembled for --target (default: sm_90a). Registers, static shared
@@ -57,13 +50,18 @@ def command(
     from ptxbench.tune.blocks.code_occupancy import THREADS, code_occupancy, read_code
     from ptxbench.tune.expression import parse
 
-    bytes_of_block = parse(shared, "--shared", (THREADS,))
-    found = code_occupancy(read_code(file, target, entry), bytes_of_block, registers, blocks)
-    if plot is not None:
+    bytes_of_block = parse(options.shared, "--shared", (THREADS,))
+    found = code_occupancy(
+        read_code(options.file, options.target, options.entry),
+        bytes_of_block,
+        options.registers,
+        options.blocks,
+    )
+    if options.plot is not None:
         from ptxbench.report.occupancy_plot import plot_occupancy
 
-        plot_occupancy(found, plot)
-    if as_json:
+        plot_occupancy(found, options.plot)
+    if options.as_json:
         print_json(_document(found))
     else:
         _print(found)

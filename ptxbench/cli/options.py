@@ -2,79 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import click
 
-from ptxbench.cli.parameters import Number, PictureFile
+from ptxbench.cli.parameters import OperandKind, PictureFile
+from ptxbench.core.option import Opt
 from ptxbench.core.target import TARGETS
 
-# As in ptxbench.core.condition.OptLevel, which would load numpy.
-OPT_LEVELS = ("O0", "O3")
 DEFAULT_TARGET = "sm_90a"
 
-Decorator = Callable[[Any], Any]
+Json = Annotated[bool, Opt(help="Print JSON.", flag="--json")]
+GpuSpec = Annotated[
+    str | None,
+    Opt(
+        help="The GPU: index, UUID, simulated[:PROFILE] or replay:FOLDER (default: the first one); "
+        "`table` takes several: all, or a list such as 0,2.",
+        flag="--gpu",
+        metavar="GPU",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    Opt(
+        help="Where to write: a folder, new or empty (default: a new one in results/, or runs/ if not real)."
+    ),
+]
+Resume = Annotated[bool, Opt(help="Continue the run in the folder --out.")]
+SensorPath = Annotated[
+    Path | None,
+    Opt(
+        help="Folder or file of `ptxbench sensor`: use what it measured instead of what is documented.",
+        flag="--sensor",
+    ),
+]
+AllRows = Annotated[bool, Opt(help="Print every row.")]
+Category = Annotated[str, Opt(help="Take only the instructions of this category of the catalogue.")]
+AllowSettings = Annotated[bool, Opt(help="Allow that the GPU is set.")]
+_PATTERN = OperandKind("random", "zeros")
+OneOperands = Annotated[str, Opt(help="Operand pattern (default: random).", kind=_PATTERN)]
+Operands = Annotated[
+    tuple[str, ...], Opt(help="Operand pattern (may be repeated; default: random).", kind=_PATTERN)
+]
 
-_PATH = click.Path(path_type=Path)
-_TARGET = click.Choice([target.name for target in TARGETS])
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-gpu_option = click.option(
-    "--gpu",
-    "spec",
-    metavar="GPU",
-    help="The GPU: index, UUID, simulated[:PROFILE] or replay:FOLDER (default: the first one); "
-    "`table` takes several: all, or a list such as 0,2.",
-)
-out_option = click.option(
-    "--out",
-    type=_PATH,
-    help="Where to write: a folder, new or empty (default: a new one in results/, or runs/ if not real).",
-)
-resume_option = click.option("--resume", is_flag=True, help="Continue the run in the folder --out.")
-sensor_option = click.option(
-    "--sensor",
-    "sensor_path",
-    type=_PATH,
-    help="Folder or file of `ptxbench sensor`: use what it measured instead of what is documented.",
-)
-all_rows_option = click.option("--all-rows", is_flag=True, help="Print every row.")
-category_option = click.option(
-    "--category", default="", help="Take only the instructions of this category of the catalogue."
-)
-seed_option = click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the random operands and order."
-)
-
-
-def plot_option(what: str) -> Decorator:
+def plot_of(what: str) -> Opt:
     """Return the option --plot, which draws `what`."""
-    return click.option(
-        "--plot", type=PictureFile(), help=f"Draw a picture into this file (.png, .svg, .pdf): {what}."
-    )
+    return Opt(help=f"Draw a picture into this file (.png, .svg, .pdf): {what}.", kind=PictureFile())
 
 
-def opt_level_option(default: str | None) -> Decorator:
-    """Return the option --opt-level.
-
-    Args:
-        default: The one optimization level that is taken, or None where the option may be repeated.
-    """
-    stem = "Optimization level of the assembler"
-    if default is None:
-        help_text = f"{stem} (may be repeated; default: both)."
-        return click.option(
-            "--opt-level", "opt_levels", multiple=True, type=click.Choice(OPT_LEVELS), help=help_text
-        )
-    return click.option(
-        "--opt-level",
-        "opt_level",
-        type=click.Choice(OPT_LEVELS),
-        default=default,
-        help=f"{stem} (default: {default}).",
-    )
+def target_of(note: str) -> Opt:
+    """Return the option --target, with what its help says of repetition and default."""
+    return Opt(help=f"Compile target ({note}).", choices=[target.name for target in TARGETS], flag="--target")
 
 
 def require_resumable(resume: bool, spec: str | None, out: Path | None) -> None:
@@ -89,46 +70,17 @@ def require_resumable(resume: bool, spec: str | None, out: Path | None) -> None:
         raise click.UsageError("--resume measures: name a GPU, not a recorded folder.")
 
 
-def target_option(default: str | None, *, multiple: bool = False) -> Decorator:
-    """Return the option --target.
+@dataclass(frozen=True, kw_only=True)
+class JsonOptions:
+    """Options of a command that has no others."""
 
-    Args:
-        default: The target that is taken, None for no condition.
-        multiple: Whether it may be repeated.
-    """
-    note = f"default: {default}" if default else "default: any"
-    return click.option(
-        "--target",
-        "targets" if multiple else "target",
-        multiple=multiple,
-        type=_TARGET,
-        default=(default,) if multiple else default,
-        help=f"Compile target ({'may be repeated; ' if multiple else ''}{note}).",
-    )
+    as_json: Json = False
 
 
-def table_option(*, required: bool) -> Decorator:
-    """Return the option --table, the run that an estimate takes its energies from."""
-    return click.option(
-        "--table",
-        type=_PATH,
-        required=required,
-        help="Table to take energies from: folder of a run on this GPU, or the name of one that comes with"
-        " ptxbench (h100, h200).",
-    )
+@dataclass(frozen=True, kw_only=True)
+class GpuOptions:
+    """Options of a command that measures a GPU and has no others."""
 
-
-def window_option(default_s: float | None) -> Decorator:
-    """Return the option --window.
-
-    Args:
-        default_s: Seconds, or None where the sensor decides.
-    """
-    return click.option(
-        "--window",
-        "window_s",
-        type=Number(0.01, 60),
-        default=default_s,
-        help="Seconds for which a kernel runs while its power is read"
-        f" (default: {'as the sensor needs' if default_s is None else f'{default_s:g}'}).",
-    )
+    spec: GpuSpec = None
+    out: Out = None
+    as_json: Json = False

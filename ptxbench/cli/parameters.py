@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -99,17 +99,49 @@ class SizeValue(click.ParamType[tuple[str, float]]):
         return name.strip(), int(found) if found == int(found) else found
 
 
+class OperandKind(click.ParamType["str | float"]):
+    """What operands hold: a kind of data, such as zeros, or a number, which says how much they toggle.
+
+    Args:
+        kinds: Kinds that are known; none: any, and numbers, whose bounds the option has.
+    """
+
+    name = "operands"
+
+    def __init__(self, *kinds: str) -> None:
+        self._kinds = kinds
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> str | float:
+        """Return the number, or else the word."""
+        if self._kinds and value not in self._kinds:
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, self._kinds))}.", param, ctx)
+        with suppress(ValueError):
+            return float(str(value))
+        return str(value)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
+        """Return what stands for the value in the help."""
+        return f"[{'|'.join(self._kinds)}]" if self._kinds else OPERANDS
+
+
+OPERANDS = "KIND|0..1"
+PAIRS: dict[str | None, click.ParamType[Any]] = {kind.name: kind for kind in (LoopCount(), SizeValue())}
+# Types that an option of a lower package names by its metavar.
+BY_METAVAR = {**PAIRS, OPERANDS: OperandKind()}
+
+
 class SizeList(click.ParamType[tuple[int, ...]]):
     """Sizes with commas between them, such as 512,1024, each of them once.
 
     Args:
-        size: What each of them must be.
+        low: Least size.
+        high: Greatest size.
     """
 
     name = "N,N,..."
 
-    def __init__(self, size: click.IntRange) -> None:
-        self._size = size
+    def __init__(self, low: int, high: int) -> None:
+        self._size = click.IntRange(low, high)
 
     def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[int, ...]:
         """Return the sizes, in the order in which they are given."""
@@ -205,28 +237,22 @@ class Size(click.ParamType[tuple[float, float]]):
         return self._length.convert(width, param, ctx), self._length.convert(height, param, ctx)
 
 
-def report_file(*endings: str) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
-    """Return the callback of an option for a file whose ending says what is written.
-
-    Another ending, or a file that cannot be, is refused before anything is worked out for it.
+def require_report(path: Path, *endings: str) -> None:
+    """Refuse a file whose ending does not say what is written, or that cannot be, before anything is done.
 
     Args:
+        path: The file of --out.
         endings: Known ones; a name without one is text.
+
+    Raises:
+        UsageError: It has another ending.
+        InputError: It cannot be written.
     """
+    from ptxbench.storage.atomic import require_file
 
-    def checked(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
-        from ptxbench.storage.atomic import require_file
-
-        if path is None:
-            return None
-        if path.suffix.lower() not in ("", *endings):
-            raise click.BadParameter(
-                f"{path}: the ending {path.suffix} is none of {', '.join(endings)}.", ctx, param
-            )
-        require_file(path)
-        return path
-
-    return checked
+    if path.suffix.lower() not in ("", *endings):
+        raise click.UsageError(f"--out {path}: the ending {path.suffix} is none of {', '.join(endings)}.")
+    require_file(path)
 
 
 class PictureFolder(click.ParamType[Path]):

@@ -3,48 +3,44 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import all_rows_option, json_option, plot_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import AllRows, Json, plot_of
 from ptxbench.cli.parameters import FormatName, Size
+from ptxbench.core.option import Arg, Opt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@click.command(name="report")
-@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
-@click.option(
-    "--format",
-    "form",
-    type=FormatName(),
-    help="Print this format (default: by the ending of --out, or text).",
-)
-@plot_option("the dynamic energies")
-@click.option(
-    "--rows", type=click.IntRange(1, 1000), help="Draw so many rows in a column of the picture (default: 60)."
-)
-@click.option(
-    "--size", type=Size(), help="Width and height of a page of the picture in inches, such as 8x11."
-)
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Where to write: a file (default: standard output)."
-)
-@all_rows_option
-@json_option
-def command(
-    runs: tuple[Path, ...],
-    form: str | None,
-    plot: Path | None,
-    rows: int | None,
-    size: tuple[float, float] | None,
-    out: Path | None,
-    all_rows: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench report`.
+
+    Attributes:
+        form: Print this format (default: by the ending of --out, or text).
+        rows: Draw so many rows in a column of the picture (default: 60).
+        size: Width and height of a page of the picture in inches, such as 8x11.
+        out: Where to write: a file (default: standard output).
+    """
+
+    runs: Annotated[tuple[Path, ...], Arg(metavar="RUN...")]
+    form: Annotated[str | None, Opt(kind=FormatName(), flag="--format")] = None
+    plot: Annotated[Path | None, plot_of("the dynamic energies")] = None
+    rows: Annotated[int | None, Opt(1, 1000)] = None
+    size: Annotated[tuple[float, float] | None, Opt(kind=Size())] = None
+    out: Path | None = None
+    all_rows: AllRows = False
+    as_json: Json = False
+
+
+@command_of(_Options, "report")
+def command(options: _Options) -> None:
     """Print the tables of run folders, or of a table that comes with ptxbench (h100, h200), or draw one.
 
     Formats for people (text, markdown, latex, html) leave out rows that a run did not reach
@@ -65,32 +61,34 @@ def command(
     from ptxbench.storage.location import require_outside
     from ptxbench.storage.run_folder import RunFolder
 
-    if as_json and form not in (None, "json"):
-        raise click.UsageError(f"--json and --format {form} exclude each other.")
-    if plot is not None and len(runs) > 1:
+    if options.as_json and options.form not in (None, "json"):
+        raise click.UsageError(f"--json and --format {options.form} exclude each other.")
+    if options.plot is not None and len(options.runs) > 1:
         raise click.UsageError("--plot draws one run; name one.")
-    if out is not None:
-        require_file(out)
-    name = "json" if as_json else form or format_by_ending(out)
-    rooflines = [run for run in runs if kind_of(run)[0] is Kind.ROOFLINE]
+    if options.out is not None:
+        require_file(options.out)
+    name = "json" if options.as_json else options.form or format_by_ending(options.out)
+    rooflines = [run for run in options.runs if kind_of(run)[0] is Kind.ROOFLINE]
     if rooflines:
-        _report_rooflines(rooflines, [run for run in runs if run not in rooflines], name, plot, out)
+        _report_rooflines(
+            rooflines, [run for run in options.runs if run not in rooflines], name, options.plot, options.out
+        )
         return
     reports = []
-    for run in runs:
+    for run in options.runs:
         atlas = open_atlas(run)
         with RunFolder.open(atlas.path) as folder:
-            require_outside(folder.path, out, plot)
+            require_outside(folder.path, options.out, options.plot)
             trials = row_trials(folder) if name == "html" else {}
-            reports.append(RunReport.of(atlas, all_rows, folder.kernels, trials))
-    if plot is not None:
+            reports.append(RunReport.of(atlas, options.all_rows, folder.kernels, trials))
+    if options.plot is not None:
         from ptxbench.report.plot import PageSize, plot_energies
 
-        page = PageSize(*size) if size else None
-        for path in plot_energies(reports[0].rows, reports[0].gpu, plot, rows, page):
+        page = PageSize(*options.size) if options.size else None
+        for path in plot_energies(reports[0].rows, reports[0].gpu, options.plot, options.rows, page):
             click.echo(f"ptxbench: wrote {path}", err=True)
-    if as_json or form or out is not None or plot is None:
-        _give(render_report(name, reports, output_width() if out is None else None), out)
+    if options.as_json or options.form or options.out is not None or options.plot is None:
+        _give(render_report(name, reports, output_width() if options.out is None else None), options.out)
 
 
 def _report_rooflines(

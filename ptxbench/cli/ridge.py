@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import gpu_option, json_option, plot_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import AllowSettings, GpuSpec, Json, plot_of
 from ptxbench.cli.output import print_encoded, print_table
-from ptxbench.cli.parameters import Number
+from ptxbench.core.option import Opt
 
 if TYPE_CHECKING:
     from ptxbench.core.estimate import Estimate
@@ -20,45 +22,31 @@ if TYPE_CHECKING:
     from ptxbench.model.ridge import PowerSample, Ridge
 
 _CLOCKS = 28
-_PATH = click.Path(path_type=Path)
 
 
-@click.command(name="ridge")
-@click.option(
-    "--samples",
-    type=_PATH,
-    help="CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks.",
-)
-@click.option(
-    "--run",
-    "run_path",
-    type=_PATH,
-    help="Folder of a run: take the clocks that the power limit itself made.",
-)
-@click.option(
-    "--cap-w",
-    type=Number(0, 1e5, above=True),
-    help="Power limit in W; --samples within 2% of it are left out (default: none).",
-)
-@click.option(
-    "--fit-cap",
-    is_flag=True,
-    help="Fit the power limit to --samples: the power of the highest clocks where it no longer rises.",
-)
-@gpu_option
-@click.option("--allow-settings", is_flag=True, help="Allow that the GPU is set.")
-@plot_option("samples, fitted curve and energy over the clock")
-@json_option
-def command(
-    samples: Path | None,
-    run_path: Path | None,
-    cap_w: float | None,
-    fit_cap: bool,
-    spec: str | None,
-    allow_settings: bool,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench ridge`.
+
+    Attributes:
+        samples: CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks.
+        run_path: Folder of a run: take the clocks that the power limit itself made.
+        cap_w: Power limit in W; --samples within 2% of it are left out (default: none).
+        fit_cap: Fit the power limit to --samples: the power of the highest clocks where it no longer rises.
+    """
+
+    samples: Path | None = None
+    run_path: Annotated[Path | None, Opt(flag="--run")] = None
+    cap_w: Annotated[float | None, Opt(0, 1e5, above=True)] = None
+    fit_cap: bool = False
+    spec: GpuSpec = None
+    allow_settings: AllowSettings = False
+    plot: Annotated[Path | None, plot_of("samples, fitted curve and energy over the clock")] = None
+    as_json: Json = False
+
+
+@command_of(_Options, "ridge")
+def command(options: _Options) -> None:
     """Fit power over the SM clock, and find the clock of least energy.
 
     This fits Eqs. 2 and 3 of Schoonhoven et al. (2022): the voltage is flat up to the ridge point and
@@ -71,18 +59,18 @@ def command(
     --gpu with --allow-settings sets 28 clocks on a simulated GPU, one after the other, and measures a load
     at each.
     """
-    if [samples, run_path, spec].count(None) != 2:
+    if [options.samples, options.run_path, options.spec].count(None) != 2:
         raise click.UsageError("give one of --samples, --run and --gpu.")
-    if fit_cap and (samples is None or cap_w is not None):
+    if options.fit_cap and (options.samples is None or options.cap_w is not None):
         raise click.UsageError("--fit-cap goes with --samples, and not with --cap-w.")
-    if samples is not None:
-        _of_samples(samples, cap_w, fit_cap, plot, as_json)
-    elif run_path is not None:
-        if cap_w is not None:
+    if options.samples is not None:
+        _of_samples(options.samples, options.cap_w, options.fit_cap, options.plot, options.as_json)
+    elif options.run_path is not None:
+        if options.cap_w is not None:
             raise click.UsageError("--cap-w goes with --samples; a run knows its power limit.")
-        _of_run(run_path, plot, as_json)
-    elif spec is not None:
-        _of_gpu(spec, cap_w, plot, allow_settings, as_json)
+        _of_run(options.run_path, options.plot, options.as_json)
+    elif options.spec is not None:
+        _of_gpu(options.spec, options.cap_w, options.plot, options.allow_settings, options.as_json)
 
 
 def _of_samples(samples: Path, cap_w: float | None, fit_cap: bool, plot: Path | None, as_json: bool) -> None:

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import (
-    gpu_option,
-    json_option,
-    out_option,
-    plot_option,
-    resume_option,
-    seed_option,
-    table_option,
-    window_option,
-)
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import GpuSpec, Json, OneOperands, Operands, Out, Resume, plot_of
 from ptxbench.cli.output import encoded, print_json
-from ptxbench.cli.parameters import Number
 from ptxbench.cli.progress import progress_bar
 from ptxbench.cli.roofline_output import print_kernels, print_result, print_tradeoff
+from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Seed, TableFolder, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,20 +28,12 @@ if TYPE_CHECKING:
     from ptxbench.report.roofline_kernels import PlacedKernel
 
 # No machine and no algorithm is outside; figures of another unit mostly are, and products stay finite.
-_INTENSITY = Number(1e-6, 1e9)
-_SPEED = Number(1e-3, 1e9)
-_ENERGY_PJ = Number(1e-3, 1e6)
-_PATH = click.Path(path_type=Path)
+_INTENSITY = (1e-6, 1e9)
+_SPEED = (1e-3, 1e9)
+_ENERGY_PJ = (1e-3, 1e6)
 _MACHINE = ("gflops", "gbytes", "flop_pj", "byte_pj")
-_KIND = click.Choice(["f32", "f64", "f16x2", "mma-f16", "mma-bf16", "mma-tf32", "mma-f64"])
-_LEVEL = click.Choice(["dram", "l2", "l1", "shared"])
-pattern_option = click.option(
-    "--operands",
-    "pattern",
-    type=click.Choice(["random", "zeros"]),
-    default="random",
-    help="Operand pattern (default: random).",
-)
+_KIND = ["f32", "f64", "f16x2", "mma-f16", "mma-bf16", "mma-tf32", "mma-f64"]
+_LEVEL = ["dram", "l2", "l1", "shared"]
 
 
 @click.group(name="roofline")
@@ -55,66 +41,34 @@ def command() -> None:
     """Find what a flop, a byte and a second cost, and what follows from it (Choi and Vuduc 2012)."""
 
 
-@command.command(name="run")
-@gpu_option
-@out_option
-@resume_option
-@click.option(
-    "--kind",
-    "kinds",
-    multiple=True,
-    type=_KIND,
-    help="Kind of flop (may be repeated; default: f32 and f64).",
-)
-@click.option(
-    "--level",
-    "levels",
-    multiple=True,
-    type=_LEVEL,
-    help="Memory level (may be repeated; default: dram).",
-)
-@click.option(
-    "--operands",
-    "patterns",
-    multiple=True,
-    type=click.Choice(["random", "zeros"]),
-    help="Operand pattern (may be repeated; default: random).",
-)
-@click.option(
-    "--sms",
-    multiple=True,
-    type=click.IntRange(1, 10_000),
-    help="SMs to run on (may be repeated; default: all, and an eighth of them).",
-)
-@click.option(
-    "--intensity",
-    "intensities",
-    multiple=True,
-    type=_INTENSITY,
-    help="Intensity in flop/byte (may be repeated; default: 1/8 to 512 in steps of sqrt 2).",
-)
-@window_option(None)
-@seed_option
-@click.option(
-    "--budget-minutes",
-    type=Number(0, 1e6, above=True),
-    help="Measure for so many minutes at most; --resume measures the rest.",
-)
-@json_option
-def run(
-    spec: str | None,
-    out: Path | None,
-    resume: bool,
-    kinds: tuple[str, ...],
-    levels: tuple[str, ...],
-    patterns: tuple[str, ...],
-    sms: tuple[int, ...],
-    intensities: tuple[float, ...],
-    window_s: float | None,
-    seed: int | None,
-    budget_minutes: float | None,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _RunOptions:
+    """Options of `ptxbench roofline run`.
+
+    Attributes:
+        kinds: Kind of flop (may be repeated; default: f32 and f64).
+        levels: Memory level (may be repeated; default: dram).
+        sms: SMs to run on (may be repeated; default: all, and an eighth of them).
+        intensities: Intensity in flop/byte (may be repeated; default: 1/8 to 512 in steps of sqrt 2).
+        budget_minutes: Measure for so many minutes at most; --resume measures the rest.
+    """
+
+    spec: GpuSpec = None
+    out: Out = None
+    resume: Resume = False
+    kinds: Annotated[tuple[str, ...], Opt(choices=_KIND, flag="--kind")] = ()
+    levels: Annotated[tuple[str, ...], Opt(choices=_LEVEL, flag="--level")] = ()
+    operands: Operands = ()
+    sms: Annotated[tuple[int, ...], Opt(1, 10_000)] = ()
+    intensities: Annotated[tuple[float, ...], Opt(*_INTENSITY, flag="--intensity")] = ()
+    window_s: Annotated[float | None, window_of("as the sensor needs")] = None
+    seed: Seed = None
+    budget_minutes: Annotated[float | None, Opt(0, 1e6, above=True)] = None
+    as_json: Json = False
+
+
+@command_of(_RunOptions, "run", group=command)
+def run(given: _RunOptions) -> None:
     """Measure kernels of many intensities, and fit what a flop, a byte and a second cost.
 
     Readings are kept after every kernel; --resume continues a stopped run. No setting of the GPU is changed.
@@ -125,15 +79,15 @@ def run(
     from ptxbench.experiment.roofline.result import write_result
 
     options = RooflineOptions(
-        kinds or ("f32", "f64"), levels or ("dram",), patterns or ("random",), sms, intensities,
-        window_s or 0.0, seed or 0,
+        given.kinds or ("f32", "f64"), given.levels or ("dram",), given.operands or ("random",), given.sms,
+        given.intensities, given.window_s or 0.0, given.seed or 0,
     )  # fmt: skip
     options.kernels()
-    gpu = open_chosen_gpu(spec)
-    budget_s = 60 * budget_minutes if budget_minutes else math.inf
+    gpu = open_chosen_gpu(given.spec)
+    budget_s = 60 * given.budget_minutes if given.budget_minutes else math.inf
     try:
         with progress_bar() as show:
-            folder = measure(gpu, options, out, resume=resume, show=show, budget_s=budget_s)
+            folder = measure(gpu, options, given.out, resume=given.resume, show=show, budget_s=budget_s)
     finally:
         gpu.close()
     click.echo(f"folder: {folder.path}", err=True)
@@ -141,87 +95,91 @@ def run(
         click.echo("the time given is spent: continue with --resume", err=True)
     write_result(folder, options.patterns[0])
     paths = (folder.path,)
-    _report(paths, _results(paths, options.patterns[0]), None, (), as_json=as_json)
+    _report(paths, _results(paths, options.patterns[0]), None, (), as_json=given.as_json)
 
 
-@command.command(name="show")
-@click.argument("run_paths", metavar="RUN...", type=_PATH, nargs=-1, required=True)
-@pattern_option
-@table_option(required=False)
-@click.option(
-    "--kernels",
-    type=_PATH,
-    help="Folder of runners/validate_kernels.py: its kernels are placed on the roofline of the first RUN.",
-)
-@click.option("--counts", type=_PATH, help="Folder of the counts of --kernels, where they are not in it.")
-@plot_option("roofline and arch line, power, energy and green-up; several RUNs side by side")
-@json_option
-@click.option(
-    "--csv", "as_csv", is_flag=True, help="Print every kernel of the RUNs, or of --kernels, as CSV."
-)
-def show(
-    run_paths: tuple[Path, ...],
-    pattern: str,
-    table: Path | None,
-    kernels: Path | None,
-    counts: Path | None,
-    plot: Path | None,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _ShowOptions:
+    """Options of `ptxbench roofline show`.
+
+    Attributes:
+        kernels: Folder of runners/validate_kernels.py: its kernels are placed on the roofline of the first
+            RUN.
+        counts: Folder of the counts of --kernels, where they are not in it.
+        as_csv: Print every kernel of the RUNs, or of --kernels, as CSV.
+    """
+
+    run_paths: Annotated[tuple[Path, ...], Arg(metavar="RUN...")]
+    operands: OneOperands = "random"
+    table: TableFolder = None
+    kernels: Path | None = None
+    counts: Path | None = None
+    plot: Annotated[
+        Path | None, plot_of("roofline and arch line, power, energy and green-up; several RUNs side by side")
+    ] = None
+    as_json: Json = False
+    as_csv: Annotated[bool, Opt(flag="--csv")] = False
+
+
+@command_of(_ShowOptions, "show", group=command)
+def show(options: _ShowOptions) -> None:
     """Work out the fit, balance points and verdict of each RUN again from its readings.
 
     With --table, what the instruction table gives for a flop and a byte stands beside the fitted energies.
     """
-    if as_json and as_csv:
+    if options.as_json and options.as_csv:
         raise click.UsageError("give --json or --csv, not both.")
-    if counts is not None and kernels is None:
+    if options.counts is not None and options.kernels is None:
         raise click.UsageError("--counts needs --kernels.")
-    results = _results(run_paths, pattern)
-    placed = _placed(results[0], kernels, counts)
-    if plot is not None:
+    results = _results(options.run_paths, options.operands)
+    placed = _placed(results[0], options.kernels, options.counts)
+    if options.plot is not None:
         from ptxbench.report.roofline_plot import plot_roofline
 
-        plot_roofline(results, plot, placed)
-    if as_csv:
+        plot_roofline(results, options.plot, placed)
+    if options.as_csv:
         from ptxbench.report.roofline_kernels import kernels_csv, points_csv
 
-        click.echo(kernels_csv(placed) if kernels else points_csv(results), nl=False)
+        click.echo(kernels_csv(placed) if options.kernels else points_csv(results), nl=False)
         return
-    _report(run_paths, results, table, placed, as_json=as_json)
+    _report(options.run_paths, results, options.table, placed, as_json=options.as_json)
 
 
-@command.command(name="tradeoff")
-@click.option("--f", "f", type=Number(1, 1e9), required=True, help="Factor on the flops, 1 or more.")
-@click.option(
-    "--m", "m", type=Number(1, 1e12), required=True, help="Factor that the bytes are divided by, 1 or more."
-)
-@click.option(
-    "--intensity", type=_INTENSITY, required=True, help="Intensity in flop/byte, of the present algorithm."
-)
-@click.option(
-    "--run", "run_path", type=_PATH, help="Folder of a run: the machine that `roofline run` fitted."
-)
-@click.option("--kind", type=_KIND, default="f32", help="Kind of flop (default: f32).")
-@click.option("--level", type=_LEVEL, default="dram", help="Memory level (default: dram).")
-@pattern_option
-@click.option("--gflops", type=_SPEED, help="Highest speed, Gflop/s.")
-@click.option("--gbytes", type=_SPEED, help="Highest bandwidth, GB/s.")
-@click.option("--flop-pj", type=_ENERGY_PJ, help="Energy of a flop, pJ.")
-@click.option("--byte-pj", type=_ENERGY_PJ, help="Energy of a byte, pJ.")
-@click.option("--constant-w", type=Number(0, 1e5), help="Constant power, W (default: 0).")
-@json_option
-def tradeoff(
-    f: float,
-    m: float,
-    intensity: float,
-    run_path: Path | None,
-    kind: str,
-    level: str,
-    pattern: str,
-    as_json: bool,
-    **figures: float | None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _TradeoffOptions:
+    """Options of `ptxbench roofline tradeoff`.
+
+    Attributes:
+        f: Factor on the flops, 1 or more.
+        m: Factor that the bytes are divided by, 1 or more.
+        intensity: Intensity in flop/byte, of the present algorithm.
+        run_path: Folder of a run: the machine that `roofline run` fitted.
+        kind: Kind of flop (default: f32).
+        level: Memory level (default: dram).
+        gflops: Highest speed, Gflop/s.
+        gbytes: Highest bandwidth, GB/s.
+        flop_pj: Energy of a flop, pJ.
+        byte_pj: Energy of a byte, pJ.
+        constant_w: Constant power, W (default: 0).
+    """
+
+    f: Annotated[float, Opt(1, 1e9)]
+    m: Annotated[float, Opt(1, 1e12)]
+    intensity: Annotated[float, Opt(*_INTENSITY)]
+    run_path: Annotated[Path | None, Opt(flag="--run")] = None
+    kind: Annotated[str, Opt(choices=_KIND)] = "f32"
+    level: Annotated[str, Opt(choices=_LEVEL)] = "dram"
+    operands: OneOperands = "random"
+    gflops: Annotated[float | None, Opt(*_SPEED)] = None
+    gbytes: Annotated[float | None, Opt(*_SPEED)] = None
+    flop_pj: Annotated[float | None, Opt(*_ENERGY_PJ)] = None
+    byte_pj: Annotated[float | None, Opt(*_ENERGY_PJ)] = None
+    constant_w: Annotated[float | None, Opt(0, 1e5)] = None
+    as_json: Json = False
+
+
+@command_of(_TradeoffOptions, "tradeoff", group=command)
+def tradeoff(options: _TradeoffOptions) -> None:
     """Tell whether F times the flops for 1/M of the bytes saves time and energy.
 
     Speed-up and green-up are time and energy of the present algorithm over those of the new one
@@ -231,16 +189,17 @@ def tradeoff(
     from ptxbench.model.roofline.quantity import tradeoff_quantities
     from ptxbench.model.roofline.tradeoff import TradeOff
 
+    figures = {name: getattr(options, name) for name in (*_MACHINE, "constant_w")}
     given = {name: value for name, value in figures.items() if value is not None}
-    if run_path is not None:
+    if options.run_path is not None:
         if given:
             raise click.UsageError(f"give --run or {_options(given)}, not both.")
-        machine, draws = _machine_of(run_path, kind, level, pattern)
+        machine, draws = _machine_of(options.run_path, options)
     else:
         machine, draws = _given_machine(given), []
-    trade = TradeOff(machine, intensity, f, m)
+    trade = TradeOff(machine, options.intensity, options.f, options.m)
     quantities = tradeoff_quantities(trade, draws)
-    if as_json:
+    if options.as_json:
         print_json({"case": trade.case.value, "verdict": trade.verdict, **_as_json(quantities)})
         return
     print_tradeoff(trade, {quantity.name: quantity for quantity in quantities})
@@ -265,13 +224,11 @@ def _options(names: dict[str, float]) -> str:
     return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
-def _machine_of(
-    path: Path, kind: str, level: str, pattern: str
-) -> tuple[RooflineMachine, list[RooflineMachine]]:
+def _machine_of(path: Path, options: _TradeoffOptions) -> tuple[RooflineMachine, list[RooflineMachine]]:
     from ptxbench.experiment.roofline.point import open_folder
     from ptxbench.experiment.roofline.result import fitted_machine, work_out
 
-    return fitted_machine(work_out(open_folder(path), pattern), kind, level)
+    return fitted_machine(work_out(open_folder(path), options.operands), options.kind, options.level)
 
 
 def _results(paths: Sequence[Path], pattern: str) -> list[RooflineResult]:

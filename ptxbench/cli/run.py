@@ -4,85 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import json_option, table_option
-from ptxbench.cli.parameters import Fraction, Number
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import Json
+from ptxbench.cli.parameters import Fraction
 from ptxbench.core.errors import InputError
+from ptxbench.core.option import Arg, Opt
 from ptxbench.core.printable import printable
+from ptxbench.core.shared_options import TableFolder
 
 if TYPE_CHECKING:
     from ptxbench.attribute.attribution import Expected
     from ptxbench.attribute.program import ProgramEnergy
     from ptxbench.attribute.recorded import RecordedProgram
 
-_PATH = click.Path(path_type=Path)
 # In the folder of a run, beside what it was worked out from.
 _REPORT, _TABLE = "energy.json", "kernels.csv"
 
 
-@click.command(
-    name="run",
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench run`.
+
+    Attributes:
+        spec: The GPU: all, or a list such as 0,1 (default: all visible); simulated[:PROFILE] with --from.
+        no_kernels: Do not follow kernels: energy of the whole run only.
+        by_events: Time kernels by events, where CUPTI is taken or missing: less exact.
+        most_launches: Look at kernels in turns where a process launches more a second.
+        out: Where to write: a folder, new or empty, for the run and its report.
+        kept: Report a run that --out kept; nothing runs.
+        trace: Write kernels, power and clock for Perfetto; .gz packs it.
+        html: Write the report as a page for a browser.
+        ncu: CSV of `ncu --csv --page raw` with the executed counts, for --table.
+        baseline: An earlier energy.json, or its folder, to compare with.
+        limit: Exit with 1 if a number differs by more than this, upward from --baseline, or is not known.
+    """
+
+    spec: Annotated[str | None, Opt(metavar="GPU", flag="--gpu")] = None
+    no_kernels: bool = False
+    by_events: bool = False
+    most_launches: Annotated[float | None, Opt(1, 1e9, metavar="PER_S")] = None
+    out: Path | None = None
+    kept: Annotated[Path | None, Opt(metavar="RUN", flag="--from")] = None
+    trace: Annotated[Path | None, Opt(metavar="FILE")] = None
+    html: Annotated[Path | None, Opt(metavar="FILE")] = None
+    table: TableFolder = None
+    ncu: Path | None = None
+    baseline: Path | None = None
+    limit: Annotated[float | None, Opt(kind=Fraction(), metavar="FRACTION", flag="--fail-over")] = None
+    as_json: Json = False
+    words: Annotated[tuple[str, ...], Arg(kind=click.UNPROCESSED)] = ()
+
+
+@command_of(
+    _Options,
+    "run",
     short_help="Measure the energy of any program, by kernel.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.option(
-    "--gpu",
-    "spec",
-    metavar="GPU",
-    help="The GPU: all, or a list such as 0,1 (default: all visible); simulated[:PROFILE] with --from.",
-)
-@click.option("--no-kernels", is_flag=True, help="Do not follow kernels: energy of the whole run only.")
-@click.option(
-    "--by-events", is_flag=True, help="Time kernels by events, where CUPTI is taken or missing: less exact."
-)
-@click.option(
-    "--most-launches",
-    "most_launches",
-    type=Number(1, 1e9),
-    metavar="PER_S",
-    help="Look at kernels in turns where a process launches more a second.",
-)
-@click.option("--out", type=_PATH, help="Where to write: a folder, new or empty, for the run and its report.")
-@click.option("--from", "kept", type=_PATH, metavar="RUN", help="Report a run that --out kept; nothing runs.")
-@click.option(
-    "--trace", type=_PATH, metavar="FILE", help="Write kernels, power and clock for Perfetto; .gz packs it."
-)
-@click.option("--html", type=_PATH, metavar="FILE", help="Write the report as a page for a browser.")
-@table_option(required=False)
-@click.option(
-    "--ncu", type=_PATH, help="CSV of `ncu --csv --page raw` with the executed counts, for --table."
-)
-@click.option("--baseline", type=_PATH, help="An earlier energy.json, or its folder, to compare with.")
-@click.option(
-    "--fail-over",
-    "limit",
-    type=Fraction(),
-    metavar="FRACTION",
-    help="Exit with 1 if a number differs by more than this, upward from --baseline, or is not known.",
-)
-@json_option
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
-def command(
-    spec: str | None,
-    no_kernels: bool,
-    by_events: bool,
-    most_launches: float | None,
-    out: Path | None,
-    kept: Path | None,
-    trace: Path | None,
-    html: Path | None,
-    table: Path | None,
-    ncu: Path | None,
-    baseline: Path | None,
-    limit: float | None,
-    as_json: bool,
-    words: tuple[str, ...],
-) -> int:
+def command(options: _Options) -> int:
     """Run the command WORDS and report what its GPUs drew, by kernel name.
 
     The command keeps its input, output and exit code (128 + n where signal n ended it). The report follows on
@@ -94,17 +80,14 @@ def command(
     from ptxbench.attribute.report import document, lines
     from ptxbench.attribute.unfinished import forget_unfinished
 
-    _check_usage(spec, kept, words, baseline, limit)
-    _check_table(table, ncu)
-    _check_files(trace, html)
+    _check_usage(options)
+    _check_table(options.table, options.ncu)
+    _check_files(options.trace, options.html)
+    out = options.out
     if out is not None:
         _make_folder(out)
     try:
-        recorded = (
-            _kept(kept, spec)
-            if kept is not None
-            else _record(spec, words, out, kernels=not no_kernels, by_events=by_events, most=most_launches)
-        )
+        recorded = _kept(options.kept, options.spec) if options.kept is not None else _record(options)
     except CommandNotRunError as error:
         if out is not None:
             forget_unfinished(out)
@@ -117,10 +100,10 @@ def command(
         if failed is None:
             forget_unfinished(out)
             out = place
-    expected, refused = _expected(recorded, table, ncu)
+    expected, refused = _expected(recorded, options.table, options.ncu)
     program = energy_of(recorded, expected)
     # What was measured is shown, whatever cannot be written.
-    if as_json:
+    if options.as_json:
         _print_json(document(program))
     else:
         _say(lines(program))
@@ -129,9 +112,9 @@ def command(
             raise problem
     if out is not None:
         _keep(program, out)
-    _write(recorded, program, trace, html)
-    exit_code = program.exit_code if kept is None else 0
-    return exit_code or _compare(program, baseline, limit)
+    _write(recorded, program, options.trace, options.html)
+    exit_code = program.exit_code if options.kept is None else 0
+    return exit_code or _compare(program, options.baseline, options.limit)
 
 
 def _kept(folder: Path, spec: str | None) -> RecordedProgram:
@@ -150,35 +133,31 @@ def _kept(folder: Path, spec: str | None) -> RecordedProgram:
     return replay(recorded, SimulatedGpu(find_profile(profile or "h200")))
 
 
-def _record(
-    spec: str | None,
-    words: tuple[str, ...],
-    out: Path | None,
-    *,
-    kernels: bool,
-    by_events: bool,
-    most: float | None,
-) -> RecordedProgram:
+def _record(options: _Options) -> RecordedProgram:
     from ptxbench.api.board import open_boards
     from ptxbench.attribute.program import record_program
     from ptxbench.devices.select import named_gpus
 
     # The numbers of `ptxbench gpus`, as everywhere in the command line; not those of CUDA.
-    specs = None if spec is None else [gpu.spec for gpu in named_gpus(spec)]
+    specs = None if options.spec is None else [gpu.spec for gpu in named_gpus(options.spec)]
     return record_program(
-        open_boards(specs), words, kernels=kernels, by_events=by_events, most_launches_per_s=most, out=out
+        open_boards(specs),
+        options.words,
+        kernels=not options.no_kernels,
+        by_events=options.by_events,
+        most_launches_per_s=options.most_launches,
+        out=options.out,
     )
 
 
-def _check_usage(
-    spec: str | None, kept: Path | None, words: tuple[str, ...], baseline: Path | None, limit: float | None
-) -> None:
+def _check_usage(options: _Options) -> None:
     """Refuse options that do not go together, and an earlier report that is none, before anything runs."""
     from ptxbench.attribute.baseline import read_report
 
-    if (baseline is None) != (limit is None):
+    spec, kept, baseline = options.spec, options.kept, options.baseline
+    if (baseline is None) != (options.limit is None):
         raise click.UsageError("--baseline and --fail-over need each other.")
-    if bool(words) == (kept is not None):
+    if bool(options.words) == (kept is not None):
         raise click.UsageError("Give a command to run, or --from RUN.")
     if kept is None and spec is not None and "simulated" in spec:
         raise click.UsageError(

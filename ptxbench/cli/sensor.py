@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import (
-    gpu_option,
-    json_option,
-    out_option,
-    plot_option,
-    require_resumable,
-    resume_option,
-)
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import GpuSpec, Json, Out, Resume, plot_of, require_resumable
 from ptxbench.cli.output import print_encoded, print_table
 
 if TYPE_CHECKING:
@@ -31,13 +26,19 @@ _FIGURES = ("refresh ms", "averaging ms", "lag ms", "quantum", "noise W", "call 
 _OPTIONAL = ("call us", "stale %", "noise W", "quantum", "lag ms", "needs s")
 
 
-@click.command(name="sensor")
-@gpu_option
-@out_option
-@resume_option
-@plot_option("the response of each source to the load")
-@json_option
-def command(spec: str | None, out: Path | None, resume: bool, plot: Path | None, as_json: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench sensor`."""
+
+    spec: GpuSpec = None
+    out: Out = None
+    resume: Resume = False
+    plot: Annotated[Path | None, plot_of("the response of each source to the load")] = None
+    as_json: Json = False
+
+
+@command_of(_Options, "sensor")
+def command(options: _Options) -> None:
     """Measure how the GPU's power sensors behave, with a square-wave load of about 40 s.
 
     Each source gets its refresh period, averaging window, lag, quantum and cost of a call, and the share of
@@ -48,22 +49,24 @@ def command(spec: str | None, out: Path | None, resume: bool, plot: Path | None,
     from ptxbench.experiment.sensor_study import PURPOSE, RECORDING, describe_again, sense
     from ptxbench.storage.recording import RecordingFolder
 
-    require_resumable(resume, spec, out)
-    if spec is not None and spec.startswith("replay:"):
-        found, folder = describe_again(RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE), out)
+    require_resumable(options.resume, options.spec, options.out)
+    if options.spec is not None and options.spec.startswith("replay:"):
+        found, folder = describe_again(
+            RecordingFolder.open(Path(options.spec.removeprefix("replay:")), PURPOSE), options.out
+        )
     else:
-        gpu = open_chosen_gpu(spec)
+        gpu = open_chosen_gpu(options.spec)
         try:
-            found, path = sense(gpu, out, resume=resume)
+            found, path = sense(gpu, options.out, resume=options.resume)
         finally:
             gpu.close()
         folder = RecordingFolder.open(path, PURPOSE)
-    if plot is not None:
+    if options.plot is not None:
         from ptxbench.report.sensor_plot import plot_sensors
 
         (recording,) = folder.recordings
-        plot_sensors(found, folder.trace(RECORDING), recording.windows, plot)
-    if as_json:
+        plot_sensors(found, folder.trace(RECORDING), recording.windows, options.plot)
+    if options.as_json:
         print_encoded(found, {"folder": str(folder.path)})
     else:
         _print(found, folder.path)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import json_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import AllowSettings, Json, JsonOptions
 from ptxbench.cli.output import print_json, print_table
-from ptxbench.cli.parameters import Number
+from ptxbench.core.option import Arg, Opt
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_settings import SettingChoices
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 _NOT_FOUND = 127
 _SIGNALLED = 128
-_CLOCK = click.IntRange(1, 100_000)
+_CLOCK = (1, 100_000)
 
 
 @click.group(name="settings")
@@ -31,9 +33,8 @@ def command() -> None:
     """
 
 
-@command.command(name="show", short_help="Show what is set and what can be set.")
-@json_option
-def show(as_json: bool) -> None:
+@command_of(JsonOptions, "show", group=command, short_help="Show what is set and what can be set.")
+def show(options: JsonOptions) -> None:
     """Show what is set on every GPU, what can be set, and whether a killed command left it set."""
     from ptxbench.storage.codec import encode
     from ptxbench.storage.settings_journal import SettingsJournal
@@ -61,48 +62,54 @@ def show(as_json: bool) -> None:
                 "no" if note is None else str(note.during),
             )
         )
-    if as_json:
+    if options.as_json:
         print_json({"gpus": documents})
     else:
         print_table(("gpu", "name", "set now", "SM clocks", "power limits", "set by ptxbench"), rows)
 
 
-@command.command(name="restore", short_help="Restore what a killed command left set.")
-@json_option
-def restore(as_json: bool) -> None:
+@command_of(JsonOptions, "restore", group=command, short_help="Restore what a killed command left set.")
+def restore(options: JsonOptions) -> None:
     """Restore what a killed `ptxbench settings run` left set, on every GPU."""
     from ptxbench.devices.settings import restore_leftover
 
     said: list[str] = []
     for device in _every_device():
         restore_leftover(device, said.append)
-    if as_json:
+    if options.as_json:
         print_json({"restored": said})
     else:
         click.echo("\n".join(said) or "nothing to restore")
 
 
-@command.command(
-    name="run",
+@dataclass(frozen=True, kw_only=True)
+class _RunOptions:
+    """Options of `ptxbench settings run`.
+
+    Attributes:
+        board: The GPU to set: index or UUID (default: 0).
+        sm_clock_mhz: SM clock to set, MHz.
+        memory_clock_mhz: Memory clock to set, MHz.
+        limit_w: Power limit to set, W.
+    """
+
+    board: Annotated[str, Opt(metavar="GPU")] = "0"
+    sm_clock_mhz: Annotated[int | None, Opt(*_CLOCK)] = None
+    memory_clock_mhz: Annotated[int | None, Opt(*_CLOCK)] = None
+    limit_w: Annotated[float | None, Opt(1, 1e5)] = None
+    allow_settings: AllowSettings = False
+    as_json: Json = False
+    words: Annotated[tuple[str, ...], Arg(kind=click.UNPROCESSED)]
+
+
+@command_of(
+    _RunOptions,
+    "run",
+    group=command,
     short_help="Run a command at other settings.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.option("--board", default="0", metavar="GPU", help="The GPU to set: index or UUID (default: 0).")
-@click.option("--sm-clock-mhz", type=_CLOCK, help="SM clock to set, MHz.")
-@click.option("--memory-clock-mhz", type=_CLOCK, help="Memory clock to set, MHz.")
-@click.option("--limit-w", type=Number(1, 1e5), help="Power limit to set, W.")
-@click.option("--allow-settings", is_flag=True, help="Allow that the GPU is set.")
-@json_option
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(
-    board: str,
-    sm_clock_mhz: int | None,
-    memory_clock_mhz: int | None,
-    limit_w: float | None,
-    allow_settings: bool,
-    as_json: bool,
-    words: tuple[str, ...],
-) -> int:
+def run(options: _RunOptions) -> int:
     """Run the command WORDS while the GPU is set, then restore what was set before.
 
     This changes the GPU for everyone who uses it, so it needs --allow-settings and permission (root). It
@@ -113,10 +120,14 @@ def run(
     from ptxbench.devices.settings import applied
     from ptxbench.storage.codec import encode
 
-    wanted = GpuSettings(sm_clock_mhz, memory_clock_mhz, None if limit_w is None else round(1000 * limit_w))
-    with _opened(board) as device, applied(device, wanted, _say, allowed=allow_settings):
-        code = _exit_code(words)
-    if as_json:
+    wanted = GpuSettings(
+        options.sm_clock_mhz,
+        options.memory_clock_mhz,
+        None if options.limit_w is None else round(1000 * options.limit_w),
+    )
+    with _opened(options.board) as device, applied(device, wanted, _say, allowed=options.allow_settings):
+        code = _exit_code(options.words)
+    if options.as_json:
         print_json({"set": encode(wanted), "exit_code": code})
     return code
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import DEFAULT_TARGET, json_option, opt_level_option, target_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import DEFAULT_TARGET, Json, target_of
 from ptxbench.cli.output import print_json
+from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import OneOptLevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,21 +23,25 @@ if TYPE_CHECKING:
 _PARTS = ("ptx", "sass", "verdict", "operands")
 
 
-@click.command(name="show")
-@click.argument("name")
-@opt_level_option("O3")
-@target_option(DEFAULT_TARGET)
-@click.option(
-    "--form",
-    "form_name",
-    type=click.Choice(("latency", "throughput")),
-    default="latency",
-    show_default=True,
-    help="Use one chain of copies (latency) or several chains side by side (throughput).",
-)
-@click.option("--part", type=click.Choice(_PARTS), help="Print only this part.")
-@json_option
-def command(name: str, opt_level: str, target: str, form_name: str, part: str | None, as_json: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench show`.
+
+    Attributes:
+        form_name: Use one chain of copies (latency) or several chains side by side (throughput).
+        part: Print only this part.
+    """
+
+    name: Annotated[str, Arg()]
+    opt_level: OneOptLevel = "O3"
+    target: Annotated[str, target_of("default: sm_90a")] = DEFAULT_TARGET
+    form_name: Annotated[str, Opt(choices=("latency", "throughput"), flag="--form")] = "latency"
+    part: Annotated[str | None, Opt(choices=_PARTS)] = None
+    as_json: Json = False
+
+
+@command_of(_Options, "show")
+def command(options: _Options) -> None:
     """Print an instruction's PTX, its SASS loop, the verdict of the loop check, and how operands change.
 
     This needs no GPU. The exit code is 1 if the loop check refuses the instruction.
@@ -47,23 +54,23 @@ def command(name: str, opt_level: str, target: str, form_name: str, part: str | 
     from ptxbench.sass.text import target_loop_text, verdict_text
 
     module = build_module(
-        find_instruction(name),
-        find_target(target),
-        OptLevel(opt_level),
-        Form(form_name),
-        lambda ptx, opt_level: assemble_ptx(ptx, target, opt_level),
+        find_instruction(options.name),
+        find_target(options.target),
+        OptLevel(options.opt_level),
+        Form(options.form_name),
+        lambda ptx, opt_level: assemble_ptx(ptx, options.target, opt_level),
     )
     # What one part takes is not worked out for another.
     parts: dict[str, Callable[[], str]] = {
         "ptx": lambda: module.ptx,
         "sass": lambda: target_loop_text(module.listing),
         "verdict": lambda: verdict_text(module),
-        "operands": lambda: _operands_text(_toggles(module, target)),
+        "operands": lambda: _operands_text(_toggles(module, options.target)),
     }
-    if as_json:
-        print_json(_document(module, target, parts["sass"](), _toggles(module, target)))
-    elif part:
-        click.echo(parts[part]().rstrip())
+    if options.as_json:
+        print_json(_document(module, options.target, parts["sass"](), _toggles(module, options.target)))
+    elif options.part:
+        click.echo(parts[options.part]().rstrip())
     else:
         click.echo("\n\n".join(f"==== {label} ====\n{text().rstrip()}" for label, text in parts.items()))
     if not module.loop_check.passed:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import json_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import Json
 from ptxbench.cli.output import print_encoded, print_table
+from ptxbench.core.option import Arg
 
 if TYPE_CHECKING:
     from ptxbench.model.solution import JointSolution
@@ -17,11 +20,21 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-@click.command(name="solve")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--store", is_flag=True, help="Solve the run's trials again and keep the result in its folder.")
-@json_option
-def command(run: Path, store: bool, as_json: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench solve`.
+
+    Attributes:
+        store: Solve the run's trials again and keep the result in its folder.
+    """
+
+    run: Annotated[Path, Arg()]
+    store: bool = False
+    as_json: Json = False
+
+
+@command_of(_Options, "solve")
+def command(options: _Options) -> None:
     """Solve for the energy of each SASS opcode, jointly from every kernel of a run folder.
 
     Each has its standard error, and says whether the kernels determine it. Rows of table.csv whose direct
@@ -31,8 +44,8 @@ def command(run: Path, store: bool, as_json: bool) -> None:
     from ptxbench.core.errors import InputError
     from ptxbench.model.atlas import open_atlas
 
-    atlas = open_atlas(run)
-    if store:
+    atlas = open_atlas(options.run)
+    if options.store:
         from ptxbench.model.solve_run import store_solved
         from ptxbench.storage.run_folder import RunFolder
 
@@ -41,10 +54,10 @@ def command(run: Path, store: bool, as_json: bool) -> None:
     solution, info = atlas.solution, atlas.gpu
     if not solution.fits:
         raise InputError(
-            f"{run} holds no valid trial of the dynamic protocol, so there is nothing to solve;"
+            f"{options.run} holds no valid trial of the dynamic protocol, so there is nothing to solve;"
             " measure with `ptxbench table --protocol dynamic`"
         )
-    if as_json:
+    if options.as_json:
         print_encoded(solution, {"gpu": info.name, "kind": info.kind})
         return
     click.echo(f"{info.title}, driver {info.driver}")

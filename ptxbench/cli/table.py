@@ -6,28 +6,22 @@ import math
 import shlex
 import signal
 import sys
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import (
-    category_option,
-    gpu_option,
-    json_option,
-    opt_level_option,
-    out_option,
-    resume_option,
-    seed_option,
-    sensor_option,
-    window_option,
-)
+from ptxbench.cli.command import command_of
+from ptxbench.cli.command_line import words_of
+from ptxbench.cli.options import Category, GpuSpec, Json, Operands, Out, Resume, SensorPath
 from ptxbench.cli.output import say_lost
-from ptxbench.cli.parameters import Number
 from ptxbench.cli.progress import progress_bar
-from ptxbench.experiment.criteria import criterion_names
+from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import OptLevels
 from ptxbench.experiment.protocols import protocol_names
+from ptxbench.experiment.row_options import RowOptions
 from ptxbench.sensors.base import POWER_SOURCES
 
 if TYPE_CHECKING:
@@ -36,103 +30,55 @@ if TYPE_CHECKING:
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.schema import TableRow
 
-_PATTERNS = ("random", "zeros")
-_LINEARITY = ("all", "sample", "none")
 # Exit codes of shells: this plus the number of the signal that ended a process.
 _BY_SIGNAL = 128
 
 
-@click.command(name="table")
-@click.argument("instructions", nargs=-1, metavar="[INSTRUCTION]...")
-@click.option("--all", "whole_catalogue", is_flag=True, help="Measure the whole catalogue.")
-@category_option
-@gpu_option
-@out_option
-@resume_option
-@click.option(
-    "--allow-other-board", is_flag=True, help="Let another board of the same model continue the run."
-)
-@opt_level_option(None)
-@click.option(
-    "--protocol",
-    "protocols",
-    multiple=True,
-    type=click.Choice(protocol_names()),
-    help="Protocol (default: all).",
-)
-@click.option(
-    "--operands",
-    "patterns",
-    multiple=True,
-    type=click.Choice(_PATTERNS),
-    help="Operand pattern (default: random).",
-)
-@sensor_option
-@click.option(
-    "--source",
-    type=click.Choice([source.value for source in POWER_SOURCES]),
-    help="Power source (default: the GPU's best).",
-)
-@click.option(
-    "--precision",
-    type=Number(1e-5, 1.0),
-    help="End a row when the half-width of its 95% interval is below this fraction (default: 0.005).",
-)
-@click.option(
-    "--min-repeats", type=click.IntRange(2, 1000), help="Repeat each row at least so often (default: 3)."
-)
-@click.option(
-    "--max-repeats", type=click.IntRange(2, 1000), help="Repeat each row at most so often (default: 6)."
-)
-@click.option(
-    "--stop-on",
-    type=click.Choice(criterion_names()),
-    help="End a row at its precision (default), or always after --max-repeats.",
-)
-@window_option(None)
-@seed_option
-@click.option(
-    "--check-linearity",
-    "linearity",
-    type=click.Choice(_LINEARITY),
-    help="Compare N copies with 2N: for all rows, a sample (one for each template and optimization level; "
-    "default) or none.",
-)
-@click.option(
-    "--budget-minutes",
-    type=Number(0, 1e6, above=True),
-    help="Measure for so many minutes at most, the most important rows first; --resume measures the rest.",
-)
-@click.option(
-    "--survive",
-    is_flag=True,
-    help="Measure in a separate process; if a kernel breaks it, continue without that kernel.",
-)
-@json_option
-def command(
-    instructions: tuple[str, ...],
-    whole_catalogue: bool,
-    category: str,
-    spec: str | None,
-    out: Path | None,
-    resume: bool,
-    allow_other_board: bool,
-    opt_levels: tuple[str, ...],
-    protocols: tuple[str, ...],
-    patterns: tuple[str, ...],
-    sensor_path: Path | None,
-    source: str | None,
-    precision: float | None,
-    stop_on: str | None,
-    min_repeats: int | None,
-    max_repeats: int | None,
-    window_s: float | None,
-    seed: int | None,
-    linearity: str | None,
-    budget_minutes: float | None,
-    survive: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _What:
+    """What is measured, and where.
+
+    Attributes:
+        whole_catalogue: Measure the whole catalogue.
+        allow_other_board: Let another board of the same model continue the run.
+        protocols: Protocol (default: all).
+        source: Power source (default: the GPU's best).
+    """
+
+    instructions: Annotated[tuple[str, ...], Arg(metavar="[INSTRUCTION]...")] = ()
+    whole_catalogue: Annotated[bool, Opt(flag="--all")] = False
+    category: Category = ""
+    spec: GpuSpec = None
+    out: Out = None
+    resume: Resume = False
+    allow_other_board: bool = False
+    opt_levels: OptLevels = ()
+    protocols: Annotated[tuple[str, ...], Opt(choices=protocol_names(), flag="--protocol")] = ()
+    operands: Operands = ()
+    sensor_path: SensorPath = None
+    source: Annotated[str | None, Opt(choices=[source.value for source in POWER_SOURCES])] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options(RowOptions, _What):
+    """Options of `ptxbench table`.
+
+    Attributes:
+        linearity: Compare N copies with 2N: for all rows, a sample (one for each template and optimization
+            level; default) or none.
+        budget_minutes: Measure for so many minutes at most, the most important rows first; --resume measures
+            the rest.
+        survive: Measure in a separate process; if a kernel breaks it, continue without that kernel.
+    """
+
+    linearity: Annotated[str | None, Opt(choices=("all", "sample", "none"), flag="--check-linearity")] = None
+    budget_minutes: Annotated[float | None, Opt(0, 1e6, above=True)] = None
+    survive: bool = False
+    as_json: Json = False
+
+
+@command_of(_Options, "table")
+def command(given: _Options) -> None:
     """Measure the energy of instructions, by name or pattern ('*.f16x2'; default: twelve common ones).
 
     Each trial is saved before the next begins; --resume continues a run that was stopped. --gpu all, or a
@@ -150,70 +96,69 @@ def command(
     from ptxbench.sensors.base import SourceName
     from ptxbench.storage.doctor_file import known_difference
 
-    if names_several(spec):
-        sys.exit(measure_many(str(spec), out, budget_minutes, resume=resume, as_json=as_json))
-    if survive:
-        if out is None:
+    if names_several(given.spec):
+        sys.exit(
+            measure_many(
+                str(given.spec), given.out, given.budget_minutes, resume=given.resume, as_json=given.as_json
+            )
+        )
+    if given.survive:
+        if given.out is None:
             raise click.UsageError("--survive needs --out, the folder of the run")
-        sys.exit(_survive(out, spec, resume, budget_minutes))
-    if resume and out is None:
+        sys.exit(_survive(given.out, given))
+    if given.resume and given.out is None:
         raise click.UsageError("--resume needs --out, the folder of the run to continue.")
-    if resume and sensor_path is not None:
+    if given.resume and given.sensor_path is not None:
         raise click.UsageError("--resume uses the sensors of the run; leave out --sensor.")
     options = RunOptions(
-        instructions=chosen_names(("*",) if whole_catalogue else instructions, category),
-        opt_levels=tuple(OptLevel(level) for level in opt_levels),
-        protocols=protocols,
-        patterns=tuple(Pattern(pattern) for pattern in patterns),
-        precision=precision,
-        stop_on=stop_on,
-        min_repeats=min_repeats,
-        max_repeats=max_repeats,
-        window_s=window_s,
-        source=SourceName(source) if source else None,
-        seed=seed,
-        linearity=Linearity(linearity) if linearity else None,
+        instructions=chosen_names(("*",) if given.whole_catalogue else given.instructions, given.category),
+        opt_levels=tuple(OptLevel(level) for level in given.opt_levels),
+        protocols=given.protocols,
+        patterns=tuple(Pattern(pattern) for pattern in given.operands),
+        source=SourceName(given.source) if given.source else None,
+        linearity=Linearity(given.linearity) if given.linearity else None,
+        **{field.name: getattr(given, field.name) for field in fields(RowOptions)},
     )
-    gpu = open_chosen_gpu(spec)
+    gpu = open_chosen_gpu(given.spec)
     try:
-        if out is not None and resume:
-            folder = resume_run(gpu, options, out, allow_other_board=allow_other_board)
+        if given.out is not None and given.resume:
+            folder = resume_run(gpu, options, given.out, allow_other_board=given.allow_other_board)
             say_lost(folder.lost, "trial")
         else:
-            sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
-            known = known_difference(sensor_path, gpu.info) if sensor_path is not None else 0.0
-            folder = start_run(gpu, options, out, sensors, known)
+            sensors = sensors_for(given.sensor_path, gpu) if given.sensor_path is not None else ()
+            known = known_difference(given.sensor_path, gpu.info) if given.sensor_path is not None else 0.0
+            folder = start_run(gpu, options, given.out, sensors, known)
         with folder:
-            rows = _measure(gpu, folder, spec, 60 * budget_minutes if budget_minutes else math.inf)
+            rows = _measure(
+                gpu, folder, given.spec, 60 * given.budget_minutes if given.budget_minutes else math.inf
+            )
             _say_changed(gpu, folder)
     finally:
         gpu.close()
-    _print_rows(rows, gpu.info, folder, as_json)
+    _print_rows(rows, gpu.info, folder, given.as_json)
     if any(row.status != "ok" for row in rows):
         sys.exit(1)
 
 
-def _survive(out: Path, spec: str | None, resume: bool, budget_minutes: float | None) -> int:
-    """Run this very command line without --survive, and again where a kernel broke it."""
+def _survive(out: Path, given: _Options) -> int:
+    """Run this very command without --survive, and again where a kernel broke it."""
     from time import monotonic
 
     from ptxbench.experiment.isolation import run_surviving
 
     begin_s = monotonic()
+    context = click.get_current_context()
 
     def command() -> list[str]:
-        words = [word for word in sys.argv[1:] if word != "--survive"]
-        # What follows -- are names.
-        end = words.index("--") if "--" in words else len(words)
-        own = ["--resume"] if not resume and (out / "manifest.json").exists() else []
-        if budget_minutes is not None:
-            # Of an option that is given twice the last counts.
-            left = max(budget_minutes - (monotonic() - begin_s) / 60, 0.01)
+        own = ["--resume"] if given.resume or (out / "manifest.json").exists() else []
+        if given.budget_minutes is not None:
+            left = max(given.budget_minutes - (monotonic() - begin_s) / 60, 0.01)
             own.append(f"--budget-minutes={left:.3f}")
-        return [sys.executable, "-m", "ptxbench", *words[:end], *own, *words[end:]]
+        words = words_of(context, ("survive", "resume", "budget_minutes"), own)
+        return [sys.executable, "-m", "ptxbench", *words]
 
     code = run_surviving(command, out, lambda text: click.echo(f"ptxbench: {text}", err=True))
-    return code if code >= 0 else _ended_by_signal(-code, out, spec)
+    return code if code >= 0 else _ended_by_signal(-code, out, given.spec)
 
 
 def _ended_by_signal(number: int, out: Path, spec: str | None) -> int:

@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import (
-    gpu_option,
-    json_option,
-    out_option,
-    plot_option,
-    resume_option,
-    seed_option,
-    table_option,
-)
-from ptxbench.cli.parameters import Number, SizeList
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import GpuSpec
+from ptxbench.cli.parameters import SizeList
 from ptxbench.cli.tune_concurrent import concurrent
 from ptxbench.cli.tune_difficulty import difficulty
 from ptxbench.cli.tune_kernel import kernel
 from ptxbench.cli.tune_report import report
 from ptxbench.cli.tune_strategies import strategies
-from ptxbench.cli.tuning import (
-    Place,
-    goal_of,
-    goal_options,
-    require_place,
-    sample_option,
-    search_and_print,
-    search_options,
-    setting_options,
-    sweep_and_print,
-)
-
-if TYPE_CHECKING:
-    from ptxbench.tune.clocks.axes import Values
+from ptxbench.cli.tuning import Place, SettingOptions, TuneOptions, search_and_print, sweep_and_print
+from ptxbench.core.option import Opt
+from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions
 
 # As in ptxbench.tune, which would load numpy.
 _DTYPES = ("f32", "f64", "f16", "c64", "c128")
-# A matrix of f64 is then 2 GiB.
-_MAX_SIZE = 16384
-_SIZE = click.IntRange(16, _MAX_SIZE)
-_OP = click.Choice(("n", "t", "c"))
+# At most, a matrix of f64 is then 2 GiB.
+_SIZE = (16, 16384)
+_OP = ("n", "t", "c")
 
 
 @click.group(name="tune")
@@ -52,131 +33,79 @@ def command() -> None:
     """Find the variant of a kernel that takes the least energy or time."""
 
 
-@command.command(name="gemm", short_help="Tune the matrix product C = A B.")
-@gpu_option
-@click.option("--dtype", type=click.Choice(_DTYPES), default="f32", show_default=True, help="Element type.")
-@click.option("--m", type=_SIZE, default=4096, show_default=True, help="Rows of A and C.")
-@click.option("--n", type=_SIZE, default=4096, show_default=True, help="Columns of B and C.")
-@click.option("--k", type=_SIZE, default=4096, show_default=True, help="Columns of A, rows of B.")
-@click.option(
-    "--sizes",
-    type=SizeList(_SIZE),
-    help="Tune for each of these sizes, such as 512,1024: m, n and k at once, a folder each.",
-)
-@click.option("--op-a", type=_OP, default="n", show_default=True, help="A as it is, transposed, conjugated.")
-@click.option("--op-b", type=_OP, default="n", show_default=True, help="B as it is, transposed, conjugated.")
-@click.option(
-    "--beta",
-    type=Number(-1e6, 1e6),
-    default=0.0,
-    show_default=True,
-    help="Update C: add beta times what it holds.",
-)
-@click.option(
-    "--core",
-    type=click.Choice(("simt", "mma", "wgmma")),
-    help="Ordinary cores, or tensor cores by mma.sync or wgmma (default: mma for f16, else simt).",
-)
-@goal_options
-@table_option(required=False)
-@search_options
-@setting_options
-@sample_option(0)
-@click.option(
-    "--space",
-    type=click.Path(path_type=Path),
-    help="TOML file of the search space, or beast: the space of Anzt et al. (2015).",
-)
-@click.option(
-    "--variant",
-    "variants",
-    multiple=True,
-    help="Try this variant, and none that is not named (may be repeated).",
-)
-@click.option(
-    "--beside",
-    type=click.Choice(("cublas",)),
-    help="Measure this library's product, too, before and after the search (needs PyTorch or CuPy).",
-)
-@seed_option
-@out_option
-@resume_option
-@plot_option("the Pareto front of time and energy (default: pareto.svg in the folder)")
-@json_option
-def gemm(
-    spec: str | None,
-    dtype: str,
-    m: int,
-    n: int,
-    k: int,
-    sizes: tuple[int, ...] | None,
-    op_a: str,
-    op_b: str,
-    beta: float,
-    core: str | None,
-    objective: str,
-    alpha: float | None,
-    power_limit_w: float | None,
-    table: Path | None,
-    strategy: str | None,
-    budget: int,
-    candidates: int,
-    measure: str,
-    window_s: float,
-    prune: float | None,
-    clocks: Values | None,
-    clock_samples: Path | None,
-    memory_clocks: Values | None,
-    power_limits: Values | None,
-    base_mhz: float | None,
-    allow_settings: bool,
-    sample: int,
-    space: Path | None,
-    variants: tuple[str, ...],
-    beside: str | None,
-    seed: int | None,
-    out: Path | None,
-    resume: bool,
-    plot: Path | None,
-    as_json: bool,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _Product:
+    """The product that is tuned.
+
+    Attributes:
+        dtype: Element type.
+        m: Rows of A and C.
+        n: Columns of B and C.
+        k: Columns of A, rows of B.
+        sizes: Tune for each of these sizes, such as 512,1024: m, n and k at once, a folder each.
+        op_a: A as it is, transposed, conjugated.
+        op_b: B as it is, transposed, conjugated.
+        beta: Update C: add beta times what it holds.
+        core: Ordinary cores, or tensor cores by mma.sync or wgmma (default: mma for f16, else simt).
+    """
+
+    spec: GpuSpec = None
+    dtype: Annotated[str, Opt(choices=_DTYPES)] = "f32"
+    m: Annotated[int, Opt(*_SIZE)] = 4096
+    n: Annotated[int, Opt(*_SIZE)] = 4096
+    k: Annotated[int, Opt(*_SIZE)] = 4096
+    sizes: Annotated[tuple[int, ...] | None, Opt(kind=SizeList(*_SIZE))] = None
+    op_a: Annotated[str, Opt(choices=_OP)] = "n"
+    op_b: Annotated[str, Opt(choices=_OP)] = "n"
+    beta: Annotated[float, Opt(-1e6, 1e6)] = 0.0
+    core: Annotated[str | None, Opt(choices=("simt", "mma", "wgmma"))] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Space:
+    """The variants of a product.
+
+    Attributes:
+        space: TOML file of the search space, or beast: the space of Anzt et al. (2015).
+        variants: Try this variant, and none that is not named (may be repeated).
+        beside: Measure this library's product, too, before and after the search (needs PyTorch or CuPy).
+    """
+
+    space: Path | None = None
+    variants: Annotated[tuple[str, ...], Opt(flag="--variant")] = ()
+    beside: Annotated[str | None, Opt(choices=("cublas",))] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GemmOptions(
+    TuneOptions, Place, SeedOptions, _Space, SampleOptions, SettingOptions, SearchOptions, _Product
+):
+    """Options of `ptxbench tune gemm`."""
+
+
+@command_of(_GemmOptions, "gemm", group=command, short_help="Tune the matrix product C = A B.")
+def gemm(options: _GemmOptions) -> int:
     """Tune C = op(A) op(B) + beta C: try variants of a tiled kernel, show the best and the front.
 
     Every variant's results are checked against numpy before it is timed. Each trial is saved before the
     next begins; --resume continues a search that was stopped. The exit code is 1 if no variant is valid.
     """
-    from ptxbench.storage.shipped import find_table
-    from ptxbench.tune.bench import BenchOptions
-    from ptxbench.tune.clocks.axes import SettingAxes
-    from ptxbench.tune.tuning import Tuning
     from ptxbench.tune.variant import Core, DType, Op, Problem
 
-    place = Place(out, resume, plot, as_json)
-    require_place(place)
-    tuning = Tuning(
-        problem=Problem(DType(dtype), m, n, k, Op(op_a), Op(op_b), beta),
-        goal=goal_of(objective, alpha, power_limit_w),
-        options=BenchOptions(power=measure == "energy", window_s=window_s, seed=seed or 0),
-        strategy=strategy or "",
-        budget=budget,
-        candidates=candidates,
-        table=find_table(table) if table else None,
-        space=space,
-        prune=math.nan if prune is None else prune,
-        sample=sample,
-        axes=SettingAxes(clocks, memory_clocks, power_limits),
-        allow_settings=allow_settings,
-        samples=clock_samples,
-        base_mhz=math.nan if base_mhz is None else base_mhz,
-        core=Core(core) if core else None,
-        variants=variants,
-        beside=beside or "",
+    shape = (options.m, options.n, options.k)
+    operations = (Op(options.op_a), Op(options.op_b))
+    tuning = options.tuning_at_settings(
+        Problem(DType(options.dtype), *shape, *operations, options.beta),
+        space=options.space,
+        core=Core(options.core) if options.core else None,
+        variants=options.variants,
+        beside=options.beside or "",
     )
-    gpu = open_chosen_gpu(spec)
+    gpu = open_chosen_gpu(options.spec)
     try:
-        if sizes:
-            return sweep_and_print(gpu, tuning, sizes, place)
-        return search_and_print(gpu, tuning, place)
+        if options.sizes:
+            return sweep_and_print(gpu, tuning, options.sizes, options)
+        return search_and_print(gpu, tuning, options)
     finally:
         gpu.close()
 

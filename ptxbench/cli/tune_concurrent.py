@@ -2,65 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
-from ptxbench.cli.options import (
-    gpu_option,
-    json_option,
-    out_option,
-    resume_option,
-    seed_option,
-    window_option,
-)
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import GpuSpec, Json, Out, Resume
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.progress import progress_bar
+from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Seed, window_of
 
 if TYPE_CHECKING:
     from ptxbench.tune.blocks.concurrent import ConcurrentTrial
     from ptxbench.tune.blocks.concurrent_search import ConcurrentTuned
 
 
-@click.command(name="concurrent", short_help="Tune the block sizes of kernels that run at once.")
-@click.argument("specifications", nargs=-1, required=True, type=click.Path(path_type=Path))
-@gpu_option
-@click.option(
-    "--minimize",
-    "objective",
-    type=click.Choice(("energy", "time", "edp")),
-    default="energy",
-    show_default=True,
-    help="What to minimize, of a round in which every kernel runs once.",
-)
-@click.option(
-    "--patience",
-    type=click.IntRange(1, 32),
-    default=1,
-    show_default=True,
-    help="End the search of a kernel after so many block sizes in a row that are no better.",
-)
-@click.option("--exhaustive", is_flag=True, help="Run every combination of block sizes besides.")
-@window_option(0.4)
-@seed_option
-@out_option
-@resume_option
-@json_option
-def concurrent(
-    specifications: tuple[Path, ...],
-    spec: str | None,
-    objective: str,
-    patience: int,
-    exhaustive: bool,
-    window_s: float,
-    seed: int | None,
-    out: Path | None,
-    resume: bool,
-    as_json: bool,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _ConcurrentOptions:
+    """Options of `ptxbench tune concurrent`.
+
+    Attributes:
+        objective: What to minimize, of a round in which every kernel runs once.
+        patience: End the search of a kernel after so many block sizes in a row that are no better.
+        exhaustive: Run every combination of block sizes besides.
+    """
+
+    specifications: Annotated[tuple[Path, ...], Arg()]
+    spec: GpuSpec = None
+    objective: Annotated[str, Opt(choices=("energy", "time", "edp"), flag="--minimize")] = "energy"
+    patience: Annotated[int, Opt(1, 32)] = 1
+    exhaustive: bool = False
+    window_s: Annotated[float, window_of("0.4")] = 0.4
+    seed: Seed = None
+    out: Out = None
+    resume: Resume = False
+    as_json: Json = False
+
+
+@command_of(_ConcurrentOptions, "concurrent", short_help="Tune the block sizes of kernels that run at once.")
+def concurrent(options: _ConcurrentOptions) -> int:
     """Tune the block sizes of the kernels that SPECIFICATIONS describe, which run at once.
 
     Each is a file of `ptxbench tune kernel`; its axes other than the block hold their first value. The
@@ -72,21 +56,32 @@ def concurrent(
     from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concurrently
     from ptxbench.tune.spec_file import load_spec
 
-    if resume and out is None:
+    if options.resume and options.out is None:
         raise click.UsageError("--resume needs --out, the folder of the search to continue.")
     tuning = ConcurrentTuning(
-        tuple(load_spec(one) for one in specifications), objective, window_s, seed or 0, exhaustive, patience
+        tuple(load_spec(one) for one in options.specifications),
+        options.objective,
+        options.window_s,
+        options.seed or 0,
+        options.exhaustive,
+        options.patience,
     )
-    gpu = open_chosen_gpu(spec)
+    gpu = open_chosen_gpu(options.spec)
     try:
         with progress_bar() as show:
-            tuned = tune_concurrently(gpu, tuning, None if resume else out, out if resume else None, show)
+            tuned = tune_concurrently(
+                gpu,
+                tuning,
+                None if options.resume else options.out,
+                options.out if options.resume else None,
+                show,
+            )
     finally:
         gpu.close()
-    if as_json:
-        _print_json(tuned, objective)
+    if options.as_json:
+        _print_json(tuned, options.objective)
     else:
-        _print(tuned, objective)
+        _print(tuned, options.objective)
     return 0 if tuned.chosen.ok else 1
 
 

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import json_option, plot_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import Json, plot_of
 from ptxbench.cli.output import print_json, print_table
+from ptxbench.core.option import Arg
 
 if TYPE_CHECKING:
     from ptxbench.tune.clocks.difficulty import Difficulty
 
 
-@click.command(name="difficulty", short_help="Tell how hard a search space is for a local search.")
-@click.argument("run", type=click.Path(path_type=Path))
-@plot_option("the proportion of centrality")
-@json_option
-def difficulty(run: Path, plot: Path | None, as_json: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _DifficultyOptions:
+    """Options of `ptxbench tune difficulty`."""
+
+    run: Annotated[Path, Arg()]
+    plot: Annotated[Path | None, plot_of("the proportion of centrality")] = None
+    as_json: Json = False
+
+
+@command_of(
+    _DifficultyOptions, "difficulty", short_help="Tell how hard a search space is for a local search."
+)
+def difficulty(options: _DifficultyOptions) -> None:
     """Tell how hard the space of RUN is: how often a local search ends near the optimum.
 
     RUN is a folder of `tune gemm` or `tune kernel` in which every variant was tried. A randomized
@@ -29,14 +40,14 @@ def difficulty(run: Path, plot: Path | None, as_json: bool) -> None:
     from ptxbench.tune.clocks.difficulty import PROPORTIONS, parts
     from ptxbench.tune.folder import TuningFolder
 
-    folder = TuningFolder.read(run)
+    folder = TuningFolder.read(options.run)
     trials, _ = folder.believed()
     found = parts(trials)
-    if plot is not None:
+    if options.plot is not None:
         from ptxbench.report.difficulty_plot import plot_difficulty
 
-        plot_difficulty(folder.manifest, found, plot)
-    if as_json:
+        plot_difficulty(folder.manifest, found, options.plot)
+    if options.as_json:
         print_json({"parts": [_plain(one) for one in found]})
         return
     click.echo(f"{folder.manifest.gpu.title}: {folder.manifest.part.problem.title}")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import json_option, table_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import Json
 from ptxbench.cli.output import print_json
-from ptxbench.cli.parameters import PictureFolder, report_file
+from ptxbench.cli.parameters import PictureFolder, require_report
+from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import TableFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,18 +22,24 @@ if TYPE_CHECKING:
     from ptxbench.tune.folder import TuningManifest
 
 
-@click.command(name="report", short_help="Report a search: winners, front, correlations.")
-@click.argument("run", type=click.Path(path_type=Path))
-@table_option(required=False)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    callback=report_file(".html", ".csv", ".json", ".txt"),
-    help="Where to write: a file (.html, .csv, .json as Kernel Tuner's cache, or .txt).",
-)
-@click.option("--plots", type=PictureFolder(), help="Folder for plots: front, hull, correlations, quadrants.")
-@json_option
-def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, as_json: bool) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _ReportOptions:
+    """Options of `ptxbench tune report`.
+
+    Attributes:
+        out: Where to write: a file (.html, .csv, .json as Kernel Tuner's cache, or .txt).
+        plots: Folder for plots: front, hull, correlations, quadrants.
+    """
+
+    run: Annotated[Path, Arg()]
+    table: TableFolder = None
+    out: Path | None = None
+    plots: Annotated[Path | None, Opt(kind=PictureFolder())] = None
+    as_json: Json = False
+
+
+@command_of(_ReportOptions, "report", short_help="Report a search: winners, front, correlations.")
+def report(options: _ReportOptions) -> int:
     """Report RUN, a folder of `tune gemm` or `tune kernel`.
 
     It has the winners by time and by energy with 95% intervals, the front of both, the best variant for
@@ -48,33 +58,37 @@ def report(run: Path, table: Path | None, out: Path | None, plots: Path | None, 
     from ptxbench.tune.kernel_tuner_cache import cache_text
     from ptxbench.tune.model_energy import open_model
 
-    require_outside(run, out, plots)
-    folder = TuningFolder.read(run)
+    if options.out is not None:
+        require_report(options.out, ".html", ".csv", ".json", ".txt")
+    require_outside(options.run, options.out, options.plots)
+    folder = TuningFolder.read(options.run)
     trials, scale = folder.believed()
-    if table is not None:
+    if options.table is not None:
         manifest = folder.manifest
-        model = open_model(find_table(table), manifest.gpu, manifest.part.options.pattern)
+        model = open_model(find_table(options.table), manifest.gpu, manifest.part.options.pattern)
         trials = estimated_again(trials, manifest.part.problem, model)
     found = analyse(trials, folder.manifest.part.problem, folder.beside)
     if found is None:
-        click.echo(f"{run}: none of {len(trials)} variants has a time and an energy{scale and f'; {scale}'}")
+        click.echo(
+            f"{options.run}: none of {len(trials)} variants has a time and an energy{scale and f'; {scale}'}"
+        )
         return 1
     parts = sections(folder.manifest, trials, found, scale)
-    if plots is not None:
-        _draw(folder.manifest, found, plots)
-    if out is not None:
-        ending = out.suffix.lower()
+    if options.plots is not None:
+        _draw(folder.manifest, found, options.plots)
+    if options.out is not None:
+        ending = options.out.suffix.lower()
         if ending == ".html":
             text = as_page(parts, _pictures(folder.manifest, found))
         elif ending == ".json":
             text = cache_text(folder.manifest, trials)
         else:
             text = as_csv(found) if ending == ".csv" else as_text(parts, None) + "\n"
-        write_text(out, text)
-        click.echo(f"ptxbench: wrote {out}", err=True)
-    if as_json:
+        write_text(options.out, text)
+        click.echo(f"ptxbench: wrote {options.out}", err=True)
+    if options.as_json:
         print_json(_plain(found))
-    elif out is None:
+    elif options.out is None:
         click.echo(as_text(parts, output_width()))
     return 0
 

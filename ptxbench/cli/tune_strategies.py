@@ -3,42 +3,45 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import json_option, plot_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import Json, plot_of
 from ptxbench.cli.output import print_json, print_table
-from ptxbench.cli.parameters import Number
+from ptxbench.core.option import Arg, Opt
 
 if TYPE_CHECKING:
     from ptxbench.tune.clocks.strategies import Chosen, Comparison
 
-_CLOCK = Number(1, 100_000)
+_CLOCK = (1, 100_000)
 _NUMBERS = ("energy J", "over least", "saved", "time ms", "runs")
 
 
-@click.command(name="strategies", short_help="Compare ways to tune kernel and clock together.")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--base-clock-mhz", type=_CLOCK, help="Base clock, MHz (default: 54% of the highest).")
-@click.option(
-    "--samples",
-    type=click.Path(path_type=Path),
-    help="CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks, for"
-    " model-steered.",
-)
-@click.option("--best-clock-mhz", type=_CLOCK, help="Best clock of `ptxbench ridge`, in place of --samples.")
-@plot_option("capping against clocking")
-@json_option
-def strategies(
-    run: Path,
-    base_clock_mhz: float | None,
-    samples: Path | None,
-    best_clock_mhz: float | None,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _StrategiesOptions:
+    """Options of `ptxbench tune strategies`.
+
+    Attributes:
+        base_clock_mhz: Base clock, MHz (default: 54% of the highest).
+        samples: CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks,
+            for model-steered.
+        best_clock_mhz: Best clock of `ptxbench ridge`, in place of --samples.
+    """
+
+    run: Annotated[Path, Arg()]
+    base_clock_mhz: Annotated[float | None, Opt(*_CLOCK)] = None
+    samples: Path | None = None
+    best_clock_mhz: Annotated[float | None, Opt(*_CLOCK)] = None
+    plot: Annotated[Path | None, plot_of("capping against clocking")] = None
+    as_json: Json = False
+
+
+@command_of(_StrategiesOptions, "strategies", short_help="Compare ways to tune kernel and clock together.")
+def strategies(options: _StrategiesOptions) -> None:
     """Let the strategies of Schoonhoven et al. (2022) choose among the trials of RUN.
 
     RUN is a folder of `tune gemm` or `tune kernel` with --clocks, and with --power-limits for the strategy
@@ -47,17 +50,17 @@ def strategies(
     from ptxbench.tune.clocks.strategies import compare
     from ptxbench.tune.folder import TuningFolder
 
-    if samples is not None and best_clock_mhz is not None:
+    if options.samples is not None and options.best_clock_mhz is not None:
         raise click.UsageError("give --samples or --best-clock-mhz.")
-    folder = TuningFolder.read(run)
+    folder = TuningFolder.read(options.run)
     trials, _ = folder.believed()
-    base_mhz = math.nan if base_clock_mhz is None else base_clock_mhz
-    found = compare(trials, base_mhz, _search_mhz(samples, best_clock_mhz))
-    if plot is not None:
+    base_mhz = math.nan if options.base_clock_mhz is None else options.base_clock_mhz
+    found = compare(trials, base_mhz, _search_mhz(options.samples, options.best_clock_mhz))
+    if options.plot is not None:
         from ptxbench.report.clock_plots import plot_capping
 
-        plot_capping(folder.manifest, trials, plot)
-    if as_json:
+        plot_capping(folder.manifest, trials, options.plot)
+    if options.as_json:
         print_json(_plain(found))
         return
     click.echo(f"{folder.manifest.gpu.title}: {folder.manifest.part.problem.title}")

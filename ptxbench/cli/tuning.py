@@ -7,182 +7,90 @@ import shlex
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from ptxbench.cli.options import Decorator, window_option
+from ptxbench.cli.options import Json, Out, Resume, plot_of
 from ptxbench.cli.output import print_json, print_table
-from ptxbench.cli.parameters import AxisValues, Number
+from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
+from ptxbench.core.option import Opt
+from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions, TuningOptions
 
 if TYPE_CHECKING:
     from ptxbench.devices.base import Gpu
-    from ptxbench.tune.objective import Goal
+    from ptxbench.tune.clocks.axes import Values
+    from ptxbench.tune.spec import KernelSpec
     from ptxbench.tune.trial import Trial
     from ptxbench.tune.tuning import Tuned, Tuning
+    from ptxbench.tune.variant import Problem
 
-_OBJECTIVES = ("energy", "time", "edp", "power-limited", "gflops-per-w", "metric")
 _SHOWN, _FAILED_SHOWN = 10, 3
 _LIMIT = "power limit"
 _HEADINGS = ("variant", "time ms", "power W", "energy J", "estimated J", "GFLOP/s", "correct", _LIMIT)
 _NUMBERS = _HEADINGS[1:-2]
 
-_GOAL = (
-    click.option(
-        "--objective",
-        type=click.Choice(_OBJECTIVES),
-        default="energy",
-        show_default=True,
-        help="Minimize this; gflops-per-w is maximized, metric is the specification's own.",
-    ),
-    click.option(
-        "--alpha",
-        type=Number(0, 1),
-        help="Minimize alpha t + (1 - alpha) e instead; time t and energy e are relative to the first "
-        "variant.",
-    ),
-    click.option(
-        "--power-limit-w",
-        type=Number(1, 10_000),
-        help="Leave out variants above this power (for --objective power-limited).",
-    ),
-)
-_SEARCH = (
-    click.option(
-        "--strategy",
-        help="Search by estimate, random, guerreiro (block sizes in the order of their occupancy, for tune "
-        "kernel), a way to tune clocks such as race-to-idle+clocks, or a strategy of Kernel Tuner such as "
-        "genetic_algorithm (default: estimate with --table or for time, else random).",
-    ),
-    click.option(
-        "--budget",
-        type=click.IntRange(1, 100_000),
-        default=50,
-        show_default=True,
-        help="Try so many variants.",
-    ),
-    click.option(
-        "--candidates",
-        type=click.IntRange(1, 100_000),
-        default=256,
-        show_default=True,
-        help="Estimate so many variants before the first is tried (for --strategy estimate).",
-    ),
-    click.option(
-        "--measure",
-        type=click.Choice(("energy", "time")),
-        default="energy",
-        show_default=True,
-        help="Measure the energy of each variant, or only its time.",
-    ),
-    window_option(0.4),
-    click.option(
-        "--prune",
-        type=Number(1, 1000),
-        help="Only time a variant whose estimate is more than so many times the best.",
-    ),
-)
 
-
-_SETTINGS = (
-    click.option(
-        "--clocks",
-        type=AxisValues(model=True),
-        help="Try each variant at these SM clocks, MHz; model: rank variants and clocks by the estimate of "
-        "--table, and run nothing.",
-    ),
-    click.option(
-        "--clock-samples",
-        type=click.Path(path_type=Path),
-        help="CSV file of power at several clocks, as `ptxbench ridge` takes it: its voltage curve stands in "
-        "for the power law of --table.",
-    ),
-    click.option("--memory-clocks", type=AxisValues(), help="Try each variant at these memory clocks, MHz."),
-    click.option("--power-limits", type=AxisValues(), help="Try each variant under these power limits, W."),
-    click.option(
-        "--base-clock-mhz",
-        "base_mhz",
-        type=Number(1, 100_000),
-        help="Base clock, MHz (default: 54% of the highest), for --strategy energy-to-solution+clocks.",
-    ),
-    click.option(
-        "--allow-settings",
-        is_flag=True,
-        help="Allow that the GPU is set; it is restored at the end.",
-    ),
-)
-
-
-def setting_options(function: Decorator) -> Decorator:
-    """Add the options that make clocks and the power limit axes of the search."""
-    for option in reversed(_SETTINGS):
-        function = option(function)
-    return function
-
-
-def goal_options(function: Decorator) -> Decorator:
-    """Add the options that say what is made small."""
-    for option in reversed(_GOAL):
-        function = option(function)
-    return function
-
-
-def search_options(function: Decorator) -> Decorator:
-    """Add the options that say how variants are chosen and measured."""
-    for option in reversed(_SEARCH):
-        function = option(function)
-    return function
-
-
-def sample_option(default: int) -> Decorator:
-    """Return the option --sample."""
-    return click.option(
-        "--sample",
-        type=click.IntRange(0, 100_000),
-        default=default,
-        show_default=True,
-        help="Draw so many of the budget at random, to see how well the estimate ranks "
-        "(for --strategy estimate).",
-    )
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a search is kept.
+@dataclass(frozen=True, kw_only=True)
+class SettingOptions:
+    """Clocks and power limits as axes of the search.
 
     Attributes:
-        out: The folder, or None for a new one.
-        resume: Whether it continues one that is there.
-        plot: Picture to draw, or None for the one in the folder.
-        as_json: Whether JSON is printed.
+        clocks: Try each variant at these SM clocks, MHz; model: rank variants and clocks by the estimate of
+            --table, and run nothing.
+        clock_samples: CSV file of power at several clocks, as `ptxbench ridge` takes it: its voltage curve
+            stands in for the power law of --table.
+        memory_clocks: Try each variant at these memory clocks, MHz.
+        power_limits: Try each variant under these power limits, W.
+        base_mhz: Base clock, MHz (default: 54% of the highest), for --strategy
+            energy-to-solution+clocks.
+        allow_settings: Allow that the GPU is set; it is restored at the end.
     """
 
-    out: Path | None
-    resume: bool
-    plot: Path | None
-    as_json: bool
+    # Quoted, so that no module with numpy is loaded for its name.
+    clocks: Annotated["Values | None", Opt(kind=AxisValues(model=True))] = None  # noqa: UP037
+    clock_samples: Path | None = None
+    memory_clocks: Annotated["Values | None", Opt(kind=AxisValues())] = None  # noqa: UP037
+    power_limits: Annotated["Values | None", Opt(kind=AxisValues())] = None  # noqa: UP037
+    base_mhz: Annotated[float | None, Opt(1, 100_000, flag="--base-clock-mhz")] = None
+    allow_settings: bool = False
 
 
-def require_place(place: Place) -> None:
-    """Refuse --resume without a folder.
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a search is kept, and what is shown of it."""
 
-    Raises:
-        UsageError: There is no --out.
-    """
-    if place.resume and place.out is None:
-        raise click.UsageError("--resume needs --out, the folder of the search to continue.")
+    out: Out = None
+    resume: Resume = False
+    plot: Annotated[
+        Path | None, plot_of("the Pareto front of time and energy (default: pareto.svg in the folder)")
+    ] = None
+    as_json: Json = False
 
 
-def goal_of(objective: str, alpha: float | None, power_limit_w: float | None) -> Goal:
-    """Return the goal that the options say."""
-    from ptxbench.tune.objective import Goal, Objective
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(TuningOptions, Place, SeedOptions, SampleOptions, SettingOptions, SearchOptions):
+    """What the commands that search have in common; the last base is the first in the help."""
 
-    return Goal(
-        Objective.WEIGHTED if alpha is not None else Objective(objective),
-        math.nan if power_limit_w is None else power_limit_w,
-        math.nan if alpha is None else alpha,
-    )
+    def tuning_at_settings(self, problem: Problem | KernelSpec, **own: Any) -> Tuning:
+        """Return what is tuned, and how, with the clocks and limits that it is tried at.
+
+        Raises:
+            UsageError: --resume has no --out.
+        """
+        from ptxbench.tune.clocks.axes import SettingAxes
+
+        if self.resume and self.out is None:
+            raise click.UsageError("--resume needs --out, the folder of the search to continue.")
+        return self.tuning(
+            problem,
+            axes=SettingAxes(self.clocks, self.memory_clocks, self.power_limits),
+            allow_settings=self.allow_settings,
+            samples=self.clock_samples,
+            base_mhz=math.nan if self.base_mhz is None else self.base_mhz,
+            **own,
+        )
 
 
 def search_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:

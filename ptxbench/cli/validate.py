@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import json_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import Json
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.parameters import PictureFolder
+from ptxbench.core.option import Opt
 
 if TYPE_CHECKING:
     from ptxbench.core.estimate import Estimate
@@ -19,34 +22,35 @@ if TYPE_CHECKING:
     from ptxbench.meter.readers import Mapping
     from ptxbench.meter.validation import Validation
 
-_FILE = click.Path(path_type=Path)
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench validate`.
+
+    Attributes:
+        meter: What the meter logged: CSV, dump or raw capture, also gzip.
+        run: Folder of a run: its recordings are checked.
+        bursts: Folder of `ptxbench burst`, with --run; repeatable.
+        nvml: CSV of the GPU's readings, in place of --run.
+        windows: CSV of the kernels' windows (start_us,end_us), with --nvml.
+        mapping: TOML that says what the columns of both logs are.
+        nvml_gpu: GPU of the NVML log: its index, UUID or PCI bus, in a log of several.
+        plots: Folder for plots: the signals and the errors.
+    """
+
+    meter: Path
+    run: Path | None = None
+    bursts: Annotated[tuple[Path, ...], Opt(flag="--burst")] = ()
+    nvml: Path | None = None
+    windows: Path | None = None
+    mapping: Path | None = None
+    nvml_gpu: str | None = None
+    plots: Annotated[Path | None, Opt(kind=PictureFolder())] = None
+    as_json: Json = False
 
 
-@click.command(name="validate")
-@click.option(
-    "--meter", type=_FILE, required=True, help="What the meter logged: CSV, dump or raw capture, also gzip."
-)
-@click.option("--run", "run", type=_FILE, help="Folder of a run: its recordings are checked.")
-@click.option(
-    "--burst", "bursts", type=_FILE, multiple=True, help="Folder of `ptxbench burst`, with --run; repeatable."
-)
-@click.option("--nvml", type=_FILE, help="CSV of the GPU's readings, in place of --run.")
-@click.option("--windows", type=_FILE, help="CSV of the kernels' windows (start_us,end_us), with --nvml.")
-@click.option("--mapping", type=_FILE, help="TOML that says what the columns of both logs are.")
-@click.option("--nvml-gpu", help="GPU of the NVML log: its index, UUID or PCI bus, in a log of several.")
-@click.option("--plots", type=PictureFolder(), help="Folder for plots: the signals and the errors.")
-@json_option
-def command(
-    meter: Path,
-    run: Path | None,
-    bursts: tuple[Path, ...],
-    nvml: Path | None,
-    windows: Path | None,
-    mapping: Path | None,
-    nvml_gpu: str | None,
-    plots: Path | None,
-    as_json: bool,
-) -> None:
+@command_of(_Options, "validate")
+def command(options: _Options) -> None:
     """Check what the GPU reports against an external power meter.
 
     Finds the offset and drift between the two clocks, then gain, offset and lag of each power source. It
@@ -57,35 +61,29 @@ def command(
     from ptxbench.meter.result import as_json as to_json
     from ptxbench.meter.validation import validate
 
-    columns = Mapping() if mapping is None else read_mapping(mapping)
-    log = _host_log(run, bursts, nvml, windows, columns.nvml, nvml_gpu)
-    result = validate(read_meter(meter, columns), log)
-    drawn = _draw(result, plots)
-    if as_json:
+    columns = Mapping() if options.mapping is None else read_mapping(options.mapping)
+    log = _host_log(options, columns.nvml)
+    result = validate(read_meter(options.meter, columns), log)
+    drawn = _draw(result, options.plots)
+    if options.as_json:
         print_json(to_json(result))
     else:
         _print(result, drawn)
 
 
-def _host_log(
-    run: Path | None,
-    bursts: tuple[Path, ...],
-    nvml: Path | None,
-    windows: Path | None,
-    mapping: Mapping | None,
-    nvml_gpu: str | None,
-) -> HostLog:
+def _host_log(options: _Options, mapping: Mapping | None) -> HostLog:
     from ptxbench.core.errors import InputError
     from ptxbench.meter.host import log_from_csv, log_from_run
 
-    if nvml_gpu is not None and nvml is None:
+    run, nvml, windows = options.run, options.nvml, options.windows
+    if options.nvml_gpu is not None and nvml is None:
         raise InputError("--nvml-gpu goes with --nvml; a run names its GPU")
     if run is not None and nvml is None and windows is None:
-        return log_from_run(run, bursts)
-    if bursts:
+        return log_from_run(run, options.bursts)
+    if options.bursts:
         raise InputError("--burst goes with --run; in --windows, the label burst marks one")
     if run is None and nvml is not None and windows is not None:
-        return log_from_csv(nvml, windows, mapping, nvml_gpu)
+        return log_from_csv(nvml, windows, mapping, options.nvml_gpu)
     raise InputError("give either --run, or --nvml and --windows")
 
 

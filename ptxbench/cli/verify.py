@@ -5,36 +5,41 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.options import DEFAULT_TARGET, OPT_LEVELS, json_option, opt_level_option, target_option
+from ptxbench.cli.command import command_of
+from ptxbench.cli.options import DEFAULT_TARGET, Json, target_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.progress import progress_bar
+from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import OPT_LEVELS, OptLevels
 
 if TYPE_CHECKING:
     from ptxbench.sass.verify import VerifiedRow
 
 
-@click.command(name="verify")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@target_option(DEFAULT_TARGET, multiple=True)
-@opt_level_option(None)
-@click.option(
-    "--jobs", type=click.IntRange(1, 256), help="Run so many assemblers at once (default: one per CPU)."
-)
-@click.option("--no-cache", is_flag=True, help="Check everything again, and keep no verdict.")
-@json_option
-def command(
-    names: tuple[str, ...],
-    targets: tuple[str, ...],
-    opt_levels: tuple[str, ...],
-    jobs: int | None,
-    no_cache: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of `ptxbench verify`.
+
+    Attributes:
+        jobs: Run so many assemblers at once (default: one per CPU).
+        no_cache: Check everything again, and keep no verdict.
+    """
+
+    names: Annotated[tuple[str, ...], Arg(metavar="[NAME]...")] = ()
+    targets: Annotated[tuple[str, ...], target_of("may be repeated; default: sm_90a")] = (DEFAULT_TARGET,)
+    opt_levels: OptLevels = ()
+    jobs: Annotated[int | None, Opt(1, 256)] = None
+    no_cache: bool = False
+    as_json: Json = False
+
+
+@command_of(_Options, "verify")
+def command(options: _Options) -> None:
     """Assemble instructions (default: all) and check the SASS of their loops, without a GPU.
 
     A row is exact (one SASS instruction), mixture (one, of several kinds), expands (several), calls (a
@@ -42,11 +47,13 @@ def command(
     each class has, and the refused rows. With NAMEs, which may be patterns such as 'fma.*', it prints every
     row. The exit code is 1 if the check refuses a row that the catalogue expects to pass.
     """
-    rows = _verify(names, targets, opt_levels or OPT_LEVELS, jobs, no_cache)
-    if as_json:
+    rows = _verify(
+        options.names, options.targets, options.opt_levels or OPT_LEVELS, options.jobs, options.no_cache
+    )
+    if options.as_json:
         print_json({"rows": [asdict(row) for row in rows]})
     else:
-        if names:
+        if options.names:
             _print_rows(rows)
         _print_counts(rows)
         _print_refused(rows)

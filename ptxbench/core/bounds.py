@@ -1,4 +1,4 @@
-"""Arguments of a user, checked where they come in: a bad one is an InputError that names it."""
+"""Arguments of a user, checked where they come in: a bad one is an ArgumentError that names it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import TypeVar
 
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import ArgumentError, InputError
 
 Choice = TypeVar("Choice", bound=str)
 
 
-def within(name: str, value: float, low: float, high: float) -> float:
+def within(name: str, value: float, low: float, high: float, *, above: bool = False) -> float:
     """Return a number that is finite and within its range.
 
     Args:
@@ -20,15 +20,17 @@ def within(name: str, value: float, low: float, high: float) -> float:
         value: What was given.
         low: Least value that is allowed.
         high: Greatest value that is allowed.
+        above: Whether it must be greater than `low`.
 
     Raises:
-        InputError: It is no number, not finite, or out of range.
+        ArgumentError: It is no number, not finite, or out of range.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"{name} must be a number, not {value!r}")
+        raise ArgumentError(name, f"must be a number, not {value!r}")
     number = float(value)
-    if not (math.isfinite(number) and low <= number <= high):
-        raise InputError(f"{name} must be from {low:g} to {high:g}, not {number:g}")
+    if not (math.isfinite(number) and low <= number <= high) or (above and number == low):
+        least = f"above {low:g} and up to" if above else f"from {low:g} to"
+        raise ArgumentError(name, f"must be {least} {high:g}, not {number:g}")
     return number
 
 
@@ -47,10 +49,10 @@ def whole_within(name: str, value: int, low: int, high: int) -> int:
     """Return a whole number within its range.
 
     Raises:
-        InputError: It is no whole number, or out of range.
+        ArgumentError: It is no whole number, or out of range.
     """
     if within(name, value, low, high) != int(value):
-        raise InputError(f"{name} must be a whole number, not {value!r}")
+        raise ArgumentError(name, f"must be a whole number, not {value!r}")
     return int(value)
 
 
@@ -58,10 +60,10 @@ def one_of(name: str, value: str, choices: Iterable[Choice]) -> Choice:
     """Return the one of some words, such as the members of an enumeration, that equals `value`.
 
     Raises:
-        InputError: None does.
+        ArgumentError: None does.
     """
     known = tuple(choices)
     for choice in known:
         if choice == value:
             return choice
-    raise InputError(f"{name} must be one of {', '.join(known)}, not {value!r}")
+    raise ArgumentError(name, f"must be one of {', '.join(known)}, not {value!r}")

@@ -24,6 +24,19 @@ class InputError(PtxbenchError):
         super().__init__(printable(text))
 
 
+class ArgumentError(InputError):
+    """An argument has a value that it cannot have; the command line says its option in the place of its name.
+
+    Attributes:
+        argument: Its name in Python.
+        text: What is wrong, such as "must be from 0 to 1, not 2"; names of other arguments in backticks.
+    """
+
+    def __init__(self, argument: str, text: str) -> None:
+        super().__init__(f"{argument} {text}")
+        self.argument, self.text = argument, text
+
+
 class NotMeasurableError(InputError):
     """An instruction does not exist on this target, or has no such operand pattern."""
 

@@ -9,11 +9,12 @@ from typing import Any
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.core.condition import Conditions, OptLevel, Pattern
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import ArgumentError
 from ptxbench.devices.base import Gpu
 from ptxbench.experiment.criteria import criterion_for
 from ptxbench.experiment.linearity import Linearity
 from ptxbench.experiment.protocols import find_protocol, protocol_names
+from ptxbench.experiment.row_options import RowOptions
 from ptxbench.experiment.sensor_choice import choose_sensor, default_window_s, short_window_s
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
@@ -25,30 +26,18 @@ MAX_REPEATS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(Conditions):
+class RunOptions(RowOptions, Conditions):
     """What a caller sets; an option that is None or empty is not set.
 
     Attributes:
         instructions: Catalogue names.
-        precision: 95% half-width to stop at, as a fraction of the energy.
-        min_repeats: Repeats in any case.
-        max_repeats: Repeats at most.
-        window_s: Kernel duration, of every protocol.
         source: Power source.
-        seed: Seed of the operands.
         linearity: For which rows N copies are checked against 2N.
-        stop_on: Name of the stopping criterion.
     """
 
     instructions: tuple[str, ...] = ()
-    precision: float | None = None
-    min_repeats: int | None = None
-    max_repeats: int | None = None
-    window_s: float | None = None
     source: SourceName | None = None
-    seed: int | None = None
     linearity: Linearity | None = None
-    stop_on: str | None = None
 
     def over(self, recorded: RunArguments) -> RunArguments:
         """Return a run's arguments with the options that are set in their place.
@@ -109,4 +98,4 @@ class RunOptions(Conditions):
             return replace(arguments, max_repeats=least)
         if self.min_repeats is None:
             return replace(arguments, min_repeats=most)
-        raise InputError(f"at least {least} repeats and at most {most}: raise --max-repeats")
+        raise ArgumentError("max_repeats", f"is {most}, less than `min_repeats`, {least}: raise it")

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.work import Access, Activity, Level
 from ptxbench.storage import codec
@@ -245,7 +245,9 @@ class Terms:
         }
         if kind not in known:
             names = ", ".join(self.data_kinds)
-            raise InputError(f"the table's terms know no data {kind!r}: take one of {names}")
+            raise ArgumentError(
+                "operands", f"must be one that the table's terms know, of {names}; not {kind!r}"
+            )
         activity = known[kind]
         if not integer_data or kind == "zeros":
             return activity

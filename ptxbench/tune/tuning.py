@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.settled import SourceCheck
@@ -326,32 +326,34 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
     """
     for_time = tuning.goal.objective is Objective.TIME
     if strategy == BY_ESTIMATE and tuning.table is None and not for_time:
-        raise InputError("--strategy estimate needs a table to estimate by; give --table RUN")
+        raise ArgumentError("strategy", "estimate needs a table to estimate by; give `table`")
     if not math.isnan(tuning.prune) and tuning.table is None:
-        raise InputError("--prune needs a table to estimate by; give --table RUN")
+        raise ArgumentError("prune", "needs a table to estimate by; give `table`")
     if strategy in CLOCK_STRATEGIES:
         _require_clocks(tuning, strategy)
     elif strategy not in (BY_ESTIMATE, AT_RANDOM, BY_BLOCKS):
         require_strategy(strategy)
     if strategy == BY_BLOCKS and not isinstance(tuning.problem, KernelSpec):
-        raise InputError("--strategy guerreiro tunes the block size of your own kernel; gemm has more axes")
+        raise ArgumentError(
+            "strategy", "guerreiro tunes the block size of your own kernel; gemm has more axes"
+        )
     if not for_time and not tuning.options.power and tuning.table is None:
-        raise InputError(
-            f"--measure time gives no energy for --objective {tuning.goal.objective}; give --table RUN"
+        raise ArgumentError(
+            "measure", f"time gives no energy for `objective` {tuning.goal.objective}; give `table`"
         )
     spec = tuning.problem if isinstance(tuning.problem, KernelSpec) else None
     if tuning.goal.objective is Objective.METRIC and (spec is None or spec.metric is None):
-        raise InputError("--objective metric needs a specification with [objective] metric")
+        raise ArgumentError("objective", "metric needs a specification with [objective] metric")
     if tuning.goal.objective is Objective.GFLOPS_PER_W and spec is not None and spec.flops is None:
-        raise InputError("--objective gflops-per-w needs a specification with [work] flops")
+        raise ArgumentError("objective", "gflops-per-w needs a specification with [work] flops")
     if tuning.goal.objective is Objective.POWER_LIMITED and math.isnan(tuning.goal.power_limit_w):
-        raise InputError("--objective power-limited needs --power-limit-w W")
+        raise ArgumentError("objective", "power-limited needs `power_limit_w`")
 
 
 def _require_clocks(tuning: Tuning, strategy: str) -> None:
-    wanted = "--power-limits" if strategy == CAPPED else "--clocks"
+    wanted = "power_limits" if strategy == CAPPED else "clocks"
     if (tuning.axes.power_limits if strategy == CAPPED else tuning.axes.sm_clocks) is None:
-        raise InputError(f"--strategy {strategy} needs {wanted}")
+        raise ArgumentError("strategy", f"{strategy} needs `{wanted}`")
 
 
 def _model_name(tuning: Tuning, gpu: Gpu) -> str:

@@ -1,6 +1,8 @@
 """What `import ptxbench` is: light, complete and typed."""
 
 import ast
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +51,10 @@ def test_every_public_name_is_there_documented_and_seen_by_type_checkers():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'ptxbench' has no attribute 'mesure'"):
         ptxbench.mesure  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["estimate_kernel", "measure", "measure_table", "tune_kernel"])
+def test_every_argument_of_a_function_of_options_is_documented(name):
+    function = getattr(ptxbench, name)
+    for argument in inspect.signature(function).parameters:
+        assert re.search(rf"^    {argument}: [A-Z].*\w", inspect.getdoc(function), re.MULTILINE), argument

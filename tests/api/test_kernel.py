@@ -55,7 +55,7 @@ def test_a_modelled_time_is_noted_and_a_given_one_is_used(table):
     assert not [note for note in given.notes if "modelled" in note]
 
 
-@pytest.mark.parametrize("name", ["time_s", "clock_mhz", "activity", "temperature_c", "grid", "block"])
+@pytest.mark.parametrize("name", ["time_s", "clock_mhz", "operands", "temperature_c", "grid", "block"])
 @pytest.mark.parametrize("value", [*BAD, "7", None.__class__])
 def test_a_number_that_is_none_is_refused_by_name(table, name, value):
     if name == "temperature_c" and value == -1:
@@ -86,9 +86,9 @@ def test_a_trip_count_is_refused_by_its_loop(table, count):
         ({"opt_level": "O2"}, "opt_level"),
         ({"grid": None}, "grid"),
         ({"table": "nowhere"}, "nowhere"),
-        ({"data": "image"}, "no data 'image': take one of random, zeros, sparse"),
-        ({"data": "zeros", "activity": 0.5}, "not both"),
-        ({"integer_data": True, "activity": 0.5}, "not both"),
+        ({"operands": "image"}, "operands must be one .* of random, zeros, sparse; not 'image'"),
+        ({"integer_data": True, "operands": 0.5}, "operands must be a kind"),
+        ({"clock_mhz": 1000, "set_clock_mhz": 1000}, "clock_mhz .* not both"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(table, words, named):
@@ -98,13 +98,13 @@ def test_what_makes_no_sense_is_refused_by_name(table, words, named):
 
 def test_a_kind_of_data_lies_where_the_fit_put_it(table):
     energy_j = {
-        kind: ptxbench.estimate_kernel(PTX, table=table, time_s=1e-3, data=kind, **LAUNCH).energy_j
+        kind: ptxbench.estimate_kernel(PTX, table=table, time_s=1e-3, operands=kind, **LAUNCH).energy_j
         for kind in ("random", "zeros", "sparse")
     }
     data = ptxbench.estimate_kernel(PTX, table=table, time_s=1e-3, **LAUNCH)
     assert data.energy_j == energy_j["random"] > energy_j["sparse"] > energy_j["zeros"]
     integers = ptxbench.estimate_kernel(
-        PTX, table=table, time_s=1e-3, data="sparse", integer_data=True, **LAUNCH
+        PTX, table=table, time_s=1e-3, operands="sparse", integer_data=True, **LAUNCH
     )
     # Addresses are taken as random here; integer data toggle less.
     assert integers.energy_j < energy_j["sparse"]

@@ -61,7 +61,8 @@ def test_simulated_results_are_unchecked():
         ({"answer": {"out": X[:3]}}, r"the shape \(3,\)"),
         ({"answer": {}}, "nothing can be checked"),
         ({"objective": "speed"}, "objective"),
-        ({"budget": 0}, "budget"),
+        ({"budget": 0}, "^budget must be from 1 to 100000, not 0$"),
+        ({"strategy": "estimate"}, "^strategy estimate needs a table to estimate by; give `table`$"),
         ({"filters": ["WIDTH > 2"]}, "unknown name WIDTH"),
     ],
 )

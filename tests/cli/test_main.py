@@ -53,6 +53,15 @@ def test_help_names_every_command_and_loads_none_of_them():
         assert re.search(rf"^  {name} +[A-Z].*\.$", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    "words", [["table"], ["tune", "gemm"], ["estimate"], ["roofline", "run"]], ids=" ".join
+)
+def test_help_of_a_command_loads_nothing_heavy(words):
+    code = f"import sys\nfrom ptxbench.cli.main import run\nrun({[*words, '--help']})\n"
+    done = python(code + "print(*sys.modules, file=sys.stderr)")
+    assert not {name.partition(".")[0] for name in done.stderr.split()} & HEAVY
+
+
 def test_importing_the_package_loads_nothing_heavy():
     done = python("import ptxbench, sys; print(*sys.modules)")
     assert not {name.partition(".")[0] for name in done.stdout.split()} & HEAVY

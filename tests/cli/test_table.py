@@ -108,7 +108,7 @@ def test_a_gpu_that_no_machine_has_in_a_process_of_its_own():
         (["--gpu", "simulated", "--max-repeats", "1"], "'--max-repeats'"),
         (
             ["--gpu", "simulated", "--min-repeats", "8", "--max-repeats", "7"],
-            "at least 8 repeats and at most 7",
+            "--max-repeats is 7, less than --min-repeats, 8",
         ),
     ],
 )

@@ -33,7 +33,7 @@ def test_shows_the_best_the_front_and_where_they_are(tmp_path, capsys):
     ("arguments", "words"),
     [
         (["--m", "17"], "multiples of 8"),
-        (["--strategy", "estimate"], "--table RUN"),
+        (["--strategy", "estimate"], "--strategy estimate needs a table to estimate by; give --table"),
         (["--strategy", "magic"], "no strategy is called 'magic'"),
         (["--objective", "power-limited"], "--power-limit-w"),
         (["--measure", "time"], "--measure time gives no energy"),

@@ -69,7 +69,7 @@ def test_a_specification_that_does_not_fit_is_one_line(tmp_path, capsys, old, ne
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--strategy", "estimate"], "--table RUN"),
+        (["--strategy", "estimate"], "--strategy estimate needs a table to estimate by; give --table"),
         (["--resume"], "--out"),
         (["--objective", "power-limited"], "--power-limit-w"),
     ],

@@ -93,3 +93,10 @@ def test_the_reference_has_every_public_name(site):
     text = (site / "reference" / "api.html").read_text()
     missing = [name for name in ptxbench.__all__ if name != "__version__" and f'.{name}"' not in text]
     assert missing == []
+
+
+def test_functions_of_options_are_shown_with_their_arguments(site):
+    page = (site / "reference" / "api.html").read_text()
+    section = page[page.index('id="ptxbench.api.kernel.estimate_kernel"') :]
+    for words in ("clock_samples", "Parameters:", "Passes of a loop, named by its number"):
+        assert words in section[: section.index('id="ptxbench.model.estimate.KernelEstimate"')]

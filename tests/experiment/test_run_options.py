@@ -80,7 +80,7 @@ def test_the_bound_of_the_repeats_that_was_not_said_gives_way(said, least, most)
 
 
 def test_bounds_the_wrong_way_round_are_refused():
-    with pytest.raises(InputError, match="at least 9 repeats and at most 5"):
+    with pytest.raises(InputError, match="max_repeats is 5, less than `min_repeats`, 9"):
         RunOptions(min_repeats=9, max_repeats=5).complete(GPU)
 
 

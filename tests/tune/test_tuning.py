@@ -171,11 +171,11 @@ def test_simulated_tuning_stays_out_of_results(tmp_path: Path, tiny: Path) -> No
 
 
 def test_settings_that_do_not_go_together(tmp_path: Path, tiny: Path) -> None:
-    with pytest.raises(InputError, match="--table"):
+    with pytest.raises(InputError, match="give `table`"):
         tune(SimulatedGpu(), tuning(tiny, 1, strategy="estimate"), tmp_path / "t")
     with pytest.raises(InputError, match="gives no energy"):
         tune(SimulatedGpu(), tuning(tiny, 1, options=BenchOptions(power=False)), tmp_path / "t")
-    with pytest.raises(InputError, match="--power-limit-w"):
+    with pytest.raises(InputError, match="power_limit_w"):
         tune(SimulatedGpu(), tuning(tiny, 1, goal=Goal(Objective.POWER_LIMITED)), tmp_path / "t")
     with pytest.raises(InputError, match="no strategy is called 'annealing'"):
         tune(SimulatedGpu(), tuning(tiny, 1, strategy="annealing"), tmp_path / "u")

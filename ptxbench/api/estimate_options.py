@@ -1,0 +1,68 @@
+"""What an estimate of a kernel takes, from Python and from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import OneOptLevel
+
+if TYPE_CHECKING:
+    from ptxbench.api.table import Table
+
+
+@dataclass(frozen=True)
+class EstimateOptions:
+    """The launch that is estimated, and under which conditions.
+
+    Attributes:
+        kernel: Path of a PTX or cubin file, PTX text, or the bytes of either. With --ncu: part of the
+            kernel's name, or None where the CSV holds one kernel.
+        table: Name or folder of a table, or a table that was loaded, which spares to read it each time.
+        entry: Name of the entry, if the file has several.
+        grid: Blocks of the launch (for PTX and cubin).
+        block: Threads per block (for PTX and cubin).
+        trips: Passes of a loop, named by its number or address (may be repeated).
+        ncu: CSV of `ncu --csv --page raw` with the executed counts.
+        time_s: Time of one launch in seconds.
+        steady: Take --time-s as the time in a steady state, with the power cap in effect if there is one.
+        clock_mhz: SM clock during the launch.
+        operands: Operand pattern: random (default), zeros, or another kind of data that the table's terms
+            know, such as image, integers, sparse, text, weights or constant; or how much the operands
+            toggle, a number from 0 (zeros) to 1 (random).
+        integer_data: The kernel's integer instructions compute data, not addresses.
+        temperature_c: GPU temperature (default: the run's).
+        set_clock_mhz: Estimate for this SM clock; --time-s is then the time at the full clock.
+        memory_ratio: Estimate for this memory clock over the full one.
+        limit_w: Estimate for this power limit (default: the run's).
+        clock_samples: CSV file of power at several clocks, as `ptxbench ridge` takes it: its voltage curve
+            stands in for the table's power law of the clock.
+        explain: Show the error of each part, and what models that know less than the table say of the kernel.
+    """
+
+    kernel: Annotated[str | Path | bytes | None, Arg()] = None
+    _: KW_ONLY
+    # Quoted, so that it is not loaded for its name.
+    table: Annotated["str | Path | Table", Opt()] = "h200"  # noqa: UP037
+    entry: str | None = None
+    grid: Annotated[int | Sequence[int] | None, Opt(1, 2**31 - 1)] = None
+    block: Annotated[int | Sequence[int] | None, Opt(1, 1024)] = None
+    trips: Annotated[Mapping[int | str, float] | None, Opt(metavar="LOOP=N")] = None
+    opt_level: OneOptLevel = "O3"
+    ncu: Path | str | None = None
+    time_s: Annotated[float | None, Opt(1e-9, 1e6)] = None
+    steady: bool = False
+    clock_mhz: Annotated[float | None, Opt(1, 10_000)] = None
+    operands: Annotated[str | float | None, Opt(0, 1, metavar="KIND|0..1", former=("data", "activity"))] = (
+        None
+    )
+    integer_data: bool = False
+    temperature_c: Annotated[float | None, Opt(-40, 125)] = None
+    set_clock_mhz: Annotated[float | None, Opt(1, 10_000)] = None
+    memory_ratio: Annotated[float | None, Opt(0.1, 1)] = None
+    limit_w: Annotated[float | None, Opt(1, 1e5, flag="--set-limit-w")] = None
+    clock_samples: Path | str | None = None
+    explain: bool = False

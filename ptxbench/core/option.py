@@ -1,0 +1,228 @@
+"""What a command or a public function takes, said once: type, default, help and bounds of each option.
+
+A frozen dataclass has a field for each, such as
+
+    precision: Annotated[float | None, Opt(1e-5, 1)] = None
+
+What the option does, its help, is what the docstring of the dataclass says of the field.
+
+`ptxbench.cli.command` makes the command line from it, `takes` the signature of a public function.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache, partial, wraps
+from types import UnionType
+from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin
+
+from ptxbench.core.bounds import one_of, whole_within, within
+from ptxbench.core.errors import ArgumentError
+
+P = ParamSpec("P")
+Options = TypeVar("Options")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Opt:
+    """What is said of an option beside its name, type and default.
+
+    Attributes:
+        low: Least value of a number.
+        high: Greatest value.
+        above: Whether the number must be greater than `low`.
+        help: What it does; "": as the dataclass documents it.
+        choices: The words that are taken; none: any.
+        flag: The option of the command line; "": as the field is called.
+        metavar: What stands for its value in the help.
+        kind: How the command line reads it, a type of click; None: by the type of the field.
+        former: Names that it had before, which still work.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    help: str = ""
+    choices: Sequence[str] = ()
+    flag: str = ""
+    metavar: str | None = None
+    kind: Any = None
+    former: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Arg:
+    """What a command takes by its place.
+
+    Attributes:
+        metavar: What stands for it in the usage line.
+        kind: As in `Opt`.
+    """
+
+    metavar: str | None = None
+    kind: Any = None
+
+
+@dataclass(frozen=True)
+class Named:
+    """A field of a dataclass of options.
+
+    Attributes:
+        name: Of the field.
+        help: What it does.
+        said: Its `Opt` or `Arg`.
+        hint: Its type, as it is annotated.
+        type: Type of one value, without None.
+        many: Whether the option may be repeated.
+        default: Value where none is given; `dataclasses.MISSING` where it must be.
+    """
+
+    name: str
+    help: str
+    said: Opt | Arg
+    hint: Any
+    type: Any
+    many: bool
+    default: Any
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line."""
+        own = self.said.flag if isinstance(self.said, Opt) else ""
+        return own or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def former(self) -> tuple[str, ...]:
+        """Its former names."""
+        return self.said.former if isinstance(self.said, Opt) else ()
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a value must be given."""
+        return self.default is MISSING
+
+
+def named_options(options: Any) -> tuple[Named, ...]:
+    """Return what the fields of a dataclass of options are, in order."""
+    return _named_options(options)
+
+
+@cache
+def _named_options(options: Any) -> tuple[Named, ...]:
+    hints: dict[str, Any] = {}
+    helps: dict[str, str] = {}
+    for base in reversed(options.__mro__[:-1]):
+        hints |= inspect.get_annotations(base, eval_str=True)
+        helps |= _documented(base.__doc__ or "")
+    found = []
+    for field in fields(options):
+        hint, *others = _parts(hints[field.name])
+        said = next((one for one in others if isinstance(one, Opt | Arg)), Opt())
+        text = said.help if isinstance(said, Opt) and said.help else helps.get(field.name, "")
+        found.append(Named(field.name, text, said, hint, *_one(hint), field.default))
+    return tuple(found)
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    """Return a type and what is said of it."""
+    return get_args(hint) if get_origin(hint) is Annotated else (hint,)
+
+
+def _documented(text: str) -> dict[str, str]:
+    """Return what a docstring says of each attribute."""
+    _, _, section = inspect.cleandoc(text).partition("Attributes:\n")
+    entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE)
+    return {name: " ".join(said.split()) for name, said in entries}
+
+
+def _one(hint: Any) -> tuple[Any, bool]:
+    """Return the type of one value, of a union the first, and whether the option may be repeated."""
+    if get_origin(hint) in (Union, UnionType):
+        first = next(one for one in get_args(hint) if one is not type(None))
+        return first, get_origin(first) is Mapping
+    if get_origin(hint) is tuple:
+        return get_args(hint)[0], True
+    return hint, get_origin(hint) is Mapping
+
+
+def check(options: object) -> None:
+    """Refuse values out of their bounds.
+
+    Raises:
+        ArgumentError: A value is; it names the field.
+    """
+    for one in named_options(type(options)):
+        if isinstance(one.said, Opt):
+            value = getattr(options, one.name)
+            for single in value if isinstance(value, tuple) else (value,):
+                if single is not None:
+                    _check(one.name, single, one.said, one.type)
+
+
+def _check(name: str, value: Any, said: Opt, kind: Any) -> None:
+    if said.choices:
+        one_of(name, value, said.choices)
+        return
+    # A word, where it may be a number or a word; sizes by dimension, which the function multiplies.
+    is_other = isinstance(value, str) if kind is str else isinstance(value, tuple | list)
+    if math.isfinite(said.low) and not is_other:
+        number: Any = whole_within if kind is int else partial(within, above=said.above)
+        number(name, value, said.low, said.high)
+
+
+def takes(options: Callable[P, Options]) -> Callable[[Callable[[Options], Result]], Callable[P, Result]]:
+    """Return the decorator of a function that takes a dataclass of options: its callers give the fields.
+
+    The values are checked, former names are taken with a warning, and the fields are added to the docstring.
+    """
+    assert isinstance(options, type)  # noqa: S101
+    known = named_options(options)
+    now = {old: one.name for one in known for old in one.former}
+
+    def decorate(function: Callable[[Options], Result]) -> Callable[P, Result]:
+        @wraps(function)
+        def wrapped(*args: P.args, **given: P.kwargs) -> Result:
+            for old in now.keys() & given.keys():
+                warnings.warn(f"{old} is now called {now[old]}", FutureWarning, stacklevel=2)
+                if now[old] in given:
+                    raise ArgumentError(old, f"is now called {now[old]}; give that alone")
+                given[now[old]] = given.pop(old)
+            made = options(*args, **given)
+            check(made)
+            return function(made)
+
+        wrapped.__signature__ = _signature(options, known, function)  # type: ignore[attr-defined]
+        wrapped.__doc__ = _with_arguments(inspect.getdoc(function) or "", known)
+        return wrapped
+
+    return decorate
+
+
+def _signature(
+    options: Callable[..., Any], known: Sequence[Named], function: Callable[..., Any]
+) -> inspect.Signature:
+    """Return the signature of a function that takes the fields."""
+    hints = {one.name: getattr(one.hint, "__forward_arg__", one.hint) for one in known}
+    own = inspect.signature(options).parameters.values()
+    return inspect.Signature(
+        [one.replace(annotation=hints[one.name]) for one in own],
+        return_annotation=inspect.signature(function).return_annotation,
+    )
+
+
+def _with_arguments(text: str, known: Sequence[Named]) -> str:
+    """Add the arguments to a docstring, before what it says of results and errors."""
+    flags = {one.flag: one.name for one in known}
+    lines = []
+    for one in known:
+        said = re.sub(r"--[a-z][a-z-]*", lambda found: flags.get(found[0], found[0]), one.help)
+        lines.append(f"    {one.name}: {said}")
+    place = re.search(r"^(Returns|Raises):$", text, re.MULTILINE)
+    end = place.start() if place else len(text)
+    return f"{text[:end].rstrip()}\n\nArgs:\n" + "\n".join(lines) + f"\n\n{text[end:]}"

@@ -1,0 +1,47 @@
+"""Options that commands and public functions share: one name, one type and one meaning each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from ptxbench.core.condition import OptLevel
+from ptxbench.core.option import Opt
+
+OPT_LEVELS = tuple(level.value for level in OptLevel)
+TABLE = Opt(
+    help="Table to take energies from: folder of a run on this GPU, or the name of one that comes with"
+    " ptxbench (h100, h200)."
+)
+
+TableFolder = Annotated[Path | None, TABLE]
+Seed = Annotated[int | None, Opt(help="Seed of the random operands and order.", low=0, high=2**32 - 1)]
+OneOptLevel = Annotated[
+    str, Opt(help="Optimization level of the assembler (default: O3).", choices=OPT_LEVELS)
+]
+OptLevels = Annotated[
+    tuple[str, ...],
+    Opt(
+        help="Optimization level of the assembler (may be repeated; default: both).",
+        choices=OPT_LEVELS,
+        flag="--opt-level",
+    ),
+]
+Precision = Annotated[
+    float | None,
+    Opt(
+        help="End a row when the half-width of its 95% interval is below this fraction (default: 0.005).",
+        low=1e-5,
+        high=1.0,
+    ),
+]
+
+
+def window_of(default: str) -> Opt:
+    """Return the option --window in seconds, with what its help says of the default."""
+    return Opt(
+        help=f"Seconds for which a kernel runs while its power is read (default: {default}).",
+        low=0.01,
+        high=60,
+        flag="--window",
+    )

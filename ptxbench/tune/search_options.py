@@ -1,0 +1,110 @@
+"""What a search for the best variant of a kernel takes, from Python and from the command line."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import TABLE, Seed, window_of
+
+if TYPE_CHECKING:
+    from ptxbench.tune.objective import Goal
+    from ptxbench.tune.spec import KernelSpec
+    from ptxbench.tune.tuning import Tuning
+    from ptxbench.tune.variant import Problem
+
+# As in ptxbench.tune.objective, which would load numpy.
+_OBJECTIVES = ("energy", "time", "edp", "power-limited", "gflops-per-w", "metric")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """What a search makes small, and how variants are chosen and measured.
+
+    Attributes:
+        objective: Minimize this; gflops-per-w is maximized, metric is the specification's own.
+        alpha: Minimize alpha t + (1 - alpha) e instead; time t and energy e are relative to the first
+            variant.
+        power_limit_w: Leave out variants above this power (for --objective power-limited).
+        strategy: Search by estimate, random, guerreiro (block sizes in the order of their occupancy, for tune
+            kernel), a way to tune clocks such as race-to-idle+clocks, or a strategy of Kernel Tuner such as
+            genetic_algorithm (default: estimate with --table or for time, else random).
+        budget: Try so many variants.
+        candidates: Estimate so many variants before the first is tried (for --strategy estimate).
+        measure: Measure the energy of each variant, or only its time.
+        prune: Only time a variant whose estimate is more than so many times the best.
+    """
+
+    objective: Annotated[str, Opt(choices=_OBJECTIVES)] = "energy"
+    alpha: Annotated[float | None, Opt(0, 1)] = None
+    power_limit_w: Annotated[float | None, Opt(1, 10_000)] = None
+    table: Annotated[Path | str | None, TABLE] = None
+    strategy: str | None = None
+    budget: Annotated[int, Opt(1, 100_000)] = 50
+    candidates: Annotated[int, Opt(1, 100_000)] = 256
+    measure: Annotated[str, Opt(choices=("energy", "time"))] = "energy"
+    window_s: Annotated[float, window_of("0.4")] = 0.4
+    prune: Annotated[float | None, Opt(1, 1000)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleOptions:
+    """How well the estimate is checked.
+
+    Attributes:
+        sample: Draw so many of the budget at random, to see how well the estimate ranks (for --strategy
+            estimate).
+    """
+
+    sample: Annotated[int, Opt(0, 100_000)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedOptions:
+    """What random operands and order follow from."""
+
+    seed: Seed = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningOptions(SeedOptions, SampleOptions, SearchOptions):
+    """What every search takes."""
+
+    def tuning(self, problem: Problem | KernelSpec, **own: Any) -> Tuning:
+        """Return what is tuned, and how.
+
+        Args:
+            problem: What is tuned.
+            own: Further fields of `Tuning`.
+
+        Raises:
+            InputError: There is no such table.
+        """
+        from ptxbench.storage.shipped import find_table
+        from ptxbench.tune.bench import BenchOptions
+        from ptxbench.tune.tuning import Tuning
+
+        return Tuning(
+            problem=problem,
+            goal=self._goal(),
+            options=BenchOptions(power=self.measure == "energy", window_s=self.window_s, seed=self.seed or 0),
+            strategy=self.strategy or "",
+            budget=self.budget,
+            candidates=self.candidates,
+            table=find_table(self.table) if self.table else None,
+            prune=math.nan if self.prune is None else self.prune,
+            sample=self.sample,
+            **own,
+        )
+
+    def _goal(self) -> Goal:
+        from ptxbench.tune.objective import Goal, Objective
+
+        return Goal(
+            Objective.WEIGHTED if self.alpha is not None else Objective(self.objective),
+            math.nan if self.power_limit_w is None else self.power_limit_w,
+            math.nan if self.alpha is None else self.alpha,
+        )
