@@ -18,9 +18,9 @@ and solved again from the same trials by this model. The runs need their kernels
 
 from __future__ import annotations
 
+import math
 import runpy
 import sys
-import math
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
