@@ -20,7 +20,6 @@ import numpy as np
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.estimate import Machine, estimate
-from ptxbench.model.terms import read_terms
 from ptxbench.model.validate import conditions_of, measured_kernels, read_works, session_static
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
 
@@ -40,13 +39,14 @@ class Transferred:
     inside: bool
 
 
-def machine_of(table: Path, terms: Path) -> Machine:
-    """Return a GPU with the energies of one run and the terms of another.
+def machine_of(table: Path, terms: Path | None) -> Machine:
+    """Return a GPU with the energies of one run, and the terms of another if one is named.
 
     Raises:
         InputError: A folder holds no run.
     """
-    return open_atlas(table).with_terms(read_terms(terms)).machine
+    atlas = open_atlas(table)
+    return (atlas.with_terms(open_atlas(terms).terms) if terms else atlas).machine
 
 
 def transfer(folder: Path, counts: Path, machine: Machine) -> list[Transferred]:
@@ -84,7 +84,7 @@ def main() -> int:
     parser.add_argument("--table", type=Path, required=True, help="run folder with the energies")
     parser.add_argument("--terms", type=Path, help="run folder with model.json (default: --table)")
     arguments = parser.parse_args()
-    machine = machine_of(arguments.table, arguments.terms or arguments.table)
+    machine = machine_of(arguments.table, arguments.terms)
     found = transfer(arguments.validation, arguments.counts or arguments.validation, machine)
     print("| family | cases | mean absolute error, % | mean error, % | inside the interval |")
     print("| --- | ---: | ---: | ---: | ---: |")

@@ -8,20 +8,21 @@ is read on first use, so that looking a row up needs no numpy.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
+from ptxbench.catalogue.model import Unit
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.model.rates import rates
 from ptxbench.model.terms import Terms, read_terms
-from ptxbench.model.work import Level
 from ptxbench.storage.board_spread import BoardSpread, by_row, read_board_spread, with_other_boards
 from ptxbench.storage.manifest import TableManifest, read_run_manifest
 from ptxbench.storage.schema import TableRow
@@ -32,7 +33,7 @@ from ptxbench.storage.withdrawn import without_withdrawn
 if TYPE_CHECKING:
     from ptxbench.model.estimate import Machine
     from ptxbench.model.kept_nulls import KeptNulls
-    from ptxbench.model.opcode_energies import OpcodeEnergies
+    from ptxbench.model.opcode_energies import Known, OpcodeEnergies
     from ptxbench.model.solution import JointSolution
     from ptxbench.model.solved import ClockExponent, Solved
 
@@ -57,7 +58,6 @@ FITTED_INCLUDES = (
 )
 FLOP_INCLUDES = "an instruction of its own, in a loop of nothing else"
 LOAD_INCLUDES = "a load with its address, and every level down to the one that it names"
-BYTE_INCLUDES = "a marginal byte: beside the instruction that moves it and the other levels on its way"
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,8 @@ class Atlas:
         terms = self.terms
         if self.solved.clock is not None:
             terms = _with_clock(terms, self.solved.clock)
-        energies = self.opcode_energies.drawn(terms.opcode_share)
+        rows = {operands: self._opcode_rows(operands) for operands in ("random", "zeros")}
+        energies = self.opcode_energies.with_rows(rows["random"], rows["zeros"]).drawn(terms.opcode_share)
         return Machine(energies, terms, self.solved.static, self.gpu.power_limit_w)
 
     @cached_property
@@ -206,19 +207,30 @@ class Atlas:
             return self._rate(_FLOPS[name], operands, "pj_per_flop", FLOP_INCLUDES)
         return self._rate(_LOADS.get(name, ""), operands, "pj_per_byte", LOAD_INCLUDES)
 
-    def marginal_byte(self, level: Level, operands: str = "random") -> Figure | None:
-        """Return the energy of a byte beside what moves it, fitted to whole kernels; None without a fit.
+    def _opcode_rows(self, operands: str) -> dict[str, Known]:
+        """Return energies of opcodes by -O3 rows of one opcode a copy, pJ a thread; of several the mean.
 
-        Args:
-            level: Memory level.
-            operands: "random" or "zeros".
+        Rows of memory hold their bytes, which an estimate charges apart. Rows whose loops ran at unlike
+        clocks are not for sums.
         """
-        found = next((one for one in self.terms.bytes_pj if one.level is level), None)
-        if found is None:
-            return None
-        value_pj = found.zeros_pj if operands == "zeros" else found.random_pj
-        ci95_pj = COVERAGE_FACTOR * found.error * value_pj
-        return Figure(level.value, value_pj, ci95_pj, 1, self.run, BYTE_INCLUDES)
+        from ptxbench.analysis.row_notes import at_other_clock
+        from ptxbench.model.opcode_energies import Known
+        from ptxbench.model.opcodes import OpcodeClass, opcode_class
+        from ptxbench.model.zeros import MEMORY
+
+        found: dict[str, list[Known]] = {}
+        for row in self.rows:
+            alone = row.sass_per_ptx == 1 and not set(row.sass) & set(" *")
+            if (row.opt_level, row.protocol, row.operands) != (OptLevel.O3, DYNAMIC, operands) or not alone:
+                continue
+            if row.status is not Status.OK or at_other_clock(row.reason):
+                continue
+            if opcode_class(row.sass) in MEMORY | {OpcodeClass.SHARED_ATOMIC}:
+                continue
+            threads = Unit(row.unit).threads
+            error_pj = row.dynamic_ci95_pj / COVERAGE_FACTOR / threads
+            found.setdefault(row.sass, []).append(Known(row.dynamic_pj / threads, error_pj))
+        return {opcode: _mean(known) for opcode, known in found.items()}
 
     def _rate(self, instruction: str, operands: str, rate: str, includes: str) -> Figure | None:
         """Return what the -O3 row of an instruction is for one flop or byte."""
@@ -231,6 +243,15 @@ class Atlas:
         ci95_pj = row.dynamic_ci95_pj / row.dynamic_pj * value_pj
         boards = spread.boards if spread else 1
         return Figure(instruction, value_pj, ci95_pj, boards, self.run, includes, row.reason)
+
+
+def _mean(known: Sequence[Known]) -> Known:
+    """Return the mean of rows; its error is half of what lies between them, or the largest of their own."""
+    from ptxbench.model.opcode_energies import Known
+
+    energies_pj = [one.energy_pj for one in known]
+    apart_pj = (max(energies_pj) - min(energies_pj)) / 2
+    return Known(fmean(energies_pj), max(apart_pj, *(one.error_pj for one in known)))
 
 
 def open_atlas(table: str | Path, pattern: str = "*", name: str | None = None) -> Atlas:

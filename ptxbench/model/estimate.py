@@ -297,7 +297,7 @@ def _dynamic_energy(work: KernelWork, machine: Machine, activity: Activity) -> _
         joules, error_j = (count * pj * _PICO for pj in (energy.energy_pj, energy.error_pj))
         part = parts[opcode_class(opcode)]
         part.energy_j += joules
-        if energy.rule is Rule.MEASURED:
+        if energy.rule in (Rule.MEASURED, Rule.ROW):
             part.variance_j2 += error_j**2
         else:
             part.filled_error_j += error_j
@@ -334,6 +334,8 @@ def _energy_of(
     if macs is None or not fitted:
         return opcode_energies.energy(opcode, activity.of(opcode))
     kind = tensor_kind(opcode)
+    if kind not in fitted and opcode_energies.by_row(opcode):
+        return opcode_energies.energy(opcode, activity.of(opcode))
     if kind in fitted:
         one = fitted[kind]
         energy_pj = macs * _at(one, activity)

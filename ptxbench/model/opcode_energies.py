@@ -39,6 +39,7 @@ class Rule(StrEnum):
     """How an opcode's energy was found."""
 
     MEASURED = "measured"
+    ROW = "by the row of its own instruction"
     WEAK = "measured only together with other opcodes"
     SCALED = "same kind of another shape, by multiply-adds"
     MODIFIERS = "same opcode with other modifiers"
@@ -90,13 +91,20 @@ class OpcodeEnergies:
             by this run where it has such, else by those that come with ptxbench (`shipped_ratios`).
         measured: The run as it was measured, where these energies are derived from it: it says which opcodes
             it determines, and how far stand-ins are off.
+        by_row: Opcodes whose energy is that of a row, as no loop of the run tells it; they stand in for none.
+        row_error: How far a row is from what loops of a run tell together, relative.
 
     Raises:
         InputError: `random` is empty.
     """
 
     def __init__(
-        self, random: Mapping[str, Known], zeros: Mapping[str, Known], measured: OpcodeEnergies | None = None
+        self,
+        random: Mapping[str, Known],
+        zeros: Mapping[str, Known],
+        measured: OpcodeEnergies | None = None,
+        by_row: frozenset[str] = frozenset(),
+        row_error: float = _UNKNOWN_FILL,
     ) -> None:
         if not random:
             raise InputError(
@@ -104,18 +112,22 @@ class OpcodeEnergies:
             )
         self.random = dict(random)
         self.zeros = dict(zeros)
+        self._by_row: frozenset[str] = measured._by_row if measured else by_row
+        self._row_error: float = measured._row_error if measured else row_error
         self._measured = measured or self
         self._zeros_ratios: dict[str, float] = {}
+        solved = self._solved
         self._sure: list[str] = (
-            measured._sure
-            if measured
-            else [opcode for opcode, known in self.random.items() if known.sure] or list(self.random)
+            measured._sure if measured else [op for op, known in solved.items() if known.sure] or list(solved)
         )
 
     def energy(self, opcode: str, activity: float) -> OpcodeEnergy:
         """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
         rule, sources = self._stand_ins(opcode)
         energy_pj = self._foretold(opcode, rule, sources, activity)
+        if rule is Rule.ROW:
+            error_pj = math.hypot(self._error_pj(opcode, activity), self._row_error * energy_pj)
+            return OpcodeEnergy(energy_pj, error_pj, rule, "")
         if rule in (Rule.MEASURED, Rule.WEAK):
             return OpcodeEnergy(energy_pj, self._error_pj(opcode, activity), rule, "")
         shown = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
@@ -140,6 +152,35 @@ class OpcodeEnergies:
             rule: float(np.quantile(seen, 2 / 3)) if len(seen) >= _MIN_SEEN else _UNKNOWN_FILL
             for rule, seen in off.items()
         }
+
+    def with_rows(self, random: Mapping[str, Known], zeros: Mapping[str, Known]) -> OpcodeEnergies:
+        """Return the same energies, and those of opcodes that only a row of their own tells.
+
+        A row's energy is that of one loop less another; the energies of a run are what all its loops tell
+        together. Where both are known, two thirds of the rows are nearer than `row_error`.
+
+        Args:
+            random: Energies on random operands by the row of one opcode, pJ a thread.
+            zeros: The same on zeros.
+        """
+        own = [op for op in self._sure if op in random and self.random[op].energy_pj > 0]
+        off = [abs(random[op].energy_pj / self.random[op].energy_pj - 1) for op in own]
+        new = frozenset(random) - frozenset(self.random)
+        return OpcodeEnergies(
+            self.random | {op: random[op] for op in new},
+            self.zeros | {op: zeros[op] for op in new & frozenset(zeros)},
+            by_row=new,
+            row_error=float(np.quantile(off, 2 / 3)) if len(off) >= _MIN_SEEN else _UNKNOWN_FILL,
+        )
+
+    def by_row(self, opcode: str) -> bool:
+        """Return whether an opcode's energy is that of a row alone."""
+        return opcode in self._by_row
+
+    @property
+    def _solved(self) -> dict[str, Known]:
+        """Opcodes that loops of the run tell together, with their energies on random operands."""
+        return {op: known for op, known in self.random.items() if op not in self._by_row}
 
     def beside(self, levels: Collection[Level]) -> OpcodeEnergies:
         """Return the opcode energies without that of the bytes of some memory levels.
@@ -176,13 +217,12 @@ class OpcodeEnergies:
             share: From 0 (all opcodes cost the same) to 1 (as measured).
         """
         alike = [op for op in self.random if not op.startswith(f"{BYTE}.") and multiply_adds(op) is None]
-        sure = [self.random[op].energy_pj / operand_words(op) for op in alike if self.random[op].sure]
+        solved = self._solved
+        sure = [k.energy_pj / operand_words(op) for op, k in solved.items() if op in alike and k.sure]
         if share == 1 or not sure:
             return self
         middle_pj = float(np.median(sure))
-        ratio = float(
-            np.median([self._zeros_pj(op) / k.energy_pj for op, k in self.random.items() if k.sure])
-        )
+        ratio = float(np.median([self._zeros_pj(op) / k.energy_pj for op, k in solved.items() if k.sure]))
 
         def toward(own_pj: float, common_pj: float, error_pj: float) -> Known:
             return Known(share * own_pj + (1 - share) * common_pj, share * error_pj)
@@ -193,9 +233,11 @@ class OpcodeEnergies:
             common_pj = middle_pj * operand_words(op)
             zeros[op] = toward(self._zeros_pj(op), ratio * common_pj, error_pj)
             random[op] = toward(random[op].energy_pj, common_pj, random[op].error_pj)
-        return OpcodeEnergies(random, zeros)
+        return OpcodeEnergies(random, zeros, by_row=self._by_row, row_error=self._row_error)
 
     def _stand_ins(self, opcode: str) -> tuple[Rule, Sequence[str]]:
+        if opcode in self._by_row:
+            return Rule.ROW, [opcode]
         if opcode in self.random:
             return (Rule.MEASURED if opcode in self._sure else Rule.WEAK), [opcode]
         return _stand_ins_among(opcode, tuple(self._sure))
@@ -238,7 +280,7 @@ class OpcodeEnergies:
             "",
             {
                 opcode: min(self.zeros[opcode].energy_pj / known.energy_pj, 1.0)
-                for opcode, known in self.random.items()
+                for opcode, known in self._solved.items()
                 if opcode in self.zeros and known.sure
             },
         )
