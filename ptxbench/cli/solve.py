@@ -42,7 +42,7 @@ def command(options: _Options) -> None:
     (solved.json) is read; --store solves it again, which takes a minute for a whole table.
     """
     from ptxbench.core.errors import InputError
-    from ptxbench.model.atlas import open_atlas
+    from ptxbench.model.atlas import JOINT_INCLUDES, open_atlas
 
     atlas = open_atlas(options.run)
     if options.store:
@@ -58,9 +58,9 @@ def command(options: _Options) -> None:
             " measure with `ptxbench table --protocol dynamic`"
         )
     if options.as_json:
-        print_encoded(solution, {"gpu": info.name, "kind": info.kind})
+        print_encoded(solution, {"gpu": info.name, "kind": info.kind, "includes": JOINT_INCLUDES})
         return
-    click.echo(f"{info.title}, driver {info.driver}")
+    click.echo(f"{info.title}, driver {info.driver}; {JOINT_INCLUDES}")
     _print(solution)
 
 

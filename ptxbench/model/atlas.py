@@ -57,6 +57,7 @@ FITTED_INCLUDES = (
     "a marginal flop or byte of the run's own kernels, which load and compute at once; the loop is in neither"
 )
 FLOP_INCLUDES = "an instruction of its own, in a loop of nothing else"
+JOINT_INCLUDES = "an opcode by all loops of the run together; direct: its instruction alone, as in cost"
 LOAD_INCLUDES = "a load with its address, and every level down to the one that it names"
 
 

@@ -402,6 +402,27 @@ def _clock_notes(law: ClockLaw, ratio: float) -> tuple[str, ...]:
     )
 
 
+def _includes(work: KernelWork, terms: Terms) -> list[str]:
+    """Return what the energies are that were added up, where a table of instructions has others."""
+    found = []
+    moved = terms.bytes_text([level for level, _ in work.bytes_moved])
+    if moved:
+        found.append(f"{moved}; a load of the table has all of these")
+    kinds = {tensor_kind(op) for op, _ in work.opcodes if multiply_adds(op) is not None}
+    tensor = [one for one in terms.tensor if one.kind in kinds]
+    if tensor:
+        flops = ", ".join(f"{one.kind} {one.random_pj / 2:.4g}" for one in tensor)
+        found.append(
+            f"{flops} pJ a flop on random data, fitted to whole kernels; a row of the table is alone"
+        )
+    if terms.opcode_share < 1:
+        found.append(
+            f"an opcode counts {terms.opcode_share:.0%} of its own energy by all loops of the run, the rest"
+            " is the median of all: in a mixture less tells opcodes apart than in the table"
+        )
+    return found
+
+
 def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditions) -> tuple[str, ...]:
     notes = []
     terms = machine.terms
@@ -422,6 +443,7 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
             " the table's own or, where no row throttled, an assumption"
             f" (gamma {terms.gamma:.2g} ± {terms.gamma_error:.2g})"
         )
+    notes += _includes(work, terms)
     if not work.bytes_moved:
         notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with --ncu")
     guessed = [one.access for one in terms.accesses_pj if one.access not in dict(work.accesses)]

@@ -7,6 +7,7 @@ beside the run as model.json. Without that file an estimate goes on without thes
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
 
 FILE = "model.json"
+BYTE_INCLUDES = "marginal: beside the instruction that moves it and the other levels on its way"
 
 
 @dataclass(frozen=True)
@@ -273,6 +275,16 @@ class Terms:
             return Activity(data, data if integer_data and error else best.index, operands)
 
         return (moved(-1), moved(1)) if error else (best, best)
+
+    def bytes_text(self, levels: Iterable[Level] = Level) -> str:
+        """Return the energies of a byte on random data and what they include, "" where none was fitted.
+
+        Args:
+            levels: Which memory levels.
+        """
+        wanted = set(levels)
+        known = [f"{one.level} {one.random_pj:.4g}" for one in self.bytes_pj if one.level in wanted]
+        return f"{', '.join(known)} pJ a byte on random data, {BYTE_INCLUDES}" if known else ""
 
 
 # gamma 1: a voltage that falls half as fast as the clock, within what is known of Volta and later.

@@ -14,7 +14,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.printable import render_csv
 from ptxbench.core.status import Status
-from ptxbench.model.atlas import Atlas
+from ptxbench.model.atlas import LOAD_INCLUDES, Atlas
 from ptxbench.model.rates import Rate, rates
 from ptxbench.report.text import number
 from ptxbench.report.text_table import Column, Kind, render_table
@@ -305,6 +305,10 @@ def _origin_lines(table: Atlas, costs: Sequence[Cost]) -> list[str]:
         lines.append(
             f"  all its dynamic energies share one factor, known to ± {manifest.part.scale_ci95:.2%} (95%)"
         )
+    if any(not math.isnan(cost.pj_per_byte) for cost in costs if cost.table == table.name):
+        lines.append(f"  pJ/B: {LOAD_INCLUDES}")
+        fitted = table.terms.bytes_text()
+        lines += [f"  fitted to whole kernels, for estimate and tune: {fitted}"] if fitted else []
     if table.spread:
         others = table.spread.boards[1:]
         factors = [board.factor for board in others]

@@ -11,6 +11,7 @@ from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.printable import markdown_text, printable
 from ptxbench.energy.gate.verdict import SourceVerdict
+from ptxbench.model.atlas import LOAD_INCLUDES
 from ptxbench.model.rates import rates
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.manifest import RunCost
@@ -46,7 +47,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
 HEADINGS = {protocol: tuple(column.heading for column in columns) for protocol, columns in _COLUMNS.items()}
 _RATE_COLUMNS = (*_WHAT[:3], *map(_number_column, ("pJ", "pJ/B", "pJ/bit", "pJ/flop")))
 _RATE_HEADINGS = tuple(column.heading for column in _RATE_COLUMNS)
-_RATE_TITLE = "dynamic energy per byte moved and per floating-point operation"
+_RATE_TITLE = f"dynamic energy per floating-point operation, and per byte of {LOAD_INCLUDES}"
 _TITLES = {
     ARAFA: "arafa: Eq. 1 with one thread; mostly the board's power times the latency",
     DYNAMIC: "dynamic: energy that one instruction adds (whole chip, static power subtracted)",
@@ -147,7 +148,7 @@ def markdown_table(rows: Sequence[TableRow], protocol: str) -> str:
 def markdown_rates(rows: Sequence[TableRow]) -> str:
     """Return energies per byte and flop as a Markdown table, "" where no row has one."""
     cells = rate_cells(rows)
-    return _markdown(_RATE_HEADINGS, cells) if cells else ""
+    return f"{_RATE_TITLE}\n\n{_markdown(_RATE_HEADINGS, cells)}" if cells else ""
 
 
 def rate_cells(rows: Sequence[TableRow]) -> list[tuple[str, ...]]:

@@ -1,0 +1,132 @@
+"""One question has one answer in every command and in the interface, or the answer says what it includes."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ptxbench.api.table import load_table
+from ptxbench.cli.main import run
+from ptxbench.model.atlas import LOAD_INCLUDES, open_atlas
+from ptxbench.model.terms import BYTE_INCLUDES
+from ptxbench.storage.shipped import SHIPPED, find_table
+from ptxbench.tune.model_energy import open_model
+
+ROOFLINES = Path(__file__).parents[2] / "results" / "nvidia-h200" / "roofline"
+FMA, DRAM, L2 = "fma.rn.f32", "ld.global.v4.b32:hbm", "ld.global.cg.v4.b32:l2"
+TENSOR = "mma.m16n8k16.f32.f16.f16.f32"
+# Instruction, what a kind of flop or a level is called, its flops or bytes, and the roofline that has it.
+QUESTIONS = [
+    (FMA, "f32", 2, "pj_per_flop", "f32-levels"),
+    (DRAM, "dram", 16, "pj_per_byte", "f32-levels"),
+    (L2, "l2", 16, "pj_per_byte", "f32-levels"),
+    (TENSOR, "mma-f16", 4096, "pj_per_flop", "mma-f16"),
+]
+OPCODES = "sass__inst_executed_per_opcode_with_modifier_all"
+COUNTED = (
+    f'"ID","Kernel Name","CC","{OPCODES}","gpu__time_duration.sum","lts__t_bytes.sum","dram__bytes.sum"\n'
+    '"","","","inst","ns","byte","byte"\n'
+    '"0","k","9.0","1,000 (FFMA: 900; HMMA.16816.F32: 100)","1000000","1000000000","1000000000"\n'
+)
+
+
+def said(capsys, *arguments):
+    assert run([*map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def one(rows, instruction):
+    (row,) = (
+        row
+        for row in rows
+        if (row["instruction"], row["opt_level"], row["operands"]) == (instruction, "O3", "random")
+    )
+    return row
+
+
+def of_page(text, instruction):
+    """Return a row of the HTML page as a mapping."""
+    data = json.loads(
+        re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)[1]
+    )
+    return one([dict(zip(data["columns"], row, strict=True)) for row in data["rows"]], instruction)
+
+
+@pytest.mark.parametrize("gpu", SHIPPED)
+@pytest.mark.parametrize(("instruction", "name", "parts", "rate", "kept"), QUESTIONS)
+def test_every_command_and_the_interface_give_one_number(capsys, gpu, instruction, name, parts, rate, kept):
+    if (gpu, instruction) == ("h200", TENSOR):
+        assert not load_table(gpu)[instruction].is_valid
+        assert open_atlas(gpu).figure(name) is None
+        return
+    energy_pj = load_table(gpu)[instruction].energy_pj
+    assert 1 < energy_pj < 1e4
+
+    cost = one(json.loads(said(capsys, "cost", instruction, "--gpu", gpu, "--json"))["rows"], instruction)
+    assert (cost["energy_pj"], cost[rate]) == (energy_pj, pytest.approx(energy_pj / parts))
+    table = csv.DictReader(io.StringIO(said(capsys, "cost", instruction, "--gpu", gpu, "--format", "csv")))
+    assert float(one(table, instruction)["energy_pj"]) == energy_pj
+
+    report = json.loads(said(capsys, "report", gpu, "--json"))
+    assert one(report["rows"], instruction)["dynamic_pj"] == energy_pj
+    assert one(report["rates"], instruction)[rate] == cost[rate]
+    assert of_page(said(capsys, "report", gpu, "--format", "html"), instruction)["energy_pj"] == energy_pj
+
+    shown = json.loads(said(capsys, "roofline", "show", ROOFLINES / kept, "--table", gpu, "--json"))
+    assert shown["table_pj"][name] == pytest.approx(cost[rate])
+    assert shown["table_notes"][name].startswith(f"{instruction}, ")
+
+
+def test_a_byte_of_a_load_and_one_of_an_estimate_say_what_they_include(capsys, tmp_path):
+    cost = said(capsys, "cost", L2, "--gpu", "h200")
+    assert f"pJ/B: {LOAD_INCLUDES}" in cost
+    path = tmp_path / "counts.csv"
+    path.write_text(COUNTED)
+    estimate = said(capsys, "estimate", "k", "--ncu", path, "--table", "h200")
+    for byte in open_atlas("h200").terms.bytes_pj:
+        if byte.level in ("L2", "DRAM"):
+            for text in (cost, estimate):
+                assert f"{byte.level} {byte.random_pj:.4g}" in text
+                assert BYTE_INCLUDES in text
+    assert "a load of the table has all of these" in estimate
+    assert "pJ a flop on random data, fitted to whole kernels" in estimate
+    assert "an opcode counts 75% of its own energy" in estimate
+
+
+def test_a_rate_of_a_report_says_what_it_includes(capsys):
+    for form in ("text", "markdown"):
+        assert LOAD_INCLUDES in said(capsys, "report", "h200", "--format", form)
+
+
+def test_solve_sets_its_answer_beside_that_of_the_table_and_says_what_either_is(capsys):
+    document = json.loads(said(capsys, "solve", "h200", "--json"))
+    assert "all loops of the run together" in document["includes"]
+    (row,) = (row for row in document["compared"] if (row["instruction"], row["opt_level"]) == (FMA, "O3"))
+    assert row["direct_pj"] == load_table("h200")[FMA].energy_pj
+    (opcode,) = (one for one in document["opcodes"] if one["opcode"] == "FFMA")
+    own = open_atlas("h200").opcode_energies.energy("FFMA", 1.0)
+    assert opcode["energy_pj"] == pytest.approx(own.energy_pj, rel=1e-3)
+
+
+@pytest.mark.parametrize("gpu", SHIPPED)
+def test_estimate_and_tune_price_an_opcode_and_a_byte_alike(gpu):
+    atlas = open_atlas(gpu)
+    tuned = open_model(find_table(gpu), atlas.gpu).machine
+    assert tuned.terms == atlas.machine.terms
+    for opcode in ("FFMA", "SHF.R.W.U32", "HMMA.16816.F32", "NOT.KNOWN"):
+        priced = tuned.opcode_energies.energy(opcode, 1.0)
+        assert priced == atlas.machine.opcode_energies.energy(opcode, 1.0)
+
+
+def test_an_energy_of_loops_at_unlike_clocks_is_never_plain_ok(capsys):
+    row = load_table("h100")[TENSOR]
+    assert "its overhead loop at" in row.reason
+    for text in (str(row), said(capsys, "cost", TENSOR, "--gpu", "h100")):
+        assert "its overhead loop at" in text
+    energy = f"{row.energy_pj:.4g}"
+    marked = {"markdown": rf"{energy} ± [\d.e+]+\\?\*", "latex": rf"{energy} \$\\pm\$ [\d.e+]+\*"}
+    for form, pattern in marked.items():
+        assert re.search(pattern, said(capsys, "report", "h100", "--format", form)), form
