@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,9 +35,13 @@ COUNTED = (
 )
 
 
-def said(capsys, *arguments):
-    assert run([*map(str, arguments)]) == 0
-    return capsys.readouterr().out
+@cache
+def said(*arguments):
+    """Return what a command prints; several questions have the answer of one call."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        assert run([*map(str, arguments)]) == 0
+    return out.getvalue()
 
 
 def one(rows, instruction):
@@ -57,7 +63,7 @@ def of_page(text, instruction):
 
 @pytest.mark.parametrize("gpu", SHIPPED)
 @pytest.mark.parametrize(("instruction", "name", "parts", "rate", "kept"), QUESTIONS)
-def test_every_command_and_the_interface_give_one_number(capsys, gpu, instruction, name, parts, rate, kept):
+def test_every_command_and_the_interface_give_one_number(gpu, instruction, name, parts, rate, kept):
     if (gpu, instruction) == ("h200", TENSOR):
         assert not load_table(gpu)[instruction].is_valid
         assert open_atlas(gpu).figure(name) is None
@@ -65,27 +71,27 @@ def test_every_command_and_the_interface_give_one_number(capsys, gpu, instructio
     energy_pj = load_table(gpu)[instruction].energy_pj
     assert 1 < energy_pj < 1e4
 
-    cost = one(json.loads(said(capsys, "cost", instruction, "--gpu", gpu, "--json"))["rows"], instruction)
+    cost = one(json.loads(said("cost", instruction, "--gpu", gpu, "--json"))["rows"], instruction)
     assert (cost["energy_pj"], cost[rate]) == (energy_pj, pytest.approx(energy_pj / parts))
-    table = csv.DictReader(io.StringIO(said(capsys, "cost", instruction, "--gpu", gpu, "--format", "csv")))
+    table = csv.DictReader(io.StringIO(said("cost", instruction, "--gpu", gpu, "--format", "csv")))
     assert float(one(table, instruction)["energy_pj"]) == energy_pj
 
-    report = json.loads(said(capsys, "report", gpu, "--json"))
+    report = json.loads(said("report", gpu, "--json"))
     assert one(report["rows"], instruction)["dynamic_pj"] == energy_pj
     assert one(report["rates"], instruction)[rate] == cost[rate]
-    assert of_page(said(capsys, "report", gpu, "--format", "html"), instruction)["energy_pj"] == energy_pj
+    assert of_page(said("report", gpu, "--format", "html"), instruction)["energy_pj"] == energy_pj
 
-    shown = json.loads(said(capsys, "roofline", "show", ROOFLINES / kept, "--table", gpu, "--json"))
+    shown = json.loads(said("roofline", "show", ROOFLINES / kept, "--table", gpu, "--json"))
     assert shown["table_pj"][name] == pytest.approx(cost[rate])
     assert shown["table_notes"][name].startswith(f"{instruction}, ")
 
 
-def test_a_byte_of_a_load_and_one_of_an_estimate_say_what_they_include(capsys, tmp_path):
-    cost = said(capsys, "cost", L2, "--gpu", "h200")
+def test_a_byte_of_a_load_and_one_of_an_estimate_say_what_they_include(tmp_path):
+    cost = said("cost", L2, "--gpu", "h200")
     assert f"pJ/B: {LOAD_INCLUDES}" in cost
     path = tmp_path / "counts.csv"
     path.write_text(COUNTED)
-    estimate = said(capsys, "estimate", "k", "--ncu", path, "--table", "h200")
+    estimate = said("estimate", "k", "--ncu", path, "--table", "h200")
     for byte in open_atlas("h200").terms.bytes_pj:
         if byte.level in ("L2", "DRAM"):
             for text in (cost, estimate):
@@ -96,13 +102,13 @@ def test_a_byte_of_a_load_and_one_of_an_estimate_say_what_they_include(capsys, t
     assert "an opcode counts 75% of its own energy" in estimate
 
 
-def test_a_rate_of_a_report_says_what_it_includes(capsys):
+def test_a_rate_of_a_report_says_what_it_includes():
     for form in ("text", "markdown"):
-        assert LOAD_INCLUDES in said(capsys, "report", "h200", "--format", form)
+        assert LOAD_INCLUDES in said("report", "h200", "--format", form)
 
 
-def test_solve_sets_its_answer_beside_that_of_the_table_and_says_what_either_is(capsys):
-    document = json.loads(said(capsys, "solve", "h200", "--json"))
+def test_solve_sets_its_answer_beside_that_of_the_table_and_says_what_either_is():
+    document = json.loads(said("solve", "h200", "--json"))
     assert "all loops of the run together" in document["includes"]
     (row,) = (row for row in document["compared"] if (row["instruction"], row["opt_level"]) == (FMA, "O3"))
     assert row["direct_pj"] == load_table("h200")[FMA].energy_pj
@@ -121,12 +127,12 @@ def test_estimate_and_tune_price_an_opcode_and_a_byte_alike(gpu):
         assert priced == atlas.machine.opcode_energies.energy(opcode, 1.0)
 
 
-def test_an_energy_of_loops_at_unlike_clocks_is_never_plain_ok(capsys):
+def test_an_energy_of_loops_at_unlike_clocks_is_never_plain_ok():
     row = load_table("h100")[TENSOR]
     assert "its overhead loop at" in row.reason
-    for text in (str(row), said(capsys, "cost", TENSOR, "--gpu", "h100")):
+    for text in (str(row), said("cost", TENSOR, "--gpu", "h100")):
         assert "its overhead loop at" in text
     energy = f"{row.energy_pj:.4g}"
     marked = {"markdown": rf"{energy} ± [\d.e+]+\\?\*", "latex": rf"{energy} \$\\pm\$ [\d.e+]+\*"}
     for form, pattern in marked.items():
-        assert re.search(pattern, said(capsys, "report", "h100", "--format", form)), form
+        assert re.search(pattern, said("report", "h100", "--format", form)), form
