@@ -39,7 +39,7 @@ class Transferred:
     inside: bool
 
 
-def machine_of(table: Path, terms: Path | None) -> Machine:
+def machine_of(table: str, terms: str | None) -> Machine:
     """Return a GPU with the energies of one run, and the terms of another if one is named.
 
     Raises:
@@ -81,8 +81,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--validation", type=Path, required=True, help="what measure wrote")
     parser.add_argument("--counts", type=Path, help="what count wrote, where it is not in --validation")
-    parser.add_argument("--table", type=Path, required=True, help="run folder with the energies")
-    parser.add_argument("--terms", type=Path, help="run folder with model.json (default: --table)")
+    parser.add_argument("--table", required=True, help="run folder with the energies, or h100, h200")
+    parser.add_argument("--terms", help="the same with model.json (default: --table)")
     arguments = parser.parse_args()
     machine = machine_of(arguments.table, arguments.terms)
     found = transfer(arguments.validation, arguments.counts or arguments.validation, machine)
