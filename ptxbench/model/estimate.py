@@ -413,7 +413,7 @@ def _includes(work: KernelWork, terms: Terms) -> list[str]:
     if tensor:
         flops = ", ".join(f"{one.kind} {one.random_pj / 2:.4g}" for one in tensor)
         found.append(
-            f"{flops} pJ a flop on random data, fitted to whole kernels; a row of the table is alone"
+            f"{flops} pJ a flop on random data, fitted to whole kernels, where a row is one instruction alone"
         )
     if terms.opcode_share < 1:
         found.append(
