@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -173,6 +174,29 @@ class RecordedProgram:
         return self.manifest.part
 
 
+class LogFacts(TypedDict):
+    """What a manifest keeps of the log of kernels, as in `ProgramPart`."""
+
+    processes: int
+    dropped: int
+    remarks: tuple[str, ...]
+    off_ns: tuple[int, ...]
+    on_ns: tuple[int, ...]
+    is_counted: bool
+
+
+def log_facts(log: LaunchLog) -> LogFacts:
+    """Return what a manifest keeps of the log of kernels."""
+    return {
+        "processes": log.processes,
+        "dropped": log.dropped,
+        "remarks": log.remarks,
+        "off_ns": tuple(off for off, _ in log.unseen_ns),
+        "on_ns": tuple(on for _, on in log.unseen_ns),
+        "is_counted": log.is_counted,
+    }
+
+
 def program_manifest(
     command: Sequence[str],
     exit_code: int | None,
@@ -202,12 +226,7 @@ def program_manifest(
         end_ns=times_ns[1],
         boards=tuple(boards),
         not_followed=not_followed,
-        processes=log.processes,
-        dropped=log.dropped,
-        remarks=log.remarks,
-        off_ns=tuple(off for off, _ in log.unseen_ns),
-        on_ns=tuple(on for _, on in log.unseen_ns),
-        is_counted=log.is_counted,
+        **log_facts(log),
     )
     kind = GpuKind.SIMULATED if is_simulated else GpuKind.REAL
     sensors = boards[0].sensors if boards else ()

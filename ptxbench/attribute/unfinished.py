@@ -20,6 +20,7 @@ from ptxbench.attribute.recorded import (
     ProgramManifest,
     RecordedBoard,
     RecordedProgram,
+    log_facts,
     recorded_boards,
 )
 from ptxbench.core.closing import Closing
@@ -137,16 +138,7 @@ def load_unfinished(folder: Path) -> RecordedProgram:
     if end_ns <= begun.start_ns:
         raise InputError(f"{folder}: it ended before anything that the command drew is known")
     log = read_launches(folder / LOG, end_ns, is_early=True)
-    facts = replace(
-        begun,
-        end_ns=end_ns,
-        processes=log.processes,
-        dropped=log.dropped,
-        remarks=log.remarks,
-        off_ns=tuple(off for off, _ in log.unseen_ns),
-        on_ns=tuple(on for _, on in log.unseen_ns),
-        is_counted=log.is_counted,
-    )
+    facts = replace(begun, end_ns=end_ns, **log_facts(log))
     return RecordedProgram(replace(manifest, part=facts), boards, log)
 
 
