@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -115,15 +116,11 @@ def fit_levels(looks: Looks, near: Floats | None = None, *, step: float = 0.0) -
         at_level_zero = looks.by_kernel(known, looks.log_power - np.nan_to_num(near))
         beginnings.append(np.where(np.bincount(looks.kernel, known) > 0, at_level_zero, own))
     guesses = [Guess(begun, noise, looks.dips) for begun in beginnings for noise in _NOISES]
-    likeliest = max(_fitted(looks, guesses, _FIRST_STEPS), key=_likelihood)
+    likeliest = max(_fitted(looks, guesses, _FIRST_STEPS), key=attrgetter("log_likelihood"))
     (found,) = _climbed(looks, [likeliest])
     if found.log_likelihood < _without_steps(looks, own, found.dips) + _GAIN:
         return None
     return _rebegun(looks, found, step) if step else found
-
-
-def _likelihood(fit: Fit) -> float:
-    return fit.log_likelihood
 
 
 def _climbed(looks: Looks, fits: Sequence[Fit]) -> list[Fit]:
