@@ -2,9 +2,10 @@
 
     python runners/build_atlas.py
 
-It reads the table.csv of every run `table-*`, `board-*` and `zeros-*` below results/GPU: all of them ran the
-same machine code by the same protocol. A run NAME-rest has more rows of the board of NAME. Rows that are
-withdrawn are left out. Exit codes are those of `ptxbench`.
+It reads the table.csv of every run `table-*`, `board-*` and `zeros-*`, and `operands-moving`, below
+results/GPU: all of them ran the same machine code by the same protocol. Of several runs of one board the
+first by name counts, and later ones give the rows that it lacks. Rows that are withdrawn are left out. Exit
+codes are those of `ptxbench`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ptxbench.analysis.board_spread import BoardRun, board_spread
-from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import BoardSpread, write_board_spread
 from ptxbench.storage.manifest import read_run_manifest
@@ -26,11 +27,10 @@ from ptxbench.storage.withdrawn import without_withdrawn
 RESULTS = Path(__file__).parents[1] / "results"
 # The run that comes with ptxbench, by GPU; its board has the factor 1.
 REFERENCES = {"h100": "table-57c3", "h200": "table-6eda"}
-# A second run of the same rows on a board that has one already, and one of other rows.
+# A second run of the same rows on a board that has one already.
 _AGAIN = ("-repeat", "-after")
-_REST = "-rest"
-# What else was measured later on a board that has a run, by the folder of the GPU and that run.
-_ADDED = {("nvidia-h200", "board-c5c1"): "operands-moving"}
+# Runs that have the rows of a board.
+_RUNS = ("table-*", "board-*", "zeros-*", "operands-moving")
 
 
 def main() -> int:
@@ -52,29 +52,23 @@ def spread_of(results: Path, reference: str) -> BoardSpread:
     Raises:
         InputError: A run cannot be read.
     """
-    paths = sorted(path for kind in ("table", "board", "zeros") for path in results.glob(f"{kind}-*"))
-    firsts = [path.name for path in paths if not path.name.endswith((*_AGAIN, _REST))]
-    names = [name for name in firsts if name != reference]
-    runs = [_board(results / name) for name in (reference, *names)]
-    return board_spread(runs[0], runs[1:], any_rows=True)
+    paths = sorted(
+        path for pattern in _RUNS for path in results.glob(pattern) if not path.name.endswith(_AGAIN)
+    )
+    boards: dict[str, BoardRun] = {}
+    for path in (results / reference, *(path for path in paths if path.name != reference)):
+        run = _run(path)
+        board = run.manifest.gpu.uuid_hash
+        boards[board] = _with_more(boards[board], run) if board in boards else run
+    first, *others = boards.values()
+    return board_spread(first, others, any_rows=True)
 
 
-def _board(path: Path) -> BoardRun:
-    """Return what a board's run says, and what a later run of the same board added.
-
-    Raises:
-        InputError: A run cannot be read, or the later one is of another board.
-    """
-    run = _run(path)
-    added = path.with_name(_ADDED.get((path.parent.name, path.name), path.name + _REST))
-    if not added.is_dir():
-        return run
-    later = _run(added)
-    if later.manifest.gpu.uuid_hash != run.manifest.gpu.uuid_hash:
-        raise InputError(f"{added} is not of the board of {path}; give it another name")
-    held = {row.key for row in run.rows if row.status is Status.OK}
-    rows = (row for row in later.rows if row.key not in held)
-    return replace(run, rows=(*(row for row in run.rows if row.key in held), *rows))
+def _with_more(first: BoardRun, later: BoardRun) -> BoardRun:
+    """Return a board's run with the rows that only a later run of the same board has."""
+    held = {row.key for row in first.rows if row.status is Status.OK}
+    kept = [row for row in first.rows if row.key in held]
+    return replace(first, rows=(*kept, *(row for row in later.rows if row.key not in held)))
 
 
 def _run(folder: Path) -> BoardRun:
