@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ptxbench.core.errors import ArgumentError, InputError
@@ -105,7 +105,7 @@ class CodeSpread:
     low: float
     high: float
     kernels: int
-    bytes_counted: bool = field(default=False, metadata={"optional": True})
+    bytes_counted: bool = False
 
     @property
     def inputs(self) -> tuple[bool, bool, bool]:
@@ -218,14 +218,14 @@ class Terms:
     error: float
     kernels: tuple[str, ...]
     # These are missing in older files.
-    accesses_pj: tuple[AccessEnergy, ...] = field(default=(), metadata={"optional": True})
-    left_out_error: float = field(default=math.nan, metadata={"optional": True})
-    lowest_clock_ratio: float = field(default=math.nan, metadata={"optional": True})
-    code_spreads: tuple[CodeSpread, ...] = field(default=(), metadata={"optional": True})
-    kinds: tuple[KindActivity, ...] = field(default=(), metadata={"optional": True})
-    opcode_share: float = field(default=1.0, metadata={"optional": True})
-    counted: CountedSpread | None = field(default=None, metadata={"optional": True})
-    time: TimeTerms | None = field(default=None, metadata={"optional": True})
+    accesses_pj: tuple[AccessEnergy, ...] = ()
+    left_out_error: float = math.nan
+    lowest_clock_ratio: float = math.nan
+    code_spreads: tuple[CodeSpread, ...] = ()
+    kinds: tuple[KindActivity, ...] = ()
+    opcode_share: float = 1.0
+    counted: CountedSpread | None = None
+    time: TimeTerms | None = None
 
     @property
     def data_kinds(self) -> tuple[str, ...]:

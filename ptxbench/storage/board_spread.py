@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class BoardFactor:
     commit: str | None
     rows: int
     factor: float
-    factor_error: float = field(default=0.0, metadata={"optional": True})
+    factor_error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class RowSpread:
     energy_pj: float
     ci95_pj: float
     scatter: float | None
-    note: str = field(default="", metadata={"optional": True})
+    note: str = ""
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -192,7 +192,7 @@ class RunArguments(Conditions):
         max_repeats: Repeats that a row gets at most.
         window_s: Target duration of a kernel, s.
         source: Power source that was named, None to choose it by the sensor descriptions.
-        seed: Seed that was named, None for a fresh one (`Manifest.order_seed`).
+        seed: Seed that was named, None for a fresh one (`TablePart.order_seed`).
         dynamic_window_s: Target duration of a kernel of the dynamic protocol, s; None: `window_s`.
         linearity: For which rows N copies are checked against 2N: "all", "sample" or "none".
         stop_on: Name of the stopping criterion.
