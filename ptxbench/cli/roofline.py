@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ptxbench.experiment.roofline.result import RooflineResult
-    from ptxbench.model.atlas import Figure
+    from ptxbench.model.atlas import UnitEnergy
     from ptxbench.model.roofline.equations import RooflineMachine
     from ptxbench.model.roofline.quantity import Quantity
     from ptxbench.report.roofline_kernels import PlacedKernel
@@ -273,16 +273,16 @@ def _report(
         print_kernels(placed)
 
 
-def _table_figures(result: RooflineResult, table: Path) -> dict[str, Figure]:
+def _table_figures(result: RooflineResult, table: Path) -> dict[str, UnitEnergy]:
     """Return what the table has for each fitted energy that it has something for."""
     from ptxbench.model.atlas import open_atlas
 
     atlas = open_atlas(table)
-    found = {one.name: atlas.figure(one.name, result.pattern) for one in result.energies}
+    found = {one.name: atlas.unit_energy(one.name, result.pattern) for one in result.energies}
     return {name: figure for name, figure in found.items() if figure}
 
 
-def _table_document(result: RooflineResult, beside: dict[str, Figure]) -> dict[str, object]:
+def _table_document(result: RooflineResult, beside: dict[str, UnitEnergy]) -> dict[str, object]:
     return {
         "table_pj": {one.name: beside[one.name].value_pj if one.name in beside else None
                      for one in result.energies},

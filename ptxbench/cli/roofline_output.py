@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ptxbench.experiment.roofline.result import FittedMachine, RooflineResult
-    from ptxbench.model.atlas import Figure
+    from ptxbench.model.atlas import UnitEnergy
     from ptxbench.model.roofline.quantity import Quantity
     from ptxbench.model.roofline.tradeoff import TradeOff
     from ptxbench.report.roofline_kernels import PlacedKernel
 
 
-def print_result(result: RooflineResult, beside: dict[str, Figure] | None) -> None:
+def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -> None:
     """Print fitted energies, beside them what a table has if one is named, then balance points, the rest."""
     click.echo(f"{result.gpu.title}, driver {result.gpu.driver}, operands {result.pattern}")
     _print_energies(result, beside)
@@ -74,7 +74,7 @@ def print_result(result: RooflineResult, beside: dict[str, Figure] | None) -> No
         click.echo(f"  {result.unread[0]}")
 
 
-def _print_energies(result: RooflineResult, beside: dict[str, Figure] | None) -> None:
+def _print_energies(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -> None:
     """Print fitted energies, beside them what a table has, and what either includes."""
     columns = ("energy", "fitted", "unit") if beside is None else ("energy", "fitted", "unit", "table")
     rows = []

@@ -62,8 +62,8 @@ LOAD_INCLUDES = "a load with its address, and every level down to the one that i
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One number of an atlas.
+class UnitEnergy:
+    """The energy of one flop or one byte.
 
     Attributes:
         what: What it is the energy of, such as "ld.global.v4.b32:hbm".
@@ -196,7 +196,7 @@ class Atlas:
         other.__dict__.update(solved=self.solved, terms=terms)
         return other
 
-    def figure(self, name: str, operands: str = "random") -> Figure | None:
+    def unit_energy(self, name: str, operands: str = "random") -> UnitEnergy | None:
         """Return the energy of a flop, or of a byte that a load brings; None where it is not known.
 
         Args:
@@ -233,7 +233,7 @@ class Atlas:
             found.setdefault(row.sass, []).append(Known(row.dynamic_pj / threads, error_pj))
         return {opcode: _mean(known) for opcode, known in found.items()}
 
-    def _rate(self, instruction: str, operands: str, rate: str, includes: str) -> Figure | None:
+    def _rate(self, instruction: str, operands: str, rate: str, includes: str) -> UnitEnergy | None:
         """Return what the -O3 row of an instruction is for one flop or byte."""
         key = (instruction, OptLevel.O3, DYNAMIC, operands)
         row = next((row for row in self.rows if row.key == key and row.status is Status.OK), None)
@@ -243,7 +243,7 @@ class Atlas:
         spread = by_row((row,), self.spread).get(key)
         ci95_pj = row.dynamic_ci95_pj / row.dynamic_pj * value_pj
         boards = spread.boards if spread else 1
-        return Figure(instruction, value_pj, ci95_pj, boards, self.run, includes, row.reason)
+        return UnitEnergy(instruction, value_pj, ci95_pj, boards, self.run, includes, row.reason)
 
 
 def _mean(known: Sequence[Known]) -> Known:

@@ -209,7 +209,7 @@ def _shipped_tables(reports: Sequence[RooflineReport]) -> dict[str, Atlas]:
 
 def _energies(fit: PatternFit, run: int, table: Atlas | None) -> Iterator[dict[str, object]]:
     for one in fit.result.energies if fit.result else ():
-        beside = table.figure(one.name, fit.pattern) if table else None
+        beside = table.unit_energy(one.name, fit.pattern) if table else None
         yield {
             "run": run,
             "operands": fit.pattern,

@@ -66,7 +66,7 @@ def of_page(text, instruction):
 def test_every_command_and_the_interface_give_one_number(gpu, instruction, name, parts, rate, kept):
     if (gpu, instruction) == ("h200", TENSOR):
         assert not load_table(gpu)[instruction].is_valid
-        assert open_atlas(gpu).figure(name) is None
+        assert open_atlas(gpu).unit_energy(name) is None
         return
     energy_pj = load_table(gpu)[instruction].energy_pj
     assert 1 < energy_pj < 1e4

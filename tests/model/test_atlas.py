@@ -61,13 +61,13 @@ def test_rows_of_memory_and_of_unlike_clocks_are_not_added_up_in_estimates():
 def test_a_figure_has_value_interval_boards_run_and_reason():
     atlas = open_atlas("h200")
     row = next(row for row in atlas.rows if row.key == ("ld.global.cg.v4.b32:l2", "O3", "dynamic", "random"))
-    figure = atlas.figure("l2")
+    figure = atlas.unit_energy("l2")
     assert figure is not None
     assert figure.value_pj == pytest.approx(row.dynamic_pj / 16)
     assert figure.ci95_pj == pytest.approx(row.dynamic_ci95_pj / 16)
     assert (figure.boards, figure.run, figure.reason) == (2, "table-6eda", row.reason)
-    assert atlas.figure("l2", "zeros") is None
-    assert atlas.figure("l9") is None
+    assert atlas.unit_energy("l2", "zeros") is None
+    assert atlas.unit_energy("l9") is None
 
 
 def test_other_terms_take_nothing_else_along():
