@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from ptxbench.devices.base import Bytes, Launch, Parameter
-from ptxbench.devices.device_buffer import Call, DeviceBuffer
+from ptxbench.devices.device_buffer import CLEARED, Call, DeviceBuffer
 
 # Inputs that stay on the GPU: those of a large and of a small problem, and some to spare.
 _HELD = 8
-_CLEARED = 0xFF
 _NUMBERS: dict[str, Any] = {
     "i32": ctypes.c_int32,
     "u32": ctypes.c_uint32,
@@ -60,7 +59,7 @@ class ArgumentBuffers:
     def clear(self, launch: Launch) -> None:
         """Set the output to 0xFF, NaN in every float format, and written arrays to their contents."""
         if launch.parameters is None:
-            self._call("cuMemsetD8", self._output.address, _CLEARED, launch.result_bytes)
+            self._call("cuMemsetD8", self._output.address, CLEARED, launch.result_bytes)
         for data in _written(launch):
             self._fill(self._inputs[id(data)][1], data)
 

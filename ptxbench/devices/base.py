@@ -59,9 +59,8 @@ class Launch:
         scratch_bytes: Memory that the instruction itself works on.
         before_s: Seconds recorded before the launch.
         after_s: Seconds recorded after the end.
-        output_bytes: How much of the output buffer `Gpu.run` returns (0: none).
         scalars: Parameters behind the addresses; None: a kernel of ptxbench's own.
-        result_bytes: Size of the output buffer of a kernel with scalars.
+        result_bytes: How much of the output `Gpu.compute` returns; of a kernel with scalars, its size.
         grid_y: Blocks along y.
         shared_bytes: Dynamic shared memory a block.
         times: How often it is launched, back to back, within one window.
@@ -84,7 +83,6 @@ class Launch:
     scratch_bytes: int = 0
     before_s: float = 0.0
     after_s: float = 0.0
-    output_bytes: int = 0
     scalars: tuple[int, ...] | None = None
     result_bytes: int = 0
     grid_y: int = 1
@@ -191,7 +189,7 @@ class Gpu(Protocol):
         ...
 
     def compute(self, launch: Launch) -> Bytes | None:
-        """Launch a kernel with scalars into an output of which every byte was 0xFF, and return it.
+        """Launch a kernel, without a recording, into an output of which every byte was 0xFF; return it.
 
         A kernel with `parameters` gets its arrays as `operands` holds them.
 

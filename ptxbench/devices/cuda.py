@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
-
 from ptxbench.core.clock import Clock, HostClock
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
@@ -168,8 +166,7 @@ class CudaGpu:
             window, sampler, trace = self._sampled(
                 lambda: self._timer.timed(lambda: self._streams.play(starts), rounds, STRETCHES)
             )
-            reasons, nothing = sampler.throttle_reasons(window), np.zeros(0, np.uint8)
-            run = KernelRun(window, trace, before, self.telemetry(), reasons, nothing)
+            run = KernelRun(window, trace, before, self.telemetry(), sampler.throttle_reasons(window))
             return ConcurrentRun(run, self._streams.ends_s())
 
     def time_s(self, launch: Launch) -> float:
@@ -207,15 +204,14 @@ class CudaGpu:
         with self._context.watched():
             before = self.telemetry()
             window, sampler, trace = self._sampled(lambda: self._called(call, times))
-            reasons = sampler.throttle_reasons(window)
-            return KernelRun(window, trace, before, self.telemetry(), reasons, np.zeros(0, np.uint8))
+            return KernelRun(window, trace, before, self.telemetry(), sampler.throttle_reasons(window))
 
     def _called(self, call: Callable[[], object], times: int, most: int = STRETCHES) -> KernelWindow:
         self._context.make_current()
         return self._timer.timed(call, times, most)
 
     def compute(self, launch: Launch) -> Bytes | None:
-        """Launch once into a cleared output and return it.
+        """Launch once, without a recording, into a cleared output and return it.
 
         Raises:
             LaunchError: The kernel could not be loaded, or ended in an error.
@@ -224,7 +220,7 @@ class CudaGpu:
         with self._context.watched():
             (prepared,) = self._prepared((launch,))
             self._buffers.clear(launch)
-            self._launch(launch, *prepared)
+            self._launch(launch, *prepared, most=1)
             return self._buffers.output(launch, launch.result_bytes)
 
     def telemetry(self) -> Telemetry:
@@ -257,7 +253,6 @@ class CudaGpu:
             before,
             self.telemetry(),
             tuple(sampler.throttle_reasons(window) for window in windows),
-            self._buffers.output(launches[-1], launches[-1].output_bytes),
         )
 
     def _sampled(

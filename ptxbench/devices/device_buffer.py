@@ -8,6 +8,8 @@ from typing import Any
 
 # Calls a function of the CUDA driver by name and returns its result.
 Call = Callable[..., Any]
+# What an output holds before a kernel that is compared writes it: NaN in every float format.
+CLEARED = 0xFF
 
 
 @dataclass

@@ -52,8 +52,8 @@ class LaunchBuffers:
         return [next(of_own) if launch.scalars is None else none for launch in launches]
 
     def clear(self, launch: Launch) -> None:
-        """Set the output of a kernel with scalars to 0xFF, which is NaN in every float format."""
-        self._arguments.clear(launch)
+        """Set the output to 0xFF, which is NaN in every float format."""
+        (self._loop if launch.scalars is None else self._arguments).clear(launch)
 
     def output(self, launch: Launch, size: int) -> Bytes:
         """Return the first bytes of a launch's output, shape (size,)."""

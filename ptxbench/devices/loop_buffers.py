@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.devices.base import Bytes, Launch
-from ptxbench.devices.device_buffer import Call, DeviceBuffer
+from ptxbench.devices.device_buffer import CLEARED, Call, DeviceBuffer
 
 _STAMPS = 4
 _STAMPS_BYTES = 8 * _STAMPS
@@ -79,6 +79,10 @@ class LoopBuffers:
             ((*common, self._stamps.address + begin, launch.iterations), _PARAMETER_TYPES)
             for launch, begin in zip(launches, begins, strict=False)
         ]
+
+    def clear(self, launch: Launch) -> None:
+        """Set the output of a launch, which was prepared, to `CLEARED`."""
+        self._call("cuMemsetD8", self._output.address, CLEARED, 8 * launch.grid * launch.block)
 
     def upload(self, operands: Bytes) -> None:
         """Fill the input buffer, unless it was filled from this very array."""

@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from ptxbench.core.clock import VirtualClock
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
@@ -166,7 +164,6 @@ class ReplayGpu:
             before=_before(record),
             after=self._state,
             throttle_reasons=record.throttle_reasons,
-            output=np.zeros(0, np.uint8),
         )
 
     def run_sequence(

@@ -62,4 +62,4 @@ def play(
 def only_run(sequence: SequenceRun) -> KernelRun:
     """Return a sequence of one launch as the run of that kernel."""
     (window,), (reasons,) = sequence.windows, sequence.throttle_reasons
-    return KernelRun(window, sequence.trace, sequence.before, sequence.after, reasons, sequence.output)
+    return KernelRun(window, sequence.trace, sequence.before, sequence.after, reasons)

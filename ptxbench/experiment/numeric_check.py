@@ -24,7 +24,7 @@ from ptxbench.devices.base import Gpu, Launch
 from ptxbench.emulator.bits import Bits
 from ptxbench.emulator.compare import differing
 from ptxbench.emulator.kernel import expected_results
-from ptxbench.experiment.pass_check import CountingModule, counting_module, miscounted
+from ptxbench.experiment.pass_check import CountingModule, counting_module, miscounted, stored
 from ptxbench.sass.module import Module, build_module
 
 BLOCKS, ITERATIONS, MANY_ITERATIONS = 2, 3, 100
@@ -89,9 +89,7 @@ class ExpectedModule:
             GpuError: The GPU stopped answering.
         """
         outcomes = [
-            self._compared(
-                kernel, gpu.run(replace(self.launch, kernel=kernel)).output.view(np.uint64), expected
-            )
+            self._compared(kernel, stored(gpu, replace(self.launch, kernel=kernel)), expected)
             for kernel, expected in self.results
         ]
         # The overhead kernel may be known where the target is not; the row is then not checked.
@@ -156,7 +154,7 @@ def _launch(module: Module, blocks: int, iterations: int) -> Launch:
         operands=(operand_bytes(row, Pattern.RANDOM, SEED),),
         pattern=Pattern.RANDOM,
         scratch_bytes=row.scratch * block * blocks,
-        output_bytes=8 * block * blocks,
+        result_bytes=8 * block * blocks,
     )
 
 
@@ -227,7 +225,7 @@ def check_row(gpu: Gpu, row: Instruction, opt_level: OptLevel, form: Form) -> Ch
     lost = replace(lost, gate=module.loop_check.verdict)
     try:
         computed = expected.computed(gpu) if expected else _NOTHING_COMPUTED
-        large = replace(_launch(module, gpu.info.sm_count, MANY_ITERATIONS), output_bytes=0)
+        large = _launch(module, gpu.info.sm_count, MANY_ITERATIONS)
         elapsed_ms = round(1e3 * gpu.run(large).window.elapsed_s, 4)
     except LaunchError as error:
         return replace(lost, detail=str(error))

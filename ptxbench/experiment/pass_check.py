@@ -48,6 +48,22 @@ def anchors(threads: int, passes: int) -> Bits:
     return np.arange(threads, dtype=np.uint64) ^ np.uint64(mixed)
 
 
+def stored(gpu: Gpu, launch: Launch) -> Bits:
+    """Return what each thread of a small launch stores, shape (threads,).
+
+    Args:
+        gpu: A GPU that computes.
+        launch: One of ptxbench's own kernels with `result_bytes` for every thread.
+
+    Raises:
+        LaunchError: The kernel did not run.
+    """
+    output = gpu.compute(launch)
+    if output is None:
+        raise ValueError(f"{gpu.info.name} computes nothing")
+    return output.view(np.uint64)
+
+
 @dataclass(frozen=True)
 class CountingModule:
     """A module whose kernels store the counter of their loop.
@@ -102,10 +118,9 @@ def miscounted(gpu: Gpu, module: CountingModule, launch: Launch) -> str:
     for name in module.kernels:
         for passes in _PASSES:
             one = replace(
-                launch, cubin=module.cubin, kernel=name, iterations=passes, output_bytes=8 * threads
+                launch, cubin=module.cubin, kernel=name, iterations=passes, result_bytes=8 * threads
             )
-            stored = gpu.run(one).output.view(np.uint64) & np.uint64(0xFFFFFFFF)
-            wrong = stored != anchors(threads, passes)
+            wrong = stored(gpu, one) & np.uint64(0xFFFFFFFF) != anchors(threads, passes)
             if wrong.any():
                 return f"{name}: {int(wrong.sum())} of {threads} threads did not make {passes} passes"
     return ""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from ptxbench.sensors.trace import KernelWindow, Trace
 
 # nvmlClocksEventReasons: SwPowerCap.
@@ -42,7 +39,6 @@ class KernelRun:
         before: State just before the launch.
         after: State just after the end.
         throttle_reasons: Bitwise or of every poll during the window.
-        output: First bytes of the output buffer, uint8, shape (output_bytes,).
     """
 
     window: KernelWindow
@@ -50,7 +46,6 @@ class KernelRun:
     before: Telemetry
     after: Telemetry
     throttle_reasons: int
-    output: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,6 @@ class SequenceRun:
         before: State just before the first launch.
         after: State just after the last end.
         throttle_reasons: Bitwise or of every poll during each window, one a launch.
-        output: First bytes of the output buffer after the last launch, uint8, shape (output_bytes,).
     """
 
     windows: tuple[KernelWindow, ...]
@@ -84,4 +78,3 @@ class SequenceRun:
     before: Telemetry
     after: Telemetry
     throttle_reasons: tuple[int, ...]
-    output: npt.NDArray[np.uint8]

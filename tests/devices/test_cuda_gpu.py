@@ -87,7 +87,7 @@ def launch_of(module, kernel="target", grid=1, block=32, iterations=100, **chang
         operands=(operand_bytes(module.instruction, Pattern.RANDOM, 5),),
         pattern="random",
         scratch_bytes=module.instruction.scratch * threads,
-        output_bytes=8 * threads,
+        result_bytes=8 * threads,
     )
     return replace(plain, **change)
 
@@ -97,7 +97,7 @@ def test_what_a_chase_loads_is_the_same_in_every_process(gpu, module_of):
 
     launch = launch_of(module_of("ld.global.u32"))
     elsewhere = opened(scratch_place=PLACE + (1 << 30))
-    low, other = (int(one.run(launch).output[:4].view(np.uint32)[0]) for one in (gpu, elsewhere))
+    low, other = (int(one.compute(launch)[:4].view(np.uint32)[0]) for one in (gpu, elsewhere))
     elsewhere.close()
     assert low == PLACE % (1 << 32)
     assert other == low + (1 << 30)
@@ -111,9 +111,9 @@ def lasting(gpu, launch, duration_s):
     return replace(launch, iterations=max(1, round(iterations * duration_s / run.window.elapsed_s)))
 
 
-def result_of(run):
+def results(gpu, launch):
     """The low four bytes of every thread's output."""
-    return run.output.view(np.uint32)[::2]
+    return gpu.compute(launch).view(np.uint32)[::2]
 
 
 def works(gpu, module_of):
@@ -121,7 +121,7 @@ def works(gpu, module_of):
     module = module_of("mad.lo.u32")
     launch = launch_of(module, grid=2, block=64, iterations=7)
     expected = expected_output(module.ptx, "target", launch.operands[0], 128, 7)
-    return np.array_equal(result_of(gpu.run(launch)), expected)
+    return np.array_equal(results(gpu, launch), expected)
 
 
 def test_the_gpu_says_what_it_is(gpu):
@@ -180,7 +180,7 @@ def test_every_row_runs_on_the_whole_chip(gpu, module_of, level):
         block = row.block or BLOCK
         for kernel in re.findall(r"\.entry (\w+)\(", module.ptx):
             assert gpu.blocks_per_sm(module.cubin, kernel, block) >= 1, (row.name, kernel)
-            run = gpu.run(launch_of(module, kernel, gpu.info.sm_count, block, 3, output_bytes=0))
+            run = gpu.run(launch_of(module, kernel, gpu.info.sm_count, block, 3))
             assert run.window.cycles > 0, (row.name, kernel)
             assert run.window.end_ns > run.window.start_ns, (row.name, kernel)
 
@@ -192,16 +192,16 @@ def test_every_row_runs_on_the_whole_chip(gpu, module_of, level):
 def test_kernels_compute_what_their_ptx_says(gpu, module_of, level, form, name, kernel):
     module = module_of(name, level, form)
     grid, block, iterations = gpu.info.sm_count, 256, 5
-    run = gpu.run(launch_of(module, kernel, grid, block, iterations))
+    found = results(gpu, launch_of(module, kernel, grid, block, iterations))
     expected = expected_output(
         module.ptx, kernel, operand_bytes(module.instruction, Pattern.RANDOM, 5), grid * block, iterations
     )
     if name == "fma.rn.f32":
-        found, wanted = result_of(run).view(np.float32), expected.view(np.float32)
+        found, wanted = found.view(np.float32), expected.view(np.float32)
         assert np.isfinite(found).all()
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
     else:
-        np.testing.assert_array_equal(result_of(run), expected)
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_the_three_clocks_agree(gpu, module_of):

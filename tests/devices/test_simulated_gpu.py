@@ -139,7 +139,7 @@ def test_every_profile_runs_what_its_assembler_makes(profile: Profile, opt_level
 
 def test_the_window_lies_where_the_launch_says() -> None:
     gpu = SimulatedGpu()
-    launch = _launch(gpu, "target", before_s=0.2, after_s=0.3, output_bytes=16)
+    launch = _launch(gpu, "target", before_s=0.2, after_s=0.3)
     run = only_run(gpu.run_sequence((launch,), (), 0.01))
     loop = _loop_of(_launch(gpu, "target"))
     assert run.window.start_ns - run.trace.begin_ns == pytest.approx(0.2e9, abs=1e5)
@@ -147,7 +147,6 @@ def test_the_window_lies_where_the_launch_says() -> None:
     # 16 warps a sub-partition issue every instruction of the loop once.
     assert run.window.cycles == 1_000_000 * 16 * len(loop.instructions)
     assert run.window.elapsed_s == pytest.approx(run.window.cycles / 1980e6, rel=1e-8)
-    assert run.output.tolist() == [0] * 16
     usage = run.trace.of(SourceName.USAGE)
     assert usage is not None
     assert set(np.diff(usage.begin_ns)) == {10_000_000}

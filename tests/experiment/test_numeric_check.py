@@ -120,7 +120,7 @@ def test_machine_code_that_two_rows_share_is_launched_once(tmp_path):
 
 def test_a_kernel_that_breaks_when_it_is_compared_fails_its_own_row(tmp_path):
     gpu = ComputingGpu()
-    gpu.fails = lambda launch: launch.output_bytes > 0 and len(gpu.checks) == 1
+    gpu.fails = lambda launch: launch.result_bytes > 0 and len(gpu.checks) == 1
     first, second = measured(gpu, tmp_path / "run", PAIR)
     assert sorted((first.status, second.status)) == [Status.LAUNCH_FAILED, Status.OK]
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in first.reason + second.reason
@@ -131,7 +131,7 @@ def test_a_kernel_that_ends_the_process_when_it_is_compared_is_passed_over(tmp_p
         pass
 
     def dies(launch):
-        if launch.output_bytes:
+        if launch.result_bytes:
             raise DeadError
         return False
 
@@ -150,7 +150,7 @@ def test_a_simulated_gpu_computes_nothing_and_launches_nothing_more(tmp_path):
     gpu = WatchedGpu()
     (row,) = measured(gpu, tmp_path / "run", asked("fma.rn.f32"))
     assert row.status is Status.OK
-    assert not [launch for launch in gpu.launched if launch.output_bytes]
+    assert not [launch for launch in gpu.launched if launch.result_bytes]
 
 
 def test_a_row_without_a_reference_is_measured_unchecked(tmp_path):
@@ -166,11 +166,10 @@ class NoisyGpu(ComputingGpu):
         super().__init__()
         self._threads = threads
 
-    def run(self, launch):
-        run = super().run(launch)
-        output = run.output.copy()
+    def compute(self, launch):
+        output = super().compute(launch).copy()
         output.view(np.uint64)[: self._threads] = 0x40000000
-        return replace(run, output=output)
+        return output
 
 
 @pytest.mark.parametrize(

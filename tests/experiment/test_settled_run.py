@@ -48,7 +48,7 @@ class Board:
         window = KernelWindow(round(BEGINS_S * 1e9), round(end_s * 1e9), length_s, launch_times_s=times_s)
         state = Telemetry(50.0, 1980.0, 3201.0, 0, self._others)
         trace = Trace(0, window.end_ns, (source, counter))
-        run = KernelRun(window, trace, state, state, self._reasons, np.zeros(0, np.uint8))
+        run = KernelRun(window, trace, state, state, self._reasons)
         return run, round(length_s / LAUNCH_S)
 
 

@@ -52,7 +52,7 @@ def kernel_run(**change):
             power.series(time_s, joules, SourceName.COUNTER),
         ),
     )
-    plain = KernelRun(WINDOW, trace, STATE, replace(STATE, temperature_c=48.0), 0, np.zeros(0, np.uint8))
+    plain = KernelRun(WINDOW, trace, STATE, replace(STATE, temperature_c=48.0), 0)
     return replace(plain, **change)
 
 

@@ -12,9 +12,8 @@ from fakes.measuring import WatchedGpu
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
-from ptxbench.devices.base import Launch
+from ptxbench.devices.base import Bytes, Launch
 from ptxbench.emulator.kernel import expected_results
-from ptxbench.sensors.kernel_run import KernelRun
 
 
 class ComputingGpu(WatchedGpu):
@@ -38,20 +37,18 @@ class ComputingGpu(WatchedGpu):
     @property
     def checks(self) -> list[Launch]:
         """The launches whose results were asked for."""
-        return [launch for launch in self.launched if launch.output_bytes]
+        return [launch for launch in self.launched if launch.result_bytes]
 
     def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
         cubin = super().assemble(ptx, opt_level)
         self._ptx[cubin.sha256] = ptx
         return cubin
 
-    def run(self, launch: Launch) -> KernelRun:
-        run = super().run(launch)
-        if not launch.output_bytes:
-            return run
+    def compute(self, launch: Launch) -> Bytes:
+        super().compute(launch)
         ptx = self._runs(self._ptx[launch.cubin.sha256])
         threads = launch.grid * launch.block
         results = expected_results(
             ptx, launch.kernel, launch.operands[0], threads, launch.iterations, launch.block
         )
-        return replace(run, output=results.astype(np.uint64).view(np.uint8))
+        return results.astype(np.uint64).view(np.uint8)

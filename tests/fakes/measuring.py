@@ -15,7 +15,7 @@ from ptxbench.codegen.operands import operand_bytes
 from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
-from ptxbench.devices.base import Launch
+from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.profiles import H200
@@ -97,10 +97,17 @@ class WatchedGpu(SimulatedGpu):
         return [launch.trial_id for launch in self.launched if "warm-up" in launch.trial_id]
 
     def run(self, launch: Launch) -> KernelRun:
+        self._watch(launch)
+        return super().run(launch)
+
+    def compute(self, launch: Launch) -> Bytes | None:
+        self._watch(launch)
+        return super().compute(launch)
+
+    def _watch(self, launch: Launch) -> None:
         self.launched.append(launch)
         if self.fails(launch):
             raise LaunchError("cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS")
-        return super().run(launch)
 
 
 def asked(*instructions: str, **change: object) -> RunOptions:

@@ -178,7 +178,6 @@ class SimulatedGpu:
             before,
             after,
             tuple(sampler.throttle_reasons(window) for window in windows),
-            np.zeros(launches[-1].output_bytes, dtype=np.uint8),
         )
 
     def run_concurrently(self, launches: Sequence[Launch], rounds: int = 1) -> ConcurrentRun:
