@@ -320,7 +320,7 @@ def test_a_row_is_measured_from_end_to_end_and_no_setting_is_changed(gpu, tmp_pa
     )
     with start_run(gpu, asked, tmp_path / "run") as folder:
         (row,) = measure_table(gpu, folder)
-        assert folder.manifest.kind is GpuKind.REAL
+        assert folder.manifest.gpu.kind is GpuKind.REAL
     assert (row.status, row.reason) == (Status.OK, "")
     # On an H200 12.4 pJ; any GPU of the last ten years is within this.
     assert 2 < row.dynamic_pj < 60
