@@ -49,8 +49,12 @@ def test_a_name_prints_both_optimization_levels_and_where_they_were_measured(cap
 
 def test_without_a_gpu_it_shows_every_gpu_that_was_measured(capsys):
     rows = document(capsys, "fma.rn.f32")["rows"]
-    assert [(row["table"], row["opt_level"]) for row in rows] == [
-        *(("h100", "O0"), ("h100", "O3"), ("h200", "O0"), ("h200", "O3"))
+    assert [(row["table"], row["opt_level"], row["operands"]) for row in rows] == [
+        ("h100", "O0", "random"),
+        ("h100", "O3", "random"),
+        ("h100", "O3", "zeros"),
+        ("h200", "O0", "random"),
+        ("h200", "O3", "random"),
     ]
     assert all(row["energy_pj"] > 0 and row["boards"] > 1 for row in rows)
     text = printed(capsys, "fma.rn.f32")

@@ -14,4 +14,5 @@ def test_the_shipped_file_is_that_of_the_committed_runs(gpu):
     shipped = SHIPPED[gpu] / BOARDS
     spread = build_atlas.spread_of(build_atlas.RESULTS / SHIPPED[gpu].name, build_atlas.REFERENCES[gpu])
     assert shipped.read_text() == codec.to_lines(spread), "run runners/build_atlas.py"
-    assert shipped.stat().st_size < 300_000
+    # It is read by every look-up, which takes 0.3 s in all.
+    assert shipped.stat().st_size < 600_000
