@@ -27,6 +27,7 @@ from ptxbench.storage import traces
 from ptxbench.storage.atomic import write_bytes, write_text
 from ptxbench.storage.kernel_archive import KernelArchive, write_archive
 from ptxbench.storage.kernels import ARCHIVE as KERNELS
+from ptxbench.storage.table import TABLE
 
 READINGS = "traces.parquet"
 RECOMPRESS = "recompress"
@@ -58,7 +59,7 @@ def slim(root: Path, kind: Kind) -> list[Archived]:
         What was removed, one entry a run.
 
     Raises:
-        InputError: A file is not committed as it is, or a run has no solved.json to go on with.
+        InputError: A file is not committed as it is, or a table has no solved.json to go on with.
     """
     runs: dict[str, list[str]] = defaultdict(list)
     for path in git(root, "ls-files", "-z", "results").split("\0"):
@@ -69,7 +70,8 @@ def slim(root: Path, kind: Kind) -> list[Archived]:
     if changed:
         raise InputError(f"results/ is not as committed ({changed.splitlines()[0].strip()}); commit it first")
     for run in sorted(runs):
-        if not (root / run / "solved.json").exists():
+        # A roofline and other recordings have their results in files that stay.
+        if (root / run / TABLE).exists() and not (root / run / "solved.json").exists():
             cure = f"{run} has no solved.json; write it by `ptxbench solve {run} --store`"
             if kind is Kind.READINGS:
                 raise InputError(cure)
