@@ -16,7 +16,7 @@ from ptxbench.storage.kernels import ARCHIVE as KERNELS
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVE = ROOT / "results" / "ARCHIVE.csv"
-# The README's table with its repeat, and one small run of each other kind that tests or docs read.
+# The README's table, and one small run of each other kind that tests or docs read.
 KEPT_WHOLE = frozenset(
     {
         "results/nvidia-h100/doctor-224e/counter",
@@ -26,17 +26,27 @@ KEPT_WHOLE = frozenset(
         "results/nvidia-h100/methods",
         "results/nvidia-h100/roofline/f32",
         "results/nvidia-h100/roofline/f32-levels",
+        "results/nvidia-h100/roofline/f32-zeros",
+        "results/nvidia-h100/roofline/f64",
+        "results/nvidia-h100/roofline/mma-f16",
+        "results/nvidia-h100/roofline/mma-f16-shared",
+        "results/nvidia-h100/roofline/mma-f64",
+        "results/nvidia-h100/roofline/mma-tf32",
         "results/nvidia-h200/levels",
         "results/nvidia-h200/methods",
         "results/nvidia-h200/operands",
         "results/nvidia-h200/repeat-1",
+        "results/nvidia-h200/roofline/f16x2",
         "results/nvidia-h200/roofline/f32",
         "results/nvidia-h200/roofline/f32-levels",
+        "results/nvidia-h200/roofline/f32-zeros",
         "results/nvidia-h200/roofline/f64",
         "results/nvidia-h200/roofline/mma-f16",
+        "results/nvidia-h200/roofline/mma-f16-shared",
+        "results/nvidia-h200/roofline/mma-f64",
+        "results/nvidia-h200/roofline/mma-tf32",
         "results/nvidia-h200/sensor",
         "results/nvidia-h200/table-6eda",
-        "results/nvidia-h200/table-6eda-repeat",
     }
 )
 
