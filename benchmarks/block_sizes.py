@@ -22,7 +22,7 @@ import numpy as np
 
 from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_round
 from ptxbench.devices.simulated.governor import dynamic_factor
-from ptxbench.devices.simulated.profiles import find_profile
+from ptxbench.devices.simulated.load import find_profile
 from ptxbench.devices.simulated.timing import resident_blocks
 from ptxbench.tune.blocks.guerreiro import (
     ConcurrentCost,

@@ -17,13 +17,15 @@ from dataclasses import replace
 import numpy as np
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import SLOW_SENSOR
+from ptxbench.devices.simulated.load import find_profile
 from ptxbench.energy.capacitance import capacitance_j, fit_capacitance
 from ptxbench.energy.corrected import corrected_j
 from ptxbench.energy.methods import mtsm_j
 from ptxbench.energy.reading import EnergyReading
 from ptxbench.experiment.load import prepare_load
 from ptxbench.sensors.trace import KernelWindow, Series
+
+SLOW_SENSOR = find_profile("slow-sensor")
 
 LENGTHS_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 BESIDE_S = 3.0

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import find_profile
+from ptxbench.devices.simulated.load import find_profile
 from ptxbench.experiment.clock_sweep import sweep_clocks
 from ptxbench.experiment.load import prepare_load
 from ptxbench.model.ridge import fit_ridge

@@ -34,8 +34,8 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.status import Status
 from ptxbench.core.target import find_target
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import find_profile, profile_names
 from ptxbench.devices.simulated.profile import Profile
-from ptxbench.devices.simulated.profiles import PROFILES
 from ptxbench.devices.simulated.truth import instruction_energy_pj
 from ptxbench.experiment.linearity import Linearity
 from ptxbench.experiment.run import measure_table
@@ -89,7 +89,7 @@ def main() -> int:
     """Run, print, and return 0 where every profile's share of intervals that hold the truth is as wanted."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--profile", action="append", choices=PROFILES, help="simulated GPU; h200 unless told"
+        "--profile", action="append", choices=profile_names(), help="simulated GPU; h200 unless told"
     )
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--rows", type=int, default=20, help="instructions a run, spread over the catalogue")
@@ -98,7 +98,7 @@ def main() -> int:
     parser.add_argument("--precision", type=float)
     parser.add_argument("--poll", type=float, default=0.02, help="time between two polls, s (default: 0.02)")
     arguments = parser.parse_args()
-    shares = [_share(PROFILES[name], arguments) for name in arguments.profile or ["h200"]]
+    shares = [_share(find_profile(name), arguments) for name in arguments.profile or ["h200"]]
     return int(not all(_LEAST <= share <= _MOST for share in shares))
 
 

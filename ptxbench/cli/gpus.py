@@ -53,9 +53,9 @@ def command(options: JsonOptions) -> None:
 
 def _simulated() -> list[tuple[str, GpuInfo]]:
     from ptxbench.devices.simulated.gpu import SimulatedGpu
-    from ptxbench.devices.simulated.profiles import PROFILES
+    from ptxbench.devices.simulated.load import find_profile, profile_names
 
-    return [(f"simulated:{name}", SimulatedGpu(profile).info) for name, profile in PROFILES.items()]
+    return [(f"simulated:{name}", SimulatedGpu(find_profile(name)).info) for name in profile_names()]
 
 
 def _document(gpu: ListedGpu) -> dict[str, object]:

@@ -18,8 +18,8 @@ Json = Annotated[bool, Opt(help="Print JSON.", flag="--json")]
 GpuSpec = Annotated[
     str | None,
     Opt(
-        help="The GPU: index, UUID, simulated[:PROFILE] or replay:FOLDER (default: the first one); "
-        "`table` takes several: all, or a list such as 0,2.",
+        help="The GPU: index, UUID, simulated[:PROFILE or :FILE.toml] or replay:FOLDER (default: the first "
+        "one); `table` takes several: all, or a list such as 0,2.",
         flag="--gpu",
         metavar="GPU",
     ),

@@ -127,10 +127,10 @@ def _kept(folder: Path, spec: str | None) -> RecordedProgram:
     if spec is None:
         return recorded
     from ptxbench.attribute.simulated import replay
-    from ptxbench.devices.simulated import SimulatedGpu, find_profile
+    from ptxbench.devices.simulated import SimulatedGpu, find_board
 
-    _, _, profile = spec.partition(":")
-    return replay(recorded, SimulatedGpu(find_profile(profile or "h200")))
+    _, _, board = spec.partition(":")
+    return replay(recorded, SimulatedGpu(*find_board(board or "h200")))
 
 
 def _record(options: _Options) -> RecordedProgram:

@@ -30,11 +30,11 @@ def open_gpu(spec: str) -> Gpu:
 
     Args:
         spec: An NVML index, a UUID, "simulated", "simulated:PROFILE", "simulated:PROFILE@BOARD" or
-            "replay:RUN".
+            "replay:RUN"; PROFILE comes with ptxbench, or is a file that ends with ".toml".
 
     Raises:
         GpuError: There is no such GPU, or no driver.
-        InputError: The profile or the run is unknown.
+        InputError: The profile or the run is unknown, or its file is not legal.
     """
     kind, _, rest = spec.partition(":")
     if kind == "simulated":

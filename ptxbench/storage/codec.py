@@ -154,6 +154,8 @@ def _decode(hint: Any, plain: object, place: Place) -> object:
         return None if plain is None and may_be_none else _decode(_arm(arms, plain), plain, place)
     if get_origin(hint) is tuple:
         return _decode_list(get_args(hint)[0], plain, place)
+    if get_origin(hint) is Mapping:
+        return _decode_mapping(get_args(hint)[1], plain, place)
     if is_dataclass(get_origin(hint) or hint):
         return _decode_dataclass(cast(type, hint), plain, place)
     if issubclass(hint, StrEnum):
@@ -209,6 +211,12 @@ def _decode_list(hint: Any, plain: object, place: Place) -> tuple[object, ...]:
     if not isinstance(plain, list):
         raise place.error("must be a list")
     return tuple(_decode(hint, item, place.item(i)) for i, item in enumerate(plain))
+
+
+def _decode_mapping(hint: Any, plain: object, place: Place) -> Mapping[str, object]:
+    if not isinstance(plain, dict):
+        raise place.error("must be an object")
+    return {key: _decode(hint, value, place.at(key)) for key, value in plain.items()}
 
 
 def _decode_enum(kind: type[StrEnum], plain: object, place: Place) -> StrEnum:

@@ -8,7 +8,7 @@ import pytest
 from fakes.script import load_script
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import H200
+from ptxbench.devices.simulated.load import H200
 from ptxbench.experiment.load import prepare_load
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -13,11 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 from fakes.nvml import DRIVER_MISMATCH, FakeDevice, use_nvml
+from fakes.profile_file import write_profile
 
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.cli.main import run
 from ptxbench.devices.driver_presence import driver_traces, wants_gpus
-from ptxbench.devices.simulated.profiles import H200, PROFILES
+from ptxbench.devices.simulated.load import H200
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.nvml import NvmlDevice
 from ptxbench.storage.run_folder import RunFolder
@@ -142,18 +143,16 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path, capsys):
 @pytest.mark.parametrize(
     "lacking", [{SourceName.COUNTER}, {SourceName.INSTANT, SourceName.AVERAGE, SourceName.MEMORY}]
 )
-def test_a_gpu_or_driver_without_a_power_source_is_one_line_and_exit_code_2(
-    monkeypatch, tmp_path, capsys, lacking
-):
+def test_a_gpu_or_driver_without_a_power_source_is_one_line_and_exit_code_2(tmp_path, capsys, lacking):
     sensors = tuple(s for s in H200.sensors if s.source not in lacking)
-    monkeypatch.setitem(PROFILES, "old", replace(H200, name="old", sensors=sensors))
+    old = f"simulated:{write_profile(tmp_path / 'old.toml', sensors)}"
     for source in lacking:
-        assert table("--gpu", "simulated:old", "--source", source, "--out", tmp_path / "run") == 2
+        assert table("--gpu", old, "--source", source, "--out", tmp_path / "run") == 2
         line = one_line(capsys)
         assert f"does not answer the power source '{source}'; it answers: samples, " in line
     assert not (tmp_path / "run").exists()
     # Without a wish the best of those that are left is taken.
-    assert table("fma.rn.f32", "--gpu", "simulated:old", *QUICK, "--out", tmp_path / "run") == 0
+    assert table("fma.rn.f32", "--gpu", old, *QUICK, "--out", tmp_path / "run") == 0
 
 
 def test_the_energy_counter_alone_gives_the_same_energy(tmp_path, capsys):

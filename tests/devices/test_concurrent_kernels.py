@@ -9,7 +9,7 @@ import pytest
 
 from ptxbench.devices.concurrent_streams import ConcurrentStreams
 from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_round
-from ptxbench.devices.simulated.profiles import H200
+from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.timing import Grid
 from ptxbench.devices.simulated.whole_kernel import plan_counted_kernel
 

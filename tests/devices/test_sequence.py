@@ -14,8 +14,10 @@ from ptxbench.devices.base import Gpu, Launch
 from ptxbench.devices.loop_buffers import LoopBuffers
 from ptxbench.devices.sequence import play
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import H200, SLOW_SENSOR
+from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.sensors.base import SourceName
+
+SLOW_SENSOR = find_profile("slow-sensor")
 
 
 def launch(iterations=20_000, **change):

@@ -16,8 +16,8 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.devices.sequence import only_run
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200, find_profile, profile_names
 from ptxbench.devices.simulated.profile import Profile, SensorSpec
-from ptxbench.devices.simulated.profiles import H200, PROFILES, SLOW_SENSOR, find_profile
 from ptxbench.devices.simulated.truth import instruction_energy_pj, loop_energy_pj
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import find_loop
@@ -25,6 +25,8 @@ from ptxbench.sass.program import Loop, SassKernel
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.trace import Trace
+
+SLOW_SENSOR = find_profile("slow-sensor")
 
 _COPIES = 64
 _EXACT = (SensorSpec(SourceName.COUNTER, refresh_s=0.001, quantum=1e-6),)
@@ -122,7 +124,7 @@ def test_is_a_gpu_that_says_simulated() -> None:
 
 
 @pytest.mark.parametrize("opt_level", OptLevel)
-@pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.name)
+@pytest.mark.parametrize("profile", [*map(find_profile, profile_names())], ids=lambda profile: profile.name)
 def test_every_profile_runs_what_its_assembler_makes(profile: Profile, opt_level: OptLevel) -> None:
     gpu = SimulatedGpu(profile)
     cubin = gpu.assemble(_PTX, opt_level)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
 from ptxbench.devices.simulated.governor import dynamic_factor
+from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import Board, Profile
-from ptxbench.devices.simulated.profiles import H200
 
 _START_NS = 5_000_000_000
 _HZ = H200.chip.clock_mhz * 1e6

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ptxbench.core.clock import VirtualClock
+from ptxbench.devices.simulated.load import H200, find_profile, profile_names
 from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import SensorSpec
-from ptxbench.devices.simulated.profiles import H200, PROFILES
 from ptxbench.devices.simulated.sensor import describe, open_source
 from ptxbench.sensors.base import Reader, Reading, SourceName
 
@@ -142,7 +142,7 @@ def test_counter_gain_scales_differences() -> None:
     assert scaled[-1][1] - scaled[0][1] == pytest.approx(1.02 * (plain[-1][1] - plain[0][1]), rel=1e-5)
 
 
-@pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.name)
+@pytest.mark.parametrize("profile", [*map(find_profile, profile_names())], ids=lambda profile: profile.name)
 def test_descriptions_tell_what_the_source_does(profile) -> None:
     assert len({spec.source for spec in profile.sensors}) == len(profile.sensors)
     for spec in profile.sensors:

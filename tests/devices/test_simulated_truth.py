@@ -7,10 +7,14 @@ from dataclasses import replace
 import pytest
 
 from ptxbench.core.errors import InputError
-from ptxbench.devices.simulated.profiles import A100, H200, RTX2080TI, RTX3090
+from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.devices.simulated.timing import Grid, iteration_cycles, plan_phases, resident_blocks
 from ptxbench.devices.simulated.truth import instruction_energy_pj, loop_energy_pj, opcode_energy_pj
 from ptxbench.sass.program import Loop, SassInstruction
+
+A100 = find_profile("a100")
+RTX2080TI = find_profile("rtx2080ti")
+RTX3090 = find_profile("rtx3090")
 
 
 def _loop(*opcodes: str) -> Loop:
@@ -35,26 +39,29 @@ def test_energy_scales_with_the_profile() -> None:
 
 @pytest.mark.parametrize("opcode", ["FFMA", "IMAD", "DFMA", "LOP3.LUT", "MUFU.EX2", "VABSDIFF4.U8"])
 def test_zeros_cost_about_two_fifths(opcode: str) -> None:
-    ratio = opcode_energy_pj(opcode, "zeros") / opcode_energy_pj(opcode, "random")
+    ratio = opcode_energy_pj(opcode, "zeros", H200) / opcode_energy_pj(opcode, "random", H200)
     assert 0.3 < ratio < 0.5
 
 
 def test_zeros_do_not_save_the_same_everywhere() -> None:
-    ratios = {opcode_energy_pj(o, "zeros") / opcode_energy_pj(o, "random") for o in ("FFMA", "IMAD", "DFMA")}
-    assert len(ratios) == 3
+    def ratio(opcode: str) -> float:
+        return opcode_energy_pj(opcode, "zeros", H200) / opcode_energy_pj(opcode, "random", H200)
+
+    assert len({ratio(opcode) for opcode in ("FFMA", "IMAD", "DFMA")}) == 3
 
 
 def test_an_unlisted_opcode_costs_the_same_in_every_process() -> None:
     # A literal, because Python's own hash of a string differs from process to process.
-    assert opcode_energy_pj("VABSDIFF4.U8", "random") == pytest.approx(17.992029961908635)
-    assert opcode_energy_pj("VABSDIFF4.S8", "random") != opcode_energy_pj("VABSDIFF4.U8", "random")
+    unsigned = opcode_energy_pj("VABSDIFF4.U8", "random", H200)
+    assert unsigned == pytest.approx(17.992029961908635)
+    assert opcode_energy_pj("VABSDIFF4.S8", "random", H200) != unsigned
 
 
 def test_modifiers_shift_a_listed_opcode_a_little() -> None:
-    plain, wide = opcode_energy_pj("IMAD", "random"), opcode_energy_pj("IMAD.WIDE.U32", "random")
+    plain, wide = opcode_energy_pj("IMAD", "random", H200), opcode_energy_pj("IMAD.WIDE.U32", "random", H200)
     assert wide != plain
     assert 0.85 * plain <= wide <= plain
-    assert opcode_energy_pj("IMAD.SHL.U32", "random") < 0.8 * plain
+    assert opcode_energy_pj("IMAD.SHL.U32", "random", H200) < 0.8 * plain
 
 
 def test_a_load_beyond_l1_costs_more_and_takes_longer() -> None:
@@ -65,8 +72,8 @@ def test_a_load_beyond_l1_costs_more_and_takes_longer() -> None:
 
 @pytest.mark.parametrize("opcode", ["BRA", "NOP", "BSSY.RECONVERGENT", "UIADD3", "ULDC.64"])
 def test_control_and_uniform_instructions_are_a_warps_and_cheap(opcode: str) -> None:
-    assert 0 < opcode_energy_pj(opcode, "random") < 2
-    assert opcode_energy_pj(opcode, "zeros") == opcode_energy_pj(opcode, "random")
+    assert 0 < opcode_energy_pj(opcode, "random", H200) < 2
+    assert opcode_energy_pj(opcode, "zeros", H200) == opcode_energy_pj(opcode, "random", H200)
 
 
 def test_a_sleeping_loop_is_free_and_lasts_a_microsecond() -> None:

@@ -10,10 +10,13 @@ import pytest
 from ptxbench.core.condition import OptLevel
 from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import Profile, SensorSpec, ThermalVoltageSteps, TimedVoltageSteps
-from ptxbench.devices.simulated.profiles import H200, H200_STEPS, H200_WARM
 from ptxbench.sensors.base import SourceName
+
+H200_STEPS = find_profile("h200-steps")
+H200_WARM = find_profile("h200-warm")
 
 _START_NS = 5_000_000_000
 _HZ = H200_STEPS.chip.clock_mhz * 1e6

@@ -11,14 +11,16 @@ from fakes.power import sensor, series, window
 
 from ptxbench.core.status import Status
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import find_profile
 from ptxbench.devices.simulated.physics import Phase
-from ptxbench.devices.simulated.profiles import SLOW_SENSOR
 from ptxbench.energy.capacitance import capacitance_j, capacitance_of, corrected_power_w, fit_capacitance
 from ptxbench.energy.corrected import corrected_j
 from ptxbench.energy.methods import mtsm_j
 from ptxbench.energy.predicted_error import LoadShape, readings
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import Shape
+
+SLOW_SENSOR = find_profile("slow-sensor")
 
 SLOW = sensor(refresh_s=0.1, averaging_s=1.0, lag_s=0.03)
 FINE = replace(SLOW, refresh_s=0.02)

@@ -10,7 +10,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.settings import applied
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import H200
+from ptxbench.devices.simulated.load import H200
 from ptxbench.experiment.clock_sweep import sweep_clocks
 from ptxbench.experiment.load import prepare_load
 from ptxbench.model.ridge import fit_ridge

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from fakes.measuring import asked
 from fakes.nvml import LOST, FakeDevice, use_nvml
+from fakes.profile_file import write_profile
 
 from ptxbench.cli.main import run
 from ptxbench.core.errors import GpuError
 from ptxbench.devices import machine_checks, select
-from ptxbench.devices.simulated import profiles
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.profile import SensorSpec
-from ptxbench.devices.simulated.profiles import H200
 from ptxbench.energy.gate.source import Comparison, judge_source
 from ptxbench.energy.gate.verdict import UNJUDGED
 from ptxbench.experiment.counter_study import CounterStudy
@@ -36,9 +36,8 @@ SENSORS = (
 @pytest.fixture(scope="module")
 def document(tmp_path_factory):
     out = tmp_path_factory.mktemp("doctor") / "out"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(profiles.PROFILES, "faulty", replace(H200, name="faulty", sensors=SENSORS))
-        assert run(["doctor", "--gpu", "simulated:faulty", "--out", str(out)]) == 1
+    faulty = write_profile(out.parent / "faulty.toml", SENSORS)
+    assert run(["doctor", "--gpu", f"simulated:{faulty}", "--out", str(out)]) == 1
     return json.loads((out / "doctor.json").read_text()), out
 
 

@@ -13,7 +13,7 @@ from fakes.measuring import WatchedGpu, asked, measured
 
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.core.status import Status
-from ptxbench.devices.simulated.profiles import H200, PROFILES
+from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import resume_run, start_run
@@ -34,7 +34,7 @@ every_source = pytest.mark.parametrize("profile", SOURCES)
 
 def only(name):
     """A profile with the source that it measures with alone, to be quick."""
-    profile = PROFILES[name]
+    profile = find_profile(name)
     return replace(profile, sensors=tuple(s for s in profile.sensors if s.source is SOURCES[name]))
 
 

@@ -12,12 +12,14 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.status import Status
 from ptxbench.core.target import find_target
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import H200, PROFILES, SLOW_SENSOR
+from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.devices.simulated.truth import instruction_energy_pj
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import find_loop
+
+SLOW_SENSOR = find_profile("slow-sensor")
 
 
 def truth_pj(folder, row, profile):
@@ -68,7 +70,7 @@ def test_rows_are_those_of_one_mean_level_where_the_supply_steps(tmp_path):
         "mul.wide.u32",
     )
     what = asked(*names, precision=0.004, min_repeats=4, max_repeats=6)
-    profile = PROFILES["h200-steps"]
+    profile = find_profile("h200-steps")
     # The first level of seed 0 outlives the run.
     errors = errors_of(profile, tmp_path / "run", what, seed=1).values()
     common = statistics.median(errors)
@@ -79,7 +81,7 @@ def test_rows_are_those_of_one_mean_level_where_the_supply_steps(tmp_path):
 
 def test_how_late_steps_of_the_energy_counter_are_seen_is_in_the_interval(tmp_path):
     """Polls that were regular, of kernels in step with the counter, put all off by 0.4%, four intervals."""
-    profile = PROFILES["rtx4090"]
+    profile = find_profile("rtx4090")
     names = ("fma.rn.f32", "add.f32", "mul.f32", "popc.b32", "mad.lo.u32", "xor.b32")
     gpu = SimulatedGpu(profile, seed=2, poll_interval_s=0.007)
     what = asked(*names, min_repeats=3, max_repeats=6)
@@ -144,6 +146,6 @@ def test_rows_of_the_whole_catalogue_come_back_within_half_a_percent(tmp_path):
 @pytest.mark.parametrize("name", ["a100", "b200"])
 def test_another_generation_with_other_sensors(tmp_path, name):
     what = asked("fma.rn.f32", min_repeats=3, max_repeats=3)
-    profile = PROFILES[name]
+    profile = find_profile(name)
     errors = errors_of(profile, tmp_path / "run", what, gain=profile.sensors[0].gain)
     assert beyond(errors, 0.01) == {}

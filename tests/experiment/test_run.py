@@ -13,7 +13,7 @@ from ptxbench.core.errors import GpuError, InputError, ToolError
 from ptxbench.core.status import Status
 from ptxbench.devices.replay import ReplayGpu
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import H200
+from ptxbench.devices.simulated.load import H200
 from ptxbench.experiment.launch_configuration import WAVES
 from ptxbench.experiment.linearity import Linearity
 from ptxbench.experiment.run import measure_table

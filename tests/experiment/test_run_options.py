@@ -7,10 +7,12 @@ from ptxbench.catalogue.starters import STARTERS
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import H200, SLOW_SENSOR
+from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import choose_sensor
 from ptxbench.sensors.base import SourceName
+
+SLOW_SENSOR = find_profile("slow-sensor")
 
 GPU = SimulatedGpu()
 

@@ -18,7 +18,7 @@ from ptxbench.cli import main
 from ptxbench.cli.main import group
 from ptxbench.core.errors import GpuError, InputError, LaunchError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import H200, RTX2080TI, RTX4090, SLOW_SENSOR
+from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.experiment.load import prepare_load
 from ptxbench.experiment.method_errors import compare
 from ptxbench.experiment.sampling import PURPOSE, again, measure_methods, phase_s
@@ -29,6 +29,10 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.storage.document import read_document
 from ptxbench.storage.methods_file import METHODS_FILE, LoadKind, MethodPoint, MethodsFile
 from ptxbench.storage.recording import RecordingFolder
+
+RTX2080TI = find_profile("rtx2080ti")
+RTX4090 = find_profile("rtx4090")
+SLOW_SENSOR = find_profile("slow-sensor")
 
 RUNS = {0.03: 5, 0.3: 5, 1.0: 3, 3.0: 2}
 

@@ -9,8 +9,10 @@ from fakes.measuring import asked, measured
 
 from ptxbench.core.condition import ARAFA
 from ptxbench.core.status import Status
-from ptxbench.devices.simulated.profiles import H200, SLOW_SENSOR
+from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.sensors.base import SourceName
+
+SLOW_SENSOR = find_profile("slow-sensor")
 
 pytestmark = pytest.mark.hostile
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from ptxbench.cli.main import group, run
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200, find_profile, profile_names
 from ptxbench.devices.simulated.profile import SensorSpec
-from ptxbench.devices.simulated.profiles import A100, H200, PROFILES, RTX3090
 from ptxbench.experiment.load import prepare_load
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import sensors_for
@@ -22,6 +22,9 @@ from ptxbench.experiment.session import resume_run, start_run
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.recording import RecordingFolder
 from ptxbench.storage.sensor_file import read_sensor_file
+
+A100 = find_profile("a100")
+RTX3090 = find_profile("rtx3090")
 
 QUICK = replace(
     A100, sensors=(SensorSpec(SourceName.USAGE, refresh_s=0.02, averaging_s=0.03, lag_s=0.005, noise_w=1.0),)
@@ -73,8 +76,8 @@ SLOW_S = 0.1
 LEAST_LAG_S = 1.5e-4
 # These have the sensors of another, and differ from it in what a kernel does.
 SAME_SENSORS = {"h200-memory", "h200-ridge", "h200-clocks", "rtx3090-memory", "rtx5090"}
-CASES = [(one, 0) for one in PROFILES.values() if one.name not in SAME_SENSORS]
-CASES += [(PROFILES["slow-sensor"], 1)]
+CASES = [(one, 0) for one in map(find_profile, profile_names()) if one.name not in SAME_SENSORS]
+CASES += [(find_profile("slow-sensor"), 1)]
 
 
 @pytest.mark.parametrize(("profile", "seed"), CASES, ids=lambda value: getattr(value, "name", value))

@@ -18,7 +18,7 @@ from fakes.measuring import asked, measured
 
 from ptxbench.core.condition import ARAFA
 from ptxbench.core.status import Status
-from ptxbench.devices.simulated.profiles import H200
+from ptxbench.devices.simulated.load import H200
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.run_folder import RunFolder

@@ -19,8 +19,8 @@ from tune.fakes_kernel import write_spec
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
+from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.devices.simulated.profile import Profile
-from ptxbench.devices.simulated.profiles import H200, H200_MEMORY, RTX2080TI
 from ptxbench.experiment.roofline.measure import measure
 from ptxbench.experiment.roofline.point import RooflineOptions
 from ptxbench.experiment.roofline.result import work_out
@@ -32,6 +32,9 @@ from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
+
+H200_MEMORY = find_profile("h200-memory")
+RTX2080TI = find_profile("rtx2080ti")
 
 Sources = tuple[SourceName, ...]
 # The power of a board whose only source averages over 1 s is no subject of short kernels.

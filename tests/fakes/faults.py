@@ -10,8 +10,8 @@ from fakes.measuring import WatchedGpu
 from ptxbench.core.errors import GpuError
 from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.profile import Profile
-from ptxbench.devices.simulated.profiles import H200
 from ptxbench.sensors.base import Reader, Reading, SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun

@@ -11,8 +11,8 @@ from ptxbench.api.board import Board
 from ptxbench.api.gpu import Gpu
 from ptxbench.core.clock import VirtualClock
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.physics import Phase
-from ptxbench.devices.simulated.profiles import H200
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.sensors.nvml import NvmlDevice

@@ -17,8 +17,8 @@ from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.profile import Profile
-from ptxbench.devices.simulated.profiles import H200
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions

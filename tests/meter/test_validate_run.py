@@ -12,7 +12,7 @@ from ptxbench.cli.validate import command
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import H200
+from ptxbench.devices.simulated.load import H200
 from ptxbench.experiment.play_burst import record_burst
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions

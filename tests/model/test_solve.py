@@ -14,6 +14,7 @@ from ptxbench.cli.solve import command
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
@@ -148,7 +149,7 @@ def test_a_simulated_run_gives_the_hidden_energies_back(run):
     with RunFolder.open(run) as folder:
         found = energies(read_solved(run).solution(folder.rows()))
     for opcode in ("FFMA", "FADD", "IMAD"):
-        assert found[opcode].energy_pj == pytest.approx(opcode_energy_pj(opcode, "random"), rel=0.01)
+        assert found[opcode].energy_pj == pytest.approx(opcode_energy_pj(opcode, "random", H200), rel=0.01)
 
 
 def test_the_command_prints_json_and_says_simulated(run):

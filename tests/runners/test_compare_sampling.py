@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import RTX2080TI
+from ptxbench.devices.simulated.load import find_profile
+
+RTX2080TI = find_profile("rtx2080ti")
 
 RUNNER = Path(__file__).parents[2] / "runners" / "compare_sampling.py"
 

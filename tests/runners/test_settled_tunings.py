@@ -11,7 +11,7 @@ from fakes.script import load_script
 from tune.fakes_tune import SMALL, VARIANT, trial
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import H200
+from ptxbench.devices.simulated.load import H200
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.folder import TuningFolder, tuning_manifest
 from ptxbench.tune.gemm import Gemm

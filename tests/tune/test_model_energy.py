@@ -15,7 +15,7 @@ from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.devices.simulated.profiles import A100
+from ptxbench.devices.simulated.load import find_profile
 from ptxbench.experiment.clock_sweep import sweep_clocks
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
@@ -35,6 +35,8 @@ from ptxbench.tune.space import search_space
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.variant import DType, Problem
+
+A100 = find_profile("a100")
 
 # Rows whose SASS the kernels of f32 are mostly made of.
 ROWS = ("fma.rn.f32", "add.u32", "ld.shared.v4.b32", "st.shared.b32", "ld.global.nc.v4.b32")

@@ -14,8 +14,8 @@ from tune.fakes_kernel import write_spec
 from tune.fakes_tune import VARIANT, CallableGpu, trial
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.profile import Profile, Regulator
-from ptxbench.devices.simulated.profiles import H200
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.sensors.base import Reading, SourceName
 from ptxbench.sensors.kernel_run import SequenceRun, Telemetry

@@ -12,6 +12,7 @@ from tune.fakes_tune import SMALL, TINY, VARIANT, ComputingGpu, FlatModel
 
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
@@ -77,7 +78,9 @@ def test_a_right_kernel_is_timed_and_measured(kernel: Kernel) -> None:
 def test_energy_is_what_the_simulated_gpu_charges(kernel: Kernel) -> None:
     problem = Problem(DType.F32, 1024, 1024, 1024)
     trial = Bench(SimulatedGpu(), Gemm(problem), BenchOptions(window_s=1.0), None).measure(kernel)
-    dynamic_j = sum(n * opcode_energy_pj(op, "random") for op, n in kernel.executed(problem).items()) * 1e-12
+    dynamic_j = (
+        sum(n * opcode_energy_pj(op, "random", H200) for op, n in kernel.executed(problem).items()) * 1e-12
+    )
     static_w = 125.5 + 0.35 * (trial.temperature_c - 40)
     assert trial.energy_j == pytest.approx(dynamic_j + static_w * trial.steady_s, rel=0.02)
 

@@ -21,6 +21,7 @@ from tune.fakes_tune import FlatModel
 from ptxbench.core.errors import InputError, ToolError
 from ptxbench.core.toolchain import tool_path
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
@@ -137,7 +138,7 @@ def test_a_variant_that_cannot_be_says_why(
 def test_energy_is_what_the_simulated_gpu_charges(tmp_path: Path) -> None:
     kernel, made = built(write_spec(tmp_path, ("n = 4194304", "n = 16777216")))
     trial = Bench(SimulatedGpu(), kernel, BenchOptions(window_s=1.0), FlatModel()).measure(made)
-    dynamic_j = sum(o.count * opcode_energy_pj(o.opcode, "random") for o in trial.executed) * 1e-12
+    dynamic_j = sum(o.count * opcode_energy_pj(o.opcode, "random", H200) for o in trial.executed) * 1e-12
     static_w = 125.5 + 0.35 * (trial.temperature_c - 40)
     assert trial.energy_j == pytest.approx(dynamic_j + static_w * trial.steady_s, rel=0.03)
     assert trial.dram_bytes == 8 * 16777216

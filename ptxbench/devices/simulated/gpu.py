@@ -20,9 +20,9 @@ from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.sequence import launch_times_s, only_run, play, stretches
 from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_round
 from ptxbench.devices.simulated.launch_log import CALL_SCATTER, kernel_power_w, launch_phases
+from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import Profile
-from ptxbench.devices.simulated.profiles import H200
 from ptxbench.devices.simulated.sensor import ClockSource, TemperatureSource, describe, open_source
 from ptxbench.devices.simulated.settings import SimulatedSettings
 from ptxbench.devices.simulated.timing import Grid, plan_phases, resident_blocks

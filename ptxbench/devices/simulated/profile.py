@@ -1,10 +1,35 @@
-"""What one simulated GPU is like: chip, cooling, power cap and sensors."""
+"""What one simulated GPU is like: chip, cooling, power cap and sensors.
+
+The names of the fields are the keys of a profile's file (`load.py`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from ptxbench.sensors.base import SourceName
+from ptxbench.core.target import TARGETS
+from ptxbench.sensors.base import POWER_SOURCES, SourceName
+
+# Threads of the largest block that ptxbench launches; an SM must hold one.
+_LARGEST_BLOCK = 1024
+
+
+def _out_of_range(one: Any, zeros: Container[str] = (), signed: Container[str] = ()) -> str:
+    """Return which number no GPU has: one that is not finite or, unless it is named, not above 0; or ""."""
+    for key in (f.name for f in fields(one)):
+        value = getattr(one, key)
+        for number in value if isinstance(value, tuple) else (value,):
+            if not isinstance(number, int | float):
+                continue
+            if not math.isfinite(number):
+                return f"has {key} = {number}: give a number"
+            if key not in signed and (number < 0 or (number == 0 and key not in zeros)):
+                least = "of at least 0" if key in zeros else "above 0"
+                return f"has {key} = {number:g}: give a number {least}"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -34,6 +59,12 @@ class SensorSpec:
     offset: float = 0.0
     quantum: float = 0.001
     noise_w: float = 0.0
+
+    def fault(self) -> str:
+        """Return what no sensor can be, for the reader of a file that contains it; "" where all is well."""
+        if self.source not in POWER_SOURCES:
+            return f"has source = {self.source}: give one of {', '.join(POWER_SOURCES)}"
+        return _out_of_range(self, ("averaging_s", "lag_s", "noise_w"), ("offset",))
 
 
 @dataclass(frozen=True)
@@ -76,6 +107,17 @@ class Chip:
     shared_per_sm_bytes: int = 100 * 1024
     schedulers_per_sm: int = 4
 
+    def fault(self) -> str:
+        """Return what no chip can be, for the reader of a file that contains it; "" where all is well."""
+        known = [target.name for target in TARGETS]
+        if self.target not in known:
+            return f"has target = {self.target}: give one of {', '.join(known)}"
+        if self.max_threads_per_sm < _LARGEST_BLOCK:
+            return f"has max_threads_per_sm = {self.max_threads_per_sm}: give at least {_LARGEST_BLOCK}"
+        if self.clock_floor_mhz > self.clock_mhz:
+            return f"has clock_floor_mhz = {self.clock_floor_mhz:g}: give at most clock_mhz"
+        return _out_of_range(self, ("ridge_mhz",))
+
 
 @dataclass(frozen=True)
 class Regulator:
@@ -93,6 +135,10 @@ class Regulator:
     limit_ratio: float
     mean_s: float
     gain: float
+
+    def fault(self) -> str:
+        """Return what no loop can be, for the reader of a file that contains it; "" where all is well."""
+        return _out_of_range(self)
 
 
 @dataclass(frozen=True)
@@ -119,6 +165,12 @@ class Board:
     time_constant_s: float
     regulators: tuple[Regulator, ...] = ()
 
+    def fault(self) -> str:
+        """Return what no board can be, for the reader of a file that contains it; "" where all is well."""
+        if self.static_w >= self.power_cap_w:
+            return f"has static_w = {self.static_w:g}: give less than power_cap_w, {self.power_cap_w:g}"
+        return _out_of_range(self, ("static_slope_w_per_k",), ("static_at_c", "coolant_c"))
+
 
 @dataclass(frozen=True)
 class TimedVoltageSteps:
@@ -140,6 +192,12 @@ class TimedVoltageSteps:
     hold_s: float
     change_s: float
     change_mhz: float
+
+    def fault(self) -> str:
+        """Return what no supply can be, for the reader of a file that contains it; "" where all is well."""
+        if not self.factors:
+            return "has factors = []: give one at least"
+        return _out_of_range(self, ("change_s", "change_mhz"))
 
 
 @dataclass(frozen=True)
@@ -165,6 +223,13 @@ class ThermalVoltageSteps:
     look_s: float
     change_s: float
     change_mhz: float
+
+    def fault(self) -> str:
+        """Return what no supply can be, for the reader of a file that contains it; "" where all is well."""
+        for key in ("factors", "up_c", "down_c"):
+            if len(getattr(self, key)) != 2:
+                return f"has {len(getattr(self, key))} numbers in {key}: give two"
+        return _out_of_range(self, ("up_c", "down_c", "change_s", "change_mhz"))
 
 
 @dataclass(frozen=True)
@@ -195,6 +260,10 @@ class Memory:
     clocks_mhz: tuple[float, ...] = ()
     clock_w: float = 0.0
 
+    def fault(self) -> str:
+        """Return what no memory can be, for the reader of a file that contains it; "" where all is well."""
+        return _out_of_range(self, ("clock_w",))
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -210,6 +279,9 @@ class Profile:
         memory: Bandwidth and energy of its memory; without it loads cost what their opcode costs, and no
             bandwidth limits them.
         fails_after: Launches after which it stops answering, as a GPU that is lost; 0: never.
+        energy_pj: Hidden energy of one thread's instruction on random operands by its opcode, pJ, before the
+            chip's scale; "LDG.STRONG" is a load that passes by L1. An opcode that it does not name costs a
+            little less than the opcode without its modifiers, or else something from 5 to 25 pJ.
     """
 
     name: str
@@ -220,3 +292,16 @@ class Profile:
     voltage_steps: TimedVoltageSteps | ThermalVoltageSteps | None = None
     memory: Memory | None = None
     fails_after: int = 0
+    energy_pj: Mapping[str, float] = field(default_factory=dict)
+
+    def fault(self) -> str:
+        """Return what no GPU can be, for the reader of a file that contains it; "" where all is well."""
+        sources = [sensor.source for sensor in self.sensors]
+        if not sources:
+            return "has sensors = []: give one at least"
+        if len(set(sources)) < len(sources):
+            return f"has sensors of {', '.join(sources)}: give each source once"
+        for opcode, energy_pj in self.energy_pj.items():
+            if not (math.isfinite(energy_pj) and energy_pj > 0):
+                return f"has energy_pj.{opcode} = {energy_pj:g}: give a number above 0"
+        return _out_of_range(self, ("fails_after",))

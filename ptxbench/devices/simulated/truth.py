@@ -15,53 +15,8 @@ from ptxbench.devices.simulated.chance import hashed_unit
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.sass.program import Loop
 
-# Picojoules of one thread's instruction on random operands, before the profile's energy scale.
-_ENERGY_PJ = {
-    "FFMA": 12.4,
-    "FADD": 11.2,
-    "FMUL": 9.8,
-    "FSETP": 8.4,
-    "IADD3": 7.6,
-    "IADD": 7.4,
-    "VIADD": 7.1,
-    "IMAD": 15.9,
-    "IMAD.MOV": 6.4,
-    "IMAD.SHL": 10.9,
-    "ISETP": 7.9,
-    "LOP3": 17.3,
-    "SHF": 12.7,
-    "PRMT": 9.1,
-    "MOV": 5.2,
-    "SEL": 7.0,
-    "DFMA": 27.6,
-    "DADD": 21.3,
-    "DMUL": 24.9,
-    "HFMA2": 16.1,
-    "HFMA2.MMA": 15.2,
-    "HADD2": 13.2,
-    "HMUL2": 12.6,
-    "MUFU": 38.5,
-    "POPC": 21.7,
-    "FLO": 23.9,
-    "I2F": 30.2,
-    "F2I": 31.4,
-    "F2F": 33.8,
-    "SHFL": 28.0,
-    "LDS": 26.0,
-    "STS": 24.5,
-    "LDSM": 130.0,
-    "LDC": 18.0,
-    "LDG": 30.0,
-    "LDL": 30.0,
-    "STG": 96.0,
-    "ATOMS": 61.0,
-    "ATOMG": 140.0,
-    "HMMA": 190.0,
-    "IMMA": 170.0,
-    "DMMA": 230.0,
-}
-_L2_ENERGY_PJ = 205.0
 _GLOBAL = ("LDG", "STG")
+_L2_LOAD = "LDG.STRONG"
 
 # A whole warp's instruction in the control logic; what the threads themselves add is nothing.
 _CONTROL_WARP_PJ = 16.0
@@ -133,7 +88,7 @@ def counted_energy_pj(counts: Mapping[str, float], pattern: str, profile: Profil
     Raises:
         InputError: The simulated GPU does not know the pattern.
     """
-    total_pj = sum(n * opcode_energy_pj(opcode, pattern) for opcode, n in counts.items())
+    total_pj = sum(n * opcode_energy_pj(opcode, pattern, profile) for opcode, n in counts.items())
     return total_pj * profile.chip.energy_scale
 
 
@@ -172,8 +127,7 @@ def instruction_energy_pj(target: Loop, overhead: Loop, copies: int, pattern: st
     return (target_pj - loop_energy_pj(overhead, pattern, profile)) / copies
 
 
-@cache
-def opcode_energy_pj(opcode: str, pattern: str) -> float:
+def opcode_energy_pj(opcode: str, pattern: str, profile: Profile) -> float:
     """Return one thread's share of one instruction before the profile's energy scale, pJ.
 
     Raises:
@@ -186,22 +140,26 @@ def opcode_energy_pj(opcode: str, pattern: str) -> float:
     if pipe == "control":
         return _CONTROL_WARP_PJ / WARP
     if pipe == "uniform":
-        return (20 + 40 * hashed_unit("uniform", opcode)) / WARP
-    still = 0.34 + 0.12 * hashed_unit("still", opcode)
-    return _random_energy_pj(opcode) * (still + (1 - still) * _TOGGLING[pattern])
+        return (20 + 40 * _chance("uniform", opcode)) / WARP
+    still = 0.34 + 0.12 * _chance("still", opcode)
+    return _random_energy_pj(opcode, profile.energy_pj) * (still + (1 - still) * _TOGGLING[pattern])
 
 
-def _random_energy_pj(opcode: str) -> float:
-    """Energy on random operands: of the table where it knows the opcode, or else hashed."""
-    if opcode in _ENERGY_PJ:
-        return _ENERGY_PJ[opcode]
-    if _reaches_l2(opcode):
-        return _L2_ENERGY_PJ
+# A profile has some dozens of opcodes, and each launch asks for them anew.
+_chance = cache(hashed_unit)
+
+
+def _random_energy_pj(opcode: str, energy_pj: Mapping[str, float]) -> float:
+    """Energy on random operands: of the profile where it knows the opcode, or else hashed."""
+    if opcode in energy_pj:
+        return energy_pj[opcode]
+    if _reaches_l2(opcode) and _L2_LOAD in energy_pj:
+        return energy_pj[_L2_LOAD]
     words = opcode.split(".")
-    known = _ENERGY_PJ.get(".".join(words[:2])) or _ENERGY_PJ.get(words[0])
+    known = energy_pj.get(".".join(words[:2])) or energy_pj.get(words[0])
     if known is None:
-        return 5 + 20 * hashed_unit("energy", opcode)
-    return known * (0.85 + 0.15 * hashed_unit("modifiers", opcode))
+        return 5 + 20 * _chance("energy", opcode)
+    return known * (0.85 + 0.15 * _chance("modifiers", opcode))
 
 
 def pipe_of(opcode: str) -> str:

@@ -38,7 +38,7 @@ def energies(result):
 
 
 def truth(profile, result):
-    board, flop_pj = profile.board, opcode_energy_pj("FFMA", "random") / 2
+    board, flop_pj = profile.board, opcode_energy_pj("FFMA", "random", PROFILE) / 2
     constant_w = board.static_w + board.static_slope_w_per_k * (result.temperature_c - board.static_at_c)
     return {"f32": flop_pj, "dram": profile.memory.dram_pj_per_byte, "constant": constant_w}
 
@@ -105,7 +105,7 @@ def test_a_byte_has_its_own_energy_at_each_memory_level(tmp_path):
         "dram": memory.dram_pj_per_byte,
         "l2": memory.l2_pj_per_byte,
         "l1": memory.l1_pj_per_byte,
-        "shared": opcode_energy_pj("LDS.128", "random") / 16,
+        "shared": opcode_energy_pj("LDS.128", "random", PROFILE) / 16,
     }
     for name, value in hidden.items():
         found = energies(result)[name]
@@ -143,7 +143,7 @@ def test_a_trip_that_no_l2_of_this_size_holds_is_refused(tmp_path, monkeypatch):
 def test_tensor_cores_have_their_own_energy_of_a_flop(tmp_path):
     tensor = replace(FEW, kinds=("mma-f16",), intensities=(1, 16, 64, 1024), sms=(16, 32))
     result = work_out(measure(SimulatedGpu(PROFILE), tensor, tmp_path / "run"))
-    hidden = opcode_energy_pj("HMMA.16816.F32", "random") / 128
+    hidden = opcode_energy_pj("HMMA.16816.F32", "random", PROFILE) / 128
     assert energies(result)["mma-f16"].value == pytest.approx(hidden, rel=0.01)
 
 

@@ -10,7 +10,7 @@ from tune.fakes_tune import trial, variant
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
-from ptxbench.devices.simulated.profiles import find_profile
+from ptxbench.devices.simulated.load import find_profile
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.clocks.axes import SettingAxes, Values
 from ptxbench.tune.clocks.strategies import (

@@ -18,7 +18,7 @@ from ptxbench.cli.main import run
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.core.gpu_settings import ClockChoice, GpuSettings, SettingChoices
 from ptxbench.devices.settings import restore_leftover
-from ptxbench.devices.simulated.profiles import find_profile
+from ptxbench.devices.simulated.load import find_profile
 from ptxbench.sensors.nvml import SettableDevice
 from ptxbench.storage.settings_journal import has_notes
 from ptxbench.tune.bench import BenchOptions
