@@ -20,6 +20,7 @@ from functools import cache
 
 import numpy as np
 
+from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_round
 from ptxbench.devices.simulated.governor import dynamic_factor
 from ptxbench.devices.simulated.load import find_profile
@@ -30,7 +31,7 @@ from ptxbench.tune.blocks.guerreiro import (
     ordered_distributions,
     tune_concurrent_and_clock,
 )
-from ptxbench.tune.blocks.occupancy import BlockNeeds, Residency, limits_of, residency
+from ptxbench.tune.blocks.occupancy import BlockNeeds, Residency, residency
 
 PROFILE = find_profile("h200-ridge")
 CLOCKS_MHZ = (1980, 1740, 1500, 1365, 1260, 1125, 990, 855)
@@ -75,7 +76,7 @@ def draw_kernel(rng: np.random.Generator) -> tuple[Sized, ...]:
     executed = tuple((_OPCODES[n], float(round(math.exp(rng.uniform(3, 8))))) for n in chosen)
     registers, by_thread = int(rng.choice(_REGISTERS)), int(rng.choice(_SHARED_BYTES))
     total = round(math.exp(rng.uniform(math.log(2**16), math.log(2**21))))
-    limits = limits_of(PROFILE.chip.target)
+    limits = sm_facts(PROFILE.chip.target)
     found = []
     for threads in SIZES:
         shared_bytes = by_thread * threads

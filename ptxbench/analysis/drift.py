@@ -33,9 +33,6 @@ from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord
 
-# Memory, fans and losses of the board: of the static power about half (what fits the steps on H200s best is
-# between 0.3 and 0.8).
-_UNFED = 0.5
 # A trial is set aside where the others tell the level no better than this, or where its own power is more
 # probably that of no level that they allow than of one: it saw two.
 _UNSURE = 0.003
@@ -113,6 +110,7 @@ def find_drift(
     near: Drift | None = None,
     *,
     step: float = 0.0,
+    unfed_share: float,
     power_limit_w: float = math.nan,
 ) -> Drift:
     """Find the steps of the supply in the trials of a run.
@@ -126,6 +124,7 @@ def find_drift(
         step: Size of a step, a fraction, to look for levels that go with the temperature, too; takes two to
             three times as long. 0: do not.
         power_limit_w: The GPU's power limit, NaN where it is not known.
+        unfed_share: Part of the static power that the supply of the SMs does not feed.
 
     Returns:
         `NO_STEPS` where the trials are explained as well without steps; where they are too few, or none is at
@@ -136,7 +135,7 @@ def find_drift(
     # At the power limit it is the clock that gives way.
     limited = limited_trials(known, power_limit_w)
     trials = sorted((r for r in known if r.trial_id not in limited), key=lambda r: r.start_ns)
-    unfed_w = _UNFED * static.power_w
+    unfed_w = unfed_share * static.power_w
     unknown = replace(NO_STEPS, unsure=frozenset(dipped), misfits=frozenset(dipped)) if dipped else NO_STEPS
     if len(trials) < _FEWEST or not 0 <= unfed_w < min(r.steady_power_w for r in trials):
         return unknown

@@ -46,9 +46,6 @@ from ptxbench.core.status import Status
 from ptxbench.core.threads import ISSUED_PER_CYCLE, WARP
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
-# The energy of an overhead loop on the values of another kind of row is known to this, a standard error: one
-# loop on one board differed by 6% on the values of addc.cc.u32 and of div.s32 (studies/h200/power.md).
-_OTHER_VALUES = 0.03
 _PICO = 1e12
 _BRANCHES = frozenset({"BRA", "BRX", "JMP", "CALL", "RET", "BSSY", "WARPSYNC"})
 
@@ -300,9 +297,9 @@ def _difference(
         # One gamma brings all to their clocks: what it is off by partly cancels in the difference.
         moved_pj = loop.mean * target.clock_shift - base.mean * (math.log(slower) + overhead.clock_shift)
         clock = Uncertainty(common.exponent.error * abs(moved_pj))
-        beside_pj = combined((base.uncertainty, clock, _other_values(subject, base, beside[0]))).times(
-            1 / copies
-        )
+        beside_pj = combined(
+            (base.uncertainty, clock, _other_values(subject, base, beside[0], common))
+        ).times(1 / copies)
         loops = zip(roles, (target, overhead), strict=True)
         too_few = frozenset(role for role, one in loops if not one.stands)
         return _Difference(rounds, beside_pj, static, level, too_few), faults
@@ -310,14 +307,14 @@ def _difference(
     return _Difference(nothing, UNKNOWN, UNKNOWN, UNKNOWN, frozenset(roles)), faults
 
 
-def _other_values(subject: Subject, base: Estimate, overhead: TrialRecord) -> Uncertainty:
+def _other_values(subject: Subject, base: Estimate, overhead: TrialRecord, common: Common) -> Uncertainty:
     """Return what an overhead loop that was measured on the values of another kind of row leaves open."""
     # Names are hashes of the loop's whole text: none is made in vain.
     own_names = subject.overhead_names(
         overhead.role, overhead.grid, overhead.block, (Alike.BITS, Alike.TYPES)
     )
     is_own = overhead.instruction == subject.instruction.name or overhead.subject in own_names
-    return Uncertainty(0.0 if is_own else _OTHER_VALUES * abs(base.mean))
+    return Uncertainty(0.0 if is_own else common.other_values_error * abs(base.mean))
 
 
 def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: Common) -> Uncertainty:

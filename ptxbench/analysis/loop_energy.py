@@ -31,10 +31,7 @@ _NO_EXPONENT = Figure(0.0, "every energy is stated at the clock that it was meas
 # The fits of drift and of the slope of power with temperature go in turns, until the slope stays.
 _TURNS = 4
 _SAME_SLOPE_W_PER_C = 0.01
-# Where trials of a kernel disagree the fewer are left out, and may be right. Between two runs of a board
-# (4 H200s, studies/h200/power.md) 1 kernel in 6 differs by more than 0.5% where no more count than are left
-# out, as much as this error makes; 1 in 19 where one more counts, 1 in 47 where two or more do.
-_MINORITY_ERROR = 0.004
+# Where trials of a kernel disagree the fewer are left out, and may be right, unless so many more count.
 _CLEAR_MAJORITY = 2
 # A kernel that dips in every trial is measured on, to find one without, where this much of the probability is
 # on all of them being off.
@@ -51,6 +48,8 @@ class Common:
         drift: The drift of each trial.
         dipped: Ids of trials within which the clock dipped.
         drift_step: By how much a step of the SMs' supply changes the power that it feeds, a fraction.
+        minority_error: Standard error of a kernel whose trials that count are no majority, a fraction.
+        other_values_error: Standard error of an overhead loop on values of another kind of row, a fraction.
         contradicted: Status and reason of valid trials that others show to be wrong, by trial id.
         stated_mhz: Clock at which the energy of a trial is stated that ran at another one, by trial id.
         exponent: gamma of E(f) = E(f0) (f / f0)^gamma.
@@ -61,6 +60,8 @@ class Common:
     drift: Drift = NO_STEPS
     dipped: frozenset[str] = frozenset()
     drift_step: float = 0.0
+    minority_error: float = 0.0
+    other_values_error: float = 0.0
     contradicted: Mapping[str, tuple[Status, str]] = field(default_factory=dict)
     stated_mhz: Mapping[str, float] = field(default_factory=dict)
     exponent: Figure = _NO_EXPONENT
@@ -104,6 +105,7 @@ def shared_by(records: Sequence[TrialRecord], gpu: GpuInfo, recent: int = 0) -> 
             near,
             step=0.0 if recent or turn else drift_step,
             power_limit_w=gpu.power_limit_w,
+            unfed_share=architecture.unfed_share.value,
         )
         # A step is half a watt of the sleeping kernel's power: so all its trials are taken.
         sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in drift.unsure]
@@ -118,6 +120,8 @@ def shared_by(records: Sequence[TrialRecord], gpu: GpuInfo, recent: int = 0) -> 
         drift=drift,
         dipped=dipped,
         drift_step=drift_step,
+        minority_error=architecture.minority_error.value,
+        other_values_error=architecture.other_values_error.value,
         contradicted=contradicted,
     )
 
@@ -170,6 +174,7 @@ class LoopEnergy:
             were off alike: how probable that is.
         fed_pj: Mean energy of what the supply of the SMs feeds.
         step_error: Standard error of a trial within which the drift level changed, a fraction.
+        minority_error: Standard error of what the supply feeds where no more trials count than are left out.
         clock_mhz: Mean SM clock at which the energies are stated.
         clock_shift: Mean ln of that clock over the one that a trial ran at.
     """
@@ -187,6 +192,7 @@ class LoopEnergy:
     hidden: float
     fed_pj: float
     step_error: float
+    minority_error: float
     clock_mhz: float
     clock_shift: float
 
@@ -209,7 +215,7 @@ class LoopEnergy:
     @property
     def doubt(self) -> float:
         """Standard error of what the supply feeds where the wrong trials may count, as a fraction."""
-        minority = 0.0 if self.mixed or len(self.trials) > self.set_aside else _MINORITY_ERROR
+        minority = 0.0 if self.mixed or len(self.trials) > self.set_aside else self.minority_error
         return max(self.step_error * math.sqrt(self.hidden), minority)
 
     @property
@@ -264,6 +270,7 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
         # Such a trial was read at another level than its neighbours: anything up to a step is as likely (GUM
         # 2008, 4.3.7).
         common.drift_step / math.sqrt(3),
+        common.minority_error,
         nan_mean([t.sm_clock_mhz * common.clock_ratio(t) for t in trials]),
         nan_mean([math.log(common.clock_ratio(t)) for t in trials]),
     )

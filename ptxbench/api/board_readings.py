@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.gpu_info import ANY_BOARD_W
 from ptxbench.core.status import Status
 from ptxbench.energy.gate.lateness import shift_at_windows, shift_beside_counter
 from ptxbench.energy.gate.readings import LIMITS, Mark, Verdict, judge, with_objection
@@ -33,8 +34,6 @@ POLL_S = 0.005
 _STEPS_BESIDE = 2.3
 # How much before a window is looked at for values that stand still or come late.
 HISTORY_S = 10.0
-# No board draws more, where NVML does not tell its limit: those of 2026 have limits of up to 1,400 W.
-_ANY_BOARD_W = 2000.0
 # Over the next highest reading, what few are that others contradict (`energy.gate.kernel`); and what few are.
 _FAR_ABOVE = 1.5
 _FEW = 0.1
@@ -171,7 +170,7 @@ class BoardReadings(ABC):
     ) -> None:
         self._name = name
         self._limit_w = limit_w
-        self._max_power_w = next((w for w in (max_power_w, limit_w) if math.isfinite(w)), _ANY_BOARD_W)
+        self._max_power_w = next((w for w in (max_power_w, limit_w) if math.isfinite(w)), ANY_BOARD_W)
         others = [s for s in sensors[1:] if s.counts_energy is not sensors[0].counts_energy and s.is_of_board]
         self._sensors = (sensors[0], *others[:1])
         self._noise_w = math.inf

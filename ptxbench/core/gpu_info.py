@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+# No board draws more: those of 2026 have limits of up to 1,400 W.
+ANY_BOARD_W = 2000.0
+
 
 class GpuKind(StrEnum):
     """Whether numbers from this GPU are measurements."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypedDict
 
 from ptxbench.analysis.operating_point import AT_LIMIT
+from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.energy.gate.kernel import KernelVerdict, believed_counter, impossible_power, judge_kernel
@@ -33,8 +34,6 @@ THROTTLE_REASONS = {
 
 # So many of an SM's blocks, the last ones, are not counted on: SMs run out of blocks one after the other.
 _LAST_BLOCKS = 3
-# Steps of the supply change the power by up to 2% within a kernel; more than this comes from its work.
-_EVEN = 0.025
 
 
 def describe_throttling(reasons: int) -> str:
@@ -94,7 +93,7 @@ def validated(
         run = replace(run, trace=_believed(run.trace, verdict, gpu.max_power_w))
         steady = steady_power_w(verdict.series, busy, sensor)
         power_w = steady.power_w
-        status, reason = _validate_power(verdict, steady, busy, sensor, gpu.max_power_w)
+        status, reason = _validate_power(verdict, steady, busy, sensor, gpu)
         fault, what = _validate_run(run, power_w, gpu.power_limit_w)
         if fault is not Status.OK:
             status, reason = fault, what
@@ -242,16 +241,16 @@ def _validate_power(
     steady: PowerReading,
     busy: KernelWindow,
     sensor: SensorDescription,
-    max_power_w: float,
+    gpu: GpuInfo,
 ) -> tuple[Status, str]:
     """Check the readings that the steady power is from: whether they are there, can be true and are even."""
     objection = verdict.readings.objection
     if steady.status is not Status.OK and not objection:
         return steady.status, steady.reason
-    objection = objection or impossible_power(steady, sensor.source, max_power_w)
+    objection = objection or impossible_power(steady, sensor.source, gpu.max_power_w)
     if objection:
         return Status.SENSOR_IMPLAUSIBLE, objection
-    status, reason = _validate_evenness(verdict.series, busy, sensor)
+    status, reason = _validate_evenness(verdict.series, busy, sensor, gpu)
     if status is not Status.OK:
         return status, reason
     if verdict.doubt:
@@ -259,12 +258,14 @@ def _validate_power(
     return Status.OK, verdict.readings.note
 
 
-def _validate_evenness(series: Series, window: KernelWindow, sensor: SensorDescription) -> tuple[Status, str]:
+def _validate_evenness(
+    series: Series, window: KernelWindow, sensor: SensorDescription, gpu: GpuInfo
+) -> tuple[Status, str]:
     """Check that the power was even, so that its settled part stands for the whole kernel."""
     if sensor.counts_energy:
         return Status.OK, ""
     change = power_change(series, window, sensor)
-    if abs(change) <= _EVEN:
+    if abs(change) <= architecture_of(gpu.target).uneven_power.value:
         return Status.OK, ""
     reason = f"the power changed by {100 * change:+.0f}% while the kernel ran: some SMs end before others"
     return Status.UNEVEN_POWER, reason

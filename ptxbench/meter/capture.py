@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import ANY_BOARD_W
 from ptxbench.sensors.trace import Float64s, Int64s
 
 Bools = npt.NDArray[np.bool_]
@@ -19,8 +20,6 @@ Bools = npt.NDArray[np.bool_]
 MAX_ROWS = 10_000_000
 # Rows that are cleaned together, so that a long capture is not copied.
 _BLOCK = 1 << 18
-# No single GPU board draws more (the largest data-centre boards stay below 1.5 kW).
-MAX_BOARD_POWER_W = 2000.0
 # A little below zero is the noise of a current sensor on a rail that carries nothing.
 MIN_BOARD_POWER_W = -20.0
 # What the noise and the zero of a current sensor may make of a rail that carries nothing.
@@ -271,7 +270,7 @@ def _require_few(path: Path, bad: int, rows: int, limit: float, what: str) -> No
 
 def _require_power(path: Path, power_w: Float64s) -> None:
     low_w, high_w = float(power_w.min()), float(power_w.max())
-    outside = (power_w < MIN_BOARD_POWER_W) | (power_w > MAX_BOARD_POWER_W)
+    outside = (power_w < MIN_BOARD_POWER_W) | (power_w > ANY_BOARD_W)
     if outside.mean() > _MAX_OUTSIDE or power_w.mean() <= 0:
         raise InputError(
             f"{path}: the rails sum to {low_w:.4g} to {high_w:.4g} W, which no single GPU draws; "

@@ -20,15 +20,15 @@ from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
-from ptxbench.core.threads import WARP
+from ptxbench.core.threads import ISSUED_PER_CYCLE, WARP
 from ptxbench.model.opcodes import OpcodeClass, nearest, opcode_class
 from ptxbench.model.tensor import multiply_adds, operand_bits, tensor_kind
 from ptxbench.model.terms import TimeTerms
 from ptxbench.model.work import Level
 from ptxbench.storage.schema import TableRow
 
-# Four schedulers issue one instruction a cycle each, on every SM since Volta.
-_ISSUE_CYCLES = 0.25
+# Cycles of an SM for each warp instruction that its schedulers issue.
+_ISSUE_CYCLES = 1 / ISSUED_PER_CYCLE
 # These go to the tensor cores' pipe; ptxas alternates between them and HFMA2 for that.
 _HALF_ON_TENSOR = "HFMA2.MMA"
 # Classes that share a pipe.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
@@ -22,7 +23,7 @@ from ptxbench.experiment.settled_run import (
 )
 from ptxbench.model.throughput import dram_time_s
 from ptxbench.sensors.kernel_run import KernelRun
-from ptxbench.tune.blocks.occupancy import limits_of, occupancy
+from ptxbench.tune.blocks.occupancy import occupancy
 from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import COOL_C, EnergyModel, Work
@@ -117,7 +118,7 @@ class Bench:
             correct=Correct.UNCHECKED,
             cubin_sha256=built.cubin.sha256,
             registers=built.resources.registers,
-            occupancy=occupancy(built.needs, limits_of(info.target)),
+            occupancy=occupancy(built.needs, sm_facts(info.target)),
             executed=work.executed if work else (),
             l2_bytes=work.l2_bytes if work else math.nan,
             dram_bytes=work.dram_bytes if work else math.nan,

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from ptxbench.catalogue.architecture import SmFacts, sm_facts
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
-from ptxbench.core.target import find_target
-from ptxbench.tune.blocks.occupancy import blocks_per_sm, limits_of
+from ptxbench.core.threads import SUB_PARTITIONS
+from ptxbench.tune.blocks.occupancy import blocks_per_sm
 from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.kernel import Kernel
 from ptxbench.tune.variant import Op, Problem, Variant
@@ -16,15 +18,12 @@ from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, core_wavefronts, line_requ
 
 # The temperature that an energy is foreseen for.
 COOL_C = 40.0
-_SCHEDULERS = 4
-# What memory, and a barrier with the first reads behind it, take; and what L2 gives each SM when all ask.
-# These are rounded guesses that serve to put variants in order.
+# What memory, and a barrier with the first reads behind it, take: rounded guesses that put variants in order.
 _MEMORY_CYCLES = 700.0
 _BARRIER_CYCLES = 80.0
 _SMALLEST_DMMA = 8 * 8 * 4
-# Of f16, for each sub-partition, at the peak of the data sheet of an H100.
-_HGMMA_PER_CYCLE = 512
-L2_BYTES_PER_CYCLE = 32.0
+# Clock of a model where NVML does not tell the GPU's: it scales all variants alike.
+_UNKNOWN_CLOCK_MHZ = 1500.0
 
 
 @dataclass(frozen=True)
@@ -147,35 +146,9 @@ def _shared_wavefronts(v: Variant, op_a: Op, op_b: Op) -> int:
     return v.warps * shared_cycles(v, op_a, op_b) + core_wavefronts(v)
 
 
-@dataclass(frozen=True)
-class Rates:
-    """What a chip can do in a cycle (CUDA C++ Programming Guide, "Throughput of Native Instructions").
-
-    The guide does not give the tensor cores: their figures follow from the peak in the data sheets, on
-    sm_90a and later less a third, as mma.sync does not reach the peak of wgmma.
-
-    Attributes:
-        fp32_cycles: Cycles in which a sub-partition takes one warp's FFMA.
-        fp64_cycles: The same of a DFMA.
-        tensor_cycles: The same of an HMMA.16816.
-        tensor64_cycles: The same of a DMMA.8x8x4; one of more products takes as many times as long.
-    """
-
-    fp32_cycles: float
-    fp64_cycles: float
-    tensor_cycles: float
-    tensor64_cycles: float
-
-
-_RATES = {
-    75: Rates(2.0, 64.0, 16.0, 512.0),
-    80: Rates(2.0, 4.0, 8.0, 16.0),
-    86: Rates(1.0, 64.0, 16.0, 512.0),
-    89: Rates(1.0, 64.0, 16.0, 512.0),
-    90: Rates(1.0, 2.0, 6.0, 8.0),
-    100: Rates(1.0, 2.0, 6.0, 16.0),
-    120: Rates(1.0, 64.0, 16.0, 512.0),
-}
+def modelled_clock_mhz(gpu: GpuInfo) -> float:
+    """Return the SM clock that times are modelled at, MHz."""
+    return gpu.max_sm_clock_mhz if gpu.max_sm_clock_mhz > 0 else _UNKNOWN_CLOCK_MHZ
 
 
 def modelled_time_s(kernel: Kernel, problem: Problem, sm_count: int, clock_mhz: float) -> float:
@@ -196,32 +169,32 @@ def modelled_time_s(kernel: Kernel, problem: Problem, sm_count: int, clock_mhz: 
         Time in s, NaN where no block fits an SM.
     """
     v = kernel.variant
-    target = find_target(kernel.cubin.target)
-    resident = blocks_per_sm(kernel.needs, limits_of(target.name))
+    sm = sm_facts(kernel.cubin.target)
+    resident = blocks_per_sm(kernel.needs, sm)
     if not resident:
         return math.nan
     blocks = math.prod(v.grid(problem))
     full, rest = divmod(blocks, resident * sm_count)
-    cycles = full * _wave_cycles(kernel, problem, resident, _RATES[target.capability])
+    cycles = full * _wave_cycles(kernel, problem, resident, sm)
     if rest:
-        cycles += _wave_cycles(kernel, problem, -(-rest // sm_count), _RATES[target.capability])
+        cycles += _wave_cycles(kernel, problem, -(-rest // sm_count), sm)
     return cycles / (clock_mhz * 1e6)
 
 
-def _wave_cycles(kernel: Kernel, problem: Problem, blocks: int, rates: Rates) -> float:
+def _wave_cycles(kernel: Kernel, problem: Problem, blocks: int, sm: SmFacts) -> float:
     """Return the cycles of one wave with so many blocks on an SM."""
     v = kernel.variant
     instructions = len(kernel.code.loop.instructions)
     # What one block keeps an SM busy with in a trip.
-    issue, pipe = (v.warps / _SCHEDULERS * n for n in (instructions, _pipe_cycles(kernel, rates)))
+    issue, pipe = (v.warps / SUB_PARTITIONS * n for n in (instructions, _pipe_cycles(kernel, sm)))
     stripes_bytes = (v.blk_m + v.blk_n) * v.blk_k * problem.dtype.bytes
     ops = problem.op_a, problem.op_b
     memory = v.warps * shared_cycles(v, *ops) + line_requests(v, *ops)
     # The tensor cores work on while the next operands are read; the ordinary ones do not.
     worked = max(issue + memory, pipe) if v.on_tensor_cores else max(issue, pipe) + memory
-    busy = max(worked, stripes_bytes / L2_BYTES_PER_CYCLE)
+    busy = max(worked, stripes_bytes / sm.l2_bytes_per_cycle)
     a_trip = max(blocks * busy, _alone_cycles(v, busy))
-    once = len(kernel.code.once.instructions) * max(1.0, blocks * v.warps / _SCHEDULERS) + _MEMORY_CYCLES
+    once = len(kernel.code.once.instructions) * max(1.0, blocks * v.warps / SUB_PARTITIONS) + _MEMORY_CYCLES
     return once + v.trips(problem) * a_trip
 
 
@@ -236,19 +209,19 @@ def _alone_cycles(v: Variant, busy: float) -> float:
     return max(busy + _BARRIER_CYCLES, _MEMORY_CYCLES / (v.buffers - 1))
 
 
-def _pipe_cycles(kernel: Kernel, rates: Rates) -> float:
+def _pipe_cycles(kernel: Kernel, sm: SmFacts) -> float:
     """Return the cycles of one warp's products in one trip."""
-    return sum(n * _product_cycles(opcode, rates) for opcode, n in kernel.code.loop.counts.items())
+    return sum(n * _product_cycles(opcode, sm) for opcode, n in kernel.code.loop.counts.items())
 
 
-def _product_cycles(opcode: str, rates: Rates) -> float:
+def _product_cycles(opcode: str, sm: SmFacts) -> float:
     base, _, modifiers = opcode.partition(".")
     sizes = modifiers.split(".")[0].split("x")
     if base == "HGMMA":
         # Four warps share the products of HGMMA.64x256x16.
-        return math.prod(map(int, sizes)) / 4 / _HGMMA_PER_CYCLE
+        return math.prod(map(int, sizes)) / 4 / sm.wgmma_f16_per_cycle
     if base == "DMMA":
         # DMMA.16x8x4, or DMMA.884 on older GPUs.
         products = math.prod(map(int, sizes)) if len(sizes) == 3 else _SMALLEST_DMMA
-        return rates.tensor64_cycles * products / _SMALLEST_DMMA
-    return {"FFMA": rates.fp32_cycles, "DFMA": rates.fp64_cycles, "HMMA": rates.tensor_cycles}.get(base, 0.0)
+        return sm.tensor64_cycles * products / _SMALLEST_DMMA
+    return {"FFMA": sm.fp32_cycles, "DFMA": sm.fp64_cycles, "HMMA": sm.tensor_cycles}.get(base, 0.0)

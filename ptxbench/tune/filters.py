@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
 from ptxbench.tune.blocks.occupancy import (
@@ -13,7 +14,6 @@ from ptxbench.tune.blocks.occupancy import (
     REGISTERS_PER_SM,
     BlockNeeds,
     blocks_per_sm,
-    limits_of,
 )
 from ptxbench.tune.kernel import WIDE_MMA_CAPABILITY
 from ptxbench.tune.variant import PLAIN, DType, Form, Op, Problem, Variant
@@ -141,7 +141,7 @@ def _wgmma_faults(v: Variant) -> Iterator[str]:
 def device_faults(variant: Variant, target: str, bounds: Bounds, form: Form = PLAIN) -> Iterator[str]:
     """Yield why a kernel does not fit a GPU, or leaves it too empty (Eqs. 1 to 5)."""
     v = variant
-    limits = limits_of(target)
+    limits = sm_facts(target)
     registers = tile_registers(v) if bounds.min_threads else least_registers(v)
     allowed = min(MAX_REGISTERS, REGISTERS_PER_SM // (v.threads * v.min_blocks))
     if registers > allowed:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices.base import Bytes, Gpu, Launch
 from ptxbench.tune.check import Checker, Correct
-from ptxbench.tune.estimate import modelled_time_s, work_of
+from ptxbench.tune.estimate import modelled_clock_mhz, modelled_time_s, work_of
 from ptxbench.tune.kernel import Kernel, Refused, build_kernel, operand_matrices
 from ptxbench.tune.subject import Foreseen
 from ptxbench.tune.variant import Problem, Variant
-
-_UNKNOWN_CLOCK_MHZ = 1500.0
 
 
 class Gemm:
@@ -39,7 +37,7 @@ class Gemm:
 
     def foresee(self, kernel: Kernel, info: GpuInfo) -> Foreseen:
         """Return work by the tiles, and the time by a model of the GEMM."""
-        clock_mhz = info.max_sm_clock_mhz if info.max_sm_clock_mhz > 0 else _UNKNOWN_CLOCK_MHZ
+        clock_mhz = modelled_clock_mhz(info)
         time_s = modelled_time_s(kernel, self.problem, info.sm_count, clock_mhz)
         return Foreseen(work_of(kernel, self.problem), time_s, float(self.problem.flops))
 

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import EndlessSourceError, InputError, LaunchError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuInfo
@@ -31,10 +32,10 @@ from ptxbench.tune.arrays import (
     shaped,
     stored,
 )
-from ptxbench.tune.blocks.occupancy import BlockNeeds, blocks_per_sm, limits_of
+from ptxbench.tune.blocks.occupancy import BlockNeeds, blocks_per_sm
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.estimate import L2_BYTES_PER_CYCLE, OpcodeCount, Work
+from ptxbench.tune.estimate import OpcodeCount, Work, modelled_clock_mhz
 from ptxbench.tune.expression import Expression, Value
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.problem import KernelProblem
@@ -57,7 +58,6 @@ _MAX_BLOCK = (1024, 1024, 64)
 _MAX_THREADS = 1024
 _OTHER_LOOPS = "default"
 _KEY_DIGITS = 16
-_UNKNOWN_CLOCK_MHZ = 1500.0
 # From one instruction of a warp to its next, where half of them need the result of the one before.
 _OWN_RESULT_CYCLES = 2.3
 
@@ -174,7 +174,7 @@ class UserKernel:
             raise
         except (RefusedModuleError, InputError) as error:
             return Refused(variant, str(error))
-        if not blocks_per_sm(built.needs, limits_of(target)):
+        if not blocks_per_sm(built.needs, sm_facts(target)):
             needs = built.needs
             return Refused(
                 variant,
@@ -216,14 +216,17 @@ class UserKernel:
             OpcodeCount(opcode, round(n * blocks * threads))
             for opcode, n in sorted(kernel.per_thread, key=lambda one: -one[1])
         )
-        clock_mhz = info.max_sm_clock_mhz if info.max_sm_clock_mhz > 0 else _UNKNOWN_CLOCK_MHZ
+        clock_mhz = modelled_clock_mhz(info)
         time_s = modelled_time_s(kernel.per_thread, blocks, threads, info.sm_count, clock_mhz, self._cycles)
         time_s = math.hypot(time_s, _alone_s(kernel, info, clock_mhz))
         dram = self._figure(self.spec.dram_bytes, kernel.values)
         through_l2 = self._figure(self.spec.l2_bytes, kernel.values)
         work = Work.of_bytes(executed, dram if math.isnan(through_l2) else through_l2, dram)
         if math.isfinite(work.l2_bytes):
-            time_s = max(time_s, work.l2_bytes / (L2_BYTES_PER_CYCLE * info.sm_count * clock_mhz * 1e6))
+            time_s = max(
+                time_s,
+                work.l2_bytes / (sm_facts(info.target).l2_bytes_per_cycle * info.sm_count * clock_mhz * 1e6),
+            )
         return Foreseen(work, time_s, flops)
 
     def check(self, gpu: Gpu, kernel: BuiltKernel) -> tuple[Correct, str]:
@@ -382,7 +385,7 @@ def _alone_s(kernel: BuiltKernel, info: GpuInfo, clock_mhz: float) -> float:
     Few warps on an SM cannot keep its schedulers busy. That the two times add as the sides of a right angle,
     and the cycles, are what the 60 variants of n-body on an H100 say (docs/tuning.md).
     """
-    resident = blocks_per_sm(kernel.needs, limits_of(info.target))
+    resident = blocks_per_sm(kernel.needs, sm_facts(info.target))
     if not resident:
         return math.nan
     waves = math.ceil(math.prod(kernel.sizes.grid) / (resident * info.sm_count))

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ STATIC = StaticPower(120.0, 45.0, 0.35, 0.02, 0.01)
 UNFED_W = 60.0
 KERNELS = 20
 ROUNDS = 5
+find_steps = partial(find_drift, unfed_share=UNFED_W / STATIC.power_w)
 
 
 def run_of(levels, noise=0.0007, seed=3, kernels=KERNELS, order=None, **change):
@@ -81,7 +83,7 @@ def scatter(records, drift):
 def test_steps_are_taken_out_and_the_noise_is_left():
     levels = steps()
     records = run_of(levels)
-    drift = find_drift(records, STATIC, frozenset())
+    drift = find_steps(records, STATIC, frozenset())
     before, after = scatter(records, drift)
     assert before > 0.004
     # 0.07% of noise; the level itself is told by the other trials, which have noise, too.
@@ -98,7 +100,7 @@ def test_steps_are_taken_out_and_the_noise_is_left():
 
 def test_the_mean_of_the_run_stays_where_it_was():
     records = run_of(steps())
-    drift = find_drift(records, STATIC, frozenset())
+    drift = find_steps(records, STATIC, frozenset())
     sure = [r for r in records if r.trial_id not in drift.unsure]
     shift = np.mean([drift.power_w(r) / r.steady_power_w - 1 for r in sure])
     assert abs(shift) < 3e-4
@@ -120,7 +122,7 @@ def test_batches_that_ran_at_levels_apart_come_to_one_by_the_few_kernels_that_bo
     levels[: len(order) // 2] -= 0.02
     records = run_of(levels, seed=seed, kernels=kernels, order=order)
 
-    drift = find_drift(records, STATIC, frozenset())
+    drift = find_steps(records, STATIC, frozenset())
     sure = np.array([r.trial_id not in drift.unsure for r in records])
     in_first, in_second = (sure & np.isin(order, batch) for batch in (first, second))
 
@@ -136,14 +138,14 @@ def test_batches_that_ran_at_levels_apart_come_to_one_by_the_few_kernels_that_bo
 
 def test_noise_without_steps_is_left_alone():
     for noise in (0.0007, 0.003, 0.01):
-        assert find_drift(run_of(np.zeros(KERNELS * ROUNDS), noise), STATIC, frozenset()) is NO_STEPS
+        assert find_steps(run_of(np.zeros(KERNELS * ROUNDS), noise), STATIC, frozenset()) is NO_STEPS
 
 
 def test_a_trial_that_saw_two_levels_is_set_aside_and_leads_nobody_astray():
     records = run_of(steps())
     astray = replace(records[53], steady_power_w=records[53].steady_power_w * 1.008)
     with_it = [*records[:53], astray, *records[54:]]
-    clean, found = (find_drift(rs, STATIC, frozenset()) for rs in (records, with_it))
+    clean, found = (find_steps(rs, STATIC, frozenset()) for rs in (records, with_it))
     assert astray.trial_id in found.unsure
     assert astray.trial_id in found.misfits
     others = [r.trial_id for r in records if r.trial_id not in clean.unsure | found.unsure]
@@ -158,7 +160,7 @@ def test_a_trial_with_none_near_it_is_at_an_unknown_level_but_fits_one():
         return replace(record, start_ns=record.start_ns + ns, end_ns=record.end_ns + ns)
 
     alone, behind = later(records[53], pause_ns), [later(r, 2 * pause_ns) for r in records[54:]]
-    found = find_drift([*records[:53], alone, *behind], STATIC, frozenset())
+    found = find_steps([*records[:53], alone, *behind], STATIC, frozenset())
     assert alone.trial_id in found.unsure - found.misfits
     assert found.weight(alone) < 0.05 < 0.4 < np.median([found.weight(r) for r in records[:50]]) < 1.0
 
@@ -177,7 +179,7 @@ def dipping(records, off, seed=7):
 
 def test_trials_whose_clock_dips_count_on_a_board_where_they_draw_what_they_should():
     records, dipped = dipping(run_of(steps(trials=200)), off=0.0)
-    drift = find_drift(records, STATIC, dipped)
+    drift = find_steps(records, STATIC, dipped)
     assert drift.off_by_dip[OptLevel.O3] < 0.1
     others = {r.trial_id for r in records} - dipped
     assert len(drift.unsure & dipped) / len(dipped) < 0.05 + len(drift.unsure & others) / len(others)
@@ -185,7 +187,7 @@ def test_trials_whose_clock_dips_count_on_a_board_where_they_draw_what_they_shou
 
 def test_on_a_board_where_dips_are_changes_of_the_level_they_do_not():
     records, dipped = dipping(run_of(steps(trials=200)), off=0.8)
-    drift = find_drift(records, STATIC, dipped)
+    drift = find_steps(records, STATIC, dipped)
     assert 0.55 < drift.off_by_dip[OptLevel.O3] < 0.95
     assert len(drift.unsure & dipped) / len(dipped) > 0.7
     # No trial at -O0 told how it is there.
@@ -194,14 +196,14 @@ def test_on_a_board_where_dips_are_changes_of_the_level_they_do_not():
 
 def test_where_there_are_no_steps_dips_are_none():
     records, dipped = dipping(run_of(np.zeros(200)), off=0.0)
-    drift = find_drift(records, STATIC, dipped)
+    drift = find_steps(records, STATIC, dipped)
     assert (drift.unsure, drift.off_by_dip[OptLevel.O3]) == (frozenset(), 0.0)
 
 
 def test_of_a_few_trials_those_with_a_dip_are_not_sure():
     records = run_of(steps(trials=6), kernels=3)
     name = records[2].trial_id
-    drift = find_drift(records, STATIC, {name})
+    drift = find_steps(records, STATIC, {name})
     assert drift.unsure == drift.misfits == {name}
     assert not drift.level
 
@@ -209,7 +211,7 @@ def test_of_a_few_trials_those_with_a_dip_are_not_sure():
 def test_where_no_level_is_sure_trials_with_a_dip_are_not_either(monkeypatch):
     records, dipped = dipping(run_of(steps(trials=200)), off=0.8)
     monkeypatch.setattr("ptxbench.analysis.drift._UNSURE", -1.0)
-    drift = find_drift(records, STATIC, dipped)
+    drift = find_steps(records, STATIC, dipped)
     assert drift.unsure == dipped
     assert not drift.level
 
@@ -217,7 +219,7 @@ def test_where_no_level_is_sure_trials_with_a_dip_are_not_either(monkeypatch):
 def test_at_the_power_limit_nothing_is_corrected():
     limited = run_of([0.0] * ROUNDS, kernels=1, sm_clock_mhz=1700.0, block=512)
     limited = [replace(r, trial_id=f"limited/{r.trial_id}") for r in limited]
-    drift = find_drift([*run_of(steps()), *limited], STATIC, frozenset())
+    drift = find_steps([*run_of(steps()), *limited], STATIC, frozenset())
     assert drift is not NO_STEPS
     assert [drift.power_w(r) for r in limited] == [r.steady_power_w for r in limited]
 
@@ -235,16 +237,16 @@ def test_at_the_power_limit_nothing_is_corrected():
 def test_what_is_not_valid_or_known_does_no_harm(change):
     records = run_of(steps())
     odd = [replace(r, trial_id=f"odd/{r.trial_id}", **change) for r in records[:7]]
-    drift = find_drift([*records, *odd], STATIC, frozenset())
+    drift = find_steps([*records, *odd], STATIC, frozenset())
     assert drift is not NO_STEPS
     assert all(math.isfinite(level) for level in drift.level.values())
 
 
 def test_a_run_of_few_trials_or_without_static_power_has_no_steps():
-    assert find_drift([], STATIC, frozenset()) is NO_STEPS
-    assert find_drift(run_of(steps(trials=6), kernels=3), STATIC, frozenset()) is NO_STEPS
+    assert find_steps([], STATIC, frozenset()) is NO_STEPS
+    assert find_steps(run_of(steps(trials=6), kernels=3), STATIC, frozenset()) is NO_STEPS
     nothing = StaticPower(math.nan, math.nan, math.nan, math.nan, math.nan)
-    assert find_drift(run_of(steps()), nothing, frozenset()) is NO_STEPS
+    assert find_steps(run_of(steps()), nothing, frozenset()) is NO_STEPS
 
 
 def warm_levels(temperature_c, seed):
@@ -278,16 +280,16 @@ def share_off(records, levels, drift):
 def test_hot_kernels_that_are_always_at_the_upper_level_come_out_at_the_power_of_the_mean_level(seed):
     """Hot kernels that draw more, and a level that is the same for all, explain nearly as much."""
     records, levels = run_of_warm_levels(seed)
-    drift = find_drift(records, STATIC, frozenset(), step=0.012)
+    drift = find_steps(records, STATIC, frozenset(), step=0.012)
     assert share_off(records, levels, drift) < 0.01
 
 
 def test_a_fit_near_to_one_that_was_found_before_is_found_again():
     records, levels = run_of_warm_levels(8)
     warmer = replace(STATIC, slope_w_per_c=STATIC.slope_w_per_c + 0.05)
-    before = find_drift(records, warmer, frozenset(), step=0.012)
-    assert share_off(records, levels, find_drift(records, STATIC, frozenset())) > 0.1
-    assert share_off(records, levels, find_drift(records, STATIC, frozenset(), before)) < 0.01
+    before = find_steps(records, warmer, frozenset(), step=0.012)
+    assert share_off(records, levels, find_steps(records, STATIC, frozenset())) > 0.1
+    assert share_off(records, levels, find_steps(records, STATIC, frozenset(), before)) < 0.01
 
 
 def sleeping_between(targets, levels):

@@ -149,7 +149,7 @@ def test_where_as_many_trials_are_set_aside_as_count_the_wrong_ones_may_count(ro
 
     def doubt(aside, misfits=0):
         unsure, wrong = (frozenset(r.trial_id for r in of_role[:n]) for n in (aside, misfits))
-        common = Common(STATIC, drift=Drift(unsure=unsure, misfits=wrong))
+        common = Common(STATIC, drift=Drift(unsure=unsure, misfits=wrong), minority_error=0.004)
         found = solve_dynamic(unit, trials_of(records, unit), common)
         return found.drift_pj.standard_error, role in found.too_few
 
@@ -429,6 +429,7 @@ def test_cycles_are_an_sms_time_however_many_blocks_share_it():
 def test_an_overhead_loop_on_other_values_leaves_more_open():
     """Where a run of before shared a loop of another kind of row, 3% of its energy are open."""
     records = rounds(12.0, 12.01, 11.99)
+    common = Common(STATIC, other_values_error=0.03)
     at = subject_for(records)
     own = trials_of(records, at)
     name = at.overhead_name(Role.OVERHEAD, SMS, BLOCK)
@@ -439,21 +440,21 @@ def test_an_overhead_loop_on_other_values_leaves_more_open():
         return own | {under: loop}
 
     # Under the name that its values have, a loop is one's own whoever measured it.
-    same = solve_dynamic(at, by_another_row(name), Common(STATIC))
-    assert same.overhead_pj == solve_dynamic(at, own, Common(STATIC)).overhead_pj
+    same = solve_dynamic(at, by_another_row(name), common)
+    assert same.overhead_pj == solve_dynamic(at, own, common).overhead_pj
     on_own_values = Alike.BITS, Alike.TYPES
     loop = "SEL R0, R1, R0, P0"
     held = replace(at, loops=((Role.OVERHEAD, loop),))
     earlier = held.overhead_name(Role.OVERHEAD, SMS, BLOCK, Alike.CODE)
     assert earlier not in {held.overhead_name(Role.OVERHEAD, SMS, BLOCK, by) for by in on_own_values}
-    other = solve_dynamic(held, by_another_row(earlier), Common(STATIC))
+    other = solve_dynamic(held, by_another_row(earlier), common)
     assert other.energy_pj.mean == pytest.approx(same.energy_pj.mean)
     assert other.overhead_pj.standard_error == pytest.approx(
         math.hypot(same.overhead_pj.standard_error, 0.03 * RESIDUE_PJ / COPIES)
     )
     for alike in on_own_values:
         shared = solve_dynamic(
-            held, by_another_row(held.overhead_name(Role.OVERHEAD, SMS, BLOCK, alike)), Common(STATIC)
+            held, by_another_row(held.overhead_name(Role.OVERHEAD, SMS, BLOCK, alike)), common
         )
         assert shared.overhead_pj == same.overhead_pj
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ptxbench.catalogue.architecture import architecture_of, load_architectures, parse_architecture
+from ptxbench.catalogue.architecture import architecture_of, load_architectures, parse_architecture, sm_facts
 from ptxbench.core.errors import InputError
 from ptxbench.core.target import TARGETS
 from ptxbench.sensors.base import SourceName
@@ -10,6 +10,8 @@ from ptxbench.sensors.base import SourceName
 GOOD = """
 name = "future"
 capabilities = [130]
+assumed_from = "hopper"
+[sm]
 [drift_step]
 value = 0.01
 origin = "a test"
@@ -46,6 +48,21 @@ def test_what_was_seen_on_hopper_is_of_hopper():
     assert "assumed" in architecture_of("sm_80").drift_step.origin
 
 
+def test_a_figure_that_was_not_measured_says_whose_it_is():
+    ada, hopper = architecture_of("sm_89"), architecture_of("sm_90a")
+    assert ada.unfed_share.value == hopper.unfed_share.value
+    assert "Hopper is assumed" in ada.unfed_share.origin
+    assert "Hopper is assumed" in ada.mixing_pj["random"].origin
+    assert "assumed" not in ada.regulation_s.origin
+
+
+def test_every_target_has_sms_and_another_says_where_to_add_them():
+    assert {sm_facts(t.name).shared_unit_bytes for t in TARGETS} == {128, 256}
+    assert sm_facts("sm_90a").wgmma_f16_per_cycle == 512
+    with pytest.raises(InputError, match=r"SMs of sm_130 are not known: add \[sm.130\] to .*blackwell.toml"):
+        sm_facts("sm_130")
+
+
 def test_an_unknown_gpu_has_the_figures_of_the_nearest_older_one():
     assert architecture_of("sm_130").name == "blackwell"
     assert architecture_of("sm_61").name == "turing"
@@ -58,7 +75,10 @@ def test_an_unknown_gpu_has_the_figures_of_the_nearest_older_one():
         (("0.01", "nan"), "drift_step: value nan"),
         (('"a test"', '""'), "does not say where the figure comes from"),
         (("[130]", "[]"), "no list of integers"),
-        (("drift_step", "drift"), "has the keys"),
+        (("drift_step", "drift"), "drift: no such key; there are capabilities, clock_exponent, "),
+        (('assumed_from = "hopper"', ""), "lacks counting_pj, minority_error, mixing_pj, "),
+        (("hopper", "kepler"), "assumed_from 'kepler' is no generation that has a file"),
+        (("[sm]", "[sm.130]\nmax_blocks = 32"), "sm.130: lacks "),
         (("[drift_step]", "[drift_step"), "is not TOML"),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_gpu_that_no_machine_has_in_a_process_of_its_own():
         (["--gpu", "nonsense"], "--gpu 'nonsense' is no index, UUID, simulated[:PROFILE] or replay:RUN"),
         (["--gpu", "\N{SUPERSCRIPT TWO}"], "is no index, UUID"),
         (["--gpu", "-1"], "is no index, UUID"),
-        (["--gpu", "simulated:gtx9"], "no simulated GPU is called 'gtx9'; there are h200"),
+        (["--gpu", "simulated:gtx9"], "no simulated GPU is called 'gtx9'; there are a100"),
         (["--gpu", "replay:/nowhere"], "/nowhere holds no run"),
         (["--gpu", "simulated", "--resume"], "--resume needs --out"),
         (["--gpu", "simulated", "--resume", "--out", "/nowhere"], "/nowhere holds no run"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.errors import InputError
 from ptxbench.tune.blocks.occupancy import (
     BlockNeeds,
@@ -16,7 +17,6 @@ from ptxbench.tune.blocks.occupancy import (
     limit_by_device,
     limit_by_registers,
     limit_by_shared,
-    limits_of,
     occupancy,
 )
 from ptxbench.tune.expression import Value
@@ -25,7 +25,7 @@ from ptxbench.tune.space import Space, load_axes, search_space
 from ptxbench.tune.spec import Combinations
 from ptxbench.tune.variant import Core, DType, Op, Problem, Variant
 
-H200 = limits_of("sm_90a")
+H200 = sm_facts("sm_90a")
 SQUARE = {dtype: Problem(dtype, 4096, 4096, 4096) for dtype in DType}
 
 
@@ -35,7 +35,7 @@ def test_the_space_is_large_and_every_variant_fits(dtype: DType, target: str) ->
     space = search_space(SQUARE[dtype], target)
     assert len(space.variants) >= 200
     assert len({v.name for v in space.variants}) == len(space.variants)
-    limits = limits_of(target)
+    limits = sm_facts(target)
     for v in space.variants[:: max(1, len(space.variants) // 500)]:
         needs = BlockNeeds(v.threads, least_registers(v), v.shared_bytes())
         assert v.threads % 32 == 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from ptxbench.catalogue.architecture import Architecture, architecture_of
 from ptxbench.catalogue.product import dram_bytes_per_s
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
@@ -32,12 +33,6 @@ from ptxbench.storage.recording import Recording, RecordingFolder
 RESULT = "roofline.json"
 # Temperatures are whole degrees: over a smaller span they say nothing of a slope.
 _LEAST_SPAN_K = 4.0
-# Static power then grows by this share of itself a degree, give or take as much: H200s had 0.28%.
-_ASSUMED_GROWTH = 0.003
-# A thread's instruction of a loop: counting, addresses and branches toggle few bits, xor on data many. The
-# tables have 13 to 15 pJ for additions and logic on random operands, and 5 on zeros.
-_COUNTING = RoughTerm("counting", 7e-12, 3e-12)
-_MIXING = {"random": RoughTerm("mixing", 14e-12, 3e-12), "zeros": RoughTerm("mixing", 6e-12, 3e-12)}
 _SLOPE = "slope"
 # A flop on one element again and again costs less than on a trip's full number of them, by this share, give
 # or take as much: between them by the logarithm of how many there are.
@@ -282,8 +277,9 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
     asleep = [p for p in measured if p.kernel.sleeps]
     beside = [p for p in measured if p.kernel.is_peak]
     at_c = float(np.median([p.temperature_c for p in points]))
-    static = static_line(asleep, at_c)
-    fit = _fit(points, at_c, [_COUNTING, _MIXING[pattern], static.rough])
+    architecture = architecture_of(gpu.target)
+    static = static_line(asleep, at_c, architecture.static_growth_per_k.value)
+    fit = _fit(points, at_c, [*_loop_terms(architecture, pattern), static.rough])
     return RooflineResult(
         gpu=gpu,
         pattern=pattern,
@@ -322,6 +318,12 @@ def _fit(points: Sequence[MeasuredPoint], at_c: float, rough: Sequence[RoughTerm
         if any(_fewness(p.kernel) > 0 for p in points if p.kernel.kind == kind and not p.slowed)
     ]
     return fit_roofline(fitted_points, [*rough, *(term for term in saved if term.error > 0)])
+
+
+def _loop_terms(architecture: Architecture, pattern: str) -> list[RoughTerm]:
+    """Return what is known beforehand of a thread's instruction that counts, and of one that mixes, J."""
+    figures = {"counting": architecture.counting_pj, "mixing": architecture.mixing_pj[pattern]}
+    return [RoughTerm(name, one.value / 1e12, one.error / 1e12) for name, one in figures.items()]
 
 
 def _on_few(kind: str) -> str:
@@ -363,14 +365,21 @@ class StaticLine:
         return RoughTerm(_SLOPE, self.slope_w_per_k, self.slope_error_w_per_k)
 
 
-def static_line(asleep: Sequence[MeasuredPoint], at_c: float) -> StaticLine:
-    """Return the static power at a temperature and its slope, from kernels that sleep."""
+def static_line(asleep: Sequence[MeasuredPoint], at_c: float, assumed_per_k: float) -> StaticLine:
+    """Return the static power at a temperature and its slope, from kernels that sleep.
+
+    Args:
+        asleep: Those kernels.
+        at_c: The temperature.
+        assumed_per_k: By how much of itself static power is taken to grow a degree, give or take as much,
+            where their temperatures span too little to tell.
+    """
     if not asleep:
         return StaticLine(math.nan, 0.0, 1.0, assumed=True)
     offset_k = np.array([p.temperature_c for p in asleep]) - at_c
     power_w = np.array([p.power_w for p in asleep])
     if np.ptp(offset_k) < _LEAST_SPAN_K or len(asleep) < 4:
-        slope = _ASSUMED_GROWTH * float(power_w.mean())
+        slope = assumed_per_k * float(power_w.mean())
         return StaticLine(float((power_w - slope * offset_k).mean()), slope, slope, assumed=True)
     (slope, at_w), covariance = np.polyfit(offset_k, power_w, 1, cov=True)
     return StaticLine(float(at_w), float(slope), math.sqrt(float(covariance[0, 0])), assumed=False)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError, RefusedModuleError
@@ -18,7 +19,6 @@ from ptxbench.tune.blocks.occupancy import (
     MAX_THREADS,
     BlockNeeds,
     Residency,
-    limits_of,
     residency,
 )
 from ptxbench.tune.expression import Expression
@@ -121,7 +121,7 @@ def code_occupancy(
             raise InputError(f"{code.entry} cannot be launched with {size} threads a block: {_bounds(taken)}")
         if taken.max_threads and size > taken.max_threads:
             raise InputError(f"{code.entry} cannot be launched with {size} threads a block: {_bounds(taken)}")
-    limits = limits_of(code.target)
+    limits = sm_facts(code.target)
     needs = (
         BlockNeeds(size, used, taken.shared_bytes + shared.whole({THREADS: size}))
         for size in sorted(set(sizes) or allowed)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxbench.core.errors import InputError
-from ptxbench.core.target import find_target
+from ptxbench.catalogue.architecture import SmFacts
 from ptxbench.core.threads import SUB_PARTITIONS, WARP
 
 MAX_THREADS = 1024
@@ -16,52 +15,6 @@ MAX_REGISTERS = 255
 REGISTERS_PER_SM = 65536
 # Registers are handed out to a warp in units of this.
 _REGISTER_UNIT = 256
-
-
-@dataclass(frozen=True)
-class SmLimits:
-    """What one SM holds (devMax... in the paper's Table I).
-
-    Attributes:
-        max_blocks: Resident blocks.
-        max_warps: Resident warps.
-        shared_bytes: Shared memory of an SM.
-        shared_block_bytes: Shared memory that one block may have.
-        shared_reserved_bytes: What the system takes of it for each block.
-        shared_unit_bytes: Unit in which shared memory is handed out.
-    """
-
-    max_blocks: int
-    max_warps: int
-    shared_bytes: int
-    shared_block_bytes: int
-    shared_reserved_bytes: int
-    shared_unit_bytes: int
-
-
-_KIB = 1024
-# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-_LIMITS = {
-    75: SmLimits(16, 32, 64 * _KIB, 64 * _KIB, 0, 256),
-    80: SmLimits(32, 64, 164 * _KIB, 163 * _KIB, _KIB, 128),
-    86: SmLimits(16, 48, 100 * _KIB, 99 * _KIB, _KIB, 128),
-    89: SmLimits(24, 48, 100 * _KIB, 99 * _KIB, _KIB, 128),
-    90: SmLimits(32, 64, 228 * _KIB, 227 * _KIB, _KIB, 128),
-    100: SmLimits(32, 64, 228 * _KIB, 227 * _KIB, _KIB, 128),
-    120: SmLimits(24, 48, 100 * _KIB, 99 * _KIB, _KIB, 128),
-}
-
-
-def limits_of(target: str) -> SmLimits:
-    """Return what one SM of a target holds.
-
-    Raises:
-        InputError: The target is not known.
-    """
-    capability = find_target(target).capability
-    if capability not in _LIMITS:
-        raise InputError(f"no limits of an SM are known for {target}")
-    return _LIMITS[capability]
 
 
 @dataclass(frozen=True)
@@ -84,12 +37,12 @@ class BlockNeeds:
         return -(-self.threads // WARP)
 
 
-def limit_by_device(needs: BlockNeeds, limits: SmLimits) -> int:
+def limit_by_device(needs: BlockNeeds, limits: SmFacts) -> int:
     """Eq. 2: TB_lim1 = min(devMaxTB_SM, floor(devMaxW_SM / kerW_TB))."""
     return min(limits.max_blocks, limits.max_warps // needs.warps)
 
 
-def limit_by_shared(needs: BlockNeeds, limits: SmLimits) -> int:
+def limit_by_shared(needs: BlockNeeds, limits: SmFacts) -> int:
     """Eq. 3: TB_lim2 = floor(devMaxSharedMem_SM / kerSharedMem_TB), by whole allocation units.
 
     A block without shared memory is not limited by it; one with more than a block may have does not fit.
@@ -114,12 +67,12 @@ def limit_by_registers(needs: BlockNeeds) -> int:
     return warps // needs.warps
 
 
-def blocks_per_sm(needs: BlockNeeds, limits: SmLimits) -> int:
+def blocks_per_sm(needs: BlockNeeds, limits: SmFacts) -> int:
     """Eq. 1: maxTB_SM = min(TB_lim1, TB_lim2, TB_lim3)."""
     return min(limit_by_device(needs, limits), limit_by_shared(needs, limits), limit_by_registers(needs))
 
 
-def occupancy(needs: BlockNeeds, limits: SmLimits) -> float:
+def occupancy(needs: BlockNeeds, limits: SmFacts) -> float:
     """Eq. 5: maxTB_SM kerW_TB devWarpSize / devMaxThreads_SM, from 0 to 1."""
     return blocks_per_sm(needs, limits) * needs.warps / limits.max_warps
 
@@ -161,7 +114,7 @@ class Residency:
         return tuple(name for name, blocks in named.items() if blocks == self.blocks)
 
 
-def residency(needs: BlockNeeds, limits: SmLimits) -> Residency:
+def residency(needs: BlockNeeds, limits: SmFacts) -> Residency:
     """Return how many blocks an SM holds, with each limit (Eqs. 1 to 5)."""
     return Residency(
         threads=needs.threads,

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.errors import InputError
 from ptxbench.tune.blocks.guerreiro import ordered_distributions, tune_blocks
-from ptxbench.tune.blocks.occupancy import limits_of, occupancy
+from ptxbench.tune.blocks.occupancy import occupancy
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.objective import Goal, first_valid
@@ -58,7 +59,7 @@ def block_variants(kernel: UserKernel, target: str, jobs: int) -> tuple[BlockVar
         assert isinstance(variant, Configuration)  # noqa: S101 - a user's kernel has no others
         values = spec.values(variant)
         shapes.setdefault(tuple(one.whole(values, 1) for one in spec.shape.block), variant)
-    found, limits = [], limits_of(target)
+    found, limits = [], sm_facts(target)
     for built in build_ahead(kernel, list(shapes.values()), target, jobs):
         one = built.kernel
         if isinstance(one, BuiltKernel):

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from fakes.register_kernel import ptx_of_registers
 
+from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.sass.resources import cubin_capability, kernel_resources
 from ptxbench.tune.blocks.code_occupancy import code_occupancy, read_code
-from ptxbench.tune.blocks.occupancy import BlockNeeds, blocks_per_sm, limits_of, residency
+from ptxbench.tune.blocks.occupancy import BlockNeeds, blocks_per_sm, residency
 from ptxbench.tune.expression import parse
 
 DATA = Path(__file__).parents[1] / "data"
@@ -27,7 +28,7 @@ def test_blocks_are_those_of_nvidias_calculator() -> None:
     assert len(rows) == 7 * 18 * 16 * 2
     for row in rows:
         needs = BlockNeeds(int(row["threads"]), int(row["registers"]), int(row["shared_bytes"]))
-        assert blocks_per_sm(needs, limits_of(row["target"])) == int(row["blocks"]), row
+        assert blocks_per_sm(needs, sm_facts(row["target"])) == int(row["blocks"]), row
 
 
 def test_ten_of_the_measured_variants_hold_fewer_blocks_than_one_register_file_would() -> None:
@@ -36,7 +37,7 @@ def test_ten_of_the_measured_variants_hold_fewer_blocks_than_one_register_file_w
         for row in csv.DictReader((GEMM / dtype / "variants.csv").read_text().splitlines()):
             if row["status"] == "ok":
                 threads, registers = int(row["dim_m"]) * int(row["dim_n"]), int(row["registers"])
-                found = residency(BlockNeeds(threads, registers, 0), limits_of("sm_90a")).by_registers
+                found = residency(BlockNeeds(threads, registers, 0), sm_facts("sm_90a")).by_registers
                 one_file = 65536 // (-(-registers // 8) * 256) // (threads // 32)
                 assert found <= one_file
                 differ, total = differ + (found != one_file), total + 1
@@ -44,7 +45,7 @@ def test_ten_of_the_measured_variants_hold_fewer_blocks_than_one_register_file_w
 
 
 def test_every_limit_is_named() -> None:
-    h200 = limits_of("sm_90a")
+    h200 = sm_facts("sm_90a")
     assert residency(BlockNeeds(32, 16, 0), h200).limiters == ("blocks",)
     assert residency(BlockNeeds(1024, 16, 0), h200).limiters == ("warps",)
     assert residency(BlockNeeds(64, 16, 100_000), h200).limiters == ("shared memory",)
@@ -122,7 +123,7 @@ def test_blocks_are_those_of_the_driver() -> None:
                 taken = kernel_resources(cubin.image)["k"]
                 for threads in range(32, 1025, 32):
                     needs = BlockNeeds(threads, taken.registers, taken.shared_bytes)
-                    found = residency(needs, limits_of(target))
+                    found = residency(needs, sm_facts(target))
                     assert found.blocks == gpu.blocks_per_sm(cubin, "k", threads), needs
                     seen |= set(found.limiters)
         assert seen == {"blocks", "warps", "shared memory", "registers"}
