@@ -41,44 +41,70 @@ NO_KERNEL = "(no kernel)"
 # How the energy of a group is split.
 BY_TIME = "its group's energy by time, not measured"
 BY_TABLE = "its group's energy by the table's estimates, not measured"
-# Names that get a power of their own; the rest, and the rarest, have one together.
-_MOST_NAMES = 150
-_LEAST_REFRESHES = 3.0
-# Half of a 95% interval beyond which a name is reported with what it is mixed up with.
-_WIDEST = 0.15
-# Least spread of the prior, of its mean.
-_LEAST_SPREAD = 0.35
-# Power between kernels before the readings are seen, of that in kernels; its spread is as large.
-_IDLE = 0.3
-_BLOCK_S = 1.0
-_FEWEST_BLOCKS, _MOST_BLOCKS = 10, 300
-# Readings whose shares are in memory at once.
-_PIECE = 4096
-_RESAMPLES = 200
-_NEEDED_READINGS = 30
-# What keeps the equations of the search solvable.
-_RIDGE = 1e-6
-# Error of the sensor's model, of the mean power.
-_MODEL_ERROR = 0.02
-# Growth of the squares for which a lag of one refresh, or e times the window, is taken instead.
-_ODD = 0.1
-# Growth of the squares up to which a lag and a window explain the readings as well, and how many are tried.
-_AS_GOOD = 1.1
-_MOST_RESPONSES = 9
-# Refreshes from which on an averaging window counts as a running mean.
-_LONG_MEAN = 5.0
-# Parts of equal weight in which a low-pass is taken.
-_PARTS = 12
-# Grid of the lag and of the averaging window, in refreshes, and readings that it is searched with.
-_LAGS = np.arange(-1.0, 3.01, 0.25)
-_WINDOWS = (0.25, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
-_SEARCH_READINGS = 3000
-# Of so many readings every fourth is tried first: what leaves twice what the best of its shape does is out.
-_ROUGH_READINGS, _ROUGH_STEP, _HOPELESS = 2000, 4, 2.0
-# Steps of the search beyond the grid, for each shape.
-_REFINEMENTS = 60
-# A pause that is longer than this is idle of another kind: the GPU lowers its power meanwhile.
-_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True)
+class AttributionSettings:
+    """Settings of the attribution of energy to names."""
+
+    most_names: int = 150
+    """Names that get a power of their own; the rest, and the rarest, have one together."""
+    least_refreshes: float = 3.0
+    """Refreshes of the sensor that a name must fill to get a power of its own."""
+    widest_interval: float = 0.15
+    """Half of a 95% interval, of the energy, beyond which a name is reported with what it is mixed up
+    with."""
+    prior_spread: float = 0.35
+    """Least standard deviation of the prior of a power in kernels, of its mean."""
+    prior_idle: float = 0.3
+    """Mean and standard deviation of the prior of the power between kernels, of that in kernels."""
+    block_s: float = 1.0
+    """Length of a block of the block bootstrap: readings that are nearer hang together."""
+    fewest_blocks: int = 10
+    """Blocks that there are at least, though they be shorter."""
+    most_blocks: int = 300
+    """Blocks that there are at most, though they be longer."""
+    resamples: int = 200
+    """Resamples of the bootstrap: the standard error of a standard error is 5% then."""
+    needed_readings: int = 30
+    """Readings below which nothing is attributed."""
+    readings_at_once: int = 4096
+    """Readings whose shares are in memory at once."""
+    ridge: float = 1e-6
+    """Ridge that keeps the equations of the search solvable, of a reading's weight."""
+    model_error: float = 0.02
+    """Standard error of the sensor's model, of the mean power."""
+    response_penalty: float = 0.1
+    """Growth of the residual sum of squares that outweighs a lag of one more refresh, or e times the
+    window."""
+    residual_ratio_accept: float = 1.1
+    """Ratio to the least residual sum of squares up to which a lag and a window explain the readings as
+    well."""
+    most_responses: int = 9
+    """Such lags and windows that are averaged over, chosen at random."""
+    long_mean_refreshes: float = 5.0
+    """Refreshes from which on an averaging window counts as a running mean."""
+    low_pass_parts: int = 12
+    """Parts of equal weight in which a low-pass is taken."""
+    lags_refreshes: tuple[float, ...] = tuple(np.arange(-1.0, 3.01, 0.25))
+    """Grid of the lag, in refreshes."""
+    windows_refreshes: tuple[float, ...] = (0.25, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
+    """Grid of the averaging window, in refreshes."""
+    search_readings: int = 3000
+    """Readings that the grid is searched with."""
+    rough_from_readings: int = 2000
+    """Readings from which on a part of them is tried first."""
+    rough_step: int = 4
+    """Of which that part is every so many-th."""
+    hopeless_ratio: float = 2.0
+    """Ratio to the best of its shape beyond which what was tried first is out."""
+    refinements: int = 60
+    """Evaluations of the search beyond the grid, for each shape."""
+    pause_s: float = 0.1
+    """A pause that is longer is idle of another kind: the GPU lowers its power meanwhile."""
+
+
+SETTINGS = AttributionSettings()
 
 
 @dataclass(frozen=True)
@@ -206,7 +232,7 @@ class _Response:
         if self.shape is Shape.BOXCAR:
             return np.array([0.0, self.averaging_s])
         time_constant_s = self.averaging_s / 2
-        inner_s = -time_constant_s * np.log1p(-np.arange(_PARTS) / _PARTS)
+        inner_s = -time_constant_s * np.log1p(-np.arange(SETTINGS.low_pass_parts) / SETTINGS.low_pass_parts)
         # The last part has the mean age of all that is older.
         return np.append(inner_s, inner_s[-1] + 2 * time_constant_s)
 
@@ -300,17 +326,17 @@ def attribute(
         interval = (energy_j - error_j, energy_j + error_j)
         return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
     known = {i: expected[name] for i, name in enumerate(launches.names) if expected and name in expected}
-    least_s = _LEAST_REFRESHES * readings.refresh_s
+    least_s = SETTINGS.least_refreshes * readings.refresh_s
     columns = _columns(busy.by_name_s, least_s, known)
     busy.set_columns(columns)
     best, *others = _responses(readings, busy, columns)
     design = _equations(readings, busy, columns, length_s, best)
-    if design.count < _NEEDED_READINGS:
+    if design.count < SETTINGS.needed_readings:
         return Attribution((_whole(launches, length_s, energy_j, error_j),))
     kernels = len(columns)
     prior = _prior(design, kernels, known)
     fitted = _solve(design.gram, design.side_w, prior, prior.mean_w)
-    count = -(-_RESAMPLES // (1 + len(others)))
+    count = -(-SETTINGS.resamples // (1 + len(others)))
     # One response at a time: those of an hour and a hundred names fill the memory.
     alike = (_equations(readings, busy, columns, length_s, response) for response in others)
     draws = np.concatenate([_resampled(one, prior, count) for one in chain([design], alike)])
@@ -333,7 +359,7 @@ def _columns(own_s: Float64s, least_s: float, known: Mapping[int, Expected]) -> 
     Each has its own, but the short and rare ones of which nothing is expected have one together.
     """
     order = np.argsort(-own_s, kind="stable")
-    kept = [int(i) for i in order[:_MOST_NAMES] if own_s[i] >= least_s or int(i) in known]
+    kept = [int(i) for i in order[: SETTINGS.most_names] if own_s[i] >= least_s or int(i) in known]
     rest = tuple(int(i) for i in order if int(i) not in set(kept))
     return [*((i,) for i in kept), *((rest,) if rest else ())]
 
@@ -353,12 +379,12 @@ def _equations(
     inside = (end_s <= length_s) & (end_s >= response.reach_s) & (unseen_s <= 0)
     end_s, at_s, power_w = end_s[inside], readings.at_s[inside], readings.power_w[inside]
     # A window without any kernel for a while is a pause; else the GPU waits between kernels.
-    pause = busy.is_pause(end_s - response.averaging_s - _PAUSE_S, end_s + _PAUSE_S)
+    pause = busy.is_pause(end_s - response.averaging_s - SETTINGS.pause_s, end_s + SETTINGS.pause_s)
     kernels, count = len(columns), len(at_s)
     length = _block_length(count, readings.refresh_s) if in_blocks else max(count, 1)
     blocks = [slice(first, first + length) for first in range(0, count, length)]
     grams, sides_w = np.zeros((len(blocks), kernels + 2, kernels + 2)), np.zeros((len(blocks), kernels + 2))
-    together = max(1, _PIECE // length)
+    together = max(1, SETTINGS.readings_at_once // length)
     for first in range(0, len(blocks), together):
         piece = slice(first * length, (first + together) * length)
         shares = np.zeros((kernels + 2, len(at_s[piece])))
@@ -377,17 +403,17 @@ def _equations(
 
 def _block_length(count: int, refresh_s: float) -> int:
     """Return how many of some readings are a block."""
-    length = min(round(_BLOCK_S / refresh_s), count // _FEWEST_BLOCKS)
-    return max(1, length, -(-count // _MOST_BLOCKS))
+    length = min(round(SETTINGS.block_s / refresh_s), count // SETTINGS.fewest_blocks)
+    return max(1, length, -(-count // SETTINGS.most_blocks))
 
 
 def _responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, ...]]) -> list[_Response]:
     """Return the response of the sensor that explains the readings best, then some that do as well."""
-    few = readings.thinned(max(1, -(-len(readings.at_s) // _SEARCH_READINGS)))
+    few = readings.thinned(max(1, -(-len(readings.at_s) // SETTINGS.search_readings)))
     length_s = float(readings.at_s[-1]) if len(readings.at_s) else 0.0
     refresh_s = readings.refresh_s
     # Documents are right about a running mean of a second, but not about windows near the refresh.
-    is_long = readings.averaging_s >= _LONG_MEAN * refresh_s
+    is_long = readings.averaging_s >= SETTINGS.long_mean_refreshes * refresh_s
     nominal_s = readings.averaging_s if is_long else min(readings.averaging_s or refresh_s, refresh_s)
     squares: dict[_Response, float] = {}
 
@@ -400,28 +426,30 @@ def _responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, 
         odd = abs(response.lag_s) / refresh_s + abs(math.log(response.averaging_s / nominal_s))
         if response not in squares:
             squares[response] = left_of(few, response)
-        return squares[response] * (1 + _ODD * odd)
+        return squares[response] * (1 + SETTINGS.response_penalty * odd)
 
-    windows = [refresh_s * share for share in _WINDOWS] + [nominal_s]
+    windows = [refresh_s * share for share in SETTINGS.windows_refreshes] + [nominal_s]
     tried = [
         _Response(float(lag * refresh_s), window_s, shape)
         for shape in Shape
-        for lag in _LAGS
+        for lag in SETTINGS.lags_refreshes
         for window_s in windows
     ]
-    if len(few.at_s) >= _ROUGH_READINGS:
-        rough = few.thinned(_ROUGH_STEP)
+    if len(few.at_s) >= SETTINGS.rough_from_readings:
+        rough = few.thinned(SETTINGS.rough_step)
         roughly = {one: left_of(rough, one) for one in tried}
         least_of = {shape: min(roughly[one] for one in tried if one.shape is shape) for shape in Shape}
-        tried = [one for one in tried if roughly[one] <= _HOPELESS * least_of[one.shape]]
+        tried = [one for one in tried if roughly[one] <= SETTINGS.hopeless_ratio * least_of[one.shape]]
     best = [min((one for one in tried if one.shape is shape), key=left) for shape in Shape]
     found = min(
         [_Response(0.0, nominal_s, Shape.BOXCAR), *(_refined(one, refresh_s, left) for one in best)], key=left
     )
     # The grid alone: names that share a column can make a refined response look better than the true.
     least = min(squares[one] for one in tried)
-    as_good = [one for one in tried if one != found and squares[one] <= _AS_GOOD * least]
-    chosen = np.random.default_rng(0).permutation(len(as_good))[:_MOST_RESPONSES]
+    as_good = [
+        one for one in tried if one != found and squares[one] <= SETTINGS.residual_ratio_accept * least
+    ]
+    chosen = np.random.default_rng(0).permutation(len(as_good))[: SETTINGS.most_responses]
     return [found, *(as_good[i] for i in chosen)]
 
 
@@ -443,7 +471,7 @@ def _refined(response: _Response, refresh_s: float, left: Callable[[_Response], 
         start,
         xtol=0.005,
         ftol=0.0,
-        maxfun=_REFINEMENTS,
+        maxfun=SETTINGS.refinements,
         initial_simplex=simplex,
         disp=False,
     )
@@ -452,9 +480,9 @@ def _refined(response: _Response, refresh_s: float, left: Callable[[_Response], 
 
 def _left_w2(equations: _Equations) -> float:
     """Return the mean square of what a response does not explain of the readings, W^2."""
-    if equations.count < _NEEDED_READINGS:
+    if equations.count < SETTINGS.needed_readings:
         return math.inf
-    ridge = _RIDGE * equations.count * np.eye(len(equations.gram))
+    ridge = SETTINGS.ridge * equations.count * np.eye(len(equations.gram))
     powers_w = np.asarray(np.linalg.solve(equations.gram + ridge, equations.side_w), dtype=np.float64)
     return equations.left_w2(powers_w) / equations.count
 
@@ -467,18 +495,18 @@ def _prior(equations: _Equations, kernels: int, known: Mapping[int, Expected]) -
     no_prior = _Prior(np.zeros(3), np.zeros(3), np.zeros(3))
     gram, side_w = together.T @ equations.gram @ together, together.T @ equations.side_w
     all_w = _solve(gram, side_w, no_prior, no_prior.mean_w)[0]
-    half_w = max((all_w - float(np.min(power_w))) / 2, _LEAST_SPREAD * all_w, 1e-3)
-    mean_w = np.where(is_kernel, all_w, _IDLE * all_w)
-    spread_w = np.where(is_kernel, half_w, _IDLE * all_w + 1e-3)
+    half_w = max((all_w - float(np.min(power_w))) / 2, SETTINGS.prior_spread * all_w, 1e-3)
+    mean_w = np.where(is_kernel, all_w, SETTINGS.prior_idle * all_w)
+    spread_w = np.where(is_kernel, half_w, SETTINGS.prior_idle * all_w + 1e-3)
     for column, names in enumerate(equations.names):
         if len(names) == 1 and names[0] in known:
             mean_w[column] = known[names[0]].power_w
             spread_w[column] = max(known[names[0]].error_w / COVERAGE_FACTOR, 1e-3)
     # The noise is what is left with a weak prior; that sets the weight of the prior.
-    weak = _Prior(mean_w, spread_w, np.full(width, _RIDGE * count))
+    weak = _Prior(mean_w, spread_w, np.full(width, SETTINGS.ridge * count))
     left_w2 = equations.left_w2(_solve(equations.gram, equations.side_w, weak, mean_w))
     # A model of the sensor is never exact: its error does not show where a program repeats itself.
-    noise = left_w2 / max(count - width, count // 4) + (_MODEL_ERROR * float(power_w.mean())) ** 2
+    noise = left_w2 / max(count - width, count // 4) + (SETTINGS.model_error * float(power_w.mean())) ** 2
     weight = noise / spread_w**2
     return _Prior(mean_w, spread_w, weight, math.sqrt(noise))
 
@@ -535,7 +563,7 @@ def _grouped(draws_j: Float64s) -> list[list[int]]:
         low, high = np.percentile(sums, [2.5, 97.5], axis=0)
         half = (high - low) / 2 / np.maximum(np.median(sums, axis=0), 1e-12)
         worst = int(np.argmax(half))
-        if half[worst] <= _WIDEST:
+        if half[worst] <= SETTINGS.widest_interval:
             break
         # What one name gains, the one that it is mixed up with loses.
         moved = sums - sums.mean(axis=0)
@@ -554,7 +582,7 @@ def _told(share: Share, readings: Readings, known: Mapping[int, Expected], names
     by_name = {names[i]: one for i, one in known.items()}
     if len(share.names) == 1 and share.names[0] in by_name:
         share = replace(share, expected_j=by_name[share.names[0]].power_w * share.time_s)
-    if share.names == (NO_KERNEL,) or share.time_s >= _LEAST_REFRESHES * readings.refresh_s:
+    if share.names == (NO_KERNEL,) or share.time_s >= SETTINGS.least_refreshes * readings.refresh_s:
         return share
     if math.isfinite(share.expected_j):
         return replace(share, method="the table's estimate, too short for the sensor")

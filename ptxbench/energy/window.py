@@ -37,41 +37,52 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 
 _NS_PER_S = 1e9
-# Values next to the window that its neighbours' power is taken from.
-_BESIDE = 3
-# Of a documented averaging window, what the sensor may really average over: 16 of 60 ms on H200s.
-_DOCUMENTED_LEAST = 0.25
-# A window of which some phase of the refresh shows less than this share of the mean is not resolved.
-_SEEN_LEAST = 0.5
-# Refreshes of a long window over which its edges are worked out.
-_EDGE_REFRESHES = 10
 # Of a standard normal variable, what a quarter of all magnitudes are below.
 _QUARTER = 0.3186
-# Noise grows with power: from 0.35 W at 120 W to 0.5 W at 500 W on H200s.
-_MORE_NOISE = 1.5
-# Share of its time that a source may not see before a window needs several of its values.
-_MOST_UNSEEN = 0.5
-# Values within a window that tell how much the power changes.
-_MIN_INSIDE = 3
-# How much more than one step of power shows may have happened between two values within a window.
-_INNER_STEPS = 1.5
-# What was drawn within the window or beside it, nobody knows which: 1.96 standard errors are all of it.
-_BEYOND = 0.52
-# Standard deviations of the noise beyond which a change from one value to the next is one of the power.
-_CLEAR = 4.0
-# Refreshes from which on a running mean is long: what it says is of a while ago.
-_LONG_MEAN = 5.0
-# Shift by which a slope is taken of what is exact.
-_LEAST_SHIFT_S = 1e-4
-# Refreshes between two values from which on one is missing.
-_GAP = 1.5
-# Standard errors by which the counter and the source must differ before there is a note.
-_DISAGREE = 3.0
+
+
+@dataclass(frozen=True)
+class WindowSettings:
+    """Settings of the energy of a window and of its interval."""
+
+    beside: int = 3
+    """Values next to the window that its neighbours' power is taken from."""
+    documented_least: float = 0.25
+    """Of a documented averaging window, what the sensor may really average over: 16 of 60 ms on H200s."""
+    seen_least: float = 0.5
+    """A window of which some phase of the refresh shows less than this share of the mean is not resolved."""
+    edge_refreshes: int = 10
+    """Refreshes of a long window over which its edges are worked out."""
+    noise_growth: float = 1.5
+    """Growth of the noise with power at most: from 0.35 W at 120 W to 0.5 W at 500 W on H200s."""
+    most_unseen: float = 0.5
+    """Share of its time that a source may not see before a window needs several of its values."""
+    min_inside: int = 3
+    """Values within a window that tell how much the power changes."""
+    inner_steps: float = 1.5
+    """How much more than one step of power shows may have happened between two values within a window."""
+    beyond: float = 0.52
+    """Standard error, of what was drawn within the window or beside it, nobody knows which: 1.96 of them are
+    all."""
+    clear_sds: float = 4.0
+    """Standard deviations of the noise beyond which a change from one value to the next is one of the
+    power."""
+    long_mean_refreshes: float = 5.0
+    """Refreshes from which on a running mean is long: what it says is of a while ago."""
+    least_shift_s: float = 1e-4
+    """Shift by which a slope is taken of what is exact."""
+    gap_refreshes: float = 1.5
+    """Refreshes between two values from which on one is missing."""
+    disagree_errors: float = 3.0
+    """Standard errors by which the counter and the source must differ before there is a note."""
+
+
+WINDOW = WindowSettings()
 
 
 def context_s(sensor: SensorDescription) -> float:
     """Return how much before and after a window must be recorded for its energy."""
-    return reach_s(sensor) + sensor.lag_s + (_BESIDE + 1) * max(sensor.refresh_s, 1e-3)
+    return reach_s(sensor) + sensor.lag_s + (WINDOW.beside + 1) * max(sensor.refresh_s, 1e-3)
 
 
 def window_energy(
@@ -105,7 +116,7 @@ def window_energy(
         return counter_energy(good, window, sensor)
     values = values_of(good, window, sensor)
     # Among steps of the load the noise cannot be distinguished from them.
-    noise_w = min(_value_noise_w(values.value_w, sensor), _MORE_NOISE * noise_w)
+    noise_w = min(_value_noise_w(values.value_w, sensor), WINDOW.noise_growth * noise_w)
     found = _power_source(values, window.elapsed_s, sensor, changes, noise_w)
     if found.status is Status.OK and found.error_j > max(found.energy_j, 0.0):
         return no_energy(Status.WINDOW_TOO_SHORT, _too_short(window.elapsed_s, sensor))
@@ -115,7 +126,7 @@ def window_energy(
 def noise_w_of(series: Series, sensor: SensorDescription) -> float:
     """Return the noise of single values, W, or more where the load changes; infinite without readings."""
     good = series.good()
-    if len(good) < _BESIDE:
+    if len(good) < WINDOW.beside:
         return math.inf
     origin = KernelWindow(int(good.end_ns[0]), int(good.end_ns[0]), 0.0)
     return _value_noise_w(values_of(good, origin, sensor).value_w, sensor)
@@ -132,11 +143,11 @@ def unresolved(length_s: float, sensor: SensorDescription) -> str:
         is_seen = length_s >= 2 * sensor.refresh_s
     else:
         sums = _edge_sums(length_s, sensor)
-        is_seen = not len(sums) or float(sums.min()) >= _SEEN_LEAST * float(sums.mean())
+        is_seen = not len(sums) or float(sums.min()) >= WINDOW.seen_least * float(sums.mean())
         is_seen = is_seen and length_s >= sensor.averaging_s / 2
         # Of a source that misses most of the time a look or two tell nothing of what came between.
-        mostly_seen = _unseen_share(sensor) <= _MOST_UNSEEN
-        is_seen = is_seen and (mostly_seen or length_s >= _MIN_INSIDE * sensor.refresh_s)
+        mostly_seen = _unseen_share(sensor) <= WINDOW.most_unseen
+        is_seen = is_seen and (mostly_seen or length_s >= WINDOW.min_inside * sensor.refresh_s)
     return "" if is_seen else _too_short(length_s, sensor)
 
 
@@ -153,8 +164,8 @@ def _power_source(
     newest_s, power_w = values.newest_s, values.power_w
     oldest_s = newest_s - values.reach_s
     # The value next to the window comes first.
-    before = np.flatnonzero(newest_s <= 0)[-_BESIDE:][::-1]
-    after = np.flatnonzero(oldest_s >= length_s)[:_BESIDE]
+    before = np.flatnonzero(newest_s <= 0)[-WINDOW.beside :][::-1]
+    after = np.flatnonzero(oldest_s >= length_s)[: WINDOW.beside]
     during = (newest_s > 0) & (oldest_s < length_s)
     if not len(before) or not len(after) or not during.any():
         where = "before" if not len(before) else "after" if not len(after) else "within"
@@ -246,7 +257,7 @@ class _Base:
 
     def slopes_w_per_s(self, values: Values, length_s: float) -> Float64s:
         """Return how those values change where the source's time is wrong, shape (n,)."""
-        by_s = max(values.time_error_s, _LEAST_SHIFT_S)
+        by_s = max(values.time_error_s, WINDOW.least_shift_s)
         early_w, late_w = (self.values_w(values, length_s, shift_s) for shift_s in (by_s, -by_s))
         return (late_w - early_w) / (2 * by_s)
 
@@ -278,9 +289,9 @@ def _next_to(power_w: Float64s, noise_w: float, sensor: SensorDescription) -> _B
     """
     scatter_w = float(np.sqrt(((power_w - power_w[0]) ** 2).mean()))
     change_w = float(power_w[0] - power_w[min(1, len(power_w) - 1)])
-    clear_w = math.copysign(max(abs(change_w) - _CLEAR * noise_w, 0.0), change_w)
+    clear_w = math.copysign(max(abs(change_w) - WINDOW.clear_sds * noise_w, 0.0), change_w)
     whole_w = clear_w * reach_s(sensor) / sensor.refresh_s if sensor.refresh_s > 0 else 0.0
-    is_long = reach_s(sensor) >= _LONG_MEAN * sensor.refresh_s
+    is_long = reach_s(sensor) >= WINDOW.long_mean_refreshes * sensor.refresh_s
     nearest_w = float(power_w[0]) + (whole_w / 2 if is_long else 0.0)
     return _Beside(nearest_w, math.hypot(scatter_w, whole_w * UNIFORM_SD))
 
@@ -308,7 +319,7 @@ def _beyond_j(rest_j: Float64s, slope_j_per_s: Float64s, values: Values, noise_w
         noise_w * values.refresh_s * math.sqrt(len(rest_j)),
     )
     beyond_j = abs(float(rest_j.sum()))
-    return _BEYOND * beyond_j if beyond_j > 2 * explained_j else 0.0
+    return WINDOW.beyond * beyond_j if beyond_j > 2 * explained_j else 0.0
 
 
 def _value_noise_w(value_w: Float64s, sensor: SensorDescription) -> float:
@@ -331,11 +342,13 @@ def _overlap(sensor: SensorDescription) -> float:
 def _unseen_j(values: Values, length_s: float, sensor: SensorDescription) -> float:
     """Return the error from what of each refresh no value shows well, by how much values change."""
     least = _least(sensor)
-    unseen_s = max(values.refresh_s - least.averaging_s, _INNER_STEPS * _step_sd(least) * values.refresh_s)
+    unseen_s = max(
+        values.refresh_s - least.averaging_s, WINDOW.inner_steps * _step_sd(least) * values.refresh_s
+    )
     inside = values.power_w[_alone(values, length_s)]
     if unseen_s <= 0:
         return 0.0
-    if len(inside) < _MIN_INSIDE and least.averaging_s < values.refresh_s:
+    if len(inside) < WINDOW.min_inside and least.averaging_s < values.refresh_s:
         # Too few to tell how much the power changes: it may do so as it does around the window.
         return unseen_s * float(np.ptp(values.power_w)) * UNIFORM_SD * math.sqrt(len(inside) + 1)
     return unseen_s * float(np.sqrt((np.diff(inside) ** 2).sum()))
@@ -359,7 +372,7 @@ def _near_s(sensor: SensorDescription) -> float:
 def _gap_j(values: Values, first: int, last: int) -> float:
     """Return the error from values that are missing between two, by how much the power changes there."""
     power_w, apart_s = values.power_w[first : last + 1], np.diff(values.newest_s[first : last + 1])
-    missed_s = np.where(apart_s > _GAP * values.refresh_s, apart_s - values.refresh_s, 0.0)
+    missed_s = np.where(apart_s > WINDOW.gap_refreshes * values.refresh_s, apart_s - values.refresh_s, 0.0)
     step_w = np.abs(np.diff(power_w))
     usual_w = math.sqrt(float((step_w**2).mean())) if len(step_w) else 0.0
     return float(np.sqrt(((np.hypot(step_w, usual_w) * missed_s) ** 2).sum())) * UNIFORM_SD
@@ -369,7 +382,7 @@ def _least(sensor: SensorDescription) -> SensorDescription:
     """Return the sensor with the shortest averaging window that its figures leave possible."""
     if sensor.origin != "documented":
         return sensor
-    return replace(sensor, averaging_s=_DOCUMENTED_LEAST * sensor.averaging_s)
+    return replace(sensor, averaging_s=WINDOW.documented_least * sensor.averaging_s)
 
 
 def _edge_sums(length_s: float, sensor: SensorDescription) -> Float64s:
@@ -377,7 +390,7 @@ def _edge_sums(length_s: float, sensor: SensorDescription) -> Float64s:
     least = _least(sensor)
     if least.refresh_s <= 0:
         return np.zeros(0)
-    most_s = _EDGE_REFRESHES * least.refresh_s + least.memory_s
+    most_s = WINDOW.edge_refreshes * least.refresh_s + least.memory_s
     whole = math.floor((length_s - most_s) / least.refresh_s)
     return phase_sums(length_s - max(whole, 0) * least.refresh_s, least)
 
@@ -428,5 +441,5 @@ def counted(
     gap_s = max(float((good.end_ns[s] - good.begin_ns[s - 1]) / _NS_PER_S) for s in (step[begin], step[end]))
     time_error_s = math.sqrt(2) * math.hypot(SETTINGS.step_jitter_s, gap_s * UNIFORM_SD)
     difference_w = found.energy_j / length_s - power_w
-    allowed_w = _DISAGREE * math.hypot(found.error_j, power_w * time_error_s) / length_s
+    allowed_w = WINDOW.disagree_errors * math.hypot(found.error_j, power_w * time_error_s) / length_s
     return Counted(power_w, difference_w, abs(difference_w) > allowed_w)

@@ -7,6 +7,7 @@ with narrow intervals. Each is looked for where it shows, which is not in the fi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.ndimage import median_filter
@@ -21,37 +22,62 @@ from ptxbench.sensors.characterize.sensor_fit import SensorFit
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 
-# A log may stamp a reading before it takes it, but not by more; no value is older than the latter.
-_LAG_LIMITS_S = (-0.1, 1.0)
-# No sensor that was characterized so far lags by more; the windows may be early.
-_USUAL_LAG_S = 0.3
-# Age of the power that a value measures, averaging included.
-_DELAY_LIMITS_S = (-0.15, 3.0)
-_SEARCHED_S = 60.0
-_MIN_FOUND = 0.7
-# What is left unexplained where the readings should be, over that where they fit best.
-_CLEARLY = 2.0
 
-_STEP_REACH_S = 2.0
-_MAX_BLOCKS = 8
-_WINDOWS_IN_BLOCK = 2
-# Blocks of windows are located to about a sample; steps that are smaller show in the line through all edges.
-_LEAST_STEP_S = 0.008
-_PERIODS_IN_STEP = 3.0
+@dataclass(frozen=True)
+class PlausibilitySettings:
+    """Bounds of what clocks, sensors and meters can do."""
 
-_SPIKE_NEIGHBOURS = 5
-_SPIKE_SHARE = 0.25
-_SPIKE_NOISES = 12.0
-_SPIKES_WORTH_SAYING = 1e-4
+    lag_limits_s: tuple[float, float] = (-0.1, 1.0)
+    """Lags that a sensor may have. A log may stamp a reading before it takes it, but not by more; no value
+    is older than the latter."""
+    usual_lag_s: float = 0.3
+    """Lag beyond which there is a note: no sensor that was characterized so far has more; the windows may be
+    early."""
+    delay_limits_s: tuple[float, float] = (-0.15, 3.0)
+    """Ages of the power that a value measures, averaging included."""
+    searched_s: float = 60.0
+    """How far on either side the readings are looked for in the capture."""
+    min_correlation: float = 0.7
+    """Correlation below which they are not found there."""
+    clearly_ratio: float = 2.0
+    """Ratio of the unexplained variance where the readings should be to that where they fit best, from which
+    on they are at another time."""
+    step_reach_s: float = 2.0
+    """How far a step of the clock may move a block of windows."""
+    most_blocks: int = 8
+    """Blocks of windows that are located by themselves."""
+    windows_in_block: int = 2
+    """Windows that a block has at least."""
+    least_step_s: float = 0.008
+    """Step of the clock that counts. Blocks are located to about a sample; steps that are smaller show in
+    the line through all edges."""
+    least_step_periods: float = 3.0
+    """The same in sampling periods of the meter."""
+    spike_neighbours: int = 5
+    """Rows whose median a row is compared with, itself among them."""
+    spike_share: float = 0.25
+    """Least height of a spike, of the range of the power."""
+    spike_noises: float = 12.0
+    """The same in median distances of a row from its neighbours."""
+    spikes_noted: float = 1e-4
+    """Share of the rows that may be spikes without a note."""
+    frozen_s: float = 1.5
+    """Time of one value after which a sensor hangs: one with an averaging window of a second shows every
+    change of the load within it."""
+    frozen_calls: int = 8
+    """Readings of one value that it takes besides."""
+    mean_s: float = 0.25
+    """Length of the means by which it is seen whether the load changed meanwhile."""
+    frozen_swing: float = 0.2
+    """Change of the load, of its whole range, that a sensor should have shown."""
+    frozen_rows: int = 3
+    """Rows before and after an edge for which a meter that shows one value hangs."""
+    least_gain_gap: float = 0.02
+    """Difference of the gains of two halves, of the gain, that is allowed besides their intervals, as no
+    model is exact."""
 
-# A sensor with an averaging window of a second shows every change of the load within this time.
-_FROZEN_S = 1.5
-_FROZEN_CALLS = 8
-_MEAN_S = 0.25
-_FROZEN_SWING = 0.2
-_FROZEN_ROWS = 3
-# Halves of a fit are off by a little more than its intervals, as no model is exact.
-_LEAST_GAIN_GAP = 0.02
+
+SETTINGS = PlausibilitySettings()
 
 
 def require_one_clock(
@@ -68,12 +94,12 @@ def require_one_clock(
     begin_s, end_s = alignment.to_host_s(capture.time_ns[[0, -1]])
     spans_s = alignment.host_s(np.array([[w.start_ns, w.end_ns] for w in windows], dtype=np.int64))
     seen = np.flatnonzero((spans_s[:, 0] > begin_s) & (spans_s[:, 1] < end_s))
-    count = min(_MAX_BLOCKS, len(seen) // _WINDOWS_IN_BLOCK)
+    count = min(SETTINGS.most_blocks, len(seen) // SETTINGS.windows_in_block)
     if alignment.basis is not Basis.WINDOWS or count < 2:
         return
     blocks = [[windows[i] for i in part] for part in np.array_split(seen, count)]
     moves_s = np.array([_move_s(capture, block, alignment) for block in blocks])
-    slack_s = max(_LEAST_STEP_S, _PERIODS_IN_STEP * capture.period_s)
+    slack_s = max(SETTINGS.least_step_s, SETTINGS.least_step_periods * capture.period_s)
     for first in range(1, count):
         # The step may lie within the last block before it.
         for last in (first, first - 1):
@@ -93,7 +119,10 @@ def require_one_clock(
 def _move_s(capture: MeterCapture, windows: Sequence[KernelWindow], alignment: ClockAlignment) -> float:
     begin_ns = windows[0].start_ns
     here = Placement(
-        begin_ns, round(alignment.offset_at_ns(begin_ns)), alignment.correlation, reach_s=_STEP_REACH_S
+        begin_ns,
+        round(alignment.offset_at_ns(begin_ns)),
+        alignment.correlation,
+        reach_s=SETTINGS.step_reach_s,
     )
     return (locate(capture, windows, here) - here.offset_ns) / 1e9
 
@@ -108,15 +137,17 @@ def require_one_time(capture: MeterCapture, series: Sequence[Series], alignment:
         return
     for one in series:
         offset_s = alignment.offset_at_ns(int(one.time_ns[0])) / 1e9
-        near = place_signal(capture, one, (offset_s - _DELAY_LIMITS_S[1], offset_s - _DELAY_LIMITS_S[0]))
-        best = place_signal(capture, one, (offset_s - _SEARCHED_S, offset_s + _SEARCHED_S))
-        if best is None or best.correlation < _MIN_FOUND:
+        near = place_signal(
+            capture, one, (offset_s - SETTINGS.delay_limits_s[1], offset_s - SETTINGS.delay_limits_s[0])
+        )
+        best = place_signal(capture, one, (offset_s - SETTINGS.searched_s, offset_s + SETTINGS.searched_s))
+        if best is None or best.correlation < SETTINGS.min_correlation:
             continue
         delay_s = offset_s - best.offset_ns / 1e9
         found = near.correlation if near is not None else 0.0
-        if _DELAY_LIMITS_S[0] <= delay_s <= _DELAY_LIMITS_S[1]:
+        if SETTINGS.delay_limits_s[0] <= delay_s <= SETTINGS.delay_limits_s[1]:
             continue
-        if 1 - max(found, 0.0) ** 2 > _CLEARLY * (1 - best.correlation**2):
+        if 1 - max(found, 0.0) ** 2 > SETTINGS.clearly_ratio * (1 - best.correlation**2):
             raise InputError(
                 f"the readings of {one.source} follow the meter {delay_s:+.1f} s after the windows do, "
                 "which no sensor's lag is: windows and readings are not stamped by one clock"
@@ -133,12 +164,12 @@ def require_lag(fit: SensorFit, alignment: ClockAlignment) -> tuple[str, ...]:
         return ()
     lag = fit.lag_s
     half_s = 0.0 if np.isnan(lag.uncertainty) else lag.uncertainty
-    if lag.value + half_s < _LAG_LIMITS_S[0] or lag.value - half_s > _LAG_LIMITS_S[1]:
+    if lag.value + half_s < SETTINGS.lag_limits_s[0] or lag.value - half_s > SETTINGS.lag_limits_s[1]:
         raise InputError(
             f"{fit.source} would have a lag of {1e3 * lag.value:.0f} ms, which no sensor has: windows and "
             "readings are not stamped by one clock, or the windows are those of other kernels"
         )
-    if lag.value - half_s > _USUAL_LAG_S:
+    if lag.value - half_s > SETTINGS.usual_lag_s:
         return (
             f"a lag of {1e3 * lag.value:.0f} ms is longer than that of any sensor known: "
             "are the windows stamped early?",
@@ -174,7 +205,9 @@ def gain_notes(fit: SensorFit, checks: Sequence[CrossCheck]) -> tuple[str, ...]:
     if len(checks) < 2:
         return ()
     first, second = (check.gain for check in checks)
-    allowed = float(np.hypot(first.uncertainty, second.uncertainty)) + _LEAST_GAIN_GAP * fit.gain.value
+    allowed = (
+        float(np.hypot(first.uncertainty, second.uncertainty)) + SETTINGS.least_gain_gap * fit.gain.value
+    )
     if abs(first.value - second.value) <= allowed:
         return ()
     return (
@@ -185,11 +218,14 @@ def gain_notes(fit: SensorFit, checks: Sequence[CrossCheck]) -> tuple[str, ...]:
 
 def spike_notes(capture: MeterCapture) -> tuple[str, ...]:
     """Return a sentence where single rows stand out from their neighbours by far more than the noise."""
-    beside_w = capture.power_w - median_filter(capture.power_w, _SPIKE_NEIGHBOURS)
+    beside_w = capture.power_w - median_filter(capture.power_w, SETTINGS.spike_neighbours)
     low_w, high_w = np.quantile(capture.power_w, (0.01, 0.99))
-    least_w = max(_SPIKE_SHARE * float(high_w - low_w), _SPIKE_NOISES * float(np.median(np.abs(beside_w))))
+    least_w = max(
+        SETTINGS.spike_share * float(high_w - low_w),
+        SETTINGS.spike_noises * float(np.median(np.abs(beside_w))),
+    )
     spikes = np.abs(beside_w) > least_w
-    if spikes.mean() <= _SPIKES_WORTH_SAYING:
+    if spikes.mean() <= SETTINGS.spikes_noted:
         return ()
     share_pct = 100 * float(beside_w[spikes].sum() / capture.power_w.sum())
     return (
@@ -207,9 +243,9 @@ def frozen_meter(signal: PowerSignal, spans_s: Float64s) -> np.ndarray[tuple[int
     """
     first, last = _equal_runs(signal.power_w)
     begin_s, end_s = signal.time_s[first], signal.time_s[last]
-    reach_s = _FROZEN_ROWS * signal.period_s
+    reach_s = SETTINGS.frozen_rows * signal.period_s
     frozen = np.zeros(len(spans_s), dtype=np.bool_)
-    for run in np.flatnonzero(last - first >= 2 * _FROZEN_ROWS):
+    for run in np.flatnonzero(last - first >= 2 * SETTINGS.frozen_rows):
         inside = (spans_s > begin_s[run] + reach_s) & (spans_s < end_s[run] - reach_s)
         frozen |= inside.any(axis=1)
     return frozen
@@ -225,23 +261,25 @@ def frozen_share(signal: PowerSignal, read_s: Float64s, value_w: Float64s) -> fl
     """
     inside = (read_s >= signal.time_s[0]) & (read_s <= signal.time_s[-1])
     read_s, value_w = read_s[inside], value_w[inside]
-    if len(read_s) < _FROZEN_CALLS:
+    if len(read_s) < SETTINGS.frozen_calls:
         return 0.0
     first, last = _equal_runs(value_w)
     swing_w = _swing_w(signal, float(read_s[0]), float(read_s[-1]))
     frozen_s = 0.0
-    for run in np.flatnonzero((last - first >= _FROZEN_CALLS) & (read_s[last] - read_s[first] > _FROZEN_S)):
+    for run in np.flatnonzero(
+        (last - first >= SETTINGS.frozen_calls) & (read_s[last] - read_s[first] > SETTINGS.frozen_s)
+    ):
         begin_s, end_s = float(read_s[first[run]]), float(read_s[last[run]])
         # What the load did just before the end may not have reached the sensor.
-        if _swing_w(signal, begin_s, end_s - _MEAN_S) > _FROZEN_SWING * swing_w:
+        if _swing_w(signal, begin_s, end_s - SETTINGS.mean_s) > SETTINGS.frozen_swing * swing_w:
             frozen_s += end_s - begin_s
     return frozen_s / float(read_s[-1] - read_s[0])
 
 
 def _swing_w(signal: PowerSignal, begin_s: float, end_s: float) -> float:
     """Return how far the meter's mean over a quarter of a second moves between two times."""
-    count = int((end_s - begin_s) / _MEAN_S)
-    return float(np.ptp(signal.resample(begin_s, _MEAN_S, count))) if count > 1 else 0.0
+    count = int((end_s - begin_s) / SETTINGS.mean_s)
+    return float(np.ptp(signal.resample(begin_s, SETTINGS.mean_s, count))) if count > 1 else 0.0
 
 
 def _equal_runs(values: Float64s) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], ...]:
