@@ -5,7 +5,6 @@ The names of the fields are the keys of a profile's file (`load.py`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -17,19 +16,40 @@ from ptxbench.sensors.base import POWER_SOURCES, SourceName
 _LARGEST_BLOCK = 1024
 
 
+# Least and most of a number by how its key ends; what lies beyond no GPU has, and no simulation can hold.
+_RANGES = (
+    ("bytes_per_s", 1.0, 1e15),
+    ("_s", 1e-4, 1e3),
+    ("bytes", 1.0, 1e12),
+    ("offset", 0.0, 1e9),
+    ("", 1e-6, 1e6),
+)
+
+
 def _out_of_range(one: Any, zeros: Container[str] = (), signed: Container[str] = ()) -> str:
-    """Return which number no GPU has: one that is not finite or, unless it is named, not above 0; or ""."""
+    """Return which number no GPU has, "" where there is none.
+
+    Args:
+        one: A dataclass of this module.
+        zeros: Its keys that may be 0.
+        signed: Its keys that may be below 0.
+    """
     for key in (f.name for f in fields(one)):
         value = getattr(one, key)
         for number in value if isinstance(value, tuple) else (value,):
-            if not isinstance(number, int | float):
-                continue
-            if not math.isfinite(number):
-                return f"has {key} = {number}: give a number"
-            if key not in signed and (number < 0 or (number == 0 and key not in zeros)):
-                least = "of at least 0" if key in zeros else "above 0"
-                return f"has {key} = {number:g}: give a number {least}"
+            if isinstance(number, int | float):
+                fault = _number_fault(key, number, key in zeros, key in signed)
+                if fault:
+                    return fault
     return ""
+
+
+def _number_fault(key: str, number: float, may_be_zero: bool = False, is_signed: bool = False) -> str:
+    least, most = next((low, high) for end, low, high in _RANGES if key.endswith(end))
+    least = -most if is_signed else 1 if isinstance(number, int) else least
+    if least <= number <= most or (number == 0 and may_be_zero):
+        return ""
+    return f"has {key} = {number:g}: give {'0 or ' if may_be_zero else ''}a number from {least:g} to {most:g}"
 
 
 @dataclass(frozen=True)
@@ -302,6 +322,7 @@ class Profile:
         if len(set(sources)) < len(sources):
             return f"has sensors of {', '.join(sources)}: give each source once"
         for opcode, energy_pj in self.energy_pj.items():
-            if not (math.isfinite(energy_pj) and energy_pj > 0):
-                return f"has energy_pj.{opcode} = {energy_pj:g}: give a number above 0"
+            fault = _number_fault(f"energy_pj.{opcode}", energy_pj)
+            if fault:
+                return fault
         return _out_of_range(self, ("fails_after",))
