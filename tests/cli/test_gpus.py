@@ -25,7 +25,7 @@ def test_a_gpu_that_cannot_be_used_is_listed_with_its_fault_below(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:4] == ["0", "NVIDIA", "H200", "sm_90a"]
     assert lines[2].split()[:2] == ["1", "-"]
-    assert lines[3].startswith("simulated:h200")
+    assert lines[3].startswith("simulated:a100")
     assert lines[-1] == f"GPU 1 cannot be used: {LOST}"
 
 
