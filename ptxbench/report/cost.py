@@ -8,14 +8,17 @@ from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.catalogue.load import load_named
 from ptxbench.core.condition import ARAFA, DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.printable import render_csv
 from ptxbench.core.status import Status
 from ptxbench.model.atlas import LOAD_INCLUDES, Atlas
 from ptxbench.model.rates import Rate, rates
+from ptxbench.model.reference_clock import at_reference_clock
 from ptxbench.report.text import number
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.board_spread import BoardSpread, RowSpread, by_row
@@ -24,6 +27,8 @@ from ptxbench.storage.schema import TableRow
 _GLOB = "*?["
 _PJ_PER_NJ = 1000.0
 _SASS_WIDTH = 34
+# Boards go to and fro by one step of 15 MHz, and the clock is measured to less.
+_SAME_CLOCK = 0.01
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,10 @@ class Cost:
         boards_scatter: Standard deviation between them beside one factor for each board, as a fraction.
         status: Validity.
         reason: Why there is no number, or what is odd about it.
+        clock_mhz: SM clock that the energy is at.
+        reference_mhz: The GPU's highest SM clock.
+        reference_pj: The energy at that clock, pJ (`at_reference_clock`).
+        reference_ci95_pj: Half-width of its 95% interval.
     """
 
     table: str
@@ -76,6 +85,15 @@ class Cost:
     boards_scatter: float
     status: str
     reason: str
+    clock_mhz: float
+    reference_mhz: float
+    reference_pj: float
+    reference_ci95_pj: float
+
+    @property
+    def is_at_other_clock(self) -> bool:
+        """Whether the energy is at another clock than the GPU's highest."""
+        return abs(self.clock_mhz / self.reference_mhz - 1) > _SAME_CLOCK and not math.isnan(self.energy_pj)
 
 
 def find_costs(pattern: str, tables: Sequence[Atlas]) -> tuple[Cost, ...]:
@@ -155,15 +173,15 @@ def _matching(pattern: str, table: Atlas) -> list[TableRow]:
 
 
 def _costs_of(pattern: str, table: Atlas) -> list[Cost]:
-    return row_costs(table.name, table.manifest.gpu.title, _matching(pattern, table), table.spread)
+    return row_costs(table.name, table.manifest.gpu, _matching(pattern, table), table.spread)
 
 
-def row_costs(name: str, gpu: str, rows: Sequence[TableRow], spread: BoardSpread | None) -> list[Cost]:
+def row_costs(name: str, gpu: GpuInfo, rows: Sequence[TableRow], spread: BoardSpread | None) -> list[Cost]:
     """Return what each row costs, in order.
 
     Args:
         name: What the user calls the table.
-        gpu: The GPU's title.
+        gpu: The GPU that the table is of.
         rows: Rows of the table.
         spread: How boards of this GPU differ, None where one board was measured.
     """
@@ -176,12 +194,15 @@ def row_costs(name: str, gpu: str, rows: Sequence[TableRow], spread: BoardSpread
     ]
 
 
-def _cost(row: TableRow, name: str, gpu: str, rate: Rate, ptx_type: str, spread: RowSpread | None) -> Cost:
+def _cost(
+    row: TableRow, name: str, gpu: GpuInfo, rate: Rate, ptx_type: str, spread: RowSpread | None
+) -> Cost:
     energy_pj = row.mtsm_nj * _PJ_PER_NJ if row.protocol == ARAFA else row.dynamic_pj
     own_boards = int(row.status is Status.OK)
+    at_reference = at_reference_clock(row, gpu)
     return Cost(
         table=name,
-        gpu=gpu,
+        gpu=gpu.title,
         instruction=row.instruction,
         category=row.category,
         type=ptx_type,
@@ -201,6 +222,10 @@ def _cost(row: TableRow, name: str, gpu: str, rate: Rate, ptx_type: str, spread:
         boards_scatter=math.nan if spread is None or spread.scatter is None else spread.scatter,
         status=row.status,
         reason=row.reason,
+        clock_mhz=row.clock_mhz,
+        reference_mhz=gpu.max_sm_clock_mhz,
+        reference_pj=at_reference.value,
+        reference_ci95_pj=at_reference.uncertainty,
     )
 
 
@@ -227,12 +252,14 @@ def _columns(costs: Sequence[Cost]) -> tuple[Column, ...]:
         *((Column("table"),) if _several(costs) else ()),
         *((Column("protocol"),) if _protocols(costs) else ()),
         *_ALWAYS,
-        *(Column(heading, _NUMBER, drop) for heading, drop, name in _OPTIONAL if _any(costs, name)),
+        *(Column(heading, _NUMBER, drop) for heading, drop in _optional(costs)),
         Column("SASS", drop=5),
         Column("status", Kind.STATUS),
     )
 
 
+_FULL_CLOCK = "at full clock"
+_CLOCKS = (("MHz", 10), (_FULL_CLOCK, 9))
 _OPTIONAL = (
     ("pJ/flop", 7, "pj_per_flop"),
     ("pJ/B", 8, "pj_per_byte"),
@@ -240,6 +267,12 @@ _OPTIONAL = (
     ("mean pJ", 2, "boards_pj"),
     ("scatter", 1, "boards_scatter"),
 )
+
+
+def _optional(costs: Sequence[Cost]) -> list[tuple[str, int]]:
+    """Return the columns that any row has something for, and the clock where one is not the GPU's highest."""
+    clocks = _CLOCKS if any(cost.is_at_other_clock for cost in costs) else ()
+    return [*clocks, *((heading, drop) for heading, drop, name in _OPTIONAL if _any(costs, name))]
 
 
 def _several(costs: Sequence[Cost]) -> bool:
@@ -256,6 +289,8 @@ def _any(costs: Sequence[Cost], name: str) -> bool:
 
 def _cells(cost: Cost, costs: Sequence[Cost]) -> tuple[str, ...]:
     optional = {
+        "MHz": number(cost.clock_mhz, 4),
+        _FULL_CLOCK: number(cost.reference_pj),
         "pJ/flop": number(cost.pj_per_flop),
         "pJ/B": number(cost.pj_per_byte),
         "boards": str(cost.boards),
@@ -268,7 +303,7 @@ def _cells(cost: Cost, costs: Sequence[Cost]) -> tuple[str, ...]:
         *((cost.protocol,) if _protocols(costs) else ()),
         *(cost.instruction, cost.opt_level, cost.operands),
         *(number(cost.energy_pj), number(cost.ci95_pj, 2), cost.unit),
-        *(optional[heading] for heading, _, name in _OPTIONAL if _any(costs, name)),
+        *(optional[heading] for heading, _ in _optional(costs)),
         sass,
         f"{cost.status}: {cost.reason}" if cost.reason else cost.status,
     )
@@ -304,6 +339,12 @@ def _origin_lines(table: Atlas, costs: Sequence[Cost]) -> list[str]:
     if manifest.part.scale_ci95 is not None:
         lines.append(
             f"  all its dynamic energies share one factor, known to ± {manifest.part.scale_ci95:.2%} (95%)"
+        )
+    if any(cost.is_at_other_clock for cost in costs if cost.table == table.name):
+        gamma = architecture_of(manifest.gpu.target).clock_exponent
+        lines.append(
+            f"  {_FULL_CLOCK}: the same energy, pJ, at {manifest.gpu.max_sm_clock_mhz:g} MHz by E ~ f^gamma, "
+            f"gamma {gamma.value:g} ± {gamma.error:g}"
         )
     if any(not math.isnan(cost.pj_per_byte) for cost in costs if cost.table == table.name):
         lines.append(f"  pJ/B: {LOAD_INCLUDES}")

@@ -58,6 +58,7 @@ class RowSpread:
         ci95_pj: Half-width of that mean's 95% interval, pJ: repeats on each board, and boards in general.
         scatter: Standard deviation of their logarithms: a fraction; None for fewer than two boards.
         note: What the first of these boards says of its row, or one whose loops ran at unlike clocks.
+        clock_mhz: Mean of the clocks that its target ran at, NaN where that is not kept.
     """
 
     instruction: str
@@ -71,6 +72,7 @@ class RowSpread:
     ci95_pj: float
     scatter: float | None
     note: str = ""
+    clock_mhz: float = math.nan
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -153,6 +155,7 @@ def _from_others(row: TableRow, spread: RowSpread | None) -> TableRow:
         sass_per_ptx=spread.sass_per_ptx,
         dynamic_pj=spread.energy_pj,
         dynamic_ci95_pj=spread.ci95_pj,
+        clock_mhz=spread.clock_mhz,
         status=Status.OK,
         reason="; ".join(filter(None, (f"measured on {boards}", spread.note))),
     )

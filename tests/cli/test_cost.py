@@ -156,3 +156,19 @@ def test_a_gpu_that_is_named_twice_is_shown_once(capsys):
     once = capsys.readouterr().out
     assert run(["cost", "fma.rn.f32", "--gpu", "h200", "--gpu", "H200"]) == 0
     assert capsys.readouterr().out == once
+
+
+def test_an_energy_at_another_clock_is_given_at_the_full_one_too(capsys):
+    name = "mma.m16n8k16.f32.f16.f16.f32"
+    (row,) = (
+        one
+        for one in document(capsys, name, "--gpu", "h100")["rows"]
+        if (one["opt_level"], one["operands"]) == ("O3", "random")
+    )
+    assert row["clock_mhz"] < 0.95 * row["reference_mhz"]
+    assert row["reference_pj"] == pytest.approx(
+        row["energy_pj"] * (row["reference_mhz"] / row["clock_mhz"]) ** 1.5
+    )
+    text = printed(capsys, name, "--gpu", "h100")
+    assert "at full clock: the same energy, pJ, at 1980 MHz by E ~ f^gamma, gamma 1.5 ± 0.5" in text
+    assert "at full clock" not in printed(capsys, "add.u32")

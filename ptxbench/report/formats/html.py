@@ -84,7 +84,7 @@ def _document(reports: Sequence[RunReport]) -> dict[str, object]:
 def _shown(report: RunReport) -> list[tuple[TableRow, Cost]]:
     """Return the rows of a run, or of another board of its GPU, each with what it costs."""
     shown = {row.key for row in report.shown}
-    costs = row_costs(report.path, report.gpu.title, report.rows, report.spread)
+    costs = row_costs(report.path, report.gpu, report.rows, report.spread)
     return [
         (row, cost) for row, cost in zip(report.rows, costs, strict=True) if row.key in shown or cost.boards
     ]

@@ -1,0 +1,37 @@
+"""The energy of a row at a clock that it did not run at."""
+
+from __future__ import annotations
+
+import math
+
+from ptxbench.catalogue.architecture import architecture_of
+from ptxbench.core.condition import DYNAMIC
+from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.status import Status
+from ptxbench.storage.schema import TableRow
+
+_UNKNOWN = Estimate(math.nan, math.nan)
+
+
+def at_reference_clock(row: TableRow, gpu: GpuInfo) -> Estimate:
+    """Return a row's dynamic energy at the GPU's highest clock, pJ, with its 95% interval.
+
+    E(f) = E(f0) (f / f0)^gamma, with gamma and its error those of the GPU's generation
+    (`Architecture.clock_exponent`). A row without a dynamic energy or a known clock has none.
+
+    Args:
+        row: A row of a table of this GPU.
+        gpu: The GPU.
+    """
+    if row.status is not Status.OK or row.protocol != DYNAMIC:
+        return _UNKNOWN
+    ratio = gpu.max_sm_clock_mhz / row.clock_mhz
+    if ratio == 1:
+        return Estimate(row.dynamic_pj, row.dynamic_ci95_pj)
+    if not 0 < ratio < math.inf:
+        return _UNKNOWN
+    gamma = architecture_of(gpu.target).clock_exponent
+    of_gamma_pj = COVERAGE_FACTOR * gamma.error * abs(math.log(ratio)) * row.dynamic_pj
+    here = Estimate(row.dynamic_pj, math.hypot(row.dynamic_ci95_pj, of_gamma_pj))
+    return here.scaled(ratio**gamma.value)
