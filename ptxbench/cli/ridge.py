@@ -18,8 +18,8 @@ from ptxbench.core.option import Opt
 
 if TYPE_CHECKING:
     from ptxbench.core.estimate import Estimate
-    from ptxbench.model.capped_clocks import CappedKernel
-    from ptxbench.model.ridge import PowerSample, Ridge
+    from ptxbench.model.clocks.power_capping import CappedKernel
+    from ptxbench.model.clocks.ridge import PowerSample, Ridge
 
 _CLOCKS = 28
 
@@ -74,8 +74,7 @@ def command(options: _Options) -> None:
 
 
 def _of_samples(samples: Path, cap_w: float | None, fit_cap: bool, plot: Path | None, as_json: bool) -> None:
-    from ptxbench.model.power_samples import read_power_samples
-    from ptxbench.model.ridge import fitted_cap_w
+    from ptxbench.model.clocks.ridge import fitted_cap_w, read_power_samples
 
     read = read_power_samples(samples)
     limit_w = math.inf if cap_w is None else cap_w
@@ -119,7 +118,7 @@ def _show(
     cap_origin: str = "given",
 ) -> None:
     """Fit, draw and print: as JSON with `document` before it, where one is given."""
-    from ptxbench.model.ridge import fit_ridge
+    from ptxbench.model.clocks.ridge import fit_ridge
 
     ridge = fit_ridge(samples, cap_w)
     if plot is not None:
@@ -134,16 +133,16 @@ def _show(
 
 
 def _of_run(run: Path, plot: Path | None, as_json: bool) -> None:
-    from ptxbench.model.capped_clocks import capped_clocks
+    from ptxbench.model.clocks.power_capping import fit_power_capping
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.shipped import find_table
 
     with RunFolder.open(find_table(run)) as folder:
-        found, info = capped_clocks(folder.records()), folder.manifest.gpu
+        found, info = fit_power_capping(folder.records()), folder.manifest.gpu
     if plot is not None:
-        from ptxbench.report.ridge_plot import plot_capped_clocks
+        from ptxbench.report.ridge_plot import plot_power_capping
 
-        plot_capped_clocks(found, info, plot)
+        plot_power_capping(found, info, plot)
     if as_json:
         print_encoded(found, {"run": str(run), "gpu": info.name, "kind": info.kind})
         return

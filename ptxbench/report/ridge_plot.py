@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.model.capped_clocks import CappedClocks
-from ptxbench.model.ridge import PowerSample, Ridge
+from ptxbench.model.clocks.power_capping import PowerCapping
+from ptxbench.model.clocks.ridge import PowerSample, Ridge
 from ptxbench.report.figure import new_figure, save, title
 
 
@@ -53,7 +53,7 @@ def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: 
     save(figure, path)
 
 
-def plot_capped_clocks(found: CappedClocks, info: GpuInfo, path: Path) -> None:
+def plot_power_capping(found: PowerCapping, info: GpuInfo, path: Path) -> None:
     """Draw the power of every kernel over the clock, scaled to the whole chip, with the power law.
 
     Args:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxbench.cli.main import run
-from ptxbench.model.ridge import PowerCurve
+from ptxbench.model.clocks.ridge import PowerCurve
 
 CURVE = PowerCurve(80, 0.12, 1000, 1 / 1500)
 

@@ -13,10 +13,12 @@ least at or above the ridge, never below it.
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,8 @@ import numpy.typing as npt
 from ptxbench.core.bounds import positive
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
+from ptxbench.core.printable import printable
+from ptxbench.storage.file_errors import read_text
 
 Float = npt.NDArray[np.float64]
 
@@ -44,6 +48,10 @@ _SLOPES = 100
 _STEEPEST = 4.0
 _DRAWS = 200
 _SEARCHED = 0.1
+_COLUMNS = ("clock_mhz", "power_w")
+# No clock and no power of a GPU is larger.
+_HIGHEST = 1e5
+_LONGEST = 40
 
 
 @dataclass(frozen=True)
@@ -416,3 +424,39 @@ def _require_valid(samples: Sequence[PowerSample], cap_w: float) -> None:
             positive(f"{name} of sample {number}", getattr(sample, name))
     if not cap_w > 0:
         raise InputError(f"the power limit is {cap_w} W; it must be above 0")
+
+
+def read_power_samples(path: Path) -> tuple[PowerSample, ...]:
+    """Read the columns clock_mhz and power_w; others are passed over.
+
+    Raises:
+        InputError: The file cannot be read, lacks a column, or a value is no number.
+    """
+    cure = f"name a CSV file whose first line is {','.join(_COLUMNS)}"
+    rows = csv.DictReader(read_text(path, cure).splitlines(), skipinitialspace=True, restval="")
+    try:
+        names = [name.strip() for name in rows.fieldnames or ()]
+        for column in _COLUMNS:
+            if names.count(column) != 1:
+                raise InputError(f"{path} has {names.count(column)} columns {column}; {cure}")
+        rows.fieldnames = names
+        return tuple(_sample(path, rows.line_num, row) for row in rows)
+    except csv.Error as error:
+        raise InputError(f"{path}, line {rows.line_num}: {error}; {cure}") from error
+
+
+def _sample(path: Path, line: int, row: dict[str, str]) -> PowerSample:
+    return PowerSample(*(_number(path, line, column, row[column]) for column in _COLUMNS))
+
+
+def _number(path: Path, line: int, column: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= _HIGHEST:
+        raise InputError(
+            f"{path}, line {line}: {column} is {printable(text[:_LONGEST])!r};"
+            f" it must be a positive number up to {_HIGHEST:g}"
+        )
+    return value

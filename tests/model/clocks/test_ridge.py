@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.clock_law import VoltageLaw
-from ptxbench.model.ridge import PowerCurve, PowerSample, fit_ridge, fitted_cap_w
+from ptxbench.model.clocks.law import VoltageLaw
+from ptxbench.model.clocks.ridge import PowerCurve, PowerSample, fit_ridge, fitted_cap_w
 
 STEP_MHZ = 15
 CLOCKS = np.arange(345, 1981, 8 * STEP_MHZ)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ptxbench.model.power_samples import read_power_samples
-from ptxbench.model.ridge import PowerSample, fit_ridge
+from ptxbench.model.clocks.ridge import PowerSample, fit_ridge, read_power_samples
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 STEP_MHZ, WORKLOAD_STEP_MHZ = 15, 90
 LIMIT_W = 250
 
@@ -56,7 +55,7 @@ def test_the_power_of_a_workload_shows_it_too(name, voltage_ridge_mhz):
 
 
 def test_pairs_that_a_power_limit_made_on_an_h100_are_not_taken_for_a_flat_voltage():
-    kept = Path(__file__).parents[2] / "results" / "nvidia-h100" / "ridge-bf16" / "samples.csv"
+    kept = Path(__file__).parents[3] / "results" / "nvidia-h100" / "ridge-bf16" / "samples.csv"
     found = fit_ridge(read_power_samples(kept))
     assert not found.found
     assert "no ridge can be told within [1772, 1875] MHz" in found.verdict
