@@ -141,25 +141,12 @@ class VoltageLaw:
         return self._scale(self.ridge.curve, ratio)
 
     def error(self, ratio: float) -> float:
-        """Return the standard error of the scale: that of the slope, and that of the ridge point."""
-        ridge, curve = self.ridge, self.ridge.curve
-        ends = []
-        for name, estimate in (("ridge_mhz", ridge.ridge_mhz), ("beta_per_mhz", ridge.beta_per_mhz)):
-            if math.isfinite(estimate.uncertainty):
-                values = [max(0.0, estimate.value + sign * estimate.uncertainty) for sign in (-1, 1)]
-                low, high = (self._scale(_with(curve, name, value), ratio) for value in values)
-                ends.append(abs(high - low) / 2)
-        # Both are 95%. A later ridge goes with a steeper slope, so that together they say less.
-        return math.hypot(*ends) / COVERAGE_FACTOR if ends else 0.0
+        """Return the standard error of the scale, from the curves at the edge of the 95% region."""
+        ends = [self._scale(curve, ratio) for curve in self.ridge.likely]
+        return (max(ends) - min(ends)) / 2 / COVERAGE_FACTOR
 
     def _scale(self, curve: PowerCurve, ratio: float) -> float:
         return (curve.voltage(ratio * self.full_mhz) / curve.voltage(self.full_mhz)) ** 2
-
-
-def _with(curve: PowerCurve, name: str, value: float) -> PowerCurve:
-    ridge_mhz = value if name == "ridge_mhz" else curve.ridge_mhz
-    beta = value if name == "beta_per_mhz" else curve.beta_per_mhz
-    return PowerCurve(curve.idle_w, curve.alpha_w_per_mhz, ridge_mhz, beta, curve.cap_w)
 
 
 def unseen(law: ClockLaw, ratio: float) -> float:
