@@ -254,7 +254,7 @@ def _by_ridge(samples: Samples, ridge: float, best: Float) -> Float:
 
 
 def _gradients(ridges: Float, coefficients: Float, low: float) -> list[Float]:
-    """Return derivatives by the coefficients of what intervals are asked of, each of shape (t, 4)."""
+    """Return derivatives by the coefficients of what has an interval, each of shape (t, 4)."""
     found = [np.tile(one, (len(ridges), 1)) for one in np.eye(4)]
     p, q, r = coefficients[:, _P], coefficients[:, _Q], coefficients[:, _R]
     zeros = np.zeros_like(p)
