@@ -19,7 +19,7 @@ from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import find_profile
 from ptxbench.experiment.clock_sweep import sweep_clocks
 from ptxbench.experiment.load import prepare_load
-from ptxbench.model.ridge import fit_ridge
+from ptxbench.model.clocks.ridge import fit_ridge
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.clocks.axes import SettingAxes, Values
 from ptxbench.tune.clocks.strategies import Comparison, compare

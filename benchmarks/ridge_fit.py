@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.model.ridge import PowerCurve, PowerSample, fit_ridge
+from ptxbench.model.clocks.ridge import PowerCurve, PowerSample, fit_ridge
 
 CLOCKS_MHZ = range(345, 1966, 60)
 RIDGES_MHZ = (600, 800, 1000, 1200, 1400)

@@ -20,13 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
+from ptxbench.analysis.throttling import slowing_reasons
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.select import open_gpu
 from ptxbench.energy.settled import SourceCheck, settled_power
 from ptxbench.energy.steady import taken_between
 from ptxbench.experiment.sensor_choice import board_sensor
-from ptxbench.experiment.settled_run import BoardLimits, is_slowed, launches_in, run_until_settled
+from ptxbench.experiment.settled_run import BoardLimits, launches_in, run_until_settled
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.storage import codec
@@ -146,7 +147,7 @@ def measured(
         # In which phase of its regulation a board is hangs on what it did before.
         gpu.clock.sleep_s(float(chance.uniform(0.1, 1.0)))
         run, result = run_until_settled(attempt, window_s, source, BoardLimits.of(gpu.info))
-        found.append(_by_old_way(window_s, *runs[0], source, gpu.info.max_power_w))
+        found.append(_by_old_way(window_s, *runs[0], source, BoardLimits.of(gpu.info)))
         found.append(
             Measurement(
                 _NEW,
@@ -168,11 +169,11 @@ def measured(
 
 
 def _by_old_way(
-    window_s: float, run: KernelRun, times: int, source: SourceCheck, max_power_w: float
+    window_s: float, run: KernelRun, times: int, source: SourceCheck, board: BoardLimits
 ) -> Measurement:
     """Return what the first window says as it is."""
     window, sensor = run.window, source.sensor
-    power = settled_power(run.trace, window, sensor, max_power_w, even=False).power
+    power = settled_power(run.trace, window, sensor, board.max_w, even=False).power
     series = run.trace.of(sensor.source)
     course_w: tuple[float, ...] = ()
     if series is not None:
@@ -190,7 +191,7 @@ def _by_old_way(
         power.power_w * launch_s,
         run.after.sm_clock_mhz,
         run.after.temperature_c,
-        is_slowed(run.throttle_reasons),
+        slowing_reasons(run.throttle_reasons, power.power_w, board.set_w) != 0,
         power.reason,
         course_w,
         window.launch_times_s,

@@ -24,8 +24,7 @@ from pathlib import Path
 from ptxbench.catalogue.product import dram_bytes_per_s
 from ptxbench.core.estimate import Estimate
 from ptxbench.model.atlas import Atlas, open_atlas
-from ptxbench.model.best_clock import BestClock, best_clock
-from ptxbench.model.cap import Demand
+from ptxbench.model.clocks.law import BestClock, Demand, best_clock
 from ptxbench.model.estimate import Machine, demand_of
 from ptxbench.model.validate import MeasuredKernel, conditions_of, measured_kernels, read_works
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
@@ -33,6 +32,8 @@ from ptxbench.model.work import KernelWork, Level
 from ptxbench.storage.atomic import write_text
 
 _WAITS, _COMPUTES = 0.7, 0.3
+# Step of the SM clock of an H200.
+_STEP_MHZ = 15.0
 MEMORY, CLOCK, BOTH = "memory", "SM clock", "unclear"
 COLUMNS = (
     *("kernel", "operands", "bound_by", "clock_mhz", "power_w", "best_mhz", "best_ci95_mhz"),
@@ -93,11 +94,13 @@ def _bound_by(of_bandwidth: float) -> str:
 
 def _predicted(demand: Demand, bound_by: str, one: MeasuredKernel, full_mhz: float) -> BestClock:
     held_mhz = one.clock_ratio * full_mhz
-    follows = best_clock(demand, full_mhz, held_mhz=held_mhz)
+    steps = int((1 - demand.law.lowest_ratio) * full_mhz / _STEP_MHZ)
+    clocks_mhz = [full_mhz - n * _STEP_MHZ for n in range(steps + 1)]
+    follows = best_clock(demand, full_mhz, clocks_mhz, held_mhz)
     if bound_by == CLOCK:
         return follows
     fixed = replace(demand, follows_clock=False, time_s=one.time_s)
-    stays = best_clock(fixed, full_mhz, held_mhz=held_mhz)
+    stays = best_clock(fixed, full_mhz, clocks_mhz, held_mhz)
     if bound_by == MEMORY:
         return stays
     return replace(

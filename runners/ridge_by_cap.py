@@ -30,7 +30,7 @@ from ptxbench.devices.base import Gpu
 from ptxbench.energy.steady import steady_power_w
 from ptxbench.experiment.load import Load, full_load
 from ptxbench.experiment.sensor_choice import choose_sensor
-from ptxbench.model.ridge import PowerSample
+from ptxbench.model.clocks.ridge import PowerSample
 from ptxbench.storage.atomic import write_text
 
 INSTRUCTION = "mma.m16n8k16.f32.bf16.bf16.f32"

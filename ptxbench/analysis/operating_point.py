@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.analysis.throttling import is_near_limit
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord
@@ -36,9 +37,6 @@ OTHER_CLOCK = 4e-3
 # A trial within which the clock went one step up for a while; without, a mean clock repeats to 0.1 MHz.
 _ABOVE = 1e-3
 _LEAST = 2
-# A kernel that the power limit slows draws that limit. Its reason stays for a kernel or two behind it, which
-# draw less than this share of it: popc or ex2 behind an mma on an H200.
-AT_LIMIT = 0.8
 # The sleeping kernel fills the chip for all units of a run: its trials are measured under this name.
 STATIC_SUBJECT = "static"
 
@@ -86,7 +84,7 @@ def limited_trials(records: Sequence[TrialRecord], power_limit_w: float) -> froz
     return frozenset(
         r.trial_id
         for r in records
-        if _is_limited(best[kernel_of(r)], full_mhz) and not r.steady_power_w < AT_LIMIT * power_limit_w
+        if _is_limited(best[kernel_of(r)], full_mhz) and is_near_limit(r.steady_power_w, power_limit_w)
     )
 
 

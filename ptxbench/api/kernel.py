@@ -16,7 +16,7 @@ from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.option import takes
 from ptxbench.model.code_spread import widened
-from ptxbench.model.estimate import Conditions, KernelEstimate, Machine, estimate
+from ptxbench.model.estimate import Conditions, KernelEstimate, estimate
 from ptxbench.model.kept_nulls import null_answers
 from ptxbench.model.work import Activity, KernelWork, Level, activity_between
 
@@ -89,7 +89,10 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
     )
     machine = known.machine
     if options.clock_samples is not None:
-        machine = _with_voltage(machine, Path(options.clock_samples), full_mhz)
+        from ptxbench.model.clocks.law import VoltageLaw
+
+        voltage = VoltageLaw.read(Path(options.clock_samples), machine.limit_w, full_mhz)
+        machine = replace(machine, voltage=voltage)
     if options.limit_w is not None:
         machine = replace(machine, limit_w=options.limit_w)
     if options.set_clock_mhz is not None:
@@ -148,15 +151,6 @@ def _activity(terms: Terms, options: EstimateOptions) -> Activity:
     if _is_number(options.operands):
         return activity_between(terms.zeros, terms.random, options.operands)
     return terms.activity_on(_kind(options), options.integer_data)
-
-
-def _with_voltage(machine: Machine, samples: Path, full_mhz: float) -> Machine:
-    from ptxbench.model.clock_law import VoltageLaw
-    from ptxbench.model.power_samples import read_power_samples
-    from ptxbench.model.ridge import fit_ridge
-
-    limit_w = math.inf if math.isnan(machine.limit_w) else machine.limit_w
-    return replace(machine, voltage=VoltageLaw(fit_ridge(read_power_samples(samples), limit_w), full_mhz))
 
 
 def _memory_s(work: KernelWork, gpu: GpuInfo, ratio: float) -> float:

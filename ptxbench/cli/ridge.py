@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +18,8 @@ from ptxbench.core.option import Opt
 
 if TYPE_CHECKING:
     from ptxbench.core.estimate import Estimate
-    from ptxbench.model.capped_clocks import CappedKernel
-    from ptxbench.model.ridge import PowerSample, Ridge
+    from ptxbench.model.clocks.power_capping import CappedKernel
+    from ptxbench.model.clocks.ridge import PowerSample, Ridge
 
 _CLOCKS = 28
 
@@ -50,8 +50,9 @@ def command(options: _Options) -> None:
     """Fit power over the SM clock, and find the clock of least energy.
 
     This fits Eqs. 2 and 3 of Schoonhoven et al. (2022): the voltage is flat up to the ridge point and
-    rises above it. The best clock is for a kernel whose time goes with one over the SM clock. Seven
-    clocks below the power limit are needed.
+    rises above it, in a line or quadratically. Samples that fit neither give no clock. The best clock is
+    for a kernel whose time goes with one over the SM clock. Seven clocks below the power limit are
+    needed.
 
     --run needs no setting: it takes kernels that ran at a lower clock because of the power limit. Their
     clocks are few, so a power law of the energy in the clock predicts the best clock within those seen.
@@ -74,8 +75,7 @@ def command(options: _Options) -> None:
 
 
 def _of_samples(samples: Path, cap_w: float | None, fit_cap: bool, plot: Path | None, as_json: bool) -> None:
-    from ptxbench.model.power_samples import read_power_samples
-    from ptxbench.model.ridge import fitted_cap_w
+    from ptxbench.model.clocks.ridge import fitted_cap_w, read_power_samples
 
     read = read_power_samples(samples)
     limit_w = math.inf if cap_w is None else cap_w
@@ -119,33 +119,39 @@ def _show(
     cap_origin: str = "given",
 ) -> None:
     """Fit, draw and print: as JSON with `document` before it, where one is given."""
-    from ptxbench.model.ridge import fit_ridge
+    from ptxbench.model.clocks.ridge import fit_ridge
 
     ridge = fit_ridge(samples, cap_w)
     if plot is not None:
-        from ptxbench.report.ridge_plot import plot_ridge
+        from ptxbench.report.clock_plots import plot_ridge
 
         plot_ridge(samples, ridge, origin, plot)
     if document is None:
         click.echo(origin)
         _print(ridge, cap_origin)
     else:
-        print_encoded(ridge, document)
+        print_encoded(_short(ridge), document)
+
+
+def _short(ridge: Ridge) -> Ridge:
+    """Return a fit without the hundreds of curves that its intervals come from."""
+    return replace(ridge, likely=())
 
 
 def _of_run(run: Path, plot: Path | None, as_json: bool) -> None:
-    from ptxbench.model.capped_clocks import capped_clocks
+    from ptxbench.model.clocks.power_capping import fit_power_capping
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.shipped import find_table
 
     with RunFolder.open(find_table(run)) as folder:
-        found, info = capped_clocks(folder.records()), folder.manifest.gpu
+        found, info = fit_power_capping(folder.records()), folder.manifest.gpu
     if plot is not None:
-        from ptxbench.report.ridge_plot import plot_capped_clocks
+        from ptxbench.report.clock_plots import plot_power_capping
 
-        plot_capped_clocks(found, info, plot)
+        plot_power_capping(found, info, plot)
     if as_json:
-        print_encoded(found, {"run": str(run), "gpu": info.name, "kind": info.kind})
+        ridge = None if found.ridge is None else _short(found.ridge)
+        print_encoded(replace(found, ridge=ridge), {"run": str(run), "gpu": info.name, "kind": info.kind})
         return
     click.echo(f"{info.title}, driver {info.driver}")
     if found.ridge is not None:
@@ -209,6 +215,9 @@ def _print(ridge: Ridge, cap_origin: str = "given") -> None:
         "P_idle": _text(ridge.idle_w, "W"),
         "alpha": _text(ridge.alpha_w_per_mhz, "W/MHz"),
         "beta": _text(ridge.beta_per_mhz, "1/MHz, relative voltage"),
+        "kappa": _text(ridge.kappa_per_mhz2, "1/MHz^2"),
+        "voltage": f"{ridge.voltage}; F test of linear against quadratic: p = {ridge.linear_probability:.2g};"
+        f" of no misfit: p = {ridge.misfit_probability:.2g}",
         "P_max": f"{ridge.curve.cap_w:.4g} W ({cap_origin})"
         if math.isfinite(ridge.curve.cap_w)
         else {"given": "not given", "fitted": "none: power rises up to the highest clock"}[cap_origin],

@@ -84,8 +84,7 @@ def strategies(options: _StrategiesOptions) -> None:
 
 
 def _search_mhz(samples: Path | None, best_mhz: float | None) -> tuple[float, float] | None:
-    from ptxbench.model.power_samples import read_power_samples
-    from ptxbench.model.ridge import fit_ridge, searched
+    from ptxbench.model.clocks.ridge import fit_ridge, read_power_samples, searched
 
     if samples is not None:
         return fit_ridge(read_power_samples(samples)).search_mhz

@@ -12,7 +12,7 @@ from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.sensor_choice import choose_sensor, default_window_s
 from ptxbench.experiment.settled_run import BoardLimits, run_until_settled
-from ptxbench.model.ridge import PowerSample
+from ptxbench.model.clocks.ridge import PowerSample
 from ptxbench.sensors.kernel_run import KernelRun
 
 Say = Callable[[str], None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ptxbench.analysis.throttling import describe_throttling
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.codegen.operands import operand_bytes
 from ptxbench.core.condition import OptLevel, Pattern
@@ -11,7 +12,6 @@ from ptxbench.core.errors import LaunchError
 from ptxbench.core.target import find_target
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.experiment.launch_configuration import BLOCK
-from ptxbench.experiment.trial_record import describe_throttling
 from ptxbench.sass.module import Module, build_module
 from ptxbench.storage.schema import Role
 

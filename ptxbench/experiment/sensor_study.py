@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ptxbench.analysis.throttling import describe_throttling
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.gate.recording import believed_trace, notes_on_source
 from ptxbench.experiment.load import Load, prepare_load
-from ptxbench.experiment.trial_record import describe_throttling
 from ptxbench.sensors.characterize.probe import probe
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.storage.document import write_document

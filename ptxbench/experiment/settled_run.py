@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ptxbench.analysis.throttling import describe_throttling, slowing_reasons
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.status import Status
 from ptxbench.energy.settled import SettledPower, SourceCheck, settled_power
 from ptxbench.energy.steady import PowerReading, power_change
-from ptxbench.experiment.trial_record import THROTTLE_REASONS, describe_throttling
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.trace import KernelWindow, Trace
@@ -61,7 +61,7 @@ class KernelPower:
         found: Its settled power.
         launch_s: Time of one launch in the part of its window that counts.
         counted: That part.
-        reasons: NVML's bit mask of what slowed the GPU down, -1 where it does not tell.
+        reasons: NVML's reasons that slowed the GPU down (`slowing_reasons`).
         unsettled: Why clock or power had not settled, "" where they had.
     """
 
@@ -79,12 +79,12 @@ class KernelPower:
     @property
     def slowed(self) -> bool:
         """Whether the power limit or heat held the clock down."""
-        return is_slowed(self.reasons)
+        return self.reasons > 0
 
     @property
     def note(self) -> str:
         """What must be said of it; "" for nothing."""
-        by = describe_throttling(max(0, self.reasons))
+        by = describe_throttling(self.reasons)
         return "; ".join(filter(None, (f"slowed down by {by}" if by else "", self.found.note)))
 
     def beside_others(self, others: int) -> KernelPower:
@@ -99,23 +99,17 @@ def launches_in(window_s: float, time_s: float) -> int:
     return max(1, math.ceil(min(window_s / time_s, window_s * _MOST_PER_S)))
 
 
-def is_slowed(reasons: int) -> bool:
-    """Tell whether the power limit or heat held the clock down, by NVML's bit mask; -1: it does not tell."""
-    return reasons > 0 and any(reasons & bit for bit in THROTTLE_REASONS)
-
-
-def low_clock_note(clock_mhz: float, full_mhz: float, reasons: int, limits: SettleLimits = SETTLE) -> str:
-    """Return what must be said of a kernel's clock that is lower than another without a reason, else "".
+def low_clock_note(clock_mhz: float, full_mhz: float, limits: SettleLimits = SETTLE) -> str:
+    """Return what must be said where the clock of a kernel that was not slowed down is low, else "".
 
     Args:
         clock_mhz: Its clock; NaN where it is not known.
         full_mhz: The one that it should have; NaN where it is not known.
-        reasons: NVML's bit mask of what slowed the GPU down meanwhile.
         limits: How much lower.
     """
-    if is_slowed(reasons) or not clock_mhz < (1 - limits.low_clock) * full_mhz:
+    if not clock_mhz < (1 - limits.low_clock) * full_mhz:
         return ""
-    return f"the SM clock was {clock_mhz:.0f} MHz, not {full_mhz:.0f}, and NVML gives no reason"
+    return f"the SM clock was {clock_mhz:.0f} MHz, not {full_mhz:.0f}, and no reason of NVML explains it"
 
 
 @dataclass(frozen=True)
@@ -195,15 +189,24 @@ def kernel_power(
     """
     is_long = window.elapsed_s >= limits.long_s
     counted = later_half(window) if is_long else window
-    slowed = is_slowed(reasons)
-    found = settled_power(trace, window, source.sensor, board.max_w, counted, source.sensors, even=not slowed)
+
+    def found_at(slowing: int) -> SettledPower:
+        even = slowing == 0
+        return settled_power(trace, window, source.sensor, board.max_w, counted, source.sensors, even=even)
+
+    named = slowing_reasons(reasons, math.nan, board.set_w)
+    found = found_at(named)
+    slowing = slowing_reasons(reasons, found.power.power_w, board.set_w)
+    if named and not slowing:
+        found = found_at(slowing)
+    slowed = slowing != 0
     source.add(found, window, even=not slowed)
     times_s = counted.launch_times_s
     launch_s = sum(times_s) / len(times_s) if is_long and times_s else window.elapsed_s / times
     unsettled = _unsettled(found, counted, source.sensor, slowed, board.set_w, limits)
     if not unsettled and slowed and not is_long:
         unsettled = f"the power limit was met in a window of {window.elapsed_s:.2g} s"
-    return KernelPower(found, launch_s, counted, reasons, unsettled)
+    return KernelPower(found, launch_s, counted, slowing, unsettled)
 
 
 def later_half(window: KernelWindow) -> KernelWindow:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
-from ptxbench.analysis.operating_point import AT_LIMIT
+from ptxbench.analysis.throttling import describe_throttling, slowing_reasons
 from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
@@ -19,26 +19,12 @@ from ptxbench.energy.steady import PowerReading, power_change, settled_after_s, 
 from ptxbench.experiment.kernel import Kernel
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.kernel_run import POWER_CAP, KernelRun
+from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
 from ptxbench.storage.schema import TrialRecord, trial_axes
 
-# nvmlClocksEventReasons that mean "slower than the load asks for", with their names in nvml.h.
-THROTTLE_REASONS = {
-    POWER_CAP: "SwPowerCap",
-    0x8: "HwSlowdown",
-    0x20: "SwThermalSlowdown",
-    0x40: "HwThermalSlowdown",
-    0x80: "HwPowerBrakeSlowdown",
-}
-
 # So many of an SM's blocks, the last ones, are not counted on: SMs run out of blocks one after the other.
 _LAST_BLOCKS = 3
-
-
-def describe_throttling(reasons: int) -> str:
-    """Return the names of the reasons in a bit mask that slow the GPU down, "" where there is none."""
-    return ", ".join(name for bit, name in THROTTLE_REASONS.items() if reasons & bit)
 
 
 def make_record(
@@ -274,18 +260,12 @@ def _validate_evenness(
 def _validate_run(run: KernelRun, power_w: float, power_limit_w: float) -> tuple[Status, str]:
     """Check what the GPU says of the run.
 
-    H100s, too, name the power cap at half of their limit: the same kernel draws the same at the same
-    clock with and without it (results/nvidia-h100/zeros-8c28). A clock that did change shows by itself.
-
     Args:
         run: What the GPU gave.
         power_w: Steady power, NaN where it is not known.
         power_limit_w: The power limit, likewise.
     """
-    reasons = run.throttle_reasons
-    if power_w < AT_LIMIT * power_limit_w:
-        reasons &= ~POWER_CAP
-    throttling = describe_throttling(reasons)
+    throttling = describe_throttling(slowing_reasons(run.throttle_reasons, power_w, power_limit_w))
     if throttling:
         return Status.THROTTLED, f"the GPU slowed down during the kernel ({throttling})"
     others = max(run.before.other_processes, run.after.other_processes)

@@ -4,7 +4,7 @@ E = s (sum_op n_op e_op(a) + sum_l b_l e_l(a) + sum_c n_c e_c + P_active t) + b_
     + n_miss e_miss + P_static t,
 with a the activity of the operands and s = (f / f0)^gamma what a lower clock does to what it drives. The
 form is that of AccelWattch (Kandiah et al. 2021); the energies are this GPU's own. Where the voltage over the
-clock is known, s is (v(f) / v(f0))^2 (`clock_law`).
+clock is known, s is (v(f) / v(f0))^2 (`model.clocks.law`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
-from ptxbench.model.cap import Demand, settled_clock
-from ptxbench.model.clock_law import ClockLaw, PowerLaw, VoltageLaw, unseen
+from ptxbench.model.clocks.law import ClockLaw, Demand, PowerLaw, VoltageLaw, unseen
 from ptxbench.model.null_answer import NullAnswer
 from ptxbench.model.opcode_energies import OpcodeEnergies, OpcodeEnergy, Rule
 from ptxbench.model.opcodes import nearest, opcode_class
@@ -204,7 +203,7 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     temperature_c = _temperature_c(machine, conditions)
     demand = _demand(dynamic, work, machine, conditions)
     known_clock, static_w = math.isfinite(conditions.clock_ratio), demand.static_w
-    settled = conditions.clock_ratio if known_clock else settled_clock(demand, machine.limit_w)
+    settled = conditions.clock_ratio if known_clock else demand.ratio_under(machine.limit_w)
     # A lower clock draws less, so that one under the limit is held.
     ratio = settled if known_clock else min(settled, conditions.set_ratio)
     law = machine.law

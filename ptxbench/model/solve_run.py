@@ -8,6 +8,7 @@ from ptxbench.analysis.loop_energy import Common, shared_by
 from ptxbench.analysis.static_power import fit_static
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
+from ptxbench.model.clocks.power_capping import clock_exponent
 from ptxbench.model.observations import pass_energies, patterns_of
 from ptxbench.model.opcode_energies import RANDOM, ZEROS
 from ptxbench.model.solution import JointSolution
@@ -21,7 +22,6 @@ from ptxbench.model.solved import (
     inputs_of,
     write_solved,
 )
-from ptxbench.model.throttling import clock_exponent
 from ptxbench.model.throughput import issue_cycles
 from ptxbench.storage.run_folder import RunFolder
 

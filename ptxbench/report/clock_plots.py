@@ -1,4 +1,8 @@
-"""Capping against clocking: Figures 6 and 7 of Schoonhoven et al. (2022) from the trials of a search."""
+"""Plots over the SM clock, after Schoonhoven et al. (2022).
+
+`plot_ridge` is Figure 9 of power samples; `plot_power_capping` the clocks that a power limit made in a run;
+`plot_capping` Figures 6 and 7, capping against clocking, from the trials of a search.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.model.clocks.power_capping import PowerCapping
+from ptxbench.model.clocks.ridge import PowerSample, Ridge
 from ptxbench.report.figure import new_figure, save, title
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.trial import Trial
@@ -78,3 +87,84 @@ def _lowest(trials: Sequence[Trial], setting: Callable[[Trial], str]) -> list[Tr
     for trial in trials:
         groups[setting(trial)].append(trial)
     return [min(group, key=lambda t: t.energy_j) for group in groups.values()]
+
+
+def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: Path) -> None:
+    """Draw power above, energy of a kernel bound by the SM clock below.
+
+    Args:
+        samples: What the curve was fitted to.
+        ridge: The fit.
+        origin: Where the samples come from, for the title.
+        path: Picture to write; its ending chooses the format (.png, .svg, .pdf).
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    figure = new_figure(7, 6)
+    power, energy = figure.subplots(2, 1, sharex=True)
+    clocks = np.linspace(*ridge.range_mhz, 400)
+    best_mhz = ridge.best_clock_mhz.value
+    known = math.isfinite(best_mhz)
+    at_best = ridge.curve.relative_energy(best_mhz if known else ridge.range_mhz[1])
+    power.scatter([s.clock_mhz for s in samples], [s.power_w for s in samples], s=16, label="sample")
+    power.plot(clocks, [ridge.curve.power_w(c) for c in clocks], color="#222222", label="Eqs. 2 and 3")
+    energy.scatter([s.clock_mhz for s in samples], [s.power_w / s.clock_mhz / at_best for s in samples], s=16)
+    energy.plot(clocks, [ridge.curve.relative_energy(c) / at_best for c in clocks], color="#222222")
+    if math.isfinite(ridge.curve.cap_w):
+        power.axhline(ridge.curve.cap_w, color="#888888", linestyle=":", label="power limit")
+    for axes in (power, energy):
+        if ridge.found:
+            axes.axvline(ridge.ridge_mhz.value, color="#c46a1b", label="ridge")
+        if known:
+            searched = _within(ridge.search_mhz, ridge.range_mhz)
+            axes.axvspan(*searched, color="#2f6fb0", alpha=0.12, label="search")
+        axes.grid(alpha=0.25)
+    power.set_ylabel("power, W")
+    energy.set_ylabel(f"power / clock,\nover that at the {'best' if known else 'highest'} clock")
+    energy.set_xlabel("SM clock, MHz")
+    power.set_title(f"{ridge.verdict}\n{origin}", loc="left", fontsize=9, parse_math=False)
+    power.legend()
+    save(figure, path)
+
+
+def plot_power_capping(found: PowerCapping, info: GpuInfo, path: Path) -> None:
+    """Draw the power of every kernel over the clock, scaled to the whole chip, with the power law.
+
+    Args:
+        found: What a run tells of lower clocks.
+        info: The run's GPU.
+        path: Picture to write; its ending says the format (.png, .svg, .pdf).
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    figure = new_figure(7, 5)
+    axes = figure.subplots()
+    clocks = np.linspace(*found.range_mhz, 100)
+    for number, kernel in enumerate(found.kernels):
+        energies = np.array([(s.power_w - found.static_w) / s.clock_mhz for s in kernel.samples])
+        at = np.array([s.clock_mhz for s in kernel.samples])
+        # Each kernel has its own energy; the exponent is what they share.
+        scale = math.exp(float(np.mean(np.log(energies) - found.gamma.value * np.log(at / kernel.free_mhz))))
+        axes.scatter(
+            at,
+            energies / scale,
+            s=14,
+            color=f"C{number % 10}",
+            label=f"{kernel.instruction} {kernel.opt_level}",
+        )
+        axes.plot(clocks, (clocks / kernel.free_mhz) ** found.gamma.value, color="#888888", linewidth=0.5)
+    axes.set_xlabel("SM clock, MHz (made by the power limit)")
+    axes.set_ylabel("dynamic energy of a pass, over that at the full clock")
+    gamma = f"gamma {found.gamma.value:.2f} ± {found.gamma.uncertainty:.2f}"
+    axes.set_title(
+        f"{len(found.kernels)} kernels, {gamma}\n{title(info)}", loc="left", fontsize=9, parse_math=False
+    )
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=7)
+    save(figure, path)
+
+
+def _within(span: tuple[float, float], limits: tuple[float, float]) -> tuple[float, float]:
+    return max(span[0], limits[0]), min(span[1], limits[1])

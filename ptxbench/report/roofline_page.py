@@ -27,8 +27,8 @@ from ptxbench.experiment.roofline.result import (
     measured_kernels,
 )
 from ptxbench.model.atlas import Atlas, open_atlas
-from ptxbench.model.roofline.capped import under_limit
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+from ptxbench.model.roofline.power_capping import under_limit
 from ptxbench.report.web_page import fill_page, plain
 from ptxbench.sass.loop import LoopError
 from ptxbench.storage.manifest import read_run_manifest

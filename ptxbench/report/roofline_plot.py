@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from ptxbench.experiment.roofline.point import MeasuredPoint
 from ptxbench.experiment.roofline.result import RooflineResult, fitted_machine
-from ptxbench.model.roofline.capped import LimitedRun, under_limit
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+from ptxbench.model.roofline.power_capping import LimitedRun, under_limit
 from ptxbench.model.roofline.tradeoff import TradeOff
 from ptxbench.report.figure import new_figure, save_pages, title
 

@@ -213,13 +213,14 @@ class Bench:
         run, result = run_until_settled(
             attempt, self._options.window_s, self.source, BoardLimits.of(self.gpu.info, trial.settings)
         )
+        low_clock = "" if result.slowed else self._clock_note(trial, run)
         trial = replace(
             trial,
             steady_s=result.launch_s,
             clock_mhz=_held_mhz(run),
             temperature_c=run.after.temperature_c,
             capped=result.slowed,
-            note="; ".join(filter(None, (result.note, self._clock_note(trial, run)))),
+            note="; ".join(filter(None, (result.note, low_clock))),
             compared=result.found.compared,
             power_wall_s=self._wall_s() - began_s,
         )
@@ -239,7 +240,7 @@ class Bench:
 
     def _clock_note(self, trial: Trial, run: KernelRun) -> str:
         full_mhz = _clocked(self.gpu.info, trial.settings).max_sm_clock_mhz
-        return low_clock_note(_held_mhz(run), full_mhz, run.throttle_reasons)
+        return low_clock_note(_held_mhz(run), full_mhz)
 
     def _estimated(self, trial: Trial, time_s: float, temperature_c: float) -> Trial:
         if self._model is None:

@@ -12,12 +12,10 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.model.atlas import open_atlas
-from ptxbench.model.clock_law import VoltageLaw
+from ptxbench.model.clocks.law import VoltageLaw
 from ptxbench.model.code_spread import widened
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies, OpcodeEnergy
-from ptxbench.model.power_samples import read_power_samples
-from ptxbench.model.ridge import fit_ridge
 from ptxbench.model.terms import Terms
 from ptxbench.model.work import LINE_BYTES, Access, Activity, KernelWork, Level
 from ptxbench.tune.candidate import UNSET
@@ -155,6 +153,5 @@ def open_model(path: Path, gpu: GpuInfo, pattern: str = "random", samples: Path 
         )
     machine = table.machine
     if samples is not None:
-        ridge = fit_ridge(read_power_samples(samples), machine.limit_w)
-        machine = replace(machine, voltage=VoltageLaw(ridge, gpu.max_sm_clock_mhz))
+        machine = replace(machine, voltage=VoltageLaw.read(samples, machine.limit_w, gpu.max_sm_clock_mhz))
     return ModelEnergy(machine, pattern, gpu.max_sm_clock_mhz)

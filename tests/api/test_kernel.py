@@ -11,9 +11,9 @@ from fakes import run as fake
 import ptxbench
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.api.table import Table
+from ptxbench.model.clocks.ridge import PowerCurve
 from ptxbench.model.estimate import Machine
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
-from ptxbench.model.ridge import PowerCurve
 from ptxbench.model.terms import UNFITTED, KindActivity
 
 PTX = Path(__file__).parents[1] / "model" / "kernels" / "elementwise.ptx"

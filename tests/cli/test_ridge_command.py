@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxbench.cli.main import run
-from ptxbench.model.ridge import PowerCurve
+from ptxbench.model.clocks.ridge import PowerCurve
 
 CURVE = PowerCurve(80, 0.12, 1000, 1 / 1500)
 
@@ -32,13 +32,16 @@ def test_the_hidden_parameters_come_back_within_their_intervals(tmp_path, capsys
     for name, value in truth.items():
         assert abs(found[name]["value"] - value) <= found[name]["uncertainty"] < value / 5
     assert found["found"]
+    assert found["voltage"] == "linear"
+    assert found["linear_probability"] > 0.05
 
 
 def test_the_text_has_every_quantity_and_the_search_range(tmp_path, capsys):
     assert run(["ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--cap-w", "300"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("samples of s.csv\nthe voltage is flat and then rises: a ridge within [345, ")
-    for word in ("ridge point tau: 1", "best clock:", "worth trying:", "P_idle:", "alpha:", "beta:"):
+    words = ("ridge point tau: 1", "best clock:", "worth trying:", "P_idle:", "alpha:", "beta:", "kappa:")
+    for word in (*words, "voltage:         linear; F test of linear against quadratic: p = "):
         assert f"\n{word}" in out
     assert "P_max:           300 W (given)" in out
     assert " 0 left out" not in out

@@ -13,7 +13,7 @@ from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
 from ptxbench.experiment.clock_sweep import sweep_clocks
 from ptxbench.experiment.load import prepare_load
-from ptxbench.model.ridge import fit_ridge
+from ptxbench.model.clocks.ridge import fit_ridge
 
 STEP_MHZ = 15
 LIMIT = GpuSettings(power_limit_mw=200_000)

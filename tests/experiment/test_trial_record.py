@@ -6,10 +6,11 @@ import pytest
 from fakes import power
 from fakes import run as fake
 
+from ptxbench.analysis.throttling import describe_throttling
 from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
 from ptxbench.core.status import Status
 from ptxbench.experiment.kernel import Kernel
-from ptxbench.experiment.trial_record import describe_throttling, make_failure, make_record
+from ptxbench.experiment.trial_record import make_failure, make_record
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.kernel_run import KernelRun, Telemetry
 from ptxbench.sensors.trace import Trace

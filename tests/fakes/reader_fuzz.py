@@ -28,8 +28,8 @@ from ptxbench.experiment.roofline.point import open_folder, read_kernels
 from ptxbench.meter.readers import read_mapping, read_meter
 from ptxbench.meter.readers.nvml import read_nvml, read_windows
 from ptxbench.model.atlas import open_atlas
+from ptxbench.model.clocks.ridge import read_power_samples
 from ptxbench.model.ncu import read_launches, work_of
-from ptxbench.model.power_samples import read_power_samples
 from ptxbench.model.solved import read_solved
 from ptxbench.model.terms import read_terms
 from ptxbench.model.validation_file import read_session

@@ -12,8 +12,7 @@ from ptxbench.cli.main import run as main
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
-from ptxbench.model.cap import Demand, settled_clock
-from ptxbench.model.clock_law import PowerLaw
+from ptxbench.model.clocks.law import Demand, PowerLaw
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies, Rule
 from ptxbench.model.terms import (
@@ -259,10 +258,10 @@ def test_dram_costs_the_same_at_any_clock_and_the_rest_less():
 @pytest.mark.parametrize("follows_clock", [True, False])
 def test_the_settled_clock_is_where_the_power_meets_the_limit(follows_clock):
     demand = Demand(900.0, 100.0, 120.0, 1.0, follows_clock, PowerLaw(1.7, 0.0, 1.0))
-    ratio = settled_clock(demand, 700.0)
+    ratio = demand.ratio_under(700.0)
     assert 0.1 < ratio < 1
     assert demand.power_at(ratio) == pytest.approx(700)
-    assert settled_clock(demand, 1200.0) == 1.0
+    assert demand.ratio_under(1200.0) == 1.0
 
 
 def test_without_a_time_there_is_no_estimate():

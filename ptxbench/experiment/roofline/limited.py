@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ptxbench.experiment.roofline.point import MeasuredPoint
-from ptxbench.model.roofline.capped import under_limit
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+from ptxbench.model.roofline.power_capping import under_limit
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
 from ptxbench.experiment.roofline.limited import LimitedPoint, limited_points
 from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, read_kernels
 from ptxbench.experiment.sensor_choice import board_sensor
-from ptxbench.experiment.settled_run import BoardLimits, is_slowed, kernel_power, low_clock_note
+from ptxbench.experiment.settled_run import BoardLimits, kernel_power, low_clock_note
 from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm, fit_roofline
 from ptxbench.model.roofline.quantity import Quantity, machine_quantities
@@ -166,16 +166,16 @@ def measured_kernels(folder: RecordingFolder) -> MeasuredKernels:
     points = {k.name: _measured(folder, k, recordings[k.name], source) for k in in_time}
     if source.objection:
         raise InputError(f"the powers of {folder.path} cannot be believed: {source.objection}")
-    said = "; ".join(filter(None, (source.scale, _clock_note(recordings.values()))))
+    free = [recordings[name] for name, point in points.items() if not point.slowed]
+    said = "; ".join(filter(None, (source.scale, _clock_note(free))))
     return MeasuredKernels(tuple(points[kernel.name] for kernel in kernels), said)
 
 
 def _clock_note(recordings: Iterable[Recording]) -> str:
-    """Return what must be said where kernels that stamp their clock ran at unlike ones."""
-    free = [one for one in recordings if not is_slowed(max(one.throttle_reasons))]
-    clocks_mhz = [window.clock_mhz for one in free for window in one.windows]
+    """Return what must be said where kernels that were not slowed ran at unlike clocks."""
+    clocks_mhz = [window.clock_mhz for one in recordings for window in one.windows]
     clocks_mhz = [clock_mhz for clock_mhz in clocks_mhz if math.isfinite(clock_mhz)]
-    return low_clock_note(min(clocks_mhz), max(clocks_mhz), 0) if clocks_mhz else ""
+    return low_clock_note(min(clocks_mhz), max(clocks_mhz)) if clocks_mhz else ""
 
 
 def code_of(folder: RecordingFolder, kernel: PointKernel) -> KernelEntry | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ptxbench.core.gpu_settings import GpuSettings, evenly
 from ptxbench.experiment.clock_sweep import sample_clocks
-from ptxbench.model.ridge import fit_ridge
+from ptxbench.model.clocks.ridge import fit_ridge
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.clocks.axes import SetGpu
 from ptxbench.tune.clocks.strategies import STEERED, Chosen, ClockSpace, choose

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxbench.model.cap import Demand, settled_clock
-from ptxbench.model.clock_law import PowerLaw
+from ptxbench.model.clocks.law import Demand, PowerLaw
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 
 # Of the library kernels on an H200 (results/nvidia-h200/full/model.json), within 0.25.
@@ -64,7 +63,7 @@ def under_limit(
         law=PowerLaw(gamma, 0.0, 0.0),
         memory_s=0.0 if on_chip else bytes_s,
     )
-    clock = settled_clock(demand, machine.cap_w)
+    clock = demand.ratio_under(machine.cap_w)
     time_s, power_w = demand.time_at(clock), demand.power_at(clock)
     if power_w > machine.cap_w * (1 + _SAME):
         # Bytes alone pass the limit, whatever the clock: they wait.

@@ -9,9 +9,9 @@ from fakes.run import GPU, row
 from ptxbench.analysis.loop_energy import shared_by
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
+from ptxbench.model.clocks.power_capping import clock_exponent
 from ptxbench.model.fit_time import TimedKernel, level_rates, tensor_rates
 from ptxbench.model.terms import LevelRate, TensorRate, TimeTerms
-from ptxbench.model.throttling import clock_exponent
 from ptxbench.model.throughput import issue_cycles, modelled_time_s, moved_time_s
 from ptxbench.model.work import KernelWork, Level
 from ptxbench.storage.schema import Role

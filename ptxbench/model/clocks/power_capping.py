@@ -1,19 +1,16 @@
-"""What clocks below the full one cost, from kernels of a run that the power limit slowed down.
+"""What lower clocks cost, from kernels of a run that the power limit slowed down: power capping.
 
 The power limit makes a kernel that fills the chip run at a lower clock than on fewer SMs. No setting is
 needed for such (clock, power) pairs. They all lie at the limit, so the energy of one pass of the loop is
 compared instead: it goes with the voltage squared. Few clocks come of that: too few for Eq. 3 of Schoonhoven
-et al. (2022), whose ridge point needs seven of one kernel. A power law over all kernels stands in for it:
-
-    E(f) = E(f0) (f / f0)^gamma
-
-With static power S and dynamic power D at the clock f0, the energy of a kernel that is bound by the SM clock
-is least where S / f + D f^gamma / f0^(gamma + 1) is: at f0 (S / (gamma D))^(1 / (gamma + 1)).
+et al. (2022), whose ridge point needs seven of one kernel. A power law over all kernels stands in for it
+(`PowerLaw`), whose exponent is fitted here.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,17 +21,22 @@ from ptxbench.analysis.static_power import fit_static
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
-from ptxbench.model.ridge import PowerSample, Ridge, fit_ridge
-from ptxbench.model.throttling import SLOWED, clock_exponent, slowed_kernels
+from ptxbench.core.status import Status
+from ptxbench.model.clocks.law import Demand, PowerLaw, best_clock
+from ptxbench.model.clocks.ridge import PowerSample, Ridge, fit_ridge
+from ptxbench.model.solved import ClockExponent
 from ptxbench.sensors.kernel_run import POWER_CAP
-from ptxbench.storage.schema import TrialRecord
+from ptxbench.storage.schema import Role, TrialRecord
 
+# Trials closer than this to the clock at which the same kernel runs freely are no evidence of a lower one.
+_SLOWED = 0.98
 # Step of the SM clock of NVIDIA GPUs: clocks closer than this count as one.
 _STEP_MHZ = 15.0
 _ENOUGH_CLOCKS = 7
 # Cycles of a pass may differ by so much where a kernel is bound by the SM clock.
 _SAME_CYCLES = 0.03
 _MIN_TRIALS = 3
+_UNKNOWN = Estimate(math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class CappedKernel:
 
 
 @dataclass(frozen=True)
-class CappedClocks:
+class PowerCapping:
     """What a run tells of clocks without a setting; every best clock is predicted, not measured.
 
     Attributes:
@@ -89,7 +91,7 @@ class CappedClocks:
     kernels: tuple[CappedKernel, ...]
 
 
-def capped_clocks(records: Sequence[TrialRecord]) -> CappedClocks:
+def fit_power_capping(records: Sequence[TrialRecord]) -> PowerCapping:
     """Return what the trials under the power limit tell of lower clocks.
 
     Args:
@@ -103,7 +105,7 @@ def capped_clocks(records: Sequence[TrialRecord]) -> CappedClocks:
         (free, slowed)
         for free, all_slowed in slowed_kernels(records)
         if (slowed := [t for t in all_slowed if t.throttle_reasons & POWER_CAP])
-        and min(t.sm_clock_mhz for t in slowed) < SLOWED * _mean_mhz(free)
+        and min(t.sm_clock_mhz for t in slowed) < _SLOWED * _mean_mhz(free)
         and _is_bound_by_clock([*free, *slowed])
     ]
     kept = [trial for free, slowed in groups for trial in (*free, *slowed)]
@@ -118,12 +120,12 @@ def capped_clocks(records: Sequence[TrialRecord]) -> CappedClocks:
     clocks = [trial.sm_clock_mhz for trial in kept]
     range_mhz = min(clocks), max(clocks)
     kernels = sorted(
-        (_kernel(free, slowed, common, gamma) for free, slowed in groups),
+        (_kernel(free, slowed, common, exponent) for free, slowed in groups),
         key=lambda kernel: (-kernel.clocks, kernel.instruction, kernel.opt_level, kernel.role),
     )
     most = kernels[0]
     ridge = fit_ridge(most.samples) if most.clocks >= _ENOUGH_CLOCKS else None
-    return CappedClocks(
+    return PowerCapping(
         verdict=ridge.verdict if ridge else _verdict(most, gamma, range_mhz),
         ridge=ridge,
         gamma=gamma,
@@ -140,21 +142,25 @@ def _is_bound_by_clock(trials: Sequence[TrialRecord]) -> bool:
 
 
 def _kernel(
-    free: Sequence[TrialRecord], slowed: Sequence[TrialRecord], common: Common, gamma: Estimate
+    free: Sequence[TrialRecord], slowed: Sequence[TrialRecord], common: Common, exponent: ClockExponent
 ) -> CappedKernel:
     threads = max(t.grid * t.block for t in (*free, *slowed))
     static_w = common.static.power_w
     samples = tuple(
         PowerSample(t.sm_clock_mhz, static_w + _whole_chip_w(t, common, threads)) for t in (*free, *slowed)
     )
-    law = _PowerLaw(
-        static_w,
-        float(np.mean([_whole_chip_w(t, common, threads) for t in free])),
-        _mean_mhz(free),
-        min(sample.clock_mhz for sample in samples),
+    free_mhz, lowest_mhz = _mean_mhz(free), min(sample.clock_mhz for sample in samples)
+    demand = Demand(
+        clocked_j=float(np.mean([_whole_chip_w(t, common, threads) for t in free])),
+        dram_j=0.0,
+        static_w=static_w,
+        time_s=1.0,
+        follows_clock=True,
+        law=PowerLaw(exponent.gamma, exponent.error, lowest_mhz / free_mhz),
     )
+    best = best_clock(demand, free_mhz)
+    told = exponent.gamma > COVERAGE_FACTOR * exponent.error
     first = free[0]
-    best_mhz, saved = law.prediction(gamma)
     return CappedKernel(
         instruction=first.instruction,
         opt_level=first.opt_level,
@@ -162,42 +168,11 @@ def _kernel(
         role=first.role,
         samples=samples,
         clocks=len({round(sample.clock_mhz / _STEP_MHZ) for sample in samples}),
-        free_mhz=law.free_mhz,
-        best_mhz=best_mhz,
-        saved=saved,
-        at_lowest=best_mhz.value == law.lowest_mhz,
+        free_mhz=free_mhz,
+        best_mhz=best.clock_mhz if told else _UNKNOWN,
+        saved=best.saved if told else _UNKNOWN,
+        at_lowest=told and best.at_lowest,
     )
-
-
-@dataclass(frozen=True)
-class _PowerLaw:
-    """Static and dynamic power of a kernel at its free clock, W, and the clocks between which it was seen."""
-
-    static_w: float
-    dynamic_w: float
-    free_mhz: float
-    lowest_mhz: float
-
-    def prediction(self, gamma: Estimate) -> tuple[Estimate, Estimate]:
-        """Return the best clock and the share of energy saved there, with the intervals by that of gamma."""
-        ends = gamma.value - gamma.uncertainty, gamma.value + gamma.uncertainty
-        if ends[0] <= 0:
-            return Estimate(math.nan, math.nan), Estimate(math.nan, math.nan)
-        best_mhz = self._best_mhz(gamma.value)
-        saved = self._saved(best_mhz, gamma.value)
-        return (
-            Estimate(best_mhz, max(abs(self._best_mhz(end) - best_mhz) for end in ends)),
-            Estimate(saved, max(abs(self._saved(best_mhz, end) - saved) for end in ends)),
-        )
-
-    def _best_mhz(self, exponent: float) -> float:
-        best = self.free_mhz * float((self.static_w / (exponent * self.dynamic_w)) ** (1 / (exponent + 1)))
-        return min(max(best, self.lowest_mhz), self.free_mhz)
-
-    def _saved(self, clock_mhz: float, exponent: float) -> float:
-        ratio = clock_mhz / self.free_mhz
-        energy = self.static_w / ratio + self.dynamic_w * float(ratio**exponent)
-        return 1 - energy / (self.static_w + self.dynamic_w)
 
 
 def _mean_mhz(trials: Sequence[TrialRecord]) -> float:
@@ -219,3 +194,49 @@ def _verdict(most: CappedKernel, gamma: Estimate, range_mhz: tuple[float, float]
     if gamma.value - gamma.uncertainty > 0:
         return f"{few}; the voltage is not flat there, because the energy of a pass falls with the clock"
     return f"{few}; the energy of a pass does not change with the clock beyond its interval"
+
+
+def slowed_kernels(
+    records: Sequence[TrialRecord],
+) -> list[tuple[list[TrialRecord], list[TrialRecord]]]:
+    """Return the valid and the throttled trials of each kernel that has both.
+
+    Args:
+        records: All trials of a run.
+    """
+    groups: dict[tuple[str, ...], list[TrialRecord]] = defaultdict(list)
+    for record in records:
+        known = math.isfinite(record.steady_power_w) and math.isfinite(record.sm_clock_mhz)
+        if record.protocol == DYNAMIC and record.role is not Role.STATIC and record.repeat >= 0 and known:
+            groups[record.cubin_sha256, record.kernel, record.pattern].append(record)
+    both = (
+        ([t for t in trials if t.status is Status.OK], [t for t in trials if t.status is Status.THROTTLED])
+        for trials in groups.values()
+    )
+    return [(free, slowed) for free, slowed in both if free and slowed]
+
+
+def clock_exponent(records: Sequence[TrialRecord], common: Common) -> ClockExponent | None:
+    """Return gamma by least squares through the origin of log energy against log clock.
+
+    Args:
+        records: All trials of a run.
+        common: What the units of the run share (`shared_by`).
+
+    Returns:
+        None where fewer than three trials were slowed by at least 2% while the same kernel also ran freely.
+    """
+    clocks, energies = [], []
+    for free, slowed in slowed_kernels(records):
+        clock_mhz = float(np.mean([t.sm_clock_mhz for t in free]))
+        energy_pj = float(np.mean([pass_energy_pj(t, common) for t in free]))
+        for trial in slowed:
+            if trial.sm_clock_mhz < _SLOWED * clock_mhz and pass_energy_pj(trial, common) > 0 < energy_pj:
+                clocks.append(math.log(trial.sm_clock_mhz / clock_mhz))
+                energies.append(math.log(pass_energy_pj(trial, common) / energy_pj))
+    if len(clocks) < _MIN_TRIALS:
+        return None
+    x, y = np.array(clocks), np.array(energies)
+    gamma = float(x @ y / (x @ x))
+    error = math.sqrt(float(np.sum((y - gamma * x) ** 2)) / (len(x) - 1) / float(x @ x))
+    return ClockExponent(max(gamma, 0.0), error, len(x), math.exp(min(clocks)))

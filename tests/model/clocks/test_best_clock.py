@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.best_clock import best_clock
-from ptxbench.model.cap import Demand
-from ptxbench.model.clock_law import PowerLaw, VoltageLaw
-from ptxbench.model.ridge import PowerCurve, PowerSample, fit_ridge
+from ptxbench.model.clocks.law import Demand, PowerLaw, VoltageLaw, best_clock
+from ptxbench.model.clocks.ridge import PowerCurve, PowerSample, fit_ridge
 
 FULL_MHZ = 1980.0
 

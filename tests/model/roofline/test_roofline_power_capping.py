@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxbench.model.roofline.capped import under_limit
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+from ptxbench.model.roofline.power_capping import under_limit
 
 F32 = RooflineMachine(1 / 60e12, 1 / 4e12, 7.2e-12, 130e-12, 131, cap_w=700)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.clock_law import VoltageLaw
-from ptxbench.model.ridge import PowerCurve, PowerSample, fit_ridge, fitted_cap_w
+from ptxbench.model.clocks.law import VoltageLaw
+from ptxbench.model.clocks.ridge import PowerCurve, PowerSample, Voltage, fit_ridge, fitted_cap_w
 
 STEP_MHZ = 15
 CLOCKS = np.arange(345, 1981, 8 * STEP_MHZ)
@@ -43,18 +43,69 @@ def test_intervals_hold_the_hidden_ridge():
     assert np.mean(held) >= 0.88
 
 
+def test_the_linear_law_is_kept_unless_the_samples_reject_it():
+    line, bend = hidden(1000), PowerCurve(80, 0.12, 1000, 0, kappa_per_mhz2=5e-7)
+    kept = [fit_ridge(samples(line, 0.004, seed)) for seed in range(10)]
+    assert sum(found.voltage is Voltage.LINEAR for found in kept) >= 8
+    assert all(found.curve.kappa_per_mhz2 == 0 for found in kept if found.voltage is Voltage.LINEAR)
+    for seed in range(5):
+        found = fit_ridge(samples(bend, 0.004, seed))
+        assert found.voltage is Voltage.QUADRATIC
+        assert abs(found.kappa_per_mhz2.value - 5e-7) <= found.kappa_per_mhz2.uncertainty
+        assert abs(found.idle_w.value - 80) <= found.idle_w.uncertainty < 20
+
+
+def test_a_bend_too_small_to_be_seen_is_within_the_intervals():
+    bend = PowerCurve(80, 0.12, 1000, 1 / 2000, kappa_per_mhz2=1.5e-7)
+    best_mhz = bend.best_clock_mhz(CLOCKS[0], CLOCKS[-1])
+    for seed in range(8):
+        found = fit_ridge(samples(bend, 0.01, seed))
+        assert abs(found.ridge_mhz.value - 1000) <= found.ridge_mhz.uncertainty
+        assert abs(found.best_clock_mhz.value - best_mhz) <= found.best_clock_mhz.uncertainty
+
+
+def test_samples_that_no_law_fits_give_no_clock_rather_than_a_false_one():
+    # A GPU that heats up half-way through the sweep: 8% more power above 1100 MHz than the clock explains.
+    warm = [
+        PowerSample(one.clock_mhz, one.power_w * (1.08 if 700 < one.clock_mhz < 1300 else 1))
+        for one in samples(hidden(1000), 0.002, clocks=np.arange(345, 1981, 60))
+    ]
+    found = fit_ridge(warm)
+    assert "power bends with the clock as no voltage" in found.verdict
+    assert math.isnan(found.ridge_mhz.value)
+    assert math.isnan(found.best_clock_mhz.value)
+    with pytest.raises(InputError, match=r"the samples tell no voltage: .* bends"):
+        VoltageLaw(found, 1980)
+
+
+def test_the_error_of_the_voltage_law_holds_the_energy_at_other_clocks():
+    bend = PowerCurve(80, 0.12, 1000, 0, kappa_per_mhz2=5e-7)
+    held = []
+    for seed in range(10):
+        law = VoltageLaw(fit_ridge(samples(bend, 0.004, seed)), 1905)
+        for mhz in (600, 1200, 1500):
+            truth = (bend.voltage(mhz) / bend.voltage(1905)) ** 2
+            error = law.error(mhz / 1905)
+            assert error < 0.05
+            held.append(abs(law.scale(mhz / 1905) - truth) <= 1.96 * error)
+    assert np.mean(held) >= 0.9
+
+
 def test_a_constant_voltage_has_no_ridge_and_the_highest_clock_is_best():
     found = fit_ridge(samples(hidden(5000), 0.002))
     assert not found.found
     assert "no ridge within [345, 1905] MHz: power is a straight line" in found.verdict
     assert math.isnan(found.ridge_mhz.value)
+    assert found.voltage is Voltage.FLAT
     assert found.best_clock_mhz.value == found.range_mhz[1]
+    # The clocks come in steps.
+    assert found.best_clock_mhz.uncertainty >= STEP_MHZ
 
 
 def test_a_voltage_that_rises_everywhere_is_told_from_a_ridge():
     found = fit_ridge(samples(hidden(100), 0.001))
     assert not found.found
-    assert "rises over the whole range" in found.verdict
+    assert "the voltage rises, and may rise over the whole range" in found.verdict
 
 
 @pytest.mark.hostile
