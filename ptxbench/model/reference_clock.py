@@ -24,13 +24,13 @@ def at_reference_clock(row: TableRow, gpu: GpuInfo) -> Estimate:
         row: A row of a table of this GPU.
         gpu: The GPU.
     """
-    if row.status is not Status.OK or row.protocol != DYNAMIC:
+    # A clock that is not known is NaN, which is not above 0.
+    is_known = row.clock_mhz > 0 and gpu.max_sm_clock_mhz > 0
+    if row.status is not Status.OK or row.protocol != DYNAMIC or not is_known:
         return _UNKNOWN
     ratio = gpu.max_sm_clock_mhz / row.clock_mhz
     if ratio == 1:
         return Estimate(row.dynamic_pj, row.dynamic_ci95_pj)
-    if not 0 < ratio < math.inf:
-        return _UNKNOWN
     gamma = architecture_of(gpu.target).clock_exponent
     of_gamma_pj = COVERAGE_FACTOR * gamma.error * abs(math.log(ratio)) * row.dynamic_pj
     here = Estimate(row.dynamic_pj, math.hypot(row.dynamic_ci95_pj, of_gamma_pj))
