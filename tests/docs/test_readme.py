@@ -23,6 +23,12 @@ def test_the_table_in_the_readme_is_that_of_the_committed_runs():
     assert block == summary_table(rows)
 
 
+def test_the_tensor_products_in_the_readme_are_those_of_the_atlas():
+    readme = (ROOT / "README.md").read_text()
+    block = readme.partition("<!-- tensor:begin -->\n")[2].partition("<!-- tensor:end -->")[0]
+    assert block == load_script("runners/refresh_readme.py").tensor_table()
+
+
 def test_every_file_that_the_documents_link_to_is_there():
     pages = ["README.md", "CONTRIBUTING.md", "results/nvidia-h200/README.md"]
     for document in [
