@@ -70,7 +70,7 @@ def add_capability(copy):
 def test_a_new_product_has_a_table_and_an_occupancy(add, copy):
     name, title, target, files = add(copy)
     assert touched(copy) == files
-    few = ["--protocol", "dynamic", "--opt-level", "O3", "--max-repeats", "3", "--window", "0.3"]
+    few = ["--protocol", "dynamic", "--opt-level", "O3", "--max-repeats", "3", "--seed", "1"]
     ptxbench(copy, "table", "fma.rn.f32", "--gpu", f"simulated:{name}", *few, "--out", "run")
     report = json.loads(ptxbench(copy, "report", "run", "--format", "json"))
     assert title in report["gpu"]

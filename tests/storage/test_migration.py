@@ -127,7 +127,11 @@ def test_kernels_at_once_of_before_their_sources_were_kept(tmp_path):
 
 def test_every_age_of_a_manifest_is_told_apart_by_one_key():
     for path in KEPT:
-        keys = migration.MIGRATIONS.keys() & json.loads(path.read_text()).keys()
+        document = json.loads(path.read_text())
+        keys = migration.MIGRATIONS.keys() & document.keys()
+        if isinstance(document.get("schema"), str):  # today's
+            assert not keys, path
+            continue
         assert len({migration.MIGRATIONS[key] for key in keys - {"cases"}} or keys) == 1, path
 
 
