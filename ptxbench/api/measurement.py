@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ptxbench.core.condition import ARAFA
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import TableRow, TrialRecord
 
@@ -39,18 +38,16 @@ class Measurement:
         By the `dynamic` protocol: what one `unit` (thread, warp, warpgroup) adds to the power of a busy chip.
         By `arafa`: Eq. 1 of Arafa et al. (2020) with MTSM, mostly the board's power times the latency.
         """
-        if self.row.protocol == ARAFA:
-            return _PJ_PER_NJ * self.row.mtsm_nj
-        return self.row.dynamic_pj
+        return self.row.energy_pj
 
     @property
     def half_width_pj(self) -> float:
-        """Half of the width of the 95% interval, pJ; NaN where there is none (`arafa`)."""
-        return self.row.dynamic_ci95_pj
+        """Half of the width of the 95% interval, pJ; NaN where it is not known."""
+        return self.row.ci95_pj
 
     @property
     def interval_pj(self) -> tuple[float, float]:
-        """Low and high end of the 95% interval, pJ; NaN where there is none (`arafa`).
+        """Low and high end of the 95% interval, pJ; NaN where it is not known.
 
         It holds the scatter of the trials and the error of what was subtracted, not the gain of the GPU's own
         power sensor, which only an external meter tells.

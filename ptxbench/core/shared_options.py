@@ -30,7 +30,7 @@ OptLevels = Annotated[
 Precision = Annotated[
     float | None,
     Opt(
-        help="End a row when the half-width of its 95% interval is below this fraction (default: 0.005).",
+        help="End a row when the half-width of its 95% interval is below this fraction (default: 0.02).",
         low=1e-5,
         high=1.0,
     ),

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.catalogue.load import load_named
-from ptxbench.core.condition import ARAFA, DYNAMIC
+from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo
@@ -25,7 +25,6 @@ from ptxbench.storage.board_spread import BoardSpread, RowSpread, by_row
 from ptxbench.storage.schema import TableRow
 
 _GLOB = "*?["
-_PJ_PER_NJ = 1000.0
 _SASS_WIDTH = 34
 # Boards go to and fro by one step of 15 MHz, and the clock is measured to less.
 _SAME_CLOCK = 0.01
@@ -197,7 +196,6 @@ def row_costs(name: str, gpu: GpuInfo, rows: Sequence[TableRow], spread: BoardSp
 def _cost(
     row: TableRow, name: str, gpu: GpuInfo, rate: Rate, ptx_type: str, spread: RowSpread | None
 ) -> Cost:
-    energy_pj = row.mtsm_nj * _PJ_PER_NJ if row.protocol == ARAFA else row.dynamic_pj
     own_boards = int(row.status is Status.OK)
     at_reference = at_reference_clock(row, gpu)
     return Cost(
@@ -210,8 +208,8 @@ def _cost(
         protocol=row.protocol,
         operands=row.operands,
         unit=row.unit,
-        energy_pj=energy_pj if row.status is Status.OK else math.nan,
-        ci95_pj=row.dynamic_ci95_pj if row.status is Status.OK else math.nan,
+        energy_pj=row.energy_pj if row.status is Status.OK else math.nan,
+        ci95_pj=row.ci95_pj if row.status is Status.OK else math.nan,
         pj_per_flop=rate.pj_per_flop,
         pj_per_byte=rate.pj_per_byte,
         cycles=row.cycles,

@@ -305,7 +305,7 @@ def _number(row: TableRow | None) -> tuple[float, float]:
     if row is None or row.status is not Status.OK:
         return math.nan, math.nan
     name, _ = NUMBERS[row.protocol]
-    return getattr(row, name), row.dynamic_ci95_pj if row.protocol == DYNAMIC else math.nan
+    return getattr(row, name), row.mtsm_ci95_nj if row.protocol == ARAFA else row.dynamic_ci95_pj
 
 
 def _side(folder: RunFolder) -> RunSide:

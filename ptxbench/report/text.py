@@ -30,6 +30,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
     ARAFA: (
         *_WHAT,
         _number_column("MTSM nJ"),
+        _number_column("95% CI", drop=4),
         _number_column("PAPI nJ", drop=3),
         _number_column("cycles", drop=2),
         _number_column("W", drop=1),
@@ -207,6 +208,7 @@ def _cells(row: TableRow) -> tuple[str, ...]:
         return (
             *what,
             number(row.mtsm_nj),
+            number(row.mtsm_ci95_nj, 2),
             number(row.papi_nj),
             number(row.cycles),
             number(row.power_w),

@@ -11,6 +11,8 @@ from ptxbench.catalogue.model import Unit
 from ptxbench.core.condition import ARAFA, DYNAMIC, Condition, OptLevel
 from ptxbench.core.status import Status
 
+_PJ_PER_NJ = 1000.0
+
 
 class Role(StrEnum):
     """Which kernel of a row a trial ran; the value is the kernel's entry name."""
@@ -163,6 +165,7 @@ class TableRow:
         status: Validity.
         reason: One sentence where status is not ok, or what is odd about a row that is.
         unit: What executes one instruction: thread, warp or warpgroup; energies are per execution.
+        mtsm_ci95_nj: Half-width of the 95% confidence interval of `mtsm_nj`.
     """
 
     instruction: str
@@ -189,11 +192,14 @@ class TableRow:
     status: Status
     reason: str
     unit: str
+    mtsm_ci95_nj: float = math.nan
 
     def fault(self) -> str:
         """Return what a valid row cannot hold, for the reader of a file; "" where all is well."""
         if self.dynamic_ci95_pj < 0:
             return f"has an interval of {self.dynamic_ci95_pj:g} pJ"
+        if self.mtsm_ci95_nj < 0:
+            return f"has an interval of {self.mtsm_ci95_nj:g} nJ"
         if min(self.count, self.threads, self.repeats) < 0:
             return "has a negative count"
         if self.unit not in tuple(Unit):
@@ -206,7 +212,8 @@ class TableRow:
         }
         if self.protocol in (ARAFA, DYNAMIC) and all(map(math.isnan, energies.values())):
             return "is valid without an energy"
-        others = (self.dynamic_ci95_pj, self.power_w, self.static_w, self.clock_mhz, self.temperature_c)
+        intervals = (self.dynamic_ci95_pj, self.mtsm_ci95_nj)
+        others = (*intervals, self.power_w, self.static_w, self.clock_mhz, self.temperature_c)
         if any(map(math.isinf, (*energies.values(), *others, self.cycles))):
             return "is valid with an endless number"
         if self.dynamic_pj < 0 or self.power_w < 0 or self.static_w < 0:
@@ -214,6 +221,16 @@ class TableRow:
         if math.isfinite(self.dynamic_pj) and math.isnan(self.dynamic_ci95_pj):
             return "is valid without an interval of its energy"
         return ""
+
+    @property
+    def energy_pj(self) -> float:
+        """Energy of one execution, pJ: Eq. 1 with MTSM under protocol `arafa`, else the dynamic energy."""
+        return _PJ_PER_NJ * self.mtsm_nj if self.protocol == ARAFA else self.dynamic_pj
+
+    @property
+    def ci95_pj(self) -> float:
+        """Half-width of the 95% interval of `energy_pj`, pJ; NaN where it is not known."""
+        return _PJ_PER_NJ * self.mtsm_ci95_nj if self.protocol == ARAFA else self.dynamic_ci95_pj
 
     @property
     def key(self) -> tuple[str, ...]:

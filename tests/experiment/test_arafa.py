@@ -56,6 +56,8 @@ def test_the_row_gives_every_method_in_nj_and_the_latency():
     row = row_of(rounds(39e-9, 40e-9, 41e-9))
     assert (row.status, row.reason) == (Status.OK, "")
     assert row.mtsm_nj == pytest.approx(40)
+    # Student's t of two degrees of freedom, times the standard error of three rounds.
+    assert row.mtsm_ci95_nj == pytest.approx(4.303 / 3**0.5, rel=1e-3)
     assert row.papi_nj == pytest.approx(60)
     assert row.sma_nj == pytest.approx(20)
     assert row.counter_nj == pytest.approx(40.4)
@@ -96,6 +98,7 @@ def test_what_cannot_be_told_from_zero_is_a_bound_and_no_number():
     row = row_of(rounds(-3e-9, 4e-9, 1e-9))
     assert row.status is Status.BELOW_RESOLUTION
     assert math.isnan(row.mtsm_nj)
+    assert math.isnan(row.mtsm_ci95_nj)
     assert float(row.reason.split()[-2]) > 4
     assert row.reason.endswith("nJ")
 

@@ -44,6 +44,14 @@ def test_columns_are_found_by_name_and_new_ones_passed_over(tmp_path):
     assert read_rows(path, lambda name: name == "none") == ((), {"fma.rn.f32"})
 
 
+def test_a_table_of_before_equation_1_had_an_interval_is_read(tmp_path):
+    path = tmp_path / "table.csv"
+    write_table(path, [replace(fake.row(), mtsm_ci95_nj=1.5)])
+    path.write_text("".join(f"{line.rpartition(',')[0]}\n" for line in path.read_text().splitlines()))
+    (row,) = read_table(path)
+    assert (row.unit, str(row.mtsm_ci95_nj)) == ("thread", "nan")
+
+
 @given(st.lists(ROW, max_size=4, unique_by=lambda row: row.key))
 def test_any_rows_round_trip_to_six_digits(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("t") / "table.csv"
@@ -56,7 +64,8 @@ def test_columns_are_those_that_scripts_rely_on(tmp_path):
     write_table(path, [fake.row()])
     assert path.read_text().splitlines()[0] == (
         "instruction,category,opt_level,protocol,operands,sass,sass_per_ptx,count,threads,sma_nj,papi_nj,mtsm_nj,"
-        "counter_nj,dynamic_pj,dynamic_ci95_pj,cycles,power_w,static_w,clock_mhz,temperature_c,repeats,status,reason,unit"
+        "counter_nj,dynamic_pj,dynamic_ci95_pj,cycles,power_w,static_w,clock_mhz,temperature_c,repeats,status,reason,unit,"
+        "mtsm_ci95_nj"
     )
 
 
@@ -100,16 +109,16 @@ def test_row_twice_is_refused_by_writer_and_reader(tmp_path):
         ("instruction,category", "name,category", "the column instruction is missing"),
         (",category,", ",unit,", "the column category is missing"),
         (",repeats,", ",repeats,repeats,", "the column repeats stands twice"),
-        (",unit\n", "\n", "the column unit is missing"),
+        (",unit,", ",", "the column unit is missing"),
         (",270336,", ",many,", "row 1.threads must be a whole number, not 'many'"),
         (",270336,", ",,", "row 1.threads must be a whole number, not ''"),
         (",270336,", ",2.5,", "row 1.threads must be a whole number, not '2.5'"),
         (",12.4,", ",twelve,", "row 1.dynamic_pj must be a number or null, not 'twelve'"),
         (",O3,", ",O2,", "row 1.opt_level must be one of O0, O3, not 'O2'"),
         (",ok,", ",fine,", "row 1.status must be one of ok, "),
-        (",ok,", ",", "row 1 must have 24 cells, not 23"),
+        (",ok,", ",", "row 1 must have 25 cells, not 24"),
         ("fma.rn.f32,", '"fma.rn.f32,', "the file is no table ("),
-        ("fma.rn.f32,", "\n", "row 1 must have 24 cells, not 0"),
+        ("fma.rn.f32,", "\n", "row 1 must have 25 cells, not 0"),
     ],
 )
 def test_table_is_read_strictly(tmp_path, old, new, text):

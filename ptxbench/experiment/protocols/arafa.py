@@ -161,6 +161,7 @@ def arafa_row(subject: Subject, records: Sequence[TrialRecord], source: SourceVe
         sma_nj=estimates["sma_j"].mean * _NANO,
         papi_nj=estimates["papi_j"].mean * _NANO,
         mtsm_nj=mtsm.mean * _NANO,
+        mtsm_ci95_nj=mtsm.ci95 * _NANO,
         counter_nj=estimates["counter_j"].mean * _NANO,
         cycles=cycles_per_instruction(targets[0], overheads[0]),
         power_w=nan_mean([r.steady_power_w for r in targets]),
@@ -174,7 +175,8 @@ def arafa_row(subject: Subject, records: Sequence[TrialRecord], source: SourceVe
     if abs(mtsm.mean) <= mtsm.ci95:
         bound_nj = (abs(mtsm.mean) + mtsm.ci95) * _NANO
         reason = f"not distinguishable from zero by MTSM; under {bound_nj:.3g} nJ"
-        return replace(row, mtsm_nj=math.nan, status=Status.BELOW_RESOLUTION, reason=reason)
+        unknown = replace(row, mtsm_nj=math.nan, mtsm_ci95_nj=math.nan)
+        return replace(unknown, status=Status.BELOW_RESOLUTION, reason=reason)
     return row
 
 

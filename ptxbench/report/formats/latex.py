@@ -77,7 +77,9 @@ def _cell(row: TableRow | None) -> str:
     if row.status is not Status.OK:
         return latex_text(str(row.status))
     if row.protocol == ARAFA:
-        return number(row.mtsm_nj)
+        # Runs from before 0.3.0 have no interval of it.
+        interval = "" if math.isnan(row.mtsm_ci95_nj) else rf" $\pm$ {number(row.mtsm_ci95_nj, 2)}"
+        return f"{number(row.mtsm_nj)}{interval}"
     if row.protocol != DYNAMIC:
         return f"{number(row.mtsm_nj)} nJ" if math.isnan(row.dynamic_pj) else f"{number(row.dynamic_pj)} pJ"
     return rf"{number(row.dynamic_pj)} $\pm$ {number(row.dynamic_ci95_pj, 2)}{row.mark}"
