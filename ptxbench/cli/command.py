@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import click
 
@@ -18,9 +19,63 @@ from ptxbench.core.option import Arg, Named, Opt, check, named_options
 Options = TypeVar("Options")
 
 
+class OptionsCommand(click.Command, Generic[Options]):
+    """A command of a function of one dataclass of options.
+
+    Args:
+        name: Its name.
+        options: The dataclass.
+        function: What it does.
+        settings: Further ones of click.
+
+    Attributes:
+        options: The dataclass.
+    """
+
+    def __init__(
+        self, name: str, options: type[Options], function: Callable[[Options], Any], **settings: Any
+    ) -> None:
+        self.options = options
+        self._known = named_options(options)
+        self._function = function
+        parameters = [made for one in self._known for made in (_parameter(one), *_former(one))]
+        super().__init__(name, params=parameters, help=inspect.getdoc(function), **settings)
+
+    def read(self, words: Sequence[str]) -> Options:
+        """Return the options that the words behind the command's name give; nothing runs.
+
+        Raises:
+            UsageError: They do not parse.
+            ArgumentError: A value is out of its bounds.
+        """
+        context = self.make_context(self.name, list(words))
+        with context, self._speaking_of_flags():
+            return self._made(context)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function with the options."""
+        with ctx, self._speaking_of_flags():
+            return self._function(self._made(ctx))
+
+    def _made(self, context: click.Context) -> Options:
+        given = dict(context.params)
+        for one in self._known:
+            _take_former(one, given)
+        made = self.options(**given)
+        check(made)
+        return made
+
+    @contextmanager
+    def _speaking_of_flags(self) -> Iterator[None]:
+        try:
+            yield
+        except ArgumentError as error:
+            raise _of_flags(error, self._known) from error
+
+
 def command_of(
     options: type[Options], name: str, group: click.Group | None = None, **settings: Any
-) -> Callable[[Callable[[Options], Any]], click.Command]:
+) -> Callable[[Callable[[Options], Any]], OptionsCommand[Options]]:
     """Return the decorator that makes a command of a function of one dataclass of options.
 
     Args:
@@ -29,23 +84,9 @@ def command_of(
         group: What it is a command of; None: of ptxbench.
         settings: Further ones of click.
     """
-    known = named_options(options)
 
-    def decorate(function: Callable[[Options], Any]) -> click.Command:
-        def callback(**given: Any) -> Any:
-            for one in known:
-                _take_former(one, given)
-            try:
-                made = options(**given)
-                check(made)
-                return function(made)
-            except ArgumentError as error:
-                raise _of_flags(error, known) from error
-
-        parameters = [made for one in known for made in (_parameter(one), *_former(one))]
-        found = click.Command(
-            name, callback=callback, params=parameters, help=inspect.getdoc(function), **settings
-        )
+    def decorate(function: Callable[[Options], Any]) -> OptionsCommand[Options]:
+        found = OptionsCommand(name, options, function, **settings)
         if group is not None:
             group.add_command(found)
         return found

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Json, Resume
 from ptxbench.cli.output import print_encoded
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Json, Resume
 
 if TYPE_CHECKING:
     from ptxbench.experiment.fleet import Job

@@ -12,9 +12,10 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import AllowSettings, GpuSpec, Json, plot_of
+from ptxbench.cli.options import AllowSettings, plot_of
 from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import GpuSpec, Json
 
 if TYPE_CHECKING:
     from ptxbench.core.estimate import Estimate

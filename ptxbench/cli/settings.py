@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import AllowSettings, Json, JsonOptions
+from ptxbench.cli.options import AllowSettings, JsonOptions
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_settings import SettingChoices

@@ -15,11 +15,10 @@ import click
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
 from ptxbench.cli.command_line import words_of
-from ptxbench.cli.options import Category, GpuSpec, Json, Operands, Out, Resume, SensorPath
 from ptxbench.cli.output import say_lost
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import OptLevels
+from ptxbench.core.shared_options import Category, GpuSpec, Json, Operands, OptLevels, Out, Resume, SensorPath
 from ptxbench.experiment.protocols import protocol_names
 from ptxbench.experiment.row_options import RowOptions
 from ptxbench.sensors.base import POWER_SOURCES

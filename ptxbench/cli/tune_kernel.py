@@ -13,9 +13,9 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import GpuSpec
 from ptxbench.cli.tuning import Place, SettingOptions, TuneOptions, search_and_print
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import GpuSpec
 from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from ptxbench.cli.options import Json, Out, Resume, plot_of
+from ptxbench.cli.options import plot_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import Json, Out, Resume
 from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions, TuningOptions
 
 if TYPE_CHECKING:
