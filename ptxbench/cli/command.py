@@ -148,12 +148,10 @@ def _type(one: Named) -> Any:
 
 def _former(one: Named) -> list[click.Option]:
     """Return the hidden options that an option was before."""
-    return [
-        click.Option(
-            [f"--{old}", _hidden(old)], type=_type(one), multiple=one.many, hidden=True, help=one.help
-        )
-        for old in one.former
-    ]
+    how: dict[str, Any] = (
+        {"is_flag": True} if one.type is bool else {"type": _type(one), "multiple": one.many}
+    )
+    return [click.Option([f"--{old}", _hidden(old)], hidden=True, help=one.help, **how) for old in one.former]
 
 
 def _hidden(old: str) -> str:
@@ -168,7 +166,7 @@ def _take_former(one: Named, given: dict[str, Any]) -> None:
     """
     for old in one.former:
         value = given.pop(_hidden(old))
-        if value in (None, ()):
+        if value in (None, False, ()):
             continue
         now = f"--{old} is now called {one.flag}"
         if given[one.name] not in (one.default, ()):
