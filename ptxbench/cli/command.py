@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import click
 
 from ptxbench.cli.parameters import BY_METAVAR, PAIRS, Number, one_of_each
-from ptxbench.core.errors import ArgumentError
+from ptxbench.core.errors import ArgumentError, PtxbenchError
 from ptxbench.core.option import Arg, Named, Opt, check, named_options
 
 Options = TypeVar("Options")
@@ -69,8 +69,9 @@ class OptionsCommand(click.Command, Generic[Options]):
     def _speaking_of_flags(self) -> Iterator[None]:
         try:
             yield
-        except ArgumentError as error:
-            raise _of_flags(error, self._known) from error
+        except PtxbenchError as error:
+            error.args = (_of_flags(error, self._known),)
+            raise
 
 
 def command_of(
@@ -94,11 +95,15 @@ def command_of(
     return decorate
 
 
-def _of_flags(error: ArgumentError, known: Sequence[Named]) -> ArgumentError:
-    """Return an error that speaks of options where it spoke of arguments."""
-    flags = {one.name: one.flag for one in known if isinstance(one.said, Opt)}
-    text = re.sub(r"`(\w+)`", lambda found: flags.get(found[1], found[0]), error.text)
-    return ArgumentError(flags.get(error.argument, error.argument), text)
+def _of_flags(error: PtxbenchError, known: Sequence[Named]) -> str:
+    """Return the text of an error, with options where it names arguments, by field or by flag."""
+    options = [one for one in known if isinstance(one.said, Opt)]
+    flags = {one.flag[2:].replace("-", "_"): one.flag for one in options}
+    flags |= {one.name: one.flag for one in options}
+    text = str(error)
+    if isinstance(error, ArgumentError):
+        text = f"{flags.get(error.argument, error.argument)} {error.text}"
+    return re.sub(r"`(\w+)`", lambda found: flags.get(found[1], found[0]), text)
 
 
 def _parameter(one: Named) -> click.Parameter:
@@ -166,7 +171,7 @@ def _take_former(one: Named, given: dict[str, Any]) -> None:
     """
     for old in one.former:
         value = given.pop(_hidden(old))
-        if value in (None, False, ()):
+        if value is None or value is False or value == ():
             continue
         now = f"--{old} is now called {one.flag}"
         if given[one.name] not in (one.default, ()):

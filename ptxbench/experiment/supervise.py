@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -140,7 +141,9 @@ class Outcome:
             raise GpuError(f"signal {-self.code} ended the measuring process")
         if self.code not in (0, 1):
             kind = GpuError if self.code == GpuError.exit_code else InputError
-            raise kind(self.said or f"the measuring process ended with exit code {self.code}")
+            # The other process speaks of options.
+            said = re.sub(r"--([a-z][a-z-]*)", lambda flag: f"`{flag[1].replace('-', '_')}`", self.said)
+            raise kind(said or f"the measuring process ended with exit code {self.code}")
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def require_no_run(path: Path) -> None:
         InputError: It does.
     """
     if (path / MANIFEST).exists():
-        raise InputError(f"{path} already holds a run; continue it with --resume, or choose another folder")
+        raise InputError(f"{path} already holds a run; continue it with `resume`, or choose another folder")
 
 
 def make_place(path: Path, kind: GpuKind) -> None:
