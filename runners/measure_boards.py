@@ -50,7 +50,7 @@ _AS_TABLES = (
     "--opt-level=O3",
     "--max-repeats=3",
     "--check-linearity=none",
-    "--survive",
+    "--isolate",
 )
 # How long a process that was asked to stop may take to write what it has.
 _GRACE_S = 20.0
@@ -136,7 +136,7 @@ def steps(gpus: Sequence[str], out: Path, rows: int, slow: float = 1.0) -> tuple
     )
     sensor = out / "sensor"
     methods = ("methods", f"--gpu={first}", f"--out={out / 'last' / 'methods'}", f"--sensor={sensor}")
-    table1 = ("table", f"--gpu={last}", f"--out={out / 'last' / 'table1'}", "--protocol=arafa", "--survive")
+    table1 = ("table", f"--gpu={last}", f"--out={out / 'last' / 'table1'}", "--protocol=arafa", "--isolate")
     names = ("--", *ROWS[:rows])
     return (
         Step("doctor", tuple(doctor), slow * 100.0),

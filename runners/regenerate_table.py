@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 
 from ptxbench.catalogue.select import chosen_names
 from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.devices.select import open_gpu
-from ptxbench.experiment.isolation import run_surviving
+from ptxbench.experiment.isolate import table_work
 from ptxbench.experiment.linearity import Linearity
 from ptxbench.experiment.protocols import protocol_names
 from ptxbench.experiment.run import measure_table
@@ -27,6 +27,8 @@ from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.run_state import Progress
 from ptxbench.experiment.sensor_choice import sensors_for
 from ptxbench.experiment.session import resume_run, start_run
+from ptxbench.experiment.supervise import supervise
+from ptxbench.experiment.table_options import TableOptions
 from ptxbench.report.text import cost_sentence, tables_text
 from ptxbench.report.text_table import output_width
 from ptxbench.storage.schema import TrialRecord
@@ -34,19 +36,20 @@ from ptxbench.storage.schema import TrialRecord
 
 def main() -> int:
     """Measure, print, and return the exit code."""
-    begin_s = monotonic()
     arguments = _parser().parse_args()
     if arguments.gpu.partition(":")[0] in ("simulated", "replay") or arguments.in_process:
         return _measure(arguments)
 
-    def command() -> list[str]:
+    def command(passed_s: float) -> list[str]:
         words = [sys.executable, *sys.argv, "--in-process"]
         if math.isfinite(arguments.budget_minutes):
-            left = max(arguments.budget_minutes - (monotonic() - begin_s) / 60, 0.01)
+            left = max(arguments.budget_minutes - passed_s / 60, 0.01)
             words.append(f"--budget-minutes={left:.3f}")
         return words
 
-    return run_surviving(command, arguments.out, lambda text: print(text, file=sys.stderr))
+    work = table_work(TableOptions(isolate=True), arguments.out)
+    (ended,) = supervise([replace(work, command=command)], lambda text: print(text, file=sys.stderr))
+    return ended.shell_code
 
 
 def _parser() -> argparse.ArgumentParser:

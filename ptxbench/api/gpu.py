@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxbench.core.closing import Closing
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices import base, select
 
@@ -59,6 +59,19 @@ def open_gpu(gpu: int | str | None = None) -> Gpu:
         InputError: `gpu` is no index, UUID, profile or run.
     """
     return Gpu(_opened(gpu))
+
+
+def closed(gpu: Gpu | int | str) -> str:
+    """Return the name of a GPU that another process can open.
+
+    Raises:
+        ArgumentError: It is open in this one.
+    """
+    if isinstance(gpu, Gpu):
+        raise ArgumentError(
+            "isolate", "opens the GPU in another process: give `gpu` as an index, UUID or name, not open"
+        )
+    return str(gpu)
 
 
 def _opened(gpu: int | str | None) -> base.Gpu:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
-from ptxbench.api.gpu import Gpu, open_gpu
+from ptxbench.api.gpu import Gpu, closed, open_gpu
 from ptxbench.api.measurement import Measurement
 from ptxbench.api.table import Table
 from ptxbench.catalogue.load import find_instruction
@@ -19,9 +19,13 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.option import Opt, takes
 from ptxbench.core.shared_options import OPT_LEVELS, OneOptLevel, Precision
 from ptxbench.experiment import run
+from ptxbench.experiment.isolate import table_work
 from ptxbench.experiment.protocols import protocol_names
-from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run
+from ptxbench.experiment.supervise import supervise
+from ptxbench.experiment.table_options import TableOptions
+from ptxbench.storage.location import require_no_run
+from ptxbench.storage.run_folder import RunFolder
 
 Words = str | Iterable[str]
 
@@ -33,12 +37,15 @@ class _Measuring:
     Attributes:
         gpu: An open GPU, or what `open_gpu` takes.
         out: Folder to keep the run in, with every reading; None: no folder is left behind.
+        isolate: Measure in a separate process; if a kernel breaks it, continue without that kernel. `gpu` is
+            then none that is open.
     """
 
     gpu: Gpu | int | str
     _: KW_ONLY
     precision: Precision = None
     out: str | Path | None = None
+    isolate: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,7 @@ def measure(options: MeasureOptions) -> Measurement:
         operands=options.operands,
         precision=options.precision,
         out=options.out,
+        isolate=options.isolate,
     )
     return next(iter(table))
 
@@ -124,20 +132,33 @@ def measure_table(options: MeasureTableOptions) -> Table:
         raise InputError("instructions must name at least one instruction")
     for name in names:
         find_instruction(name)
-    wanted = RunOptions(
+    wanted = TableOptions(
         instructions=names,
         opt_levels=tuple(one_of("opt_levels", level, OptLevel) for level in _listed(options.opt_levels)),
         protocols=tuple(one_of("protocols", name, protocol_names()) for name in _listed(options.protocols)),
-        patterns=tuple(one_of("operands", pattern, Pattern) for pattern in _listed(options.operands)),
+        operands=tuple(one_of("operands", pattern, Pattern) for pattern in _listed(options.operands)),
         precision=options.precision,
+        isolate=options.isolate,
     )
     with ExitStack() as stack:
-        opened = options.gpu if isinstance(options.gpu, Gpu) else stack.enter_context(open_gpu(options.gpu))
         out = options.out
         place = Path(stack.enter_context(TemporaryDirectory()), "run") if out is None else Path(out)
-        folder = stack.enter_context(start_run(opened._device, wanted, place))
+        if options.isolate:
+            folder = stack.enter_context(_isolated(replace(wanted, spec=closed(options.gpu)), place))
+            return Table(folder.rows(), folder.manifest, tuple(folder.records()))
+        opened = options.gpu if isinstance(options.gpu, Gpu) else stack.enter_context(open_gpu(options.gpu))
+        folder = stack.enter_context(start_run(opened._device, wanted.wanted(), place))
         rows = run.measure_table(opened._device, folder)
         return Table(rows, folder.manifest, tuple(folder.records()))
+
+
+def _isolated(options: TableOptions, place: Path) -> RunFolder:
+    """Return the run that another process measured."""
+    require_no_run(place)
+    with TemporaryDirectory() as scratch:
+        (ended,) = supervise([replace(table_work(options, place), log=Path(scratch, "log"))])
+        ended.require_done()
+    return RunFolder.open(place)
 
 
 def _listed(words: Words) -> tuple[str, ...]:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from ptxbench.api.gpu import Gpu, open_gpu
+from ptxbench.api.gpu import Gpu, closed, open_gpu
 from ptxbench.core.errors import InputError
 from ptxbench.core.option import Opt, takes
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.search_options import TuningOptions
+from ptxbench.tune.isolate import tune_isolated
+from ptxbench.tune.search_options import TuningOptions, VariantTimeout
 from ptxbench.tune.spec import DTYPES, KernelSpec
 from ptxbench.tune.spec_file import read_spec
 from ptxbench.tune.trial import Trial
@@ -127,6 +128,8 @@ class TuneKernelOptions(TuningOptions):
         rtol: How far a result may be off, relative to it; None: by its type.
         atol: How far off besides; None: `rtol` of the results' root mean square.
         out: Folder to keep every trial in; None: no folder is left behind.
+        isolate: Search in a separate process, which is ended if a variant hangs, and continue without it.
+            `gpu` is then none that is open.
     """
 
     gpu: Gpu | int | str
@@ -148,6 +151,8 @@ class TuneKernelOptions(TuningOptions):
     atol: float | None = None
     sample: Annotated[int, Opt(0, 100_000)] = 5
     out: str | Path | None = None
+    isolate: bool = False
+    limit_s: VariantTimeout = 60.0
 
 
 @takes(TuneKernelOptions)
@@ -160,8 +165,8 @@ def tune_kernel(options: TuneKernelOptions) -> TunedKernel:
             grid="ceil_div(N, BLOCK)", block="BLOCK")
         print(found.best.parameters, found.best.energy_j)
 
-    Each result is compared with `answer` before the variant is timed. The search is in this process: a
-    variant that does not end hangs it. `ptxbench tune kernel` ends such a variant.
+    Each result is compared with `answer` before the variant is timed. A variant that does not end hangs the
+    search, except with `isolate`.
 
     Raises:
         InputError: An argument does not fit, or no variant is left.
@@ -182,9 +187,11 @@ def tune_kernel(options: TuneKernelOptions) -> TunedKernel:
     }
     tuning = options.tuning(_checked(read_spec(document, Path(), _PLACE)))
     with ExitStack() as stack:
-        opened = options.gpu if isinstance(options.gpu, Gpu) else stack.enter_context(open_gpu(options.gpu))
         out = options.out
         folder = Path(stack.enter_context(TemporaryDirectory()) if out is None else out)
+        if options.isolate:
+            return TunedKernel(tune_isolated(closed(options.gpu), tuning, folder, options.limit_s))
+        opened = options.gpu if isinstance(options.gpu, Gpu) else stack.enter_context(open_gpu(options.gpu))
         return TunedKernel(tune(opened._device, tuning, folder))
 
 

@@ -166,7 +166,7 @@ def _why_not(
     if gpu in blind:
         return (
             f"the intervals of {name} would only show a growth of {blind[gpu].least:.1%};"
-            " let the command run longer, or allow more by --fail-over"
+            " let the command run longer, or allow more by `fail_over`"
         )
     return ""
 

@@ -37,7 +37,7 @@ def expected_powers(recorded: RecordedProgram, table: Path, counts: Path) -> dic
     measured = load_table(table)
     others = [board.facts.name for board in recorded.boards if measured.gpu.name not in board.facts.name]
     if others and not recorded.facts.is_simulated:
-        raise InputError(f"--table {table} is of {measured.gpu.name}, and the run is of {others[0]}")
+        raise InputError(f"`table` {table} is of {measured.gpu.name}, and the run is of {others[0]}")
     profiled = [launch.kernel for launch in read_launches(counts)]
     by_plain = {_plain(kernel): kernel for kernel in profiled}
     expected = {}

@@ -430,7 +430,9 @@ def _read_process(file: Path, *, is_early: bool) -> _Process:
         elif word == "dropped" and number is not None:
             process.dropped += number
         elif word == "refused":
-            process.remarks.append(f"process {pid}: kernels are not known: {rest}; try --by-events")
+            process.remarks.append(
+                f"process {pid}: kernels are not known: {rest}; try `ptxbench run --by-events`"
+            )
             ended = True
         elif word == "shared":
             process.remarks.append(f"process {pid}: another tool, as torch.profiler, used CUPTI beside")

@@ -174,7 +174,7 @@ def record_program(
 def _last_words(out: Path | None) -> str:
     """Return what is said where this process is killed before the command ends."""
     kept = (
-        "nothing of it is kept (--out FOLDER keeps it as it comes)"
+        "nothing of it is kept (`ptxbench run --out FOLDER` keeps it as it comes)"
         if out is None
         else f"`ptxbench run --from {quote(str(out))}` shows what was measured until then"
     )

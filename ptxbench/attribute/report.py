@@ -133,13 +133,13 @@ def lines(program: ProgramEnergy, most: int = 25) -> list[str]:
                 said.append(_line(share, gpu.energy.energy_j))
                 said += _member_lines(share, gpu.energy.energy_j)
             left = len(ordered) - 1 - len(shown)
-            said += [f"and {left} kernels more (--out FOLDER keeps all)"] if left > 0 else []
+            said += [f"and {left} kernels more (`ptxbench run --out FOLDER` keeps all)"] if left > 0 else []
         if gpu.ranges:
             said.append(f"{_HEAD}  range of the program (they may overlap)")
             ordered = sorted(gpu.ranges, key=lambda share: -share.energy_j)
             said += [_line(share, gpu.energy.energy_j, f", {share.method}") for share in ordered[:most]]
             left = len(ordered) - most
-            said += [f"and {left} ranges more (--out FOLDER keeps all)"] if left > 0 else []
+            said += [f"and {left} ranges more (`ptxbench run --out FOLDER` keeps all)"] if left > 0 else []
     has_groups = any(share.members for gpu in program.gpus for share in gpu.kernels)
     about = [_ABOUT_MEMBERS] if has_groups else []
     return [*said, f"by {program.method}", *about, *program.remarks]
@@ -168,7 +168,10 @@ def _member_lines(share: Share, whole_j: float) -> list[str]:
     """Return what each name of a group may have taken, a line each."""
     said = [_line(one, whole_j, by_time=True) for one in share.members[:_MOST_MEMBERS]]
     left = len(share.members) - len(said)
-    return [*said, *([f"{'':62}~ and {left} more (--out FOLDER keeps all)"] if left > 0 else [])]
+    return [
+        *said,
+        *([f"{'':62}~ and {left} more (`ptxbench run --out FOLDER` keeps all)"] if left > 0 else []),
+    ]
 
 
 def _line(share: Share, whole_j: float, after: str = "", *, by_time: bool = False) -> str:

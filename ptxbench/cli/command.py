@@ -5,22 +5,78 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import click
 
 from ptxbench.cli.parameters import BY_METAVAR, PAIRS, Number, one_of_each
-from ptxbench.core.errors import ArgumentError
+from ptxbench.core.errors import ArgumentError, PtxbenchError
 from ptxbench.core.option import Arg, Named, Opt, check, named_options
 
 Options = TypeVar("Options")
 
 
+class OptionsCommand(click.Command, Generic[Options]):
+    """A command of a function of one dataclass of options.
+
+    Args:
+        name: Its name.
+        options: The dataclass.
+        function: What it does.
+        settings: Further ones of click.
+
+    Attributes:
+        options: The dataclass.
+    """
+
+    def __init__(
+        self, name: str, options: type[Options], function: Callable[[Options], Any], **settings: Any
+    ) -> None:
+        self.options = options
+        self._known = named_options(options)
+        self._function = function
+        parameters = [made for one in self._known for made in (_parameter(one), *_former(one))]
+        super().__init__(name, params=parameters, help=inspect.getdoc(function), **settings)
+
+    def read(self, words: Sequence[str]) -> Options:
+        """Return the options that the words behind the command's name give; nothing runs.
+
+        Raises:
+            UsageError: They do not parse.
+            ArgumentError: A value is out of its bounds.
+        """
+        context = self.make_context(self.name, list(words))
+        with context, self._speaking_of_flags():
+            return self._made(context)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function with the options."""
+        with ctx, self._speaking_of_flags():
+            return self._function(self._made(ctx))
+
+    def _made(self, context: click.Context) -> Options:
+        given = dict(context.params)
+        for one in self._known:
+            _take_former(one, given)
+        made = self.options(**given)
+        check(made)
+        return made
+
+    @contextmanager
+    def _speaking_of_flags(self) -> Iterator[None]:
+        try:
+            yield
+        except PtxbenchError as error:
+            error.args = (_of_flags(error, self._known),)
+            raise
+
+
 def command_of(
     options: type[Options], name: str, group: click.Group | None = None, **settings: Any
-) -> Callable[[Callable[[Options], Any]], click.Command]:
+) -> Callable[[Callable[[Options], Any]], OptionsCommand[Options]]:
     """Return the decorator that makes a command of a function of one dataclass of options.
 
     Args:
@@ -29,23 +85,9 @@ def command_of(
         group: What it is a command of; None: of ptxbench.
         settings: Further ones of click.
     """
-    known = named_options(options)
 
-    def decorate(function: Callable[[Options], Any]) -> click.Command:
-        def callback(**given: Any) -> Any:
-            for one in known:
-                _take_former(one, given)
-            try:
-                made = options(**given)
-                check(made)
-                return function(made)
-            except ArgumentError as error:
-                raise _of_flags(error, known) from error
-
-        parameters = [made for one in known for made in (_parameter(one), *_former(one))]
-        found = click.Command(
-            name, callback=callback, params=parameters, help=inspect.getdoc(function), **settings
-        )
+    def decorate(function: Callable[[Options], Any]) -> OptionsCommand[Options]:
+        found = OptionsCommand(name, options, function, **settings)
         if group is not None:
             group.add_command(found)
         return found
@@ -53,11 +95,15 @@ def command_of(
     return decorate
 
 
-def _of_flags(error: ArgumentError, known: Sequence[Named]) -> ArgumentError:
-    """Return an error that speaks of options where it spoke of arguments."""
-    flags = {one.name: one.flag for one in known if isinstance(one.said, Opt)}
-    text = re.sub(r"`(\w+)`", lambda found: flags.get(found[1], found[0]), error.text)
-    return ArgumentError(flags.get(error.argument, error.argument), text)
+def _of_flags(error: PtxbenchError, known: Sequence[Named]) -> str:
+    """Return the text of an error, with options where it names arguments, by field or by flag."""
+    options = [one for one in known if isinstance(one.said, Opt)]
+    flags = {one.flag[2:].replace("-", "_"): one.flag for one in options}
+    flags |= {one.name: one.flag for one in options}
+    text = str(error)
+    if isinstance(error, ArgumentError):
+        text = f"{flags.get(error.argument, error.argument)} {error.text}"
+    return re.sub(r"`(\w+)`", lambda found: flags.get(found[1], found[0]), text)
 
 
 def _parameter(one: Named) -> click.Parameter:
@@ -107,12 +153,10 @@ def _type(one: Named) -> Any:
 
 def _former(one: Named) -> list[click.Option]:
     """Return the hidden options that an option was before."""
-    return [
-        click.Option(
-            [f"--{old}", _hidden(old)], type=_type(one), multiple=one.many, hidden=True, help=one.help
-        )
-        for old in one.former
-    ]
+    how: dict[str, Any] = (
+        {"is_flag": True} if one.type is bool else {"type": _type(one), "multiple": one.many}
+    )
+    return [click.Option([f"--{old}", _hidden(old)], hidden=True, help=one.help, **how) for old in one.former]
 
 
 def _hidden(old: str) -> str:
@@ -127,7 +171,7 @@ def _take_former(one: Named, given: dict[str, Any]) -> None:
     """
     for old in one.former:
         value = given.pop(_hidden(old))
-        if value in (None, ()):
+        if value is None or value is False or value == ():
             continue
         now = f"--{old} is now called {one.flag}"
         if given[one.name] not in (one.default, ()):

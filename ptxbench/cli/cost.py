@@ -9,10 +9,11 @@ from typing import Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import AllRows, Json
+from ptxbench.cli.options import AllRows
 from ptxbench.cli.output import print_json
 from ptxbench.cli.parameters import FormatName
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Json
 
 
 @dataclass(frozen=True, kw_only=True)

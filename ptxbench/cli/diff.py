@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import AllRows, Json
+from ptxbench.cli.options import AllRows
 from ptxbench.cli.output import print_encoded, print_json, print_table
 from ptxbench.cli.parameters import Fraction
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
     from ptxbench.report.diff import Agreement, RowDiff, RunDiff, RunSide

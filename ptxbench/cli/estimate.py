@@ -11,10 +11,9 @@ import click
 
 from ptxbench.api.estimate_options import EstimateOptions
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Json
 from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.core.option import Arg
-from ptxbench.core.shared_options import TABLE
+from ptxbench.core.shared_options import TABLE, Json
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_info import GpuInfo

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Json, Resume
-from ptxbench.cli.output import print_encoded
+from ptxbench.cli.output import print_encoded, say
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Json, Resume
 
 if TYPE_CHECKING:
     from ptxbench.experiment.fleet import Job
+    from ptxbench.experiment.table_options import TableOptions
     from ptxbench.storage.fleet_file import FleetFile
 
 # What every task has of its own.
@@ -66,7 +67,7 @@ def run_command(options: _RunOptions) -> None:
     from ptxbench.experiment.fleet import Cluster, run_fleet
     from ptxbench.experiment.fleet_runs import gather, require_fleet_folder
 
-    _check_words(options.words)
+    table = _table_options(options.words)
     extra = dict(_pair(text) for text in options.sbatch)
     specs: list[str | None]
     if options.cluster == "slurm":
@@ -83,23 +84,18 @@ def run_command(options: _RunOptions) -> None:
     with progress_bar() as show:
         try:
             jobs = run_fleet(
-                *(
-                    options.out,
-                    options.words,
-                    specs,
-                    Cluster(options.cluster, options.minutes, options.partition, extra),
-                ),
+                options.out,
+                table,
+                specs,
+                Cluster(options.cluster, options.minutes, options.partition, extra),
                 lambda done, total: show(done, total, "tasks ended"),
             )
         except KeyboardInterrupt:
-            click.echo(
-                f"ptxbench: stopped waiting; compare what is there: ptxbench fleet report {options.out}",
-                err=True,
-            )
+            say(f"stopped waiting; compare what is there: ptxbench fleet report {options.out}")
             raise
     for job in jobs:
         if job.error:
-            click.echo(f"ptxbench: task {job.job_id} failed: {job.error}", err=True)
+            say(f"task {job.job_id} failed: {job.error}")
     _print(gather(options.out), options.out, options.as_json, jobs)
     sys.exit(int(any(job.code for job in jobs)))
 
@@ -123,17 +119,16 @@ def report_command(options: _ReportOptions) -> None:
     _print(compare_runs(options.folder), options.folder, options.as_json)
 
 
-def _check_words(words: tuple[str, ...]) -> None:
-    """Refuse what `ptxbench table` would refuse in every task."""
-    from ptxbench.catalogue.select import chosen_names
+def _table_options(words: tuple[str, ...]) -> TableOptions:
+    """Return the options of `ptxbench table` in every task, and refuse what it would refuse there."""
     from ptxbench.cli.table import command as table
 
-    context = table.make_context("table", list(words))
-    for name, option in _OWN.items():
-        if context.params[name]:
-            raise click.UsageError(f"{option} is set for each task; leave it out behind --.")
-    whole = context.params["whole_catalogue"]
-    chosen_names(("*",) if whole else context.params["instructions"], context.params["category"])
+    options = table.read(words)
+    for name, flag in _OWN.items():
+        if getattr(options, name):
+            raise click.UsageError(f"{flag} is set for each task; leave it out behind --.")
+    _ = options.names
+    return options
 
 
 def _pair(text: str) -> tuple[str, str]:

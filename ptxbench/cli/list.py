@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Category, Json, target_of
+from ptxbench.cli.options import target_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import OPT_LEVELS
+from ptxbench.core.shared_options import OPT_LEVELS, Category, Json
 
 if TYPE_CHECKING:
     from ptxbench.catalogue.model import Expectation, Instruction

@@ -13,9 +13,10 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import GpuSpec, Json, Out, Resume, SensorPath, plot_of, require_resumable
+from ptxbench.cli.options import plot_of, require_resumable
 from ptxbench.cli.output import print_encoded, print_table, say_lost
 from ptxbench.cli.progress import progress_bar
+from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume, SensorPath
 
 if TYPE_CHECKING:
     from ptxbench.devices.base import Gpu

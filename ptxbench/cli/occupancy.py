@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Json, plot_of, target_of
+from ptxbench.cli.options import plot_of, target_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
     from ptxbench.tune.blocks.code_occupancy import Occupancy

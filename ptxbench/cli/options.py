@@ -8,44 +8,15 @@ from typing import Annotated
 
 import click
 
-from ptxbench.cli.parameters import OperandKind, PictureFile
+from ptxbench.cli.parameters import PictureFile
 from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import GpuSpec, Json, Out
 from ptxbench.core.target import TARGETS
 
 DEFAULT_TARGET = "sm_90a"
 
-Json = Annotated[bool, Opt(help="Print JSON.", flag="--json")]
-GpuSpec = Annotated[
-    str | None,
-    Opt(
-        help="The GPU: index, UUID, simulated[:PROFILE or :FILE.toml] or replay:FOLDER (default: the first "
-        "one); `table` takes several: all, or a list such as 0,2.",
-        flag="--gpu",
-        metavar="GPU",
-    ),
-]
-Out = Annotated[
-    Path | None,
-    Opt(
-        help="Where to write: a folder, new or empty (default: a new one in results/, or runs/ if not real)."
-    ),
-]
-Resume = Annotated[bool, Opt(help="Continue the run in the folder --out.")]
-SensorPath = Annotated[
-    Path | None,
-    Opt(
-        help="Folder or file of `ptxbench sensor`: use what it measured instead of what is documented.",
-        flag="--sensor",
-    ),
-]
 AllRows = Annotated[bool, Opt(help="Print every row.")]
-Category = Annotated[str, Opt(help="Take only the instructions of this category of the catalogue.")]
 AllowSettings = Annotated[bool, Opt(help="Allow that the GPU is set.")]
-_PATTERN = OperandKind("random", "zeros")
-OneOperands = Annotated[str, Opt(help="Operand pattern (default: random).", kind=_PATTERN)]
-Operands = Annotated[
-    tuple[str, ...], Opt(help="Operand pattern (may be repeated; default: random).", kind=_PATTERN)
-]
 
 
 def plot_of(what: str) -> Opt:

@@ -57,6 +57,11 @@ def print_table(
     click.echo(render_table(columns, rows, output_width()))
 
 
+def say(text: str) -> None:
+    """Say something beside the output: one line on standard error."""
+    click.echo(f"ptxbench: {text}", err=True)
+
+
 def say_lost(lost: Sequence[str], what: str) -> None:
     """Say which trials or recordings have to be measured again, if any.
 
@@ -67,4 +72,4 @@ def say_lost(lost: Sequence[str], what: str) -> None:
     if lost:
         several = len(lost) > 1
         text = f"the readings of {len(lost)} {what}{'s' * several} are missing or damaged"
-        click.echo(f"ptxbench: {text} ({lost[0]}{', ...' * several}); measuring again", err=True)
+        say(f"{text} ({lost[0]}{', ...' * several}); measuring again")

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ptxbench.core.condition import Pattern
+from ptxbench.core.shared_options import PATTERNS
+
 if TYPE_CHECKING:
     from ptxbench.tune.clocks.axes import Values
 
@@ -119,15 +122,10 @@ class OperandKind(click.ParamType["str | float"]):
             return float(str(value))
         return str(value)
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
-        """Return what stands for the value in the help."""
-        return f"[{'|'.join(self._kinds)}]" if self._kinds else OPERANDS
 
-
-OPERANDS = "KIND|0..1"
 PAIRS: dict[str | None, click.ParamType[Any]] = {kind.name: kind for kind in (LoopCount(), SizeValue())}
 # Types that an option of a lower package names by its metavar.
-BY_METAVAR = {**PAIRS, OPERANDS: OperandKind()}
+BY_METAVAR = {**PAIRS, "KIND|0..1": OperandKind(), PATTERNS: OperandKind(*(one.value for one in Pattern))}
 
 
 class SizeList(click.ParamType[tuple[int, ...]]):
@@ -153,11 +151,16 @@ class SizeList(click.ParamType[tuple[int, ...]]):
             self.fail(f"{value!r} has a size twice.", param, ctx)
         return tuple(found)
 
+    @staticmethod
+    def word(sizes: tuple[int, ...]) -> str:
+        """Return the word of sizes."""
+        return ",".join(map(str, sizes))
+
 
 def one_of_each(
     context: click.Context, option: click.Parameter, values: tuple[tuple[str, float], ...]
-) -> dict[int | str, float]:
-    """Return the values by name.
+) -> dict[int | str, float] | None:
+    """Return the values by name; None where there are none.
 
     Raises:
         click.BadParameter: A name is given twice.
@@ -167,7 +170,7 @@ def one_of_each(
         if name in found:
             raise click.BadParameter(f"{name}= is given twice; give it once.", context, option)
         found[name] = value
-    return found
+    return found or None
 
 
 class AxisValues(click.ParamType["Values"]):
@@ -200,6 +203,13 @@ class AxisValues(click.ParamType["Values"]):
         if not all(word.isdecimal() and 0 < int(word) <= 100_000 for word in named):
             self.fail(f"{value!r} must be whole numbers with commas between, or even:N.", param, ctx)
         return Values(tuple(map(int, named)))
+
+    @staticmethod
+    def word(values: Values) -> str:
+        """Return the word of values."""
+        if values.by_model:
+            return "model"
+        return f"even:{values.even}" if values.even else ",".join(map(str, values.named))
 
 
 class FormatName(click.ParamType[str]):
@@ -235,6 +245,11 @@ class Size(click.ParamType[tuple[float, float]]):
             return value
         width, _, height = str(value).lower().partition("x")
         return self._length.convert(width, param, ctx), self._length.convert(height, param, ctx)
+
+    @staticmethod
+    def word(size: tuple[float, float]) -> str:
+        """Return the word of width and height."""
+        return "{}x{}".format(*size)
 
 
 def require_report(path: Path, *endings: str) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import AllRows, Json, plot_of
+from ptxbench.cli.options import AllRows, plot_of
 from ptxbench.cli.parameters import FormatName, Size
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

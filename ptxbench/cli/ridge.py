@@ -12,9 +12,10 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import AllowSettings, GpuSpec, Json, plot_of
-from ptxbench.cli.output import print_encoded, print_table
+from ptxbench.cli.options import AllowSettings, plot_of
+from ptxbench.cli.output import print_encoded, print_table, say
 from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import GpuSpec, Json
 
 if TYPE_CHECKING:
     from ptxbench.core.estimate import Estimate
@@ -97,17 +98,13 @@ def _of_gpu(spec: str, cap_w: float | None, plot: Path | None, allowed: bool, as
             raise click.UsageError(
                 "the sweep over clocks is there for simulated GPUs only; see docs/clocks.md."
             )
-        samples = sweep_clocks(gpu, gpu.settable, _CLOCKS, _say, allowed=allowed)
+        samples = sweep_clocks(gpu, gpu.settable, _CLOCKS, say, allowed=allowed)
     finally:
         gpu.close()
     info = gpu.info
     limit_w = info.power_limit_w if cap_w is None else cap_w
     document = {"gpu": info.name, "kind": info.kind, "samples": encode(samples)} if as_json else None
     _show(samples, limit_w, info.title, plot, document)
-
-
-def _say(text: str) -> None:
-    click.echo(f"ptxbench: {text}", err=True)
 
 
 def _show(

@@ -11,12 +11,22 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import GpuSpec, Json, OneOperands, Operands, Out, Resume, plot_of
+from ptxbench.cli.options import plot_of
 from ptxbench.cli.output import encoded, print_json
 from ptxbench.cli.progress import progress_bar
 from ptxbench.cli.roofline_output import print_kernels, print_result, print_tradeoff
 from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import Seed, TableFolder, window_of
+from ptxbench.core.shared_options import (
+    GpuSpec,
+    Json,
+    OneOperands,
+    Operands,
+    Out,
+    Resume,
+    Seed,
+    TableFolder,
+    window_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Json
 from ptxbench.cli.parameters import Fraction
 from ptxbench.core.errors import InputError
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.printable import printable
-from ptxbench.core.shared_options import TableFolder
+from ptxbench.core.shared_options import Json, TableFolder
 
 if TYPE_CHECKING:
     from ptxbench.attribute.attribution import Expected

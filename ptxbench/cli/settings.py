@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import AllowSettings, Json, JsonOptions
-from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.options import AllowSettings, JsonOptions
+from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_settings import SettingChoices
@@ -125,7 +126,7 @@ def run(options: _RunOptions) -> int:
         options.memory_clock_mhz,
         None if options.limit_w is None else round(1000 * options.limit_w),
     )
-    with _opened(options.board) as device, applied(device, wanted, _say, allowed=options.allow_settings):
+    with _opened(options.board) as device, applied(device, wanted, say, allowed=options.allow_settings):
         code = _exit_code(options.words)
     if options.as_json:
         print_json({"set": encode(wanted), "exit_code": code})
@@ -137,7 +138,7 @@ def _exit_code(words: Sequence[str]) -> int:
     try:
         process = subprocess.Popen(words)
     except OSError as error:
-        click.echo(f"ptxbench: cannot run {words[0]}: {error.strerror}", err=True)
+        say(f"cannot run {words[0]}: {error.strerror}")
         return _NOT_FOUND
     try:
         code = process.wait()
@@ -146,10 +147,6 @@ def _exit_code(words: Sequence[str]) -> int:
         process.wait()
         raise
     return code if code >= 0 else _SIGNALLED - code
-
-
-def _say(text: str) -> None:
-    click.echo(f"ptxbench: {text}", err=True)
 
 
 def open_device(which: int | str) -> SettableDevice:

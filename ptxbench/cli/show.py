@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import DEFAULT_TARGET, Json, target_of
+from ptxbench.cli.options import DEFAULT_TARGET, target_of
 from ptxbench.cli.output import print_json
 from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import OneOptLevel
+from ptxbench.core.shared_options import Json, OneOptLevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

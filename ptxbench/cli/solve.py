@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Json
 from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.core.option import Arg
+from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
     from ptxbench.model.solution import JointSolution

@@ -10,7 +10,6 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import GpuSpec
 from ptxbench.cli.parameters import SizeList
 from ptxbench.cli.tune_concurrent import concurrent
 from ptxbench.cli.tune_difficulty import difficulty
@@ -19,6 +18,7 @@ from ptxbench.cli.tune_report import report
 from ptxbench.cli.tune_strategies import strategies
 from ptxbench.cli.tuning import Place, SettingOptions, TuneOptions, search_and_print, sweep_and_print
 from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import GpuSpec
 from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions
 
 # As in ptxbench.tune, which would load numpy.

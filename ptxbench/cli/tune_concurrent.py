@@ -10,11 +10,10 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import GpuSpec, Json, Out, Resume
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import Seed, window_of
+from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume, Seed, window_of
 
 if TYPE_CHECKING:
     from ptxbench.tune.blocks.concurrent import ConcurrentTrial

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
-
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import GpuSpec
+from ptxbench.cli.output import say
 from ptxbench.cli.tuning import Place, SettingOptions, TuneOptions, search_and_print
 from ptxbench.core.option import Arg, Opt
-from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions
+from ptxbench.core.shared_options import GpuSpec
+from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions, VariantTimeout
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_info import GpuInfo
@@ -36,12 +34,11 @@ class _Trying:
 
     Attributes:
         sizes: Give a size another value than the specification does (may be repeated).
-        limit_s: Seconds after which a variant that does not end is given up.
         in_process: Measure in this process: a variant that hangs then hangs the search.
     """
 
     sizes: Annotated[Mapping[int | str, float] | None, Opt(metavar="NAME=N", flag="--set")] = None
-    limit_s: Annotated[float, Opt(1, 86_400, flag="--variant-timeout")] = 60.0
+    limit_s: VariantTimeout = 60.0
     in_process: bool = False
 
 
@@ -81,30 +78,27 @@ def kernel(options: _KernelOptions) -> int:
         info = gpu.info
     finally:
         gpu.close()
-    return _watched(info, options, options.limit_s)
+    return _isolate(info, options)
 
 
-def _watched(info: GpuInfo, place: Place, limit_s: float) -> int:
-    """Run this very command line in a process that is watched; return the exit code."""
+def _isolate(info: GpuInfo, options: _KernelOptions) -> int:
+    """Run this very command in another process, and again where a variant ended it; return the exit code."""
     from ptxbench.devices.select import restore_settings
+    from ptxbench.experiment.supervise import own_command, supervise
     from ptxbench.storage.location import default_run_path
-    from ptxbench.tune.watch import search_watched
+    from ptxbench.tune.isolate import search_work
 
-    path = place.out or default_run_path(info, datetime.now(UTC), prefix="tune-")
+    path = options.out or default_run_path(info, datetime.now(UTC), prefix="tune-")
 
-    def command() -> list[str]:
-        words = [*sys.argv[1:], "--in-process"]
-        # Of an option that is given twice the last counts.
-        words += [] if place.out else ["--out", str(path)]
-        words += ["--resume"] if not place.resume and (path / "manifest.json").exists() else []
-        return [sys.executable, "-m", "ptxbench", *words]
+    def command(begun: bool) -> list[str]:
+        own = replace(options, in_process=True, out=path, resume=options.resume or begun)
+        return own_command("tune kernel", own)
 
     try:
-        code = search_watched(command, path, limit_s, lambda text: click.echo(f"ptxbench: {text}", err=True))
+        (ended,) = supervise([search_work(command, path, options.limit_s)], say)
     finally:
         # A process that was killed may have left the GPU set.
         restore_settings(info.index)
-    if code < 0:
-        click.echo(f"ptxbench: signal {-code} ended the search; continue it with --resume", err=True)
-        return 128 - code
-    return code
+    if ended.code < 0:
+        say(f"signal {-ended.code} ended the search; continue it with --resume")
+    return ended.shell_code

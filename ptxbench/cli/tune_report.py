@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Json
 from ptxbench.cli.output import print_json
 from ptxbench.cli.parameters import PictureFolder, require_report
 from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import TableFolder
+from ptxbench.core.shared_options import Json, TableFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Json, plot_of
+from ptxbench.cli.options import plot_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
     from ptxbench.tune.clocks.strategies import Chosen, Comparison

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from ptxbench.cli.options import Json, Out, Resume, plot_of
-from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.options import plot_of
+from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import Json, Out, Resume
 from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions, TuningOptions
 
 if TYPE_CHECKING:
@@ -104,11 +105,11 @@ def search_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
     with progress_bar() as show:
         try:
             new, old = (None, path) if place.resume else (path, None)
-            tuned = tune(gpu, tuning, new, old, show, _say)
+            tuned = tune(gpu, tuning, new, old, show, say)
         except KeyboardInterrupt:
             if path.exists():
                 resuming = shlex.join(["--resume", "--out", str(path)])
-                click.echo(f"ptxbench: stopped; the trials are kept. Add to continue: {resuming}", err=True)
+                say(f"stopped; the trials are kept. Add to continue: {resuming}")
             raise
     _draw(tuned, place.plot)
     if place.as_json:
@@ -180,10 +181,6 @@ def _print_predictions(trials: tuple[Trial, ...], seen_mhz: float) -> None:
     print_table(("variant", *numbers), rows, numbers, ("power W",))
 
 
-def _say(text: str) -> None:
-    click.echo(f"ptxbench: {text}", err=True)
-
-
 def sweep_and_print(gpu: Gpu, tuning: Tuning, sizes: tuple[int, ...], place: Place) -> int:
     """Search for each size in turn, each in a folder of its own, print the best of each; the exit code."""
     from ptxbench.storage.location import default_run_path
@@ -229,7 +226,7 @@ def _draw(tuned: Tuned, plot: Path | None) -> None:
     except InputError as error:
         if plot is not None:
             raise
-        click.echo(f"ptxbench: no picture: {error}", err=True)
+        say(f"no picture: {error}")
 
 
 def _print_json(tuned: Tuned) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import Json
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.parameters import PictureFolder
 from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
     from ptxbench.core.estimate import Estimate

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import DEFAULT_TARGET, Json, target_of
+from ptxbench.cli.options import DEFAULT_TARGET, target_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import OPT_LEVELS, OptLevels
+from ptxbench.core.shared_options import OPT_LEVELS, Json, OptLevels
 
 if TYPE_CHECKING:
     from ptxbench.sass.verify import VerifiedRow

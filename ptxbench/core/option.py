@@ -6,7 +6,8 @@ A frozen dataclass has a field for each, such as
 
 What the option does, its help, is what the docstring of the dataclass says of the field.
 
-`ptxbench.cli.command` makes the command line from it, `takes` the signature of a public function.
+`ptxbench.cli.command` makes the command line from it, `takes` the signature of a public function, `words_of`
+the words that give a command these very options.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Opt:
         choices: The words that are taken; none: any.
         flag: The option of the command line; "": as the field is called.
         metavar: What stands for its value in the help.
-        kind: How the command line reads it, a type of click; None: by the type of the field.
+        kind: How the command line reads it, a type of click; None: by the type of the field. Its method
+            `word`, where it has one, returns the word of a value.
         former: Names that it had before, which still work.
     """
 
@@ -149,6 +151,33 @@ def _one(hint: Any) -> tuple[Any, bool]:
     if get_origin(hint) is tuple:
         return get_args(hint)[0], True
     return hint, get_origin(hint) is Mapping
+
+
+def words_of(options: object) -> list[str]:
+    """Return the words of a command line that give a command these options, without those of the default.
+
+    Arguments stand at the end behind --, so that none is taken for an option.
+    """
+    words: list[str] = []
+    arguments: list[str] = []
+    for one in named_options(type(options)):
+        value = getattr(options, one.name)
+        if isinstance(one.said, Arg):
+            arguments += _words(one, value)
+        elif value is True:
+            words.append(one.flag)
+        elif value != one.default:
+            words += [f"{one.flag}={word}" for word in _words(one, value)]
+    return [*words, *(["--", *arguments] if arguments else [])]
+
+
+def _words(one: Named, value: Any) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, Mapping):
+        return [f"{name}={part}" for name, part in value.items()]
+    word = getattr(one.said.kind, "word", str)
+    return [word(single) for single in value] if one.many else [word(value)]
 
 
 def check(options: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.option import Opt
 
 OPT_LEVELS = tuple(level.value for level in OptLevel)
@@ -14,6 +14,37 @@ TABLE = Opt(
     " ptxbench (h100, h200)."
 )
 
+Json = Annotated[bool, Opt(help="Print JSON.", flag="--json")]
+GpuSpec = Annotated[
+    str | None,
+    Opt(
+        help="The GPU: index, UUID, simulated[:PROFILE or :FILE.toml] or replay:FOLDER (default: the first "
+        "one); `table` takes several: all, or a list such as 0,2.",
+        flag="--gpu",
+        metavar="GPU",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    Opt(
+        help="Where to write: a folder, new or empty (default: a new one in results/, or runs/ if not real)."
+    ),
+]
+Resume = Annotated[bool, Opt(help="Continue the run in the folder --out.")]
+SensorPath = Annotated[
+    Path | None,
+    Opt(
+        help="Folder or file of `ptxbench sensor`: use what it measured instead of what is documented.",
+        flag="--sensor",
+    ),
+]
+Category = Annotated[str, Opt(help="Take only the instructions of this category of the catalogue.")]
+# By this the command line knows the type.
+PATTERNS = f"[{'|'.join(Pattern)}]"
+OneOperands = Annotated[str, Opt(help="Operand pattern (default: random).", metavar=PATTERNS)]
+Operands = Annotated[
+    tuple[str, ...], Opt(help="Operand pattern (may be repeated; default: random).", metavar=PATTERNS)
+]
 TableFolder = Annotated[Path | None, TABLE]
 Seed = Annotated[int | None, Opt(help="Seed of the random operands and order.", low=0, high=2**32 - 1)]
 OneOptLevel = Annotated[

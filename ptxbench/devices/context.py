@@ -75,7 +75,7 @@ class Context:
         if self._lost:
             raise GpuError(
                 f"a kernel broke the CUDA context of this process ({self._lost}); "
-                "what was measured is kept: continue with --resume"
+                "what was measured is kept: continue with `resume`"
             )
 
     def release(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ptxbench.core.errors import GpuError, InputError
+from ptxbench.core.errors import ArgumentError, GpuError, InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.driver_presence import driver_traces, wants_gpus
@@ -47,7 +47,7 @@ def open_gpu(spec: str) -> Gpu:
 
         return ReplayGpu(RunFolder.open(Path(rest)))
     if not spec.isdecimal() and not spec.startswith("GPU-"):
-        raise InputError(f"--gpu {spec!r} is no index, UUID, simulated[:PROFILE] or replay:RUN")
+        raise ArgumentError("gpu", f"{spec!r} is no index, UUID, simulated[:PROFILE] or replay:RUN")
     which = int(spec) if spec.isdecimal() else spec
     restore_settings(which)
     from ptxbench.devices.cuda import CudaGpu
@@ -115,7 +115,9 @@ def named_gpus(spec: str) -> tuple[NamedGpu, ...]:
     words = [word.strip() for word in spec.split(",")]
     for word in words:
         if spec != ALL and not word.isdecimal() and not word.startswith("GPU-") and not _is_simulated(word):
-            raise InputError(f"--gpu: {word!r} is no index, UUID or simulated[:PROFILE[@BOARD]]")
+            raise ArgumentError(
+                "gpu", f"names {word!r}, which is no index, UUID or simulated[:PROFILE[@BOARD]]"
+            )
     if all(map(_is_simulated, words)):
         found = [_simulated(word) for word in words]
     else:
@@ -129,7 +131,7 @@ def named_gpus(spec: str) -> tuple[NamedGpu, ...]:
         machine.say_left_out()
     twice = [gpu.spec for gpu in found if [one.board for one in found].count(gpu.board) > 1]
     if twice:
-        raise InputError(f"--gpu {spec!r} names {twice[0]} twice")
+        raise ArgumentError("gpu", f"{spec!r} names {twice[0]} twice")
     return tuple(found)
 
 
@@ -189,8 +191,8 @@ def open_gpu_or_simulated(spec: str | None, notice: Callable[[str], None]) -> Gp
         why = wants_gpus(os.environ)
         if why:
             raise GpuError(
-                f"this machine has no NVIDIA driver, but {why}: run where there is a GPU, or simulate by"
-                " --gpu simulated"
+                f"this machine has no NVIDIA driver, but {why}: run where there is a GPU, or take the"
+                " GPU `simulated`"
             )
         notice("this machine has no NVIDIA driver, so the GPU is SIMULATED: its numbers are no measurements")
         return open_gpu("simulated")

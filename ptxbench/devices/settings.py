@@ -94,7 +94,7 @@ def applied(
             before is restored.
     """
     if not allowed:
-        raise InputError(f"setting {wanted} changes the GPU for all its users; add --allow-settings")
+        raise InputError(f"setting {wanted} changes the GPU for all its users; add `allow_settings`")
     if wanted == GpuSettings():
         raise InputError("nothing is to be set; name a clock or a power limit")
     journal = SettingsJournal(gpu.uuid_hash)

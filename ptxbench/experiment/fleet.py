@@ -6,13 +6,16 @@ submitit keeps what it runs as pickles in the folder `jobs`: nobody else should 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import sleep
 from typing import Any
 
 from ptxbench.core.errors import InputError
-from ptxbench.experiment.fleet_task import measure_task
+from ptxbench.devices.select import ALL, named_gpus
+from ptxbench.experiment.isolate import board_work
+from ptxbench.experiment.supervise import supervise
+from ptxbench.experiment.table_options import TableOptions
 
 _LOOK_S = 0.5
 _GRACE_S = 60
@@ -53,7 +56,7 @@ class Job:
 
 def run_fleet(
     out: Path,
-    words: Sequence[str],
+    options: TableOptions,
     specs: Sequence[str | None],
     cluster: Cluster,
     on_progress: Callable[[int, int], None] = lambda *_: None,
@@ -64,7 +67,7 @@ def run_fleet(
 
     Args:
         out: Folder of all boards; every machine must see it under this path.
-        words: What follows `ptxbench table` in every task.
+        options: What `ptxbench table` measures in every task.
         specs: The GPU of each task; None: the one that the engine gives it.
         cluster: Where they run.
         on_progress: Told how many tasks have ended, of how many.
@@ -75,7 +78,7 @@ def run_fleet(
     """
     executor = _executor(out, cluster)
     with executor.batch():
-        jobs = [executor.submit(measure_task, list(words), str(out.resolve()), spec) for spec in specs]
+        jobs = [executor.submit(measure_task, options, out.resolve(), spec) for spec in specs]
     try:
         while not all(_has_ended(job) for job in jobs):
             on_progress(sum(_has_ended(job) for job in jobs), len(jobs))
@@ -87,6 +90,26 @@ def run_fleet(
         raise
     on_progress(len(jobs), len(jobs))
     return tuple(_ended(job) for job in jobs)
+
+
+def measure_task(options: TableOptions, out: Path, spec: str | None) -> int:
+    """Measure on one GPU; go on with the run of its board where there is one.
+
+    Args:
+        options: What is measured.
+        out: Folder of all boards.
+        spec: The GPU; None: the first one that the task is shown, as by Slurm.
+
+    Returns:
+        The exit code of `ptxbench table`.
+
+    Raises:
+        GpuError: There is no such GPU.
+    """
+    gpu = named_gpus(spec or ALL)[0]
+    # What a signal ends here, the engine meant to end.
+    (ended,) = supervise([replace(board_work(options, gpu, out), restarts=0)])
+    return ended.code
 
 
 def _executor(out: Path, cluster: Cluster) -> Any:

@@ -33,10 +33,10 @@ def require_fleet_folder(folder: Path, *, resume: bool) -> None:
     found = _run_folders(folder)
     if found and not resume:
         raise InputError(
-            f"{folder} already holds runs; continue them with --resume, or choose another folder"
+            f"{folder} already holds runs; continue them with `resume`, or choose another folder"
         )
     if resume and not found:
-        raise InputError(f"{folder} holds no run to continue; leave out --resume")
+        raise InputError(f"{folder} holds no run to continue; leave out `resume`")
 
 
 def compare_runs(folder: Path) -> FleetFile:

@@ -163,7 +163,7 @@ class _Measuring:
             folder.records(),
             folder.manifest.gpu,
             self._state.failures,
-            f"{ended}; continue with --resume",
+            f"{ended}; continue with `ptxbench table --resume`",
             self._state.unfinished,
         )
 

@@ -148,7 +148,7 @@ def describe(folder: RecordingFolder) -> SensorFile:
     """
     manifest = folder.manifest
     if not folder.recordings:
-        raise InputError(f"{folder.path} holds no recording: measure again, or continue with --resume")
+        raise InputError(f"{folder.path} holds no recording: measure again, or continue with `resume`")
     (recording,) = folder.recordings
     most_w = manifest.gpu.max_power_w
     trace, notes = believed_trace(folder.trace(recording.name), manifest.sensors, most_w)

@@ -223,7 +223,7 @@ class _RailSums:
         if mean_w < _MIN_RAIL_POWER_W or opposed > _MIN_OPPOSED:
             raise InputError(
                 f"{path}: rail {self._name} carries {mean_w:.3g} W on average, against the other rails: "
-                "it is wired backwards; give its current a scale of -1 in a mapping (--mapping)"
+                "it is wired backwards; give its current a scale of -1 in a mapping (`mapping`)"
             )
         return (
             f"rail {self._name} carries {mean_w:.2g} W on average: the zero of its sensor is off, or it is"

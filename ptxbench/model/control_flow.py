@@ -149,12 +149,12 @@ def _refuse_calls(kernel: SassKernel, instruction: SassInstruction) -> None:
     if instruction.base in _CALLS:
         raise InputError(
             f"{kernel.name} calls a routine at {instruction.address:#x} ({instruction}); how often it runs,"
-            " and whether it calls itself, cannot be read off the code: give executed counts with --ncu"
+            " and whether it calls itself, cannot be read off the code: give executed counts with `ncu`"
         )
     if instruction.base in _INDIRECT:
         raise InputError(
             f"{kernel.name} jumps at {instruction.address:#x} to where only its run decides ({instruction});"
-            " give executed counts with --ncu"
+            " give executed counts with `ncu`"
         )
 
 
@@ -232,7 +232,7 @@ def _passes(kernel: SassKernel, loops: Sequence[NaturalLoop], trips: Mapping[str
             if loop.trips is None:
                 raise InputError(
                     f"{kernel.name}: how often the loop at {loop.address:#x} runs is not in the code;"
-                    f" give it with --trips {loop.index}=N (passes of one thread each time it is entered)"
+                    f" give it with `trips` {loop.index}=N (passes of one thread each time it is entered)"
                 )
             given[loop.index] = loop.trips
     return given

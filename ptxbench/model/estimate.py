@@ -249,7 +249,7 @@ def demand_of(work: KernelWork, machine: Machine, conditions: Conditions) -> Dem
 def _known_dynamic(work: KernelWork, machine: Machine, conditions: Conditions) -> _DynamicEnergy:
     if not 0 < work.time_s < math.inf:
         raise InputError(
-            f"{work.name}: its time is not known; give it with --time-s, or profile gpu__time_duration.sum"
+            f"{work.name}: its time is not known; give it with `time_s`, or profile gpu__time_duration.sum"
         )
     if math.isnan(machine.static.at(_temperature_c(machine, conditions))):
         raise InputError(
@@ -444,7 +444,7 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
         )
     notes += _includes(work, terms)
     if not work.bytes_moved:
-        notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with --ncu")
+        notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with `ncu`")
     guessed = [one.access for one in terms.accesses_pj if one.access not in dict(work.accesses)]
     if work.bytes_moved and guessed:
         notes.append(

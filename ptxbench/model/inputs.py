@@ -82,7 +82,7 @@ def kernel_in(
         return next(iter(kernels.values()))
     if name not in kernels:
         wanted = "several kernels" if name is None else f"no kernel {name!r}"
-        raise InputError(f"{what} has {wanted}; choose one with --entry: {', '.join(kernels)}")
+        raise InputError(f"{what} has {wanted}; choose one with `entry`: {', '.join(kernels)}")
     return kernels[name]
 
 

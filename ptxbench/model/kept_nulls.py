@@ -100,7 +100,7 @@ def read_nulls(folder: Path) -> KeptNulls:
     if not path.exists():
         raise InputError(
             f"{folder} has no {FILE}, so nothing can stand beside its estimate; give a table that has it,"
-            " such as h200, or write it with runners/compare_nulls.py --keep"
+            " such as h200, or write it with `runners/compare_nulls.py --keep`"
         )
     return codec.decode(KeptNulls, codec.read_json(path), Place(path))
 

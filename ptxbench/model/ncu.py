@@ -275,8 +275,8 @@ def work_of(launches: Iterable[ProfiledLaunch], name: str, path: Path) -> Kernel
         warps, with_modifiers = _opcodes(launch, _OPCODES)
         if not warps:
             raise InputError(
-                f"{path}: {launch.kernel} has no executed opcodes; profile with --metrics"
-                f" {_OPCODES}{_MODIFIERS} and --print-metric-instances details (ncu 2023.1 or newer)"
+                f"{path}: {launch.kernel} has no executed opcodes; profile with `ncu --metrics"
+                f" {_OPCODES}{_MODIFIERS} --print-metric-instances details` (ncu 2023.1 or newer)"
             )
         threads, _ = _opcodes(launch, _THREADS)
         modifiers = modifiers and with_modifiers
@@ -312,7 +312,7 @@ def launch_shape(launch: ProfiledLaunch, path: Path) -> tuple[int, int]:
         numbers = re.findall(r"\d+", launch.cells.get(name, ""))
         if not numbers:
             raise InputError(
-                f"{path}: {launch.kernel} has no {name}, so no time can be modelled; give --time-s"
+                f"{path}: {launch.kernel} has no {name}, so no time can be modelled; give `time_s`"
             )
         sizes.append(math.prod(int(number) for number in numbers))
     return sizes[0], sizes[1]

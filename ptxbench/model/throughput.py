@@ -82,7 +82,7 @@ def modelled_time_s(
     """
     if not clock_mhz > 0:
         raise InputError(
-            "the run does not know the GPU's SM clock, so no time can be modelled; give --time-s"
+            "the run does not know the GPU's SM clock, so no time can be modelled; give `time_s`"
         )
     warps = math.ceil(blocks / sm_count) * math.ceil(threads / WARP)
     busy: dict[OpcodeClass, float] = defaultdict(float)

@@ -65,7 +65,7 @@ def placed_kernels(
     works, problems = read_works((counts or folder) / COUNTS, session)
     if not works:
         where = problems[0] if problems else f"{(counts or folder) / COUNTS} holds no counts"
-        raise InputError(f"{where}; count the kernels, or name the folder by --counts")
+        raise InputError(f"{where}; count the kernels, or name the folder by `counts`")
     machines = {
         one.kind: fitted_machine(result, one.kind, one.level)[0]
         for one in result.machines

@@ -107,7 +107,7 @@ def read_roofline(path: Path, name: str = "") -> RooflineReport:
         _fit(folder, measured, pattern) for pattern in dict.fromkeys(p.kernel.pattern for p in loads)
     )
     if not fits:
-        raise InputError(f"{path} holds no kernel of the roofline yet; continue it with --resume")
+        raise InputError(f"{path} holds no kernel of the roofline yet; continue it with `resume`")
     return RooflineReport(name or str(path), folder.manifest, fits, dict(_loops(folder, loads)))
 
 

@@ -15,10 +15,10 @@ from ptxbench.core.errors import InputError
 NAME_A_RUN = "name the folder of a run"
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 _CURES = {
-    errno.ENOSPC: "free some space, then repeat the command (a run goes on with --resume)",
-    errno.EDQUOT: "free some of your quota, then repeat the command (a run goes on with --resume)",
+    errno.ENOSPC: "free some space, then repeat the command (a run goes on with `resume`)",
+    errno.EDQUOT: "free some of your quota, then repeat the command (a run goes on with `resume`)",
     errno.EFBIG: "raise the limit on file sizes (`ulimit -f`), then repeat the command (a run goes on with"
-    " --resume)",
+    " `resume`)",
     errno.EACCES: "choose a folder that you may write",
     errno.EPERM: "choose a folder that you may write",
     errno.EROFS: "choose a folder that you may write",

@@ -9,6 +9,7 @@ from pathlib import Path
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.storage.file_errors import writing
+from ptxbench.storage.folder_kind import MANIFEST
 
 _MEASURED = "results"
 _OTHER = "runs"
@@ -57,6 +58,16 @@ def require_outside(run: Path, *written: Path | None) -> None:
             raise InputError(f"{path} lies in {run}, which stays as it is; write elsewhere")
 
 
+def require_no_run(path: Path) -> None:
+    """Refuse a folder that holds a run.
+
+    Raises:
+        InputError: It does.
+    """
+    if (path / MANIFEST).exists():
+        raise InputError(f"{path} already holds a run; continue it with `resume`, or choose another folder")
+
+
 def make_place(path: Path, kind: GpuKind) -> None:
     """Make a new folder for what a GPU of some kind gives, or use an empty one.
 
@@ -70,8 +81,7 @@ def make_place(path: Path, kind: GpuKind) -> None:
     require_place(path, kind)
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-        held = {entry.name for entry in path.iterdir()}
-    if "manifest.json" in held:
-        raise InputError(f"{path} already holds a run; continue it with --resume, or choose another folder")
-    if held:
+        is_empty = not any(path.iterdir())
+        require_no_run(path)
+    if not is_empty:
         raise InputError(f"{path} is not empty; choose a new folder for the run")

@@ -28,7 +28,7 @@ def find_shipped(gpu: str) -> Path:
     if gpu.lower() not in SHIPPED:
         raise InputError(
             f"no table of {gpu!r} comes with ptxbench (those are {', '.join(SHIPPED)}); "
-            "name the folder of a run with --table"
+            "name the folder of a run with `table`"
         )
     return SHIPPED[gpu.lower()]
 

@@ -78,7 +78,7 @@ def read(path: Path) -> pa.Table:
     Raises:
         InputError: The file is missing, damaged or holds other columns.
     """
-    cure = "go on with --resume, which measures it again"
+    cure = "go on with `resume`, which measures it again"
     with _open(path, cure) as file, reading_parquet(path, cure):
         return file.read()
 

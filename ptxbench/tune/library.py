@@ -141,7 +141,7 @@ def open_cublas(problem: Problem, ordinal: int, seed: int, pattern: str) -> Prod
         except ImportError:
             continue
         return make(module, problem, ordinal, operand_matrices(problem, seed, pattern))
-    raise InputError("--beside cublas needs PyTorch or CuPy; run 'pip install torch' or 'pip install cupy'")
+    raise InputError("`beside` cublas needs PyTorch or CuPy; run 'pip install torch' or 'pip install cupy'")
 
 
 def measure_library(
@@ -226,7 +226,7 @@ def _by_torch(torch: Any, problem: Problem, ordinal: int, inputs: tuple[Bytes, .
     if not problem.beta:
         return Product(name, lambda: torch.matmul(a, b, out=c), lambda: c.cpu().numpy())
     if problem.dtype == "f16":
-        raise InputError("--beside cublas cannot update a C of f32 with A and B of f16; leave --beta out")
+        raise InputError("`beside` cublas cannot update a C of f32 with A and B of f16; leave `beta` out")
     source = on_gpu(inputs[2], (problem.m, problem.n))
     update = lambda: torch.addmm(source, a, b, beta=problem.beta, out=c)  # noqa: E731
     return Product(name, update, lambda: c.cpu().numpy())
@@ -238,7 +238,7 @@ def _cublas_version(torch: Any) -> str:
 
 def _by_cupy(cupy: Any, problem: Problem, ordinal: int, inputs: tuple[Bytes, ...]) -> Product:
     if problem.beta:
-        raise InputError("--beside cublas updates C by PyTorch alone; run 'pip install torch'")
+        raise InputError("`beside` cublas updates C by PyTorch alone; run 'pip install torch'")
     with cupy.cuda.Device(ordinal):
         a, b = (
             _as_op(cupy.asarray(data.view(KINDS[problem.dtype]).reshape(shape)), op)

@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 # As in ptxbench.tune.objective, which would load numpy.
 _OBJECTIVES = ("energy", "time", "edp", "power-limited", "gflops-per-w", "metric")
 
+VariantTimeout = Annotated[
+    float,
+    Opt(
+        1,
+        86_400,
+        help="Seconds after which a variant that does not end is given up.",
+        flag="--variant-timeout",
+    ),
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:

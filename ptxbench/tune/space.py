@@ -135,7 +135,7 @@ def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Spa
         most = rejected[0][0] if rejected else "the axes hold nothing"
         raise InputError(
             f"no variant computes {problem.m} x {problem.n} x {problem.k} {problem.dtype} on {target} "
-            f"(most often: {most}); take sizes that are multiples of 8, or other axes by --space"
+            f"(most often: {most}); take sizes that are multiples of 8, or other axes by `space`"
         )
     return Space(problem, target, tuple(kept), rejected)
 

@@ -162,6 +162,6 @@ def _imported() -> tuple[Any, Any, Any]:
         interface, util, searchspace = (importlib.import_module(f"kernel_tuner.{name}") for name in names)
     except ImportError as error:
         raise InputError(
-            "this strategy needs Kernel Tuner; run 'pip install kernel-tuner', or take --strategy random"
+            "this strategy needs Kernel Tuner; run 'pip install kernel-tuner', or take `strategy` random"
         ) from error
     return interface, util, searchspace

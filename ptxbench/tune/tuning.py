@@ -294,9 +294,9 @@ def _library(gpu: Gpu, tuning: Tuning) -> Callable[[TuningFolder, SourceCheck], 
     """
     problem, options = tuning.problem, tuning.options
     if not isinstance(problem, Problem):
-        raise InputError(f"--beside {tuning.beside} goes with a matrix product; use tune gemm")
+        raise InputError(f"`beside` {tuning.beside} goes with a matrix product; use tune gemm")
     if not isinstance(gpu, CallingGpu):
-        raise InputError(f"--beside {tuning.beside} needs a real GPU: name one by --gpu")
+        raise InputError(f"`beside` {tuning.beside} needs a real GPU: name one by `gpu`")
     product = open_cublas(problem, gpu.ordinal, options.seed, options.pattern)
     right = is_right(problem, options.seed, options.pattern)
     window_s = options.window_s if options.power else math.nan

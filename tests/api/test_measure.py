@@ -3,6 +3,7 @@
 import pytest
 
 import ptxbench
+from ptxbench.storage.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,27 @@ def test_an_open_gpu_waits_by_its_own_clock_and_says_what_it_is(gpu):
     assert not gpu.is_real
     assert "SIMULATED" in repr(gpu)
     assert gpu.name == gpu.info.name
+
+
+def test_isolated_it_is_measured_by_another_process_with_the_same_options(tmp_path):
+    found = ptxbench.measure(
+        "simulated", "add.u32", opt_level="O3", precision=0.01, out=tmp_path / "run", isolate=True
+    )
+    assert (found.row.instruction, found.row.opt_level, found.status) == ("add.u32", "O3", "ok")
+    with RunFolder.open(tmp_path / "run") as folder:
+        assert folder.manifest.part.arguments.precision == 0.01
+        assert folder.manifest.command[1] == "table"
+    with pytest.raises(ptxbench.InputError, match="already holds a run"):
+        ptxbench.measure("simulated", "add.u32", out=tmp_path / "run", isolate=True)
+
+
+def test_what_another_process_refuses_is_an_error_here(tmp_path):
+    with pytest.raises(ptxbench.InputError, match="nonsense"):
+        ptxbench.measure("simulated:nonsense", "add.u32", isolate=True)
+    with pytest.raises(ptxbench.GpuError, match=r"9999|NVIDIA driver"):
+        ptxbench.measure(9999, "add.u32", isolate=True)
+    with (
+        ptxbench.open_gpu("simulated") as gpu,
+        pytest.raises(ptxbench.InputError, match="give `gpu` as an index, UUID or name, not open"),
+    ):
+        ptxbench.measure(gpu, "add.u32", isolate=True)

@@ -70,3 +70,15 @@ def test_bad_input_is_one_line(change, words):
     with pytest.raises(ptxbench.InputError, match=words) as refused:
         tuned(**change)
     assert "\n" not in str(refused.value)
+
+
+def test_isolated_another_process_searches_and_what_it_found_is_here(tmp_path):
+    found = tuned(isolate=True, out=tmp_path / "t", seed=3)
+    assert [v.parameters for v in found] == [v.parameters for v in tuned(seed=3)]
+    assert found.searched == 3
+    with pytest.raises(ptxbench.InputError, match="already holds a run"):
+        tuned(isolate=True, out=tmp_path / "t")
+    with pytest.raises(ptxbench.InputError, match="nonsense"):
+        tuned("simulated:nonsense", isolate=True)
+    with pytest.raises(ptxbench.InputError, match="not open"):
+        tuned(Gpu(AddingGpu()), isolate=True)

@@ -3,16 +3,14 @@
 import json
 import os
 import sys
-from pathlib import Path
 
 import pytest
 from fakes.nvml import FakeDevice, use_nvml
 
 from ptxbench.cli.main import run
-from ptxbench.devices.select import named_gpus
 from ptxbench.experiment import fleet
-from ptxbench.experiment.fleet_runs import board_folder
-from ptxbench.experiment.fleet_task import measure_task
+from ptxbench.experiment.supervise import Outcome
+from ptxbench.experiment.table_options import TableOptions
 
 QUICK = (
     "--protocol=dynamic",
@@ -23,30 +21,21 @@ QUICK = (
 )
 
 
-def test_one_task_goes_on_with_the_run_of_the_board_that_it_meets(tmp_path):
-    called = []
-
-    def call(words, **options):
-        called.append((words, options["env"].get("CUDA_VISIBLE_DEVICES")))
-        return 1
-
-    folder = board_folder(tmp_path, named_gpus("simulated:h200@4")[0].board)
-    assert measure_task(["fma.rn.f32"], str(tmp_path), "simulated:h200@4", call) == 1
-    folder.mkdir()
-    (folder / "manifest.json").touch()
-    measure_task(["fma.rn.f32"], str(tmp_path), "simulated:h200@4", call)
-    begun = [sys.executable, "-m", "ptxbench", "table", "--gpu=simulated:h200@4", f"--out={folder}"]
-    assert [words for words, _ in called] == [[*begun, "fma.rn.f32"], [*begun, "--resume", "fma.rn.f32"]]
-    assert Path(f"{folder}.log").exists()
-
-
-def test_a_task_of_a_cluster_takes_the_gpu_that_it_is_shown_and_sees_no_other(tmp_path, monkeypatch):
+def test_a_task_of_a_cluster_takes_the_gpu_that_it_is_shown_and_is_started_once(tmp_path, monkeypatch):
     use_nvml(monkeypatch, FakeDevice(uuid="GPU-a"), FakeDevice(uuid="GPU-b"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
-    called = []
-    measure_task([], str(tmp_path), None, lambda words, **options: called.append((words, options["env"])))
-    assert "--gpu=GPU-b" in called[0][0]
-    assert called[0][1]["CUDA_VISIBLE_DEVICES"] == "GPU-b"
+    seen = []
+
+    def supervised(works):
+        seen.extend(works)
+        return (Outcome("x", 1, 0, 1.0, ""),)
+
+    monkeypatch.setattr(fleet, "supervise", supervised)
+    assert fleet.measure_task(TableOptions(instructions=("fma.rn.f32",)), tmp_path, None) == 1
+    (work,) = seen
+    assert "--gpu=GPU-b" in work.command(0.0)
+    assert work.environment["CUDA_VISIBLE_DEVICES"] == "GPU-b"
+    assert work.restarts == 0
 
 
 def test_two_simulated_boards_by_the_local_executor_one_of_which_is_lost(tmp_path, capsys):

@@ -7,8 +7,10 @@ import pytest
 from tune.fakes_kernel import write_spec
 
 from ptxbench.cli.main import run
+from ptxbench.cli.tune_kernel import kernel as command
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.experiment.supervise import Outcome, Watchdog
 
 
 def kernel(path, *arguments):
@@ -120,22 +122,24 @@ def test_on_a_real_gpu_the_search_is_watched_in_a_process_of_its_own(tmp_path, c
         def info(self):
             return replace(super().info, kind=GpuKind.REAL)
 
-    def watched(command, path, limit_s, say):
-        seen.append((command(), path, limit_s))
-        path.mkdir()
-        (path / "manifest.json").touch()
-        seen.append(command())
+    def supervised(works, say):
+        (work,) = works
+        seen.append((work.command(0.0), work.watchdog))
+        (tmp_path / "t").mkdir()
+        (tmp_path / "t" / "manifest.json").touch()
+        seen.append(work.command(0.0))
         say("MORE=4 took longer than 5 s; going on without")
-        return -9
+        return (Outcome(work.name, -9, 0, 1.0, ""),)
 
     monkeypatch.setattr("ptxbench.cli.tune_kernel.open_chosen_gpu", lambda _: RealGpu())
-    monkeypatch.setattr("ptxbench.tune.watch.search_watched", watched)
-    words = ["tune", "kernel", str(write_spec(tmp_path / "spec")), "--variant-timeout", "5"]
+    monkeypatch.setattr("ptxbench.experiment.supervise.supervise", supervised)
+    words = [str(write_spec(tmp_path / "spec")), "--variant-timeout=5", "--set=n=1048576", "--clocks=even:3"]
     words += ["--out", str(tmp_path / "t")]
-    monkeypatch.setattr("sys.argv", ["ptxbench", *words])
-    assert run(words) == 137
-    (first, path, limit_s), again = seen
-    assert (path, limit_s) == (tmp_path / "t", 5)
-    assert first[1:] == ["-m", "ptxbench", *words, "--in-process"]
-    assert again == [*first, "--resume"]
+    assert run(["tune", "kernel", *words]) == 137
+    (first, dog), again = seen
+    assert dog == Watchdog(tmp_path / "t" / "in_hand.json", 5)
+    assert first[1:5] == ["-m", "ptxbench", "tune", "kernel"]
+    asked = replace(command.read(words), in_process=True)
+    assert command.read(first[5:]) == asked
+    assert command.read(again[5:]) == replace(asked, resume=True)
     assert "took longer than 5 s" in capsys.readouterr().err

@@ -338,7 +338,7 @@ def break_the_context():
     broken = replace(launch_of(row), cubin=gpu.assemble(ptx, OptLevel.O3))
     with pytest.raises(LaunchError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
         gpu.run(broken)
-    with pytest.raises(GpuError, match="--resume"):
+    with pytest.raises(GpuError, match="`resume`"):
         gpu.run(broken)
 
 

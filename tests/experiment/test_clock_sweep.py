@@ -42,7 +42,7 @@ def test_the_hidden_ridge_comes_back_within_a_step_and_the_clock_is_restored(rid
 
 def test_without_permission_by_the_user_nothing_is_set():
     gpu = with_ridge(1000.0)
-    with pytest.raises(InputError, match="add --allow-settings"):
+    with pytest.raises(InputError, match="add `allow_settings`"):
         sweep_clocks(gpu, gpu.settable, 28, lambda _: None, allowed=False)
 
 

@@ -289,7 +289,7 @@ def test_a_full_disk_keeps_what_was_written_and_the_run_goes_on(tmp_path, monkey
     gpu = WatchedGpu(only("h200"))
     with start_run(gpu, asked("fma.rn.f32"), path) as run, monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full_after(calls, os.fsync))
-        with pytest.raises(InputError, match=r"No space left on device; free some space.*--resume"):
+        with pytest.raises(InputError, match=r"No space left on device; free some space.*`resume`"):
             measure_table(gpu, run)
         kept = {r.trial_id: encode(r) for r in run.records()}
     with RunFolder.open(path) as run:

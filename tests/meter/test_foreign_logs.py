@@ -353,7 +353,7 @@ def test_log_of_several_gpus_asks_which_one(tmp_path, name, boards):
         return f"{smi(i, boards[0], f'{p:.2f} W')}\n{smi(i, boards[1], '29.01 W')}"
 
     header = SMI.replace("index", name)
-    with pytest.raises(InputError, match=rf"is of several GPUs \({name} {', '.join(boards)}\); .*--nvml-gpu"):
+    with pytest.raises(InputError, match=rf"is of several GPUs \({name} {', '.join(boards)}\); .*`nvml_gpu`"):
         nvml(tmp_path, header, both)
     (usage,), notes = nvml(tmp_path, header, both, board=boards[0].lower())
     assert usage.value == pytest.approx(POWER_W, abs=0.01)

@@ -186,8 +186,8 @@ def test_rows_of_one_coarse_time_keep_their_energy(tmp_path):
         (["2,3", *(f"{i},{i}" for i in range(50))], "no column of time"),
         (["some words", "and more"], "holds no table"),
         (["t_s,rail_vs,rail_vg,rail_rs_ohm", *(f"{i},12.1,12,0" for i in range(50))], "larger than 0 ohm"),
-        (["start_us,end_us", *(f"{i},{i + 1}" for i in range(50))], "give it as --windows"),
-        (["t_us,power_draw_w", *(f"{i},{i + 1}" for i in range(50))], "give it as --nvml"),
+        (["start_us,end_us", *(f"{i},{i + 1}" for i in range(50))], "give it as `windows`"),
+        (["t_us,power_draw_w", *(f"{i},{i + 1}" for i in range(50))], "give it as `nvml`"),
     ],
 )
 def test_refusals_are_one_line_with_the_file(tmp_path, lines, message):

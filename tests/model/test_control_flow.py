@@ -89,7 +89,7 @@ def test_branches_forward_are_no_loops():
 
 
 def test_an_unknown_trip_count_names_the_loop_and_the_cure():
-    with pytest.raises(InputError, match=r"loop at 0x10 .* --trips 1=N"):
+    with pytest.raises(InputError, match=r"loop at 0x10 .* `trips` 1=N"):
         executions(kernel(*NESTED), {"0": 3})
 
 

@@ -265,7 +265,7 @@ def test_the_settled_clock_is_where_the_power_meets_the_limit(follows_clock):
 
 
 def test_without_a_time_there_is_no_estimate():
-    with pytest.raises(InputError, match="--time-s"):
+    with pytest.raises(InputError, match="`time_s`"):
         estimate(work(math.nan, FFMA=1), machine(), RANDOM)
 
 

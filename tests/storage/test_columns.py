@@ -127,7 +127,7 @@ def test_damaged_page_is_one_line(tmp_path):
     path.write_bytes(data)
     for read in (traces.read, lambda p: traces.TraceFile(p).series("t0")):
         with pytest.raises(
-            InputError, match=r"cannot read .*; (copy the run again|go on with --resume)"
+            InputError, match=r"cannot read .*; (copy the run again|go on with `resume`)"
         ) as error:
             read(path)
         assert "\n" not in str(error.value)

@@ -133,7 +133,7 @@ def test_it_computes_the_same_product(name: str, monkeypatch: pytest.MonkeyPatch
 def test_what_is_not_there_is_one_line(
     tmp_path: Path, searched: Tuning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="--beside cublas needs a real GPU"):
+    with pytest.raises(InputError, match="`beside` cublas needs a real GPU"):
         tune(SimulatedGpu(), searched, tmp_path / "t")
     for name in ("torch", "cupy"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -232,7 +232,7 @@ class IntensityKernel:
         """
         if capability_of(target) < self.kind.min_target:
             raise InputError(
-                f"{target} has no {self.kind.opcode}: choose another --kind than {self.kind.name}"
+                f"{target} has no {self.kind.opcode}: choose another `kind` than {self.kind.name}"
             )
         return render_kernel("intensity", find_target(target), kernel=self)
 

@@ -127,7 +127,7 @@ _Maker = Callable[[RecordingFolder, str], tuple[PointKernel, Launch]]
 def _open(gpu: Gpu, out: Path | None, *, resume: bool) -> RecordingFolder:
     manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, gpu.sensors, 0.0, load_sms=0)
     if resume and out is None:
-        raise InputError("--resume needs the folder: name it by --out")
+        raise InputError("`resume` needs the folder: name it by `out`")
     path = out or default_run_path(gpu.info, datetime.now(UTC), prefix="roofline-")
     return (RecordingFolder.resume if resume else RecordingFolder.create)(path, manifest)
 
@@ -156,7 +156,7 @@ class _Bench:
         options, count = self._options, self._gpu.info.sm_count
         chosen = options.sms or (count, max(1, count // _FEW))
         if max(chosen) > count:
-            raise InputError(f"--sms {max(chosen)}: {self._gpu.info.name} has {count}")
+            raise InputError(f"`sms` {max(chosen)}: {self._gpu.info.name} has {count}")
         made: list[tuple[str, _Maker]] = [
             self._planned(kernel, pattern, sms)
             for kernel in options.kernels()
@@ -294,7 +294,7 @@ class _Bench:
             if threads < _LEAST_THREADS:
                 size = f"{self._l2_bytes / 2**20:g} MiB"
                 raise InputError(
-                    f"{kernel.name} on {sms} SMs cannot work from an L2 of {size}; name fewer by --sms"
+                    f"{kernel.name} on {sms} SMs cannot work from an L2 of {size}; name fewer by `sms`"
                 )
         return threads
 

@@ -159,7 +159,7 @@ def measured_kernels(folder: RecordingFolder) -> MeasuredKernels:
     """
     kernels = [_with_loop(folder, kernel) for kernel in read_kernels(folder)]
     if not kernels:
-        raise InputError(f"{folder.path} holds no measured kernel; continue it with --resume")
+        raise InputError(f"{folder.path} holds no measured kernel; continue it with `resume`")
     source = SourceCheck(board_sensor(folder.manifest.sensors), folder.manifest.sensors)
     recordings = {recording.name: recording for recording in folder.recordings}
     in_time = sorted(kernels, key=lambda kernel: recordings[kernel.name].windows[0].start_ns)
@@ -271,7 +271,7 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
     if not points:
         others = f" while no other program was on the GPU ({len(disturbed)} did then)" if disturbed else ""
         there = sorted({p.kernel.pattern for p in measured if p.kernel.kind and p.kernel.level})
-        instead = f"; this run has --operands {' and '.join(there)}" if there else ""
+        instead = f"; this run has `operands` {' and '.join(there)}" if there else ""
         others += f"; of {len(unread)} the power is not believed, first {unread[0]}" if unread else ""
         raise InputError(f"no kernel ran with operand pattern {pattern!r}{others}{instead}")
     asleep = [p for p in measured if p.kernel.sleeps]

@@ -55,6 +55,6 @@ def read_meter(path: Path, mapping: Mapping | None = None) -> MeterCapture:
 
 def _refuse_other(path: Path, opening: str) -> None:
     if _NVML_HEADER.search(opening):
-        raise InputError(f"{path} is an NVML log, not a meter's; give it as --nvml")
+        raise InputError(f"{path} is an NVML log, not a meter's; give it as `nvml`")
     if _WINDOWS_HEADER.match(opening):
-        raise InputError(f"{path} holds kernel windows, not a meter's readings; give it as --windows")
+        raise InputError(f"{path} holds kernel windows, not a meter's readings; give it as `windows`")

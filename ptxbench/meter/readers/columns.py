@@ -54,7 +54,7 @@ _NO_GPU = re.compile(
 # The PMD-USB's own labels: what feeds the CPU, where it is wired as labelled.
 _CPU_RAILS = {"eps1", "eps2"}
 _PMD_RAILS = {"pcie1", "pcie2"}
-_CHOOSE = "choose the rails in a mapping (--mapping)"
+_CHOOSE = "choose the rails in a mapping (`mapping`)"
 
 
 @dataclass(frozen=True)

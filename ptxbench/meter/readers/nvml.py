@@ -96,7 +96,7 @@ def read_nvml(
     if not sources:
         raise InputError(
             f"{path} has no power that NVML gives (power_draw_w, power.draw [W], ...) among {table.listed};"
-            " name it in a mapping (--mapping), under [nvml]"
+            " name it in a mapping (`mapping`), under [nvml]"
         )
     channels = [(channel, _quantity(source)) for source, channel in sources.items()]
     reader = ChannelReader(replace(table, chosen=chosen), mapping, times, channels)
@@ -239,7 +239,7 @@ def _board(table: TextTable, board: str | None) -> tuple[tuple[str, str] | None,
         return None, ()
     if board is None:
         raise InputError(
-            f"{table.path} is of several GPUs ({listed}); say which the meter was on (--nvml-gpu)"
+            f"{table.path} is of several GPUs ({listed}); say which the meter was on (`nvml_gpu`)"
         )
     for name, values in boards.items():
         for value in values:

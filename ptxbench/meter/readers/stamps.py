@@ -300,7 +300,7 @@ def date_order(path: Path, dates: Iterable[str], said: str | None, section: str 
     if len({tuple(those) for those in left.values()}) != 1:
         raise InputError(
             f"{path}: {quoted(texts[0])} may have the day or the month first; say it in a mapping"
-            f' (--mapping): date_order = "dmy" or "mdy" under [{section}time]'
+            f' (`mapping`): date_order = "dmy" or "mdy" under [{section}time]'
         )
     return next(iter(left))
 

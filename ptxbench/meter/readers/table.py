@@ -179,7 +179,7 @@ def times_of(table: TextTable, mapping: Mapping) -> TimeColumns | SampleClock:
         missing = "no column of time" if found is None else f"no column {found.time!r}"
         raise InputError(
             f"{table.path} has {missing} among {table.listed};"
-            f" name it in a mapping (--mapping), as column under [{table.section}time]"
+            f" name it in a mapping (`mapping`), as column under [{table.section}time]"
         )
     return found
 
@@ -244,7 +244,7 @@ def _rails(table: TextTable, mapping: Mapping) -> tuple[tuple[Rail, ...], tuple[
             if halves
             else f"no power, or volts and amperes, among {table.listed}"
         )
-        raise InputError(f"{table.path}: {what}; say it in a mapping (--mapping)")
+        raise InputError(f"{table.path}: {what}; say it in a mapping (`mapping`)")
     return rails, notes
 
 
@@ -254,7 +254,7 @@ def _entity_rail(table: TextTable) -> Rail:
     if len(names) != 1 or "power" not in names[0]:
         raise InputError(
             f"{table.path} holds the states of {', '.join(names) or 'too many entities'}: say in a mapping"
-            f' (--mapping) which is power, with column = "{_ENTITY}" and its value under [rows],'
+            f' (`mapping`) which is power, with column = "{_ENTITY}" and its value under [rows],'
             f' and watts = "{_STATE}" under [[rails]]'
         )
     return Rail(printable(names[0]).removeprefix("sensor."), watts=Channel(_STATE))

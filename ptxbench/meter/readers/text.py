@@ -260,7 +260,7 @@ def with_decimal(table: TextTable, columns: Sequence[str]) -> TextTable:
     for piece in table.pieces(columns):
         for name, cells in zip(columns, piece.columns, strict=True):
             sign.see(name, cells)
-    cure = f'say it in a mapping (--mapping): decimal = "." or "," under [{table.section}format]'
+    cure = f'say it in a mapping (`mapping`): decimal = "." or "," under [{table.section}format]'
     try:
         told = sign.told()
     except InputError as error:

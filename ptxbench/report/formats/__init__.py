@@ -80,7 +80,11 @@ class RunReport:
         """A line on the rows that are not shown, "" where all are."""
         count = len(self.rows) - len(self.shown)
         rows = "1 row" if count == 1 else f"{count} rows"
-        return f"{rows} not reached in the time that the run had; --all-rows shows them, too" if count else ""
+        return (
+            f"{rows} not reached in the time that the run had; `ptxbench report --all-rows` shows them, too"
+            if count
+            else ""
+        )
 
 
 def format_names() -> tuple[str, ...]:
@@ -96,7 +100,7 @@ def format_by_ending(path: Path | None) -> str:
     """
     ending = "" if path is None else path.suffix.lower()
     if ending not in _BY_ENDING:
-        raise InputError(f"{path}: the ending {ending} names no format; give --format")
+        raise InputError(f"{path}: the ending {ending} names no format; give `format`")
     return _BY_ENDING[ending]
 
 

@@ -80,7 +80,7 @@ def read_code(path: Path, target: str | None, entry: str | None) -> KernelCode:
         if code.startswith(_ELF):
             image, found = code, _target_of(cubin_capability(code), path)
             if target not in (None, found):
-                raise InputError(f"{path} is assembled for {found}, not {target}; leave --target out")
+                raise InputError(f"{path} is assembled for {found}, not {target}; leave `target` out")
         else:
             found = target or "sm_90a"
             image = assemble_ptx(code.decode(errors="replace"), found, OptLevel.O3).image
@@ -88,11 +88,11 @@ def read_code(path: Path, target: str | None, entry: str | None) -> KernelCode:
     except RefusedModuleError as error:
         raise InputError(f"{path} cannot be read as a cubin or as PTX: {error}") from error
     if entry is None and len(kernels) > 1:
-        raise InputError(f"{path} has several kernels; choose one with --entry: {', '.join(kernels)}")
+        raise InputError(f"{path} has several kernels; choose one with `entry`: {', '.join(kernels)}")
     try:
         name = find_entry(entry or next(iter(kernels), ""), tuple(kernels))
     except RefusedModuleError as error:
-        raise InputError(f"{path}: {error}; choose one with --entry") from error
+        raise InputError(f"{path}: {error}; choose one with `entry`") from error
     return KernelCode(name, found, kernels[name])
 
 

@@ -126,7 +126,7 @@ def settings_of(
         yield SetGpu((UNSET,), lambda _: None)
         return
     if not allowed:
-        raise InputError("clocks and power limits change the GPU for all its users; add --allow-settings")
+        raise InputError("clocks and power limits change the GPU for all its users; add `allow_settings`")
     with open_settable(gpu) as settable:
         choices = settable.choices()
         every = axes.combinations(choices)

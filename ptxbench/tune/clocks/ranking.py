@@ -70,7 +70,7 @@ def rank_clocks(
         ToolError: ptxas or nvdisasm is missing.
     """
     if tuning.table is None:
-        raise InputError("--clocks model needs a table to estimate by; give --table RUN")
+        raise InputError("`clocks` model needs a table to estimate by; give `table` RUN")
     subject, space = subject_of(gpu, tuning)
     options = replace(tuning.options, pattern=pattern_of(subject, tuning))
     model = open_model(tuning.table, gpu.info, options.pattern, tuning.samples)

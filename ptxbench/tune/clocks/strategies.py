@@ -145,7 +145,7 @@ class _Asked:
             InputError: None counts.
         """
         if not settings:
-            raise InputError("no SM clock was set; tune with --clocks")
+            raise InputError("no SM clock was set; tune with `clocks`")
         wanted = [Candidate(variant, s) for variant in variants for s in settings]
         self.names |= {candidate.name for candidate in wanted}
         counted = [t for t in self.ask(wanted) if t.ok and math.isfinite(cost(t))]
@@ -184,7 +184,7 @@ def _two_steps(space: ClockSpace, asked: _Asked, first: GpuSettings, cost: Calla
 
 def _capped(space: ClockSpace, asked: _Asked) -> Trial:
     if not space.caps:
-        raise InputError("power-capped needs power limits; give --power-limits")
+        raise InputError("power-capped needs power limits; give `power_limits`")
     return asked.best(space.variants, space.caps, _energy)
 
 
@@ -242,7 +242,7 @@ def compare(
         InputError: No clock was set, or no trial counts.
     """
     if not trials:
-        raise InputError("there is no trial; tune with --clocks")
+        raise InputError("there is no trial; tune with `clocks`")
     space = ClockSpace.of((t.variant for t in trials), (t.settings for t in trials), base_mhz, search_mhz)
     held = {t.name: t for t in trials}
 

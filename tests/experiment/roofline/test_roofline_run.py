@@ -137,7 +137,7 @@ def test_a_trip_that_no_l2_of_this_size_holds_is_refused(tmp_path, monkeypatch):
     gpu = SimulatedGpu(PROFILE)
     small = replace(gpu.info, l2_bytes=2.0**20)
     monkeypatch.setattr(SimulatedGpu, "info", property(lambda _: small))
-    with pytest.raises(InputError, match=r"on 132 SMs cannot work from an L2 of 1 MiB; name fewer by --sms"):
+    with pytest.raises(InputError, match=r"on 132 SMs cannot work from an L2 of 1 MiB; name fewer by `sms`"):
         measure(gpu, replace(FEW, levels=("l2",), sms=(132,)), tmp_path / "run")
 
 
@@ -279,7 +279,7 @@ def test_the_machine_code_does_what_its_intensity_says(target):
 
 
 def test_a_target_without_a_kind_of_flop_is_said():
-    with pytest.raises(InputError, match=r"sm_80 has no mma.sync.*choose another --kind"):
+    with pytest.raises(InputError, match=r"sm_80 has no mma.sync.*choose another `kind`"):
         build(SimulatedGpu(find_profile("a100")), IntensityKernel(KINDS["mma-f64"], 1))
 
 

@@ -99,7 +99,7 @@ def test_a_file_that_does_not_fit_is_refused_in_one_line(tmp_path: Path) -> None
     file.write_bytes(assemble_ptx(ptx_of_registers(20, "sm_80"), "sm_80", OptLevel.O3).image)
     with pytest.raises(InputError, match="assembled for sm_80, not sm_89"):
         read_code(file, "sm_89", None)
-    with pytest.raises(InputError, match="no kernel other, only k; choose one with --entry"):
+    with pytest.raises(InputError, match="no kernel other, only k; choose one with `entry`"):
         read_code(file, None, "other")
     file.write_bytes(b"\x7fELF no cubin")
     with pytest.raises(InputError, match="cannot be read"):

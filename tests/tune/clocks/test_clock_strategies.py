@@ -81,7 +81,7 @@ def test_the_global_one_is_the_exhaustive_optimum_and_savings_are_against_race_t
 
 
 def test_trials_without_a_clock_are_refused(trials):
-    with pytest.raises(InputError, match="tune with --clocks"):
+    with pytest.raises(InputError, match="tune with `clocks`"):
         compare([t for t in trials if t.settings.power_limit_mw])
     with pytest.raises(InputError, match="there is no trial"):
         compare([])

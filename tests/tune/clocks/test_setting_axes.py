@@ -149,7 +149,7 @@ def test_a_refused_setting_changes_nothing_and_leaves_no_folder(tmp_path, fake, 
 
 
 def test_without_permission_by_the_user_nothing_is_set(tmp_path, fake):
-    with pytest.raises(InputError, match="add --allow-settings"):
+    with pytest.raises(InputError, match="add `allow_settings`"):
         tune(clocked_gpu(), tuning(tmp_path / "spec", CLOCKS, allow_settings=False), tmp_path / "t")
     assert fake.history == []
 

@@ -9,13 +9,14 @@ import pytest
 from tune.fakes_kernel import AddingGpu
 from tune.fakes_tune import trial
 
+from ptxbench.experiment.supervise import supervise
 from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.folder import TuningFolder, tuning_manifest
+from ptxbench.tune.isolate import search_work
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import TrialStatus
-from ptxbench.tune.watch import search_watched
 
 HANG = "import time; time.sleep(600)"
 BREAK = "import os; os.abort()"
@@ -36,14 +37,16 @@ def run(folder: Path, *programs: str, in_hand: bool = True) -> tuple[int, list[s
     said: list[str] = []
     todo = list(programs)
 
-    def command() -> list[str]:
+    def command(begun: bool) -> list[str]:
+        assert begun
         if in_hand:
             begun = TuningFolder.reopen(folder)
             begun.begin(Candidate(Configuration.of({"BLOCK": 100 + len(todo)})))
             begun._lines.close()
         return [sys.executable, "-c", todo.pop(0)]
 
-    return search_watched(command, folder, 0.4, said.append), said
+    (ended,) = supervise([search_work(command, folder, 0.4)], said.append)
+    return ended.code, said
 
 
 def test_a_variant_that_hangs_is_ended_and_the_next_process_goes_on(folder: Path) -> None:

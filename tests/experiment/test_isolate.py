@@ -1,6 +1,4 @@
-import select
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -8,8 +6,12 @@ import pytest
 from fakes import run as fake
 
 from ptxbench.cli import main
+from ptxbench.cli.table import command as table
 from ptxbench.core.status import Status
-from ptxbench.experiment.isolation import run_surviving
+from ptxbench.devices.select import NamedGpu
+from ptxbench.experiment.isolate import board_work, table_work
+from ptxbench.experiment.supervise import Outcome, supervise
+from ptxbench.experiment.table_options import TableOptions
 from ptxbench.storage.run_folder import RunFolder
 
 pytestmark = pytest.mark.hostile
@@ -23,8 +25,7 @@ class Processes:
         self.ends = list(ends)
         self.started = 0
 
-    def __call__(self, command):
-        assert command == ["measure", str(self.started)]
+    def __call__(self, _passed_s):
         code, number, how = self.ends[self.started]
         self.started += 1
         failed = replace(fake.record(number), status=Status.LAUNCH_FAILED, reason="illegal address")
@@ -36,10 +37,13 @@ class Processes:
                 folder.append(failed, fake.trace(number))
             elif how == "in hand":
                 folder.take_in_hand(failed)
-        return code
+        end = f"sys.exit({code})" if code >= 0 else f"os.kill(os.getpid(), {-code})"
+        return [sys.executable, "-c", f"import os, sys; {end}"]
 
     def run(self, said):
-        return run_surviving(lambda: ["measure", str(self.started)], self.path, said.append, self)
+        work = table_work(TableOptions(isolate=True), self.path)
+        (ended,) = supervise([replace(work, command=self)], said.append)
+        return ended.code
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 130, -signal.SIGKILL])
@@ -77,36 +81,59 @@ def test_a_crash_before_any_trial_is_the_end(tmp_path):
     assert processes.started == 1
 
 
-STARTER = """
-import sys
-from ptxbench.experiment.isolation import call_bound
-call_bound([sys.executable, "-c", "import os; print(os.getpid(), flush=True); input()"])
-"""
-
-
-def test_measuring_process_ends_with_the_one_that_started_it():
-    with subprocess.Popen(
-        [sys.executable, "-c", STARTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert int(process.stdout.readline()) != process.pid
-        process.kill()
-        # The pipe ends once no process holds it any more; the measuring one waits for input otherwise.
-        assert select.select([process.stdout], [], [], 60)[0], "it goes on measuring"
-        assert process.stdout.read() == b""
-
-
 @pytest.mark.parametrize(("number", "hint"), [(signal.SIGKILL, "memory runs out"), (signal.SIGTERM, "")])
 def test_death_by_a_signal_is_said_with_how_to_go_on(tmp_path, monkeypatch, capsys, number, hint):
     out = tmp_path / "run"
 
-    def killed(_command):
+    def killed(works, _say):
         RunFolder.create(out, fake.manifest()).close()
-        return -number
+        return (Outcome(works[0].name, -number, 0, 1.0, ""),)
 
-    monkeypatch.setattr("ptxbench.experiment.isolation.run_surviving", lambda command, *_: killed(command()))
-    arguments = ["table", "add.u32", "--survive", "--gpu", "simulated", "--out", str(out)]
+    monkeypatch.setattr("ptxbench.experiment.supervise.supervise", killed)
+    arguments = ["table", "add.u32", "--isolate", "--gpu", "simulated", "--out", str(out)]
     assert main.run(arguments) == 128 + number
     said = capsys.readouterr().err
     assert f"{number.name} ended the measuring process" in said
     assert hint in said
-    assert f"ptxbench table --resume --survive --out {out} --gpu simulated" in said
+    assert f"ptxbench table --gpu=simulated --out={out} --resume --isolate" in said
+
+
+def command_of(work, passed_s=0.0):
+    words = work.command(passed_s)
+    assert words[:4] == [sys.executable, "-m", "ptxbench", "table"]
+    return table.read(words[4:])
+
+
+def test_the_command_is_that_of_the_options_and_goes_on_with_the_run_that_is_there(tmp_path):
+    out, sensor = tmp_path / "run", tmp_path / "sensor"
+    options = TableOptions(
+        instructions=("fma.*",), window_s=0.3, budget_minutes=2.0, sensor_path=sensor, isolate=True
+    )
+    work = table_work(options, out)
+    own = replace(options, isolate=False, out=out)
+    assert command_of(work) == own
+    out.mkdir()
+    (out / "manifest.json").touch()
+    left = replace(own, resume=True, sensor_path=None)
+    assert command_of(work, 30.0) == replace(left, budget_minutes=1.5)
+    assert command_of(work, 1e4) == replace(left, budget_minutes=0.01)
+
+
+def test_a_board_has_its_own_folder_and_log_and_sees_no_other_gpu(tmp_path):
+    options = TableOptions(spec="all", out=tmp_path, resume=True, as_json=True)
+    work = board_work(options, NamedGpu("GPU-a", "0123456789ab"), tmp_path)
+    assert command_of(work) == TableOptions(spec="GPU-a", out=tmp_path / "board-01234567")
+    assert (work.name, work.log) == ("board-01234567", tmp_path / "board-01234567.log")
+    assert work.environment == {"CUDA_VISIBLE_DEVICES": "GPU-a"}
+    assert not board_work(options, NamedGpu("simulated", "0123456789ab"), tmp_path).environment
+    assert work.blame is None
+    assert board_work(replace(options, isolate=True), NamedGpu("GPU-a", "01"), tmp_path).blame is not None
+
+
+def test_the_former_flag_works_and_says_so(tmp_path, capsys):
+    out = tmp_path / "run"
+    words = ["table", "add.u32", "--survive", "--gpu=simulated", "--protocol=dynamic", "--opt-level=O3"]
+    assert main.run([*words, f"--out={out}", "--max-repeats=2", "--check-linearity=none"]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == "ptxbench: --survive is now called --isolate"
+    with RunFolder.open(out) as folder:
+        assert [row.instruction for row in folder.rows()] == ["add.u32"]

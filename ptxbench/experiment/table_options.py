@@ -1,0 +1,90 @@
+"""What `ptxbench table` takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated
+
+from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import Category, GpuSpec, Json, Operands, OptLevels, Out, Resume, SensorPath
+from ptxbench.experiment.protocols import protocol_names
+from ptxbench.experiment.row_options import RowOptions
+from ptxbench.sensors.base import POWER_SOURCES
+
+if TYPE_CHECKING:
+    from ptxbench.experiment.run_options import RunOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class _What:
+    """What is measured, and where.
+
+    Attributes:
+        whole_catalogue: Measure the whole catalogue.
+        allow_other_board: Let another board of the same model continue the run.
+        protocols: Protocol (default: all).
+        source: Power source (default: the GPU's best).
+    """
+
+    instructions: Annotated[tuple[str, ...], Arg(metavar="[INSTRUCTION]...")] = ()
+    whole_catalogue: Annotated[bool, Opt(flag="--all")] = False
+    category: Category = ""
+    spec: GpuSpec = None
+    out: Out = None
+    resume: Resume = False
+    allow_other_board: bool = False
+    opt_levels: OptLevels = ()
+    protocols: Annotated[tuple[str, ...], Opt(choices=protocol_names(), flag="--protocol")] = ()
+    operands: Operands = ()
+    sensor_path: SensorPath = None
+    source: Annotated[str | None, Opt(choices=[source.value for source in POWER_SOURCES])] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(RowOptions, _What):
+    """Options of `ptxbench table`.
+
+    Attributes:
+        linearity: Compare N copies with 2N: for all rows, a sample (one for each template and optimization
+            level; default) or none.
+        budget_minutes: Measure for so many minutes at most, the most important rows first; --resume measures
+            the rest.
+        isolate: Measure in a separate process; if a kernel breaks it, continue without that kernel.
+    """
+
+    linearity: Annotated[str | None, Opt(choices=("all", "sample", "none"), flag="--check-linearity")] = None
+    budget_minutes: Annotated[float | None, Opt(0, 1e6, above=True)] = None
+    isolate: Annotated[bool, Opt(former=("survive",))] = False
+    as_json: Json = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The instructions that are named, or match; none: the twelve common ones.
+
+        Raises:
+            InputError: There is no such instruction or category.
+        """
+        from ptxbench.catalogue.select import chosen_names
+
+        return chosen_names(("*",) if self.whole_catalogue else self.instructions, self.category)
+
+    def wanted(self) -> RunOptions:
+        """Return the options of the run.
+
+        Raises:
+            InputError: There is no such instruction or category.
+        """
+        from ptxbench.core.condition import OptLevel, Pattern
+        from ptxbench.experiment.linearity import Linearity
+        from ptxbench.experiment.run_options import RunOptions
+        from ptxbench.sensors.base import SourceName
+
+        return RunOptions(
+            instructions=self.names,
+            opt_levels=tuple(map(OptLevel, self.opt_levels)),
+            protocols=self.protocols,
+            patterns=tuple(map(Pattern, self.operands)),
+            source=SourceName(self.source) if self.source else None,
+            linearity=Linearity(self.linearity) if self.linearity else None,
+            **{field.name: getattr(self, field.name) for field in fields(RowOptions)},
+        )
