@@ -132,7 +132,7 @@ def _driver(devices: Path, load: Callable[[str], object]) -> Verdict:
     if not traces:
         text = (
             "no NVIDIA driver: no libcuda.so.1, no libnvidia-ml.so.1 and no /dev/nvidia*; install it, or try"
-            " the GPU `simulated`"
+            " `ptxbench table --gpu simulated`"
         )
         return Verdict("driver", State.MISSING, text)
     libraries = [trace for trace in traces if trace.endswith(".so.1")]

@@ -191,8 +191,8 @@ def open_gpu_or_simulated(spec: str | None, notice: Callable[[str], None]) -> Gp
         why = wants_gpus(os.environ)
         if why:
             raise GpuError(
-                f"this machine has no NVIDIA driver, but {why}: run where there is a GPU, or take the"
-                " GPU `simulated`"
+                f"this machine has no NVIDIA driver, but {why}: run where there is a GPU, or simulate by"
+                " `gpu` simulated"
             )
         notice("this machine has no NVIDIA driver, so the GPU is SIMULATED: its numbers are no measurements")
         return open_gpu("simulated")

@@ -43,8 +43,8 @@ _PARTITIONED = (
 # What to do, by nvmlReturn_t.
 _CURES = {
     4: "run as a user who may open /dev/nvidia*",
-    9: "load the NVIDIA driver (`nvidia-smi` must work), or use the GPU `simulated`",
-    12: "install the NVIDIA driver, which brings libnvidia-ml.so.1, or use the GPU `simulated`",
+    9: "load the NVIDIA driver (`nvidia-smi` must work), or use `gpu` simulated",
+    12: "install the NVIDIA driver, which brings libnvidia-ml.so.1, or use `gpu` simulated",
     15: "reset the GPU or restart the machine",
     16: "reset the GPU or restart the machine",
     18: "the driver was updated while it was loaded: restart the machine",
@@ -325,7 +325,7 @@ class NvmlDevice:
                 ) from error
             raise _gpu_error(f"GPU {which!r} cannot be opened", error) from error
         if count == 0:
-            raise GpuError(f"GPU {which} does not exist: NVML sees no GPU here; use the GPU `simulated`")
+            raise GpuError(f"GPU {which} does not exist: NVML sees no GPU here; use `gpu` simulated")
         raise GpuError(
             f"GPU {which} does not exist: this machine has {count}, indices 0 to {count - 1};"
             " choose one that `ptxbench gpus` lists"

@@ -177,7 +177,7 @@ def test_where_there_should_be_gpus_a_missing_driver_is_exit_3_and_nothing_is_si
     assert refused.value.exit_code == 3
     assert str(refused.value).startswith("this machine has no NVIDIA driver, but ")
     assert said in str(refused.value)
-    assert str(refused.value).endswith("simulate by --gpu simulated")
+    assert str(refused.value).endswith("simulate by `gpu` simulated")
     # Who names the simulated GPU gets it anywhere.
     assert open_gpu_or_simulated("simulated", pytest.fail).info.kind is GpuKind.SIMULATED
 

@@ -141,7 +141,7 @@ def test_a_process_that_comes_while_the_gpu_is_set_ends_it():
 @pytest.mark.parametrize(
     ("wanted", "allowed", "said"),
     [
-        (WANTED, False, "add --allow-settings"),
+        (WANTED, False, "add `allow_settings`"),
         (GpuSettings(), True, "nothing is to be set"),
         (GpuSettings(sm_clock_mhz=1000), True, "the nearest is 1005 MHz"),
         (GpuSettings(memory_clock_mhz=5), True, "has no memory clock of 5 MHz; it has 2619, 3201"),
