@@ -258,7 +258,7 @@ def best_clock(
     if len(seen) < 2:
         raise InputError(
             f"energies are known between {lowest_mhz:.0f} and {full_mhz:.0f} MHz alone, which leaves no clock"
-            " to choose; give power at several clocks with --clock-samples"
+            " to choose; give power at several clocks with `clock_samples`"
         )
 
     def least(errors: float) -> float:

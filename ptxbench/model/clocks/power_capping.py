@@ -114,7 +114,7 @@ def fit_power_capping(records: Sequence[TrialRecord]) -> PowerCapping:
         raise InputError(
             "the run does not tell what a lower clock costs: the power limit slowed fewer than"
             f" {_MIN_TRIALS} trials of kernels that are bound by the SM clock by 2% against their free clock;"
-            " name a run with matrix instructions (mma, wgmma) by the dynamic protocol, or give --samples"
+            " name a run with matrix instructions (mma, wgmma) by the dynamic protocol, or give `samples`"
         )
     gamma = Estimate(exponent.gamma, COVERAGE_FACTOR * exponent.error)
     clocks = [trial.sm_clock_mhz for trial in kept]

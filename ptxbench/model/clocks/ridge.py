@@ -278,7 +278,7 @@ class _Outcome(Enum):
     )
     LEVEL = (
         "no ridge can be told within [{low:.0f}, {high:.0f}] MHz: power does not rise with the clock by more"
-        " than its scatter, as every curve of the model does; a limit held it down (give --cap-w), or the"
+        " than its scatter, as every curve of the model does; a limit held it down (say which), or the"
         " samples differ in more than the clock"
     )
     MISFIT = (
