@@ -13,7 +13,6 @@ from hypothesis import settings
 
 from ptxbench.codegen import assemble
 from ptxbench.core.cache import base_folder
-from ptxbench.sass import listing
 
 # A busy machine makes one example slow, which says nothing about the code. The same commit is judged by the
 # same examples everywhere; `make fuzz` looks for others.
@@ -31,7 +30,6 @@ def _tools_are_cached():
     cache = ToolCache(base_folder("XDG_CACHE_HOME", ".cache") / "ptxbench-tests" / "tools")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble, "run_tool", cache.run_tool)
-        patch.setattr(listing, "run_tool", cache.run_tool)
         yield
 
 
