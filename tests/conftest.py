@@ -7,6 +7,10 @@ pytest-xdist and for earlier runs, and nothing waits for the disk: no test pulls
 import os
 import signal
 
+# Each worker has a core: threads of its own matrices would wait for each other, which counts as work. It must
+# be said before numpy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from fakes.tool_cache import ToolCache
 from hypothesis import settings
