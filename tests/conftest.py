@@ -7,13 +7,18 @@ pytest-xdist and for earlier runs, and nothing waits for the disk: no test pulls
 import os
 import signal
 
+# Each worker has a core: threads of its own matrices would wait for each other, which counts as work. It must
+# be said before numpy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from fakes.tool_cache import ToolCache
 from hypothesis import settings
 
 from ptxbench.codegen import assemble
 from ptxbench.core.cache import base_folder
-from ptxbench.sass import listing
+from ptxbench.core.version import CHECKOUT
+from ptxbench.storage.commit import git_commit
 
 # A busy machine makes one example slow, which says nothing about the code. The same commit is judged by the
 # same examples everywhere; `make fuzz` looks for others.
@@ -31,7 +36,15 @@ def _tools_are_cached():
     cache = ToolCache(base_folder("XDG_CACHE_HOME", ".cache") / "ptxbench-tests" / "tools")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble, "run_tool", cache.run_tool)
-        patch.setattr(listing, "run_tool", cache.run_tool)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _git_is_asked_once():
+    commit = git_commit(CHECKOUT)
+    with pytest.MonkeyPatch.context() as patch:
+        if commit is not None:
+            patch.setenv("PTXBENCH_COMMIT", commit)
         yield
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fakes.consumers import CONSUMERS, disassemble_once
+from fakes.consumers import CONSUMERS
 from fakes.fault_cases import BOARDS, VERDICTS, Case, kinds, verdict
 
 Row = tuple[str, ...]
@@ -33,7 +33,6 @@ def main() -> int:
     parser.add_argument("--kind", action="append", choices=kinds(0.0))
     parser.add_argument("--list", action="append", choices=VERDICTS, default=[], help="cases to list")
     chosen = parser.parse_args()
-    disassemble_once()
     rows = _read(chosen.out)
     with chosen.out.open("a", newline="") as file:
         known, writer = {row[:4] for row in rows}, csv.writer(file)

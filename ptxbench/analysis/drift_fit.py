@@ -13,6 +13,7 @@ from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from ptxbench.analysis.clock_dips import Dips
 from ptxbench.analysis.hmm import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
@@ -109,6 +110,12 @@ def fit_levels(looks: Looks, near: Floats | None = None, *, step: float = 0.0) -
     Returns:
         The likeliest fit that is found, None where the trials are explained as well without levels.
     """
+    # Several threads wait for each other longer than these small matrices take.
+    with threadpool_limits(1, user_api="blas"):
+        return _likeliest(looks, near, step)
+
+
+def _likeliest(looks: Looks, near: Floats | None, step: float) -> Fit | None:
     own = looks.by_kernel(looks.counts.astype(float), looks.log_power)
     beginnings = [own]
     if near is not None:

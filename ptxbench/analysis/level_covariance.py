@@ -144,4 +144,5 @@ def _told(telling: Floats) -> Floats:
         telling: Weight of a kernel's trials in each stretch, shape (kernels, stretches).
     """
     total = telling.sum(1, keepdims=True)
-    return np.asarray(np.diag(telling.sum(0)) - telling.T @ (telling / np.where(total > 0, total, 1.0)))
+    shared = telling / np.sqrt(np.where(total > 0, total, 1.0))
+    return np.asarray(np.diag(telling.sum(0)) - shared.T @ shared)

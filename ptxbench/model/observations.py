@@ -16,8 +16,7 @@ from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.model.work import Level
-from ptxbench.sass.listing import parse_listing
-from ptxbench.sass.loop import LoopError, find_loop
+from ptxbench.sass.loop_counts import OpcodeCounts, loop_counts
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import Role, TrialRecord
 
@@ -25,8 +24,6 @@ from ptxbench.storage.schema import Role, TrialRecord
 _UNREPEATED = 0.01
 # What a catalogue row that is named after a level moves bytes at.
 _LEVELS = {"l2": (Level.CROSSBAR,), "hbm": (Level.CROSSBAR, Level.DRAM)}
-
-OpcodeCounts = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -96,18 +93,11 @@ def _counts(record: TrialRecord) -> bool:
 
 def _loop_counts(folder: RunFolder) -> Mapping[tuple[str, str], OpcodeCounts]:
     """Return what a pass of each kernel's loop executes, by cubin and entry name."""
-    found: dict[tuple[str, str], OpcodeCounts] = {}
-    for entry in folder.kernels.entries:
-        for name, kernel in parse_listing(folder.kernels.sass(entry)).items():
-            try:
-                loop = find_loop(kernel)
-            except LoopError:
-                continue
-            if any(instruction.base == "CALL" for instruction in loop.instructions):
-                # What the routine executes, and on which of its paths, is not in the loop.
-                continue
-            found[entry.cubin_sha256, name] = tuple((op, float(n)) for op, n in sorted(loop.counts.items()))
-    return found
+    return {
+        (entry.cubin_sha256, name): counts
+        for entry in folder.kernels.entries
+        for name, counts in loop_counts(folder.kernels.sass(entry)).items()
+    }
 
 
 def _moved_bytes(record: TrialRecord) -> OpcodeCounts:

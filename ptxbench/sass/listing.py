@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 
+from ptxbench.core.cache import Cache
 from ptxbench.core.errors import RefusedModuleError
-from ptxbench.core.toolchain import run_tool, tool_folder
+from ptxbench.core.toolchain import run_tool, tool_folder, tool_version
 from ptxbench.sass.program import SassInstruction, SassKernel
 
 _SECTION = re.compile(r"^\.text\.(\S+):$")
@@ -16,17 +20,33 @@ _INSTRUCTION = re.compile(
     r"\s*(?P<operands>[^;]*);"
 )
 
+_LISTINGS = Cache("listings")
+
 
 def disassemble(image: bytes) -> str:
     """Return nvdisasm's listing of a cubin (`-c`: code sections, with labels).
+
+    nvdisasm takes 0.25 s to start, so listings are kept in the user's cache folder.
 
     Raises:
         ToolError: nvdisasm is missing.
         RefusedModuleError: nvdisasm refused the image.
     """
+    name = _kept_as(image)
+    held = _LISTINGS.get(name)
+    if held is not None:
+        with suppress(zlib.error, UnicodeDecodeError):
+            return zlib.decompress(held).decode()
     with tool_folder() as folder:
         (folder / "module.cubin").write_bytes(image)
-        return run_tool("nvdisasm", ["-c", "module.cubin"], folder)
+        listing = run_tool("nvdisasm", ["-c", "module.cubin"], folder)
+    _LISTINGS.put(name, zlib.compress(listing.encode()))
+    return listing
+
+
+def _kept_as(image: bytes) -> str:
+    key = hashlib.sha256(tool_version("nvdisasm").encode() + image).hexdigest()
+    return f"{key[:2]}/{key}"
 
 
 def parse_listing(text: str, only: str = "") -> dict[str, SassKernel]:

@@ -30,16 +30,12 @@ class PowerSignal:
         return float(np.median(np.diff(self.time_s)))
 
     @cached_property
-    def _energy_j(self) -> Float64s:
-        """Energy from the first sample to each sample by the trapezoid rule."""
-        steps_j = 0.5 * np.diff(self.time_s) * (self.power_w[1:] + self.power_w[:-1])
-        return np.concatenate([[0.0], np.cumsum(steps_j)])
-
-    @cached_property
-    def _steps(self) -> tuple[Float64s, Float64s]:
-        """Length of each interval between two samples, s, and the slope of power in it, W/s."""
+    def _steps(self) -> tuple[Float64s, Float64s, Float64s, Float64s, Float64s]:
+        """Start of each interval between two samples, its length, power there, its slope, energy so far."""
         length_s = np.diff(self.time_s)
-        return length_s, np.diff(self.power_w) / length_s
+        steps_j = 0.5 * length_s * (self.power_w[1:] + self.power_w[:-1])
+        energy_j = np.concatenate([[0.0], np.cumsum(steps_j[:-1])])
+        return self.time_s[:-1], length_s, self.power_w[:-1], np.diff(self.power_w) / length_s, energy_j
 
     @cached_property
     def even(self) -> tuple[float, Float64s]:
@@ -50,14 +46,14 @@ class PowerSignal:
 
     def until_j(self, time_s: Float64s) -> Float64s:
         """Return the energy from the first sample to `time_s`, any shape, both edges interpolated."""
-        index = np.clip(np.searchsorted(self.time_s, time_s, side="right") - 1, 0, len(self.time_s) - 2)
-        past_s = time_s - self.time_s[index]
-        length_s, slope = self._steps
-        inside_s = np.clip(past_s, 0.0, length_s[index])
-        begin_w = self.power_w[index]
-        reached_w = begin_w + slope[index] * inside_s
-        ramp_j = 0.5 * inside_s * (begin_w + reached_w)
-        return np.asarray(self._energy_j[index] + ramp_j + reached_w * (past_s - inside_s), dtype=np.float64)
+        begin_s, length_s, begin_w, slope, begin_j = self._steps
+        index = np.searchsorted(begin_s[1:], time_s, side="right")
+        past_s = time_s - begin_s.take(index)
+        inside_s = np.minimum(np.maximum(past_s, 0.0), length_s.take(index))
+        at_w = begin_w.take(index)
+        reached_w = at_w + slope.take(index) * inside_s
+        ramp_j = 0.5 * inside_s * (at_w + reached_w)
+        return np.asarray(begin_j.take(index) + ramp_j + reached_w * (past_s - inside_s), dtype=np.float64)
 
     def energy_j(self, start_s: Float64s, end_s: Float64s) -> Float64s:
         """Return the energy between `start_s` and `end_s`, arrays of one shape."""

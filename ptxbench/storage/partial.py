@@ -76,7 +76,7 @@ class PartialFolder(Generic[R]):
         writer = self.require_writer()
         name = self._name_of(record)
         with durable(self._trace_path(name)) as file:
-            traces.write(file, [traces.to_table(name, trace.series)])
+            traces.write(file, [traces.to_table(name, trace.series)], level=traces.QUICK_LEVEL)
         writer.append(record)
 
     def require_writer(self) -> Journal:

@@ -31,6 +31,9 @@ _INTEGERS = ("begin_ns", "end_ns", "stamp_ns", "code")
 _NAMES = ("trial_id", "source")
 # Big enough to pack well, small enough that one trial is read without the whole file.
 _ROW_GROUP_READINGS = 1 << 17
+# 15% smaller than by zstd's default, 3, at a second for a million readings.
+_FINAL_LEVEL = 19
+QUICK_LEVEL = 1
 
 
 def to_table(trial_id: str, series: tuple[Series, ...]) -> pa.Table:
@@ -65,9 +68,15 @@ def to_series(table: pa.Table, path: Path) -> tuple[Series, ...]:
     )
 
 
-def write(file: BinaryIO, tables: Iterable[pa.Table]) -> None:
-    """Write the readings of one or many trials, a whole number of trials in a row group."""
-    with _writer(file) as writer:
+def write(file: BinaryIO, tables: Iterable[pa.Table], *, level: int = _FINAL_LEVEL) -> None:
+    """Write the readings of one or many trials, a whole number of trials in a row group.
+
+    Args:
+        file: Where to.
+        tables: The readings of each trial.
+        level: How hard zstd tries; a file that is soon packed again need not be the smallest.
+    """
+    with _writer(file, level) as writer:
         for group in _groups(tables):
             writer.write_table(group, row_group_size=max(1, group.num_rows))
 
@@ -163,12 +172,12 @@ def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def _writer(file: BinaryIO) -> pq.ParquetWriter:
+def _writer(file: BinaryIO, level: int) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         file,
         SCHEMA,
         compression="zstd",
-        compression_level=19,  # 15% smaller than by default, at a second for a million readings
+        compression_level=level,
         use_dictionary=[*_NAMES, "value"],  # a cached reading is repeated until the sensor's next refresh
         # Bytes of one significance together: a quarter smaller than differences, which zstd cannot pack.
         column_encoding=dict.fromkeys(_INTEGERS, "BYTE_STREAM_SPLIT"),

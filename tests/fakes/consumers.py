@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,6 @@ from ptxbench.devices.simulated.profile import Profile
 from ptxbench.experiment.roofline.measure import measure
 from ptxbench.experiment.roofline.point import RooflineOptions
 from ptxbench.experiment.roofline.result import work_out
-from ptxbench.sass import listing
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.tune.bench import BenchOptions
@@ -154,10 +152,3 @@ CONSUMERS = {
     "tune": _of_gpu(_tune, 4.0),
     "roofline": _of_gpu(_roofline, 4.0),
 }
-
-
-def disassemble_once() -> None:
-    """Disassemble each module once for all cases: it is most of the time that they take."""
-    plain, kept = listing.disassemble, cache(listing.disassemble)
-    for module in [m for m in sys.modules.values() if getattr(m, "disassemble", None) is plain]:
-        module.disassemble = kept

@@ -28,7 +28,8 @@ class ToolCache:
         inputs = [] if folder is None else [folder / name for name in arguments if (folder / name).is_file()]
         if not inputs or subprocess.run is not _REAL_RUN:
             return toolchain.run_tool(tool, arguments, folder)
-        key = hashlib.sha256(repr((_identity(toolchain.tool_path(tool)), arguments)).encode())
+        toolchain.tool_path(tool)  # a tool that is missing is still missed
+        key = hashlib.sha256(repr((tool, toolchain.tool_version(tool), arguments)).encode())
         for path in inputs:
             key.update(path.read_bytes())
         kept = self._folder / key.hexdigest()
@@ -42,12 +43,6 @@ class ToolCache:
         if result not in inputs:
             result.write_bytes(kept.with_suffix(".cubin").read_bytes())
         return kept.read_text()
-
-
-def _identity(tool: Path) -> tuple[str, int, int]:
-    """Return what changes where another release takes the tool's place."""
-    found = tool.stat()
-    return str(tool), found.st_size, found.st_mtime_ns
 
 
 def _write(path: Path, data: bytes) -> None:

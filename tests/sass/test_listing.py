@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from fakes.modules import built, kernels_of
 
+from ptxbench.core import toolchain
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import RefusedModuleError
 from ptxbench.sass.listing import disassemble, parse_listing
@@ -71,6 +72,25 @@ def test_a_listing_without_code_and_a_line_that_does_not_parse_are_refused():
     listing = built("fma.rn.f32").listing.replace(" FFMA ", " ??? ", 1)
     with pytest.raises(RefusedModuleError, match=r"listing of \w+ has a line that does not parse: .*\?\?\?"):
         parse_listing(listing)
+
+
+def test_a_module_is_disassembled_once_and_a_damaged_listing_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tmp_path.chmod(0o700)
+    image = built("fma.rn.f32").cubin.image
+    started = []
+
+    def run_tool(tool, *arguments):
+        started.append(tool)
+        return toolchain.run_tool(tool, *arguments)
+
+    monkeypatch.setattr("ptxbench.sass.listing.run_tool", run_tool)
+    first = disassemble(image)
+    assert "FFMA" in first
+    assert (disassemble(image), started) == (first, ["nvdisasm"])
+    (kept,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    kept.write_bytes(kept.read_bytes()[:-9])
+    assert (disassemble(image), started) == (first, ["nvdisasm"] * 2)
 
 
 def test_what_is_no_cubin_is_refused_in_one_line():

@@ -9,6 +9,11 @@ from ptxbench.storage.commit import git_commit
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 
+@pytest.fixture(autouse=True)
+def _asked_of_git(monkeypatch):
+    monkeypatch.delenv("PTXBENCH_COMMIT", raising=False)
+
+
 def git(folder, *arguments):
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
     done = subprocess.run(

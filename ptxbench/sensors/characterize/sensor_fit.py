@@ -28,6 +28,8 @@ _LAG_LIMITS_S = (-0.5, 5.0)
 # Wide enough to see past the steps of a sum of squares over a handful of edges.
 _DIFFERENCE_S = 5e-4
 _POLISH_S = np.arange(-0.015, 0.0150001, 1e-4)
+# Scatter of a response, over its mean, that is no more than rounding.
+_STANDS_STILL = 1e-13
 # A hypothesis with more to it must fit better by this much to be preferred.
 _CLEARLY = 0.95
 
@@ -159,9 +161,15 @@ def refit(signal: PowerSignal, fit: SensorFit, keep: npt.NDArray[np.bool_]) -> S
 
 def solve_gain(response_w: Float64s, value_w: Float64s) -> tuple[float, float]:
     """Return gain and offset of value = gain x response + offset by least squares."""
-    design = np.stack([response_w, np.ones_like(response_w)], axis=1)
-    (gain, offset_w), *_ = np.linalg.lstsq(design, value_w, rcond=None)
-    return float(gain), float(offset_w)
+    middle_w, mean_w = float(response_w.mean()), float(value_w.mean())
+    away_w = response_w - middle_w
+    scatter = float(away_w @ away_w)
+    # Of a response that stands still only the shortest of the solutions is defined.
+    if scatter <= len(away_w) * (_STANDS_STILL * middle_w) ** 2:
+        gain = mean_w * middle_w / (middle_w**2 + 1)
+    else:
+        gain = float(away_w @ (value_w - mean_w)) / scatter
+    return gain, mean_w - gain * middle_w
 
 
 def _fit(signal: PowerSignal, held: Held, shape: Shape) -> _Trial:
@@ -184,9 +192,13 @@ def _scan(signal: PowerSignal, fresh: Held, shape: Shape) -> list[tuple[float, f
     take = slice(None, None, max(1, len(fresh.made_s) // _SCANNED_READINGS))
     at_s = fresh.made_s[take] - _SCANNED_LAGS_S[:, None]
     value = fresh.value_w[take] - fresh.value_w[take].mean()
+    until_j = coarse.until_j(at_s) if shape is Shape.BOXCAR else None
     found = []
     for width_s in _SCANNED_WIDTHS_S:
-        reads = respond(coarse, shape, width_s)(at_s)
+        if until_j is None:
+            reads = respond(coarse, shape, width_s)(at_s)
+        else:  # what `respond` does, with the end of every width looked up once
+            reads = (until_j - coarse.until_j(at_s - width_s)) / width_s
         reads = reads - reads.mean(axis=1, keepdims=True)
         power = np.maximum((reads**2).sum(axis=1), 1e-12)
         # What a straight line through (response, value) explains, for every lag at once.
