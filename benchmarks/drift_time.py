@@ -1,7 +1,7 @@
 """CPU time of finding what the rows of a run share, the drift of all trials above all. Needs no GPU.
 
     python benchmarks/drift_time.py
-    python benchmarks/drift_time.py results/nvidia-h200/table-6eda
+    python benchmarks/drift_time.py results/nvidia-h200/table-6eda-repeat
 
 It prints seconds, and how many passes of the smoother over all trials once they are worth, which hardly
 depends on the machine. One thread of BLAS serves best: `OPENBLAS_NUM_THREADS=1`. Exit codes: 0 done, 2 the

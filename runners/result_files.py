@@ -16,14 +16,12 @@ from ptxbench.storage.kernels import ARCHIVE as KERNELS
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVE = ROOT / "results" / "ARCHIVE.csv"
-# The README's table, and one small run of each other kind that tests or docs read.
+# The README's table with its repeat, and one small run of each other kind that tests or docs read.
 KEPT_WHOLE = frozenset(
     {
         "results/nvidia-h100/doctor-224e/counter",
         "results/nvidia-h100/doctor-224e/sensor",
         "results/nvidia-h100/doctor-b6a0/counter",
-        "results/nvidia-h100/doctor-b6a0/sensor",
-        "results/nvidia-h100/methods",
         "results/nvidia-h100/roofline/f32",
         "results/nvidia-h100/roofline/f32-levels",
         "results/nvidia-h100/roofline/f32-zeros",
@@ -47,6 +45,7 @@ KEPT_WHOLE = frozenset(
         "results/nvidia-h200/roofline/mma-tf32",
         "results/nvidia-h200/sensor",
         "results/nvidia-h200/table-6eda",
+        "results/nvidia-h200/table-6eda-repeat",
     }
 )
 
