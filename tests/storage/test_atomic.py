@@ -63,7 +63,7 @@ def test_full_disk_is_one_line_with_path_and_cure(tmp_path, monkeypatch):
         file.write(b"x")
     assert (
         str(error.value) == f"cannot write {path}: No space left on device; "
-        "free some space, then repeat the command (a run goes on with --resume)"
+        "free some space, then repeat the command (a run goes on with `resume`)"
     )
 
 

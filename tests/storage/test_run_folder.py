@@ -239,7 +239,7 @@ def test_only_measurements_go_below_results(tmp_path, monkeypatch, kind):
 def test_folder_that_holds_a_run_or_anything_is_not_begun_in(new, path, tmp_path):
     with pytest.raises(InputError) as error:
         RunFolder.create(path, fake.manifest())
-    message = f"{path} already holds a run; continue it with --resume, or choose another folder"
+    message = f"{path} already holds a run; continue it with `resume`, or choose another folder"
     assert one_line(error) == message
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
