@@ -261,7 +261,7 @@ def test_a_disk_that_is_full_at_the_end_loses_no_recording(tmp_path, monkeypatch
         measure_methods(gpu, path, runs=SHORT)
     with monkeypatch.context() as patch:
         fill_disk(patch, full)
-        with pytest.raises(InputError, match=r"No space left on device; free some space.*--resume"):
+        with pytest.raises(InputError, match=r"No space left on device; free some space.*`resume`"):
             measure_methods(SimulatedGpu(RTX2080TI), path, runs=SHORT, resume=True)
     held = names(path)
     found, _ = measure_methods(
