@@ -275,7 +275,7 @@ def test_an_energy_that_is_smaller_than_its_error_is_no_number():
     [
         # Two steps of the counter, half of what a long mean averages over, and three looks at a source that
         # misses three quarters of the time.
-        (sensor(refresh_s=0.1, averaging_s=0.1, source=SourceName.COUNTER), 0.2),
+        (sensor(refresh_s=0.1, source=SourceName.COUNTER), 0.2),
         (SLOW, 0.5),
         (PART, 0.3),
     ],
@@ -284,7 +284,8 @@ def test_the_shortest_window_that_a_source_resolves(what, least_s):
     assert unresolved(1.01 * least_s, what) == ""
     reason = unresolved(0.99 * least_s, what)
     assert f"{0.99 * least_s:.3g} s is too short for {what.source}" in reason
-    found = window_energy(read(power((0, 120.0)), what), window(3.0, 3.0 + 0.99 * least_s), what)
+    at_s = np.arange(0.6, 7.9, 0.005)
+    found = window_energy(series(at_s, 120.0 * at_s, what.source), window(3.0, 3.0 + 0.99 * least_s), what)
     assert (found.status, found.reason) == (Status.WINDOW_TOO_SHORT, reason)
 
 
