@@ -176,6 +176,25 @@ def test_a_session_with_fewer_than_three_sleeping_trials_joins_another(trials, l
     assert [shifts.count(shift) for shift in dict.fromkeys(shifts)] == lines
 
 
+@pytest.mark.parametrize(("pause_s", "sessions"), [(9.5, 0), (10.5, 2)])
+def test_ten_seconds_without_a_trial_part_two_sessions(pause_s, sessions):
+    # From the end of one trial to the begin of the next: how long a trial takes is no pause.
+    records = asleep_in([session_of(5), session_of(5, DROP_W)], pause_s=pause_s)
+    long = [replace(r, start_ns=r.start_ns - 400_000_000) for r in records]
+    late = [replace(r, start_ns=r.start_ns + 400_000_000) for r in long]
+    assert len(fit_static(late).sessions) == sessions
+
+
+def test_a_session_holds_from_its_first_trial_on():
+    records = asleep_in([session_of(5), session_of(5, DROP_W)])
+    fit = fit_static(records)
+    begin_ns = records[5].start_ns
+    assert fit.shift_w(begin_ns - 1) == pytest.approx(DROP_W / 2)
+    assert fit.shift_w(begin_ns) == pytest.approx(-DROP_W / 2)
+    # Before the run nothing is known of either.
+    assert fit.shift_w(records[0].start_ns - 1) == 0.0
+
+
 def test_what_changes_without_a_pause_begins_no_session():
     fit = fit_static(asleep_in([session_of(5), session_of(5, DROP_W)], pause_s=5.0))
     assert fit.sessions == ()

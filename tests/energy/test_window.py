@@ -9,7 +9,7 @@ from scipy.signal import lfilter
 
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
-from ptxbench.energy.window import context_s, counted, window_energy
+from ptxbench.energy.window import blur_s, context_s, counted, noise_w_of, unresolved, window_energy
 from ptxbench.energy.window_values import values_of
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import ALIKE, Shape
@@ -24,6 +24,7 @@ LOW_PASS = replace(
 )
 PART = sensor(refresh_s=0.1, averaging_s=0.025, lag_s=0.004, source=SourceName.INSTANT)
 SLOW = sensor(refresh_s=0.1, averaging_s=1.0, lag_s=0.004)
+WHOLE = sensor(refresh_s=0.1, averaging_s=0.1, lag_s=0.004)
 
 
 def power(*parts):
@@ -191,3 +192,155 @@ def test_nothing_is_compared_with_a_counter_that_fell():
     assert not found.disagrees
     fallen = replace(counter, value=np.where(at_s < 3.5, energy_j, energy_j - 900.0))
     assert counted(fallen, source, what, LOW_PASS) is None
+
+
+def test_the_power_beside_is_that_of_the_nearest_value():
+    # Two values before the window and two after it are of another load than the third.
+    drawn_w = power((0, 120.0), (2.75, 250.0), (3.0, 480.0), (3.5, 300.0), (3.75, 120.0))
+    error, half = errors(drawn_w, WHOLE, 3.0, 3.5, noise_w=0.5)
+    assert np.abs(error).max() < 0.003
+    assert np.mean(np.abs(error) <= half) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("what", "length_s", "after_w", "half"),
+    [
+        (LOW_PASS, 0.35, 120.0, 0.0032),
+        (LOW_PASS, 1.0, 300.0, 0.0011),
+        (replace(LOW_PASS, origin="documented"), 1.0, 300.0, 0.0114),
+        (PART, 0.35, 120.0, 0.102),
+        (PART, 1.0, 300.0, 0.0283),
+        (replace(PART, origin="documented"), 1.05, 120.0, 0.0491),
+        (WHOLE, 1.0, 120.0, 0.0031),
+        (SLOW, 0.5, 120.0, 0.0186),
+        (SLOW, 1.0, 300.0, 0.0104),
+    ],
+)
+def test_the_interval_of_a_step_of_power_has_its_usual_width(what, length_s, after_w, half):
+    drawn_w = power((0, 120.0), (3.0, 480.0), (3.0 + length_s, after_w))
+    error, found = errors(drawn_w, what, 3.0, 3.0 + length_s, noise_w=0.5)
+    assert np.mean(np.abs(error) <= found) >= 0.92
+    assert found.mean() == pytest.approx(half, rel=0.1)
+
+
+@pytest.mark.parametrize(("what", "half"), [(LOW_PASS, 0.00065), (PART, 0.0014), (SLOW, 0.015)])
+def test_the_interval_of_even_power_is_that_of_the_noise(what, half):
+    error, found = errors(power((0, 300.0)), what, 3.0, 4.0, noise_w=0.5)
+    assert np.mean(np.abs(error) <= found) >= 0.92
+    assert found.mean() == pytest.approx(half, rel=0.2)
+
+
+@pytest.mark.parametrize("what", [LOW_PASS, PART, WHOLE, SLOW])
+def test_what_must_be_recorded_beside_a_window_is_enough(what):
+    drawn_w = power((0, 120.0), (3.0, 480.0), (4.0, 120.0))
+    beside_s = context_s(what)
+    for phase in np.linspace(0.02, 0.98, 25):
+        whole = read(drawn_w, what, phase, noise_w=0.5)
+        at_s = whole.time_ns * 1e-9
+        recorded = whole.select((at_s >= 3.0 - beside_s) & (at_s <= 4.0 + beside_s))
+        found = window_energy(recorded, window(3.0, 4.0), what)
+        assert found.status is Status.OK
+        assert found.energy_j == pytest.approx(480.0, rel=0.002)
+
+
+@pytest.mark.parametrize(("from_s", "until_s", "where"), [(3.2, 9, "before"), (0, 3.5, "after")])
+def test_without_a_value_beside_the_window_there_is_no_energy(from_s, until_s, where):
+    whole = read(power((0, 120.0), (3.0, 480.0), (4.0, 120.0)), LOW_PASS)
+    at_s = whole.time_ns * 1e-9
+    found = window_energy(whole.select((at_s > from_s) & (at_s < until_s)), window(3.0, 4.0), LOW_PASS)
+    assert found.status is Status.WINDOW_TOO_SHORT
+    assert f"no value of samples speaks of the time {where} the window" in found.reason
+    assert np.isnan(found.energy_j)
+
+
+def test_readings_that_failed_or_went_backwards_give_no_energy():
+    whole, when = read(power((0, 120.0)), LOW_PASS), window(3.0, 4.0)
+    failed = window_energy(replace(whole, code=np.full(len(whole), 15)), when, LOW_PASS)
+    assert (failed.status, "15" in failed.reason) == (Status.SENSOR_STALE, True)
+    back = whole.stamp_ns.copy()
+    back[100:] -= 2_000_000_000
+    assert window_energy(replace(whole, stamp_ns=back), when, LOW_PASS).status is Status.SENSOR_STALE
+
+
+def test_an_energy_that_is_smaller_than_its_error_is_no_number():
+    quiet = read(power((0, 5.0)), LOW_PASS, noise_w=0.5)
+    assert window_energy(quiet, window(3.0, 3.1), LOW_PASS).energy_j == pytest.approx(0.5, rel=0.2)
+    loud = window_energy(read(power((0, 5.0)), LOW_PASS, noise_w=100.0), window(3.0, 3.1), LOW_PASS)
+    assert (loud.status, np.isnan(loud.energy_j)) == (Status.WINDOW_TOO_SHORT, True)
+    assert "0.1 s is too short for samples, which refreshes every 0.02 s" in loud.reason
+
+
+@pytest.mark.parametrize(
+    ("what", "least_s"),
+    [
+        # Two steps of the counter, half of what a long mean averages over, and three looks at a source that
+        # misses three quarters of the time.
+        (sensor(refresh_s=0.1, source=SourceName.COUNTER), 0.2),
+        (SLOW, 0.5),
+        (PART, 0.3),
+    ],
+)
+def test_the_shortest_window_that_a_source_resolves(what, least_s):
+    assert unresolved(1.01 * least_s, what) == ""
+    reason = unresolved(0.99 * least_s, what)
+    assert f"{0.99 * least_s:.3g} s is too short for {what.source}" in reason
+    at_s = np.arange(0.6, 7.9, 0.005)
+    found = window_energy(series(at_s, 120.0 * at_s, what.source), window(3.0, 3.0 + 0.99 * least_s), what)
+    assert (found.status, found.reason) == (Status.WINDOW_TOO_SHORT, reason)
+
+
+@pytest.mark.parametrize("sides", [1, 2])
+def test_a_load_that_is_known_to_change_beside_may_have_drawn_any_power_seen_there(sides):
+    whole = read(power((0, 120.0), (3.0, 480.0), (4.0, 120.0)), WHOLE)
+    apart, beside = (window_energy(whole, window(3.0, 4.0), WHOLE, n) for n in (0, sides))
+    assert beside.energy_j == apart.energy_j
+    # Half of 360 W, for half of what a value averages over and the uncertain phase of its refresh.
+    more_j = sides * 180.0 * (0.05 + 0.1 / np.sqrt(12))
+    assert np.sqrt(beside.error_j**2 - apart.error_j**2) == pytest.approx(more_j, rel=1e-3)
+
+
+def test_a_change_of_the_load_blurs_the_edge_for_a_refresh_and_what_a_value_reaches_back():
+    assert blur_s(SLOW) == pytest.approx(1.1)
+    assert blur_s(LOW_PASS) == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize("what", [LOW_PASS, WHOLE])
+def test_the_noise_of_single_values_is_found_also_where_the_load_changes(what):
+    drawn_w = power((0, 120.0), (3.0, 480.0), (5.0, 200.0))
+    found = [noise_w_of(read(drawn_w, what, noise_w=2.0, seed=seed), what) for seed in range(20)]
+    assert np.mean(found) == pytest.approx(2.0 * (1.36**0.5 if what is LOW_PASS else 1.0), rel=0.2)
+
+
+def test_the_noise_is_unknown_without_three_values_and_at_least_that_of_the_steps_of_the_source():
+    whole = read(power((0, 120.0)), WHOLE)
+    coarse = replace(WHOLE, quantum=6.0)
+    assert noise_w_of(whole, coarse) == pytest.approx(6.0 / np.sqrt(12))
+    few = np.arange(len(whole))
+    assert noise_w_of(whole.select(few < 2), coarse) == np.inf
+    assert noise_w_of(whole.select(few < 3), coarse) < np.inf
+
+
+def test_noise_that_is_known_from_elsewhere_counts_where_the_load_changes_all_the_time():
+    steps = [(3.0 + 0.02 * n, 480.0 if n % 3 else 200.0) for n in range(50)]
+    whole = read(power((0, 120.0), *steps, (4.0, 120.0)), LOW_PASS, noise_w=0.5)
+    alone, known = (window_energy(whole, window(3.0, 4.0), LOW_PASS, 0, n) for n in (np.inf, 0.5))
+    assert known.energy_j == pytest.approx(alone.energy_j, rel=0.01)
+    assert known.error_j <= alone.error_j
+
+
+@pytest.mark.parametrize(("factor", "disagrees"), [(1.0, False), (0.999, False), (0.9, True), (1.1, True)])
+def test_a_counter_that_says_another_power_is_noticed(factor, disagrees):
+    at_s = np.arange(0.6, 7.9, 0.005)
+    counter = series(at_s, 300.0 * factor * np.floor(at_s / 0.1) * 0.1, SourceName.COUNTER)
+    found = counted(counter, read(power((0, 300.0)), LOW_PASS), window(3.0, 4.0), LOW_PASS)
+    assert found.power_w == pytest.approx(300.0 * factor, rel=1e-3)
+    assert found.difference_w == pytest.approx(300.0 * (1 - factor), abs=0.5)
+    assert found.disagrees is disagrees
+
+
+def test_no_counter_step_on_a_side_of_the_window_is_no_comparison():
+    at_s = np.arange(0.6, 7.9, 0.005)
+    counter = series(at_s, 300.0 * np.floor(at_s / 0.1) * 0.1, SourceName.COUNTER)
+    source, when = read(power((0, 300.0)), LOW_PASS), window(3.0, 4.0)
+    for kept in (at_s > 3.2, at_s < 3.8):
+        assert counted(counter.select(kept), source, when, LOW_PASS) is None

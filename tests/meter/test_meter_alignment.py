@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from simulated_session import Hidden, Session
 from ptxbench.core.clock import VirtualClock
 from ptxbench.core.errors import InputError
 from ptxbench.meter.alignment import Basis, align, halves
-from ptxbench.meter.burst_code import burst_pattern, emit_burst, find_burst
+from ptxbench.meter.burst_code import align_by_bursts, burst_pattern, emit_burst, find_burst
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.correlate import best_match
 from ptxbench.meter.host import log_from_csv
@@ -209,3 +210,55 @@ def test_burst_that_is_not_there_is_refused():
     noise_w = np.random.default_rng(0).normal(100, 5, len(capture))
     with pytest.raises(InputError, match="does not hold the burst"):
         find_burst(replace(capture, power_w=noise_w), windows)
+
+
+@pytest.mark.parametrize("ppm", [0.0, 40.0, -120.0])
+def test_two_bursts_give_the_offset_at_any_time_between_and_the_drift(ppm):
+    marks = tuple(w for at_s in (50, 250) for w in burst_pattern(5, 0.06).windows(at_s * 10**9))
+    plain = burst_capture(marks, 0.0)
+    # The meter's clock runs fast by so much from host time 0 on, and is 3 s ahead there.
+    capture = replace(plain, time_ns=np.round(plain.time_ns * (1 + ppm * 1e-6)).astype(np.int64) + 3 * 10**9)
+    for at_s in (51, 100, 251, 300):
+        found = align_by_bursts(capture, marks, at_s * 10**9)
+        assert found.reference_ns == at_s * 10**9
+        assert found.offset_ms.value == pytest.approx(3000.0 + 1e-3 * ppm * at_s, abs=0.3)
+        assert found.drift_ppm.value == pytest.approx(ppm, abs=1.0)
+        assert found.edges == 4 * len(marks) // 2
+
+
+def test_between_two_bursts_the_offset_is_known_best_and_beyond_them_worse():
+    marks = tuple(w for at_s in (50, 250) for w in burst_pattern(5, 0.06).windows(at_s * 10**9))
+    capture = burst_capture(marks, 3.0)
+    first, middle, last, beyond = (
+        align_by_bursts(capture, marks, round(at_s * 1e9)).offset_uncertainty_ns
+        for at_s in (50.9, 150.9, 250.9, 450.9)
+    )
+    # Two errors that are independent: their mean has half of their sum of squares, twice the way has
+    # (-1, 2) of them.
+    assert middle == pytest.approx(math.hypot(first, last) / 2, rel=0.02)
+    assert beyond == pytest.approx(math.hypot(first, 2 * last), rel=0.02)
+    drift = align_by_bursts(capture, marks, 50 * 10**9).drift_uncertainty
+    assert drift == pytest.approx(math.hypot(first, last) / 200e9, rel=0.02)
+
+
+def test_one_burst_tells_no_drift():
+    marks = burst_pattern(5, 0.06).windows(50 * 10**9)
+    assert align_by_bursts(burst_capture(marks, 3.0), marks, 50 * 10**9) is None
+
+
+@pytest.mark.parametrize(("order", "chips"), [(3, 7), (12, 4095)])
+def test_the_shortest_and_the_longest_burst(order, chips):
+    pattern = burst_pattern(order, 0.001)
+    assert (len(pattern.chips), pattern.chip_ns) == (chips, 1_000_000)
+    windows = pattern.windows(10**9)
+    assert sum(w.end_ns - w.start_ns for w in windows) == (chips + 1) // 2 * 1_000_000
+    assert all(w.elapsed_s == (w.end_ns - w.start_ns) / 1e9 for w in windows)
+
+
+def test_a_load_that_returns_late_does_not_shift_the_next_one():
+    clock = VirtualClock(start_ns=50_000_000_000)
+    planned = burst_pattern(4, 0.06).windows(50_000_000_000)
+    ran = emit_burst(burst_pattern(4, 0.06), lambda time_s: clock.sleep_s(time_s + 0.01), clock)
+    assert [w.start_ns for w in ran] == [w.start_ns for w in planned]
+    assert [w.end_ns - 10_000_000 for w in ran] == [w.end_ns for w in planned]
+    assert [w.elapsed_s for w in ran] == pytest.approx([w.elapsed_s + 0.01 for w in planned])

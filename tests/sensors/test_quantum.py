@@ -29,3 +29,29 @@ def test_nothing_coarser_than_nvmls_own_resolution(values):
 def test_few_and_distant_values_divide_nothing_by_nothing():
     with np.errstate(all="raise"):
         assert find_quantum(np.cumsum(np.random.default_rng(6).uniform(40, 60, 14)).round(3)) == RESOLUTION
+
+
+@pytest.mark.parametrize("multiples", [(2, 3), (3, 4), (4, 6, 9)])
+def test_a_step_is_found_that_no_two_neighbouring_values_are_apart_by(multiples):
+    gaps = np.tile(multiples, 30) * 0.25
+    step_w = 0.25 * np.gcd.reduce(multiples)
+    assert find_quantum(100 + np.cumsum(gaps)) == pytest.approx(step_w, rel=1e-6)
+
+
+def test_the_largest_step_that_fits_is_taken():
+    assert find_quantum(100 + 0.5 * np.arange(40)) == pytest.approx(0.5)
+    # Half of a step fits as well as the step.
+    assert find_quantum(100 + np.cumsum(np.tile([2, 4], 20) * 0.5)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("values", "step_w"), [(10, RESOLUTION), (11, 0.5)])
+def test_ten_gaps_tell_a_step_and_nine_do_not(values, step_w):
+    assert find_quantum(100 + 0.5 * np.arange(values)) == pytest.approx(step_w)
+
+
+@pytest.mark.parametrize(("wide", "is_found"), [(2, True), (4, False)])
+def test_three_gaps_of_a_hundred_may_be_no_multiples(wide, is_found):
+    gaps = np.full(100, 0.5)
+    gaps[:wide] = 0.7
+    found = find_quantum(100 + np.cumsum(np.insert(gaps, 0, 0.0)))
+    assert (found == pytest.approx(0.5, rel=0.01)) is is_found

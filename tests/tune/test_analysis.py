@@ -6,9 +6,11 @@ import csv
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ttest_ind
 from tune.fakes_tune import SMALL, trial
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
@@ -109,6 +111,107 @@ def test_a_metric_that_orders_energy_has_a_correlation_of_one_and_an_interval_be
     assert one.low < one.rho <= one.high + 1e-9
     assert ("registers", "time") not in found
     assert found["blk_k", "energy"].variants == 8
+
+
+def test_the_interval_of_a_rank_correlation_is_fishers_with_the_variance_of_bonett_and_wright():
+    order = [2, 1, 4, 3, 6, 5, 8, 7, 9, 10, 12, 11]
+    tried = [trial(n, 1e-3, 0.1 * energy, registers=10 * n) for n, energy in enumerate(order, 1)]
+    found = {(c.metric, c.target): c for c in analyse(tried, SMALL).correlations}
+    one = found["registers", "energy"]
+    rho = 1 - 6 * 10 / (12 * (12**2 - 1))
+    half = 1.96 * math.sqrt((1 + rho**2 / 2) / 9)
+    assert (one.variants, one.rho) == (12, pytest.approx(rho))
+    assert one.low == pytest.approx(math.tanh(math.atanh(rho) - half), abs=1e-4)
+    assert one.high == pytest.approx(math.tanh(math.atanh(rho) + half), abs=1e-4)
+
+
+def test_four_variants_have_a_correlation_and_three_have_none():
+    tried = [trial(n, 1e-3, 0.1 * n, registers=10 * n) for n in range(1, 5)]
+    assert ("registers", "energy") in {(c.metric, c.target) for c in analyse(tried, SMALL).correlations}
+    assert not analyse(tried[:3], SMALL).correlations
+
+
+def test_the_strongest_metric_with_energy_comes_first_also_where_it_falls():
+    energies = [(0.8, 3), (0.7, 1), (0.6, 4), (0.5, 2), (0.4, 6), (0.3, 5)]
+    tried = [trial(n, 1e-3, energy_j, registers=n, occupancy=0.1 * other)
+             for n, (energy_j, other) in enumerate(energies, 1)]  # fmt: skip
+    found = analyse(tried, SMALL)
+    metrics = list(dict.fromkeys(c.metric for c in found.correlations))
+    assert metrics.index("registers") < metrics.index("occupancy")
+    by_target = [c.target for c in found.correlations if c.metric == "registers"]
+    assert by_target == [t for t in ("time", "power", "energy") if t in by_target]
+
+
+def test_the_interval_of_an_energy_is_196_standard_errors_of_its_power_for_its_time():
+    beside = LibraryTrial("a library", 0, True, 1e-3, 1e-3, 300.0, 1.0, 0.3)
+    found = analyse(of([(1e-3, 0.5)], steady_s=2e-3, power_error_w=3.0), SMALL, (beside,))
+    assert found.best.half_j == pytest.approx(1.96 * 3.0 * 2e-3, rel=1e-3)
+    (library,) = found.beside
+    assert library.half_j == pytest.approx(1.96 * 1.0 * 1e-3, rel=1e-3)
+    assert library.gflops == pytest.approx(SMALL.flops / 1e-3 * 1e-9)
+    assert library.gflops_per_w == pytest.approx(SMALL.flops / 0.3 * 1e-9)
+    guess = {"energy_j": math.nan, "power_w": math.nan, "estimated_j": 0.5}
+    estimated = analyse([trial(1, estimated_low_j=0.4, estimated_high_j=0.7, **guess)], SMALL)
+    assert estimated.best.half_j == pytest.approx(0.15)
+
+
+def test_the_fastest_and_the_thriftiest_are_counted_against_each_other():
+    # Two are faster than the first, which takes least; the first and the third take less than the second.
+    found = analyse(of([(4e-3, 0.3), (1e-3, 0.9), (2e-3, 0.5), (5e-3, 1.0)]), SMALL)
+    assert (found.best.energy_j, found.fastest.time_s) == (0.3, 1e-3)
+    assert (found.faster, found.thriftier, found.both) == (2, 2, 1)
+    assert [f.time_s for f in found.front] == [1e-3, 2e-3, 4e-3]
+
+
+def test_corners_of_the_arc_meet_where_two_variants_are_equally_good():
+    found = analyse(of([(4e-3, 0.4), (1e-3, 0.8)]), SMALL)
+    # From the first to the second time falls by 3/4 of the first, and energy rises by all of it.
+    assert [(c.figures.time_s, c.alpha_low) for c in found.arc] == [(4e-3, 0.0), (1e-3, pytest.approx(4 / 7))]
+    assert [c.alpha_high for c in found.arc] == [pytest.approx(4 / 7), 1.0]
+
+
+def test_the_hull_of_efficiency_runs_counterclockwise_from_the_most_efficient():
+    # GFLOP/s and GFLOP/s/W go as 1 / time and 1 / energy; the last is inside.
+    found = analyse(of([(4.0, 0.25), (1.0, 1.0), (2.0, 2.0), (0.5, 0.5), (1.5, 0.8)]), SMALL)
+    names = [(f.time_s, f.energy_j) for f in found.hull]
+    assert names[0] == (4.0, 0.25)
+    assert set(names) >= {(4.0, 0.25), (0.5, 0.5), (2.0, 2.0)}
+    around = [(1 / t, 1 / e) for t, e in names]
+    turns = [
+        (b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0])
+        for a, b, c in zip(around, around[1:] + around[:1], around[2:] + around[:2], strict=True)
+    ]
+    assert min(turns) > 0
+    assert analyse(of([(4.0, 0.25), (1.0, 1.0)]), SMALL).hull == ()
+    # Three on a line have no hull.
+    assert analyse(of([(1.0, 1.0), (0.5, 0.5), (0.25, 0.25)]), SMALL).hull == ()
+
+
+def test_a_spread_is_the_most_energy_over_the_least_of_as_fast_variants():
+    points = [(1.0, 0.5), (1.1, 0.9), (1.2, 0.6), (2.0, 0.3), (2.1, 0.4), (2.2, 0.6)]
+    tried = of(points)
+    (quick, slow) = analyse(tried, SMALL).spreads
+    assert (quick.from_s, quick.to_s, quick.variants, quick.ratio) == (1.0, 1.2, 3, pytest.approx(1.8))
+    assert (quick.least, quick.most) == (tried[0].name, tried[1].name)
+    assert (slow.from_s, slow.to_s, slow.ratio) == (2.0, 2.2, pytest.approx(2.0))
+    assert len(analyse(of([(1.0 + n, 0.5) for n in range(60)]), SMALL).spreads) == 10
+
+
+def test_the_interval_of_a_split_is_welchs():
+    energies = [0.1, 0.12, 0.11, 0.13, 0.2, 0.3, 0.25, 0.22]
+    tried = [trial(n, 1e-3, energy_j, registers=10 * n) for n, energy_j in enumerate(energies, 1)]
+    (split,) = [s for s in analyse(tried, SMALL).splits if s.metric == "registers"]
+    welch = ttest_ind(np.log(energies[4:]), np.log(energies[:4]), equal_var=False).confidence_interval()
+    assert (split.energy_low, split.energy_high) == pytest.approx((np.exp(welch.low), np.exp(welch.high)))
+    assert (split.time, split.time_low, split.time_high) == (1.0, 1.0, 1.0)
+
+
+def test_what_was_executed_is_a_metric_by_class_of_opcode():
+    metrics = analyse(of([(1e-3, 0.5), (2e-3, 0.6)]), SMALL).metrics
+    assert metrics["executed instructions"] == [1.1e9, 1.1e9]
+    assert sum(values[0] for name, values in metrics.items() if name.startswith("executed ")) == 2.2e9
+    assert (metrics["L2 bytes"][0], metrics["DRAM bytes"][0]) == (1e6, 1e5)
+    assert math.isnan(metrics["registers"][0])
 
 
 def test_slices_hold_every_variant_once():

@@ -1,0 +1,329 @@
+"""Change one thing of the code at a time, and list the changes that no test notices.
+
+    python runners/mutants.py --count 40 --seed 1 [ptxbench/energy/window.py ...]
+
+Each change (a mutant) is a common slip: a bound that is off by one, another operator, a condition turned
+around, a call left out. It is made in a scratch copy, and the tests of the module's folder that run its
+line must then fail. One that survives is either a missing test, or no change of what the code does.
+
+mutmut 3 first runs all tests in a copy of its own layout, and cosmic-ray has one test command for all
+modules. Here a mutant costs the tests of its line alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import queue
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import cache_from_source
+from pathlib import Path
+
+from coverage import CoverageData
+
+ROOT = Path(__file__).resolve().parents[1]
+# Where a wrong number would not be seen by its reader.
+MODULES = (
+    *("ptxbench/energy", "ptxbench/analysis", "ptxbench/sass", "ptxbench/model", "ptxbench/meter"),
+    *("ptxbench/attribute", "ptxbench/tune/analysis.py"),
+)
+_COMPARED = {
+    **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq},
+    **{ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In},
+}
+_COMPUTED = {
+    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Div},
+    **{ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd},
+}
+_SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any", "argmin": "argmax", "argmax": "argmin"}
+_NOT_COMPUTED = (ast.JoinedStr, ast.Import, ast.ImportFrom, ast.Raise)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one module.
+
+    Attributes:
+        module: The file, from the root of the repository.
+        begin: Where the changed text begins, as an offset in bytes.
+        end: Where it ends.
+        text: What takes its place.
+        lines: First and last line of the statement that holds it.
+        kind: What kind of slip it is.
+    """
+
+    module: str
+    begin: int
+    end: int
+    text: str
+    lines: tuple[int, int]
+    kind: str
+
+    def applied_to(self, source: bytes) -> bytes:
+        """Return the module's text with the change."""
+        return source[: self.begin] + self.text.encode() + source[self.end :]
+
+    def shown(self, source: bytes) -> str:
+        """Return place, kind and the change, in a line."""
+        number = source[: self.begin].count(b"\n") + 1
+        before = " ".join(source[self.begin : self.end].decode().split())
+        return f"{self.module}:{number}: {self.kind}: {before}  ->  {self.text}"
+
+
+def mutants_of(module: str, source: bytes) -> list[Mutant]:
+    """Return every mutant of a module; annotations, messages of errors and docstrings are left alone."""
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    found = []
+    for statement, node in _computed(ast.parse(source)):
+        begin = starts[node.lineno - 1] + node.col_offset
+        end = starts[node.end_lineno - 1] + node.end_col_offset
+        body = getattr(statement, "body", None)
+        last = body[0].lineno - 1 if isinstance(body, list) and body else statement.end_lineno
+        lines = statement.lineno, max(last, statement.lineno)
+        found += [Mutant(module, begin, end, text, lines, kind) for kind, text in _changes(node)]
+    return found
+
+
+def _computed(node: ast.AST, statement: ast.stmt | None = None) -> Iterator[tuple[ast.stmt, ast.AST]]:
+    """Yield each node that is computed, with the statement that it stands in."""
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST) or isinstance(child, _NOT_COMPUTED):
+                continue
+            within = child if isinstance(child, ast.stmt) else statement
+            if within is not None and hasattr(child, "lineno"):
+                yield within, child
+            yield from _computed(child, within)
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the new text of each change of one node."""
+    match node:
+        case ast.Compare(left, [operator], [right]):
+            yield "comparison", _text(ast.Compare(left, [_COMPARED[type(operator)]()], [right]))
+        case ast.BinOp(left, operator, right) if type(operator) in _COMPUTED:
+            yield "arithmetic", _text(ast.BinOp(left, _COMPUTED[type(operator)](), right))
+        case ast.BoolOp(operator, values):
+            yield (
+                "and/or",
+                _text(ast.BoolOp(ast.Or() if isinstance(operator, ast.And) else ast.And(), values)),
+            )
+        case ast.UnaryOp(ast.Not() | ast.USub() as operator, operand):
+            yield f"dropped {'not' if isinstance(operator, ast.Not) else 'minus'}", _text(operand)
+        case ast.IfExp(test, body, orelse):
+            yield "branches swapped", _text(ast.IfExp(test, orelse, body))
+        case ast.Constant(bool() | int() | float() as value):
+            yield "constant", _beside(value)
+        case ast.expr():
+            yield from _swaps(node)
+        case ast.stmt():
+            yield from _drops(node)
+
+
+def _beside(value: float) -> str:
+    """Return another number near one, or the other truth."""
+    if isinstance(value, bool):
+        return str(not value)
+    return str(value + 1) if isinstance(value, int) else repr(value * 1.5 if value else 1.0)
+
+
+def _swaps(node: ast.expr) -> Iterator[tuple[str, str]]:
+    """Yield the change of a name to that of its opposite."""
+    match node:
+        case ast.Name(name) if name in _SWAPPED:
+            yield "min/max", _SWAPPED[name]
+        case ast.Attribute(value, name) if name in _SWAPPED:
+            yield "min/max", _text(ast.Attribute(value, _SWAPPED[name]))
+
+
+def _drops(node: ast.stmt) -> Iterator[tuple[str, str]]:
+    """Yield what leaves a statement out, and what turns the condition of one around."""
+    match node:
+        case ast.Expr(ast.Call()) | ast.AugAssign() | ast.Continue() | ast.Break():
+            yield "dropped statement", "pass"
+        case ast.Assign([ast.Attribute() | ast.Subscript()], _):
+            yield "dropped statement", "pass"
+
+
+def _text(node: ast.expr) -> str:
+    return f"({ast.unparse(node)})"
+
+
+class Copy:
+    """A scratch copy of the repository, in which one mutant at a time is tried."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "repository"
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+        )
+        for name in listed.stdout.decode().split("\0"):
+            if name and not name.startswith("results/") and (ROOT / name).is_file():
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, self.root / name)
+        (self.root / "results").symlink_to(ROOT / "results")
+        # What a mutant keeps must not reach the user's cache; what the tools made of an input is as ever.
+        self._cache = folder / "cache"
+        self._cache.mkdir(mode=0o700)
+        made = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ptxbench-tests"
+        made.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self._cache / "ptxbench-tests").symlink_to(made)
+
+    def run(self, arguments: Sequence[str], limit_s: float | None = None) -> tuple[int | None, str]:
+        """Run pytest here; return its exit code, None where it took too long, and what it printed."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(self.root), "XDG_CACHE_HOME": str(self._cache)}
+        with subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                printed, _ = process.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return None, ""
+        return process.returncode, printed
+
+    def survives(self, mutant: Mutant, files: Sequence[str], limit_s: float) -> bool:
+        """Tell whether the tests pass with a mutant; without any they do."""
+        if not files:
+            return True
+        path = self.root / mutant.module
+        source = path.read_bytes()
+        try:
+            _write(path, mutant.applied_to(source))
+            return self.run(files, limit_s)[0] == 0
+        finally:
+            _write(path, source)
+
+
+def _write(path: Path, source: bytes) -> None:
+    """Write a module; what was compiled of it may look as new as this."""
+    path.write_bytes(source)
+    Path(cache_from_source(str(path))).unlink(missing_ok=True)
+
+
+class Tests:
+    """The tests of a package and the lines that each file of them runs."""
+
+    def __init__(self, copy: Copy, package: str) -> None:
+        """Run them once, unchanged.
+
+        Raises:
+            SystemExit: They fail.
+        """
+        begin_s = time.monotonic()
+        code, printed = copy.run(
+            [_tests_of(package), f"--cov={package}", "--cov-context=test", "--cov-report="]
+        )
+        if code != 0:
+            raise SystemExit(f"mutants: {_tests_of(package)} fails without any mutant:\n{printed[-2000:]}")
+        self.limit_s = 60 + 3 * (time.monotonic() - begin_s)
+        # The next package's run would write over it.
+        data = (copy.root / ".coverage").rename(copy.root / f".coverage-{package.replace('/', '-')}")
+        self._data = CoverageData(str(data))
+        self._data.read()
+        self._root = copy.root
+
+    def of(self, mutant: Mutant) -> list[str]:
+        """Return the files that run a mutant's lines, the one of the module's name first.
+
+        What is computed as the module is imported concerns all files that run any line of it.
+        """
+        by_line = self._data.contexts_by_lineno(str(self._root / mutant.module))
+        first, last = mutant.lines
+        found = {context for line in range(first, last + 1) for context in by_line.get(line, ())}
+        if "" in found:
+            found = {context for contexts in by_line.values() for context in contexts}
+        files = {context.partition("::")[0] for context in found - {""}}
+        stem = Path(mutant.module).stem
+        return sorted(files, key=lambda file: (stem not in file, file))
+
+
+def _tests_of(package: str) -> str:
+    """Return the tests that mirror a package, or a single module."""
+    path = Path("tests", *Path(package).parts[1:])
+    return str(path.with_name(f"test_{path.name}") if path.suffix else path)
+
+
+def modules_of(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the modules by the tested package that they are in."""
+    found = defaultdict(list)
+    for name in names:
+        path = ROOT / name
+        package = next((one for one in MODULES if Path(name).is_relative_to(one)), None)
+        if package is None or not path.exists():
+            raise SystemExit(f"mutants: {name} is no module or folder below {', '.join(MODULES)}")
+        for module in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            found[package].append(module.relative_to(ROOT).as_posix())
+    return found
+
+
+def main() -> int:
+    """Try the sample, and list what survived."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("modules", nargs="*", default=MODULES, help="files or folders; all by default")
+    parser.add_argument("--count", type=int, default=40, help="how many mutants (default: 40)")
+    parser.add_argument("--seed", type=int, default=1, help="which ones (default: 1)")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default: 2)")
+    arguments = parser.parse_args()
+    packages = {module: name for name, found in modules_of(arguments.modules).items() for module in found}
+    sources = {module: (ROOT / module).read_bytes() for module in packages}
+    every = [mutant for module, source in sources.items() for mutant in mutants_of(module, source)]
+    sample = random.Random(arguments.seed).sample(every, min(arguments.count, len(every)))  # noqa: S311
+    print(f"{len(sample)} of {len(every)} mutants, seed {arguments.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="ptxbench-mutants-") as folder:
+        copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+        for job in range(arguments.jobs):
+            copies.put(Copy(Path(folder, str(job))))
+
+        def tried(mutant: Mutant, tests: Tests) -> bool:
+            copy, begin_s = copies.get(), time.monotonic()
+            files = tests.of(mutant)
+            try:
+                survives = copy.survives(mutant, files, tests.limit_s)
+            finally:
+                copies.put(copy)
+            word = ("SURVIVED" if files else "UNTESTED") if survives else "killed"
+            took_s = time.monotonic() - begin_s
+            print(f"{word:8} {took_s:4.0f} s  {mutant.shown(sources[mutant.module])}", flush=True)
+            return survives
+
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            first = copies.get()
+            tests = {package: Tests(first, package) for package in {packages[m.module] for m in sample}}
+            copies.put(first)
+            survived = list(pool.map(lambda mutant: tried(mutant, tests[packages[mutant.module]]), sample))
+    by_package = Counter(packages[mutant.module] for mutant in sample)
+    left = Counter(packages[m.module] for m, survives in zip(sample, survived, strict=True) if survives)
+    for package, count in sorted(by_package.items()):
+        print(f"{package}: {count - left[package]} of {count} killed")
+    print(f"{len(sample) - sum(survived)} of {len(sample)} killed; each survivor is listed above")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
