@@ -43,8 +43,9 @@ def command_of(
                 raise _of_flags(error, known) from error
 
         parameters = [made for one in known for made in (_parameter(one), *_former(one))]
+        texts = (inspect.getdoc(function), *(one.said.help for one in known if isinstance(one.said, Arg)))
         found = click.Command(
-            name, callback=callback, params=parameters, help=inspect.getdoc(function), **settings
+            name, callback=callback, params=parameters, help="\n\n".join(filter(None, texts)), **settings
         )
         if group is not None:
             group.add_command(found)

@@ -9,11 +9,17 @@ from typing import Annotated
 import click
 
 from ptxbench.cli.parameters import OperandKind, PictureFile
-from ptxbench.core.option import Opt
+from ptxbench.core.option import Arg, Opt
 from ptxbench.core.target import TARGETS
 
 DEFAULT_TARGET = "sm_90a"
+_PATTERN_HELP = (
+    "PATTERN is a name (fma.rn.f32), a pattern of names ('mma.*'), PTX as a file has it (ld.global.v4.f32), "
+    "SASS (FFMA, HMMA.16816), a word for several (wgmma, tensor, fp8, dram, exp, atomic), or part of a name."
+)
 
+Patterns = Annotated[tuple[str, ...], Arg(metavar="PATTERN...", help=_PATTERN_HELP)]
+OptionalPatterns = Annotated[tuple[str, ...], Arg(metavar="[PATTERN]...", help=_PATTERN_HELP)]
 Json = Annotated[bool, Opt(help="Print JSON.", flag="--json")]
 GpuSpec = Annotated[
     str | None,
@@ -41,10 +47,10 @@ SensorPath = Annotated[
 AllRows = Annotated[bool, Opt(help="Print every row.")]
 Category = Annotated[str, Opt(help="Take only the instructions of this category of the catalogue.")]
 AllowSettings = Annotated[bool, Opt(help="Allow that the GPU is set.")]
-_PATTERN = OperandKind("random", "zeros")
-OneOperands = Annotated[str, Opt(help="Operand pattern (default: random).", kind=_PATTERN)]
+_OPERANDS = OperandKind("random", "zeros")
+OneOperands = Annotated[str, Opt(help="Operand pattern (default: random).", kind=_OPERANDS)]
 Operands = Annotated[
-    tuple[str, ...], Opt(help="Operand pattern (may be repeated; default: random).", kind=_PATTERN)
+    tuple[str, ...], Opt(help="Operand pattern (may be repeated; default: random).", kind=_OPERANDS)
 ]
 
 

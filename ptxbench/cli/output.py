@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from ptxbench.catalogue.search import Selection
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -55,6 +58,12 @@ def print_table(
         for heading in headings
     ]
     click.echo(render_table(columns, rows, output_width()))
+
+
+def say_found(selection: Selection) -> None:
+    """Say what was found by something else than its name, on stderr, where no program reads on."""
+    for sentence in selection.sentences:
+        click.echo(f"ptxbench: {sentence}", err=True)
 
 
 def say_lost(lost: Sequence[str], what: str) -> None:

@@ -15,10 +15,10 @@ import click
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
 from ptxbench.cli.command_line import words_of
-from ptxbench.cli.options import Category, GpuSpec, Json, Operands, Out, Resume, SensorPath
-from ptxbench.cli.output import say_lost
+from ptxbench.cli.options import Category, GpuSpec, Json, Operands, OptionalPatterns, Out, Resume, SensorPath
+from ptxbench.cli.output import say_found, say_lost
 from ptxbench.cli.progress import progress_bar
-from ptxbench.core.option import Arg, Opt
+from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import OptLevels
 from ptxbench.experiment.protocols import protocol_names
 from ptxbench.experiment.row_options import RowOptions
@@ -45,7 +45,7 @@ class _What:
         source: Power source (default: the GPU's best).
     """
 
-    instructions: Annotated[tuple[str, ...], Arg(metavar="[INSTRUCTION]...")] = ()
+    instructions: OptionalPatterns = ()
     whole_catalogue: Annotated[bool, Opt(flag="--all")] = False
     category: Category = ""
     spec: GpuSpec = None
@@ -79,13 +79,13 @@ class _Options(RowOptions, _What):
 
 @command_of(_Options, "table")
 def command(given: _Options) -> None:
-    """Measure the energy of instructions, by name or pattern ('*.f16x2'; default: twelve common ones).
+    """Measure the energy of instructions (default: twelve common ones).
 
     Each trial is saved before the next begins; --resume continues a run that was stopped. --gpu all, or a
     list such as 0,2, measures on several GPUs at once and compares them: a process for each, and a run for
-    each below --out.
+    each below --out. A word that is neither a name nor a pattern with * may stand for 40 instructions.
     """
-    from ptxbench.catalogue.select import chosen_names
+    from ptxbench.catalogue.select import chosen
     from ptxbench.cli.table_many import measure_many
     from ptxbench.core.condition import OptLevel, Pattern
     from ptxbench.devices.select import names_several
@@ -110,8 +110,10 @@ def command(given: _Options) -> None:
         raise click.UsageError("--resume needs --out, the folder of the run to continue.")
     if given.resume and given.sensor_path is not None:
         raise click.UsageError("--resume uses the sensors of the run; leave out --sensor.")
+    selection = chosen(("*",) if given.whole_catalogue else given.instructions, given.category)
+    say_found(selection)
     options = RunOptions(
-        instructions=chosen_names(("*",) if given.whole_catalogue else given.instructions, given.category),
+        instructions=selection.names,
         opt_levels=tuple(OptLevel(level) for level in given.opt_levels),
         protocols=given.protocols,
         patterns=tuple(Pattern(pattern) for pattern in given.operands),
