@@ -38,7 +38,7 @@ _OPTIONAL = {
     *("scratch", "paper", "note", "types", "values_of", "params"),
     *EXPECTATION_KEYS,
 }
-_QUOTED = re.compile(r'"([^"]*)"')
+_NAMED = re.compile(r'name = "([^"]*)"')
 # Tables of a group that a row adds to; everything else of a row stands in the group's place.
 _MERGED = ("types", "values_of", "params")
 
@@ -62,7 +62,7 @@ def load_catalogue() -> tuple[Instruction, ...]:
 def load_named(names: frozenset[str]) -> Mapping[str, Instruction]:
     """Return the rows of these names that ptxbench ships, in catalogue order, without unknown names.
 
-    It parses only the files that hold such a name, where all of them take 0.2 s.
+    It parses only the files that hold such a row, where all of them take 0.2 s.
 
     Args:
         names: Catalogue names.
@@ -76,7 +76,7 @@ def load_named(names: frozenset[str]) -> Mapping[str, Instruction]:
         if not entry.name.endswith(".toml"):
             continue
         text = entry.read_text(encoding="utf-8")
-        if not names.isdisjoint(_QUOTED.findall(text)):
+        if not names.isdisjoint(_NAMED.findall(text)):
             found.update({row.name: row for row in parse_rows(text, entry.name, names)})
     return MappingProxyType(found)
 

@@ -65,7 +65,9 @@ class Found:
 
     def has(self, name: str) -> bool:
         """Return whether it stands for a name, which may be one that a table has and the catalogue lacks."""
-        return name in self.names or name == self.pattern or (not self.by and fnmatchcase(name, self.pattern))
+        if name in self.names or self.is_exact:
+            return name in self.names
+        return name == self.pattern or (not self.by and fnmatchcase(name, self.pattern))
 
 
 @dataclass(frozen=True)

@@ -270,7 +270,7 @@ def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: 
         InputError: It is neither, or a file of it does not fit.
     """
     path = find_table(table)
-    manifest, spread = read_run_manifest(path), read_board_spread(path)
+    manifest, spread = read_run_manifest(path), read_board_spread(path, wanted)
     rows, names = _rows(path, wanted)
     known = with_other_boards(without_withdrawn(rows, manifest), spread)
     return Atlas(name or str(table), path, manifest, known, spread, names)

@@ -95,7 +95,7 @@ def test_a_gpu_that_no_machine_has_in_a_process_of_its_own():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["fma.rn.f23", "--gpu", "simulated"], "unknown instruction 'fma.rn.f23'; did you mean "),
+        (["fma.rn.f23", "--gpu", "simulated"], "no instruction fits 'fma.rn.f23'; did you mean "),
         (["--gpu", "nonsense"], "--gpu 'nonsense' is no index, UUID, simulated[:PROFILE] or replay:RUN"),
         (["--gpu", "\N{SUPERSCRIPT TWO}"], "is no index, UUID"),
         (["--gpu", "-1"], "is no index, UUID"),
