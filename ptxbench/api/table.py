@@ -83,8 +83,8 @@ class Table:
         """Return what was measured of an instruction under one condition.
 
         Args:
-            instruction: Its name, or what `ptxbench cost` finds it by, such as its PTX or SASS; of the table's
-                instructions it must stand for one.
+            instruction: Its name, or what `ptxbench cost` finds it by, such as its PTX or SASS, if that stands
+                for one instruction of the table.
             opt_level: Optimization level.
             protocol: Measuring protocol.
             operands: Operand pattern.
