@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxbench.api.measurement import Measurement
+from ptxbench.catalogue.search import search
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
@@ -81,12 +82,20 @@ class Table:
     ) -> Measurement:
         """Return what was measured of an instruction under one condition.
 
+        Args:
+            instruction: Its name, or what `ptxbench cost` finds it by, such as its PTX or SASS, if that
+                stands for one instruction of the table.
+            opt_level: Optimization level.
+            protocol: Measuring protocol.
+            operands: Operand pattern.
+
         Raises:
-            NoSuchRowError: The table has no such row; a KeyError and an InputError.
+            NoSuchRowError: The table has no such row, or several; a KeyError and an InputError.
         """
-        found = self._by_key.get((instruction, opt_level, protocol, operands))
+        name = self._name(instruction)
+        found = self._by_key.get((name, opt_level, protocol, operands))
         if found is None:
-            raise NoSuchRowError(self._missing(instruction, f"-{opt_level} {protocol} {operands}"))
+            raise NoSuchRowError(self._missing(name, f"-{opt_level} {protocol} {operands}"))
         return found
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -129,6 +138,18 @@ class Table:
         missing = len(self) - len(reached)
         caption = escape(self.gpu.title) + (f"; not reached and not shown: {missing}" if missing else "")
         return f"<table><caption>{caption}</caption><tr>{head}</tr>{body}</table>"
+
+    def _name(self, typed: str) -> str:
+        """Return the name of the table's instruction that was typed, or what was typed where it has none."""
+        names = dict.fromkeys(one.instruction for one in self._rows)
+        if typed in names:
+            return typed
+        selection = search((typed,))
+        fitting = [name for name in names if selection.has(name)]
+        if len(fitting) > 1:
+            several = f"{', '.join(fitting[:_NAMES_SHOWN])}{', ...' * (len(fitting) > _NAMES_SHOWN)}"
+            raise NoSuchRowError(f"{typed!r} stands for {len(fitting)} instructions; name one of {several}")
+        return fitting[0] if fitting else typed
 
     def _missing(self, instruction: str, condition: str) -> str:
         there = [one for one in self._rows if one.instruction == instruction]

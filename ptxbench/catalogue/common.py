@@ -39,7 +39,8 @@ def common_rows() -> frozenset[str]:
     best: dict[str, tuple[int, str]] = {}
     levels: dict[str, list[str]] = {}
     for row in load_catalogue():
-        for opcode, beside in _measured(row):
+        beside = len(_counts(row)) - 1
+        for opcode in main_opcodes(row):
             if row.family == _LEVELS:
                 levels.setdefault(opcode, []).append(row.name)
             elif opcode not in best or beside < best[opcode][0]:
@@ -52,15 +53,14 @@ def common_rows() -> frozenset[str]:
     return frozenset(names)
 
 
-def _measured(row: Instruction) -> list[tuple[str, int]]:
-    """Return the opcodes that a row measures, and how many other kinds of opcodes stand beside each."""
-    if row.refused:
-        return []
-    counts = row.expected(OptLevel.O3, form=row.forms(OptLevel.O3)[-1]).counts
+def main_opcodes(row: Instruction) -> tuple[str, ...]:
+    """Return the SASS opcodes that make up at least half of what a copy of a row becomes at -O3."""
+    counts = _counts(row)
     whole = sum(n for _, n in counts)
-    return [
-        (opcode, len(counts) - 1)
-        for either, n in counts
-        if n >= _MOSTLY * whole
-        for opcode in either.split("|")
-    ]
+    return tuple(opcode for either, n in counts if n >= _MOSTLY * whole for opcode in either.split("|"))
+
+
+def _counts(row: Instruction) -> tuple[tuple[str, float], ...]:
+    if row.refused:
+        return ()
+    return row.expected(OptLevel.O3, form=row.forms(OptLevel.O3)[-1]).counts

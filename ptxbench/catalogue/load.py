@@ -38,7 +38,7 @@ _OPTIONAL = {
     *("scratch", "paper", "note", "types", "values_of", "params"),
     *EXPECTATION_KEYS,
 }
-_QUOTED = re.compile(r'"([^"]*)"')
+_NAMED = re.compile(r'name = "([^"]*)"')
 # Tables of a group that a row adds to; everything else of a row stands in the group's place.
 _MERGED = ("types", "values_of", "params")
 
@@ -60,9 +60,9 @@ def load_catalogue() -> tuple[Instruction, ...]:
 
 @lru_cache(maxsize=4)
 def load_named(names: frozenset[str]) -> Mapping[str, Instruction]:
-    """Return the rows of these names that ptxbench ships; a name that it does not ship is left out.
+    """Return the rows of these names that ptxbench ships, in catalogue order, without unknown names.
 
-    It parses only the files that hold such a name, where all of them take 0.2 s.
+    It parses only the files that hold such a row, where all of them take 0.2 s.
 
     Args:
         names: Catalogue names.
@@ -71,11 +71,12 @@ def load_named(names: frozenset[str]) -> Mapping[str, Instruction]:
         InputError: A row is not legal; the text names it.
     """
     found: dict[str, Instruction] = {}
-    for entry in files("ptxbench.catalogue").joinpath("data").iterdir():
+    folder = files("ptxbench.catalogue").joinpath("data")
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if not entry.name.endswith(".toml"):
             continue
         text = entry.read_text(encoding="utf-8")
-        if not names.isdisjoint(_QUOTED.findall(text)):
+        if not names.isdisjoint(_NAMED.findall(text)):
             found.update({row.name: row for row in parse_rows(text, entry.name, names)})
     return MappingProxyType(found)
 

@@ -1,64 +1,89 @@
-"""Choose catalogue rows by name and by what they are."""
+"""Choose catalogue rows for a command: by what was typed (`catalogue.search`) and by what they are."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
+from dataclasses import replace
 
-from ptxbench.catalogue.load import find_instruction, load_catalogue
+from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.model import Instruction
+from ptxbench.catalogue.search import Selection, find, fitting, opcodes_of, patterns_for
 from ptxbench.core.errors import InputError
 from ptxbench.core.target import Target
 
-_GLOB = "*?["
+# Rows that a word may stand for which is neither a name nor a pattern, where each takes seconds.
+MOST_FOR_A_WORD = 40
 
 
-def named_instructions(names: Iterable[str]) -> tuple[Instruction, ...]:
-    """Return the rows that names or globs stand for, in catalogue order; without names, every row.
+def named_instructions(patterns: Iterable[str]) -> tuple[Instruction, ...]:
+    """Return the rows that patterns stand for, in catalogue order; without patterns, every row.
 
     Raises:
-        InputError: A name is unknown or a glob fits no row.
+        InputError: The catalogue has nothing of a pattern.
     """
-    catalogue = load_catalogue()
-    wanted: set[str] = set()
-    for name in names:
-        if _is_glob(name):
-            fitting = {row.name for row in catalogue if fnmatchcase(row.name, name)}
-            if not fitting:
-                raise InputError(f"no instruction fits {name!r}; see 'ptxbench list'")
-            wanted |= fitting
-        else:
-            wanted.add(find_instruction(name).name)
-    return tuple(row for row in catalogue if row.name in wanted) if wanted else catalogue
+    given = tuple(patterns)
+    return find(given).rows if given else load_catalogue()
 
 
-def chosen_names(names: Iterable[str], category: str = "") -> tuple[str, ...]:
-    """Return the names that names and globs stand for, in the order given, of one category if it is named.
+def few(selection: Selection) -> Selection:
+    """Return the selection, if no word in it stands for very many instructions.
+
+    Raises:
+        InputError: One does; the text has the pattern that does so on purpose.
+    """
+    for found in selection.found:
+        if found.is_word and len(found.rows) > MOST_FOR_A_WORD:
+            word, patterns = shlex.quote(found.pattern), shlex.join(patterns_for(found))
+            raise InputError(
+                f"{found.pattern!r} stands for {len(found.rows)} instructions, more than {MOST_FOR_A_WORD}; "
+                f"give {patterns} for all of them, or names (ptxbench list {word})"
+            )
+    return selection
+
+
+def chosen(patterns: Iterable[str], category: str = "") -> Selection:
+    """Return what to measure, of one category if it is named.
 
     Nothing named is nothing chosen, except by a category, which then stands for all of its rows.
 
     Raises:
-        InputError: A name or the category is unknown, a glob fits no row, or no row is left.
+        InputError: The category is unknown, the catalogue has nothing of a pattern, no row is left, or a word
+            stands for very many.
     """
-    given = tuple(names)
-    if not category and not given:
-        return ()
-    chosen = [row for name in given or ("*",) for row in named_instructions((name,))]
+    given = tuple(patterns)
+    if not category:
+        return few(find(given))
     _check_known("category", category, {row.category for row in load_catalogue()})
-    left = dict.fromkeys(row.name for row in chosen if category in ("", row.category))
-    if not left:
+    left = tuple(
+        replace(found, rows=tuple(row for row in found.rows if row.category == category))
+        for found in find(given or ("*",)).found
+    )
+    if not any(found.rows for found in left):
         raise InputError(f"no instruction named is of category {category!r}; see 'ptxbench list'")
-    return tuple(left)
+    return few(Selection(left))
+
+
+def chosen_names(patterns: Iterable[str], category: str = "") -> tuple[str, ...]:
+    """Return the names of what to measure (see `chosen`), in the order given.
+
+    Raises:
+        InputError: As `chosen`.
+    """
+    return chosen(patterns, category).names
 
 
 def matching_instructions(
-    text: str = "", category: str = "", ptx_type: str = "", opcode: str = "", target: Target | None = None
+    wanted: Selection,
+    category: str = "",
+    ptx_type: str = "",
+    opcode: str = "",
+    target: Target | None = None,
 ) -> tuple[Instruction, ...]:
     """Return the rows that fit every condition that is given, in catalogue order.
 
     Args:
-        text: Part of the name, or a glob of all of it.
+        wanted: Rows by what was typed; where nothing was, every row.
         category: A category of the catalogue.
         ptx_type: Register type of the result.
         opcode: SASS mnemonic that a copy becomes at either optimization level, with all or the first of its
@@ -66,57 +91,29 @@ def matching_instructions(
         target: GPU target that has the instruction.
 
     Raises:
-        InputError: No row at all has the category or the type.
+        InputError: No row at all has the category or the type, or none fits all conditions.
     """
-    rows = load_catalogue()
-    _check_known("category", category, {row.category for row in rows})
-    _check_known("type", ptx_type, {row.type for row in rows})
+    catalogue = load_catalogue()
+    _check_known("category", category, {row.category for row in catalogue})
+    _check_known("type", ptx_type, {row.type for row in catalogue})
     conditions: list[Callable[[Instruction], bool]] = []
-    if text:
-        pattern = text if _is_glob(text) else f"*{text}*"
-        conditions.append(lambda row: fnmatchcase(row.name, pattern))
     if category:
         conditions.append(lambda row: row.category == category)
     if ptx_type:
         conditions.append(lambda row: row.type == ptx_type)
     if opcode:
-        conditions.append(lambda row: _becomes(row, opcode.upper()))
+        becomes = fitting(opcode.upper())
+        conditions.append(lambda row: any(map(becomes, opcodes_of(row))))
     if target is not None:
         conditions.append(lambda row: row.exists_on(target))
-    return tuple(row for row in rows if all(condition(row) for condition in conditions))
-
-
-def nothing_fits(text: str) -> str:
-    """Return the message for conditions that no row fits, with names like `text` where there are any.
-
-    Args:
-        text: Part of a name, or a glob of all of it; "" where only other conditions were given.
-    """
-    names = [row.name for row in load_catalogue()]
-    if not text:
-        return "no instruction fits all of these conditions; leave one out"
-    pattern = text if _is_glob(text) else f"*{text}*"
-    if any(fnmatchcase(name, pattern) for name in names):
-        return f"no instruction named {text!r} fits the other conditions; leave one out"
-    near = get_close_matches(text, names, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else "see 'ptxbench list'"
-    return f"no instruction fits {text!r}; {hint}"
-
-
-def _is_glob(text: str) -> bool:
-    return any(character in text for character in _GLOB)
+    rows = tuple(row for row in wanted.rows or catalogue if all(fits(row) for fits in conditions))
+    if not rows:
+        named = " or ".join(repr(found.pattern) for found in wanted.found)
+        which = f"named {named} fits the other" if named else "fits all of these"
+        raise InputError(f"no instruction {which} conditions; leave one out")
+    return rows
 
 
 def _check_known(what: str, value: str, known: set[str]) -> None:
     if value and value not in known:
         raise InputError(f"unknown {what} {value!r}; the catalogue has {', '.join(sorted(known))}")
-
-
-def _becomes(row: Instruction, opcode: str) -> bool:
-    found = {
-        alternative
-        for level in row.sass
-        for alternatives, _ in level.counts
-        for alternative in alternatives.split("|")
-    }
-    return any(fnmatchcase(o, opcode) or o.startswith(f"{opcode}.") for o in found)

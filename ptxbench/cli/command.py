@@ -39,7 +39,9 @@ class OptionsCommand(click.Command, Generic[Options]):
         self._known = named_options(options)
         self._function = function
         parameters = [made for one in self._known for made in (_parameter(one), *_former(one))]
-        super().__init__(name, params=parameters, help=inspect.getdoc(function), **settings)
+        arguments = (one.said.help for one in self._known if isinstance(one.said, Arg))
+        texts = filter(None, (inspect.getdoc(function), *arguments))
+        super().__init__(name, params=parameters, help="\n\n".join(texts), **settings)
 
     def read(self, words: Sequence[str]) -> Options:
         """Return the options that the words behind the command's name give; nothing runs.

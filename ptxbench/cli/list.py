@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import target_of
-from ptxbench.cli.output import print_json, print_table
-from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import OPT_LEVELS, Category, Json
+from ptxbench.cli.output import print_json, print_table, say_found
+from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import OPT_LEVELS, Category, Json, OptionalPatterns
 
 if TYPE_CHECKING:
     from ptxbench.catalogue.model import Expectation, Instruction
@@ -26,7 +26,7 @@ class _Options:
         opcode: List only instructions that become this SASS opcode at -O0 or -O3.
     """
 
-    name: Annotated[str, Arg()] = ""
+    patterns: OptionalPatterns = ()
     category: Category = ""
     ptx_type: Annotated[str, Opt(flag="--type")] = ""
     target: Annotated[str | None, target_of("default: any")] = None
@@ -36,23 +36,20 @@ class _Options:
 
 @command_of(_Options, "list")
 def command(options: _Options) -> None:
-    """List the instructions that ptxbench can measure, and the SASS that each becomes.
-
-    NAME is a part of a name, or a pattern for the whole name, such as 'fma.*'.
-    """
-    from ptxbench.catalogue.select import matching_instructions, nothing_fits
-    from ptxbench.core.errors import InputError
+    """List the instructions that ptxbench can measure (default: all), and the SASS that each becomes."""
+    from ptxbench.catalogue.search import find
+    from ptxbench.catalogue.select import matching_instructions
     from ptxbench.core.target import find_target
 
+    selection = find(options.patterns)
     rows = matching_instructions(
-        options.name,
+        selection,
         options.category,
         options.ptx_type,
         options.opcode,
         find_target(options.target) if options.target else None,
     )
-    if not rows:
-        raise InputError(nothing_fits(options.name))
+    say_found(selection)
     if options.as_json:
         print_json({"instructions": [asdict(row) for row in rows]})
         return

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from ptxbench.catalogue.search import Selection
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -60,6 +63,12 @@ def print_table(
 def say(text: str) -> None:
     """Say something beside the output: one line on standard error."""
     click.echo(f"ptxbench: {text}", err=True)
+
+
+def say_found(selection: Selection) -> None:
+    """Say what was found by something else than its name."""
+    for sentence in selection.sentences:
+        say(sentence)
 
 
 def say_lost(lost: Sequence[str], what: str) -> None:

@@ -10,13 +10,14 @@ import click
 
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import DEFAULT_TARGET, target_of
-from ptxbench.cli.output import print_json
-from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import Json, OneOptLevel
+from ptxbench.cli.output import print_json, say_found
+from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import Json, OneOptLevel, Patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ptxbench.catalogue.model import Instruction
     from ptxbench.emulator.toggles import Toggles
     from ptxbench.sass.module import Module
 
@@ -32,7 +33,7 @@ class _Options:
         part: Print only this part.
     """
 
-    name: Annotated[str, Arg()]
+    patterns: Patterns
     opt_level: OneOptLevel = "O3"
     target: Annotated[str, target_of("default: sm_90a")] = DEFAULT_TARGET
     form_name: Annotated[str, Opt(choices=("latency", "throughput"), flag="--form")] = "latency"
@@ -44,22 +45,47 @@ class _Options:
 def command(options: _Options) -> None:
     """Print an instruction's PTX, its SASS loop, the verdict of the loop check, and how operands change.
 
-    This needs no GPU. The exit code is 1 if the loop check refuses the instruction.
+    This needs no GPU. The exit code is 1 if the loop check refuses an instruction. --json takes one
+    instruction.
     """
-    from ptxbench.catalogue.load import find_instruction
+    from ptxbench.catalogue.search import find
+    from ptxbench.catalogue.select import few
+    from ptxbench.core.errors import InputError
+
+    selection = few(find(options.patterns))
+    rows = selection.rows
+    if options.as_json and len(rows) > 1:
+        raise InputError(f"--json shows one instruction; name one of {', '.join(row.name for row in rows)}")
+    say_found(selection)
+    passed = True
+    for row in rows:
+        module = _build(row, options)
+        if len(rows) > 1:
+            click.echo(f"######## {row.name} ########")
+        _print(module, options)
+        passed &= module.loop_check.passed
+    if not passed:
+        sys.exit(1)
+
+
+def _build(instruction: Instruction, options: _Options) -> Module:
     from ptxbench.codegen.assemble import assemble_ptx
     from ptxbench.core.condition import Form, OptLevel
     from ptxbench.core.target import find_target
     from ptxbench.sass.module import build_module
-    from ptxbench.sass.text import target_loop_text, verdict_text
 
-    module = build_module(
-        find_instruction(options.name),
+    return build_module(
+        instruction,
         find_target(options.target),
         OptLevel(options.opt_level),
         Form(options.form_name),
         lambda ptx, opt_level: assemble_ptx(ptx, options.target, opt_level),
     )
+
+
+def _print(module: Module, options: _Options) -> None:
+    from ptxbench.sass.text import target_loop_text, verdict_text
+
     # What one part takes is not worked out for another.
     parts: dict[str, Callable[[], str]] = {
         "ptx": lambda: module.ptx,
@@ -73,8 +99,6 @@ def command(options: _Options) -> None:
         click.echo(parts[options.part]().rstrip())
     else:
         click.echo("\n\n".join(f"==== {label} ====\n{text().rstrip()}" for label, text in parts.items()))
-    if not module.loop_check.passed:
-        sys.exit(1)
 
 
 def _toggles(module: Module, target_name: str) -> Toggles | None:

@@ -13,7 +13,7 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.output import say, say_lost
+from ptxbench.cli.output import say, say_found, say_lost
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import words_of
 from ptxbench.experiment.table_options import TableOptions
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @command_of(TableOptions, "table")
 def command(given: TableOptions) -> None:
-    """Measure the energy of instructions, by name or pattern ('*.f16x2'; default: twelve common ones).
+    """Measure the energy of instructions (default: twelve common ones).
 
     Each trial is saved before the next begins; --resume continues a run that was stopped. --gpu all, or a
     list such as 0,2, measures on several GPUs at once and compares them: a process for each, and a run for
-    each below --out.
+    each below --out. A word that is neither a name nor a pattern with * may stand for 40 instructions.
     """
     from ptxbench.cli.table_many import measure_many
     from ptxbench.devices.select import names_several
@@ -47,6 +47,7 @@ def command(given: TableOptions) -> None:
         raise click.UsageError("--resume needs --out, the folder of the run to continue.")
     if given.resume and given.sensor_path is not None:
         raise click.UsageError("--resume uses the sensors of the run; leave out --sensor.")
+    say_found(given.selection())
     options = given.wanted()
     gpu = open_chosen_gpu(given.spec)
     try:

@@ -14,8 +14,8 @@ from ptxbench.cli.command import command_of
 from ptxbench.cli.options import DEFAULT_TARGET, target_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.progress import progress_bar
-from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import OPT_LEVELS, Json, OptLevels
+from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import OPT_LEVELS, Json, OptionalPatterns, OptLevels
 
 if TYPE_CHECKING:
     from ptxbench.sass.verify import VerifiedRow
@@ -30,7 +30,7 @@ class _Options:
         no_cache: Check everything again, and keep no verdict.
     """
 
-    names: Annotated[tuple[str, ...], Arg(metavar="[NAME]...")] = ()
+    patterns: OptionalPatterns = ()
     targets: Annotated[tuple[str, ...], target_of("may be repeated; default: sm_90a")] = (DEFAULT_TARGET,)
     opt_levels: OptLevels = ()
     jobs: Annotated[int | None, Opt(1, 256)] = None
@@ -43,17 +43,17 @@ def command(options: _Options) -> None:
     """Assemble instructions (default: all) and check the SASS of their loops, without a GPU.
 
     A row is exact (one SASS instruction), mixture (one, of several kinds), expands (several), calls (a
-    routine), absent (the target does not have it) or refused. Without NAMEs the command prints how many rows
-    each class has, and the refused rows. With NAMEs, which may be patterns such as 'fma.*', it prints every
-    row. The exit code is 1 if the check refuses a row that the catalogue expects to pass.
+    routine), absent (the target does not have it) or refused. Without PATTERNs the command prints how many
+    rows each class has, and the refused rows. With them it prints every row. The exit code is 1 if the check
+    refuses a row that the catalogue expects to pass.
     """
     rows = _verify(
-        options.names, options.targets, options.opt_levels or OPT_LEVELS, options.jobs, options.no_cache
+        options.patterns, options.targets, options.opt_levels or OPT_LEVELS, options.jobs, options.no_cache
     )
     if options.as_json:
         print_json({"rows": [asdict(row) for row in rows]})
     else:
-        if options.names:
+        if options.patterns:
             _print_rows(rows)
         _print_counts(rows)
         _print_refused(rows)
@@ -62,7 +62,11 @@ def command(options: _Options) -> None:
 
 
 def _verify(
-    names: Sequence[str], targets: Sequence[str], opt_levels: Sequence[str], jobs: int | None, no_cache: bool
+    patterns: Sequence[str],
+    targets: Sequence[str],
+    opt_levels: Sequence[str],
+    jobs: int | None,
+    no_cache: bool,
 ) -> tuple[VerifiedRow, ...]:
     """Verify with a progress bar, where somebody watches."""
     from ptxbench.catalogue.select import named_instructions
@@ -73,7 +77,7 @@ def _verify(
 
     with progress_bar() as show:
         return verify_instructions(
-            named_instructions(names),
+            named_instructions(patterns),
             [find_target(name) for name in dict.fromkeys(targets)],
             [OptLevel(level) for level in dict.fromkeys(opt_levels)],
             cache=None if no_cache else VerdictCache(),

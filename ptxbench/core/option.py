@@ -65,10 +65,12 @@ class Arg:
     Attributes:
         metavar: What stands for it in the usage line.
         kind: As in `Opt`.
+        help: What it may be: the last paragraph of the help.
     """
 
     metavar: str | None = None
     kind: Any = None
+    help: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def _named_options(options: Any) -> tuple[Named, ...]:
     for field in fields(options):
         hint, *others = _parts(hints[field.name])
         said = next((one for one in others if isinstance(one, Opt | Arg)), Opt())
-        text = said.help if isinstance(said, Opt) and said.help else helps.get(field.name, "")
+        text = said.help or helps.get(field.name, "")
         found.append(Named(field.name, text, said, hint, *_one(hint), field.default))
     return tuple(found)
 

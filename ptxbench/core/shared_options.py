@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ptxbench.core.condition import OptLevel, Pattern
-from ptxbench.core.option import Opt
+from ptxbench.core.option import Arg, Opt
 
 OPT_LEVELS = tuple(level.value for level in OptLevel)
 TABLE = Opt(
@@ -58,6 +58,12 @@ OptLevels = Annotated[
         flag="--opt-level",
     ),
 ]
+_PATTERN_HELP = (
+    "PATTERN is a name (fma.rn.f32), a pattern of names ('mma.*'), PTX as a file has it (ld.global.v4.f32), "
+    "SASS (FFMA, HMMA.16816), a word for several (wgmma, tensor, fp8, dram, exp, atomic), or part of a name."
+)
+Patterns = Annotated[tuple[str, ...], Arg(metavar="PATTERN...", help=_PATTERN_HELP)]
+OptionalPatterns = Annotated[tuple[str, ...], Arg(metavar="[PATTERN]...", help=_PATTERN_HELP)]
 Precision = Annotated[
     float | None,
     Opt(

@@ -5,13 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated
 
-from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import Category, GpuSpec, Json, Operands, OptLevels, Out, Resume, SensorPath
+from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import (
+    Category,
+    GpuSpec,
+    Json,
+    Operands,
+    OptionalPatterns,
+    OptLevels,
+    Out,
+    Resume,
+    SensorPath,
+)
 from ptxbench.experiment.protocols import protocol_names
 from ptxbench.experiment.row_options import RowOptions
 from ptxbench.sensors.base import POWER_SOURCES
 
 if TYPE_CHECKING:
+    from ptxbench.catalogue.search import Selection
     from ptxbench.experiment.run_options import RunOptions
 
 
@@ -26,7 +37,7 @@ class _What:
         source: Power source (default: the GPU's best).
     """
 
-    instructions: Annotated[tuple[str, ...], Arg(metavar="[INSTRUCTION]...")] = ()
+    instructions: OptionalPatterns = ()
     whole_catalogue: Annotated[bool, Opt(flag="--all")] = False
     category: Category = ""
     spec: GpuSpec = None
@@ -57,16 +68,24 @@ class TableOptions(RowOptions, _What):
     isolate: Annotated[bool, Opt(former=("survive",))] = False
     as_json: Json = False
 
+    def selection(self) -> Selection:
+        """Return what the patterns stand for; nothing: the twelve common instructions.
+
+        Raises:
+            InputError: There is no such instruction or category, or a word stands for too many.
+        """
+        from ptxbench.catalogue.select import chosen
+
+        return chosen(("*",) if self.whole_catalogue else self.instructions, self.category)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The instructions that are named, or match; none: the twelve common ones.
 
         Raises:
-            InputError: There is no such instruction or category.
+            InputError: As `selection`.
         """
-        from ptxbench.catalogue.select import chosen_names
-
-        return chosen_names(("*",) if self.whole_catalogue else self.instructions, self.category)
+        return self.selection().names
 
     def wanted(self) -> RunOptions:
         """Return the options of the run.

@@ -8,9 +8,8 @@ is read on first use, so that looking a row up needs no numpy.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -255,27 +254,31 @@ def _mean(known: Sequence[Known]) -> Known:
     return Known(fmean(energies_pj), max(apart_pj, *(one.error_pj for one in known)))
 
 
-def open_atlas(table: str | Path, pattern: str = "*", name: str | None = None) -> Atlas:
+def _every(_: str) -> bool:
+    return True
+
+
+def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: str | None = None) -> Atlas:
     """Open the atlas of a GPU model.
 
     Args:
         table: The folder of a run, or the name of a table that comes with ptxbench, such as "h200".
-        pattern: Instructions whose rows are wanted: a name, or a glob.
+        wanted: Whether the rows of an instruction are wanted, by its name.
         name: What the user calls it, where `table` is another path.
 
     Raises:
         InputError: It is neither, or a file of it does not fit.
     """
     path = find_table(table)
-    manifest, spread = read_run_manifest(path), read_board_spread(path)
-    rows, names = _rows(path, pattern)
+    manifest, spread = read_run_manifest(path), read_board_spread(path, wanted)
+    rows, names = _rows(path, wanted)
     known = with_other_boards(without_withdrawn(rows, manifest), spread)
     return Atlas(name or str(table), path, manifest, known, spread, names)
 
 
-def _rows(path: Path, pattern: str) -> tuple[tuple[TableRow, ...], frozenset[str]]:
+def _rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow, ...], frozenset[str]]:
     if (path / TABLE).exists():
-        rows, names = read_rows(path / TABLE, lambda one: one == pattern or fnmatchcase(one, pattern))
+        rows, names = read_rows(path / TABLE, wanted)
         if names:
             return rows, names
     from ptxbench.storage.run_folder import RunFolder

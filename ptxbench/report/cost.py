@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
 
 from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.catalogue.load import load_named
+from ptxbench.catalogue.search import Found, Selection, nothing_fits, search
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
@@ -24,7 +23,6 @@ from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.board_spread import BoardSpread, RowSpread, by_row
 from ptxbench.storage.schema import TableRow
 
-_GLOB = "*?["
 _SASS_WIDTH = 34
 # Boards go to and fro by one step of 15 MHz, and the clock is measured to less.
 _SAME_CLOCK = 0.01
@@ -95,25 +93,26 @@ class Cost:
         return abs(self.clock_mhz / self.reference_mhz - 1) > _SAME_CLOCK and not math.isnan(self.energy_pj)
 
 
-def find_costs(pattern: str, tables: Sequence[Atlas]) -> tuple[Cost, ...]:
-    """Return the rows of every table that a name or a glob stands for.
+def find_costs(wanted: str | Selection, tables: Sequence[Atlas]) -> tuple[Cost, ...]:
+    """Return the rows of every table that patterns stand for.
 
     Args:
-        pattern: An instruction's name, or a glob such as "mma.*".
+        wanted: What was found of the patterns, or one pattern (see `ptxbench.catalogue.search`).
         tables: Where to look.
 
     Raises:
-        InputError: No table has such an instruction; the text offers the nearest names.
+        InputError: No table has an instruction that a pattern stands for; the text offers what is near.
     """
-    costs = [cost for table in tables for cost in _costs_of(pattern, table)]
-    if not costs:
-        raise InputError(_nothing_fits(pattern, {name for table in tables for name in table.names}))
-    return tuple(costs)
-
-
-def is_glob(pattern: str) -> bool:
-    """Return whether a pattern stands for more than one name."""
-    return any(character in pattern for character in _GLOB)
+    selection = search((wanted,)) if isinstance(wanted, str) else wanted
+    names = frozenset(name for table in tables for name in table.names)
+    for found in selection.found:
+        if not any(map(found.has, names)):
+            raise InputError(_not_in(tables, names, found))
+    return tuple(
+        cost
+        for table in tables
+        for cost in row_costs(table.name, table.manifest.gpu, _matching(selection, table), table.spread)
+    )
 
 
 def reached(costs: Sequence[Cost]) -> tuple[Cost, ...]:
@@ -147,32 +146,25 @@ def costs_csv(costs: Iterable[Cost]) -> str:
     return render_csv([names, *(asdict(cost).values() for cost in costs)]).removesuffix("\n")
 
 
-def costs_report(form: str, pattern: str, tables: Sequence[Atlas], *, all_rows: bool) -> str:
-    """Return the rows that a name or a glob stands for in a format of `ptxbench report`.
+def costs_report(form: str, selection: Selection, tables: Sequence[Atlas], *, all_rows: bool) -> str:
+    """Return the rows that patterns stand for in a format of `ptxbench report`.
 
     Args:
         form: The format.
-        pattern: An instruction's name, or a glob.
+        selection: What the patterns stand for.
         tables: Where to look.
         all_rows: Whether formats for people show the rows, too, that the run did not reach.
     """
     from ptxbench.report.formats import RunReport, render_report
 
     reports = [
-        RunReport.of(replace(table, rows=tuple(_matching(pattern, table))), all_rows) for table in tables
+        RunReport.of(replace(table, rows=tuple(_matching(selection, table))), all_rows) for table in tables
     ]
     return render_report(form, reports, None)
 
 
-def _matching(pattern: str, table: Atlas) -> list[TableRow]:
-    rows = [row for row in table.rows if row.instruction == pattern]
-    if not rows and is_glob(pattern):
-        rows = [row for row in table.rows if fnmatchcase(row.instruction, pattern)]
-    return rows
-
-
-def _costs_of(pattern: str, table: Atlas) -> list[Cost]:
-    return row_costs(table.name, table.manifest.gpu, _matching(pattern, table), table.spread)
+def _matching(selection: Selection, table: Atlas) -> list[TableRow]:
+    return [row for row in table.rows if selection.has(row.instruction)]
 
 
 def row_costs(name: str, gpu: GpuInfo, rows: Sequence[TableRow], spread: BoardSpread | None) -> list[Cost]:
@@ -227,10 +219,13 @@ def _cost(
     )
 
 
-def _nothing_fits(pattern: str, names: set[str]) -> str:
-    near = get_close_matches(pattern.strip(_GLOB), sorted(names), n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else "see 'ptxbench list'"
-    return f"no instruction fits {pattern!r}; {hint}"
+def _not_in(tables: Sequence[Atlas], names: frozenset[str], found: Found) -> str:
+    """Return the message for a pattern of which no table has an instruction."""
+    if not found.rows:
+        return nothing_fits(found.pattern, names)
+    where = ", ".join(table.name for table in tables)
+    what = found.rows[0].name if len(found.rows) == 1 else f"any of its {len(found.rows)} instructions"
+    return f"no table has {what} ({where}), for {found.pattern!r}; ptxbench table measures it"
 
 
 _NUMBER = Kind.NUMBER

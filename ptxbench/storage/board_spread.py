@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -95,14 +95,30 @@ class BoardSpread:
     rows: tuple[RowSpread, ...]
 
 
-def read_board_spread(folder: Path) -> BoardSpread | None:
+def read_board_spread(folder: Path, wanted: Callable[[str], bool] | None = None) -> BoardSpread | None:
     """Read a table's file about other boards, None where there is none.
+
+    Args:
+        folder: The table's folder.
+        wanted: Whether the rows of an instruction are wanted, by its name; others are not looked at.
+            None: all of them are.
 
     Raises:
         InputError: The file cannot be read, or does not fit.
     """
     path = folder / BOARDS
-    return codec.decode(BoardSpread, codec.read_json(path), Place(path)) if path.exists() else None
+    if not path.exists():
+        return None
+    document = codec.read_json(path)
+    if wanted is not None and isinstance(document, dict) and isinstance(document.get("rows"), list):
+        document["rows"] = [row for row in document["rows"] if _is_wanted(row, wanted)]
+    return codec.decode(BoardSpread, document, Place(path))
+
+
+def _is_wanted(row: object, wanted: Callable[[str], bool]) -> bool:
+    """Return whether a row must be read: what is no row is, and refused."""
+    name = row.get("instruction") if isinstance(row, dict) else None
+    return not isinstance(name, str) or wanted(name)
 
 
 def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> tuple[TableRow, ...]:

@@ -66,21 +66,22 @@ def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow
     data = read_bytes(path)
     try:
         reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True)
-        lines = [list(map(text_of_cell, line)) for line in reader]
+        lines = list(reader)
     except (ValueError, csv.Error) as error:
         raise InputError(f"{path}: the file is no table ({error})") from error
     names = _names(lines, path)
     instruction = names.index("instruction")
+    instructions = [text_of_cell(cells[instruction]) if cells[instruction:] else None for cells in lines[1:]]
     rows = tuple(
-        _row(cells, names, Place(path, f"row {i}"))
-        for i, cells in enumerate(lines[1:], start=1)
-        if len(cells) <= instruction or wanted(cells[instruction])
+        _row(list(map(text_of_cell, cells)), names, Place(path, f"row {i}"))
+        for i, (cells, name) in enumerate(zip(lines[1:], instructions, strict=True), start=1)
+        if name is None or wanted(name)
     )
     try:
         _require_unique(rows)
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
-    return rows, frozenset(cells[instruction] for cells in lines[1:] if cells[instruction:])
+    return rows, frozenset(filter(None, instructions))
 
 
 def _rounded(value: object) -> object:

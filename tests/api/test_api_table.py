@@ -41,6 +41,21 @@ def test_rows_are_looked_up_by_name_and_condition(table):
     assert not table["bad<script>"].is_valid
 
 
+def test_a_row_is_found_by_ptx_and_sass_where_they_stand_for_one_instruction(table):
+    assert table["add.f32 %f1, %f2, %f3;"] is table["add.f32"]
+    assert table["FADD"] is table["add.f32"]
+    assert "FADD" in table
+    assert "HMMA" not in table
+
+
+def test_a_word_for_several_instructions_is_no_row():
+    h200 = load_table("h200")
+    mma = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    assert h200[mma] is h200["mma.m16n8k16.f32.f16.f16.f32"]
+    with pytest.raises(NoSuchRowError, match=r"'FFMA' stands for \d+ instructions; name one of fma"):
+        h200["FFMA"]
+
+
 def test_a_row_that_is_not_there_is_named_with_what_is(table):
     with pytest.raises(NoSuchRowError, match=r"add\.f32 not -O3 dynamic zeros, but -O3 dynamic random"):
         table.find("add.f32", operands="zeros")

@@ -4,8 +4,11 @@ import pytest
 
 from ptxbench.catalogue import select
 from ptxbench.catalogue.load import find_instruction, load_catalogue
+from ptxbench.catalogue.search import Selection, search
 from ptxbench.core.errors import InputError
 from ptxbench.core.target import find_target
+
+EVERY = Selection(())
 
 
 def names(rows):
@@ -28,23 +31,46 @@ def test_a_glob_that_fits_nothing_is_an_error():
         select.named_instructions(["fma.*", "zz*"])
 
 
-def test_text_is_part_of_a_name_and_a_glob_is_all_of_it():
-    assert {"fma.rn.f32", "fma.rn.f64"} <= names(select.matching_instructions("rn.f"))
-    assert select.matching_instructions("rn.f*") == ()
-    assert "fma.rn.f32" in names(select.matching_instructions("*.f32"))
+def test_what_is_measured_keeps_the_order_given():
+    assert select.chosen_names(["fma.rn.f64", "DADD", "fma.rn.f64"])[:2] == ("fma.rn.f64", "add.f64")
+    assert select.chosen_names([]) == ()
+
+
+def test_a_word_for_very_many_rows_is_refused_with_the_pattern_that_gives_them():
+    every = [row.name for row in load_catalogue() if row.name.startswith("wgmma.")]
+    with pytest.raises(InputError, match=rf"'wgmma' stands for {len(every)} .*; give 'wgmma\.\*' for all"):
+        select.chosen_names(["wgmma"])
+    assert list(select.chosen_names(["wgmma.*"])) == every
+
+
+def test_a_category_counts_before_a_word_is_called_vague():
+    assert len(names(search(["f64"]).rows)) > select.MOST_FOR_A_WORD
+    chosen = select.chosen_names(["f64"], "matrix")
+    assert {find_instruction(name).category for name in chosen} == {"matrix"}
+
+
+@pytest.mark.parametrize(
+    "word", ["f32", "cvt", "tensor", "atomic", "IMAD", "b32", "matrix", "integer", "mixed", "wgmma.mma_async"]
+)
+def test_the_pattern_that_a_refusal_gives_has_all_that_the_word_has(word):
+    with pytest.raises(InputError) as refusal:
+        select.chosen_names([word])
+    given = str(refusal.value).partition("give ")[2].partition(" for all")[0].replace("'", "").split()
+    assert set(select.chosen_names(given)) >= names(search([word]).rows)
 
 
 def test_a_sass_opcode_is_found_at_either_level_with_any_modifiers():
     # mad.lo is IMAD.U32 at O0 and IMAD at O3; popc needs LOP3.LUT at O0 only.
-    assert "mad.lo.u32" in names(select.matching_instructions("mad", opcode="imad.u32"))
-    assert "fma.rn.f32" not in names(select.matching_instructions(opcode="imad.u32"))
-    assert "popc.b32" in names(select.matching_instructions(opcode="LOP3"))
-    assert "fma.rn.f16x2" in names(select.matching_instructions(opcode="HFMA2.MMA"))
-    assert select.matching_instructions(opcode="LOP") == ()
+    assert "mad.lo.u32" in names(select.matching_instructions(search(["mad"]), opcode="imad.u32"))
+    assert "fma.rn.f32" not in names(select.matching_instructions(EVERY, opcode="imad.u32"))
+    assert "popc.b32" in names(select.matching_instructions(EVERY, opcode="LOP3"))
+    assert "fma.rn.f16x2" in names(select.matching_instructions(EVERY, opcode="HFMA2.MMA"))
+    with pytest.raises(InputError, match="no instruction fits all of these conditions"):
+        select.matching_instructions(EVERY, opcode="LOP")
 
 
 def test_conditions_are_joined():
-    rows = select.matching_instructions(category="floating-point", ptx_type="f64")
+    rows = select.matching_instructions(EVERY, category="floating-point", ptx_type="f64")
     assert names(rows) == {
         row.name for row in load_catalogue() if (row.category, row.type) == ("floating-point", "f64")
     }
@@ -53,11 +79,11 @@ def test_conditions_are_joined():
 @pytest.mark.parametrize("condition", [{"category": "poetry"}, {"ptx_type": "f31"}])
 def test_an_unknown_category_or_type_lists_the_known_ones(condition):
     with pytest.raises(InputError, match=r"the catalogue has .*f"):
-        select.matching_instructions(**condition)
+        select.matching_instructions(EVERY, **condition)
 
 
 def test_a_target_leaves_out_what_it_does_not_have(monkeypatch):
     newer = replace(find_instruction("fma.rn.f32"), name="newer", min_target=90)
     monkeypatch.setattr(select, "load_catalogue", lambda: (*load_catalogue(), newer))
-    assert "newer" not in names(select.matching_instructions(target=find_target("sm_89")))
-    assert "newer" in names(select.matching_instructions(target=find_target("sm_90a")))
+    assert "newer" not in names(select.matching_instructions(EVERY, target=find_target("sm_89")))
+    assert "newer" in names(select.matching_instructions(EVERY, target=find_target("sm_90a")))

@@ -8,7 +8,7 @@ import pytest
 from fakes.modules import built
 from fakes.sample import SAMPLE, STARTER_ROWS
 
-from ptxbench.catalogue import select
+from ptxbench.catalogue import search, select
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.cli.main import run
 from ptxbench.core import toolchain
@@ -29,7 +29,12 @@ def own_cache(tmp_path_factory, monkeypatch):
 @pytest.fixture
 def catalogue(monkeypatch):
     """Put rows in place of the shipped ones."""
-    return lambda *rows: monkeypatch.setattr(select, "load_catalogue", lambda: rows)
+
+    def put(*rows):
+        for module in (select, search):
+            monkeypatch.setattr(module, "load_catalogue", lambda: rows)
+
+    return put
 
 
 def printed(capsys, arguments, code=0):
@@ -105,6 +110,37 @@ def test_show_as_json_holds_the_same(capsys):
     assert shown["sass"] == [["FFMA", 1.0]]
 
 
+def test_list_takes_several_patterns_and_says_what_was_not_found_by_name(capsys):
+    assert run(["list", "add.f32", "HMMA.16816.F16", "--json"]) == 0
+    printed = capsys.readouterr()
+    names = [row["name"] for row in json.loads(printed.out)["instructions"]]
+    assert names == ["add.f32", "mma.m16n8k16.f16.f16.f16.f16"]
+    assert printed.err == "ptxbench: found HMMA.16816.F16 by SASS: mma.m16n8k16.f16.f16.f16.f16\n"
+
+
+def test_show_prints_each_of_several_instructions_under_its_name(capsys):
+    text = printed(capsys, ["show", "fma.rn.f32", "add.f32", "--part", "verdict"])
+    # In catalogue order.
+    found = re.findall(r"^#+ (.*) #+\n(\S+) at O3", text, re.MULTILINE)
+    assert found == [("fma.rn.f32", "fma.rn.f32"), ("add.f32", "add.f32")]
+
+
+def test_show_finds_by_ptx_and_refuses_several_as_json_and_a_word_for_very_many(capsys):
+    ptx = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f1};"
+    assert document(capsys, ["show", ptx])["instruction"] == "mma.m16n8k16.f32.f16.f16.f32"
+    assert run(["show", "HMMA.16816.F32", "--json"]) == 2
+    assert "--json shows one instruction; name one of mma.m16n8k16.f32.f16" in capsys.readouterr().err
+    assert run(["show", "wgmma"]) == 2
+    assert "give 'wgmma.*' for all of them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["cost", "list", "show", "table", "verify"])
+def test_every_command_that_takes_instructions_says_alike_what_finds_them(capsys, command):
+    text = " ".join(printed(capsys, [command, "--help"]).split())
+    assert "PATTERN]..." in text or "PATTERN..." in text
+    assert "PATTERN is a name (fma.rn.f32), a pattern of names ('mma.*'), PTX as a file has it" in text
+
+
 def test_show_says_how_operands_change_where_the_reference_knows(capsys):
     text = printed(capsys, ["show", "brev.b32", "--part", "operands"])
     assert "16.0 bits of the registers that it reads change" in text
@@ -118,7 +154,7 @@ def test_show_says_how_operands_change_where_the_reference_knows(capsys):
 
 def test_show_of_a_refused_row_prints_all_of_it_and_exits_1(capsys, monkeypatch):
     wrong = replace(FMA, sass=tuple(replace(e, counts=(("DFMA", 1.0),)) for e in FMA.sass))
-    monkeypatch.setattr("ptxbench.catalogue.load.find_instruction", lambda _name: wrong)
+    monkeypatch.setattr(search, "load_named", lambda _names: {"fma.rn.f32": wrong})
     text = printed(capsys, ["show", "fma.rn.f32"], code=1)
     assert "refused (target kernel: 0 DFMA where 64 copies make 64;" in text
 

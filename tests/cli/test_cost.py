@@ -87,6 +87,54 @@ def test_a_pattern_of_names_leaves_out_what_no_board_has_reached_and_says_how_ma
     assert sum(line.startswith("mma.") for line in lines) == len(every)
 
 
+def test_several_patterns_of_any_kind_are_one_table_and_say_what_was_not_found_by_name(capsys):
+    ptx = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f1};"
+    assert run(["cost", "ex2.approx.ftz.f32", "FADD", ptx, "--gpu", "h100", "--json"]) == 0
+    shown = capsys.readouterr()
+    names = {row["instruction"] for row in json.loads(shown.out)["rows"]}
+    assert {"ex2.approx.ftz.f32", "add.f32", "mma.m16n8k16.f32.f16.f16.f32"} <= names
+    assert "fma.rn.f32" not in names
+    sass, spelled = shown.err.splitlines()
+    assert sass.startswith("ptxbench: found FADD by SASS: ")
+    assert spelled == f"ptxbench: found {ptx} by PTX: mma.m16n8k16.f32.f16.f16.f32"
+
+
+def test_mma_is_all_that_begins_so(capsys):
+    word = document(capsys, "mma", "--gpu", "h100")["rows"]
+    assert word == document(capsys, "mma.*", "--gpu", "h100")["rows"]
+
+
+def test_each_pattern_must_find_something(capsys):
+    assert "no instruction fits 'hmna'; did you mean HMMA" in refused(capsys, "fma.rn.f32", "hmna")
+
+
+def test_what_the_catalogue_has_and_no_table_says_so(capsys, tmp_path):
+    mine = folder(tmp_path / "mine", fake.row("fma.rn.f32"))
+    text = refused(capsys, "FADD", "--table", mine)
+    assert "no table has any of its " in text
+    assert f"({mine}), for 'FADD'; ptxbench table measures it" in text
+
+
+def test_a_name_that_only_a_table_has_is_found_there(capsys, tmp_path):
+    gone = replace(fake.row("fma.rn.f32"), instruction="gone.f32")
+    mine = folder(tmp_path / "mine", fake.row("fma.rn.f32"), gone)
+    for pattern in ("gone.f32", "gone.*"):
+        (row,) = document(capsys, pattern, "--table", mine)["rows"]
+        assert row["instruction"] == "gone.f32"
+    assert "did you mean gone.f32" in refused(capsys, "gone.f23", "--table", mine)
+
+
+@pytest.mark.parametrize(("pattern", "rate"), [("fma.rn.f32", "pJ/flop"), ("hbm", "pJ/B")])
+@pytest.mark.parametrize("gpu", ["h100", "h200"])
+def test_energy_of_a_flop_or_byte_stands_beside_the_gpu_that_it_is_of(capsys, pattern, rate, gpu):
+    alone = printed(capsys, pattern, "--gpu", gpu)
+    assert rate in alone.splitlines()[0]
+    assert f"\n{gpu}: NVIDIA {gpu.upper()}" in alone
+    both = printed(capsys, pattern).splitlines()
+    assert (both[0].split()[0], rate in both[0]) == ("table", True)
+    assert {line.split()[0] for line in both[2 : both.index("")]} == {"h100", "h200"}
+
+
 def test_a_row_that_only_other_boards_reached_has_their_mean_and_says_so(capsys):
     row = document(capsys, "fma.rn.ftz.f32", "--gpu", "h200")["rows"][0]
     assert (row["status"], row["reason"], row["boards"]) == ("ok", "measured on 3 other boards", 3)

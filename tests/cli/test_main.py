@@ -93,11 +93,11 @@ def test_the_version(capsys):
     [
         (["bogus"], "No such command 'bogus'. Try 'ptxbench --help'."),
         (["--bogus"], "No such option"),
-        (["show"], "Missing argument 'NAME'. Try 'ptxbench show --help'."),
+        (["show"], "Missing argument 'PATTERN...'. Try 'ptxbench show --help'."),
         (["show", "fma.rn.f32", "--opt-level", "O9"], "'O9' is not one of 'O0', 'O3'"),
         (["verify", "--target", "sm_1"], "'sm_1' is not one of 'sm_75'"),
         (["verify", "--jobs", "0"], "0 is not in the range"),
-        (["verify", "fma.rn.f23"], "unknown instruction 'fma.rn.f23'; did you mean fma.rn.f32"),
+        (["verify", "fma.rn.f23"], "no instruction fits 'fma.rn.f23'; did you mean fma.rn.f32"),
         (["list", "--category", "poetry"], "unknown category 'poetry'; the catalogue has "),
     ],
 )

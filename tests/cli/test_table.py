@@ -95,7 +95,8 @@ def test_a_gpu_that_no_machine_has_in_a_process_of_its_own():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["fma.rn.f23", "--gpu", "simulated"], "unknown instruction 'fma.rn.f23'; did you mean "),
+        (["wgmma", "--gpu", "simulated"], "'wgmma' stands for 68 instructions, more than 40; give 'wgmma.*'"),
+        (["fma.rn.f23", "--gpu", "simulated"], "no instruction fits 'fma.rn.f23'; did you mean "),
         (["--gpu", "nonsense"], "--gpu 'nonsense' is no index, UUID, simulated[:PROFILE] or replay:RUN"),
         (["--gpu", "\N{SUPERSCRIPT TWO}"], "is no index, UUID"),
         (["--gpu", "-1"], "is no index, UUID"),
@@ -263,6 +264,21 @@ def test_all_of_the_catalogue_is_more_than_the_starters(monkeypatch, tmp_path):
     assert star == whole
     assert few == STARTERS
     assert set(few) <= set(whole)
+
+
+def test_instructions_are_named_by_sass_and_ptx_and_what_was_found_is_said(monkeypatch, tmp_path, capsys):
+    asked = []
+    monkeypatch.setattr(
+        "ptxbench.experiment.run.measure_table",
+        lambda _gpu, folder, _show, budget_s: asked.append(folder) or (),
+    )
+    ptx = "fma.rn.f64 %fd1, %fd2, %fd3, %fd4;"
+    assert table("DADD", ptx, "--gpu", "simulated", "--out", tmp_path / "run") == 0
+    (folder,) = asked
+    measured = folder.manifest.part.arguments.instructions
+    assert {"add.f64", "fma.rn.f64"} <= set(measured)
+    assert "add.f32" not in measured
+    assert "ptxbench: found DADD by SASS: " in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

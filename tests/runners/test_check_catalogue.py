@@ -36,7 +36,7 @@ def test_writes_a_row_for_each_level_and_form_and_a_manifest(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["fma.rn.f23"], "unknown instruction 'fma.rn.f23'"),
+        (["fma.rn.f23"], "no instruction fits 'fma.rn.f23'"),
         (["--category", "nonsense"], "no catalogue row is in nonsense"),
     ],
 )

@@ -38,7 +38,7 @@ def test_measures_says_each_trial_and_goes_on_with_the_run_that_is_there(tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["fma.rn.f23", "--gpu", "simulated"], 2, "unknown instruction 'fma.rn.f23'"),
+        (["fma.rn.f23", "--gpu", "simulated"], 2, "no instruction fits 'fma.rn.f23'"),
         (["--gpu", "9999"], 3, "regenerate_table: "),
         (["div.u32", *QUICK[1:], "--operands", "zeros"], 1, ""),
     ],
