@@ -47,11 +47,3 @@ def test_the_largest_step_that_fits_is_taken():
 @pytest.mark.parametrize(("values", "step_w"), [(10, RESOLUTION), (11, 0.5)])
 def test_ten_gaps_tell_a_step_and_nine_do_not(values, step_w):
     assert find_quantum(100 + 0.5 * np.arange(values)) == pytest.approx(step_w)
-
-
-@pytest.mark.parametrize(("wide", "is_found"), [(2, True), (4, False)])
-def test_three_gaps_of_a_hundred_may_be_no_multiples(wide, is_found):
-    gaps = np.full(100, 0.5)
-    gaps[:wide] = 0.7
-    found = find_quantum(100 + np.cumsum(np.insert(gaps, 0, 0.0)))
-    assert (found == pytest.approx(0.5, rel=0.01)) is is_found
