@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Neighbours run on one worker and share what their module has made.
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: table test coverage fuzz browser-test lint docs verify-all clean
+.PHONY: table test coverage fuzz mutants browser-test lint docs verify-all clean
 
 table: $(VENV)/table.stamp  ## measure the twelve starter instructions (simulated where there is no GPU)
 	$(BIN)/ptxbench table
@@ -22,6 +22,9 @@ coverage: $(VENV)/dev.stamp  ## the same tests, and which lines and branches the
 
 fuzz: $(VENV)/dev.stamp  ## the same tests, each property tried by two thousand fresh examples
 	$(PYTEST) --hypothesis-profile=fuzz
+
+mutants: $(VENV)/dev.stamp  ## slips made one at a time, and which of them no test notices (MUTANTS="--count 40 --seed 2 FILE")
+	$(BIN)/python runners/mutants.py $(MUTANTS)
 
 browser-test: $(VENV)/dev.stamp  ## the HTML page in headless Chromium
 	$(BIN)/python -m pytest -m browser

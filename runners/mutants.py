@@ -176,10 +176,9 @@ class Copy:
             check=True,
         )
         for name in listed.stdout.decode().split("\0"):
-            if name and not name.startswith("results/") and (ROOT / name).is_file():
+            if name and (ROOT / name).is_file():
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(ROOT / name, self.root / name)
-        (self.root / "results").symlink_to(ROOT / "results")
         # What a mutant keeps must not reach the user's cache; what the tools made of an input is as ever.
         self._cache = folder / "cache"
         self._cache.mkdir(mode=0o700)
@@ -236,8 +235,9 @@ class Tests:
             SystemExit: They fail.
         """
         begin_s = time.monotonic()
+        folder = Path(package).parent if package.endswith(".py") else package
         code, printed = copy.run(
-            [_tests_of(package), f"--cov={package}", "--cov-context=test", "--cov-report="]
+            [_tests_of(package), f"--cov={folder}", "--cov-context=test", "--cov-report="]
         )
         if code != 0:
             raise SystemExit(f"mutants: {_tests_of(package)} fails without any mutant:\n{printed[-2000:]}")

@@ -1,0 +1,95 @@
+"""The slips that `make mutants` makes, and that it finds those that no test notices."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+RUNNERS = Path(__file__).parents[2] / "runners"
+
+
+@pytest.fixture
+def mutants(monkeypatch):
+    monkeypatch.syspath_prepend(str(RUNNERS))
+    import mutants
+
+    yield mutants
+    sys.modules.pop("mutants")
+
+
+SOURCE = '''
+def mean(values: list[float | int], most: int = 3) -> float:
+    """Not 1 + 1."""
+    if not values or len(values) > most:
+        raise ValueError(f"at most {most + 1}")
+    values.sort()
+    return min(values) / -2.0 if True else values[0]
+'''
+
+
+def test_each_kind_of_slip_is_made_once_at_its_place(mutants):
+    found = mutants.mutants_of("m.py", SOURCE.encode())
+    made = {one.shown(SOURCE.encode()).removeprefix("m.py:") for one in found}
+    assert made == {
+        "2: constant: 3  ->  4",
+        "4: and/or: not values or len(values) > most  ->  (not values and len(values) > most)",
+        "4: dropped not: not values  ->  (values)",
+        "4: comparison: len(values) > most  ->  (len(values) >= most)",
+        "6: dropped statement: values.sort()  ->  pass",
+        "7: branches swapped: min(values) / -2.0 if True else values[0]"
+        "  ->  (values[0] if True else min(values) / -2.0)",
+        "7: arithmetic: min(values) / -2.0  ->  (min(values) * -2.0)",
+        "7: min/max: min  ->  max",
+        "7: dropped minus: -2.0  ->  (2.0)",
+        "7: constant: 2.0  ->  3.0",
+        "7: constant: True  ->  False",
+        "7: constant: 0  ->  1",
+    }
+    for one in found:
+        changed = one.applied_to(SOURCE.encode())
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(SOURCE))
+
+
+def test_every_slip_of_every_module_is_python(mutants):
+    for modules in mutants.modules_of(mutants.MODULES).values():
+        for module in modules[::5]:
+            source = (mutants.ROOT / module).read_bytes()
+            for one in mutants.mutants_of(module, source)[::7]:
+                compile(one.applied_to(source), module, "exec", ast.PyCF_ONLY_AST)
+
+
+def test_a_module_that_is_not_tested_so_is_refused(mutants):
+    with pytest.raises(SystemExit, match="ptxbench/cli is no module or folder below"):
+        mutants.modules_of(["ptxbench/cli"])
+
+
+def test_a_slip_that_no_test_notices_is_told_from_one_that_a_test_does(mutants, tmp_path, monkeypatch):
+    (tmp_path / "twice.py").write_text("def twice(n):\n    return 2 * n\n")
+    (tmp_path / "test_twice.py").write_text(
+        "from twice import twice\n\ndef test():\n    assert twice(2) == 4\n"
+    )
+    copy = object.__new__(mutants.Copy)
+    copy.root, copy._cache = tmp_path, tmp_path
+    source = (tmp_path / "twice.py").read_bytes()
+    survivors = [
+        one.shown(source)
+        for one in mutants.mutants_of("twice.py", source)
+        if copy.survives(one, ["test_twice.py"], 60)
+    ]
+    # 2 / 2 is not 4, and neither is 3 * 2.
+    assert survivors == []
+    (tmp_path / "test_twice.py").write_text(
+        "from twice import twice\n\ndef test():\n    assert twice(0) == 0\n"
+    )
+    assert (
+        len(
+            [
+                one
+                for one in mutants.mutants_of("twice.py", source)
+                if copy.survives(one, ["test_twice.py"], 60)
+            ]
+        )
+        == 2
+    )
+    assert (tmp_path / "twice.py").read_bytes() == source
