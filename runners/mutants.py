@@ -164,32 +164,42 @@ def _text(node: ast.expr) -> str:
     return f"({ast.unparse(node)})"
 
 
+@dataclass(frozen=True)
 class Copy:
-    """A scratch copy of the repository, in which one mutant at a time is tried."""
+    """A scratch copy of the repository, in which one mutant at a time is tried.
 
-    def __init__(self, folder: Path) -> None:
-        self.root = folder / "repository"
+    Attributes:
+        root: The copy.
+        cache: In place of the user's cache, which what a mutant keeps must not reach.
+    """
+
+    root: Path
+    cache: Path
+
+    @classmethod
+    def into(cls, folder: Path) -> Copy:
+        """Copy what git knows of, or would take; ptxas and nvdisasm need not run again for the same input."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
             cwd=ROOT,
             capture_output=True,
             check=True,
         )
+        copy = cls(folder / "repository", folder / "cache")
         for name in listed.stdout.decode().split("\0"):
             if name and (ROOT / name).is_file():
-                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(ROOT / name, self.root / name)
-        # What a mutant keeps must not reach the user's cache; what the tools made of an input is as ever.
-        self._cache = folder / "cache"
-        self._cache.mkdir(mode=0o700)
+                (copy.root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, copy.root / name)
+        copy.cache.mkdir(mode=0o700)
         made = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ptxbench-tests"
         made.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (self._cache / "ptxbench-tests").symlink_to(made)
+        (copy.cache / made.name).symlink_to(made)
+        return copy
 
     def run(self, arguments: Sequence[str], limit_s: float | None = None) -> tuple[int | None, str]:
         """Run pytest here; return its exit code, None where it took too long, and what it printed."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
-        environment = {**os.environ, "PYTHONPATH": str(self.root), "XDG_CACHE_HOME": str(self._cache)}
+        environment = {**os.environ, "PYTHONPATH": str(self.root), "XDG_CACHE_HOME": str(self.cache)}
         with subprocess.Popen(
             command,
             cwd=self.root,
@@ -298,7 +308,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="ptxbench-mutants-") as folder:
         copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
         for job in range(arguments.jobs):
-            copies.put(Copy(Path(folder, str(job))))
+            copies.put(Copy.into(Path(folder, str(job))))
 
         def tried(mutant: Mutant, tests: Tests) -> bool:
             copy, begin_s = copies.get(), time.monotonic()
