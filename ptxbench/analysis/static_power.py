@@ -148,7 +148,7 @@ def _by_session(
     """
     n, count = len(power_w), len(begins_ns)
     degrees = n - count - 1
-    if count < 2 or degrees < 1 or not np.all(np.isfinite(temperature_c)):
+    if count < 2 or not np.all(np.isfinite(temperature_c)):
         return line
     from scipy.special import fdtrc
 

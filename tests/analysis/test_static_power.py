@@ -48,6 +48,16 @@ def test_one_temperature_or_two_trials_or_no_thermometer_give_a_constant(tempera
         assert fit.error_at(t) == pytest.approx(np.std(range(n), ddof=1) / math.sqrt(n))
 
 
+def test_three_trials_have_a_slope_and_one_degree_of_freedom():
+    fit = fit_static([asleep(t, 120.0 + 0.5 * t) for t in (40.0, 45.0, 50.0)])
+    assert (fit.slope_w_per_c, fit.degrees) == (pytest.approx(0.5), 1)
+
+
+def test_each_session_takes_a_degree_of_freedom_and_the_slope_one():
+    records = asleep_in([session_of(3), session_of(4, DROP_W), session_of(5, 3 * DROP_W)])
+    assert fit_static(records).degrees == 12 - 3 - 1
+
+
 def test_its_error_is_known_with_the_degrees_of_freedom_that_the_fit_leaves():
     assert fit_static([asleep(t, t) for t in (40.0, 45.0, 50.0, 55.0)]).degrees == 2
     assert fit_static([asleep(40.0, w) for w in (119.0, 120.0, 121.0)]).degrees == 2

@@ -101,6 +101,11 @@ def test_a_group_shows_eight_of_its_names_and_counts_the_rest(count, left):
     assert row["members"][0]["share"] == pytest.approx(30 / 400)
 
 
+def test_two_names_are_a_group():
+    (said,) = [line for line in lines(program([share(names=("a", "b"))])) if "not separable" in line]
+    assert said.endswith("2 kernels, not separable; the largest is a")
+
+
 def test_the_tables_number_and_what_is_too_short_stand_behind_the_name():
     said = lines(program([share("a", expected_j=250.0), share("b", method="too short to tell")]))
     assert any(line.endswith("a, table: 250 J") for line in said)

@@ -262,3 +262,25 @@ def test_a_load_that_returns_late_does_not_shift_the_next_one():
     assert [w.start_ns for w in ran] == [w.start_ns for w in planned]
     assert [w.end_ns - 10_000_000 for w in ran] == [w.end_ns for w in planned]
     assert [w.elapsed_s for w in ran] == pytest.approx([w.elapsed_s + 0.01 for w in planned])
+
+
+@pytest.mark.parametrize("noise", [0.02, 2.0])
+@pytest.mark.parametrize("repeats", [1, 2, 3])
+def test_another_place_that_fits_as_well_is_a_rival_also_where_none_fits_well(noise, repeats):
+    rng = np.random.default_rng(4)
+    template = np.repeat(rng.normal(size=40), 10)
+    once = rng.normal(0, noise, 1500)
+    once[400:800] += template
+    signal = np.concatenate((np.tile(once, repeats), rng.normal(0, noise, 1500)))
+    found = best_match(signal, template, np.ones(400), 0, len(signal) - 400)
+    assert found.lag % 1500 == 400
+    assert (found.correlation > 0.99) is (noise < 1)
+    assert found.rivals == repeats - 1
+
+
+def test_a_ripple_on_the_best_place_is_no_place_of_its_own():
+    at = np.arange(400)
+    template = np.sin(2 * np.pi * at / 400) + 0.05 * np.sign(np.sin(2 * np.pi * (at + 0.5) / 8))
+    signal = np.concatenate((np.zeros(600), template, np.zeros(600)))
+    found = best_match(signal, template, np.ones(400), 0, 1200)
+    assert (found.lag, found.rivals) == (600, 0)

@@ -170,6 +170,37 @@ def test_corners_of_the_arc_meet_where_two_variants_are_equally_good():
     assert [c.alpha_high for c in found.arc] == [pytest.approx(4 / 7), 1.0]
 
 
+def test_a_variant_above_the_line_between_its_neighbours_is_not_on_the_arc():
+    found = analyse(of([(4e-3, 0.4), (2.5e-3, 0.79), (1e-3, 0.8)]), SMALL)
+    assert [c.figures.time_s for c in found.arc] == [4e-3, 1e-3]
+
+
+def test_metrics_stand_by_their_correlation_with_energy_and_not_by_that_with_time():
+    times_s, others = (1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3), (3, 1, 4, 2, 6, 5)
+    tried = [
+        trial(n, time_s, 0.1 * other, registers=n, dram_bytes=float(other))
+        for n, (time_s, other) in enumerate(zip(times_s, others, strict=True), 1)
+    ]
+    metrics = list(dict.fromkeys(c.metric for c in analyse(tried, SMALL).correlations))
+    assert metrics[0] == "DRAM bytes"
+    assert "registers" in metrics
+
+
+def test_a_metric_of_two_values_has_a_correlation_and_two_variants_on_a_side_a_split():
+    tried = [trial(n, 1e-3, 0.1 * n, registers=20 if n > 3 else 10) for n in range(1, 6)]
+    found = analyse(tried, SMALL)
+    assert ("registers", "energy") in {(c.metric, c.target) for c in found.correlations}
+    (split,) = [s for s in found.splits if s.metric == "registers"]
+    assert (split.above, split.below) == (2, 3)
+    one_above = [trial(n, 1e-3, 0.1 * n, registers=20 if n > 4 else 10) for n in range(1, 6)]
+    assert not [s for s in analyse(one_above, SMALL).splits if s.metric == "registers"]
+
+
+def test_of_two_variants_of_the_same_energy_the_faster_is_on_the_arc():
+    found = analyse(of([(4e-3, 0.4), (2e-3, 0.4), (1e-3, 0.8), (1e-3, 0.9)]), SMALL)
+    assert [c.figures.time_s for c in found.arc] == [2e-3, 1e-3]
+
+
 def test_the_hull_of_efficiency_runs_counterclockwise_from_the_most_efficient():
     # GFLOP/s and GFLOP/s/W go as 1 / time and 1 / energy; the last is inside.
     found = analyse(of([(4.0, 0.25), (1.0, 1.0), (2.0, 2.0), (0.5, 0.5), (1.5, 0.8)]), SMALL)
