@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxbench.core.errors import InputError
+from ptxbench.meter.readers.cells import Quantity, Unit, split_unit, unit_of
 from ptxbench.meter.readers.text import TextTable, is_stamp
-from ptxbench.meter.readers.units import Quantity, Unit, split_unit, unit_of
 
 _TIME_NAMES = re.compile(
     r"(t|(unix|epoch|string|local|utc|log)?[ _]?(time|timestamps?|datetime)|date ?time|x-?axis|seconds?"
@@ -132,11 +132,6 @@ class TimeColumns:
     unit: Unit | None = None
     date: str | None = None
     milliseconds: str | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns."""
-        return tuple(name for name in (self.time, self.date, self.milliseconds) if name is not None)
 
 
 def time_columns(table: TextTable, name: str | None = None) -> TimeColumns | None:

@@ -10,9 +10,9 @@ from typing import Any
 from ptxbench.core.errors import InputError
 from ptxbench.core.numbers import COMMA, POINT
 from ptxbench.core.printable import printable
+from ptxbench.meter.readers.cells import Quantity, unit_of
 from ptxbench.meter.readers.columns import Channel, Rail
 from ptxbench.meter.readers.stamps import DATE_ORDERS
-from ptxbench.meter.readers.units import Quantity, unit_of
 from ptxbench.sensors.base import POWER_SOURCES, SourceName
 from ptxbench.storage.file_errors import read_text
 

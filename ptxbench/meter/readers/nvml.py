@@ -13,12 +13,12 @@ import numpy as np
 from ptxbench.core.errors import InputError
 from ptxbench.core.numbers import POINT
 from ptxbench.core.printable import printable
+from ptxbench.meter.readers.cells import Quantity, split_unit
 from ptxbench.meter.readers.columns import Channel, named_unit
 from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.stamps import NumberClock
 from ptxbench.meter.readers.table import ChannelReader, ChannelRows, distinct, times_of
 from ptxbench.meter.readers.text import TextTable, open_text, read_header, read_text_table, with_decimal
-from ptxbench.meter.readers.units import Quantity, split_unit
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from ptxbench.core.errors import InputError
 from ptxbench.core.printable import printable
 from ptxbench.meter.readers.columns import time_columns
-from ptxbench.meter.readers.text import SampleClock, TextTable, settings_of, unique_names
+from ptxbench.meter.readers.stamps import SampleClock
+from ptxbench.meter.readers.text import TextTable, settings_of, unique_names
 from ptxbench.storage.text_file import TextFile
 
 # Yokogawa DL/WVF ("HResolution", "SampleRate"), Tektronix and GW Instek ("Sample Interval",
