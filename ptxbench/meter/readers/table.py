@@ -12,8 +12,8 @@ from ptxbench.core.numbers import POINT, is_number
 from ptxbench.core.printable import printable
 from ptxbench.meter.capture import CaptureRows, MeterCapture
 from ptxbench.meter.readers.cells import Quantity, are_absent, is_absent, numbers
-from ptxbench.meter.readers.columns import Channel, Rail, TimeColumns, find_rails, half_rails, time_columns
-from ptxbench.meter.readers.mapping import Mapping
+from ptxbench.meter.readers.columns import TimeColumns, find_rails, half_rails, time_columns
+from ptxbench.meter.readers.mapping import Channel, Mapping, Rail
 from ptxbench.meter.readers.stamps import Bools, Clock, NumberClock, SampleClock, StampClock, date_order
 from ptxbench.meter.readers.text import TextTable, with_decimal
 from ptxbench.sensors.trace import Float64s, Int64s
