@@ -134,8 +134,7 @@ def sharpen(capture: MeterCapture, windows: Sequence[KernelWindow], placement: P
     before its last block ends, serve as well. Kernels at even distances step nearly as much one distance
     farther: of moves that are about as good the smallest is taken, and the others counted as rivals.
     """
-    step_s = max(placement.resolution_s, capture.period_s / 2)
-    moves_s, contrasts = _contrasts(capture, windows, placement, step_s)
+    moves_s, contrasts = _contrasts(capture, windows, placement)
     good = np.flatnonzero(contrasts >= _LIKE_CONTRAST * contrasts.max())
     peaks = np.split(good, np.flatnonzero(np.diff(moves_s[good]) > _EDGE_RADIUS_S) + 1)
     nearest = min(peaks, key=lambda peak: float(np.abs(moves_s[peak]).min()))
@@ -146,7 +145,7 @@ def sharpen(capture: MeterCapture, windows: Sequence[KernelWindow], placement: P
         placement.correlation,
         placement.rivals + len(peaks) - 1,
         placement.resolution_s,
-        step_s,
+        _step_s(capture, placement),
     )
 
 
@@ -155,11 +154,10 @@ def locate(capture: MeterCapture, windows: Sequence[KernelWindow], placement: Pl
 
     It is that of `placement` unless the steps are much clearer elsewhere within its reach.
     """
-    step_s = max(placement.resolution_s, capture.period_s / 2)
-    moves_s, contrasts = _contrasts(capture, windows, placement, step_s)
+    moves_s, contrasts = _contrasts(capture, windows, placement)
     here = np.abs(moves_s) <= _EDGE_RADIUS_S / 2
     if contrasts[here].max() >= _SAME_CONTRAST * contrasts.max():
-        return placement.offset_ns + round(1e9 * float(moves_s[here][np.argmax(contrasts[here])]))
+        moves_s, contrasts = moves_s[here], contrasts[here]
     return placement.offset_ns + round(1e9 * float(moves_s[np.argmax(contrasts)]))
 
 
@@ -211,7 +209,7 @@ def _correlate(signal: Float64s, template: Float64s) -> Float64s:
 
 
 def _contrasts(
-    capture: MeterCapture, windows: Sequence[KernelWindow], placement: Placement, step_s: float
+    capture: MeterCapture, windows: Sequence[KernelWindow], placement: Placement
 ) -> tuple[Float64s, Float64s]:
     """Return moves of a placement within its reach, and how much the power steps at the edges at each."""
     origin_ns = windows[0].start_ns
@@ -219,10 +217,16 @@ def _contrasts(
     edges_s = np.array([[w.start_ns - origin_ns, w.end_ns - origin_ns] for w in windows]).ravel() / 1e9
     # Where one kernel follows the other at once, the meter sees one edge.
     edges_s = edges_s[np.diff(edges_s, prepend=-np.inf) > 2 * capture.period_s]
+    step_s = _step_s(capture, placement)
     moves_s = np.arange(-placement.reach_s, placement.reach_s + step_s, step_s)
     sides_s = edge_radii_s(edges_s, capture.period_s)
     parts = np.array_split(moves_s, 1 + len(moves_s) * len(edges_s) // _MAX_AT_ONCE)
     return moves_s, np.concatenate([_contrast(meter, edges_s + part[:, None], sides_s) for part in parts])
+
+
+def _step_s(capture: MeterCapture, placement: Placement) -> float:
+    """Return how finely a placement is moved."""
+    return max(placement.resolution_s, capture.period_s / 2)
 
 
 def edge_radii_s(edges_s: Float64s, period_s: float) -> Float64s:

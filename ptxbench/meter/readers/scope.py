@@ -9,7 +9,9 @@ from itertools import chain, islice
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.numbers import POINT
 from ptxbench.core.printable import printable
+from ptxbench.meter.readers.cells import numbers
 from ptxbench.meter.readers.columns import time_columns
 from ptxbench.meter.readers.names import OPENINGS, PATTERNS
 from ptxbench.meter.readers.stamps import SampleClock
@@ -37,7 +39,7 @@ def read_rigol(file: TextFile) -> TextTable:
     lines = list(islice(chain.from_iterable(file.lines()), 3))
     first, second, sample = ([*(settings_of(line, ",") for line in lines), [], []])[:3]
     count = len(first) - 2
-    start_s, step_s = (_number(cell) for cell in (second + [""] * len(first))[count : count + 2])
+    start_s, step_s = numbers((second + [""] * len(first))[count : count + 2], POINT).tolist()
     if not (math.isfinite(start_s) and 0 < step_s < math.inf):
         raise InputError(f"{file.path}: the second line gives no start and increment of the time, in s")
     names = unique_names(first[:count])
@@ -54,13 +56,6 @@ def read_rigol(file: TextFile) -> TextTable:
         is_ended=lines[-1].rstrip().endswith(","),
         clock=SampleClock(start_s, step_s, counter),
     )
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def expand_waveform(table: TextTable) -> TextTable:
