@@ -12,8 +12,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.meter.capture import MeterCapture, is_epoch
 from ptxbench.meter.coarse import Placement, edge_radii_s, place_signal, place_windows, sharpen
-from ptxbench.meter.edges import find_steps
-from ptxbench.meter.line import ClockStep, Line, find_clock_step, fit_line
+from ptxbench.meter.line import ClockStep, Line, find_clock_step, find_steps, fit_line
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 
@@ -140,10 +139,10 @@ def fit_edges(
     while True:
         near = inside & (distance_s <= span_s)
         away_s = edges_s[near] - middle_s
-        steps = find_steps(signal, edges_s[near] + line.at_s(away_s), radius_s[near])
-        late_s = steps.time_s - edges_s[near][steps.found]
-        is_start = (np.flatnonzero(near) % 2 == 0)[steps.found]
-        line = fit_line(away_s[steps.found], late_s, is_start, signal.period_s)
+        late_s = find_steps(signal, edges_s[near] + line.at_s(away_s), radius_s[near]) - edges_s[near]
+        found = np.isfinite(late_s)
+        shown = (away_s[found], late_s[found], (np.flatnonzero(near) % 2 == 0)[found], signal.period_s)
+        line = fit_line(*shown)
         if span_s >= distance_s.max():
             break
         span_s *= 2
@@ -161,7 +160,7 @@ def fit_edges(
         placement.rivals,
         line.edges,
         Basis.WINDOWS,
-        find_clock_step(away_s[steps.found], late_s, is_start, signal.period_s),
+        find_clock_step(*shown),
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.signal
 
 from ptxbench.meter.capture import MeterCapture
-from ptxbench.meter.correlate import best_match
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
@@ -27,6 +27,10 @@ _MAX_EDGE_SHARE = 0.45
 _LIKE_CONTRAST = 0.8
 # A few windows lie elsewhere only where the steps here are this small beside those there.
 _SAME_CONTRAST = 0.5
+# Below this share of the template a match is too small to mean anything.
+_MIN_OVERLAP = 0.1
+# A peak of this share of the highest is as good: noise could make it the higher one.
+_RIVAL_SHARE = 0.97
 # Edges that are looked at together: some tens of MB.
 _MAX_AT_ONCE = 500_000
 
@@ -52,6 +56,21 @@ class Placement:
     reach_s: float = _WINDOWS_REACH_S
 
 
+@dataclass(frozen=True)
+class Match:
+    """The best place of a template within a signal.
+
+    Attributes:
+        lag: Index in the signal of the template's first sample (negative: before its begin).
+        correlation: Pearson's r of the two over their overlap, -1 to 1.
+        rivals: Other lags that match about as well, as where both signals are periodic.
+    """
+
+    lag: int
+    correlation: float
+    rivals: int = 0
+
+
 def place_windows(
     capture: MeterCapture,
     windows: Sequence[KernelWindow],
@@ -74,7 +93,9 @@ def place_windows(
     period_s = _period_s(capture, float(edges_s[-1, 1]) + 2 * _MARGIN_S)
     count = int(np.ceil((edges_s[-1, 1] + 2 * _MARGIN_S) / period_s))
     grid_s = period_s * np.arange(count + 1) - _MARGIN_S
-    done_s = np.interp(grid_s, edges_s.ravel(), np.stack([_before(edges_s), _after(edges_s)], axis=1).ravel())
+    lengths_s = np.diff(edges_s, axis=1)[:, 0]
+    on_s = np.cumsum(lengths_s)
+    done_s = np.interp(grid_s, edges_s.ravel(), np.stack([on_s - lengths_s, on_s], axis=1).ravel())
     share_on = np.diff(done_s) / period_s
     middles_s = np.asarray(grid_s[:-1] + period_s / 2, dtype=np.float64)
     known = (_distance_s(middles_s, edges_s) <= near_s).astype(np.float64)
@@ -113,8 +134,7 @@ def sharpen(capture: MeterCapture, windows: Sequence[KernelWindow], placement: P
     before its last block ends, serve as well. Kernels at even distances step nearly as much one distance
     farther: of moves that are about as good the smallest is taken, and the others counted as rivals.
     """
-    step_s = max(placement.resolution_s, capture.period_s / 2)
-    moves_s, contrasts = _contrasts(capture, windows, placement, step_s)
+    moves_s, contrasts = _contrasts(capture, windows, placement)
     good = np.flatnonzero(contrasts >= _LIKE_CONTRAST * contrasts.max())
     peaks = np.split(good, np.flatnonzero(np.diff(moves_s[good]) > _EDGE_RADIUS_S) + 1)
     nearest = min(peaks, key=lambda peak: float(np.abs(moves_s[peak]).min()))
@@ -125,7 +145,7 @@ def sharpen(capture: MeterCapture, windows: Sequence[KernelWindow], placement: P
         placement.correlation,
         placement.rivals + len(peaks) - 1,
         placement.resolution_s,
-        step_s,
+        _step_s(capture, placement),
     )
 
 
@@ -134,16 +154,62 @@ def locate(capture: MeterCapture, windows: Sequence[KernelWindow], placement: Pl
 
     It is that of `placement` unless the steps are much clearer elsewhere within its reach.
     """
-    step_s = max(placement.resolution_s, capture.period_s / 2)
-    moves_s, contrasts = _contrasts(capture, windows, placement, step_s)
+    moves_s, contrasts = _contrasts(capture, windows, placement)
     here = np.abs(moves_s) <= _EDGE_RADIUS_S / 2
     if contrasts[here].max() >= _SAME_CONTRAST * contrasts.max():
-        return placement.offset_ns + round(1e9 * float(moves_s[here][np.argmax(contrasts[here])]))
+        moves_s, contrasts = moves_s[here], contrasts[here]
     return placement.offset_ns + round(1e9 * float(moves_s[np.argmax(contrasts)]))
 
 
+def best_match(signal: Float64s, template: Float64s, weight: Float64s, first: int, last: int) -> Match | None:
+    """Find the lag at which the template explains most of the signal.
+
+    Pearson's r of the overlapping parts is computed for all lags by FFT (masked normalized
+    cross-correlation, D. Padfield, IEEE Trans. Image Process. 21(5), 2012). The lag with the
+    largest r^2 times overlap is taken, so that a short chance match does not win.
+
+    Args:
+        signal: Evenly spaced samples, shape (n,).
+        template: Samples of the same spacing, shape (m,).
+        weight: 1 where the template counts and 0 where it is not known, shape (m,).
+        first: Smallest lag to consider.
+        last: Largest lag to consider.
+
+    Returns:
+        The match, None where no lag overlaps enough or nothing correlates above zero.
+    """
+    lags = scipy.signal.correlation_lags(len(signal), len(template))
+    here = np.ones(len(signal))
+    centred = signal - signal.mean()
+    template = (template - np.average(template, weights=weight)) * weight
+    count = _correlate(here, weight)
+    sum_f, sum_ff = _correlate(centred, weight), _correlate(centred**2, weight)
+    sum_g, sum_gg = _correlate(here, template), _correlate(here, template**2)
+    covariance = _correlate(centred, template) - sum_f * sum_g / np.maximum(count, 1.0)
+    variance_f = sum_ff - sum_f**2 / np.maximum(count, 1.0)
+    variance_g = sum_gg - sum_g**2 / np.maximum(count, 1.0)
+    # The template's own variance decides whether enough of its ups and downs overlap.
+    usable = (lags >= first) & (lags <= last) & (count >= _MIN_OVERLAP * weight.sum())
+    usable &= (variance_g >= _MIN_OVERLAP * float(np.sum(template**2))) & (variance_f > 1e-9 * sum_ff.max())
+    if not usable.any():
+        return None
+    r = np.zeros(len(lags))
+    r[usable] = np.clip(covariance[usable] / np.sqrt(variance_f[usable] * variance_g[usable]), -1.0, 1.0)
+    score = np.where(r > 0, r * r * count, 0.0)
+    best = int(np.argmax(score))
+    if not r[best] > 0:
+        return None
+    least = _RIVAL_SHARE * float(score[best])
+    peaks, _ = scipy.signal.find_peaks(score, height=least, prominence=(1 - _RIVAL_SHARE) * score[best])
+    return Match(int(lags[best]), float(r[best]), int(np.sum(peaks != best)))
+
+
+def _correlate(signal: Float64s, template: Float64s) -> Float64s:
+    return np.asarray(scipy.signal.correlate(signal, template, mode="full", method="fft"), dtype=np.float64)
+
+
 def _contrasts(
-    capture: MeterCapture, windows: Sequence[KernelWindow], placement: Placement, step_s: float
+    capture: MeterCapture, windows: Sequence[KernelWindow], placement: Placement
 ) -> tuple[Float64s, Float64s]:
     """Return moves of a placement within its reach, and how much the power steps at the edges at each."""
     origin_ns = windows[0].start_ns
@@ -151,10 +217,16 @@ def _contrasts(
     edges_s = np.array([[w.start_ns - origin_ns, w.end_ns - origin_ns] for w in windows]).ravel() / 1e9
     # Where one kernel follows the other at once, the meter sees one edge.
     edges_s = edges_s[np.diff(edges_s, prepend=-np.inf) > 2 * capture.period_s]
+    step_s = _step_s(capture, placement)
     moves_s = np.arange(-placement.reach_s, placement.reach_s + step_s, step_s)
     sides_s = edge_radii_s(edges_s, capture.period_s)
     parts = np.array_split(moves_s, 1 + len(moves_s) * len(edges_s) // _MAX_AT_ONCE)
     return moves_s, np.concatenate([_contrast(meter, edges_s + part[:, None], sides_s) for part in parts])
+
+
+def _step_s(capture: MeterCapture, placement: Placement) -> float:
+    """Return how finely a placement is moved."""
+    return max(placement.resolution_s, capture.period_s / 2)
 
 
 def edge_radii_s(edges_s: Float64s, period_s: float) -> Float64s:
@@ -216,12 +288,3 @@ def _distance_s(time_s: Float64s, edges_s: Float64s) -> Float64s:
     ends_s = np.concatenate([[-np.inf], edges_s[:, 1]])
     starts_s = np.concatenate([edges_s[:, 0], [np.inf]])
     return np.asarray(np.maximum(np.minimum(time_s - ends_s[begun], starts_s[begun] - time_s), 0.0))
-
-
-def _before(edges_s: Float64s) -> Float64s:
-    """Return the on-time that has passed at the start of each window."""
-    return _after(edges_s) - np.diff(edges_s, axis=1)[:, 0]
-
-
-def _after(edges_s: Float64s) -> Float64s:
-    return np.asarray(np.cumsum(np.diff(edges_s, axis=1)[:, 0]), dtype=np.float64)

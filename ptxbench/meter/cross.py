@@ -1,4 +1,7 @@
-"""Fit the sensor to one half of a capture and predict the energy of the other (cross-validation)."""
+"""How well a source predicts energies: one half of a capture from the other, and at best.
+
+The best is worked out on the meter's own signal: what a sensor that sees only part of the time cannot know.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxbench.core.estimate import Estimate
+from ptxbench.sensors.characterize.response import delay_s, respond
 from ptxbench.sensors.characterize.sensor_fit import MIN_READINGS, SensorFit, refit
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s
 
 HALVES = ("first", "second")
+# Phases of the refresh that the bound is taken over.
+_PHASES = 24
 # A half whose power hardly changes cannot tell a gain from an offset.
 _MIN_SWING = 0.1
 
@@ -33,16 +38,6 @@ class CrossCheck:
     fit: SensorFit
     energy_pct: float
     windows_pct: float
-
-    @property
-    def gain(self) -> Estimate:
-        """Gain by that half."""
-        return self.fit.gain
-
-    @property
-    def offset_w(self) -> Estimate:
-        """Offset by that half."""
-        return self.fit.offset_w
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,9 @@ def cross_validate(signal: PowerSignal, fit: SensorFit, halves: Halves) -> tuple
     spoken_of_s = fit.made_s - fit.delay_s
     checks = []
     for number, name in enumerate(HALVES):
-        inside = _within(spoken_of_s, halves.spans_s[number])
+        inside = np.zeros(len(spoken_of_s), dtype=np.bool_)
+        for start_s, end_s in halves.spans_s[number]:
+            inside |= (spoken_of_s >= start_s) & (spoken_of_s <= end_s)
         swing = np.ptp(response_w[inside]) if inside.any() else 0.0
         other_s, other_windows_s = halves.spans_s[1 - number], halves.windows_s[1 - number]
         if inside.sum() < MIN_READINGS or swing < _MIN_SWING * np.ptp(response_w) or not len(other_windows_s):
@@ -113,6 +110,43 @@ def cross_validate(signal: PowerSignal, fit: SensorFit, halves: Halves) -> tuple
     return tuple(checks)
 
 
+@dataclass(frozen=True)
+class ViewBound:
+    """The error that a sensor of this kind makes even at the right gain, offset and lag.
+
+    Attributes:
+        window_pct: Largest error of the energy of one window, over all windows and all
+            phases of the refresh.
+        half_pct: Largest error of the energy of either half of the capture.
+    """
+
+    window_pct: float
+    half_pct: float
+
+
+def view_bound(
+    signal: PowerSignal, fit: SensorFit, windows_s: Float64s, halves_s: Sequence[Float64s]
+) -> ViewBound:
+    """Read the meter's signal as the sensor does, at every phase, and integrate that.
+
+    Args:
+        signal: The meter's power, aligned host time.
+        fit: The sensor; its gain, offset and lag do not enter.
+        windows_s: Start and end of each window, shape (n, 2).
+        halves_s: Start and end of each recorded span of either half, shape (k, 2) each.
+    """
+    refresh_s = fit.refresh_s if fit.refresh_s > 0 else float(np.median(np.diff(fit.made_s)))
+    reads = respond(signal, fit.shape, fit.width_s.value)
+    count = int((signal.time_s[-1] - signal.time_s[0]) / refresh_s) + 2
+    worst_window = worst_half = 0.0
+    for phase_s in refresh_s * np.arange(_PHASES) / _PHASES:
+        made_s = signal.time_s[0] + phase_s + refresh_s * np.arange(count)
+        seen = PowerSignal(made_s - delay_s(fit.shape, 0.0, fit.width_s.value), reads(made_s))
+        worst_window = max(worst_window, *(abs(_error_pct(signal, seen, span[None])) for span in windows_s))
+        worst_half = max(worst_half, *(abs(_error_pct(signal, seen, half)) for half in halves_s))
+    return ViewBound(worst_window, worst_half)
+
+
 def corrected_signal(fit: SensorFit) -> PowerSignal:
     """Return the sensor's readings as true power at the moments that they measure."""
     return PowerSignal(fit.made_s - fit.delay_s, fit.corrected_w())
@@ -121,15 +155,6 @@ def corrected_signal(fit: SensorFit) -> PowerSignal:
 def _clip(spans_s: Float64s, start_s: float, end_s: float) -> Float64s:
     clipped = np.clip(spans_s, start_s, end_s)
     return clipped[clipped[:, 1] > clipped[:, 0]]
-
-
-def _within(
-    time_s: Float64s, spans_s: Sequence[Float64s] | Float64s
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    inside = np.zeros(len(time_s), dtype=np.bool_)
-    for start_s, end_s in spans_s:
-        inside |= (time_s >= start_s) & (time_s <= end_s)
-    return inside
 
 
 def _error_pct(signal: PowerSignal, predicted: PowerSignal, spans_s: Float64s) -> float:

@@ -19,7 +19,7 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.characterize.sensor_fit import SensorFit
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.signal import PowerSignal
-from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series, Trace
+from ptxbench.sensors.trace import Float64s, KernelWindow, Series, Trace
 
 _COUNTER_QUANTUM_J = 1e-3
 # The sensor's fresh values joined by straight lines and integrated from edge to edge.
@@ -126,19 +126,10 @@ def figures(
     MAPE = mean |E - E_meter| / E_meter; RMSE = sqrt(mean (E - E_meter)^2).
     """
     take = slice(None) if chosen is None else list(chosen)
-    plain = _errors(energies.energy_j[take], meter_j[take])
-    corrected = _errors(energies.corrected_j[take], meter_j[take])
-    return MethodFigures(
-        energies.method,
-        energies.source,
-        plain[0],
-        plain[1],
-        corrected[0],
-        corrected[1],
-        plain[2],
-        corrected[2],
-        energies.fitted_on,
-    )
+    mape_pct, rmse_j, windows = _errors(energies.energy_j[take], meter_j[take])
+    corrected_pct, rmse_corrected_j, corrected = _errors(energies.corrected_j[take], meter_j[take])
+    errors = (mape_pct, rmse_j, corrected_pct, rmse_corrected_j, windows, corrected)
+    return MethodFigures(energies.method, energies.source, *errors, energies.fitted_on)
 
 
 def window_spans_s(windows: Sequence[KernelWindow], alignment: ClockAlignment) -> Float64s:
@@ -180,7 +171,7 @@ class _Seen:
         spoken_of_s = self.fit.made_s - self.fit.delay_s
         time_ns = self.alignment.reference_ns + np.round(spoken_of_s * 1e9).astype(np.int64)
         inside = (time_ns >= recording.begin_ns) & (time_ns <= recording.end_ns)
-        return _series(self.fit.source, time_ns[inside], self.fit.corrected_w()[inside])
+        return Series.unstamped(self.fit.source, time_ns[inside], self.fit.corrected_w()[inside])
 
     def scaled(self) -> Series | None:
         """Return the readings around the window with gain and offset undone, and the lag left in."""
@@ -211,11 +202,6 @@ def _around(method: Callable[[Series, KernelWindow], EnergyReading]) -> Method:
     return lambda one: _both(method, one, one.trial.trace)
 
 
-def _sma(one: _Seen) -> tuple[float, float]:
-    """Apply SMA as published: it has no window and reads through the whole recording."""
-    return _both(sma_j, one, one.trial.recording)
-
-
 def _both(
     method: Callable[[Series, KernelWindow], EnergyReading], one: _Seen, recording: Trace
 ) -> tuple[float, float]:
@@ -238,7 +224,8 @@ def _mtsm_corrected(one: _Seen) -> tuple[float, float]:
 
 # The names are those of `ptxbench methods`.
 _OF_POWER: dict[str, Method] = {
-    "sma": _sma,
+    # As published: it has no window and reads through the whole recording.
+    "sma": lambda one: _both(sma_j, one, one.trial.recording),
     "papi": _around(papi_j),
     "mtsm": _around(mtsm_j),
     "corrected": _mtsm_corrected,
@@ -260,14 +247,8 @@ def _corrected_counter(series: Series | None, fit: SensorFit) -> Series | None:
     steps = np.flatnonzero(np.diff(series.value, prepend=series.value[0] - 1))
     stepped_ns = time_ns[steps[np.searchsorted(steps, np.arange(len(series)), side="right") - 1]]
     passed_s = (stepped_ns - time_ns[0]) / 1e9
-    return _series(series.source, time_ns, (series.value - fit.offset_w.value * passed_s) / fit.gain.value)
-
-
-def _series(source: SourceName, time_ns: Int64s, value: Float64s) -> Series:
-    count = len(value)
-    return Series(
-        source, time_ns, time_ns, value, np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    )
+    value_j = (series.value - fit.offset_w.value * passed_s) / fit.gain.value
+    return Series.unstamped(series.source, time_ns, value_j)
 
 
 def _integral_j(signal: PowerSignal, spans_s: Float64s) -> Float64s:

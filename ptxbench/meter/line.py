@@ -1,4 +1,4 @@
-"""A straight line through the lateness of steps: offset and drift of a clock."""
+"""Steps of power at the edges of kernels, and the line through their lateness: a clock's offset and drift."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import numpy.typing as npt
 from scipy.optimize import least_squares, linprog
 
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
+from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s
 
+# A step must stand this many standard errors above the noise on either side of it.
+_MIN_SIGNIFICANCE = 6.0
+_MIN_SIDE = 3
 # With fewer edges a start that is seen late and an end that is seen early would pass for drift.
 _MIN_EDGES_FOR_DRIFT = 4
 # Steps are sharp; an edge further off than this is another event.
@@ -46,6 +50,18 @@ class Line:
     def at_s(self, time_s: Float64s) -> Float64s:
         """Return the lateness at `time_s`."""
         return self.offset_s + self.drift * time_s
+
+
+def find_steps(signal: PowerSignal, expected_s: Float64s, radius_s: Float64s) -> Float64s:
+    """Return the time of the step near each expected time by the signal's clock, NaN where there is none.
+
+    Args:
+        signal: The meter's samples.
+        expected_s: Times at which steps are expected, shape (n,).
+        radius_s: How far off each may be, shape (n,).
+    """
+    times_s = (_step_s(signal, *one) for one in zip(expected_s.tolist(), radius_s.tolist(), strict=True))
+    return np.fromiter(times_s, np.float64, len(expected_s))
 
 
 def fit_line(time_s: Float64s, late_s: Float64s, is_start: npt.NDArray[np.bool_], period_s: float) -> Line:
@@ -123,6 +139,30 @@ def find_clock_step(
     if abs(size_s) < max(_CLEAR_STEP * half_s, _LEAST_STEP_S, 2 * period_s):
         return None
     return ClockStep(float(time_s[splits[best]] - time_s[0]), Estimate(size_s, half_s))
+
+
+def _step_s(signal: PowerSignal, expected_s: float, radius_s: float) -> float:
+    """Return the change point of a two-level fit: the split that leaves the least sum of squares."""
+    first, last = np.searchsorted(signal.time_s, [expected_s - radius_s, expected_s + radius_s])
+    # An edge whose surroundings the capture cuts off is no edge: its two levels are not seen.
+    if signal.time_s[0] > expected_s - radius_s or signal.time_s[-1] < expected_s + radius_s:
+        return np.nan
+    power_w = signal.power_w[first:last]
+    count = len(power_w)
+    if count < 2 * _MIN_SIDE:
+        return np.nan
+    before = np.arange(_MIN_SIDE, count - _MIN_SIDE + 1)
+    sums = np.cumsum(power_w)
+    mean_before = sums[before - 1] / before
+    mean_after = (sums[-1] - sums[before - 1]) / (count - before)
+    explained = before * (count - before) / count * (mean_after - mean_before) ** 2
+    best = int(np.argmax(explained))
+    split = int(before[best])
+    residual = np.concatenate([power_w[:split] - mean_before[best], power_w[split:] - mean_after[best]])
+    error_w = float(residual.std()) * np.sqrt(1 / split + 1 / (count - split))
+    if abs(mean_after[best] - mean_before[best]) <= _MIN_SIGNIFICANCE * error_w:
+        return np.nan
+    return float(signal.time_s[first + split - 1] + signal.time_s[first + split]) / 2
 
 
 def _within_samples(

@@ -204,7 +204,7 @@ def gain_notes(fit: SensorFit, checks: Sequence[CrossCheck]) -> tuple[str, ...]:
     """Return a sentence where the halves of the capture give gains that their errors do not allow."""
     if len(checks) < 2:
         return ()
-    first, second = (check.gain for check in checks)
+    first, second = (check.fit.gain for check in checks)
     allowed = (
         float(np.hypot(first.uncertainty, second.uncertainty)) + SETTINGS.least_gain_gap * fit.gain.value
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from ptxbench.core.estimate import Estimate, finite
@@ -75,8 +76,8 @@ def sensor_json(source: SourceFigures, basis: Basis) -> dict[str, Any]:
         "cross_validation": [
             {
                 "fitted_on": check.fitted_on,
-                "gain": check.gain.value,
-                "offset_w": check.offset_w.value,
+                "gain": check.fit.gain.value,
+                "offset_w": check.fit.offset_w.value,
                 "energy_error_pct": check.energy_pct,
                 "windows_error_pct": check.windows_pct,
             }
@@ -165,14 +166,7 @@ def _alignment_json(result: Validation) -> dict[str, Any]:
 
 
 def _method_json(one: MethodFigures) -> dict[str, Any]:
-    return {
-        "method": one.method,
-        "source": one.source.value,
-        "mape_pct": finite(one.mape_pct),
-        "rmse_j": finite(one.rmse_j),
-        "mape_corrected_pct": finite(one.mape_corrected_pct),
-        "rmse_corrected_j": finite(one.rmse_corrected_j),
-        "windows": one.windows,
-        "windows_corrected": one.windows_corrected,
-        "correction_fitted_on": one.fitted_on.value,
-    }
+    figures = asdict(one)
+    fitted_on = figures.pop("fitted_on")
+    plain = {name: finite(value) if isinstance(value, float) else value for name, value in figures.items()}
+    return {**plain, "correction_fitted_on": fitted_on}

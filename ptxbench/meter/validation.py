@@ -10,10 +10,9 @@ import numpy as np
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.meter.alignment import Basis, ClockAlignment, align, halves
-from ptxbench.meter.bound import ViewBound, view_bound
 from ptxbench.meter.burst_code import align_by_bursts
 from ptxbench.meter.capture import MeterCapture
-from ptxbench.meter.cross import CrossCheck, cross_validate, split_in_halves
+from ptxbench.meter.cross import CrossCheck, ViewBound, cross_validate, split_in_halves, view_bound
 from ptxbench.meter.figures import MethodFigures, WindowEnergies, figures, window_energies, window_spans_s
 from ptxbench.meter.host import HostLog, Trial
 from ptxbench.meter.plausibility import (

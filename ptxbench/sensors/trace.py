@@ -34,6 +34,12 @@ class Series:
     stamp_ns: Int64s
     code: Int64s
 
+    @classmethod
+    def unstamped(cls, source: SourceName, time_ns: Int64s, value: Float64s) -> Series:
+        """Return readings that took no time and that no driver stamped."""
+        none = np.full(len(value), -1, dtype=np.int64)
+        return cls(source, time_ns, time_ns, value, none, np.zeros_like(none))
+
     def __len__(self) -> int:
         return len(self.value)
 

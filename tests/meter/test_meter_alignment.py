@@ -13,7 +13,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.meter.alignment import Basis, align, halves
 from ptxbench.meter.burst_code import align_by_bursts, burst_pattern, emit_burst, find_burst
 from ptxbench.meter.capture import MeterCapture
-from ptxbench.meter.correlate import best_match
+from ptxbench.meter.coarse import best_match
 from ptxbench.meter.host import log_from_csv
 from ptxbench.meter.line import fit_line
 from ptxbench.meter.readers import read_meter

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from simulated_session import Hidden, Session
 
-from ptxbench.meter.bound import view_bound
-from ptxbench.meter.cross import cross_validate, split_in_halves
+from ptxbench.meter.cross import cross_validate, split_in_halves, view_bound
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.characterize.response import Shape, respond
 from ptxbench.sensors.characterize.sensor_fit import fit_sensor
@@ -118,8 +117,8 @@ def test_each_half_is_predicted_from_the_other():
     changed = replace(whole, value_w=np.where(whole.made_s - whole.delay_s < cut_s, 1.0, 0.9) * whole.value_w)
     halves = split_in_halves(signal, changed, windows_s, np.array([[0.0, session.end_s()]]))
     first, second = cross_validate(signal, changed, halves)
-    assert (first.fitted_on, first.gain.value) == ("first", pytest.approx(0.94, rel=0.01))
+    assert (first.fitted_on, first.fit.gain.value) == ("first", pytest.approx(0.94, rel=0.01))
     assert first.energy_pct == pytest.approx(-10, abs=0.3)
-    assert (second.fitted_on, second.gain.value) == ("second", pytest.approx(0.846, rel=0.01))
+    assert (second.fitted_on, second.fit.gain.value) == ("second", pytest.approx(0.846, rel=0.01))
     assert second.energy_pct == pytest.approx(100 / 9, abs=0.3)
     assert (first.windows_pct, second.windows_pct) == (pytest.approx(-10, abs=1), pytest.approx(11.1, abs=1))

@@ -161,7 +161,7 @@ def test_burst_capture_says_what_its_sensor_cannot_see_and_keeps_within_that_bou
 
 def test_gain_of_one_burst_half_is_that_of_the_other(real):
     first, second = source(real["a100_square_50ms"], SourceName.INSTANT).cross
-    assert first.gain.value == pytest.approx(second.gain.value, rel=0.02)
+    assert first.fit.gain.value == pytest.approx(second.fit.gain.value, rel=0.02)
 
 
 def test_counter_is_judged_too():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.readers.mapping import Mapping, read_mapping
+from ptxbench.meter.readers.names import OPENINGS
 from ptxbench.meter.readers.pmd import read_pmd
 from ptxbench.meter.readers.powersensor import is_powersensor, read_powersensor
 from ptxbench.meter.readers.scope import expand_waveform, is_rigol, read_rigol
@@ -18,8 +18,6 @@ __all__ = ["Mapping", "MeterCapture", "read_mapping", "read_meter"]
 
 # Names and units; an instrument writes its settings above them.
 _MAX_HEADER_LINES = 2
-_NVML_HEADER = re.compile(r"power[._]draw|utilization[._]|power[._]instant", re.IGNORECASE)
-_WINDOWS_HEADER = re.compile(r"start_\w+[,;\t]\s*end_")
 
 
 def read_meter(path: Path, mapping: Mapping | None = None) -> MeterCapture:
@@ -54,7 +52,7 @@ def read_meter(path: Path, mapping: Mapping | None = None) -> MeterCapture:
 
 
 def _refuse_other(path: Path, opening: str) -> None:
-    if _NVML_HEADER.search(opening):
+    if OPENINGS["nvml"].match(opening):
         raise InputError(f"{path} is an NVML log, not a meter's; give it as `nvml`")
-    if _WINDOWS_HEADER.match(opening):
+    if OPENINGS["windows"].match(opening):
         raise InputError(f"{path} holds kernel windows, not a meter's readings; give it as `windows`")

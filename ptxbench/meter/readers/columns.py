@@ -7,114 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxbench.core.errors import InputError
+from ptxbench.meter.readers.cells import Quantity, Unit, split_unit, unit_of
+from ptxbench.meter.readers.mapping import Channel, Rail
+from ptxbench.meter.readers.names import PATTERNS
 from ptxbench.meter.readers.text import TextTable, is_stamp
-from ptxbench.meter.readers.units import Quantity, Unit, split_unit, unit_of
 
-_TIME_NAMES = re.compile(
-    r"(t|(unix|epoch|string|local|utc|log)?[ _]?(time|timestamps?|datetime)|date ?time|x-?axis|seconds?"
-    r"|elapsed.*|time .*|last_(changed|updated))",
-    re.IGNORECASE,
-)
-_DATE_NAMES = re.compile(r"date|datum|yyyymmdd", re.IGNORECASE)
 _OF_DAY = re.compile(r"\d{1,2}:\d\d", re.ASCII)
-_MILLISECONDS = re.compile(r"milliseconds?", re.IGNORECASE)
-_TOTAL_NAMES = re.compile(r"(|total|sum|power|board|gpu|p|sigma|Σ)", re.IGNORECASE)
-_POWER_WORD = re.compile(r"(power|watts?|p|w)", re.IGNORECASE)
-_CURRENT_WORD = re.compile(r"(current|amperes?|amps?|curr|a|i(rms|dc)?)", re.IGNORECASE)
-_VOLTAGE_WORD = re.compile(r"(voltage|volts?|v|u(rms|dc)?)", re.IGNORECASE)
-_SENSE = re.compile(r"(|.*[ _.-])(vs|vg)(\d*)", re.IGNORECASE)
-_WORDS = {
-    Quantity.VOLTAGE: _VOLTAGE_WORD,
-    Quantity.CURRENT: _CURRENT_WORD,
-    Quantity.POWER: _POWER_WORD,
-}
 _ROLES: dict[Quantity | None, str] = {
-    Quantity.POWER: "watts",
     Quantity.VOLTAGE: "volts",
     Quantity.CURRENT: "amperes",
+    Quantity.POWER: "watts",
     Quantity.RESISTANCE: "shunt_ohm",
 }
-# "ch1v" is the voltage of ch1.
-_PAIRED = re.compile(r"((?:ch|channel|out|output|rail|slot|cable|pcie)\d+)([vuiapw])", re.IGNORECASE)
+_WORDS = {quantity: PATTERNS[role] for quantity, role in _ROLES.items() if role in PATTERNS}
 # Between words, before a number, and within "VAvg" and "PowerTotal".
 _BETWEEN = re.compile(r"[ _.\-]+|(?<=[A-Za-z])(?=\d)|(?<=^[VIUPW])(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z][a-z])")
-_MEANS = re.compile(r"avg|average|mean|rms|active|real", re.IGNORECASE)
-# What is no power, voltage or current of the moment.
-_OTHERS = re.compile(
-    r"min|max|minimum|maximum|peak|pk|std|limit|set|setpoint|nominal|apparent|reactive|\W?(va|var)\W?",
-    re.IGNORECASE,
-)
-_POWER_FACTOR = re.compile(r"(lambda|pf|power[ _]?factor|cos[ _]?(phi|φ))([ _-]?\d*)", re.IGNORECASE)
-# What a rail feeds, where its name says that.
-_GPU = re.compile(r"\bgpu ?(\d*)")
-_NO_GPU = re.compile(
-    r"\b(cpu|package|uncore|dram|ram|dimm|ssd|nvme|disk|hdd|pch|ac|wall|mains|system|server|node|host"
-    r"|chassis|nic)s?\d*\b"
-)
 # The PMD-USB's own labels: what feeds the CPU, where it is wired as labelled.
 _CPU_RAILS = {"eps1", "eps2"}
 _PMD_RAILS = {"pcie1", "pcie2"}
 _CHOOSE = "choose the rails in a mapping (`mapping`)"
-
-
-@dataclass(frozen=True)
-class Channel:
-    """One column, or a constant, and the factor to its SI unit.
-
-    Attributes:
-        column: Column name; None for a constant.
-        factor: Factor to V, A, W or ohm of a number that names no unit; the value itself for a constant.
-        scale: Further factor of every number.
-    """
-
-    column: str | None
-    factor: float = 1.0
-    scale: float = 1.0
-
-
-@dataclass(frozen=True)
-class Rail:
-    """How the power of one rail is made: watts, or volts and amperes, or the two sides of a shunt.
-
-    Attributes:
-        name: Rail.
-        watts: Power, where the meter logs it.
-        volts: Voltage at the GPU; the V_g of a shunt.
-        amperes: Current, from a clamp or a sensor.
-        source_volts: V_s, the supply's side of a shunt.
-        shunt_ohm: R_s.
-    """
-
-    name: str
-    watts: Channel | None = None
-    volts: Channel | None = None
-    amperes: Channel | None = None
-    source_volts: Channel | None = None
-    shunt_ohm: Channel | None = None
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether a power can be made of its voltage."""
-        shunt = self.source_volts is not None and self.shunt_ohm is not None
-        return self.volts is not None and (self.amperes is not None or shunt)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether a power can be made of it."""
-        return self.watts is not None or self.is_measured
-
-    @property
-    def channels(self) -> tuple[tuple[Channel, Quantity], ...]:
-        """What its power is made of: a logged power alone, for it also holds where the current lags."""
-        if self.watts is not None:
-            return ((self.watts, Quantity.POWER),)
-        current = (
-            ((self.amperes, Quantity.CURRENT),)
-            if self.amperes is not None
-            else ((self.source_volts, Quantity.VOLTAGE), (self.shunt_ohm, Quantity.RESISTANCE))
-        )
-        every = ((self.volts, Quantity.VOLTAGE), *current)
-        return tuple((channel, quantity) for channel, quantity in every if channel is not None)
 
 
 @dataclass(frozen=True)
@@ -133,11 +44,6 @@ class TimeColumns:
     date: str | None = None
     milliseconds: str | None = None
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns."""
-        return tuple(name for name in (self.time, self.date, self.milliseconds) if name is not None)
-
 
 def time_columns(table: TextTable, name: str | None = None) -> TimeColumns | None:
     """Return the columns of time, None where neither a header nor the cells say it.
@@ -153,8 +59,8 @@ def time_columns(table: TextTable, name: str | None = None) -> TimeColumns | Non
     cells = table.samples(name)
     if not cells or not is_stamp(cells[0]):
         return TimeColumns(name, unit)
-    milliseconds = next((one for one in table.names if _MILLISECONDS.fullmatch(one)), None)
-    dates = (one for one in table.names if _DATE_NAMES.fullmatch(one))
+    milliseconds = next((one for one in table.names if PATTERNS["milliseconds"].fullmatch(one)), None)
+    dates = (one for one in table.names if PATTERNS["date"].fullmatch(one))
     date = next(dates, None) if _OF_DAY.match(cells[0]) else None
     return TimeColumns(name, unit, date, milliseconds)
 
@@ -165,7 +71,7 @@ def _time_column(table: TextTable) -> tuple[str, Unit | None] | None:
         bare, unit = named_unit(name, table.units, position)
         if unit is not None and unit.quantity is not Quantity.TIME:
             continue
-        if _TIME_NAMES.fullmatch(bare) or (unit is not None and position == 0):
+        if PATTERNS["time"].fullmatch(bare) or (unit is not None and position == 0):
             return name, unit if unit is not None else unit_of(bare)
         if any(map(is_stamp, table.samples(name)[:1])):
             stamped.append(name)
@@ -194,7 +100,7 @@ def find_rails(names: Sequence[str], units: Sequence[str]) -> tuple[tuple[Rail, 
         _place(found, name, bare, unit)
     rails = [Rail(key or "board", **channels) for key, channels in found.items()]
     measured = [rail for rail in rails if rail.is_measured]
-    if any(map(_POWER_FACTOR.fullmatch, names)) and any(rail.watts is None for rail in measured):
+    if any(map(PATTERNS["power_factor"].fullmatch, names)) and any(rail.watts is None for rail in measured):
         raise InputError("a power factor, but no power: volts times amperes are not watts; log the power")
     if not measured:
         powers, notes = _of_one_gpu([rail for rail in rails if rail.watts is not None])
@@ -219,12 +125,12 @@ def _of_one_gpu(rails: Sequence[Rail]) -> tuple[list[Rail], tuple[str, ...]]:
     if names & _CPU_RAILS and names & _PMD_RAILS:
         note = "the rails eps1 and eps2 are labelled as the CPU's and left out; a mapping can add them"
         return [rail for rail in rails if rail.name not in _CPU_RAILS], (note,)
-    boards = {rail.name: found[1] for rail in rails for found in [_GPU.search(rail.name)] if found}
+    boards = {rail.name: found[1] for rail in rails for found in [PATTERNS["gpu"].search(rail.name)] if found}
     if len(set(boards.values())) > 1:
         raise InputError(f"columns of several GPUs ({', '.join(boards)}); {_CHOOSE}")
-    others = [rail.name for rail in rails if rail.name not in boards and _NO_GPU.search(rail.name)]
+    others = [rail.name for rail in rails if rail.name not in boards and PATTERNS["no_gpu"].search(rail.name)]
     # The total of several devices is not the GPU's.
-    totals = [name for name in names if others and name not in boards and _TOTAL_NAMES.fullmatch(name)]
+    totals = [name for name in names if others and name not in boards and PATTERNS["total"].fullmatch(name)]
     kept = [rail for rail in rails if rail.name not in {*others, *totals}]
     if not kept and len(rails) > 1:
         listed = ", ".join(rail.name for rail in rails)
@@ -240,7 +146,7 @@ def named_unit(name: str, units: Sequence[str], position: int) -> tuple[str, Uni
     bare, unit = split_unit(name)
     if unit is None and 0 <= position < len(units):
         unit = unit_of(units[position])
-    return _PAIRED.sub(r"\1 \2", bare) if _PAIRED.fullmatch(bare) else bare, unit
+    return PATTERNS["paired"].sub(r"\1 \2", bare) if PATTERNS["paired"].fullmatch(bare) else bare, unit
 
 
 def _quantity(bare: str, unit: Unit | None) -> Quantity | None:
@@ -258,11 +164,11 @@ def _tokens(bare: str) -> list[str]:
 
 
 def _place(rails: dict[str, dict[str, Channel]], name: str, bare: str, unit: Unit | None) -> None:
-    if _has_word(bare, _OTHERS) or _POWER_FACTOR.fullmatch(bare):
+    if _has_word(bare, PATTERNS["other"]) or PATTERNS["power_factor"].fullmatch(bare):
         return
     quantity, key = _quantity(bare, unit), _rail_key(bare)
     role = _ROLES.get(quantity, "")
-    sense = _SENSE.fullmatch(bare)
+    sense = PATTERNS["sense"].fullmatch(bare)
     if sense is not None and (unit is None or unit.quantity is Quantity.VOLTAGE):
         key = (sense[1].rstrip(" _.-") + sense[3]).lower()
         role = "source_volts" if sense[2].lower() == "vs" else "volts"
@@ -275,7 +181,7 @@ def _place(rails: dict[str, dict[str, Channel]], name: str, bare: str, unit: Uni
 
 
 def _rail_key(bare: str) -> str:
-    words = (*_WORDS.values(), _MEANS)
+    words = (*_WORDS.values(), PATTERNS["mean"])
     kept = [token for token in _tokens(bare) if not any(word.fullmatch(token) for word in words)]
     return re.sub(r"(?<=[a-z]) (?=\d)", "", " ".join(kept).lower())
 
@@ -291,7 +197,7 @@ def _only_pair(rails: Sequence[Rail]) -> tuple[Rail, ...]:
 
 def _power_rails(powers: Sequence[Rail]) -> tuple[Rail, ...]:
     """Return the total where one is named, or else every power column."""
-    totals = [rail for rail in powers if _TOTAL_NAMES.fullmatch(rail.name)]
+    totals = [rail for rail in powers if PATTERNS["total"].fullmatch(rail.name)]
     total = next((rail for rail in totals if rail.name in {"total", "sum", "sigma", "Σ"}), None)
     if total is not None:
         return (total,)

@@ -1,4 +1,4 @@
-"""The mapping file: says what the columns are where a header does not."""
+"""What the columns of a file are, and the mapping file that says it where a header does not."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 from ptxbench.core.errors import InputError
 from ptxbench.core.numbers import COMMA, POINT
 from ptxbench.core.printable import printable
-from ptxbench.meter.readers.columns import Channel, Rail
+from ptxbench.meter.readers.cells import Quantity, unit_of
 from ptxbench.meter.readers.stamps import DATE_ORDERS
-from ptxbench.meter.readers.units import Quantity, unit_of
 from ptxbench.sensors.base import POWER_SOURCES, SourceName
 from ptxbench.storage.file_errors import read_text
 
@@ -24,6 +23,66 @@ _ROWS_KEYS = {"column", "value"}
 _QUANTITIES = ("watts", "volts", "amperes", "source_volts", "shunt_ohm")
 _RAIL_KEYS = {"name", *_QUANTITIES, *(f"{quantity}_scale" for quantity in _QUANTITIES)}
 _SOURCE_KEYS = {*POWER_SOURCES, *(f"{source}_scale" for source in POWER_SOURCES)}
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One column, or a constant, and the factor to its SI unit.
+
+    Attributes:
+        column: Column name; None for a constant.
+        factor: Factor to V, A, W or ohm of a number that names no unit; the value itself for a constant.
+        scale: Further factor of every number.
+    """
+
+    column: str | None
+    factor: float = 1.0
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Rail:
+    """How the power of one rail is made: watts, or volts and amperes, or the two sides of a shunt.
+
+    Attributes:
+        name: Rail.
+        watts: Power, where the meter logs it.
+        volts: Voltage at the GPU; the V_g of a shunt.
+        amperes: Current, from a clamp or a sensor.
+        source_volts: V_s, the supply's side of a shunt.
+        shunt_ohm: R_s.
+    """
+
+    name: str
+    watts: Channel | None = None
+    volts: Channel | None = None
+    amperes: Channel | None = None
+    source_volts: Channel | None = None
+    shunt_ohm: Channel | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether a power can be made of its voltage."""
+        shunt = self.source_volts is not None and self.shunt_ohm is not None
+        return self.volts is not None and (self.amperes is not None or shunt)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a power can be made of it."""
+        return self.watts is not None or self.is_measured
+
+    @property
+    def channels(self) -> tuple[tuple[Channel, Quantity], ...]:
+        """What its power is made of: a logged power alone, for it also holds where the current lags."""
+        if self.watts is not None:
+            return ((self.watts, Quantity.POWER),)
+        current = (
+            ((self.amperes, Quantity.CURRENT),)
+            if self.amperes is not None
+            else ((self.source_volts, Quantity.VOLTAGE), (self.shunt_ohm, Quantity.RESISTANCE))
+        )
+        every = ((self.volts, Quantity.VOLTAGE), *current)
+        return tuple((channel, quantity) for channel, quantity in every if channel is not None)
 
 
 @dataclass(frozen=True)

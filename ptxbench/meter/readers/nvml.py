@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,36 +11,16 @@ import numpy as np
 from ptxbench.core.errors import InputError
 from ptxbench.core.numbers import POINT
 from ptxbench.core.printable import printable
-from ptxbench.meter.readers.columns import Channel, named_unit
-from ptxbench.meter.readers.mapping import Mapping
+from ptxbench.meter.readers.cells import Quantity, split_unit
+from ptxbench.meter.readers.columns import named_unit
+from ptxbench.meter.readers.mapping import Channel, Mapping
+from ptxbench.meter.readers.names import LABELS, PATTERNS, SOURCES
 from ptxbench.meter.readers.stamps import NumberClock
-from ptxbench.meter.readers.table import ChannelReader, ChannelRows, distinct, times_of
+from ptxbench.meter.readers.table import ChannelReader, distinct, times_of
 from ptxbench.meter.readers.text import TextTable, open_text, read_header, read_text_table, with_decimal
-from ptxbench.meter.readers.units import Quantity, split_unit
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 
-_SOURCES = {
-    "pwr": SourceName.USAGE,
-    "power_draw": SourceName.USAGE,
-    "power_usage": SourceName.USAGE,
-    "usage": SourceName.USAGE,
-    "power_draw_average": SourceName.AVERAGE,
-    "power_average": SourceName.AVERAGE,
-    "average": SourceName.AVERAGE,
-    "power_draw_instant": SourceName.INSTANT,
-    "power_instant": SourceName.INSTANT,
-    "instant": SourceName.INSTANT,
-    "samples": SourceName.SAMPLES,
-    "energy": SourceName.COUNTER,
-    "counter": SourceName.COUNTER,
-    "total_energy_consumption": SourceName.COUNTER,
-}
-# Names of columns that tell boards apart.
-_BOARDS = re.compile(
-    r"gpu|((gpu|device)[ _]?)?(index|idx|id|uuid|serial)|device|((gpu|pci)[ ._]?)?(pci|bus)([ ._]?(bus|id))*",
-    re.IGNORECASE,
-)
 _SECTION = "nvml."
 # More boards than that are in no host.
 _MOST_BOARDS = 32
@@ -52,7 +30,6 @@ _MAX_TORN = 0.05
 _COUNTER_SPANS_J = (2**32 / 1e3, 2**32 / 1e6)
 # Usual steps of it that one step may be, where readings were lost.
 _MOST_STEPS = 20
-_LABELS = ("label", "instruction", "kernel", "name")
 
 
 @dataclass(frozen=True)
@@ -100,85 +77,62 @@ def read_nvml(
         )
     channels = [(channel, _quantity(source)) for source, channel in sources.items()]
     reader = ChannelReader(replace(table, chosen=chosen), mapping, times, channels)
-    log = _Log(path, sources)
-    for rows in reader:
-        log.add(rows)
-    series, log_notes = log.series(reader.clock.settle)
+    series, log_notes = _series(path, sources, reader)
     return series, (*log_notes, *notes)
 
 
-class _Log:
-    """Takes the rows of a log piece by piece, and makes the series of each source."""
+def _series(
+    path: Path, sources: dict[SourceName, Channel], reader: ChannelReader
+) -> tuple[tuple[Series, ...], tuple[str, ...]]:
+    """Return the series of each source that has a value, and notes.
 
-    def __init__(self, path: Path, sources: dict[SourceName, Channel]) -> None:
-        self._path, self._sources = path, sources
-        self._time_ns = array("q")
-        self._values = {source: array("d") for source in sources}
-        self._absent = dict.fromkeys(sources, 0)
-        self._rows = self._torn = 0
-
-    def add(self, rows: ChannelRows) -> None:
-        """Add some rows."""
-        self._rows += len(rows.time_ns)
-        self._torn += rows.torn + int((~rows.readable).sum())
-        self._time_ns.frombytes(rows.time_ns[rows.readable].tobytes())
-        for source, value, absent in zip(self._sources, rows.values, rows.absent, strict=True):
-            self._values[source].frombytes(value[rows.readable].tobytes())
-            self._absent[source] += int(absent[rows.readable].sum())
-
-    def series(
-        self, settle: Callable[[Int64s], tuple[str, ...]]
-    ) -> tuple[tuple[Series, ...], tuple[str, ...]]:
-        """Return the series of each source that has a value, and notes.
-
-        Args:
-            settle: Corrects the times in place, and returns what it has to say.
-
-        Raises:
-            InputError: There is no time or no value, or too many rows cannot be used.
-        """
-        time_ns = np.frombuffer(self._time_ns, dtype=np.int64)
-        if not len(time_ns):
-            raise InputError(f"{self._path} holds no time that can be read")
-        notes = settle(time_ns)
-        forward = time_ns >= np.maximum.accumulate(time_ns)
-        backwards = int((~forward).sum())
-        if backwards > _MAX_BACKWARDS * len(time_ns):
-            raise InputError(
-                f"{self._path}: {backwards} of {len(time_ns)} rows go back in time: the host's clock was set"
-                " back; split the log there"
-            )
-        counts = ((self._torn, "torn rows"), (backwards, "rows that go back in time"))
-        notes += tuple(f"{count} {what} of {self._path.name} are left out" for count, what in counts if count)
-        found = []
-        for source in self._sources:
-            value = np.frombuffer(self._values[source], dtype=np.float64)
-            if np.isfinite(value).any():
-                notes += self._said(source, value)
-                value, wrap_notes = _unwrapped(source, value[forward])
-                notes += wrap_notes
-                found.append(_series(source, time_ns[forward], value))
-        if not found:
-            columns = ", ".join(str(channel.column) for channel in self._sources.values())
-            raise InputError(f"{self._path}: {columns} holds no number")
-        return tuple(found), notes
-
-    def _said(self, source: SourceName, value: Float64s) -> tuple[str, ...]:
-        """Return what to say of the cells of a source without a number.
-
-        Raises:
-            InputError: There are too many that do not say that they have none.
-        """
-        column, absent = self._sources[source].column, self._absent[source]
-        odd = int((~np.isfinite(value)).sum()) - absent
-        if odd > _MAX_TORN * len(value):
-            raise InputError(f"{self._path}: {odd} of {len(value)} cells of {column!r} are no numbers")
-        counts = ((absent, "absent"), (odd, "no numbers"))
-        return tuple(
-            f"{count} of {len(value)} values of {column} in {self._path.name} are {what}: left out"
-            for count, what in counts
-            if count
+    Raises:
+        InputError: There is no time or no value, or too many rows cannot be used.
+    """
+    pieces = list(reader)
+    time_ns = np.concatenate([rows.time_ns[rows.readable] for rows in pieces])
+    if not len(time_ns):
+        raise InputError(f"{path} holds no time that can be read")
+    notes = reader.clock.settle(time_ns)
+    forward = time_ns >= np.maximum.accumulate(time_ns)
+    backwards = int((~forward).sum())
+    if backwards > _MAX_BACKWARDS * len(time_ns):
+        raise InputError(
+            f"{path}: {backwards} of {len(time_ns)} rows go back in time: the host's clock was set"
+            " back; split the log there"
         )
+    torn = sum(rows.torn + int((~rows.readable).sum()) for rows in pieces)
+    counts = ((torn, "torn rows"), (backwards, "rows that go back in time"))
+    notes += tuple(f"{count} {what} of {path.name} are left out" for count, what in counts if count)
+    found = []
+    for number, (source, channel) in enumerate(sources.items()):
+        value = np.concatenate([rows.values[number][rows.readable] for rows in pieces])
+        if np.isfinite(value).any():
+            absent = sum(int(rows.absent[number][rows.readable].sum()) for rows in pieces)
+            notes += _without_number(path, channel, value, absent)
+            value, wrap_notes = _unwrapped(source, value[forward])
+            notes += wrap_notes
+            found.append(Series.unstamped(source, time_ns[forward], value))
+    if not found:
+        columns = ", ".join(str(channel.column) for channel in sources.values())
+        raise InputError(f"{path}: {columns} holds no number")
+    return tuple(found), notes
+
+
+def _without_number(path: Path, channel: Channel, value: Float64s, absent: int) -> tuple[str, ...]:
+    """Return what to say of the cells of a source without a number.
+
+    Raises:
+        InputError: There are too many that do not say that they have none.
+    """
+    odd = int((~np.isfinite(value)).sum()) - absent
+    if odd > _MAX_TORN * len(value):
+        raise InputError(f"{path}: {odd} of {len(value)} cells of {channel.column!r} are no numbers")
+    return tuple(
+        f"{count} of {len(value)} values of {channel.column} in {path.name} are {what}: left out"
+        for count, what in ((absent, "absent"), (odd, "no numbers"))
+        if count
+    )
 
 
 def read_windows(path: Path) -> tuple[LabelledWindow, ...]:
@@ -193,7 +147,7 @@ def read_windows(path: Path) -> tuple[LabelledWindow, ...]:
     """
     table = read_header(open_text(path))
     edges = [_edge(table, edge) for edge in ("start", "end")]
-    label = next((name for name in _LABELS if name in table.names), None)
+    label = next((name for name in LABELS if name in table.names), None)
     names = [name for name, _ in edges] + ([] if label is None else [label])
     table = with_decimal(table, names[:2])
     cells: list[list[str]] = [[] for _ in names]
@@ -231,7 +185,7 @@ def _board(table: TextTable, board: str | None) -> tuple[tuple[str, str] | None,
     Raises:
         InputError: There are several boards and none is named, or not the one that is named.
     """
-    labels = {name: distinct(table, name) for name in _board_columns(table)}
+    labels = {name: distinct(table, name) for name in table.names if PATTERNS["board"].fullmatch(name)}
     boards = {name: values for name, values in labels.items() if not _is_share(values)}
     several = {name: values for name, values in boards.items() if len(values) > 1}
     listed = "; ".join(f"{name} {', '.join(values)}" for name, values in (several or boards).items())
@@ -253,18 +207,15 @@ def _is_share(values: Sequence[str]) -> bool:
     return all(map(str.isdecimal, values)) and any(len(one) > 2 or int(one) > _MOST_BOARDS for one in values)
 
 
-def _board_columns(table: TextTable) -> list[str]:
-    return [name for name in table.names if _BOARDS.fullmatch(name)]
-
-
 def _sources(table: TextTable) -> dict[SourceName, Channel]:
     """Return the columns of the sources, by the names that NVML's tools give them."""
     found: dict[SourceName, Channel] = {}
+    names_board = any(map(PATTERNS["board"].fullmatch, table.names))
     for position, name in enumerate(table.names):
         bare, unit = named_unit(name, table.units, position)
         key = bare.strip().lower().replace(".", "_").replace(" ", "_")
         # Loggers that name the board call its only power so.
-        source = SourceName.USAGE if key == "power" and _board_columns(table) else _SOURCES.get(key)
+        source = SourceName.USAGE if key == "power" and names_board else SOURCES.get(key)
         if source is not None and (unit is None or unit.quantity is _quantity(source)):
             found.setdefault(source, Channel(name, unit.factor if unit is not None else 1.0))
     return found
@@ -290,12 +241,6 @@ def _unwrapped(source: SourceName, value: Float64s) -> tuple[Float64s, tuple[str
             times = "once" if len(back) == 1 else f"{len(back)} times"
             return value + np.cumsum(wrapped_j), (f"the energy counter wraps {times}; it is unwrapped",)
     return value, (f"the energy counter goes back {len(back)} times, and not by a wrap",)
-
-
-def _series(source: SourceName, time_ns: Int64s, value: Float64s) -> Series:
-    count = len(value)
-    code = np.zeros(count, dtype=np.int64)
-    return Series(source, time_ns, time_ns, value, np.full(count, -1, dtype=np.int64), code)
 
 
 def _edge(table: TextTable, edge: str) -> tuple[str, float]:

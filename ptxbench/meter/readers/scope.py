@@ -9,26 +9,22 @@ from itertools import chain, islice
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.numbers import POINT
 from ptxbench.core.printable import printable
+from ptxbench.meter.readers.cells import numbers
 from ptxbench.meter.readers.columns import time_columns
-from ptxbench.meter.readers.text import SampleClock, TextTable, settings_of, unique_names
+from ptxbench.meter.readers.names import OPENINGS, PATTERNS
+from ptxbench.meter.readers.stamps import SampleClock
+from ptxbench.meter.readers.text import TextTable, settings_of, unique_names
 from ptxbench.storage.text_file import TextFile
 
-# Yokogawa DL/WVF ("HResolution", "SampleRate"), Tektronix and GW Instek ("Sample Interval",
-# "Sampling Period"), Rigol and Keysight ("Increment", "XInc"), R&S ("Resolution").
-_INTERVAL = re.compile(r"(h?resolution|sampl(e|ing) (interval|period)|x?inc(rement)?)", re.IGNORECASE)
-_RATE = re.compile(r"sampl(e|ing) ?rate", re.IGNORECASE)
-_NAMES = re.compile(r"(trace ?name|source|channel)", re.IGNORECASE)
-_UNITS = re.compile(r"(v ?units?|vertical units?)", re.IGNORECASE)
-# Rigol DS1000Z: the names end in these, and their values stand in the line of units.
-_RIGOL = re.compile(r"[^\n]*,\s*Start\s*,\s*Increment\s*,?\s*\r?\n", re.IGNORECASE)
 # The column of whole numbers that may count the samples there.
 _COUNT = "x"
 
 
 def is_rigol(opening: str) -> bool:
     """Return whether a file that begins with `opening` is a waveform of a Rigol DS1000Z."""
-    return _RIGOL.match(opening) is not None
+    return OPENINGS["rigol"].match(opening) is not None
 
 
 def read_rigol(file: TextFile) -> TextTable:
@@ -43,7 +39,7 @@ def read_rigol(file: TextFile) -> TextTable:
     lines = list(islice(chain.from_iterable(file.lines()), 3))
     first, second, sample = ([*(settings_of(line, ",") for line in lines), [], []])[:3]
     count = len(first) - 2
-    start_s, step_s = (_number(cell) for cell in (second + [""] * len(first))[count : count + 2])
+    start_s, step_s = numbers((second + [""] * len(first))[count : count + 2], POINT).tolist()
     if not (math.isfinite(start_s) and 0 < step_s < math.inf):
         raise InputError(f"{file.path}: the second line gives no start and increment of the time, in s")
     names = unique_names(first[:count])
@@ -62,13 +58,6 @@ def read_rigol(file: TextFile) -> TextTable:
     )
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
 def expand_waveform(table: TextTable) -> TextTable:
     """Add what the settings above a waveform say of it: the time of its rows, names and units.
 
@@ -85,19 +74,19 @@ def expand_waveform(table: TextTable) -> TextTable:
     settings = [settings_of(line, table.separator) for line in table.preamble]
     width = len(table.names)
     if time_columns(table) is not None:
-        return replace(table, units=table.units or tuple(_row(settings, _UNITS, width)))
+        return replace(table, units=table.units or tuple(_row(settings, PATTERNS["units"], width)))
     period_s = _period_s(table.path, settings)
     if period_s is None:
         return table
-    names = unique_names(_row(settings, _NAMES, width) or table.names)
-    units = tuple(_row(settings, _UNITS, width)) or table.units
+    names = unique_names(_row(settings, PATTERNS["traces"], width) or table.names)
+    units = tuple(_row(settings, PATTERNS["units"], width)) or table.units
     return replace(table, names=names, units=units, header=" ", clock=SampleClock(0.0, period_s))
 
 
 def _period_s(path: Path, settings: list[list[str]]) -> float | None:
     for cells in settings:
-        is_rate = _RATE.fullmatch(_key(cells)) is not None
-        if len(cells) < 2 or not (is_rate or _INTERVAL.fullmatch(_key(cells))):
+        is_rate = PATTERNS["rate"].fullmatch(_key(cells)) is not None
+        if len(cells) < 2 or not (is_rate or PATTERNS["interval"].fullmatch(_key(cells))):
             continue
         try:
             value = float(next(cell for cell in cells[1:] if cell))

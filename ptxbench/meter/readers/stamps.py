@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Protocol
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -16,7 +15,6 @@ import numpy.typing as npt
 from ptxbench.core.errors import InputError
 from ptxbench.core.numbers import POINT, quoted
 from ptxbench.meter.readers.cells import numbers
-from ptxbench.meter.readers.text import SampleClock
 from ptxbench.sensors.trace import Float64s, Int64s
 
 Bools = npt.NDArray[np.bool_]
@@ -60,12 +58,14 @@ _YEARS = range(2010, 2100)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
-class Clock(Protocol):
-    """Makes the times of rows from the cells of some columns."""
+class Clock:
+    """Makes the times of rows from the cells of some columns.
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns."""
+    Attributes:
+        columns: The columns.
+    """
+
+    columns: tuple[str, ...]
 
     def read(self, columns: Sequence[Sequence[str]], rows: Sequence[int]) -> tuple[Int64s, Bools]:
         """Return the times of some rows in ns, and which are times at all.
@@ -74,34 +74,38 @@ class Clock(Protocol):
             columns: The cells of each column.
             rows: Number of each row in the file.
         """
+        raise NotImplementedError
 
-    def settle(self, time_ns: Int64s) -> tuple[str, ...]:
+    def settle(self, time_ns: Int64s) -> tuple[str, ...]:  # noqa: ARG002
         """Undo, in place, what the clock did over all rows, and return a sentence about each.
 
         Raises:
             InputError: The times cannot be trusted.
         """
+        return ()
 
 
-class CountClock:
-    """The times of samples that are only counted."""
+class SampleClock(Clock):
+    """The times of samples that carry none."""
 
-    def __init__(self, clock: SampleClock) -> None:
-        """Take the first time and the step."""
-        self._clock = clock
-        self.columns = () if clock.column is None else (clock.column,)
+    def __init__(self, start_s: float, step_s: float, column: str | None = None) -> None:
+        """Make a clock.
+
+        Args:
+            start_s: Time of sample 0.
+            step_s: Time between two samples.
+            column: Column that numbers them; None where each row is the next one.
+        """
+        self._start_s, self._step_s = start_s, step_s
+        self.columns = () if column is None else (column,)
 
     def read(self, columns: Sequence[Sequence[str]], rows: Sequence[int]) -> tuple[Int64s, Bools]:
         """Return the times of some rows; see `Clock`."""
         count = numbers(columns[0], POINT) if columns else np.array(rows, dtype=np.float64)
-        return to_ns(self._clock.start_s + self._clock.step_s * count, _S_NS)
-
-    def settle(self, time_ns: Int64s) -> tuple[str, ...]:  # noqa: ARG002
-        """Do nothing."""
-        return ()
+        return to_ns(self._start_s + self._step_s * count, _S_NS)
 
 
-class NumberClock:
+class NumberClock(Clock):
     """Times that are numbers."""
 
     def __init__(self, column: str, unit_s: float | None, decimal: str) -> None:
@@ -149,7 +153,7 @@ class NumberClock:
         return ()
 
 
-class StampClock:
+class StampClock(Clock):
     """Times that are dates or times of day.
 
     Stamps that name no zone are local times: an hour that they skip or repeat is the change to or from

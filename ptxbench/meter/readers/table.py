@@ -11,12 +11,11 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.numbers import POINT, is_number
 from ptxbench.core.printable import printable
 from ptxbench.meter.capture import CaptureRows, MeterCapture
-from ptxbench.meter.readers.cells import are_absent, numbers
-from ptxbench.meter.readers.columns import Channel, Rail, TimeColumns, find_rails, half_rails, time_columns
-from ptxbench.meter.readers.mapping import Mapping
-from ptxbench.meter.readers.stamps import Bools, Clock, CountClock, NumberClock, StampClock, date_order
-from ptxbench.meter.readers.text import SampleClock, TextTable, is_absent, with_decimal
-from ptxbench.meter.readers.units import Quantity
+from ptxbench.meter.readers.cells import Quantity, are_absent, is_absent, numbers
+from ptxbench.meter.readers.columns import TimeColumns, find_rails, half_rails, time_columns
+from ptxbench.meter.readers.mapping import Channel, Mapping, Rail
+from ptxbench.meter.readers.stamps import Bools, Clock, NumberClock, SampleClock, StampClock, date_order
+from ptxbench.meter.readers.text import TextTable, with_decimal
 from ptxbench.sensors.trace import Float64s, Int64s
 
 # A stamp begins with its date, which is no longer.
@@ -75,7 +74,7 @@ class ChannelReader:
         columns = [channel.column for channel, _ in channels if channel.column is not None]
         if isinstance(times, SampleClock):
             self._table = with_decimal(table, columns)
-            self.clock: Clock = CountClock(times)
+            self.clock: Clock = times
         else:
             is_counted = _are_numbers(table.samples(times.time))
             self._table = with_decimal(table, [*columns, times.time] if is_counted else columns)

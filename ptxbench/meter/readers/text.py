@@ -13,7 +13,8 @@ from pathlib import Path
 from ptxbench.core.errors import InputError
 from ptxbench.core.numbers import COMMA, POINT, DecimalSign, is_number, quoted
 from ptxbench.core.printable import printable
-from ptxbench.meter.readers.units import unit_of
+from ptxbench.meter.readers.cells import is_absent, unit_of
+from ptxbench.meter.readers.stamps import SampleClock
 from ptxbench.storage.text_file import TextFile
 
 # An hour at 5 kHz with three rails.
@@ -36,24 +37,8 @@ _CUT_NUMBER = (
     # Separators have a blank behind them, as nvidia-smi writes them.
     re.compile(r"(?<=\d),(?=\d)", re.ASCII),
 )
-_ABSENT = {"", "-", "--", "nan", "n/a", "na", "none", "null", "unavailable", "unknown"}
 # What PicoScope writes beyond its range.
 _OVERFLOWS = {"∞", "-∞"}
-
-
-@dataclass(frozen=True)
-class SampleClock:
-    """The times of samples that carry none.
-
-    Attributes:
-        start_s: Time of sample 0.
-        step_s: Time between two samples.
-        column: Column that numbers them; None where each row is the next one.
-    """
-
-    start_s: float
-    step_s: float
-    column: str | None = None
 
 
 @dataclass(frozen=True)
@@ -164,29 +149,6 @@ class TextTable:
         return self.names.index(name)
 
 
-@dataclass(frozen=True)
-class _Layout:
-    separator: str
-    cut: re.Pattern[str] | None
-    data_line: int
-    rows: tuple[tuple[str, ...], ...]
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """How many columns there may be: behind the last separator of each row there may be nothing."""
-        width = len(self.rows[0])
-        return (width,) if any(row[-1] for row in self.rows) else (width, width - 1)
-
-
-@dataclass(frozen=True)
-class _Header:
-    names: tuple[str, ...]
-    units: tuple[str, ...] = ()
-    first_line: int = 0
-    line: str = ""
-    doubt: str = ""
-
-
 def open_text(path: Path) -> TextFile:
     """Return a file of a meter, an instrument or a driver, which is not read yet."""
     return TextFile(path, _MAX_LINE, MAX_BYTES)
@@ -204,29 +166,14 @@ def read_text_table(file: TextFile, separator: str | None = None, decimal: str |
         InputError: There is no table in it.
     """
     lines = list(islice(chain.from_iterable(file.lines()), _SNIFFED_LINES))
-    layout = _find_layout(lines, separator)
-    if layout is None:
+    table = _find_table(file, lines, separator)
+    if table is None:
         raise InputError(f"{file.path} holds no table of numbers; is it the right file?")
-    if layout.widths[-1] > _MAX_COLUMNS:
+    if len(table.names) > _MAX_COLUMNS:
         raise InputError(
-            f"{file.path} has {layout.widths[-1]} columns; a meter's table has at most {_MAX_COLUMNS}"
+            f"{file.path} has {len(table.names)} columns; a meter's table has at most {_MAX_COLUMNS}"
         )
-    header = _header(lines, layout)
-    width = len(header.names)
-    return TextTable(
-        file,
-        header.names,
-        header.units,
-        tuple(line.strip() for line in lines[: header.first_line] if line.strip()),
-        tuple(row[:width] for row in layout.rows),
-        layout.separator,
-        header.first_line,
-        header.line,
-        header.doubt,
-        layout.cut,
-        width < layout.widths[0],
-        decimal,
-    )
+    return replace(table, decimal=decimal)
 
 
 def read_header(file: TextFile) -> TextTable:
@@ -292,11 +239,6 @@ def settings_of(line: str, separator: str) -> list[str]:
     return cells[:-1] if len(cells) > 1 and not cells[-1] else cells
 
 
-def is_absent(cell: str) -> bool:
-    """Return whether a cell says that there is no value; nvidia-smi says why in brackets, "[GPU is lost]"."""
-    return cell.lower() in _ABSENT or (cell.startswith("[") and cell.endswith("]"))
-
-
 def is_stamp(cell: str) -> bool:
     """Return whether a cell is a date, a time of day, or both."""
     return _STAMP.fullmatch(cell) is not None
@@ -322,28 +264,28 @@ def _is_value(cell: str) -> bool:
     return is_number(cell) or is_stamp(cell) or cell in _OVERFLOWS
 
 
-def _find_layout(lines: list[str], separator: str | None) -> _Layout | None:
-    """Return the first separator that gives rows of one width, all of them values.
+def _find_table(file: TextFile, lines: list[str], separator: str | None) -> TextTable | None:
+    """Return the table by the first separator that gives rows of one width, all of them values.
 
     A comma that would stand before fractions, too, is tried where no line of names is as wide as the rows.
     """
     for candidate in (separator,) if separator else _SEPARATORS:
-        layout = _layout(lines, candidate, None)
-        if layout is None:
+        table = _table(file, lines, candidate, None)
+        if table is None:
             continue
-        if candidate != COMMA or _header(lines, layout).line:
-            return layout
-        seconds = _layout(lines, candidate, _CUT_SECOND)
+        if candidate != COMMA or table.header:
+            return table
+        seconds = _table(file, lines, candidate, _CUT_SECOND)
         for cut in _CUT_NUMBER:
-            number = _layout(lines, candidate, cut)
-            if number is not None and _header(lines, number).line:
+            number = _table(file, lines, candidate, cut)
+            if number is not None and number.header:
                 return number
-        return seconds or layout
+        return seconds or table
     return None
 
 
-def _layout(lines: list[str], separator: str, cut: re.Pattern[str] | None) -> _Layout | None:
-    """Return where the table begins under a separator, None where there is none.
+def _table(file: TextFile, lines: list[str], separator: str, cut: re.Pattern[str] | None) -> TextTable | None:
+    """Return the table that begins somewhere under a separator, None where there is none.
 
     The table's first rows must look like its last ones: the settings that an oscilloscope writes above
     the table, a name and a number for each channel, are as wide as its rows. A line of names that comes
@@ -364,7 +306,7 @@ def _layout(lines: list[str], separator: str, cut: re.Pattern[str] | None) -> _L
     for i in range(len(rows) - _ENOUGH_ROWS + 1):
         if all(like[i : i + _ENOUGH_ROWS]):
             alike = [row for (_, row), fits in zip(rows[i:], like[i:], strict=True) if fits]
-            return _Layout(separator, cut, rows[i][0], tuple(map(tuple, alike)))
+            return _with_header(file, lines, rows[i][0], alike, separator, cut)
     return None
 
 
@@ -393,33 +335,58 @@ def _is_row(kinds: tuple[str, ...]) -> bool:
     return kinds.count("value") >= max(2, kinds.count("name"))
 
 
-def _header(lines: list[str], layout: _Layout) -> _Header:
+def _with_header(
+    file: TextFile,
+    lines: list[str],
+    first_line: int,
+    rows: list[list[str]],
+    separator: str,
+    cut: re.Pattern[str] | None,
+) -> TextTable:
     """Find the names, and below them perhaps the units, above the first whole row.
 
-    A line between that begins with a value is a torn row, not a header.
+    A line between that begins with a value is a torn row, not a header. Behind the last separator of each
+    row there may be nothing.
     """
+    width = len(rows[0])
+    widths = (width,) if any(row[-1] for row in rows) else (width, width - 1)
     above: list[tuple[int, list[str]]] = []
     doubt = ""
-    for number in range(layout.data_line - 1, -1, -1):
+    for number in range(first_line - 1, -1, -1):
         line = lines[number].strip().lstrip("#").strip()
-        cells = settings_of(line, layout.separator)
+        cells = settings_of(line, separator)
         if not line or _is_value(cells[0]):
             continue
-        if len(cells) not in layout.widths or (above and len(cells) != len(above[0][1])):
-            doubt = f" (the line above the rows has {len(cells)} cells and each row {layout.widths[-1]})"
+        if len(cells) not in widths or (above and len(cells) != len(above[0][1])):
+            doubt = f" (the line above the rows has {len(cells)} cells and each row {widths[-1]})"
             break
         above.append((number, cells))
         if len(above) == 2:
             break
-    if not above:
-        names = tuple(f"column{i + 1}" for i in range(layout.widths[-1]))
-        return _Header(names, first_line=layout.data_line, doubt=doubt)
-    lowest = above[0][0]
-    commented = all(lines[number].lstrip().startswith("#") for number, _ in above)
-    if len(above) == 2 and (commented or _is_unit_line(above[0][1])):
-        names, units = unique_names(above[1][1]), tuple(above[0][1])
-        return _Header(names, units, lowest + 1, lines[above[1][0]].strip())
-    return _Header(unique_names(above[0][1]), (), lowest + 1, lines[lowest].strip())
+    names = tuple(f"column{i + 1}" for i in range(widths[-1]))
+    units: tuple[str, ...] = ()
+    header = ""
+    if above:
+        lowest, cells = above[0]
+        commented = all(lines[number].lstrip().startswith("#") for number, _ in above)
+        if len(above) == 2 and (commented or _is_unit_line(cells)):
+            units = tuple(cells)
+        number, cells = above[1 if units else 0]
+        names, header = unique_names(cells), lines[number].strip()
+        first_line, doubt = lowest + 1, ""
+    return TextTable(
+        file,
+        names,
+        units,
+        tuple(line.strip() for line in lines[:first_line] if line.strip()),
+        tuple(tuple(row[: len(names)]) for row in rows),
+        separator,
+        first_line,
+        header,
+        doubt,
+        cut,
+        len(names) < width,
+    )
 
 
 def _is_unit_line(cells: list[str]) -> bool:
