@@ -94,7 +94,7 @@ class DecimalSign:
         text = _LEADING_ZERO.sub(r"\1z", "\n".join(cells)).translate(_DIGITS)
         shapes = dict(zip(text.split("\n"), cells, strict=False))
         seen = self._seen[column]
-        for shape in shapes.keys() - seen.keys():
+        for shape in [one for one in shapes if one not in seen]:
             found = _SHAPE.fullmatch(shape.strip())
             if found is None or not found["digits"]:
                 continue
