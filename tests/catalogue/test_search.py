@@ -52,10 +52,15 @@ def test_every_row_is_found_by_its_own_ptx():
         ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1}, [%r2];", ["ldmatrix.x4"]),
         ("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16", like("wgmma.m64n256k16.f32.f16.f16*")),
         ("wgmma.mma_async", like("wgmma.*")),
+        ("prefetch.global.L2::evict_last [%rd1];", ["prefetch.global.l2:evict_last"]),
     ],
 )
 def test_ptx_is_found_as_it_stands_in_a_file(ptx, names):
     assert found(ptx) == names
+
+
+def test_capitals_of_ptx_are_not_compared():
+    assert by("prefetch.global.L2::evict_last") == "PTX"
 
 
 def test_a_load_of_another_type_moves_the_same_bits():
