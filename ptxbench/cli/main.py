@@ -19,30 +19,43 @@ from ptxbench.cli.terminal import harmless_streams
 from ptxbench.core.errors import PtxbenchError
 
 # Help is printed from here, so that it loads no subcommand.
-_SUBCOMMANDS = {
-    "cost": "Look up what an instruction costs, without a GPU.",
-    "gpus": "List the GPUs of this machine and the simulated ones.",
-    "list": "List the instructions that can be measured.",
-    "show": "Print an instruction's PTX, its SASS and the loop check.",
-    "verify": "Check the loops of the whole catalogue, without a GPU.",
-    "doctor": "Find out in a minute what can be measured here, and how.",
-    "sensor": "Measure how the GPU's power sensors behave.",
-    "table": "Measure the energy of instructions.",
-    "fleet": "Measure on many GPUs of many machines, and compare the boards.",
-    "methods": "Compare the ways of reading power on kernels of many lengths.",
-    "run": "Measure the energy of any program, by kernel.",
-    "tune": "Find the variant of a kernel that takes the least energy or time.",
-    "occupancy": "Show how full a kernel makes an SM, by block size.",
-    "estimate": "Estimate the energy of a kernel from a measured table.",
-    "report": "Print or draw the tables of runs.",
-    "diff": "Compare the tables of two or more runs.",
-    "solve": "Solve for the energy of each SASS opcode of a run.",
-    "ridge": "Find the clock of least energy from power at several clocks.",
-    "roofline": "Find what a flop, a byte and a second cost.",
-    "settings": "Show, set for one command, or restore clocks and power limit.",
-    "burst": "Run a coded load, which gives the clock of an external meter.",
-    "validate": "Check recorded power readings against an external meter.",
+_GROUPS = {
+    "Look up": {
+        "cost": "Look up what an instruction costs, without a GPU.",
+        "list": "List the instructions that can be measured.",
+        "show": "Print an instruction's PTX, its SASS and the loop check.",
+        "verify": "Check the loops of the whole catalogue, without a GPU.",
+        "report": "Print or draw the tables of runs.",
+        "diff": "Compare the tables of two or more runs.",
+        "solve": "Solve for the energy of each SASS opcode of a run.",
+    },
+    "Measure a GPU": {
+        "gpus": "List the GPUs of this machine and the simulated ones.",
+        "doctor": "Find out in a minute what can be measured here, and how.",
+        "table": "Measure the energy of instructions.",
+        "roofline": "Find what a flop, a byte and a second cost.",
+        "fleet": "Measure on many GPUs of many machines, and compare the boards.",
+        "sensor": "Measure how the GPU's power sensors behave.",
+        "methods": "Compare the ways of reading power on kernels of many lengths.",
+    },
+    "Kernels and programs": {
+        "run": "Measure the energy of any program, by kernel.",
+        "estimate": "Estimate the energy of a kernel from a measured table.",
+        "occupancy": "Show how full a kernel makes an SM, by block size.",
+    },
+    "Tune": {
+        "tune": "Find the variant of a kernel that takes the least energy or time.",
+    },
+    "Clocks": {
+        "ridge": "Find the clock of least energy from power at several clocks.",
+        "settings": "Show, set for one command, or restore clocks and power limit.",
+    },
+    "Meters and files": {
+        "burst": "Run a coded load, which gives the clock of an external meter.",
+        "validate": "Check recorded power readings against an external meter.",
+    },
 }
+_SUBCOMMANDS = {name: text for commands in _GROUPS.values() for name, text in commands.items()}
 
 _INTERRUPTED = 130
 _READER_GONE = 141
@@ -76,9 +89,11 @@ class _LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the subcommands and their one-line helps."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_SUBCOMMANDS.items()))
+        """Write the subcommands and their one-line helps, by what they are for."""
+        width = max(map(len, _SUBCOMMANDS))
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

@@ -67,20 +67,20 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not {name.partition(".")[0] for name in done.stdout.split()} & HEAVY
 
 
-@pytest.mark.parametrize("name", cli._SUBCOMMANDS)
-def test_every_command_has_a_help_and_imports_no_gpu_library(name):
+def test_every_command_has_a_help_and_imports_no_gpu_library():
+    names = list(cli._SUBCOMMANDS)
     done = python(
-        f"import sys\nfrom ptxbench.cli.main import run\ncode = run([{name!r}, '--help'])\n"
-        "print(*sys.modules, file=sys.stderr)\nsys.exit(code)"
+        f"import sys\nfrom ptxbench.cli.main import run\ncodes = [run([name, '--help']) for name in {names}]\n"
+        "print(*sys.modules, file=sys.stderr)\nsys.exit(any(codes))"
     )
     assert done.returncode == 0
-    assert f"Usage: ptxbench {name}" in done.stdout
+    assert re.findall(r"^Usage: ptxbench (\S+)", done.stdout, re.MULTILINE) == names
     assert not {module.partition(".")[0] for module in done.stderr.split()} & {"cuda", "pynvml", "pandas"}
 
 
 def test_without_a_command_the_help_is_printed(capsys):
     assert run([]) == 0
-    assert "Commands:" in capsys.readouterr().out
+    assert "\nLook up:\n" in capsys.readouterr().out
 
 
 def test_the_version(capsys):
