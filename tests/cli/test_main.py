@@ -70,7 +70,8 @@ def test_importing_the_package_loads_nothing_heavy():
 def test_every_command_has_a_help_and_imports_no_gpu_library():
     names = list(cli._SUBCOMMANDS)
     done = python(
-        f"import sys\nfrom ptxbench.cli.main import run\ncodes = [run([name, '--help']) for name in {names}]\n"
+        "import sys\nfrom ptxbench.cli.main import run\n"
+        f"codes = [run([name, '--help']) for name in {names}]\n"
         "print(*sys.modules, file=sys.stderr)\nsys.exit(any(codes))"
     )
     assert done.returncode == 0
