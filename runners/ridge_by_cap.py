@@ -1,7 +1,7 @@
 """Power over the clock without setting a clock: a matrix kernel on ever more SMs, slowed by the power limit.
 
     python runners/ridge_by_cap.py --gpu 0 --out FOLDER [--instruction NAME] [--steps 16] [--seconds 1.0]
-    ptxbench ridge --samples FOLDER/samples.csv
+    ptxbench clocks ridge --samples FOLDER/samples.csv
 
 On few SMs the kernel runs at the highest clock; on more of them the power limit lowers it. Nothing is set.
 All slowed runs draw the limit, so the dynamic energy of a pass is compared, which goes with the voltage
@@ -127,7 +127,8 @@ def main() -> int:
     lines = [f"{one.clock_mhz:.2f},{one.power_w:.3f}" for one in samples]
     write_text(options.out / "samples.csv", "\n".join(["clock_mhz,power_w", *lines]) + "\n")
     print(
-        f"{gpu.info.name}: {len(runs)} runs, {base_w:.1f} W beside the SMs; samples.csv is for ptxbench ridge"
+        f"{gpu.info.name}: {len(runs)} runs, {base_w:.1f} W beside the SMs; "
+        "samples.csv is for ptxbench clocks ridge"
     )
     return 0
 

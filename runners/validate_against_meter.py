@@ -3,7 +3,7 @@
     python runners/validate_against_meter.py METER NVML WINDOWS
     python runners/validate_against_meter.py METER RUN --burst FOLDER --burst FOLDER
 
-Prints one line a source and one a method; `ptxbench validate` does the same with more options.
+Prints one line a source and one a method; `ptxbench meter validate` does the same with more options.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("log", type=Path, help="run folder, or CSV of the GPU's readings")
     parser.add_argument("windows", type=Path, nargs="?", help="CSV of the kernels' windows, with an NVML log")
     parser.add_argument(
-        "--burst", type=Path, action="append", default=[], help="folder of `ptxbench burst`, with a run"
+        "--burst", type=Path, action="append", default=[], help="folder of `ptxbench meter sync`, with a run"
     )
     arguments = parser.parse_args()
     if arguments.windows is None:

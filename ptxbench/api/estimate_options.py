@@ -38,8 +38,8 @@ class EstimateOptions:
         set_clock_mhz: Estimate for this SM clock; --time-s is then the time at the full clock.
         memory_ratio: Estimate for this memory clock over the full one.
         limit_w: Estimate for this power limit (default: the run's).
-        clock_samples: CSV file of power at several clocks, as `ptxbench ridge` takes it: its voltage curve
-            stands in for the table's power law of the clock.
+        clock_samples: CSV file of power at several clocks, as `ptxbench clocks ridge` takes it: its voltage
+            curve stands in for the table's power law of the clock.
         explain: Show the error of each part, and what models that know less than the table say of the kernel.
     """
 

@@ -47,15 +47,20 @@ _GROUPS = {
         "tune": "Find the variant of a kernel that takes the least energy or time.",
     },
     "Clocks": {
-        "ridge": "Find the clock of least energy from power at several clocks.",
-        "settings": "Show, set for one command, or restore clocks and power limit.",
+        "clocks": "Find the clock of least energy; show and set the clocks.",
     },
     "Meters and files": {
-        "burst": "Run a coded load, which gives the clock of an external meter.",
-        "validate": "Check recorded power readings against an external meter.",
+        "meter": "Check recorded power readings against an external meter.",
     },
 }
 _SUBCOMMANDS = {name: text for commands in _GROUPS.values() for name, text in commands.items()}
+# What a command was called up to 0.2: it works for one more release.
+_FORMER: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("ridge",): ("clocks", "ridge"),
+    ("settings",): ("clocks",),
+    ("burst",): ("meter", "sync"),
+    ("validate",): ("meter", "validate"),
+}
 
 _INTERRUPTED = 130
 _READER_GONE = 141
@@ -100,12 +105,24 @@ class _LazyGroup(click.Group):
     ) -> click.Context:
         """Read the command line; this prints the help."""
         with _noticing_readers():
-            return super().make_context(info_name, args, parent, **extra)
+            return super().make_context(info_name, _present(args), parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand."""
         with _noticing_readers():
             return super().invoke(ctx)
+
+
+def _present(words: list[str]) -> list[str]:
+    """Return a command line in which a former command has its present name, and say that one."""
+    for count in (2, 1):
+        now = _FORMER.get(tuple(words[:count]))
+        if now:
+            click.echo(
+                f"ptxbench: `ptxbench {' '.join(words[:count])}` is now `ptxbench {' '.join(now)}`", err=True
+            )
+            return [*now, *words[count:]]
+    return words
 
 
 @click.group(

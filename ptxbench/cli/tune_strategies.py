@@ -30,7 +30,7 @@ class _StrategiesOptions:
         base_clock_mhz: Base clock, MHz (default: 54% of the highest).
         samples: CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks,
             for model-steered.
-        best_clock_mhz: Best clock of `ptxbench ridge`, in place of --samples.
+        best_clock_mhz: Best clock of `ptxbench clocks ridge`, in place of --samples.
     """
 
     run: Annotated[Path, Arg()]

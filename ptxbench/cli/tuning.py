@@ -40,8 +40,8 @@ class SettingOptions:
     Attributes:
         clocks: Try each variant at these SM clocks, MHz; model: rank variants and clocks by the estimate of
             --table, and run nothing.
-        clock_samples: CSV file of power at several clocks, as `ptxbench ridge` takes it: its voltage curve
-            stands in for the power law of --table.
+        clock_samples: CSV file of power at several clocks, as `ptxbench clocks ridge` takes it: its voltage
+            curve stands in for the power law of --table.
         memory_clocks: Try each variant at these memory clocks, MHz.
         power_limits: Try each variant under these power limits, W.
         base_mhz: Base clock, MHz (default: 54% of the highest), for --strategy

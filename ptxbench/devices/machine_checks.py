@@ -173,7 +173,7 @@ def _permissions(devices: Path) -> Iterator[Verdict]:
     elif files:
         yield Verdict("permissions", State.OK, f"{len(files)} device files can be opened")
     is_root = os.geteuid() == 0
-    text = "root" if is_root else "not root: `ptxbench settings` may be refused; measuring does not need it"
+    text = "root" if is_root else "not root: `ptxbench clocks` may be refused; measuring does not need it"
     yield Verdict("user", State.OK if is_root else State.NOTE, text)
     if not is_root and _counters_are_closed():
         yield Verdict("ncu", State.NOTE, "performance counters are for root alone (RmProfilingAdminOnly: 1)")

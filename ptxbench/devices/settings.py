@@ -256,7 +256,7 @@ def _restore_noted(gpu: SettableGpu, journal: SettingsJournal, say: Say) -> bool
             _require_set(gpu, before)
         except GpuError as error:
             raise GpuError(
-                f"{error}; {gpu.name} could not be restored to {before}: run `ptxbench settings restore`"
+                f"{error}; {gpu.name} could not be restored to {before}: run `ptxbench clocks restore`"
                 f" with permission (the note is {journal.path})"
             ) from error
         say(f"{gpu.name}: restored {changed}")

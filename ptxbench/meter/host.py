@@ -129,7 +129,7 @@ def log_from_run(path: Path, bursts: Sequence[Path] = ()) -> HostLog:
 
     Args:
         path: The run.
-        bursts: Folders of `ptxbench burst`, run on the same board before or after it.
+        bursts: Folders of `ptxbench meter sync`, run on the same board before or after it.
 
     Raises:
         InputError: The folder holds no run, or no trial with readings; a burst is of another board, of

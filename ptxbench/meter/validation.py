@@ -276,7 +276,7 @@ def _remarks(alignment: ClockAlignment, fits: Sequence[SensorFit]) -> tuple[str,
         notes.append(
             f"the load fits the meter about as well at {alignment.rivals} other offsets: let the capture "
             "begin before the first kernel or end after the last, vary the kernels, or play a burst before "
-            "and after them (`ptxbench burst`)"
+            "and after them (`ptxbench meter sync`)"
         )
     gain = fits[0].gain.value
     if not _USUAL_GAIN[0] <= gain <= _USUAL_GAIN[1]:

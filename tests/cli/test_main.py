@@ -89,6 +89,16 @@ def test_the_version(capsys):
     assert __version__ in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("old", "new"), cli._FORMER.items(), ids=lambda words: " ".join(words))
+def test_a_former_command_is_the_present_one_and_says_so_on_one_line(old, new, capsys):
+    assert old[0] not in cli._SUBCOMMANDS or len(old) > 1
+    assert run([*old, "--help"]) == 0
+    said = capsys.readouterr()
+    assert said.err == f"ptxbench: `ptxbench {' '.join(old)}` is now `ptxbench {' '.join(new)}`\n"
+    assert run([*new, "--help"]) == 0
+    assert said.out == capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -225,7 +235,7 @@ def test_a_limit_on_file_size_names_the_file(tmp_path):
     assert done.stderr.count("error: ") == 1
 
 
-@pytest.mark.parametrize("group", ["tune", "roofline", "settings", "fleet"])
+@pytest.mark.parametrize("group", ["tune", "roofline", "clocks", "meter", "fleet"])
 def test_a_group_without_a_command_shows_its_commands_line_by_line(group, capsys):
     assert run([group]) == 2
     said = capsys.readouterr().err.splitlines()

@@ -136,7 +136,7 @@ def test_a_picture_goes_to_a_regular_file_only(tmp_path, monkeypatch, capsys, wo
 @pytest.mark.hostile
 @pytest.mark.parametrize("target", ["/dev/full", __file__])
 def test_pictures_go_to_a_folder_only(capsys, target):
-    assert run(["validate", "--meter", "nowhere.csv", "--plots", target]) == 2
+    assert run(["meter", "validate", "--meter", "nowhere.csv", "--plots", target]) == 2
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1
     assert f"{target} is not a folder" in captured.err

@@ -1,4 +1,4 @@
-"""`ptxbench ridge`: a file of clocks and powers as the ridge point and the best clock, or one clear line."""
+"""`ptxbench clocks ridge`: ridge point and best clock of a file of clocks and powers, or one clear line."""
 
 import json
 
@@ -22,7 +22,7 @@ def write_samples(path, curve=CURVE, scatter=0.001):
 
 
 def ridge_json(capsys, *arguments):
-    assert run(["ridge", *map(str, arguments), "--json"]) == 0
+    assert run(["clocks", "ridge", *map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -37,7 +37,8 @@ def test_the_hidden_parameters_come_back_within_their_intervals(tmp_path, capsys
 
 
 def test_the_text_has_every_quantity_and_the_search_range(tmp_path, capsys):
-    assert run(["ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--cap-w", "300"]) == 0
+    words = ["--samples", str(write_samples(tmp_path / "s.csv")), "--cap-w", "300"]
+    assert run(["clocks", "ridge", *words]) == 0
     out = capsys.readouterr().out
     assert out.startswith("samples of s.csv\nthe voltage is flat and then rises: a ridge within [345, ")
     words = ("ridge point tau: 1", "best clock:", "worth trying:", "P_idle:", "alpha:", "beta:", "kappa:")
@@ -49,7 +50,7 @@ def test_the_text_has_every_quantity_and_the_search_range(tmp_path, capsys):
 
 def test_no_ridge_is_an_answer_with_its_reason(tmp_path, capsys):
     straight = write_samples(tmp_path / "s.csv", PowerCurve(80, 0.12, 5000, 0))
-    assert run(["ridge", "--samples", str(straight)]) == 0
+    assert run(["clocks", "ridge", "--samples", str(straight)]) == 0
     out = capsys.readouterr().out
     assert "\nno ridge within [345, 1965] MHz: power is a straight line in the clock\n" in out
     assert "ridge point tau: -\n" in out
@@ -73,16 +74,16 @@ def test_no_ridge_is_an_answer_with_its_reason(tmp_path, capsys):
 def test_a_bad_file_is_one_line(tmp_path, capsys, text, said):
     path = tmp_path / "bad.csv"
     path.write_text(text)
-    assert run(["ridge", "--samples", str(path)]) == 2
+    assert run(["clocks", "ridge", "--samples", str(path)]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
 
 
 def test_a_file_that_is_missing_or_no_text_is_one_line(tmp_path, capsys):
-    assert run(["ridge", "--samples", str(tmp_path / "none.csv")]) == 2
+    assert run(["clocks", "ridge", "--samples", str(tmp_path / "none.csv")]) == 2
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x80")
-    assert run(["ridge", "--samples", str(tmp_path / "binary.csv")]) == 2
+    assert run(["clocks", "ridge", "--samples", str(tmp_path / "binary.csv")]) == 2
     missing, binary = capsys.readouterr().err.splitlines()
     assert "cannot read" in missing
     assert "is not text in UTF-8" in binary
@@ -90,7 +91,10 @@ def test_a_file_that_is_missing_or_no_text_is_one_line(tmp_path, capsys):
 
 def test_the_plot_is_written(tmp_path):
     path = tmp_path / "ridge.png"
-    assert run(["ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--plot", str(path)]) == 0
+    assert (
+        run(["clocks", "ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--plot", str(path)])
+        == 0
+    )
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
@@ -99,6 +103,6 @@ def test_the_power_limit_is_fitted_on_request(tmp_path, capsys):
     found = ridge_json(capsys, "--samples", flat, "--fit-cap")
     assert found["curve"]["cap_w"] == pytest.approx(330, rel=0.003)
     assert found["cap_fitted"]
-    assert run(["ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--fit-cap"]) == 0
+    assert run(["clocks", "ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--fit-cap"]) == 0
     assert "P_max:           none: power rises" in capsys.readouterr().out
-    assert run(["ridge", "--samples", str(flat), "--fit-cap", "--cap-w", "300"]) == 2
+    assert run(["clocks", "ridge", "--samples", str(flat), "--fit-cap", "--cap-w", "300"]) == 2

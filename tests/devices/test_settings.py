@@ -220,7 +220,7 @@ def test_opening_the_gpu_restores_it_first(killed, monkeypatch):
 
 def test_a_leftover_that_may_not_be_restored_is_kept_and_said(killed):
     gpu = open_kept(killed, errors={"nvmlDeviceSetApplicationsClocks": NO_PERMISSION})
-    with pytest.raises(GpuError, match=r"could not be restored.*ptxbench settings restore"):
+    with pytest.raises(GpuError, match=r"could not be restored.*ptxbench clocks restore"):
         restore_leftover(gpu, print)
     assert has_notes()
 
@@ -255,13 +255,13 @@ def test_a_user_without_a_home_folder_sets_nothing_and_measures_all_the_same(mon
 def one_gpu(monkeypatch):
     """The command line sees one GPU."""
     fake, gpu = opened()
-    monkeypatch.setattr("ptxbench.cli.settings.open_device", lambda _: gpu)
+    monkeypatch.setattr("ptxbench.cli.clocks.open_device", lambda _: gpu)
     use_nvml(monkeypatch, fake, FakeDevice(uuid="GPU-1", errors={"nvmlDeviceGetHandleByIndex": LOST}))
     monkeypatch.setattr(gpu, "close", lambda: None)
     return fake
 
 
-RUN = ("settings", "run", "--sm-clock-mhz", "1005", "--limit-w", "500")
+RUN = ("clocks", "run", "--sm-clock-mhz", "1005", "--limit-w", "500")
 
 
 def test_a_command_runs_at_the_settings_and_gives_its_exit_code(one_gpu, capfd):
@@ -296,13 +296,13 @@ def test_a_command_that_does_not_exist_leaves_the_gpu_as_it_was(one_gpu, capfd):
 
 
 def test_show_and_restore_beside_a_lost_gpu(one_gpu, capsys, caplog):
-    assert run(["settings", "show"]) == 0
+    assert run(["clocks", "show"]) == 0
     assert caplog.messages[0].startswith("ptxbench: GPU 1 left out: NVML says 'error text 15' (code 15)")
     out = capsys.readouterr().out
     for word in ("SM clock 1980 MHz", "110 from 345 to 1980 MHz", "200 to 700 W"):
         assert word in out
-    assert run(["settings", "show", "--json"]) == 0
+    assert run(["clocks", "show", "--json"]) == 0
     (gpu,) = json.loads(capsys.readouterr().out)["gpus"]
     assert gpu["settings"]["power_limit_mw"] == 700_000
-    assert run(["settings", "restore"]) == 0
+    assert run(["clocks", "restore"]) == 0
     assert capsys.readouterr().out == "nothing to restore\n"

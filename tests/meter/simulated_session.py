@@ -18,7 +18,7 @@ from ptxbench.storage.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class Hidden:
-    """What `validate` has to find; times in s."""
+    """What `meter validate` has to find; times in s."""
 
     gain: float = 0.94
     offset_w: float = 7.5

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ptxbench.cli.validate import command
+from ptxbench.cli.meter_validate import validate
 from ptxbench.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ FILES = [
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(command, [str(a) for a in arguments], catch_exceptions=False)
+    return CliRunner().invoke(validate, [str(a) for a in arguments], catch_exceptions=False)
 
 
 def test_json_is_one_document():

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from ptxbench.cli import main
-from ptxbench.cli.validate import command
+from ptxbench.cli.meter_validate import validate
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
@@ -67,8 +67,8 @@ def session(tmp_path_factory):
 
 def validated(session, *bursts):
     arguments = ["--meter", session / "meter.csv", "--run", session / "run", "--json"]
-    arguments += [text for burst in bursts for text in ("--burst", session / burst)]
-    result = CliRunner().invoke(command, [str(a) for a in arguments], catch_exceptions=False)
+    arguments += [text for burst in bursts for text in ("--sync", session / burst)]
+    result = CliRunner().invoke(validate, [str(a) for a in arguments], catch_exceptions=False)
     return json.loads(result.output)
 
 
@@ -166,12 +166,16 @@ def test_burst_within_the_run_is_refused(session, tmp_path):
 
 
 def test_command_plays_a_burst(tmp_path, capsys):
-    assert main.run(["burst", "--gpu", "simulated:rtx4090", "--out", str(tmp_path / "b"), "--json"]) == 0
+    assert (
+        main.run(["meter", "sync", "--gpu", "simulated:rtx4090", "--out", str(tmp_path / "b"), "--json"]) == 0
+    )
     plain = json.loads(capsys.readouterr().out)
     assert plain["windows"] == 16
     assert RecordingFolder.open(tmp_path / "b", "burst").recordings
 
 
 def test_burst_needs_a_run(capsys):
-    assert main.run(["validate", "--meter", "m", "--nvml", "n", "--windows", "w", "--burst", "b"]) == 2
-    assert "--burst goes with --run" in capsys.readouterr().err
+    assert (
+        main.run(["meter", "validate", "--meter", "m", "--nvml", "n", "--windows", "w", "--sync", "b"]) == 2
+    )
+    assert "--sync goes with --run" in capsys.readouterr().err

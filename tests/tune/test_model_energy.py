@@ -148,7 +148,7 @@ def test_each_level_gets_the_bytes_that_pass_it() -> None:
 
 @pytest.fixture(scope="module")
 def clock_samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Power of the load at clocks of the simulated GPU, as `ptxbench ridge --samples` takes it."""
+    """Power of the load at clocks of the simulated GPU, as `ptxbench clocks ridge --samples` takes it."""
     folder = tmp_path_factory.mktemp("samples")
     gpu = SimulatedGpu(poll_interval_s=0.02)
     with pytest.MonkeyPatch.context() as patch:

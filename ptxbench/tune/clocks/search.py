@@ -21,8 +21,8 @@ def search_by_clocks(
 ) -> Chosen:
     """Tune by one strategy; where the budget ends before it, it chooses among what was tried.
 
-    `model-steered` first runs the load of `ptxbench ridge` at every clock of the search and fits the power
-    curve. It then tries as many clocks, all near the best one.
+    `model-steered` first runs the load of `ptxbench clocks ridge` at every clock of the search and fits the
+    power curve. It then tries as many clocks, all near the best one.
 
     Args:
         strategy: One of `CLOCK_STRATEGIES`.

@@ -190,7 +190,7 @@ def _capped(space: ClockSpace, asked: _Asked) -> Trial:
 
 def _steered(space: ClockSpace, asked: _Asked) -> Trial:
     if not space.steered:
-        raise InputError("model-steered needs clocks within the range that `ptxbench ridge` names")
+        raise InputError("model-steered needs clocks within the range that `ptxbench clocks ridge` names")
     return asked.best(space.variants, space.steered, _energy)
 
 
@@ -236,7 +236,7 @@ def compare(
     Args:
         trials: Of a sweep over clocks, and perhaps over power limits.
         base_mhz: The base clock; NaN: 54% of the highest.
-        search_mhz: Clocks that `ptxbench ridge` says are worth trying, for `model-steered`.
+        search_mhz: Clocks that `ptxbench clocks ridge` says are worth trying, for `model-steered`.
 
     Raises:
         InputError: No clock was set, or no trial counts.

@@ -99,13 +99,13 @@ def test_the_command_marks_what_is_predicted(tmp_path, capsys):
         for one in records(power_law, 1900, 1800, 1700):
             folder.append(one, Trace(one.record_begin_ns, one.record_end_ns, ()))
     plot = tmp_path / "clocks.svg"
-    assert run(["ridge", "--run", str(tmp_path / "run"), "--plot", str(plot)]) == 0
+    assert run(["clocks", "ridge", "--run", str(tmp_path / "run"), "--plot", str(plot)]) == 0
     out = capsys.readouterr().out
     assert "no ridge can be told" in out
     assert "PREDICTED, NOT MEASURED" in out
     assert "<= 1700" in out
     assert "<svg" in plot.read_text()
-    assert run(["ridge", "--run", str(tmp_path / "run"), "--json"]) == 0
+    assert run(["clocks", "ridge", "--run", str(tmp_path / "run"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ridge"] is None
 
 
@@ -113,5 +113,5 @@ def test_the_command_marks_what_is_predicted(tmp_path, capsys):
     "words", [(), ("--samples", "a.csv", "--run", "b"), ("--run", "b", "--cap-w", "700")]
 )
 def test_options_that_do_not_go_together_are_one_line(capsys, words):
-    assert run(["ridge", *words]) == 2
+    assert run(["clocks", "ridge", *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`ptxbench validate`: check the GPU's power readings against an external meter."""
+"""`ptxbench meter validate`: check the GPU's power readings against an external meter."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """Options of `ptxbench validate`.
+    """Options of `ptxbench meter validate`.
 
     Attributes:
         meter: What the meter logged: CSV, dump or raw capture, also gzip.
         run: Folder of a run: its recordings are checked.
-        bursts: Folder of `ptxbench burst`, with --run; repeatable.
+        bursts: Folder of `ptxbench meter sync`, with --run; repeatable.
         nvml: CSV of the GPU's readings, in place of --run.
         windows: CSV of the kernels' windows (start_us,end_us), with --nvml.
         mapping: TOML that says what the columns of both logs are.
@@ -40,7 +40,7 @@ class _Options:
 
     meter: Path
     run: Path | None = None
-    bursts: Annotated[tuple[Path, ...], Opt(flag="--burst")] = ()
+    bursts: Annotated[tuple[Path, ...], Opt(flag="--sync", former=("burst",))] = ()
     nvml: Path | None = None
     windows: Path | None = None
     mapping: Path | None = None
@@ -49,21 +49,21 @@ class _Options:
     as_json: Json = False
 
 
-@command_of(_Options, "validate")
-def command(options: _Options) -> None:
+@command_of(_Options, "validate", short_help="Check recorded power readings against a meter.")
+def validate(options: _Options) -> None:
     """Check what the GPU reports against an external power meter.
 
     Finds the offset and drift between the two clocks, then gain, offset and lag of each power source. It
     prints the error of each method on each kernel, before and after correction. All uncertainties are
     half-widths of 95% intervals.
     """
+    from ptxbench.meter import validation
     from ptxbench.meter.readers import Mapping, read_mapping, read_meter
     from ptxbench.meter.result import as_json as to_json
-    from ptxbench.meter.validation import validate
 
     columns = Mapping() if options.mapping is None else read_mapping(options.mapping)
     log = _host_log(options, columns.nvml)
-    result = validate(read_meter(options.meter, columns), log)
+    result = validation.validate(read_meter(options.meter, columns), log)
     drawn = _draw(result, options.plots)
     if options.as_json:
         print_json(to_json(result))
@@ -81,7 +81,7 @@ def _host_log(options: _Options, mapping: Mapping | None) -> HostLog:
     if run is not None and nvml is None and windows is None:
         return log_from_run(run, options.bursts)
     if options.bursts:
-        raise InputError("--burst goes with --run; in --windows, the label burst marks one")
+        raise InputError("--sync goes with --run; in --windows, the label burst marks one")
     if run is None and nvml is not None and windows is not None:
         return log_from_csv(nvml, windows, mapping, options.nvml_gpu)
     raise InputError("give either --run, or --nvml and --windows")

@@ -1,4 +1,4 @@
-"""`ptxbench burst`: a load in a code, which an external meter's capture is aligned by."""
+"""`ptxbench meter sync`: a load in a code, which an external meter's capture is aligned by."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ptxbench.cli.options import GpuOptions
 from ptxbench.cli.output import print_json
 
 
-@command_of(GpuOptions, "burst")
-def command(options: GpuOptions) -> None:
+@command_of(GpuOptions, "sync", short_help="Run a coded load that gives the clock of a meter.")
+def sync(options: GpuOptions) -> None:
     """Switch a load on and off in a code, so that an external meter's clock can be found.
 
     Run it before and after a measurement while the meter logs; each takes about six seconds. Then `ptxbench
-    validate --run RUN --burst FOLDER --burst FOLDER` finds the meter's clock by the code, which fits in one
-    place only. The time between the two gives the drift of the clock.
+    meter validate --run RUN --sync FOLDER --sync FOLDER` finds the meter's clock by the code, which fits in
+    one place only. The time between the two gives the drift of the clock.
     """
     from ptxbench.experiment.play_burst import burst_notes, record_burst
 

@@ -1,4 +1,4 @@
-"""`ptxbench ridge`: above which clock the voltage of a GPU rises, and the clock of least energy."""
+"""`ptxbench clocks ridge`: above which clock the voltage of a GPU rises, and the clock of least energy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLOCKS = 28
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """Options of `ptxbench ridge`.
+    """Options of `ptxbench clocks ridge`.
 
     Attributes:
         samples: CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks.
@@ -46,8 +46,8 @@ class _Options:
     as_json: Json = False
 
 
-@command_of(_Options, "ridge")
-def command(options: _Options) -> None:
+@command_of(_Options, "ridge", short_help="Find the clock of least energy from power at several clocks.")
+def ridge(options: _Options) -> None:
     """Fit power over the SM clock, and find the clock of least energy.
 
     This fits Eqs. 2 and 3 of Schoonhoven et al. (2022): the voltage is flat up to the ridge point and

@@ -1,4 +1,4 @@
-"""`ptxbench settings`: clocks and power limit of a GPU, shown, set for one command, and restored."""
+"""`ptxbench clocks`: clocks and power limit of a GPU, shown, set for one command, and restored."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from ptxbench.cli.clocks_ridge import ridge
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllowSettings, JsonOptions
 from ptxbench.cli.output import print_json, print_table, say
@@ -25,9 +26,9 @@ _SIGNALLED = 128
 _CLOCK = (1, 100_000)
 
 
-@click.group(name="settings")
+@click.group(name="clocks")
 def command() -> None:
-    """Show, set for one command, or restore the application clocks and the power limit of a GPU.
+    """Clocks and power limit of a GPU: the best clock; what is set; a command at others.
 
     A GPU is set only by `run --allow-settings`, and restored when that command ends in any way. If
     ptxbench itself is killed, its next start on that GPU restores it, or `restore` does.
@@ -71,7 +72,7 @@ def show(options: JsonOptions) -> None:
 
 @command_of(JsonOptions, "restore", group=command, short_help="Restore what a killed command left set.")
 def restore(options: JsonOptions) -> None:
-    """Restore what a killed `ptxbench settings run` left set, on every GPU."""
+    """Restore what a killed `ptxbench clocks run` left set, on every GPU."""
     from ptxbench.devices.settings import restore_leftover
 
     said: list[str] = []
@@ -85,16 +86,16 @@ def restore(options: JsonOptions) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _RunOptions:
-    """Options of `ptxbench settings run`.
+    """Options of `ptxbench clocks run`.
 
     Attributes:
-        board: The GPU to set: index or UUID (default: 0).
+        board: The GPU: index or UUID (default: 0).
         sm_clock_mhz: SM clock to set, MHz.
         memory_clock_mhz: Memory clock to set, MHz.
         limit_w: Power limit to set, W.
     """
 
-    board: Annotated[str, Opt(metavar="GPU")] = "0"
+    board: Annotated[str, Opt(metavar="GPU", flag="--gpu", former=("board",))] = "0"
     sm_clock_mhz: Annotated[int | None, Opt(*_CLOCK)] = None
     memory_clock_mhz: Annotated[int | None, Opt(*_CLOCK)] = None
     limit_w: Annotated[float | None, Opt(1, 1e5)] = None
@@ -159,7 +160,7 @@ def open_device(which: int | str) -> SettableDevice:
 @contextmanager
 def _opened(board: str) -> Iterator[SettableDevice]:
     if not board.isdecimal() and not board.startswith("GPU-"):
-        raise click.UsageError(f"--board {board!r} is no index or UUID of a GPU.")
+        raise click.UsageError(f"--gpu {board!r} is no index or UUID of a GPU.")
     device = open_device(int(board) if board.isdecimal() else board)
     try:
         yield device
@@ -191,3 +192,6 @@ def _limits(choices: SettingChoices) -> str:
         return "cannot be set"
     low, high = choices.power_limits_mw
     return f"{low / 1000:g} to {high / 1000:g} W"
+
+
+command.add_command(ridge)
