@@ -79,18 +79,23 @@ def test_calibration_fills_the_window(bench, role, window_s):
     assert all(record.repeat < 0 for record in bench.folder.records()[:-1])
 
 
-class SlowFirstGpu(WatchedGpu):
-    """A GPU whose driver loads a kernel's code within its first launch, and takes a while for each launch."""
+class SlowHostGpu(WatchedGpu):
+    """A GPU whose driver takes a while for each launch, and much longer for its first ones."""
+
+    slow_launches = 1
 
     def run(self, launch):
         run = super().run(launch)
-        extra_s = 1e-4 if len(self.launched) > 1 else 0.05
+        extra_s = 1e-4 if len(self.launched) > self.slow_launches else 0.05
         window = replace(run.window, elapsed_s=run.window.elapsed_s + extra_s)
         return replace(run, window=window)
 
 
-def test_what_a_launch_takes_beside_its_loop_does_not_shorten_the_window(tmp_path):
-    bench, folder = opened_bench(SlowFirstGpu(), tmp_path / "run")
+@pytest.mark.parametrize("slow_launches", [1, 2, 3])
+def test_what_a_launch_takes_beside_its_loop_does_not_shorten_the_window(tmp_path, slow_launches):
+    gpu = SlowHostGpu()
+    gpu.slow_launches = slow_launches
+    bench, folder = opened_bench(gpu, tmp_path / "run")
     with folder:
         found = bench.calibrated(kernel(iterations=0), 0.34)
         assert bench.trial(found, 0).elapsed_s == pytest.approx(0.34, rel=0.03)
