@@ -52,7 +52,7 @@ _REFERENCE_S = 2.0
 # Idle time before every measurement, of any tool; by chance up to one slow refresh longer.
 _REST_S = 0.4
 _REFRESH_S = 0.1
-# Short kernels are repeated to fill this, as `ptxbench methods` recommends.
+# Short kernels are repeated to fill this, as `ptxbench doctor methods` recommends.
 _FILL_S = 0.5
 
 
@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpu", default="0", help="index or UUID (a simulated one runs ptxbench alone)")
-    parser.add_argument("--sensor", type=Path, help="folder of `ptxbench sensor`")
+    parser.add_argument("--sensor", type=Path, help="folder of `ptxbench doctor sensor`")
     parser.add_argument("--out", type=Path, required=True, help="new folder")
     parser.add_argument("--repeats", type=int, default=_REPEATS)
     chosen = parser.parse_args(arguments)

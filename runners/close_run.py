@@ -5,8 +5,8 @@
 
 Rows that the run did not reach stay in table.csv as not_reached. Where the process was killed before it
 wrote a table, all rows do; `runners/recompute_table.py` then works out those that have trials. --methods is
-for a folder of `ptxbench methods`, whose comparison is then that of the recordings it holds. Exit codes: 0
-done, 2 bad input.
+for a folder of `ptxbench doctor methods`, whose comparison is then that of the recordings it holds. Exit
+codes: 0 done, 2 bad input.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> int:
     """Finish the run that the command line names; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path, help="folder of the run")
-    parser.add_argument("--methods", action="store_true", help="it is a folder of `ptxbench methods`")
+    parser.add_argument("--methods", action="store_true", help="it is a folder of `ptxbench doctor methods`")
     arguments = parser.parse_args()
     return _close_methods(arguments.run) if arguments.methods else _close_table(arguments.run)
 

@@ -4,7 +4,7 @@
 
 Measures what the power sources are like (one minute) unless --sensor names a folder that says so, then
 compares every method on every source (five minutes). --out holds the readings, methods.json and
-methods.png. `ptxbench sensor` and `ptxbench methods` do the same.
+methods.png. `ptxbench doctor sensor` and `ptxbench doctor methods` do the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--gpu", default="0", help="index, UUID or simulated[:profile]")
     parser.add_argument("--out", type=Path, required=True, help="new folder for the comparison")
     parser.add_argument(
-        "--sensor", type=Path, help="folder of `ptxbench sensor` (default: measured into OUT-sensor)"
+        "--sensor", type=Path, help="folder of `ptxbench doctor sensor` (default: measured into OUT-sensor)"
     )
     arguments = parser.parse_args()
     new_figure(1, 1)  # a missing matplotlib is said before anything is measured
@@ -67,6 +67,6 @@ if __name__ == "__main__":
         print(f"compare_sampling: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        kept = "stopped; see what was recorded with: ptxbench methods --gpu replay:OUT"
+        kept = "stopped; see what was recorded with: ptxbench doctor methods --gpu replay:OUT"
         print(f"compare_sampling: {kept}", file=sys.stderr)
         sys.exit(130)

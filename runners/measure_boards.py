@@ -172,7 +172,7 @@ def run_step(step: Step, out: Path, begin_s: float, limit_s: float) -> Ended:
     codes = tuple(_wait(process, end_s) for process in processes)
     took_s = monotonic() - begin_s - began_s
     if step.name == "doctor" and (folder / "gpu0" / "sensor").is_dir():
-        shutil.copytree(folder / "gpu0" / "sensor", out / "sensor")  # what `methods` needs
+        shutil.copytree(folder / "gpu0" / "sensor", out / "sensor")  # what `doctor methods` needs
     with tarfile.open(out / f"{step.name}.tar", "w") as archive:
         archive.add(folder, arcname=step.name)
     shutil.rmtree(folder)

@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--opt-level", action="append", default=[], choices=list(OptLevel))
     parser.add_argument("--protocol", action="append", default=[], choices=protocol_names())
     parser.add_argument("--operands", action="append", default=[], choices=["random", "zeros"])
-    parser.add_argument("--sensor", type=Path, help="what `ptxbench sensor` found, for a new run")
+    parser.add_argument("--sensor", type=Path, help="what `ptxbench doctor sensor` found, for a new run")
     parser.add_argument("--precision", type=float, help="stop a row at this 95%% half-width, as a fraction")
     parser.add_argument("--min-repeats", type=int)
     parser.add_argument("--max-repeats", type=int)

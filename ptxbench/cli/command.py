@@ -76,6 +76,38 @@ class OptionsCommand(click.Command, Generic[Options]):
             raise
 
 
+class OptionsGroup(OptionsCommand[Options], click.Group):
+    """A command that has commands below it, and a function of its own for where none of them is named.
+
+    Args:
+        name: Its name.
+        options: The dataclass.
+        function: What it does.
+        settings: Further ones of click.
+    """
+
+    def __init__(
+        self, name: str, options: type[Options], function: Callable[[Options], Any], **settings: Any
+    ) -> None:
+        super().__init__(name, options, function, invoke_without_command=True, **settings)
+        self.callback = self._alone
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command that is named, or else the function."""
+        return click.Group.invoke(self, ctx)
+
+    def _alone(self, **given: Any) -> Any:
+        context = click.get_current_context()
+        below = context.invoked_subcommand
+        if below is None:
+            return super().invoke(context)
+        for name in given:
+            if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+                flag = next(one.flag for one in self._known if one.name == name)
+                raise click.UsageError(f"give {flag} after {below!r}.")
+        return None
+
+
 def command_of(
     options: type[Options], name: str, group: click.Group | None = None, **settings: Any
 ) -> Callable[[Callable[[Options], Any]], OptionsCommand[Options]]:
@@ -95,6 +127,13 @@ def command_of(
         return found
 
     return decorate
+
+
+def group_of(
+    options: type[Options], name: str
+) -> Callable[[Callable[[Options], Any]], OptionsGroup[Options]]:
+    """Return the decorator that makes a group of a function of one dataclass of options."""
+    return lambda function: OptionsGroup(name, options, function)
 
 
 def _of_flags(error: PtxbenchError, known: Sequence[Named]) -> str:

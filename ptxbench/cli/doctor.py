@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.command import command_of
+from ptxbench.cli import doctor_methods
+from ptxbench.cli.command import group_of
+from ptxbench.cli.doctor_sensor import sensor
 from ptxbench.cli.options import GpuOptions
-from ptxbench.cli.output import print_encoded
+from ptxbench.cli.output import encoded, print_encoded
 from ptxbench.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -18,12 +21,25 @@ if TYPE_CHECKING:
 
     from ptxbench.devices.base import Gpu
     from ptxbench.storage.doctor_file import DoctorFile, Verdict
+    from ptxbench.storage.methods_file import MethodsFile
 
 _MISSING_CODE, _BAD_CODE = 3, 1
+_METHODS = "methods"
 
 
-@command_of(GpuOptions, "doctor")
-def command(options: GpuOptions) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Options(GpuOptions):
+    """Options of `ptxbench doctor`.
+
+    Attributes:
+        deep: Also compare the ways of reading power on kernels of many lengths (five minutes more).
+    """
+
+    deep: bool = False
+
+
+@group_of(_Options, "doctor")
+def command(options: _Options) -> None:
     """Find out what can be measured on this machine, and how, in some 80 s.
 
     One line each: driver, packages, permissions and tools; every power source with what it averages over and
@@ -42,6 +58,7 @@ def command(options: GpuOptions) -> None:
     if not is_simulated:
         verdicts = (*verdicts, *_faults())
     folder: Path | None = None
+    methods: MethodsFile | None = None
     if any(verdict.state is State.MISSING for verdict in verdicts):
         document = _without_gpu(verdicts)
     else:
@@ -50,11 +67,15 @@ def command(options: GpuOptions) -> None:
         except GpuError as error:
             document = _without_gpu((*verdicts, _missing("GPU", str(error))))
         else:
-            document, folder = _examine(gpu, verdicts, options.out)
+            document, folder, methods = _examine(gpu, verdicts, options)
     if options.as_json:
-        print_encoded(document, {"folder": None if folder is None else str(folder)})
+        beside = {"folder": None if folder is None else str(folder)}
+        print_encoded(document, beside | ({"methods": encoded(methods)} if methods else {}))
     else:
         _print(document, folder)
+        if methods and folder:
+            click.echo()
+            doctor_methods.print_methods(methods, folder / _METHODS)
     if State.MISSING in document.states:
         sys.exit(_MISSING_CODE)
     if State.BAD in document.states:
@@ -80,13 +101,24 @@ def _open(spec: str | None) -> Gpu:
     return open_first() if spec is None else open_gpu(spec)
 
 
-def _examine(gpu: Gpu, verdicts: Iterable[Verdict], out: Path | None) -> tuple[DoctorFile, Path]:
+def _examine(
+    gpu: Gpu, verdicts: Iterable[Verdict], options: _Options
+) -> tuple[DoctorFile, Path, MethodsFile | None]:
+    """Return what was found, its folder, and with --deep the comparison of methods."""
     from ptxbench.devices.machine_checks import board_verdicts
     from ptxbench.experiment.doctor import examine
+    from ptxbench.experiment.sensor_choice import sensors_for
+    from ptxbench.storage.doctor_file import State
+    from ptxbench.storage.sensor_file import DOCTOR_SENSOR
 
     try:
         with progress_bar() as show:
-            return examine(gpu, (*verdicts, *board_verdicts(gpu)), out, show)
+            document, folder = examine(gpu, (*verdicts, *board_verdicts(gpu)), options.out, show)
+        if not options.deep or State.MISSING in document.states:
+            return document, folder, None
+        sensors = sensors_for(folder / DOCTOR_SENSOR, gpu)
+        methods, _ = doctor_methods.measure(gpu, folder / _METHODS, sensors, options.spec)
+        return document, folder, methods
     finally:
         gpu.close()
 
@@ -110,3 +142,7 @@ def _print(document: DoctorFile, folder: Path | None) -> None:
         click.echo(f"{verdict.state:<{states}}  {verdict.subject:<{subjects}}  {verdict.text}")
     if folder is not None:
         click.echo(f"\nfolder: {folder}")
+
+
+command.add_command(sensor)
+command.add_command(doctor_methods.methods)

@@ -31,12 +31,10 @@ _GROUPS = {
     },
     "Measure a GPU": {
         "gpus": "List the GPUs of this machine and the simulated ones.",
-        "doctor": "Find out in a minute what can be measured here, and how.",
+        "doctor": "Find out what can be measured here, and how sensors behave.",
         "table": "Measure the energy of instructions.",
         "roofline": "Find what a flop, a byte and a second cost.",
         "fleet": "Measure on many GPUs of many machines, and compare the boards.",
-        "sensor": "Measure how the GPU's power sensors behave.",
-        "methods": "Compare the ways of reading power on kernels of many lengths.",
     },
     "Kernels and programs": {
         "run": "Measure the energy of any program, by kernel.",
@@ -56,6 +54,10 @@ _GROUPS = {
 _SUBCOMMANDS = {name: text for commands in _GROUPS.values() for name, text in commands.items()}
 # What a command was called up to 0.2: it works for one more release.
 _FORMER: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("sensor",): ("doctor", "sensor"),
+    ("methods",): ("doctor", "methods"),
+    ("tune", "strategies"): ("tune", "study", "strategies"),
+    ("tune", "difficulty"): ("tune", "study", "difficulty"),
     ("ridge",): ("clocks", "ridge"),
     ("settings",): ("clocks",),
     ("burst",): ("meter", "sync"),

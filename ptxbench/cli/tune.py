@@ -12,10 +12,9 @@ from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
 from ptxbench.cli.parameters import SizeList
 from ptxbench.cli.tune_concurrent import concurrent
-from ptxbench.cli.tune_difficulty import difficulty
 from ptxbench.cli.tune_kernel import kernel
 from ptxbench.cli.tune_report import report
-from ptxbench.cli.tune_strategies import strategies
+from ptxbench.cli.tune_study import study
 from ptxbench.cli.tuning import Place, SettingOptions, TuneOptions, search_and_print, sweep_and_print
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import GpuSpec
@@ -113,5 +112,4 @@ def gemm(options: _GemmOptions) -> int:
 command.add_command(kernel)
 command.add_command(concurrent)
 command.add_command(report)
-command.add_command(difficulty)
-command.add_command(strategies)
+command.add_command(study)

@@ -34,7 +34,7 @@ Resume = Annotated[bool, Opt(help="Continue the run in the folder --out.")]
 SensorPath = Annotated[
     Path | None,
     Opt(
-        help="Folder or file of `ptxbench sensor`: use what it measured instead of what is documented.",
+        help="Folder or file of `ptxbench doctor sensor`: use what it measured, not what is documented.",
         flag="--sensor",
     ),
 ]

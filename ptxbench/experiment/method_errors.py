@@ -53,7 +53,7 @@ def compare(folder: RecordingFolder, sensors: Sequence[SensorDescription] = ()) 
     """Work out bias and spread of every method on every source, and what is predicted of them.
 
     Args:
-        folder: Recordings of `ptxbench methods`.
+        folder: Recordings of `ptxbench doctor methods`.
         sensors: What the sources are like, best first; none: as the folder describes them.
 
     Raises:
@@ -80,7 +80,9 @@ def compare(folder: RecordingFolder, sensors: Sequence[SensorDescription] = ()) 
         levels[sensor] = found
         notes += notes_on_source([(traces[r.name][0], r.windows) for _, r in named], sensor, most_w)
         if sensor.origin == "documented":
-            notes.append(f"what {sensor.source} is like is documented, not measured: see `ptxbench sensor`")
+            notes.append(
+                f"what {sensor.source} is like is documented, not measured: see `ptxbench doctor sensor`"
+            )
     if not levels:
         raise GpuError(
             f"no power source of {folder.manifest.gpu.name} gave a steady power; see {folder.path}"

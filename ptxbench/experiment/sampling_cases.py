@@ -1,4 +1,4 @@
-"""The runs of `ptxbench methods`: their loads, and the names that their recordings go by."""
+"""The runs of `ptxbench doctor methods`: their loads, and the names that their recordings go by."""
 
 from __future__ import annotations
 
@@ -77,4 +77,4 @@ def parse_name(name: str) -> Case | Reference:
             return Reference(float(number), int(repeat))
         return Case(LoadKind(kind), float(number), int(repeat))
     except ValueError:
-        raise InputError(f"recording {name!r} is none of `ptxbench methods`") from None
+        raise InputError(f"recording {name!r} is none of `ptxbench doctor methods`") from None

@@ -31,7 +31,7 @@ def choose_sensor(
     Args:
         gpu: The GPU; its `sensors` are best for steady power first.
         source: The source to use, or None for the best.
-        sensors: What `ptxbench sensor` found about them, best first; none: as the GPU describes them.
+        sensors: What `ptxbench doctor sensor` found about them, best first; none: as the GPU describes them.
 
     Raises:
         InputError: The GPU does not answer that source.

@@ -222,7 +222,7 @@ def _mtsm_corrected(one: _Seen) -> tuple[float, float]:
     return first, second
 
 
-# The names are those of `ptxbench methods`.
+# The names are those of `ptxbench doctor methods`.
 _OF_POWER: dict[str, Method] = {
     # As published: it has no window and reads through the whole recording.
     "sma": lambda one: _both(sma_j, one, one.trial.recording),

@@ -16,7 +16,7 @@ def sensor_for(source: SourceName, target: str) -> SensorDescription:
 
     Refresh and averaging are documented with the source (`ptxbench/sensors/sources`), what the GPU's own
     regulation does to the power with the generation (`ptxbench/catalogue/architectures`). No document gives
-    the lag; where it was not measured on boards alike it is 0. Measure it with `ptxbench sensor`.
+    the lag; where it was not measured on boards alike it is 0. Measure it with `ptxbench doctor sensor`.
 
     Args:
         source: Which source.

@@ -47,8 +47,8 @@ _WORDS: Mapping[Kind, tuple[str, str]] = {
 }
 # A recording by the command that made it.
 _RECORDINGS: Mapping[str, tuple[str, str]] = {
-    "sensor": ("is a study of sensors", "ptxbench sensor --gpu replay:{}"),
-    "methods": ("is a comparison of methods", "ptxbench methods --gpu replay:{}"),
+    "sensor": ("is a study of sensors", "ptxbench doctor sensor --gpu replay:{}"),
+    "methods": ("is a comparison of methods", "ptxbench doctor methods --gpu replay:{}"),
     "doctor": ("is a recording of `ptxbench doctor`", ""),
 }
 

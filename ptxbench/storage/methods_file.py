@@ -1,4 +1,4 @@
-"""How far each method is off on each source, as `ptxbench methods` keeps it (methods.json)."""
+"""How far each method is off on each source, as `ptxbench doctor methods` keeps it (methods.json)."""
 
 from __future__ import annotations
 

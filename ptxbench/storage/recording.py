@@ -1,4 +1,4 @@
-"""A folder of recordings that span several launches: what `sensor` and `methods` measure, as it was read.
+"""A folder of recordings that span several launches, as `doctor sensor` and `doctor methods` read them.
 
 Beside `manifest.json` (tool, GPU, host, sensors) and `recordings.json` (the windows) lie the readings in
 `traces.parquet`, what ran in `kernels.zip`, and what was worked out in a JSON file named after the command.
@@ -37,6 +37,8 @@ from ptxbench.storage.partial import PartialFolder
 
 ROOFLINE = "roofline"
 _RECORDINGS = "recordings.json"
+# The command of a purpose, where they are not called alike.
+_MADE_BY = {"sensor": "doctor sensor", "methods": "doctor methods", "burst": "meter sync"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +152,8 @@ class RecordingFolder(MeasuredFolder[RecordingPart]):
         manifest = _read_manifest(path)
         made_by = manifest.part.purpose
         if made_by != purpose:
-            raise InputError(f"{path} was made by `ptxbench {made_by}`, not `ptxbench {purpose}`")
+            was, wanted = (_MADE_BY.get(one, one) for one in (made_by, purpose))
+            raise InputError(f"{path} was made by `ptxbench {was}`, not `ptxbench {wanted}`")
         folder = cls(path, manifest)
         folder._load()
         return folder

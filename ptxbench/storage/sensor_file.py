@@ -1,4 +1,4 @@
-"""The description of a GPU's power sources that `ptxbench sensor` keeps (sensor.json)."""
+"""The description of a GPU's power sources that `ptxbench doctor sensor` keeps (sensor.json)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_sensor_file(path: Path) -> SensorFile:
     file = of_doctor if of_doctor.exists() else file
     document = read_document(file, SensorFile, "sensor_version")
     if not document.sources:
-        raise InputError(f"{file} describes no power source; measure again with `ptxbench sensor`")
+        raise InputError(f"{file} describes no power source; measure again with `ptxbench doctor sensor`")
     return document
 
 
@@ -83,7 +83,8 @@ def sensors_of(
         old, new = getattr(document.gpu, key), getattr(info, key)
         if old != new:
             raise InputError(
-                f"{path} describes the sensors of {key} {old}, and this is {new}: run `ptxbench sensor` here"
+                f"{path} describes the sensors of {key} {old}, and this is {new}: "
+                "run `ptxbench doctor sensor` here"
             )
     answering = {sensor.source for sensor in known}
     sensors = tuple(sensor for sensor in document.sensors if sensor.source in answering)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
+from ptxbench.cli.command import OptionsCommand
 from ptxbench.cli.main import group, run
 from ptxbench.cli.parameters import Number
 from ptxbench.core.errors import InputError
@@ -14,13 +15,12 @@ from ptxbench.storage.atomic import write_text
 
 
 def commands(command=group, words=()):
-    """Return every command that is no group, by its words."""
+    """Return every command that does something itself, by its words."""
+    found = {words: command} if isinstance(command, OptionsCommand) else {}
     if not isinstance(command, click.Group):
-        return {words: command}
+        return found
     context = click.Context(command)
-    names = command.list_commands(context)
-    found = {}
-    for name in names:
+    for name in command.list_commands(context):
         found |= commands(command.get_command(context, name), (*words, name))
     return found
 

@@ -49,28 +49,30 @@ def commands_of(page):
     return [shlex.split(line, comments=True)[1:] for line in shown if line.startswith("ptxbench ")]
 
 
+def command_of(name, arguments, context):
+    """Return the command that words name; of the words, its arguments stay."""
+    command = group.get_command(context, name)
+    while isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
+        command = command.get_command(context, arguments.pop(0))
+    return command
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
 def test_every_command_of_the_pages_takes_these_options(page):
     context = click.Context(group)
     for name, *arguments in commands_of(page):
         if "..." in arguments:
             continue
-        command = group.get_command(context, name)
-        if isinstance(command, click.Group):
-            command = command.get_command(context, arguments.pop(0))
-        command.make_context(name, list(arguments))
+        command_of(name, arguments, context).make_context(name, list(arguments))
 
 
 def test_every_command_of_the_readme_is_one_and_reads_what_is_there_or_what_one_before_it_made():
     commands = commands_of(ROOT / "README.md")
     made, context = set(), click.Context(group)
     for name, *arguments in commands:
-        command = group.get_command(context, name)
-        if isinstance(command, click.Group):
-            command = command.get_command(context, arguments.pop(0))
-        parsed = command.make_context(name, list(arguments)).params
+        parsed = command_of(name, arguments, context).make_context(name, list(arguments)).params
         made |= {str(parsed[key]) for key in ("out", "plot") if parsed.get(key)}
         words = [word.removeprefix("replay:") for word in arguments]
         for path in (word for word in words if "/" in word):
             assert path in made or (ROOT / path).exists(), f"ptxbench {name}: {path}"
-    assert {name for name, *_ in commands} >= set(group.list_commands(context)) - {"burst"}
+    assert {name for name, *_ in commands} >= set(group.list_commands(context))

@@ -37,7 +37,9 @@ SENSORS = (
 def document(tmp_path_factory):
     out = tmp_path_factory.mktemp("doctor") / "out"
     faulty = write_profile(out.parent / "faulty.toml", SENSORS)
-    assert run(["doctor", "--gpu", f"simulated:{faulty}", "--out", str(out)]) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ptxbench.experiment.sampling.RUNS", {0.3: 1, 1.0: 1})
+        assert run(["doctor", "--deep", "--gpu", f"simulated:{faulty}", "--out", str(out)]) == 1
     return json.loads((out / "doctor.json").read_text()), out
 
 
@@ -119,6 +121,18 @@ def test_a_lost_board_has_its_line_and_named_it_is_exit_3(capsys, monkeypatch):
     _, line, missing = capsys.readouterr().out.splitlines()
     assert line.startswith("bad      GPU 1   left out: NVML says 'error text 15' (code 15); reset the GPU")
     assert missing.startswith("missing  GPU     GPU 1 cannot be opened: NVML says 'error text 15' (code 15)")
+
+
+def test_deep_also_compares_the_methods_by_what_it_measured(document):
+    _, out = document
+    kept = json.loads((out / "methods" / "methods.json").read_text())
+    assert {one["source"] for one in kept["points"]} == {"usage", "counter"}
+    assert not any("documented, not measured" in note for note in kept["notes"])
+
+
+def test_an_option_before_a_command_of_doctor_is_refused_not_lost(capsys):
+    assert run(["doctor", "--json", "sensor", "--gpu", "simulated"]) == 2
+    assert "give --json after 'sensor'" in capsys.readouterr().err
 
 
 def test_a_recorded_run_is_refused(capsys):

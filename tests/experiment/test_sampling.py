@@ -1,4 +1,4 @@
-"""`ptxbench methods` on the simulated GPUs: what is measured is what was predicted."""
+"""`ptxbench doctor methods` on the simulated GPUs: what is measured is what was predicted."""
 
 import json
 import math
@@ -174,12 +174,12 @@ def test_what_was_recorded_is_kept_where_the_gpu_fails(tmp_path):
 def test_ctrl_c_keeps_what_was_recorded_and_says_how_to_see_it(tmp_path, monkeypatch, capsys):
     def stopped_after(good):
         gpu = Failing(RTX2080TI, good, KeyboardInterrupt())
-        monkeypatch.setattr("ptxbench.cli.methods.open_chosen_gpu", lambda _: gpu)
+        monkeypatch.setattr("ptxbench.cli.doctor_methods.open_chosen_gpu", lambda _: gpu)
         out = tmp_path / str(good)
-        assert main.run(["methods", "--gpu", "simulated", "--out", str(out)]) == 130
+        assert main.run(["doctor", "methods", "--gpu", "simulated", "--out", str(out)]) == 130
         said = capsys.readouterr().err
         assert f"{good} of 86 recordings are kept" in said
-        assert f"Continue with: ptxbench methods --resume --out {out} --gpu simulated\n" in said
+        assert f"Continue with: ptxbench doctor methods --resume --out {out} --gpu simulated\n" in said
         replay = said.split("so far with: ptxbench ")[1].splitlines()[0].split()
         return main.run(replay), capsys.readouterr()
 
@@ -315,7 +315,7 @@ def test_two_processes_never_write_one_folder(tmp_path):
     ],
 )
 def test_resume_without_something_to_continue_is_refused(command, wrong, said, capsys):
-    assert main.run([command, *wrong]) == 2
+    assert main.run(["doctor", command, *wrong]) == 2
     assert said in capsys.readouterr().err
 
 
@@ -420,7 +420,8 @@ def test_a_method_that_is_silent_at_times_does_not_serve():
 def test_command_prints_tables_and_draws(compared, tmp_path):
     _, path = compared
     picture = tmp_path / "p.png"
-    result = CliRunner().invoke(group, ["methods", "--gpu", f"replay:{path}", "--plot", str(picture)])
+    words = ["doctor", "methods", "--gpu", f"replay:{path}", "--plot", str(picture)]
+    result = CliRunner().invoke(group, words)
     assert result.exit_code == 0, result.output
     assert "SIMULATED" in result.output
     for kind in LoadKind:
@@ -439,7 +440,7 @@ def test_a_folder_given_to_read_is_never_written(compared, tmp_path):
     shutil.copytree(path, other)
     (other / "methods.json").write_text("what somebody keeps here")
     before = contents(other)
-    replay = ["methods", "--gpu", f"replay:{other}"]
+    replay = ["doctor", "methods", "--gpu", f"replay:{other}"]
     assert main.run(replay) == 0
     assert main.run([*replay, "--out", str(out)]) == 0
     assert contents(other) == before
@@ -466,13 +467,13 @@ def test_other_sensors_change_what_is_predicted_and_not_the_folder(compared, mon
 
 def test_picture_that_cannot_be_drawn_is_refused_before_measuring(tmp_path):
     out = tmp_path / "out"
-    arguments = ["methods", "--gpu", "simulated", "--out", str(out), "--plot", str(tmp_path / "p.xyz")]
-    assert main.run(arguments) == 2
+    arguments = ["--gpu", "simulated", "--out", str(out), "--plot", str(tmp_path / "p.xyz")]
+    assert main.run(["doctor", "methods", *arguments]) == 2
     assert not out.exists()
 
 
 def test_command_prints_json_without_nan(compared):
-    result = CliRunner().invoke(group, ["methods", "--gpu", f"replay:{compared[1]}", "--json"])
+    result = CliRunner().invoke(group, ["doctor", "methods", "--gpu", f"replay:{compared[1]}", "--json"])
     plain = json.loads(result.output, parse_constant=pytest.fail)
     assert plain["points"][0]["kind"] == "constant"
     assert plain["folder"] == str(compared[1])

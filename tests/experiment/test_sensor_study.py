@@ -1,4 +1,4 @@
-"""`ptxbench sensor` on the simulated GPUs: the hidden figures of every source are found."""
+"""`ptxbench doctor sensor` on the simulated GPUs: the hidden figures of every source are found."""
 
 import json
 import math
@@ -178,7 +178,7 @@ def test_folder_holds_kernel_windows_and_readings(quick):
     assert trace.begin_ns < recording.windows[0].start_ns
     assert len(trace.of(SourceName.USAGE)) > 10_000
     assert folder.kernels.entries
-    with pytest.raises(InputError, match="made by `ptxbench sensor`"):
+    with pytest.raises(InputError, match="made by `ptxbench doctor sensor`"):
         RecordingFolder.open(path, "methods")
 
 
@@ -244,7 +244,9 @@ def test_run_uses_the_measured_description_and_goes_on_with_it(quick, tmp_path):
 def test_command_prints_measured_beside_documented(quick, tmp_path):
     _, path = quick
     picture = tmp_path / "p.png"
-    result = CliRunner().invoke(group, ["sensor", "--gpu", f"replay:{path}", "--plot", str(picture)])
+    result = CliRunner().invoke(
+        group, ["doctor", "sensor", "--gpu", f"replay:{path}", "--plot", str(picture)]
+    )
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert "SIMULATED" in lines[0]
@@ -265,7 +267,7 @@ def test_a_folder_given_to_read_is_never_written(quick, tmp_path):
     shutil.copytree(path, other)
     (other / "sensor.json").write_text("what somebody keeps here")
     before = contents(other)
-    replay = ["sensor", "--gpu", f"replay:{other}"]
+    replay = ["doctor", "sensor", "--gpu", f"replay:{other}"]
     assert run(replay) == 0
     assert run([*replay, "--out", str(out)]) == 0
     assert contents(other) == before
@@ -275,7 +277,7 @@ def test_a_folder_given_to_read_is_never_written(quick, tmp_path):
 
 
 def test_command_prints_json_without_nan(quick):
-    result = CliRunner().invoke(group, ["sensor", "--gpu", f"replay:{quick[1]}", "--json"])
+    result = CliRunner().invoke(group, ["doctor", "sensor", "--gpu", f"replay:{quick[1]}", "--json"])
     plain = json.loads(result.output, parse_constant=pytest.fail)
     assert plain["sources"][0]["sensor"]["averaging_s"] == pytest.approx(0.03, rel=0.05)
     assert plain["folder"] == str(quick[1])

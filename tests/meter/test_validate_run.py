@@ -143,7 +143,7 @@ def edit(session, tmp_path, **changes):
     [
         ({"uuid_hash": "0123456789ab"}, "another board"),
         ({"epoch_offset_ns": 1}, "the machine was restarted"),
-        ({"purpose": "sensor"}, "made by `ptxbench sensor`"),
+        ({"purpose": "sensor"}, "made by `ptxbench doctor sensor`"),
     ],
 )
 def test_burst_that_does_not_belong_to_the_run_is_refused(session, tmp_path, changes, message):

@@ -22,7 +22,7 @@ def run(monkeypatch, *arguments):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Fewer runs, and what `ptxbench sensor` would find taken from the simulated GPU."""
+    """Fewer runs, and what `ptxbench doctor sensor` would find taken from the simulated GPU."""
     gpu = SimulatedGpu(RTX2080TI)
     monkeypatch.setattr("ptxbench.experiment.sampling.RUNS", {0.1: 2})
     monkeypatch.setattr("ptxbench.devices.select.open_gpu", lambda _: gpu)

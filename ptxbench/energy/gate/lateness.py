@@ -77,7 +77,7 @@ class Shift:
             return ""
         return (
             f"its values come {self.best_s:.2g} s late, where its description allows {self.allowed_s:.2g} s:"
-            " what they say of a kernel is of the time before it; measure it by `ptxbench sensor`"
+            " what they say of a kernel is of the time before it; measure it by `ptxbench doctor sensor`"
         )
 
 

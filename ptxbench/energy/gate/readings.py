@@ -208,7 +208,7 @@ def _objection(verdict: Verdict, max_power_w: float, limits: GateLimits) -> str:
     reach = f"; they go from {value.min():.4g} to {value.max():.4g} {_unit(series)}" if len(value) else ""
     limit = f" (limit {max_power_w:.4g} W)" if Mark.ABOVE_LIMIT in verdict.counts else ""
     share = f"{limits.wrong_share:.0%}"
-    coarse = "; if it is that coarse, measure it by `ptxbench sensor` for `ptxbench table --sensor`"
+    coarse = "; if it is that coarse, measure it by `ptxbench doctor sensor` for `ptxbench table --sensor`"
     cure = coarse if Mark.STUCK in verdict.counts else ""
     return f"more than {share} of the readings cannot be true: {verdict.note}{limit}{reach}{cure}"
 

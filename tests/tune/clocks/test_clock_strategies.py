@@ -141,4 +141,6 @@ def test_the_command_compares_a_sweep_and_draws_it(tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert [one["strategy"] for one in document["strategies"]] == [*FIGURE_3, STEERED]
     assert document["strategies"][4]["over_least"] == 0
-    assert run(["tune", "strategies", str(found.path), "--samples", "a", "--best-clock-mhz", "1"]) == 2
+    assert (
+        run(["tune", "study", "strategies", str(found.path), "--samples", "a", "--best-clock-mhz", "1"]) == 2
+    )

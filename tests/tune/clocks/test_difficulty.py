@@ -91,12 +91,12 @@ def test_clocks_and_limits_are_parts_of_their_own():
 
 def test_the_command_reports_a_kept_run(tmp_path, capsys):
     networkx()
-    assert run(["tune", "difficulty", str(KEPT), "--plot", str(tmp_path / "p.png")]) == 0
+    assert run(["tune", "study", "difficulty", str(KEPT), "--plot", str(tmp_path / "p.png")]) == 0
     shown = capsys.readouterr().out
     assert "NVIDIA H200" in shown
     assert "no full sweep" in shown
     assert (tmp_path / "p.png").stat().st_size > 1000
-    assert run(["tune", "difficulty", str(KEPT), "--json"]) == 0
+    assert run(["tune", "study", "difficulty", str(KEPT), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     for one in document["parts"]:
         assert sum(minimum["centrality"] for minimum in one["minima"]) == pytest.approx(1)
@@ -111,7 +111,7 @@ def test_without_networkx_one_line_says_what_to_do(monkeypatch, capsys):
         return plain(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert run(["tune", "difficulty", str(KEPT)]) == 2
+    assert run(["tune", "study", "difficulty", str(KEPT)]) == 2
     error = capsys.readouterr().err
     assert "pip install networkx" in error
     assert error.count("\n") == 1

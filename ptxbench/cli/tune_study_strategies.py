@@ -1,4 +1,4 @@
-"""`ptxbench tune strategies`: what ways to tune kernel and clock together would have found in a sweep."""
+"""`ptxbench tune study strategies`: what ways to tune kernel and clock would have found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBERS = ("energy J", "over least", "saved", "time ms", "runs")
 
 @dataclass(frozen=True, kw_only=True)
 class _StrategiesOptions:
-    """Options of `ptxbench tune strategies`.
+    """Options of `ptxbench tune study strategies`.
 
     Attributes:
         base_clock_mhz: Base clock, MHz (default: 54% of the highest).

@@ -1,4 +1,4 @@
-"""`ptxbench tune difficulty`: how hard a search space is for a local search."""
+"""`ptxbench tune study difficulty`: how hard a search space is for a local search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _DifficultyOptions:
-    """Options of `ptxbench tune difficulty`."""
+    """Options of `ptxbench tune study difficulty`."""
 
     run: Annotated[Path, Arg()]
     plot: Annotated[Path | None, plot_of("the proportion of centrality")] = None

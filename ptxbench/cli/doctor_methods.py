@@ -1,4 +1,4 @@
-"""`ptxbench methods`: the error of each way of reading power, by kernel length."""
+"""`ptxbench doctor methods`: the error of each way of reading power, by kernel length."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WAY_WIDTH = 20
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """Options of `ptxbench methods`."""
+    """Options of `ptxbench doctor methods`."""
 
     spec: GpuSpec = None
     out: Out = None
@@ -44,8 +44,8 @@ class _Options:
     as_json: Json = False
 
 
-@command_of(_Options, "methods")
-def command(options: _Options) -> None:
+@command_of(_Options, "methods", short_help="Compare the ways of reading power, in some five minutes.")
+def methods(options: _Options) -> None:
     """Compare the methods of reading power on kernels of 10 ms to 10 s.
 
     The methods are SMA, PAPI-style, MTSM, MTSM corrected and counter. For constant, ramped and bursty power,
@@ -65,7 +65,7 @@ def command(options: _Options) -> None:
     if options.as_json:
         print_encoded(found, {"folder": str(path)})
     else:
-        _print(found, path)
+        print_methods(found, path)
 
 
 def _found(options: _Options) -> tuple[MethodsFile, Path]:
@@ -81,12 +81,20 @@ def _found(options: _Options) -> tuple[MethodsFile, Path]:
     gpu = open_chosen_gpu(spec)
     try:
         sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
-        return _measure(gpu, options, sensors)
+        return measure(gpu, options.out, sensors, spec, resume=options.resume)
     finally:
         gpu.close()
 
 
-def _measure(gpu: Gpu, options: _Options, sensors: Sequence[SensorDescription]) -> tuple[MethodsFile, Path]:
+def measure(
+    gpu: Gpu,
+    out: Path | None,
+    sensors: Sequence[SensorDescription],
+    spec: str | None,
+    *,
+    resume: bool = False,
+) -> tuple[MethodsFile, Path]:
+    """Compare the methods with a progress bar, and say how to go on where that is stopped."""
     from ptxbench.experiment.sampling import measure_methods
 
     last: Progress | None = None
@@ -101,23 +109,24 @@ def _measure(gpu: Gpu, options: _Options, sensors: Sequence[SensorDescription]) 
             say_lost(names, "recording")
 
         try:
-            return measure_methods(gpu, options.out, sensors, note, resume=options.resume, on_lost=lost)
+            return measure_methods(gpu, out, sensors, note, resume=resume, on_lost=lost)
         except KeyboardInterrupt:
             if last is not None:
-                _say_stopped(last, options.spec)
+                _say_stopped(last, spec)
             raise
 
 
 def _say_stopped(last: Progress, spec: str | None) -> None:
     folder, of_gpu = str(last.folder), ["--gpu", spec] if spec else []
-    go_on = shlex.join(["ptxbench", "methods", "--resume", "--out", folder, *of_gpu])
-    so_far = shlex.join(["ptxbench", "methods", "--gpu", f"replay:{folder}"])
+    go_on = shlex.join(["ptxbench", "doctor", "methods", "--resume", "--out", folder, *of_gpu])
+    so_far = shlex.join(["ptxbench", "doctor", "methods", "--gpu", f"replay:{folder}"])
     kept = f"stopped; {last.done} of {last.total} recordings are kept"
     click.echo(f"ptxbench: {kept}. Continue with: {go_on}", err=True)
     click.echo(f"ptxbench: Compute the result so far with: {so_far}", err=True)
 
 
-def _print(found: MethodsFile, path: Path) -> None:
+def print_methods(found: MethodsFile, path: Path) -> None:
+    """Print how far each method is off, by kernel length."""
     info = found.gpu
     click.echo(f"{info.title}, driver {info.driver}")
     print_table(

@@ -1,4 +1,4 @@
-"""`ptxbench sensor`: what the GPU's power readings are like."""
+"""`ptxbench doctor sensor`: what the GPU's power readings are like."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPTIONAL = ("call us", "stale %", "noise W", "quantum", "lag ms", "needs s")
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """Options of `ptxbench sensor`."""
+    """Options of `ptxbench doctor sensor`."""
 
     spec: GpuSpec = None
     out: Out = None
@@ -38,8 +38,8 @@ class _Options:
     as_json: Json = False
 
 
-@command_of(_Options, "sensor")
-def command(options: _Options) -> None:
+@command_of(_Options, "sensor", short_help="Measure how the power sensors behave, in some 40 s.")
+def sensor(options: _Options) -> None:
     """Measure how the GPU's power sensors behave, with a square-wave load of about 40 s.
 
     Each source gets its refresh period, averaging window, lag, quantum and cost of a call, and the share of
