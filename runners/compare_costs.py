@@ -20,6 +20,7 @@ from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import ARAFA, OptLevel
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.report.cost import find_costs
 from ptxbench.report.text import number
@@ -90,7 +91,9 @@ def table() -> str:
 def _dynamic_pj(name: str, one: Atlas) -> float:
     """Return the mean of the boards at -O3 on random operands."""
     costs = find_costs(name, [one])
-    of_row = [c.boards_pj for c in costs if c.opt_level == OptLevel.O3 and c.operands == "random"]
+    of_row = [
+        c.boards_pj for c in costs if c.opt_level == OptLevel.O3 and (c.operands, c.lanes) == ("random", WARP)
+    ]
     return of_row[0] if of_row else math.nan
 
 

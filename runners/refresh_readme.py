@@ -14,10 +14,11 @@ import sys
 from pathlib import Path
 
 from ptxbench.catalogue.starters import STARTERS
-from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel, Pattern
+from ptxbench.core.condition import ARAFA, ARRAY_PATTERNS, DYNAMIC, OptLevel
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
 from ptxbench.model.atlas import open_atlas
 from ptxbench.report.cost import find_costs
 from ptxbench.report.plot import plot_energies
@@ -74,8 +75,10 @@ def tensor_table() -> str:
         "| --- | --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for name in _TENSOR:
-        at_o3 = [cost for cost in find_costs(name, [h100]) if cost.opt_level == OptLevel.O3]
-        random, zeros = (next(c for c in at_o3 if c.operands == kind) for kind in Pattern)
+        at_o3 = [
+            cost for cost in find_costs(name, [h100]) if (cost.opt_level, cost.lanes) == (OptLevel.O3, WARP)
+        ]
+        random, zeros = (next(c for c in at_o3 if c.operands == kind) for kind in ARRAY_PATTERNS)
         error = random.ci95_pj / random.energy_pj * random.pj_per_flop
         cells = (
             f"`{name}`",

@@ -19,6 +19,7 @@ from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
 from ptxbench.model.opcode_energies import RANDOM, ZEROS
 from ptxbench.model.opcodes import opcode_class
 from ptxbench.model.solve import row_counts
@@ -61,7 +62,7 @@ def on_both(rows: Sequence[TableRow]) -> dict[str, tuple[float, float]]:
     """Return each opcode's energy on zeros and on random operands, pJ, summed over rows that have both."""
     pairs: dict[str, dict[str, TableRow]] = defaultdict(dict)
     for row in rows:
-        good = row.status is Status.OK and row.protocol == DYNAMIC
+        good = row.status is Status.OK and row.protocol == DYNAMIC and row.lanes == WARP
         if good and row.opt_level is OptLevel.O3:
             pairs[row.instruction][row.operands] = row
     found: dict[str, tuple[float, float]] = {}

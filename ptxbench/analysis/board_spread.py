@@ -203,6 +203,7 @@ def _row(measured: Sequence[_OnBoard], pooled: float) -> RowSpread:
         scatter=_rounded(stdev(logs)) if boards > 1 else None,
         note=_note(_told([one.row.reason for one in measured])),
         clock_mhz=_rounded(fmean(one.row.clock_mhz for one in measured)),
+        lanes=row.lanes,
     )
 
 

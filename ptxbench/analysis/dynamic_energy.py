@@ -156,7 +156,6 @@ def dynamic_row(subject: Subject, trials: Trials, common: Common, sm_count: int)
     target = loop_energy([r for r in own if r.role is Role.TARGET], common)
     overhead = loop_energy(overhead_trials(subject, own[0], Role.OVERHEAD, trials), common)
     first = target.trials[0]
-    threads = first.grid * first.block
     notes = (
         linearity_note(result.energy_pj, result.energy_2n_pj),
         step_note(target, common.drift),
@@ -174,7 +173,7 @@ def dynamic_row(subject: Subject, trials: Trials, common: Common, sm_count: int)
     added_cycles = (_pass_cycles(target, sm_count) - _pass_cycles(overhead, sm_count)) / first.copies
     row = replace(
         row,
-        threads=threads,
+        threads=first.threads,
         count=first.iterations * first.copies,
         dynamic_pj=result.energy_pj.mean,
         dynamic_ci95_pj=result.ci95_pj,
@@ -286,7 +285,7 @@ def _difference(
         base = overhead.estimate(common.scatter).times(slower**common.exponent.value)
         rounds = Estimate((loop.mean - base.mean) / copies, loop.uncertainty.times(1 / copies), loop.n)
         error_w = nan_mean([common.static.error_at(t.temperature_c, t.start_ns) for t in target.trials])
-        pj_per_w_s = _PICO / (target.trials[0].grid * target.trials[0].block) / copies
+        pj_per_w_s = _PICO / target.trials[0].threads / copies
         fit = Uncertainty(error_w, common.static.degrees).times(target.pass_s - overhead.pass_s)
         readings = [
             common.static.reading_error([t.temperature_c for t in one.trials]).times(one.pass_s)

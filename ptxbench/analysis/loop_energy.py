@@ -304,5 +304,5 @@ def pass_energy_pj(record: TrialRecord, common: Common) -> float:
 
 
 def pass_pj_per_w(record: TrialRecord) -> float:
-    """Return how many pJ a watt costs in one pass of a trial's loop, a thread."""
-    return record.elapsed_s / record.iterations / (record.grid * record.block) * _PICO
+    """Return how many pJ a watt costs in one pass of a trial's loop, an active thread."""
+    return record.elapsed_s / record.iterations / record.threads * _PICO

@@ -10,7 +10,8 @@ from enum import Enum
 
 from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen.values import drawn_as
-from ptxbench.core.condition import Pattern
+from ptxbench.core.condition import Pattern, lanes_key
+from ptxbench.core.threads import WARP
 from ptxbench.sass.loop import find_loop
 from ptxbench.sass.program import SassKernel
 from ptxbench.storage.schema import Role
@@ -67,13 +68,20 @@ def with_plain_companions(instruction: Instruction) -> Instruction:
 
 
 def overhead_subject(
-    instruction: Instruction, loop: str, role: Role, pattern: Pattern, shape: str, alike: Alike = Alike.BITS
+    instruction: Instruction,
+    loop: str,
+    role: Role,
+    pattern: Pattern,
+    shape: str,
+    alike: Alike = Alike.BITS,
+    lanes: int = WARP,
 ) -> str:
     """Return the name under which an overhead kernel is measured: the same for all rows that share it.
 
-    Two kernels are the same where their loops are the same machine code, launched in the same shape on
-    the same pattern. A loop of companions computes, and one without may read its chains by a select, so that
-    its energy depends on the operands: there the values count too. Any other only mixes its counter into one.
+    Two kernels are the same where their loops are the same machine code, launched in the same shape with as
+    many lanes on the same pattern. A loop of companions computes, and one without may read its chains by a
+    select, so that its energy depends on the operands: there the values count too. Any other only mixes its
+    counter into one.
 
     Args:
         instruction: Catalogue row that the kernel is of.
@@ -82,8 +90,9 @@ def overhead_subject(
         pattern: Operand pattern.
         shape: Blocks and threads, such as "132x1024".
         alike: What makes two loops that read their values one.
+        lanes: Active lanes of each warp.
     """
-    parts = [loop, role, shape, pattern]
+    parts = [loop, role, shape, pattern, *lanes_key(lanes)]
     roles: tuple[str, ...] = _COMPANION_ROLES if instruction.companions else ()
     if alike is not Alike.CODE and not instruction.companions and _HOLDS.search(loop):
         roles = _HELD_ROLES

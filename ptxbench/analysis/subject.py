@@ -75,7 +75,13 @@ class Subject:
         for row in (self.instruction, *([plain] if plain != self.instruction else [])):
             for one in alike:
                 yield overhead_subject(
-                    row, loops[found], found, self.condition.pattern, f"{grid}x{block}", one
+                    row,
+                    loops[found],
+                    found,
+                    self.condition.pattern,
+                    f"{grid}x{block}",
+                    one,
+                    self.condition.lanes,
                 )
 
     def row(self, status: Status, reason: str) -> TableRow:

@@ -84,7 +84,7 @@ class Measurement:
         return tuple(trial for trial in self._trials() if trial.subject == self.row.subject)
 
     def __str__(self) -> str:
-        what = f"{self.row.instruction} -{self.row.opt_level} {self.row.protocol} {self.row.operands}"
+        what = f"{self.row.instruction} -{self.row.opt_level} {self.row.protocol} {self.row.operands_text}"
         if not self.is_valid:
             return f"{what}: {self.row.verdict}"
         width = "" if math.isnan(self.half_width_pj) else f" ± {self.half_width_pj:.2g}"

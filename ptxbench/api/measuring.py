@@ -13,11 +13,12 @@ from ptxbench.api.gpu import Gpu, closed, open_gpu
 from ptxbench.api.measurement import Measurement
 from ptxbench.api.table import Table
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.core.bounds import one_of
+from ptxbench.core.bounds import one_of, whole_within
 from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
 from ptxbench.core.errors import InputError
 from ptxbench.core.option import Opt, takes
-from ptxbench.core.shared_options import OPT_LEVELS, OneOptLevel, Precision
+from ptxbench.core.shared_options import OPT_LEVELS, OneLanes, OneOptLevel, Precision
+from ptxbench.core.threads import WARP
 from ptxbench.experiment import run
 from ptxbench.experiment.isolate import table_work
 from ptxbench.experiment.protocols import protocol_names
@@ -55,7 +56,8 @@ class MeasureOptions(_Measuring):
     Attributes:
         instruction: Name in the catalogue (`ptxbench list`).
         protocol: Protocol: dynamic (the whole chip) or arafa (one thread).
-        operands: What the operands hold: random or zeros.
+        operands: What the operands hold: random, zeros, uniform (random, the same in all lanes of a warp) or
+            halves (random, the same in lanes i and i + 16).
     """
 
     instruction: str
@@ -63,6 +65,7 @@ class MeasureOptions(_Measuring):
     opt_level: OneOptLevel = "O3"
     protocol: Annotated[str, Opt(choices=protocol_names())] = DYNAMIC
     operands: Annotated[str, Opt(choices=tuple(Pattern))] = Pattern.RANDOM.value
+    lanes: OneLanes = WARP
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ class MeasureTableOptions(_Measuring):
         instructions: Names in the catalogue.
         opt_levels: One or several of O0 and O3.
         protocols: One or several of dynamic and arafa.
-        operands: One or several of random and zeros.
+        operands: One or several of random, zeros, uniform and halves.
+        lanes: Active lanes of each warp, one number or several; energies stay those of one active thread.
     """
 
     instructions: Words
@@ -81,6 +85,7 @@ class MeasureTableOptions(_Measuring):
     opt_levels: Words = OPT_LEVELS
     protocols: Words = DYNAMIC
     operands: Words = Pattern.RANDOM.value
+    lanes: int | Iterable[int] = WARP
 
 
 @takes(MeasureOptions)
@@ -104,6 +109,7 @@ def measure(options: MeasureOptions) -> Measurement:
         opt_levels=options.opt_level,
         protocols=options.protocol,
         operands=options.operands,
+        lanes=options.lanes,
         precision=options.precision,
         out=options.out,
         isolate=options.isolate,
@@ -137,6 +143,7 @@ def measure_table(options: MeasureTableOptions) -> Table:
         opt_levels=tuple(one_of("opt_levels", level, OptLevel) for level in _listed(options.opt_levels)),
         protocols=tuple(one_of("protocols", name, protocol_names()) for name in _listed(options.protocols)),
         operands=tuple(one_of("operands", pattern, Pattern) for pattern in _listed(options.operands)),
+        lanes=tuple(whole_within("lanes", lanes, 1, WARP) for lanes in _numbers(options.lanes)),
         precision=options.precision,
         isolate=options.isolate,
     )
@@ -159,6 +166,10 @@ def _isolated(options: TableOptions, place: Path) -> RunFolder:
         (ended,) = supervise([replace(table_work(options, place), log=Path(scratch, "log"))])
         ended.require_done()
     return RunFolder.open(place)
+
+
+def _numbers(numbers: int | Iterable[int]) -> tuple[int, ...]:
+    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
 
 
 def _listed(words: Words) -> tuple[str, ...]:

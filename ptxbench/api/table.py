@@ -8,13 +8,15 @@ from dataclasses import asdict
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ptxbench.api.measurement import Measurement
 from ptxbench.catalogue.search import search
+from ptxbench.core.condition import lanes_key, operands_text
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.run_folder import RunFolder
@@ -51,7 +53,7 @@ class Table:
         self.path = path
         self._given_trials = trials
         self._rows = tuple(Measurement(row, lambda: self.trials) for row in rows)
-        self._by_key = {_key(one.row): one for one in self._rows}
+        self._by_key = {one.row.key: one for one in self._rows}
 
     @property
     def gpu(self) -> GpuInfo:
@@ -78,7 +80,13 @@ class Table:
         return open_atlas(self.path)
 
     def find(
-        self, instruction: str, *, opt_level: str = "O3", protocol: str = "dynamic", operands: str = "random"
+        self,
+        instruction: str,
+        *,
+        opt_level: str = "O3",
+        protocol: str = "dynamic",
+        operands: str = "random",
+        lanes: int = WARP,
     ) -> Measurement:
         """Return what was measured of an instruction under one condition.
 
@@ -88,14 +96,16 @@ class Table:
             opt_level: Optimization level.
             protocol: Measuring protocol.
             operands: Operand pattern.
+            lanes: Active lanes of each warp.
 
         Raises:
             NoSuchRowError: The table has no such row, or several; a KeyError and an InputError.
         """
         name = self._name(instruction)
-        found = self._by_key.get((name, opt_level, protocol, operands))
+        found = self._by_key.get((name, opt_level, protocol, operands, *lanes_key(lanes)))
         if found is None:
-            raise NoSuchRowError(self._missing(name, f"-{opt_level} {protocol} {operands}"))
+            condition = f"-{opt_level} {protocol} {operands_text(operands, lanes)}"
+            raise NoSuchRowError(self._missing(name, condition))
         return found
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -106,11 +116,16 @@ class Table:
         words = ["opt_level", "protocol", "status"]
         return frame.assign(**{name: frame[name].map(str) for name in words})
 
-    def __getitem__(self, key: str | tuple[str, ...]) -> Measurement:
-        """Return the row of `"fma.rn.f32"` (at O3, dynamic, random), or of `"fma.rn.f32", "O0", ...`."""
+    def __getitem__(self, key: str | tuple[str | int, ...]) -> Measurement:
+        """Return the row of `"fma.rn.f32"` (at O3, dynamic, random), or of `"fma.rn.f32", "O0", ...`.
+
+        Behind the instruction stand optimization level, protocol, operands and active lanes, or the first of
+        these.
+        """
         instruction, *condition = (key,) if isinstance(key, str) else key
-        names = ("opt_level", "protocol", "operands")
-        return self.find(instruction, **dict(zip(names, condition, strict=False)))
+        names = ("opt_level", "protocol", "operands", "lanes")
+        named: dict[str, Any] = dict(zip(names, condition, strict=False))
+        return self.find(str(instruction), **named)
 
     def __contains__(self, key: object) -> bool:
         """Return whether there is a row for what `table[key]` would look up."""
@@ -154,7 +169,7 @@ class Table:
     def _missing(self, instruction: str, condition: str) -> str:
         there = [one for one in self._rows if one.instruction == instruction]
         if there:
-            named = [f"-{r.opt_level} {r.protocol} {r.operands}" for r in (one.row for one in there)]
+            named = [f"-{r.opt_level} {r.protocol} {r.operands_text}" for r in (one.row for one in there)]
             return f"the table has {instruction} not {condition}, but {', '.join(named)}"
         close = sorted({o.instruction for o in self._rows if o.instruction.startswith(instruction[:3])})
         hint = f"; it has {', '.join(close[:_NAMES_SHOWN])}" if close else ""
@@ -192,14 +207,10 @@ def load_table(table: str | Path = "h200") -> Table:
     return Table(atlas.rows, atlas.manifest, path=atlas.path)
 
 
-def _key(row: TableRow) -> tuple[str, str, str, str]:
-    return row.instruction, str(row.opt_level), str(row.protocol), row.operands
-
-
 def _cells(one: Measurement) -> str:
     row = one.row
     energy = "" if math.isnan(one.energy_pj) else f"{one.energy_pj:.4g}"
     if energy and not math.isnan(one.half_width_pj):
         energy += f" ± {one.half_width_pj:.2g}"
-    texts = (row.instruction, row.opt_level, row.protocol, row.operands, row.sass, energy, row.verdict)
+    texts = (row.instruction, row.opt_level, row.protocol, row.operands_text, row.sass, energy, row.verdict)
     return "".join(f"<td>{escape(str(text))}</td>" for text in texts)

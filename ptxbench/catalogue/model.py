@@ -12,6 +12,9 @@ from ptxbench.core.opcode_counts import counts_text
 from ptxbench.core.target import Target
 from ptxbench.core.threads import WARP, WARPGROUP
 
+# Templates and guards of rows that fewer active lanes would make another thing of.
+_BY_BLOCK, _DIVERGENT = "async", "divergent"
+
 
 class Unit(StrEnum):
     """What executes one instruction, and so what its energy is counted for."""
@@ -189,6 +192,19 @@ class Instruction:
     def exists_on(self, target: Target) -> bool:
         """Return whether a target has this instruction."""
         return not self.absence(target)
+
+    def refusal_of_lanes(self, lanes: int) -> str:
+        """Return why this cannot be measured with so many active lanes of each warp, or ""."""
+        if lanes == WARP:
+            return ""
+        refused = f"instruction {self.name} cannot be measured with {lanes} of {WARP} lanes"
+        if self.unit is not Unit.THREAD:
+            return f"{refused}: a whole {self.unit} executes it together"
+        if self.family == _BY_BLOCK:
+            return f"{refused}: all threads of a block arrive at its barrier"
+        if self.guard == _DIVERGENT or dict(self.params).get("test") == "lt":
+            return f"{refused}: it is about warps of which some lanes are off already"
+        return ""
 
     @property
     def mixer(self) -> Companion | None:

@@ -15,6 +15,7 @@ from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllRows
 from ptxbench.cli.output import print_encoded, print_json, print_table
 from ptxbench.cli.parameters import Fraction
+from ptxbench.core.condition import operands_text
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import Json
 
@@ -179,7 +180,7 @@ def _cells(row: RowDiff) -> tuple[str, ...]:
     from ptxbench.report.diff import NUMBERS
     from ptxbench.report.text import number
 
-    what = (row.instruction, row.opt_level, row.protocol, row.operands)
+    what = (row.instruction, row.opt_level, row.protocol, operands_text(row.operands, row.lanes))
     _, unit = NUMBERS[row.protocol]
     ratio = f"{row.ratio:.4f}" if row.compared else "-"
     return (*what, number(row.a), number(row.b), unit, ratio, _note(row))

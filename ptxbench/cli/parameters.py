@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ptxbench.core.condition import Pattern
-from ptxbench.core.shared_options import PATTERNS
+from ptxbench.core.condition import ARRAY_PATTERNS, Pattern
+from ptxbench.core.shared_options import OF_ARRAYS, PATTERNS
 
 if TYPE_CHECKING:
     from ptxbench.tune.clocks.axes import Values
@@ -125,7 +125,12 @@ class OperandKind(click.ParamType["str | float"]):
 
 PAIRS: dict[str | None, click.ParamType[Any]] = {kind.name: kind for kind in (LoopCount(), SizeValue())}
 # Types that an option of a lower package names by its metavar.
-BY_METAVAR = {**PAIRS, "KIND|0..1": OperandKind(), PATTERNS: OperandKind(*(one.value for one in Pattern))}
+BY_METAVAR = {
+    **PAIRS,
+    "KIND|0..1": OperandKind(),
+    PATTERNS: OperandKind(*(one.value for one in Pattern)),
+    OF_ARRAYS: OperandKind(*(one.value for one in ARRAY_PATTERNS)),
+}
 
 
 class SizeList(click.ParamType[tuple[int, ...]]):

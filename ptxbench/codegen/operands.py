@@ -13,14 +13,22 @@ import numpy.typing as npt
 
 from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen.values import CHAINS, GENERATORS, NEVER_ZERO, RECORDS, SETS, Slots
-from ptxbench.core.condition import Pattern
+from ptxbench.core.condition import LANE_PATTERNS, Pattern
 from ptxbench.core.errors import InputError, NotMeasurableError
+from ptxbench.core.threads import WARP
 
 PER_CHAIN, PER_SET = ("x", "w", "n"), ("a", "c", "d", "m")
 _ROLES = (*PER_CHAIN, *PER_SET, "b")
 _FIRST_SLOT = {role: 4 * place for place, role in enumerate(_ROLES)}
 SLOTS = _FIRST_SLOT["b"] + SETS * CHAINS
 RECORD_BYTES = 8 * SLOTS
+# Whose values a lane has under a pattern of lanes. Thread t has record t modulo RECORDS, so that records in
+# order are lanes in order.
+_LANE = np.arange(WARP)
+_SOURCE_LANE = {Pattern.UNIFORM: np.zeros_like(_LANE), Pattern.HALVES: _LANE % (WARP // 2)}
+# What a copy works on that no lane loads into registers of its own: memory, addresses, special registers.
+_FAMILIES_OF_MEMORY = ("async", "chase", "wgmma")
+_FROM_ELSEWHERE = ("load", "prefetch", "read", "ask")
 
 
 def operand_bytes(instruction: Instruction, pattern: Pattern, seed: int) -> npt.NDArray[np.uint8]:
@@ -54,7 +62,21 @@ def operand_bytes(instruction: Instruction, pattern: Pattern, seed: int) -> npt.
         for role, values in generators.items():
             begin, end = _FIRST_SLOT[role], _FIRST_SLOT[role] + _width(role)
             slots[:, begin:end] = GENERATORS[values](role, instruction.type_of(role), rng, end - begin)
+    if pattern in LANE_PATTERNS:
+        _require_own_registers(instruction, pattern)
+        slots = slots.reshape(-1, WARP, SLOTS)[:, _SOURCE_LANE[pattern]]
     return slots.reshape(-1).view(np.uint8)
+
+
+def _require_own_registers(instruction: Instruction, pattern: Pattern) -> None:
+    """Refuse a row whose operands are not what each lane loads into its registers."""
+    loads_any = any(instruction.values_for(role) != "none" for role in _ROLES)
+    elsewhere = dict(instruction.params).get("does") in _FROM_ELSEWHERE
+    if instruction.family in _FAMILIES_OF_MEMORY or elsewhere or not loads_any:
+        raise NotMeasurableError(
+            f"instruction {instruction.name}: no pattern {pattern}; what it works on is not in registers that"
+            " each lane has of its own"
+        )
 
 
 def slot_of(role: str, set_number: int, chain: int) -> int:

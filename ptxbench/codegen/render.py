@@ -18,6 +18,7 @@ from ptxbench.codegen.values import RECORDS, SETS
 from ptxbench.core.condition import Form
 from ptxbench.core.errors import InputError, NotMeasurableError
 from ptxbench.core.target import Target
+from ptxbench.core.threads import WARP
 
 TARGET, OVERHEAD, TARGET_2N, OVERHEAD_2N = "target", "overhead", "target_2n", "overhead_2n"
 
@@ -43,7 +44,7 @@ class Entry:
     target: bool
 
 
-def render_module(instruction: Instruction, target: Target, form: Form) -> str:
+def render_module(instruction: Instruction, target: Target, form: Form, lanes: int = WARP) -> str:
     """Return the PTX module that measures an instruction: target, overhead and 2N kernels.
 
     A row with companions gets an overhead kernel of 2N as well.
@@ -52,12 +53,14 @@ def render_module(instruction: Instruction, target: Target, form: Form) -> str:
         instruction: Catalogue row.
         target: What it will be assembled for.
         form: One chain, or several side by side.
+        lanes: Active lanes of each warp, the first ones.
 
     Raises:
-        NotMeasurableError: The target does not have the instruction, or it cannot be measured at all.
+        NotMeasurableError: The target does not have the instruction, or it cannot be measured at all, or not
+            with so few lanes.
         InputError: The family has no template.
     """
-    return _tidy(_render_row(instruction, target, form, prefix="", header=True))
+    return _tidy(_render_row(instruction, target, form, prefix="", header=True, lanes=lanes))
 
 
 def render_batch(instructions: Sequence[tuple[Instruction, Form]], target: Target) -> str:
@@ -95,6 +98,7 @@ def render_sleep(target: Target) -> str:
             instruction=sleeping,
             entries=entries,
             every_block=target.every_block,
+            lanes=WARP,
         )
     )
 
@@ -121,8 +125,10 @@ class _Sleeping:
     alive: str
 
 
-def _render_row(instruction: Instruction, target: Target, form: Form, prefix: str, *, header: bool) -> str:
-    if reason := instruction.absence(target):
+def _render_row(
+    instruction: Instruction, target: Target, form: Form, prefix: str, *, header: bool, lanes: int = WARP
+) -> str:
+    if reason := instruction.absence(target) or instruction.refusal_of_lanes(lanes):
         raise NotMeasurableError(reason)
     if instruction.refused:
         raise NotMeasurableError(f"instruction {instruction.name} cannot be measured: {instruction.refused}")
@@ -137,6 +143,7 @@ def _render_row(instruction: Instruction, target: Target, form: Form, prefix: st
         registers=Registers(instruction, form),
         params=dict(instruction.params),
         every_block=target.every_block,
+        lanes=lanes,
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 
+from ptxbench.core.threads import WARP
+
 # The two protocols whose columns reports know; `ptxbench.experiment.protocols` lists every protocol.
 ARAFA = "arafa"
 DYNAMIC = "dynamic"
@@ -24,10 +26,22 @@ class OptLevel(StrEnum):
 
 
 class Pattern(StrEnum):
-    """What the operands are."""
+    """What the operands are.
 
-    RANDOM = "random"
+    Since the warps of a chip hold values of their own under each pattern but zeros, the last two tell what it
+    costs that the lanes of a warp differ.
+    """
+
+    RANDOM = "random"  # each thread has values of its own
     ZEROS = "zeros"
+    UNIFORM = "uniform"  # random, but the lanes of a warp have the same values
+    HALVES = "halves"  # random, but lane i has the values of lane i + 16
+
+
+# What the operands of whole arrays may be: they say nothing of lanes.
+ARRAY_PATTERNS = (Pattern.RANDOM, Pattern.ZEROS)
+# What says how the lanes of a warp differ.
+LANE_PATTERNS = (Pattern.UNIFORM, Pattern.HALVES)
 
 
 class Form(StrEnum):
@@ -46,21 +60,33 @@ class Condition:
         protocol: Name of the measuring protocol.
         pattern: Operand pattern.
         form: Form of the kernels; instruction, protocol and optimization level decide it, so no key names it.
+        lanes: Active lanes of each warp, the first ones.
     """
 
     opt_level: OptLevel
     protocol: str
     pattern: Pattern
     form: Form = Form.LATENCY
+    lanes: int = WARP
 
     @property
     def key(self) -> str:
         """The part of a trial's id that names the condition, such as "O3/dynamic/random"."""
-        return f"{self.opt_level}/{self.protocol}/{self.pattern}"
+        return "/".join((self.opt_level, self.protocol, self.pattern, *lanes_key(self.lanes)))
 
     def __str__(self) -> str:
         """Return the condition for a reader, such as "-O3 dynamic random"."""
-        return f"-{self.opt_level} {self.protocol} {self.pattern}"
+        return f"-{self.opt_level} {self.protocol} {operands_text(self.pattern, self.lanes)}"
+
+
+def lanes_key(lanes: int) -> tuple[str, ...]:
+    """Return the part of a key that names the active lanes of each warp: nothing for whole warps."""
+    return () if lanes == WARP else (f"lanes{lanes}",)
+
+
+def operands_text(operands: str, lanes: int) -> str:
+    """Return operands, and active lanes where those are not whole warps, such as "random, 16 lanes"."""
+    return operands if lanes == WARP else f"{operands}, {lanes} {'lane' if lanes == 1 else 'lanes'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +97,19 @@ class Conditions:
         opt_levels: Optimization levels of the assembler.
         protocols: Names of the measuring protocols.
         patterns: Operand patterns.
+        lanes: Active lanes of each warp.
     """
 
     opt_levels: tuple[OptLevel, ...] = ()
     protocols: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = ()
+    lanes: tuple[int, ...] = ()
 
     def combinations(self) -> tuple[Condition, ...]:
         """Return every combination, the last axis changing fastest."""
         return tuple(
-            Condition(OptLevel(opt_level), protocol, Pattern(pattern))
-            for opt_level, protocol, pattern in product(self.opt_levels, self.protocols, self.patterns)
+            Condition(OptLevel(opt_level), protocol, Pattern(pattern), lanes=lanes)
+            for opt_level, protocol, pattern, lanes in product(
+                self.opt_levels, self.protocols, self.patterns, self.lanes
+            )
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from ptxbench.core.condition import OptLevel, Pattern
+from ptxbench.core.condition import ARRAY_PATTERNS, OptLevel, Pattern
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.threads import WARP
 
 OPT_LEVELS = tuple(level.value for level in OptLevel)
 TABLE = Opt(
@@ -39,11 +40,40 @@ SensorPath = Annotated[
     ),
 ]
 Category = Annotated[str, Opt(help="Take only the instructions of this category of the catalogue.")]
-# By this the command line knows the type.
+# By these the command line knows the type.
 PATTERNS = f"[{'|'.join(Pattern)}]"
-OneOperands = Annotated[str, Opt(help="Operand pattern (default: random).", metavar=PATTERNS)]
+OF_ARRAYS = f"[{'|'.join(ARRAY_PATTERNS)}]"
+OneOperands = Annotated[str, Opt(help="Operand pattern (default: random).", metavar=OF_ARRAYS)]
 Operands = Annotated[
-    tuple[str, ...], Opt(help="Operand pattern (may be repeated; default: random).", metavar=PATTERNS)
+    tuple[str, ...], Opt(help="Operand pattern (may be repeated; default: random).", metavar=OF_ARRAYS)
+]
+LaneOperands = Annotated[
+    tuple[str, ...],
+    Opt(
+        help="Operand pattern (may be repeated; default: random). uniform: random, but the same values in all"
+        " lanes of a warp; halves: random, but the same in lanes i and i + 16.",
+        metavar=PATTERNS,
+    ),
+]
+OneLanes = Annotated[
+    int,
+    Opt(
+        help="Active lanes of each warp, the first ones (default: 32). The energy stays that of one active"
+        " thread.",
+        low=1,
+        high=WARP,
+        metavar="N",
+    ),
+]
+Lanes = Annotated[
+    tuple[int, ...],
+    Opt(
+        help="Active lanes of each warp, the first ones (may be repeated; default: 32). Energies stay"
+        " those of one active thread.",
+        low=1,
+        high=WARP,
+        metavar="N",
+    ),
 ]
 TableFolder = Annotated[Path | None, TABLE]
 Seed = Annotated[int | None, Opt(help="Seed of the random operands and order.", low=0, high=2**32 - 1)]

@@ -13,6 +13,7 @@ from ptxbench.core.clock import Clock
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.threads import WARP
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
 
@@ -70,6 +71,7 @@ class Launch:
         parameters: Every parameter of a kernel with `scalars`, in order; None: as above.
         executed: How often a thread executes each opcode, where the caller counted it. It is what the
             simulated GPU charges for a kernel with `parameters`.
+        lanes: Active lanes of each warp; the kernel itself lets the others leave.
     """
 
     trial_id: str
@@ -93,6 +95,7 @@ class Launch:
     block_z: int = 1
     parameters: tuple[Parameter, ...] | None = None
     executed: tuple[tuple[str, float], ...] = ()
+    lanes: int = WARP
 
     @property
     def blocks(self) -> int:

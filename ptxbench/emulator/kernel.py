@@ -39,6 +39,8 @@ _MOST_OPERANDS = {
     "set": 4,
 }
 _F32_INFINITY = np.uint64(0x7F800000)
+# What the output holds of a thread that has left before it stores.
+UNSTORED = np.uint64(0xFFFFFFFFFFFFFFFF)
 _CLOCKS = ("%globaltimer", "%clock64", "%clock")
 
 
@@ -52,6 +54,7 @@ class Machine:
     iterations: int
     registers: dict[str, Bits] = field(default_factory=dict)
     result: Bits | None = None
+    left: npt.NDArray[np.bool_] | None = None
 
     def value(self, operand: str, op: Opcode, width: int = 64) -> Bits:
         """Return an operand's bits: a register, a negated predicate or a constant."""
@@ -86,6 +89,8 @@ class Machine:
         op = line.opcode
         if line.guard and not self.holds(line).any():
             return
+        if op.base == "ret" and line.guard:
+            self.left = self.holds(line)
         if op.base in _NO_EFFECT and "red" not in op.modifiers:
             return
         if op.base == "bra" and line.operands == ("done",):
@@ -125,8 +130,9 @@ class Machine:
         if place != "[%result]" or "global" not in line.opcode.modifiers or len(line.operands) != 2:
             raise line.opcode.unknown()
         stored = masked(self.value(line.operands[1], line.opcode), line.opcode.kind.bits)
-        old = self.result if self.result is not None else np.zeros(self.threads, np.uint64)
-        self.result = np.where(self.holds(line), stored, old)
+        left = self.left if self.left is not None else np.zeros(self.threads, bool)
+        old = self.result if self.result is not None else np.where(left, UNSTORED, np.uint64(0))
+        self.result = np.where(self.holds(line) & ~left, stored, old)
 
     def load(self, line: Line) -> None:
         """Load a parameter, or a slot of the thread's record."""
@@ -254,6 +260,8 @@ def expected_results(
     ptx: str, entry: str, operands: npt.NDArray[np.uint8], threads: int, iterations: int, block: int = 0
 ) -> Bits:
     """Return every thread's result as the 64 bits that it stores, shape (threads,).
+
+    A thread that leaves before the loop stores nothing: `UNSTORED`.
 
     Args:
         ptx: A module as it was rendered.

@@ -65,5 +65,6 @@ class Kernel:
             iterations=self.iterations,
             operands=(self.operands,),
             pattern=self.condition.pattern,
+            lanes=self.condition.lanes,
             scratch_bytes=self.scratch_bytes,
         )

@@ -24,7 +24,13 @@ from ptxbench.devices.base import Gpu, Launch
 from ptxbench.emulator.bits import Bits
 from ptxbench.emulator.compare import differing
 from ptxbench.emulator.kernel import expected_results
-from ptxbench.experiment.pass_check import CountingModule, counting_module, miscounted, stored
+from ptxbench.experiment.pass_check import (
+    CountingModule,
+    active_threads,
+    counting_module,
+    miscounted,
+    stored,
+)
 from ptxbench.sass.module import Module, build_module
 
 BLOCKS, ITERATIONS, MANY_ITERATIONS = 2, 3, 100
@@ -103,12 +109,13 @@ class ExpectedModule:
     def _compared(self, kernel: str, output: Bits, expected: Bits | str) -> tuple[str, str]:
         if isinstance(expected, str):
             return "unchecked", f"no reference for {expected}"
+        active = int(active_threads(self.launch).sum())
         wrong = differing(output, expected, TYPES[self.type_name], approximate=self.approximate)
-        if wrong.mean() <= (_APPROXIMATE_MAY_DIFFER if self.approximate else 0):
+        if wrong.sum() <= (_APPROXIMATE_MAY_DIFFER * active if self.approximate else 0):
             return "match", ""
         first = int(np.argmax(wrong))
         return "mismatch", (
-            f"{kernel}: {int(wrong.sum())} of {wrong.size} threads differ; thread {first} has "
+            f"{kernel}: {int(wrong.sum())} of {active} threads differ; thread {first} has "
             f"{int(output[first]):#x}, the reference {int(expected[first]):#x}"
         )
 
@@ -153,6 +160,7 @@ def _launch(module: Module, blocks: int, iterations: int) -> Launch:
         iterations=iterations,
         operands=(operand_bytes(row, Pattern.RANDOM, SEED),),
         pattern=Pattern.RANDOM,
+        lanes=module.lanes,
         scratch_bytes=row.scratch * block * blocks,
         result_bytes=8 * block * blocks,
     )

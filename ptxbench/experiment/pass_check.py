@@ -15,9 +15,11 @@ from functools import reduce
 from operator import xor
 
 import numpy as np
+import numpy.typing as npt
 
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import InputError, RefusedModuleError
+from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.emulator.bits import Bits
 from ptxbench.sass.listing import disassemble, parse_listing
@@ -29,6 +31,12 @@ _STORED = "@!%never st.global.u32 [%result], %anchor;"
 _ENTRY = re.compile(r"\.entry\s+(\w+)")
 # Of neither is the exclusive or that of every second value, nor of one value less or more.
 _PASSES = (6, 42)
+
+
+def active_threads(launch: Launch) -> npt.NDArray[np.bool_]:
+    """Return which threads of a launch along x go through the loop, shape (threads,)."""
+    lane = np.arange(launch.grid * launch.block) % launch.block % WARP
+    return lane < launch.lanes
 
 
 def storing_anchor(ptx: str) -> str:
@@ -121,6 +129,7 @@ def miscounted(gpu: Gpu, module: CountingModule, launch: Launch) -> str:
                 launch, cubin=module.cubin, kernel=name, iterations=passes, result_bytes=8 * threads
             )
             wrong = stored(gpu, one) & np.uint64(0xFFFFFFFF) != anchors(threads, passes)
+            wrong &= active_threads(launch)
             if wrong.any():
                 return f"{name}: {int(wrong.sum())} of {threads} threads did not make {passes} passes"
     return ""

@@ -20,7 +20,7 @@ from dataclasses import replace
 from ptxbench.analysis.subject import Subject
 from ptxbench.codegen.operands import operand_bytes
 from ptxbench.codegen.render import render_sleep
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import OptLevel, lanes_key
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import NotMeasurableError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuKind
@@ -90,7 +90,9 @@ class Preparer:
     def _keep(self, futures: Sequence[Future[tuple[Outcome, Module | None]]]) -> list[Outcome]:
         built = [future.result() for future in futures]
         self._folder.add_kernels(
-            KernelFiles(f"{m.instruction.name}/{m.form}", m.ptx, m.listing, m.cubin)
+            KernelFiles(
+                "/".join((m.instruction.name, m.form, *lanes_key(m.lanes))), m.ptx, m.listing, m.cubin
+            )
             for _, m in built
             if m is not None
         )
@@ -101,11 +103,13 @@ class Preparer:
         row, condition = subject.instruction, subject.condition
         protocol = find_protocol(condition.protocol)
         module = None
-        reason = protocol.refusal(row)
+        reason = protocol.refusal(row, condition)
         if reason:
             return subject.row(Status.NOT_SUPPORTED, reason), None
         try:
-            module = build_module(row, self._target, condition.opt_level, condition.form, self._assemble)
+            module = build_module(
+                row, self._target, condition.opt_level, condition.form, self._assemble, condition.lanes
+            )
             subject = replace(subject, loop_check=module.loop_check)
             if not module.loop_check.passed:
                 return subject.row(Status.GATE_FAILED, module.loop_check.reason), module

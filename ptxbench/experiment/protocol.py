@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ptxbench.analysis.solved_rows import SolvedRows
 from ptxbench.analysis.subject import Subject
 from ptxbench.catalogue.model import Instruction
-from ptxbench.core.condition import Form, OptLevel
+from ptxbench.core.condition import Condition, Form, OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.experiment.prepared import Prepared
@@ -44,9 +44,9 @@ class Protocol(ABC):
     def form(self, instruction: Instruction, opt_level: OptLevel) -> Form:
         """Return the form of the kernels that this protocol runs."""
 
-    def refusal(self, instruction: Instruction) -> str:
-        """Return why this protocol cannot measure an instruction, or ""."""
-        del instruction
+    def refusal(self, instruction: Instruction, condition: Condition) -> str:
+        """Return why this protocol cannot measure an instruction under a condition, or ""."""
+        del instruction, condition
         return ""
 
     def overhead_loops(self, instruction: Instruction, listing: str) -> dict[Role, str]:

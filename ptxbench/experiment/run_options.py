@@ -10,6 +10,7 @@ from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.core.condition import Conditions, OptLevel, Pattern
 from ptxbench.core.errors import ArgumentError
+from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu
 from ptxbench.experiment.criteria import criterion_for
 from ptxbench.experiment.linearity import Linearity
@@ -89,6 +90,7 @@ class RunOptions(RowOptions, Conditions):
             seed=None,
             dynamic_window_s=short_window_s(sensor),
             linearity=Linearity.SAMPLE,
+            lanes=(WARP,),
         )
         return self.over(defaults)
 

@@ -10,7 +10,8 @@ from ptxbench.core.shared_options import (
     Category,
     GpuSpec,
     Json,
-    Operands,
+    LaneOperands,
+    Lanes,
     OptionalPatterns,
     OptLevels,
     Out,
@@ -46,7 +47,8 @@ class _What:
     allow_other_board: bool = False
     opt_levels: OptLevels = ()
     protocols: Annotated[tuple[str, ...], Opt(choices=protocol_names(), flag="--protocol")] = ()
-    operands: Operands = ()
+    operands: LaneOperands = ()
+    lanes: Lanes = ()
     sensor_path: SensorPath = None
     source: Annotated[str | None, Opt(choices=[source.value for source in POWER_SOURCES])] = None
 
@@ -103,6 +105,7 @@ class TableOptions(RowOptions, _What):
             opt_levels=tuple(map(OptLevel, self.opt_levels)),
             protocols=self.protocols,
             patterns=tuple(map(Pattern, self.operands)),
+            lanes=self.lanes,
             source=SourceName(self.source) if self.source else None,
             linearity=Linearity(self.linearity) if self.linearity else None,
             **{field.name: getattr(self, field.name) for field in fields(RowOptions)},

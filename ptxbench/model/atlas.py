@@ -20,6 +20,7 @@ from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
 from ptxbench.model.rates import rates
 from ptxbench.model.terms import Terms, read_terms
 from ptxbench.storage.board_spread import BoardSpread, by_row, read_board_spread, with_other_boards
@@ -223,7 +224,7 @@ class Atlas:
             alone = row.sass_per_ptx == 1 and not set(row.sass) & set(" *")
             if (row.opt_level, row.protocol, row.operands) != (OptLevel.O3, DYNAMIC, operands) or not alone:
                 continue
-            if row.status is not Status.OK or at_other_clock(row.reason):
+            if row.status is not Status.OK or row.lanes != WARP or at_other_clock(row.reason):
                 continue
             if opcode_class(row.sass) in MEMORY | {OpcodeClass.SHARED_ATOMIC}:
                 continue

@@ -15,6 +15,7 @@ from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
 from ptxbench.model.work import Level
 from ptxbench.sass.loop_counts import OpcodeCounts, loop_counts
 from ptxbench.storage.run_folder import RunFolder
@@ -88,6 +89,7 @@ def pass_energies(folder: RunFolder, common: Common) -> tuple[PassEnergy, ...]:
 
 def _counts(record: TrialRecord) -> bool:
     measured = record.protocol == DYNAMIC and record.role is not Role.STATIC and record.repeat >= 0
+    measured = measured and record.lanes == WARP  # what a warp with idle lanes costs is no thread's share
     return measured and record.status is Status.OK and math.isfinite(record.steady_power_w)
 
 

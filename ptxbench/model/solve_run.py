@@ -8,6 +8,7 @@ from ptxbench.analysis.loop_energy import Common, shared_by
 from ptxbench.analysis.static_power import fit_static
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
 from ptxbench.model.clocks.power_capping import clock_exponent
 from ptxbench.model.observations import pass_energies, patterns_of
 from ptxbench.model.opcode_energies import RANDOM, ZEROS
@@ -59,7 +60,7 @@ def solve_run(folder: RunFolder, common: Common | None = None) -> Solved:
     dynamic: dict[tuple[str, str, str], int] = {
         (row.instruction, row.opt_level, row.operands): index
         for index, row in enumerate(rows)
-        if row.protocol == DYNAMIC and row.status is Status.OK
+        if row.protocol == DYNAMIC and row.lanes == WARP and row.status is Status.OK
     }
     solution = solve(passes, [rows[index] for index in dynamic.values()])
     drawn = {

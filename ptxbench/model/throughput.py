@@ -50,7 +50,7 @@ def issue_cycles(rows: Iterable[TableRow]) -> dict[str, float]:
     found: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         measured = row.protocol == DYNAMIC and row.status is Status.OK and math.isfinite(row.cycles)
-        if measured and row.opt_level == "O3" and row.sass and " " not in row.sass:
+        if measured and row.lanes == WARP and row.opt_level == "O3" and row.sass and " " not in row.sass:
             opcode, _, count = row.sass.partition("*")
             found[opcode].append(row.cycles / float(count or 1))
     # A companion or a chain can only slow an instruction down.

@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.catalogue.load import load_named
 from ptxbench.catalogue.search import Found, Selection, nothing_fits, search
-from ptxbench.core.condition import DYNAMIC
+from ptxbench.core.condition import DYNAMIC, operands_text
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.printable import render_csv
 from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
 from ptxbench.model.atlas import LOAD_INCLUDES, Atlas
 from ptxbench.model.rates import Rate, rates
 from ptxbench.model.reference_clock import at_reference_clock
@@ -59,6 +60,7 @@ class Cost:
         reference_mhz: The GPU's highest SM clock.
         reference_pj: The energy at that clock, pJ (`at_reference_clock`).
         reference_ci95_pj: Half-width of its 95% interval.
+        lanes: Active lanes of each warp; the energy is that of one active thread.
     """
 
     table: str
@@ -86,6 +88,7 @@ class Cost:
     reference_mhz: float
     reference_pj: float
     reference_ci95_pj: float
+    lanes: int
 
     @property
     def is_at_other_clock(self) -> bool:
@@ -216,6 +219,7 @@ def _cost(
         reference_mhz=gpu.max_sm_clock_mhz,
         reference_pj=at_reference.value,
         reference_ci95_pj=at_reference.uncertainty,
+        lanes=row.lanes,
     )
 
 
@@ -294,7 +298,7 @@ def _cells(cost: Cost, costs: Sequence[Cost]) -> tuple[str, ...]:
     return (
         *((cost.table,) if _several(costs) else ()),
         *((cost.protocol,) if _protocols(costs) else ()),
-        *(cost.instruction, cost.opt_level, cost.operands),
+        *(cost.instruction, cost.opt_level, operands_text(cost.operands, cost.lanes)),
         *(number(cost.energy_pj), number(cost.ci95_pj, 2), cost.unit),
         *(optional[heading] for heading, _ in _optional(costs)),
         sass,
@@ -338,6 +342,10 @@ def _origin_lines(table: Atlas, costs: Sequence[Cost]) -> list[str]:
         lines.append(
             f"  {_FULL_CLOCK}: the same energy, pJ, at {manifest.gpu.max_sm_clock_mhz:g} MHz by E ~ f^gamma, "
             f"gamma {gamma.value:g} ± {gamma.error:g}"
+        )
+    if any(cost.lanes != WARP for cost in costs if cost.table == table.name):
+        lines.append(
+            "  fewer lanes: the energy is that of one active thread; times the lanes it is the warp's"
         )
     if any(not math.isnan(cost.pj_per_byte) for cost in costs if cost.table == table.name):
         lines.append(f"  pJ/B: {LOAD_INCLUDES}")

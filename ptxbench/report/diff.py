@@ -56,6 +56,7 @@ class RowDiff:
         opt_level: Optimization level of the assembler.
         protocol: Measuring protocol, which says what is compared (`NUMBERS`).
         operands: Operand pattern.
+        lanes: Active lanes of each warp.
         a: Number of the first run, NaN where it has none.
         a_ci95: Half-width of its 95% interval, NaN where none is known.
         b: Number of the second run.
@@ -74,6 +75,7 @@ class RowDiff:
     opt_level: OptLevel
     protocol: str
     operands: str
+    lanes: int
     a: float
     a_ci95: float
     b: float
@@ -286,6 +288,7 @@ def _row_diff(a: TableRow | None, b: TableRow | None, shared: float) -> RowDiff:
         opt_level=held.opt_level,
         protocol=held.protocol,
         operands=held.operands,
+        lanes=held.lanes,
         a=a_value,
         a_ci95=a_ci95,
         b=b_value,

@@ -115,7 +115,7 @@ def layout(rows: Sequence[TableRow], rows_a_column: int) -> list[Column]:
 
 def label(row: TableRow) -> str:
     """Return the name of a row's line: the instruction, and operands that are not the usual ones."""
-    return row.instruction if row.operands == "random" else f"{row.instruction} ({row.operands})"
+    return row.instruction if row.operands_text == "random" else f"{row.instruction} ({row.operands_text})"
 
 
 def _panels(rows: Sequence[TableRow], rows_a_column: int) -> Iterator[Panel]:

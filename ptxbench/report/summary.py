@@ -28,7 +28,7 @@ def summary_table(rows: Sequence[TableRow], pattern: str = "random") -> str:
         rows: A run's rows, both protocols.
         pattern: Operand pattern to show.
     """
-    cells = {(r.instruction, r.opt_level, r.protocol): r for r in rows if r.operands == pattern}
+    cells = {(r.instruction, r.opt_level, r.protocol): r for r in rows if r.operands_text == pattern}
     lines = ["| " + " | ".join(_HEADINGS) + " |", "| --- | --- | ---: | ---: | ---: | ---: |"]
     for name in dict.fromkeys(r.instruction for r in rows):
         fast = cells.get((name, OptLevel.O3, DYNAMIC))

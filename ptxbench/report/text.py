@@ -124,7 +124,9 @@ def rates_text(rows: Sequence[TableRow], info: GpuInfo, width: int | None) -> st
 def rows_document(rows: Sequence[TableRow], info: GpuInfo) -> dict[str, object]:
     """Return the rows, their energies per byte and flop, and the GPU for JSON; a missing number is None."""
     known = [
-        {"instruction": row.instruction, "opt_level": row.opt_level, "operands": row.operands} | asdict(rate)
+        {"instruction": row.instruction, "opt_level": row.opt_level, "operands": row.operands}
+        | {"lanes": row.lanes}
+        | asdict(rate)
         for row, rate in zip(rows, rates(rows), strict=True)
         if rate.known
     ]
@@ -156,7 +158,7 @@ def rate_cells(rows: Sequence[TableRow]) -> list[tuple[str, ...]]:
     """Return instruction, -O, operands, pJ, pJ a byte, bit and flop of the rows that have any."""
     return [
         (
-            *(row.instruction, row.opt_level, row.operands, number(row.dynamic_pj)),
+            *(row.instruction, row.opt_level, row.operands_text, number(row.dynamic_pj)),
             *(number(rate.pj_per_byte), number(rate.pj_per_bit), number(rate.pj_per_flop)),
         )
         for row, rate in zip(rows, rates(rows), strict=True)
@@ -203,7 +205,7 @@ def _filled(rows: Sequence[TableRow]) -> tuple[tuple[Column, ...], list[tuple[st
 
 def _cells(row: TableRow) -> tuple[str, ...]:
     sass = row.sass if len(row.sass) <= _SASS_WIDTH else f"{row.sass_per_ptx:.3g} instructions"
-    what = (row.instruction, row.opt_level, row.operands, sass)
+    what = (row.instruction, row.opt_level, row.operands_text, sass)
     if row.protocol == ARAFA:
         return (
             *what,

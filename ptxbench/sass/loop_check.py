@@ -16,6 +16,7 @@ from ptxbench.catalogue.model import Expectation, Instruction, Unit
 from ptxbench.codegen.render import OVERHEAD, OVERHEAD_2N, TARGET, TARGET_2N
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.opcode_counts import counts_text
+from ptxbench.core.threads import WARP
 from ptxbench.sass.copy_check import check_alike, check_guarded, check_results, shapes_beyond
 from ptxbench.sass.loop import LoopError, find_loop
 from ptxbench.sass.loop_counter import check_passes
@@ -87,6 +88,7 @@ def check_loops(
     kernels: Mapping[str, SassKernel],
     target: str = "",
     form: Form = Form.LATENCY,
+    lanes: int = WARP,
 ) -> LoopCheck:
     """Check the kernels of one module.
 
@@ -96,19 +98,22 @@ def check_loops(
         kernels: The cubin's kernels by entry name.
         target: Assembler target, where the catalogue expects other SASS there.
         form: Latency or throughput form.
+        lanes: Active lanes of each warp.
 
     Returns:
         What they are by ptxas's expectation, or by the driver's where only that one is met.
     """
-    checked = _check(instruction, instruction.expected(opt_level, target, form), kernels)
+    checked = _check(instruction, instruction.expected(opt_level, target, form), kernels, lanes)
     other = instruction.expected_of_driver(opt_level, form)
     if checked.passed or other is None:
         return checked
-    of_driver = _check(instruction, other, kernels)
+    of_driver = _check(instruction, other, kernels, lanes)
     return of_driver if of_driver.passed else checked
 
 
-def _check(instruction: Instruction, expected: Expectation, kernels: Mapping[str, SassKernel]) -> LoopCheck:
+def _check(
+    instruction: Instruction, expected: Expectation, kernels: Mapping[str, SassKernel], lanes: int
+) -> LoopCheck:
     """Check the kernels by one expectation."""
     if expected.refused:
         return LoopCheck(Verdict.REFUSED, (), (), expected.refused)
@@ -125,7 +130,7 @@ def _check(instruction: Instruction, expected: Expectation, kernels: Mapping[str
         _check_content(twice, expected, 2 * instruction.copies, TARGET_2N)
         _check_residue(instruction, loops)
         for name, body in bodies.items():
-            if reason := _execution_fault(instruction, expected, name, kernels[name], body):
+            if reason := _execution_fault(instruction, expected, name, kernels[name], body, lanes):
                 raise _RefusedError(f"{name} kernel: {reason}")
         _check_copies(instruction, expected, bodies)
     except _RefusedError as refusal:
@@ -164,16 +169,16 @@ def _calls(expected: Expectation) -> bool:
 
 
 def _execution_fault(
-    instruction: Instruction, expected: Expectation, name: str, kernel: SassKernel, loop: Loop
+    instruction: Instruction, expected: Expectation, name: str, kernel: SassKernel, loop: Loop, lanes: int
 ) -> str:
-    """Return why not every thread executes all of the loop p_iterations times, or ""."""
+    """Return why not every active thread executes all of the loop p_iterations times, or ""."""
     body, copies = loop.instructions, _opcodes(expected)
     besides = frozenset(opcode for alternatives, _ in expected.once for opcode in alternatives.split("|"))
     declared = copies | besides if name in (TARGET, TARGET_2N) else frozenset()
     length = sum(n for _, n in expected.counts)
     fills_memory = instruction.family == "level"
     return (
-        check_path(kernel, body, calls=_calls(expected), fills_memory=fills_memory)
+        check_path(kernel, body, calls=_calls(expected), fills_memory=fills_memory, lanes=lanes)
         or check_branches(kernel, body, declared, length)
         or check_barrier(body, declared)
         or check_guards(body, copies, besides, guarded=bool(instruction.guard), single=length == 1)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 from itertools import chain
 
+from ptxbench.core.threads import WARP
+from ptxbench.sass.idle_lanes import idle_lanes_leave
 from ptxbench.sass.loop import entry_instructions, label_address
 from ptxbench.sass.operand import Kind
 from ptxbench.sass.program import SassInstruction, SassKernel
@@ -27,17 +29,26 @@ _FILLER = frozenset({"LDS", "UIADD3", "UIADD3.64"})
 
 
 def check_path(
-    kernel: SassKernel, body: tuple[SassInstruction, ...], *, calls: bool, fills_memory: bool
+    kernel: SassKernel,
+    body: tuple[SassInstruction, ...],
+    *,
+    calls: bool,
+    fills_memory: bool,
+    lanes: int = WARP,
 ) -> str:
-    """Return why not every thread comes straight to the loop and from there to the end, or "".
+    """Return why not every active thread comes straight to the loop and from there to the end, or "".
 
     Args:
         kernel: The kernel.
         body: Its loop.
         calls: Whether the row declares that the loop calls a routine.
         fills_memory: Whether the family's template calls a routine before the loop.
+        lanes: Active lanes of each warp; the others leave before the loop.
     """
     begin, end = body[0].address, body[-1].address
+    leaving = idle_lanes_leave(kernel, begin, lanes)
+    if lanes != WARP and leaving is None:
+        return f"not those lanes alone leave before the loop that are above the first {lanes}"
     labels = dict(kernel.labels)
     entry = {instruction.address for instruction in entry_instructions(kernel)}
     called = 0
@@ -45,7 +56,7 @@ def check_path(
         address = instruction.address
         if instruction.base in _CALLS and address in entry and not begin <= address <= end:
             called += 1
-        elif address < begin and _leaves_way_to(begin, instruction, labels):
+        elif address < begin and instruction is not leaving and _leaves_way_to(begin, instruction, labels):
             return f"{instruction} before the loop: not every thread reaches it"
         elif address > end and _may_return(
             end, instruction, labels, returns=address not in entry and (calls or fills_memory)

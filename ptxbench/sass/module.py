@@ -11,6 +11,7 @@ from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import NotMeasurableError
 from ptxbench.core.target import Target
+from ptxbench.core.threads import WARP
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop_check import LoopCheck, check_loops
 
@@ -25,6 +26,7 @@ class Module:
         instruction: Catalogue row.
         opt_level: Optimization level of the assembler.
         form: Latency or throughput form.
+        lanes: Active lanes of each warp.
         ptx: What was assembled.
         cubin: What runs.
         listing: Its SASS.
@@ -34,6 +36,7 @@ class Module:
     instruction: Instruction
     opt_level: OptLevel
     form: Form
+    lanes: int
     ptx: str
     cubin: Cubin
     listing: str
@@ -41,7 +44,12 @@ class Module:
 
 
 def build_module(
-    instruction: Instruction, target: Target, opt_level: OptLevel, form: Form, assemble: Assembler
+    instruction: Instruction,
+    target: Target,
+    opt_level: OptLevel,
+    form: Form,
+    assemble: Assembler,
+    lanes: int = WARP,
 ) -> Module:
     """Render, assemble and check one instruction.
 
@@ -51,15 +59,17 @@ def build_module(
         opt_level: Optimization level of the assembler.
         form: Latency or throughput form.
         assemble: The GPU's assembler, or ptxas.
+        lanes: Active lanes of each warp, the first ones.
 
     Raises:
-        NotMeasurableError: The target does not have the instruction, or it cannot be measured there.
+        NotMeasurableError: The target does not have the instruction, or it cannot be measured there, or not
+            with so few lanes.
         ToolError: The assembler or the disassembler refused the module.
     """
-    ptx = render_module(instruction, target, form)
+    ptx = render_module(instruction, target, form, lanes)
     if reason := instruction.refusal(opt_level, target.name, form):
         raise NotMeasurableError(f"instruction {instruction.name} cannot be measured: {reason}")
     cubin = assemble(ptx, opt_level)
     listing = disassemble(cubin.image)
-    loop_check = check_loops(instruction, opt_level, parse_listing(listing), target.name, form)
-    return Module(instruction, opt_level, form, ptx, cubin, listing, loop_check)
+    loop_check = check_loops(instruction, opt_level, parse_listing(listing), target.name, form, lanes)
+    return Module(instruction, opt_level, form, lanes, ptx, cubin, listing, loop_check)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ptxbench.core.condition import DYNAMIC, OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel, lanes_key
 from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
@@ -59,6 +60,7 @@ class RowSpread:
         scatter: Standard deviation of their logarithms: a fraction; None for fewer than two boards.
         note: What the first of these boards says of its row, or one whose loops ran at unlike clocks.
         clock_mhz: Mean of the clocks that its target ran at, NaN where that is not kept.
+        lanes: Active lanes of each warp.
     """
 
     instruction: str
@@ -73,11 +75,12 @@ class RowSpread:
     scatter: float | None
     note: str = ""
     clock_mhz: float = math.nan
+    lanes: int = field(default=WARP, metadata=codec.UNLESS_DEFAULT)
 
     @property
     def key(self) -> tuple[str, ...]:
         """What the row is about, as `TableRow.key`."""
-        return self.instruction, self.opt_level, self.protocol, self.operands
+        return self.instruction, self.opt_level, self.protocol, self.operands, *lanes_key(self.lanes)
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ def _not_reached(like: TableRow, one: RowSpread) -> TableRow:
         column.name: math.nan for column in fields(like) if isinstance(getattr(like, column.name), float)
     }
     unknown |= {"threads": 0, "count": 0, "repeats": 0, "status": Status.NOT_REACHED, "reason": ""}
-    return replace(like, **unknown, opt_level=one.opt_level, operands=one.operands)
+    return replace(like, **unknown, opt_level=one.opt_level, operands=one.operands, lanes=one.lanes)
 
 
 def by_row(rows: Sequence[TableRow], spread: BoardSpread | None) -> dict[tuple[str, ...], RowSpread]:

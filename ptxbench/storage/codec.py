@@ -51,10 +51,15 @@ class Place:
         return InputError(f"{self.file}: {self.key or 'the file'} {text}")
 
 
+# Metadata of a field that is not written where it has its default, so that older files stay as they are.
+UNLESS_DEFAULT = {"unless_default": True}
+
+
 def encode(value: object) -> object:
     """Return `value` as JSON takes it: NaN as null, enums as their value, times as UTC ISO 8601."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+        named = ((f, getattr(value, f.name)) for f in fields(value))
+        return {f.name: encode(of) for f, of in named if f.metadata != UNLESS_DEFAULT or of != f.default}
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, datetime):

@@ -15,6 +15,7 @@ from ptxbench.core.condition import Conditions
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.threads import WARP
 from ptxbench.core.version import CHECKOUT, VERSION
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.base import SourceName
@@ -196,6 +197,7 @@ class RunArguments(Conditions):
         dynamic_window_s: Target duration of a kernel of the dynamic protocol, s; None: `window_s`.
         linearity: For which rows N copies are checked against 2N: "all", "sample" or "none".
         stop_on: Name of the stopping criterion.
+        lanes: Active lanes of each warp.
     """
 
     instructions: tuple[str, ...]
@@ -209,6 +211,7 @@ class RunArguments(Conditions):
     dynamic_window_s: float | None = None
     linearity: str = "all"
     stop_on: str = "precision"
+    lanes: tuple[int, ...] = (WARP,)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
+from ptxbench.core.condition import lanes_key
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.energy.gate.verdict import SourceVerdict
@@ -346,4 +347,7 @@ class RunFolder(MeasuredFolder[TablePart]):
 
 def _kernel_key(record: TrialRecord) -> tuple[str, ...]:
     """Return what all repeats share that must have run the same machine code."""
-    return record.instruction, record.opt_level, record.protocol, record.pattern, record.role
+    return (
+        *(record.instruction, record.opt_level, record.protocol, record.pattern, record.role),
+        *lanes_key(record.lanes),
+    )

@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import TypedDict
 
 from ptxbench.catalogue.model import Unit
-from ptxbench.core.condition import ARAFA, DYNAMIC, Condition, OptLevel
+from ptxbench.core.condition import ARAFA, DYNAMIC, Condition, OptLevel, lanes_key, operands_text
 from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
 
 _PJ_PER_NJ = 1000.0
 
@@ -71,6 +72,7 @@ class TrialRecord:
         compared_counter_j: Energy of that time by the counter.
         compared_source_j: The same by the source; by the best other one where the source is the counter.
         compared_error_j: Standard error of their difference.
+        lanes: Active lanes of each warp; 32 in runs of before this was kept.
     """
 
     trial_id: str
@@ -114,12 +116,13 @@ class TrialRecord:
     compared_counter_j: float = math.nan
     compared_source_j: float = math.nan
     compared_error_j: float = math.nan
+    lanes: int = WARP
 
     def fault(self) -> str:
         """Return what a valid trial cannot hold, for the reader of a file; "" where all is well."""
         if self.status is not Status.OK:
             return ""
-        counts = {"grid": self.grid, "block": self.block, "iterations": self.iterations}
+        counts = {"grid": self.grid, "block": self.block, "iterations": self.iterations, "lanes": self.lanes}
         for name, count in counts.items():
             if count < 1:
                 return f"is a valid trial with {name} {count}"
@@ -127,6 +130,11 @@ class TrialRecord:
             return f"is a valid trial of {self.elapsed_s:g} s"
         powers = (self.sma_j, self.papi_j, self.mtsm_j, self.counter_j, self.steady_power_w)
         return "is a valid trial with an endless energy or power" if any(map(math.isinf, powers)) else ""
+
+    @property
+    def threads(self) -> int:
+        """Active threads of the launch."""
+        return self.grid * self.block * self.lanes // WARP
 
     @property
     def subject(self) -> str:
@@ -149,7 +157,7 @@ class TableRow:
         sass: What one copy became, such as "FFMA" or "IADD3*0.5 IMAD.IADD*0.5".
         sass_per_ptx: SASS instructions for one copy.
         count: Copies that one thread executed in one target kernel.
-        threads: Threads of the launch.
+        threads: Active threads of the launch.
         sma_nj: Eq. 1 with SMA, nJ an instruction.
         papi_nj: Eq. 1 with the PAPI-style reading.
         mtsm_nj: Eq. 1 with MTSM.
@@ -166,6 +174,8 @@ class TableRow:
         reason: One sentence where status is not ok, or what is odd about a row that is.
         unit: What executes one instruction: thread, warp or warpgroup; energies are per execution.
         mtsm_ci95_nj: Half-width of the 95% confidence interval of `mtsm_nj`.
+        lanes: Active lanes of each warp; 32 in tables of before this was kept. Energies are those of one
+            active thread.
     """
 
     instruction: str
@@ -193,6 +203,7 @@ class TableRow:
     reason: str
     unit: str
     mtsm_ci95_nj: float = math.nan
+    lanes: int = WARP
 
     def fault(self) -> str:
         """Return what a valid row cannot hold, for the reader of a file; "" where all is well."""
@@ -200,8 +211,8 @@ class TableRow:
             return f"has an interval of {self.dynamic_ci95_pj:g} pJ"
         if self.mtsm_ci95_nj < 0:
             return f"has an interval of {self.mtsm_ci95_nj:g} nJ"
-        if min(self.count, self.threads, self.repeats) < 0:
-            return "has a negative count"
+        if min(self.count, self.threads, self.repeats) < 0 or not 1 <= self.lanes <= WARP:
+            return f"has a negative count, or not 1 to {WARP} lanes"
         if self.unit not in tuple(Unit):
             return f"is per {self.unit!r}, which is no {', '.join(Unit)}"
         if self.status is not Status.OK:
@@ -235,7 +246,12 @@ class TableRow:
     @property
     def key(self) -> tuple[str, ...]:
         """What the row is about; a table holds each once."""
-        return self.instruction, self.opt_level, self.protocol, self.operands
+        return self.instruction, self.opt_level, self.protocol, self.operands, *lanes_key(self.lanes)
+
+    @property
+    def operands_text(self) -> str:
+        """Operands for a reader, with the active lanes where those are not whole warps."""
+        return operands_text(self.operands, self.lanes)
 
     @property
     def verdict(self) -> str:
@@ -259,6 +275,7 @@ class TrialAxes(TypedDict):
     opt_level: OptLevel
     protocol: str
     pattern: str
+    lanes: int
 
 
 class RowAxes(TypedDict):
@@ -267,6 +284,7 @@ class RowAxes(TypedDict):
     opt_level: OptLevel
     protocol: str
     operands: str
+    lanes: int
 
 
 def trial_axes(condition: Condition) -> TrialAxes:
@@ -275,6 +293,7 @@ def trial_axes(condition: Condition) -> TrialAxes:
         "opt_level": condition.opt_level,
         "protocol": condition.protocol,
         "pattern": condition.pattern,
+        "lanes": condition.lanes,
     }
 
 
@@ -284,4 +303,5 @@ def row_axes(condition: Condition) -> RowAxes:
         "opt_level": condition.opt_level,
         "protocol": condition.protocol,
         "operands": condition.pattern,
+        "lanes": condition.lanes,
     }

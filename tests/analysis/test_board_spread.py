@@ -10,6 +10,7 @@ from fakes import run as fake
 from ptxbench.analysis.board_spread import BoardRun, board_spread
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
+from ptxbench.storage.board_spread import BOARDS, read_board_spread, with_other_boards, write_board_spread
 
 NAMES = ("add.f32", "fma.rn.f32", "add.u32", "xor.b32", "popc.b32")
 
@@ -83,6 +84,20 @@ def test_rows_of_other_machine_code_and_rows_without_a_number_do_not_count():
         ("fma.rn.f32", "FFMA"): 1,
         **{(name, "FFMA"): 2 for name in NAMES[2:]},
     }
+
+
+def test_rows_of_fewer_lanes_stay_apart_on_disk_too(tmp_path):
+    lanes = [row("fma.rn.f32", 20.0, lanes=8), row("fma.rn.f32", 70.0, lanes=1)]
+    spread = board_spread(board("a", 1.0), [board("b", 1.0, *board("b", 1.0).rows, *lanes)])
+    write_board_spread(tmp_path, spread)
+    assert (tmp_path / BOARDS).read_text().count("lanes") == 2, "files of whole warps stay as they were"
+    read = read_board_spread(tmp_path)
+    assert read == spread
+    found = {
+        (one.instruction, one.lanes): one.dynamic_pj for one in with_other_boards(board("a", 1.0).rows, read)
+    }
+    known = [found["fma.rn.f32", n] for n in (32, 8, 1)]
+    assert known == pytest.approx([11.0, 20.0, 70.0], rel=1e-3)
 
 
 def test_one_board_twice_and_too_few_common_rows_are_refused():

@@ -47,6 +47,21 @@ def test_a_name_prints_both_optimization_levels_and_where_they_were_measured(cap
         assert part in whence
 
 
+def test_fewer_lanes_are_rows_of_their_own_and_said(tmp_path, capsys):
+    rows = [replace(fake.row(), lanes=lanes, dynamic_pj=energy) for lanes, energy in ((32, 12.0), (16, 15.0))]
+    path = folder(tmp_path / "run", *rows)
+    text = printed(capsys, "fma.rn.f32", "--table", path)
+    lines = text.splitlines()
+    assert "lane" not in lines[1]
+    assert "random, 16 lanes" in lines[2]
+    assert "fewer lanes: the energy is that of one active thread" in text
+    found = document(capsys, "fma.rn.f32", "--table", path)["rows"]
+    assert [(row["operands"], row["lanes"], row["energy_pj"]) for row in found] == [
+        ("random", 32, 12.0),
+        ("random", 16, 15.0),
+    ]
+
+
 def test_without_a_gpu_it_shows_every_gpu_that_was_measured(capsys):
     rows = document(capsys, "fma.rn.f32")["rows"]
     assert [(row["table"], row["opt_level"], row["operands"]) for row in rows] == [

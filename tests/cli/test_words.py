@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptxbench.cli.parameters import AxisValues, Fraction, Size, SizeList
+from ptxbench.core.condition import ARRAY_PATTERNS, Pattern
 from ptxbench.core.option import Arg, named_options, words_of
+from ptxbench.core.shared_options import OF_ARRAYS, PATTERNS
 from ptxbench.tune.clocks.axes import Values
 
 TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1)
@@ -30,7 +32,11 @@ PAIRS = {
     "NAME=N": st.dictionaries(NAME, st.integers(-(10**15), 10**15) | st.floats(0.1, 0.9), min_size=1),
 }
 
-OPERANDS = {"[random|zeros]": st.sampled_from(("random", "zeros")), "KIND|0..1": st.floats(0, 1) | NAME}
+OPERANDS = {
+    OF_ARRAYS: st.sampled_from(ARRAY_PATTERNS).map(str),
+    PATTERNS: st.sampled_from(Pattern).map(str),
+    "KIND|0..1": st.floats(0, 1) | NAME,
+}
 
 
 def values_of(one):

@@ -92,6 +92,25 @@ def test_zeros_are_zeros_and_0_by_0_is_not_measurable():
         operand_bytes(find_instruction("div.u32"), Pattern.ZEROS, 1)
 
 
+@pytest.mark.parametrize(("pattern", "period"), [(Pattern.UNIFORM, 1), (Pattern.HALVES, 16)])
+@pytest.mark.parametrize("name", ["fma.rn.f32", "lop3.b32", "mma.m16n8k16.f32.f16.f16.f32"])
+def test_lanes_of_a_warp_repeat_the_first_of_them_and_warps_differ(name, pattern, period):
+    records = operand_bytes(find_instruction(name), pattern, 1).reshape(-1, 32, RECORD_BYTES)
+    first = records[:, :period]
+    np.testing.assert_array_equal(records, np.tile(first, (1, 32 // period, 1)))
+    assert len(np.unique(first.reshape(-1, RECORD_BYTES), axis=0)) == RECORDS * period // 32
+    random = operand_bytes(find_instruction(name), Pattern.RANDOM, 1).reshape(records.shape)
+    np.testing.assert_array_equal(first, random[:, :period])
+
+
+@pytest.mark.parametrize(
+    "name", ["ld.shared.b32", "bar.sync", "ld.global.b32:hbm", "cp.async.ca.4", "mov.u32:tid"]
+)
+def test_what_no_lane_has_in_registers_of_its_own_has_no_pattern_of_lanes(name):
+    with pytest.raises(NotMeasurableError, match=rf"{name}: no pattern halves"):
+        operand_bytes(find_instruction(name), Pattern.HALVES, 1)
+
+
 @pytest.mark.parametrize("role", "xwab")
 @pytest.mark.parametrize("values", GENERATORS)
 def test_types_that_are_drawn_alike_have_the_same_bits(values, role):

@@ -18,6 +18,7 @@ from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop import find_loop
+from ptxbench.storage.run_folder import RunFolder
 
 SLOW_SENSOR = find_profile("slow-sensor")
 
@@ -26,10 +27,10 @@ def truth_pj(folder, row, profile):
     """The hidden energy of the very machine code that the run kept."""
     instruction = find_instruction(row.instruction)
     form = instruction.forms(row.opt_level)[-1]
-    ptx = render_module(instruction, find_target(profile.chip.target), form)
+    ptx = render_module(instruction, find_target(profile.chip.target), form, row.lanes)
     kernels = parse_listing(folder.kernels.sass(folder.kernels.find(ptx, row.opt_level)))
     loops = (find_loop(kernels[role]) for role in ("target", "overhead"))
-    return instruction_energy_pj(*loops, instruction.copies, row.operands, profile)
+    return instruction_energy_pj(*loops, instruction.copies, row.operands, profile, row.lanes)
 
 
 def errors_of(profile, path, what, gain=1.0, seed=0):
@@ -40,7 +41,7 @@ def errors_of(profile, path, what, gain=1.0, seed=0):
         rows = measure_table(gpu, folder)
         assert {row.instruction: row.reason for row in rows if row.status is not Status.OK} == {}
         return {
-            (row.instruction, row.operands): row.dynamic_pj / gain / truth_pj(folder, row, profile) - 1
+            (row.instruction, row.operands_text): row.dynamic_pj / gain / truth_pj(folder, row, profile) - 1
             for row in rows
         }
 
@@ -107,6 +108,26 @@ def test_zeros_cost_what_zeros_cost(tmp_path):
     what = asked("fma.rn.f32", patterns=("zeros", "random"), min_repeats=3, max_repeats=3)
     errors = errors_of(H200, tmp_path / "run", what)
     assert {pattern for _, pattern in errors} == {"zeros", "random"}
+    assert beyond(errors, 0.01) == {}
+
+
+def test_lanes_cost_what_they_cost_and_a_part_that_is_the_warps(tmp_path):
+    lanes = (32, 16, 1)
+    what = asked("fma.rn.f32", "popc.b32", lanes=lanes, min_repeats=3, max_repeats=3)
+    assert beyond(errors_of(H200, tmp_path / "run", what), 0.01) == {}
+    with RunFolder.open(tmp_path / "run") as folder:
+        energies_pj = {(row.instruction, row.lanes): row.dynamic_pj * row.lanes for row in folder.rows()}
+    assert len(energies_pj) == 6
+    for name in ("fma.rn.f32", "popc.b32"):
+        whole_pj, half_pj, one_pj = (energies_pj[name, n] for n in lanes)
+        assert one_pj > 0.2 * whole_pj, "a warp instruction costs much of its energy whatever its lanes do"
+        assert half_pj == pytest.approx(one_pj + 15 / 31 * (whole_pj - one_pj), rel=0.01)
+
+
+def test_operands_by_lane_cost_what_they_cost(tmp_path):
+    what = asked("fma.rn.f32", patterns=("uniform", "halves", "random"), min_repeats=3, max_repeats=3)
+    errors = errors_of(H200, tmp_path / "run", what)
+    assert {pattern for _, pattern in errors} == {"uniform", "halves", "random"}
     assert beyond(errors, 0.01) == {}
 
 

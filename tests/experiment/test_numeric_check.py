@@ -79,6 +79,27 @@ def test_a_module_that_computes_something_else_has_no_number_and_the_others_have
     assert not [t for t in miscompiled.trials if t.startswith("fma.rn.f32/")]
 
 
+def other_lanes_leave(ptx):
+    return ptx.replace("@%idle ret;", "@!%idle ret;")
+
+
+def nobody_leaves(ptx):
+    return ptx.replace("@%idle ret;", "")
+
+
+@pytest.mark.parametrize("lanes", [16, 1])
+def test_idle_lanes_store_nothing_and_active_ones_compute_what_whole_warps_do(tmp_path, lanes):
+    rows = measured(ComputingGpu(), tmp_path / "run", replace(PAIR, lanes=(lanes,)))
+    assert [(row.status, row.reason, row.lanes) for row in rows] == [(Status.OK, "", lanes)] * 2
+
+
+@pytest.mark.parametrize("change", [other_lanes_leave, nobody_leaves])
+def test_a_gpu_on_which_other_lanes_are_active_gives_no_number(tmp_path, change):
+    gpu = ComputingGpu(runs_in_place_of_fma(change))
+    wrong, right = measured(gpu, tmp_path / "run", replace(PAIR, lanes=(16,)))
+    assert (wrong.status, right.status) == (Status.GATE_FAILED, Status.OK)
+
+
 @pytest.mark.parametrize("kernel", ["overhead", "target_2n"])
 def test_a_kernel_of_another_number_of_passes_gives_no_number(tmp_path, kernel):
     gpu = ComputingGpu(runs_in_place_of_fma(counts_by_two, (kernel,)))

@@ -44,12 +44,13 @@ def test_columns_are_found_by_name_and_new_ones_passed_over(tmp_path):
     assert read_rows(path, lambda name: name == "none") == ((), {"fma.rn.f32"})
 
 
-def test_a_table_of_before_equation_1_had_an_interval_is_read(tmp_path):
+def test_a_table_of_before_equation_1_had_an_interval_and_rows_lanes_is_read(tmp_path):
     path = tmp_path / "table.csv"
-    write_table(path, [replace(fake.row(), mtsm_ci95_nj=1.5)])
-    path.write_text("".join(f"{line.rpartition(',')[0]}\n" for line in path.read_text().splitlines()))
+    write_table(path, [replace(fake.row(), mtsm_ci95_nj=1.5, lanes=8)])
+    path.write_text("".join(f"{line.rsplit(',', 2)[0]}\n" for line in path.read_text().splitlines()))
     (row,) = read_table(path)
-    assert (row.unit, str(row.mtsm_ci95_nj)) == ("thread", "nan")
+    assert (row.unit, str(row.mtsm_ci95_nj), row.lanes) == ("thread", "nan", 32)
+    assert row.key == fake.row().key
 
 
 @given(st.lists(ROW, max_size=4, unique_by=lambda row: row.key))
@@ -65,7 +66,7 @@ def test_columns_are_those_that_scripts_rely_on(tmp_path):
     assert path.read_text().splitlines()[0] == (
         "instruction,category,opt_level,protocol,operands,sass,sass_per_ptx,count,threads,sma_nj,papi_nj,mtsm_nj,"
         "counter_nj,dynamic_pj,dynamic_ci95_pj,cycles,power_w,static_w,clock_mhz,temperature_c,repeats,status,reason,unit,"
-        "mtsm_ci95_nj"
+        "mtsm_ci95_nj,lanes"
     )
 
 
@@ -116,9 +117,9 @@ def test_row_twice_is_refused_by_writer_and_reader(tmp_path):
         (",12.4,", ",twelve,", "row 1.dynamic_pj must be a number or null, not 'twelve'"),
         (",O3,", ",O2,", "row 1.opt_level must be one of O0, O3, not 'O2'"),
         (",ok,", ",fine,", "row 1.status must be one of ok, "),
-        (",ok,", ",", "row 1 must have 25 cells, not 24"),
+        (",ok,", ",", "row 1 must have 26 cells, not 25"),
         ("fma.rn.f32,", '"fma.rn.f32,', "the file is no table ("),
-        ("fma.rn.f32,", "\n", "row 1 must have 25 cells, not 0"),
+        ("fma.rn.f32,", "\n", "row 1 must have 26 cells, not 0"),
     ],
 )
 def test_table_is_read_strictly(tmp_path, old, new, text):

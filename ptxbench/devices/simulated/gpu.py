@@ -295,7 +295,7 @@ class SimulatedGpu:
         try:
             if launch.scalars is not None:
                 return plan_whole_kernel(kernel, grid, trips, pattern, profile, launch.result_bytes)
-            return plan_phases(find_loop(kernel), grid, trips, pattern, profile)
+            return plan_phases(find_loop(kernel), grid, trips, pattern, profile, launch.lanes)
         except LoopError as error:
             raise LaunchError(f"{launch.kernel} cannot be simulated: {error}") from error
 

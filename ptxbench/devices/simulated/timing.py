@@ -63,7 +63,9 @@ def iteration_cycles(loop: Loop, warps_per_sm: int, profile: Profile) -> float:
     return max(latency_cycles(loop, profile), warps * issue_cycles(loop, profile))
 
 
-def plan_phases(loop: Loop, grid: Grid, iterations: int, pattern: str, profile: Profile) -> tuple[Phase, ...]:
+def plan_phases(
+    loop: Loop, grid: Grid, iterations: int, pattern: str, profile: Profile, lanes: int = WARP
+) -> tuple[Phase, ...]:
     """Return the launch as waves of resident blocks, each a phase of constant power.
 
     Args:
@@ -72,12 +74,13 @@ def plan_phases(loop: Loop, grid: Grid, iterations: int, pattern: str, profile: 
         iterations: Loop count.
         pattern: Operand pattern.
         profile: The GPU.
+        lanes: Active lanes of each warp.
 
     Raises:
         InputError: The simulated GPU does not know the pattern.
     """
     chip = profile.chip
-    thread_j = iterations * loop_energy_pj(loop, pattern, profile) * 1e-12
+    thread_j = iterations * loop_energy_pj(loop, pattern, profile, lanes) * 1e-12 * lanes / WARP
 
     def wave(blocks: int) -> Phase:
         # The busiest SM ends last, and the others wait for it.

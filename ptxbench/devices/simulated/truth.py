@@ -58,15 +58,18 @@ _LATENCY_CYCLES = {
     "exchange": 40.0,
     "tensor": 33.0,
 }
+# What these execute is of the warp, whatever its lanes do.
+_BY_WARP = ("control", "uniform")
 _L2_LATENCY_CYCLES = 260.0
 _SLEEP_S = 1e-6
 
-# How much of the operand bits' toggling is left: 1 is random data, 0 is data that never changes.
-_TOGGLING = {"random": 1.0, "zeros": 0.0}
+# How much of the operand bits' toggling is left: 1 is random data, 0 is data that never changes. Most of it
+# is between the two halves of a warp, which a unit of 16 lanes takes one after the other.
+_TOGGLING = {"random": 1.0, "zeros": 0.0, "uniform": 0.4, "halves": 0.5}
 
 
-def loop_energy_pj(loop: Loop, pattern: str, profile: Profile) -> float:
-    """Return what one iteration of a loop costs one thread, pJ.
+def loop_energy_pj(loop: Loop, pattern: str, profile: Profile, lanes: int = WARP) -> float:
+    """Return what one iteration of a loop costs one active thread, pJ.
 
     Every instruction of the loop is charged once an iteration, whatever its predicate says. A loop
     that sleeps is charged nothing at all, so that the static power it shows is exactly the board's.
@@ -75,20 +78,23 @@ def loop_energy_pj(loop: Loop, pattern: str, profile: Profile) -> float:
         loop: The loop's body.
         pattern: Operand pattern of the launch.
         profile: The GPU.
+        lanes: Active lanes of each warp.
 
     Raises:
         InputError: The simulated GPU does not know the pattern.
     """
-    return 0.0 if sleeps(loop) else counted_energy_pj(loop.counts, pattern, profile)
+    return 0.0 if sleeps(loop) else counted_energy_pj(loop.counts, pattern, profile, lanes)
 
 
-def counted_energy_pj(counts: Mapping[str, float], pattern: str, profile: Profile) -> float:
-    """Return what so many executions of each opcode cost one thread, pJ.
+def counted_energy_pj(
+    counts: Mapping[str, float], pattern: str, profile: Profile, lanes: int = WARP
+) -> float:
+    """Return what so many executions of each opcode cost one active thread, pJ.
 
     Raises:
         InputError: The simulated GPU does not know the pattern.
     """
-    total_pj = sum(n * opcode_energy_pj(opcode, pattern, profile) for opcode, n in counts.items())
+    total_pj = sum(n * opcode_energy_pj(opcode, pattern, profile, lanes) for opcode, n in counts.items())
     return total_pj * profile.chip.energy_scale
 
 
@@ -117,22 +123,33 @@ def _access_bytes(opcode: str) -> int:
     return next((bits // 8 for bits in (128, 64) if str(bits) in words), 4)
 
 
-def instruction_energy_pj(target: Loop, overhead: Loop, copies: int, pattern: str, profile: Profile) -> float:
+def instruction_energy_pj(
+    target: Loop, overhead: Loop, copies: int, pattern: str, profile: Profile, lanes: int = WARP
+) -> float:
     """Return what one of `copies` copies in the target loop adds over the overhead loop, pJ a thread.
 
     Raises:
         InputError: The simulated GPU does not know the pattern.
     """
-    target_pj = loop_energy_pj(target, pattern, profile)
-    return (target_pj - loop_energy_pj(overhead, pattern, profile)) / copies
+    target_pj = loop_energy_pj(target, pattern, profile, lanes)
+    return (target_pj - loop_energy_pj(overhead, pattern, profile, lanes)) / copies
 
 
-def opcode_energy_pj(opcode: str, pattern: str, profile: Profile) -> float:
-    """Return one thread's share of one instruction before the profile's energy scale, pJ.
+def opcode_energy_pj(opcode: str, pattern: str, profile: Profile, lanes: int = WARP) -> float:
+    """Return one active thread's share of one instruction before the profile's energy scale, pJ.
+
+    Of a warp's energy one part is spent whatever its lanes do, and the rest goes with the active lanes.
 
     Raises:
         InputError: The simulated GPU does not know the pattern.
     """
+    of_whole_pj = _whole_warp_pj(opcode, pattern, profile)
+    by_warp = 1.0 if pipe_of(opcode) in _BY_WARP else 0.2 + 0.15 * _chance("warp", opcode)
+    return of_whole_pj * (by_warp * WARP / lanes + 1 - by_warp)
+
+
+def _whole_warp_pj(opcode: str, pattern: str, profile: Profile) -> float:
+    """Return one thread's share of an instruction of a whole warp, pJ."""
     if pattern not in _TOGGLING:
         known = ", ".join(_TOGGLING)
         raise InputError(f"the simulated GPU has no operand pattern {pattern!r}, only {known}")

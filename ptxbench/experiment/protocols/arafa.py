@@ -27,10 +27,11 @@ from ptxbench.analysis.subject import (
     valid_pair,
 )
 from ptxbench.catalogue.model import Instruction
-from ptxbench.core.condition import Form, OptLevel
+from ptxbench.core.condition import LANE_PATTERNS, Condition, Form, OptLevel
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
+from ptxbench.core.threads import WARP
 from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocol import Measurement, Protocol, SleepCubin
@@ -50,9 +51,11 @@ class Arafa(Protocol):
         del instruction, opt_level
         return Form.LATENCY
 
-    def refusal(self, instruction: Instruction) -> str:
+    def refusal(self, instruction: Instruction, condition: Condition) -> str:
         """Return why one block of one execution cannot measure an instruction, or ""."""
         threads = instruction.unit.threads
+        if condition.lanes != WARP or condition.pattern in LANE_PATTERNS:
+            return "this protocol runs one thread; lanes, and operands by lane, need protocol dynamic"
         if instruction.block in (None, threads):
             return ""
         needed = f"{instruction.name} needs blocks of {instruction.block} threads"

@@ -144,7 +144,7 @@ def _is_bound_by_clock(trials: Sequence[TrialRecord]) -> bool:
 def _kernel(
     free: Sequence[TrialRecord], slowed: Sequence[TrialRecord], common: Common, exponent: ClockExponent
 ) -> CappedKernel:
-    threads = max(t.grid * t.block for t in (*free, *slowed))
+    threads = max(t.threads for t in (*free, *slowed))
     static_w = common.static.power_w
     samples = tuple(
         PowerSample(t.sm_clock_mhz, static_w + _whole_chip_w(t, common, threads)) for t in (*free, *slowed)

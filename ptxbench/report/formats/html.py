@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen.render import render_module
-from ptxbench.core.condition import ARAFA, DYNAMIC, Form
+from ptxbench.core.condition import ARAFA, DYNAMIC, Form, lanes_key
 from ptxbench.core.errors import InputError, ToolError
 from ptxbench.core.target import Target, find_target
 from ptxbench.core.version import VERSION
@@ -91,7 +91,9 @@ def _shown(report: RunReport) -> list[tuple[TableRow, Cost]]:
 
 
 def _values(row: TableRow, cost: Cost) -> Iterable[object]:
-    yield from (getattr(cost, name) for name in _COST_COLUMNS)
+    # The page tells conditions apart by this column.
+    shown = replace(cost, operands=row.operands_text)
+    yield from (getattr(shown, name) for name in _COST_COLUMNS)
     yield from (getattr(row, name) for name in _ROW_COLUMNS)
 
 
@@ -150,7 +152,7 @@ def _sass_loop(kernels: KernelStore | None, row: TableRow, instruction: Instruct
     if kernels is None or instruction is None or row.protocol not in (ARAFA, DYNAMIC):
         return ""
     form = instruction.forms(row.opt_level)[-1] if row.protocol == DYNAMIC else Form.LATENCY
-    name = f"{row.instruction}/{form}"
+    name = "/".join((row.instruction, form, *lanes_key(row.lanes)))
     entry = next((e for e in kernels.entries if (e.name, e.opt_level) == (name, row.opt_level)), None)
     if entry is None:
         return ""

@@ -37,7 +37,7 @@ def render(reports: Sequence[RunReport], width: int | None) -> str:  # noqa: ARG
 def _table(reports: Sequence[RunReport], protocol: str) -> str:
     cells = [
         {
-            (row.instruction, row.operands, row.opt_level): row
+            (row.instruction, row.operands_text, row.opt_level): row
             for row in report.shown
             if row.protocol == protocol
         }
