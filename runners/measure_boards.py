@@ -135,7 +135,13 @@ def steps(gpus: Sequence[str], out: Path, rows: int, slow: float = 1.0) -> tuple
         "--budget-minutes=1.9",
     )
     sensor = out / "sensor"
-    methods = ("methods", f"--gpu={first}", f"--out={out / 'last' / 'methods'}", f"--sensor={sensor}")
+    methods = (
+        "doctor",
+        "methods",
+        f"--gpu={first}",
+        f"--out={out / 'last' / 'methods'}",
+        f"--sensor={sensor}",
+    )
     table1 = ("table", f"--gpu={last}", f"--out={out / 'last' / 'table1'}", "--protocol=arafa", "--isolate")
     names = ("--", *ROWS[:rows])
     return (

@@ -72,7 +72,7 @@ def slim(root: Path, kind: Kind) -> list[Archived]:
     for run in sorted(runs):
         # A roofline and other recordings have their results in files that stay.
         if (root / run / TABLE).exists() and not (root / run / "solved.json").exists():
-            cure = f"{run} has no solved.json; write it by `ptxbench solve {run} --store`"
+            cure = f"{run} has no solved.json; write it by `ptxbench report --opcodes {run} --store`"
             if kind is Kind.READINGS:
                 raise InputError(cure)
             print(f"slim_results: {cure} once its kernels are back", file=sys.stderr)

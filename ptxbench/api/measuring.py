@@ -54,7 +54,7 @@ class MeasureOptions(_Measuring):
     """What is measured of one instruction.
 
     Attributes:
-        instruction: Name in the catalogue (`ptxbench list`).
+        instruction: Name in the catalogue (`ptxbench cost --list`).
         protocol: Protocol: dynamic (the whole chip) or arafa (one thread).
         operands: What the operands hold: random, zeros, uniform (random, the same in all lanes of a warp) or
             halves (random, the same in lanes i and i + 16).

@@ -37,7 +37,7 @@ def few(selection: Selection) -> Selection:
             word, patterns = shlex.quote(found.pattern), shlex.join(patterns_for(found))
             raise InputError(
                 f"{found.pattern!r} stands for {len(found.rows)} instructions, more than {MOST_FOR_A_WORD}; "
-                f"give {patterns} for all of them, or names (ptxbench list {word})"
+                f"give {patterns} for all of them, or names (ptxbench cost --list {word})"
             )
     return selection
 
@@ -60,7 +60,7 @@ def chosen(patterns: Iterable[str], category: str = "") -> Selection:
         for found in find(given or ("*",)).found
     )
     if not any(found.rows for found in left):
-        raise InputError(f"no instruction named is of category {category!r}; see 'ptxbench list'")
+        raise InputError(f"no instruction named is of category {category!r}; see 'ptxbench cost --list'")
     return few(Selection(left))
 
 
@@ -112,6 +112,28 @@ def matching_instructions(
         which = f"named {named} fits the other" if named else "fits all of these"
         raise InputError(f"no instruction {which} conditions; leave one out")
     return rows
+
+
+def narrowed(
+    wanted: Selection,
+    category: str = "",
+    ptx_type: str = "",
+    opcode: str = "",
+    target: Target | None = None,
+) -> Selection:
+    """Return the part of a selection that fits the conditions of `matching_instructions`.
+
+    Raises:
+        InputError: As `matching_instructions`.
+    """
+    fitting_rows = matching_instructions(wanted, category, ptx_type, opcode, target)
+    names = {row.name for row in fitting_rows}
+    # "by" keeps a glob from standing for more than its rows.
+    left = (
+        replace(found, rows=tuple(row for row in found.rows if row.name in names), by=found.by or "name")
+        for found in wanted.found
+    )
+    return Selection(tuple(found for found in left if found.rows))
 
 
 def _check_known(what: str, value: str, known: set[str]) -> None:

@@ -215,7 +215,9 @@ def _take_former(one: Named, given: dict[str, Any]) -> None:
         if value is None or value is False or value == ():
             continue
         now = f"--{old} is now called {one.flag}"
-        if given[one.name] not in (one.default, ()):
+        if one.many and one.said.metavar not in PAIRS:
+            value = (*value, *given[one.name])
+        elif given[one.name] != one.default:
             raise click.UsageError(f"{now}; give {one.flag} alone.")
         click.echo(f"ptxbench: {now}", err=True)
         given[one.name] = value

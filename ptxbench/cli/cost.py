@@ -1,19 +1,24 @@
-"""`ptxbench cost`: what an instruction costs on every GPU that was measured."""
+"""`ptxbench cost`: what an instruction costs on every GPU that was measured, and what can be measured."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import AllRows
+from ptxbench.cli.options import AllRows, target_of
 from ptxbench.cli.output import print_json, say_found
 from ptxbench.cli.parameters import FormatName
 from ptxbench.core.option import Opt
-from ptxbench.core.shared_options import Json, Patterns
+from ptxbench.core.shared_options import Category, Json, OptionalPatterns, tables_of
+
+if TYPE_CHECKING:
+    from ptxbench.catalogue.model import Instruction
+    from ptxbench.catalogue.search import Selection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,14 +26,19 @@ class _Options:
     """Options of `ptxbench cost`.
 
     Attributes:
-        gpus: The GPU: name of a table that comes with ptxbench, such as h200 (may be repeated; default: all).
-        tables: Table to take energies from: folder of a run (may be repeated; with --gpu, beside its table).
+        is_list: List the instructions that can be measured, and the SASS that each becomes, without energies.
+        ptx_type: Take only this register type, such as f32.
+        opcode: Take only instructions that become this SASS opcode at -O0 or -O3.
         form: Print this format (default: text).
     """
 
-    patterns: Patterns
-    gpus: Annotated[tuple[str, ...], Opt(flag="--gpu")] = ()
-    tables: Annotated[tuple[Path, ...], Opt(metavar="RUN", flag="--table")] = ()
+    patterns: OptionalPatterns = ()
+    tables: Annotated[tuple[Path, ...], tables_of("all that come with ptxbench", former="gpu")] = ()
+    is_list: Annotated[bool, Opt(flag="--list")] = False
+    category: Category = ""
+    ptx_type: Annotated[str, Opt(flag="--type")] = ""
+    opcode: Annotated[str, Opt(flag="--sass")] = ""
+    target: Annotated[str | None, target_of("default: any")] = None
     form: Annotated[str | None, Opt(kind=FormatName(), flag="--format")] = None
     all_rows: AllRows = False
     as_json: Json = False
@@ -38,11 +48,46 @@ class _Options:
 def command(options: _Options) -> None:
     """Print what an instruction costs: energy with its 95% interval, SASS, and where it was measured.
 
-    Without --gpu or --table it looks into every table that comes with ptxbench. For all but whole names the
-    text leaves out rows that no board has reached (--all-rows prints them); csv and json have every row. The
-    other formats are those of `ptxbench report`.
+    Without --table it looks into every table that comes with ptxbench. For all but whole names the text
+    leaves out rows that no board has reached (--all-rows prints them); csv and json have every row. The other
+    formats are those of `ptxbench report`. --list names what can be measured (default: all).
     """
-    from ptxbench.catalogue.search import search
+    from ptxbench.catalogue.search import find, search
+    from ptxbench.catalogue.select import matching_instructions, narrowed
+    from ptxbench.core.target import find_target
+
+    if options.as_json and options.form not in (None, "json"):
+        raise click.UsageError(f"--json and --format {options.form} exclude each other.")
+    form = "json" if options.as_json else options.form or "text"
+    patterns = tuple(dict.fromkeys(options.patterns))
+    conditions = (options.category, options.ptx_type, options.opcode)
+    target = find_target(options.target) if options.target else None
+    if options.is_list:
+        selection = find(patterns)
+        rows = matching_instructions(selection, *conditions, target)
+        say_found(selection)
+        _print_list(rows, form)
+        return
+    has_conditions = any(conditions) or target is not None
+    if not patterns and not has_conditions:
+        raise click.UsageError("name an instruction, or list them with --list.")
+    found = search(patterns or ("*",))
+    selection = narrowed(found, *conditions, target) if has_conditions else found
+    _print_costs(found, selection, options, form)
+
+
+def _print_list(rows: Sequence[Instruction], form: str) -> None:
+    from ptxbench.cli.cost_list import print_instructions
+
+    if form == "json":
+        print_json({"instructions": [asdict(row) for row in rows]})
+    elif form == "text":
+        print_instructions(rows)
+    else:
+        raise click.UsageError(f"--list prints text or --json, not --format {form}.")
+
+
+def _print_costs(found: Selection, selection: Selection, options: _Options, form: str) -> None:
     from ptxbench.model.atlas import open_atlas
     from ptxbench.report.cost import (
         costs_csv,
@@ -53,28 +98,19 @@ def command(options: _Options) -> None:
         reached,
     )
     from ptxbench.report.text_table import output_width
-    from ptxbench.storage.shipped import find_shipped, shipped_names
+    from ptxbench.storage.shipped import shipped_names, table_name
 
-    if options.as_json and options.form not in (None, "json"):
-        raise click.UsageError(f"--json and --format {options.form} exclude each other.")
-    names = options.gpus or (() if options.tables else shipped_names())
-    selection = search(dict.fromkeys(options.patterns))
     # One that is named twice would look like two boards that agree.
-    opened = [
-        *(
-            open_atlas(find_shipped(name), selection.has, name)
-            for name in dict.fromkeys(map(str.lower, names))
-        ),
-        *(open_atlas(table, selection.has) for table in dict.fromkeys(options.tables)),
-    ]
+    tables = dict.fromkeys(map(table_name, options.tables or map(Path, shipped_names())))
+    opened = [open_atlas(table, selection.has) for table in tables]
     costs = find_costs(selection, opened)
-    say_found(selection)
-    if options.as_json or options.form == "json":
+    say_found(found)
+    if form == "json":
         print_json(costs_document(costs, opened))
-    elif options.form == "csv":
+    elif form == "csv":
         click.echo(costs_csv(costs))
-    elif options.form not in (None, "text"):
-        click.echo(costs_report(options.form, selection, opened, all_rows=options.all_rows))
+    elif form != "text":
+        click.echo(costs_report(form, selection, opened, all_rows=options.all_rows))
     else:
         shown = costs if options.all_rows or selection.is_exact else reached(costs) or costs
         click.echo(costs_text(shown, opened, output_width()))

@@ -21,20 +21,17 @@ from ptxbench.core.errors import PtxbenchError
 # Help is printed from here, so that it loads no subcommand.
 _GROUPS = {
     "Look up": {
-        "cost": "Look up what an instruction costs, without a GPU.",
-        "list": "List the instructions that can be measured.",
+        "cost": "Look up what an instruction costs, and list them all.",
         "show": "Print an instruction's PTX, its SASS and the loop check.",
         "verify": "Check the loops of the whole catalogue, without a GPU.",
-        "report": "Print or draw the tables of runs.",
+        "report": "Print or draw tables of runs, opcodes or boards.",
         "diff": "Compare the tables of two or more runs.",
-        "solve": "Solve for the energy of each SASS opcode of a run.",
     },
     "Measure a GPU": {
         "gpus": "List the GPUs of this machine and the simulated ones.",
         "doctor": "Find out what can be measured here, and how sensors behave.",
-        "table": "Measure the energy of instructions.",
+        "table": "Measure the energy of instructions, on one GPU or many.",
         "roofline": "Find what a flop, a byte and a second cost.",
-        "fleet": "Measure on many GPUs of many machines, and compare the boards.",
     },
     "Kernels and programs": {
         "run": "Measure the energy of any program, by kernel.",
@@ -54,6 +51,11 @@ _GROUPS = {
 _SUBCOMMANDS = {name: text for commands in _GROUPS.values() for name, text in commands.items()}
 # What a command was called up to 0.2: it works for one more release.
 _FORMER: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("list",): ("cost", "--list"),
+    ("solve",): ("report", "--opcodes"),
+    ("fleet",): ("table",),
+    ("fleet", "run"): ("table", "--cluster", "local"),
+    ("fleet", "report"): ("report", "--boards"),
     ("sensor",): ("doctor", "sensor"),
     ("methods",): ("doctor", "methods"),
     ("tune", "strategies"): ("tune", "study", "strategies"),
@@ -64,6 +66,8 @@ _FORMER: dict[tuple[str, ...], tuple[str, ...]] = {
     ("validate",): ("meter", "validate"),
 }
 
+# textwrap does not break here.
+_HYPHEN = "\N{NON-BREAKING HYPHEN}"
 _INTERRUPTED = 130
 _READER_GONE = 141
 
@@ -78,6 +82,25 @@ def _noticing_readers() -> Iterator[None]:
         yield
     except BrokenPipeError as error:
         raise _ReaderGoneError from error
+
+
+class _HelpFormatter(click.HelpFormatter):
+    """Help that is not wrapped at the hyphens of options."""
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph."""
+        super().write_text(text.replace("-", _HYPHEN))
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write a list of names and texts."""
+        super().write_dl([(name, text.replace("-", _HYPHEN)) for name, text in rows], col_max, col_spacing)
+
+    def write(self, string: str) -> None:
+        """Write text that is wrapped."""
+        super().write(string.replace(_HYPHEN, "-"))
+
+
+click.Context.formatter_class = _HelpFormatter
 
 
 class _LazyGroup(click.Group):
@@ -123,7 +146,11 @@ def _present(words: list[str]) -> list[str]:
             click.echo(
                 f"ptxbench: `ptxbench {' '.join(words[:count])}` is now `ptxbench {' '.join(now)}`", err=True
             )
-            return [*now, *words[count:]]
+            rest = words[count:]
+            # Options of `table` stood behind --.
+            if now[:2] == ("table", "--cluster") and "--" in rest:
+                rest.remove("--")
+            return [*now, *rest]
     return words
 
 

@@ -28,6 +28,9 @@ class _Options:
         rows: Draw so many rows in a column of the picture (default: 60).
         size: Width and height of a page of the picture in inches, such as 8x11.
         out: Where to write: a file (default: standard output).
+        opcodes: Print the energy of each SASS opcode instead, solved jointly from every kernel of the run.
+        store: With --opcodes: solve the run's trials again, and keep the result in its folder.
+        boards: Compare the boards of all runs below the folder instead.
     """
 
     runs: Annotated[tuple[Path, ...], Arg(metavar="RUN...")]
@@ -37,6 +40,9 @@ class _Options:
     size: Annotated[tuple[float, float] | None, Opt(kind=Size())] = None
     out: Path | None = None
     all_rows: AllRows = False
+    opcodes: bool = False
+    store: bool = False
+    boards: bool = False
     as_json: Json = False
 
 
@@ -52,7 +58,15 @@ def command(options: _Options) -> None:
 
     Folders of `ptxbench roofline run` have a page of their own with --format html: interactive figures, with
     the runs side by side. `ptxbench roofline show` prints them.
+
+    --opcodes says of each opcode whether the kernels determine its energy, with its standard error, and lists
+    rows whose direct difference disagrees with it. It reads a solution that the run keeps; --store takes a
+    minute for a whole table. --boards prints factor, scatter beside it, temperature and outliers of each
+    board.
     """
+    if options.opcodes or options.boards or options.store:
+        _print_instead(options)
+        return
     from ptxbench.model.atlas import open_atlas
     from ptxbench.report.formats import RunReport, format_by_ending, render_report
     from ptxbench.report.row_trials import row_trials
@@ -90,6 +104,26 @@ def command(options: _Options) -> None:
             click.echo(f"ptxbench: wrote {path}", err=True)
     if options.as_json or options.form or options.out is not None or options.plot is None:
         _give(render_report(name, reports, output_width() if options.out is None else None), options.out)
+
+
+def _print_instead(options: _Options) -> None:
+    """Print what --opcodes or --boards asks for."""
+    run, *others = options.runs
+    given = {"--format": options.form, "--plot": options.plot, "--out": options.out}
+    unfit = [name for name, value in given.items() if value is not None]
+    if others or unfit or options.opcodes == options.boards or (options.store and not options.opcodes):
+        raise click.UsageError(
+            "give --opcodes (with --store) or --boards, and one folder; it prints text or --json."
+        )
+    if options.opcodes:
+        from ptxbench.cli.report_opcodes import print_opcodes
+
+        print_opcodes(run, store=options.store, as_json=options.as_json)
+        return
+    from ptxbench.cli.table_cluster import print_boards
+    from ptxbench.experiment.fleet_runs import compare_runs
+
+    print_boards(compare_runs(run), run, options.as_json)
 
 
 def _report_rooflines(

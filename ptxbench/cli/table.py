@@ -15,6 +15,7 @@ from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
 from ptxbench.cli.output import say, say_found, say_lost
 from ptxbench.cli.progress import progress_bar
+from ptxbench.cli.table_cluster import ClusterOptions, measure_on_cluster
 from ptxbench.core.option import words_of
 from ptxbench.experiment.table_options import TableOptions
 
@@ -25,13 +26,16 @@ if TYPE_CHECKING:
     from ptxbench.storage.schema import TableRow
 
 
-@command_of(TableOptions, "table")
-def command(given: TableOptions) -> None:
+@command_of(ClusterOptions, "table")
+def command(given: ClusterOptions) -> None:
     """Measure the energy of instructions (default: twelve common ones).
 
     Each trial is saved before the next begins; --resume continues a run that was stopped. --gpu all, or a
     list such as 0,2, measures on several GPUs at once and compares them: a process for each, and a run for
     each below --out. A word that is neither a name nor a pattern with * may stand for 40 instructions.
+
+    --cluster measures on GPUs of many machines by submitit: each task has one GPU, and continues the run of
+    the board that it meets. The boards are compared at the end (`ptxbench report --boards`).
     """
     from ptxbench.cli.table_many import measure_many
     from ptxbench.devices.select import names_several
@@ -39,6 +43,10 @@ def command(given: TableOptions) -> None:
     from ptxbench.experiment.session import resume_run, start_run
     from ptxbench.storage.doctor_file import known_difference
 
+    if given.cluster:
+        sys.exit(measure_on_cluster(given))
+    if given.tasks or given.partition or given.sbatch:
+        raise click.UsageError("--tasks, --partition and --sbatch go with --cluster slurm.")
     if names_several(given.spec):
         sys.exit(measure_many(given))
     if given.isolate:

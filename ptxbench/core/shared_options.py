@@ -10,10 +10,8 @@ from ptxbench.core.option import Arg, Opt
 from ptxbench.core.threads import WARP
 
 OPT_LEVELS = tuple(level.value for level in OptLevel)
-TABLE = Opt(
-    help="Table to take energies from: folder of a run on this GPU, or the name of one that comes with"
-    " ptxbench (h100, h200)."
-)
+_TABLE_HELP = "Table to take energies from: folder of a run{}, or the name of one that comes with ptxbench"
+TABLE = Opt(help=f"{_TABLE_HELP.format(' on this GPU')} (h100, h200).", metavar="TABLE")
 
 Json = Annotated[bool, Opt(help="Print JSON.", flag="--json")]
 GpuSpec = Annotated[
@@ -102,6 +100,12 @@ Precision = Annotated[
         high=1.0,
     ),
 ]
+
+
+def tables_of(default: str, *, former: str) -> Opt:
+    """Return the option --table that may be repeated, with what its help says of the default."""
+    text = f"{_TABLE_HELP.format('')}, such as h200 (may be repeated; default: {default})."
+    return Opt(help=text, metavar="TABLE", flag="--table", former=(former,))
 
 
 def window_of(default: str) -> Opt:

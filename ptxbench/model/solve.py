@@ -211,7 +211,7 @@ def solve_with_prior(passes: Sequence[PassEnergy], solution: JointSolution) -> d
 
     Args:
         passes: Kernels of one pattern.
-        solution: Their solution (`solve`), perhaps with that of other patterns.
+        solution: Their solution (`report --opcodes`), perhaps with that of other patterns.
     """
     pattern = passes[0].pattern
     opcodes = [o for o in solution.opcodes if o.pattern == pattern]

@@ -28,7 +28,7 @@ from ptxbench.storage.schema import TableRow
 
 FILE = "solved.json"
 # Raise it with every change that changes a solved quantity, and store the runs of results/ again
-# (`ptxbench solve RUN --store`). tests/model/test_solved.py solves a kept run again and compares.
+# (`ptxbench report --opcodes RUN --store`). tests/model/test_solved.py solves a kept run again and compares.
 SOLVER_VERSION = 2
 # What is solved from. Of a run that keeps its table alone, only that can be compared.
 _TABLE = "table.csv"
@@ -243,7 +243,8 @@ def read_solved(run: Path) -> Solved:
         folder.kernels.require_kept()
         folder.records()
         logging.getLogger(__name__).warning(
-            "ptxbench: %s %s: its trials are solved now; keep the result by `ptxbench solve %s --store`",
+            "ptxbench: %s %s: its trials are solved now; keep the result by "
+            "`ptxbench report --opcodes %s --store`",
             run,
             lack,
             run,

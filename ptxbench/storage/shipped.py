@@ -33,6 +33,12 @@ def find_shipped(gpu: str) -> Path:
     return SHIPPED[gpu.lower()]
 
 
+def table_name(table: str | Path) -> Path:
+    """Return a table as it is named, a name that comes with ptxbench in small letters."""
+    name = str(table).lower()
+    return Path(name) if name in SHIPPED else Path(table)
+
+
 def find_table(table: str | Path) -> Path:
     """Return the folder of a table.
 

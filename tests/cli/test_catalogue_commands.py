@@ -48,7 +48,7 @@ def document(capsys, arguments, code=0):
 
 def test_list_prints_every_row_in_plain_columns(capsys, catalogue):
     catalogue(*STARTER_ROWS)
-    lines = printed(capsys, ["list"]).splitlines()
+    lines = printed(capsys, ["cost", "--list"]).splitlines()
     assert [line.split()[0] for line in lines[1:]] == [row.name for row in STARTER_ROWS]
     assert all("\x1b" not in line and line == line.rstrip() for line in lines)
     starts = {re.search(r"(?<=\s)(thread|warp)\b", line).start() for line in lines[1:]}
@@ -59,7 +59,9 @@ def test_list_filters_and_says_when_nothing_is_left(capsys, catalogue):
     catalogue(*STARTER_ROWS)
     names = [
         row["name"]
-        for row in document(capsys, ["list", "fma.*", "--type", "f64", "--target", "sm_80"])["instructions"]
+        for row in document(capsys, ["cost", "--list", "fma.*", "--type", "f64", "--target", "sm_80"])[
+            "instructions"
+        ]
     ]
     assert names == ["fma.rn.f64"]
 
@@ -74,7 +76,7 @@ def test_list_filters_and_says_when_nothing_is_left(capsys, catalogue):
     ],
 )
 def test_a_list_of_nothing_is_exit_code_2_and_one_line(capsys, arguments, words):
-    assert run(["list", *arguments]) == 2
+    assert run(["cost", "--list", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -111,7 +113,7 @@ def test_show_as_json_holds_the_same(capsys):
 
 
 def test_list_takes_several_patterns_and_says_what_was_not_found_by_name(capsys):
-    assert run(["list", "add.f32", "HMMA.16816.F16", "--json"]) == 0
+    assert run(["cost", "--list", "add.f32", "HMMA.16816.F16", "--json"]) == 0
     printed = capsys.readouterr()
     names = [row["name"] for row in json.loads(printed.out)["instructions"]]
     assert names == ["add.f32", "mma.m16n8k16.f16.f16.f16.f16"]
@@ -134,7 +136,7 @@ def test_show_finds_by_ptx_and_refuses_several_as_json_and_a_word_for_very_many(
     assert "give 'wgmma.*' for all of them" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["cost", "list", "show", "table", "verify"])
+@pytest.mark.parametrize("command", ["cost", "show", "table", "verify"])
 def test_every_command_that_takes_instructions_says_alike_what_finds_them(capsys, command):
     text = " ".join(printed(capsys, [command, "--help"]).split())
     assert "PATTERN]..." in text or "PATTERN..." in text

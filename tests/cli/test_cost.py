@@ -38,7 +38,7 @@ def folder(path, *rows, gpu=fake.GPU):
 
 
 def test_a_name_prints_both_optimization_levels_and_where_they_were_measured(capsys):
-    lines = printed(capsys, "fma.rn.f32", "--gpu", "h200").splitlines()
+    lines = printed(capsys, "fma.rn.f32", "--table", "h200").splitlines()
     assert [line.split()[:2] for line in lines[1:3]] == [["fma.rn.f32", "O0"], ["fma.rn.f32", "O3"]]
     for part in ("14.41", "0.017", "thread", "7.204", "FFMA", "ok"):
         assert part in lines[2].split()
@@ -78,33 +78,33 @@ def test_without_a_gpu_it_shows_every_gpu_that_was_measured(capsys):
 
 
 def test_json_and_csv_have_the_same_rows_as_numbers(capsys):
-    found = document(capsys, "fma.rn.f32", "--gpu", "h200")
+    found = document(capsys, "fma.rn.f32", "--table", "h200")
     assert found["tables"][0]["driver"] == "580.159.04"
     assert len(found["tables"][0]["boards"]) == 20
     (fast,) = (row for row in found["rows"] if row["opt_level"] == "O3")
     assert (fast["type"], fast["unit"], fast["boards"], fast["pj_per_byte"]) == ("f32", "thread", 20, None)
     assert fast["pj_per_flop"] == pytest.approx(fast["energy_pj"] / 2)
     rows = list(
-        csv.DictReader(io.StringIO(printed(capsys, "fma.rn.f32", "--gpu", "h200", "--format", "csv")))
+        csv.DictReader(io.StringIO(printed(capsys, "fma.rn.f32", "--table", "h200", "--format", "csv")))
     )
     assert [float(row["energy_pj"]) for row in rows] == [row["energy_pj"] for row in found["rows"]]
     assert rows[0]["pj_per_byte"] == ""
 
 
 def test_a_pattern_of_names_leaves_out_what_no_board_has_reached_and_says_how_many(capsys):
-    every = document(capsys, "mma.*", "--gpu", "H200")["rows"]
+    every = document(capsys, "mma.*", "--table", "H200")["rows"]
     assert all(row["instruction"].startswith("mma.") for row in every)
     known = [row for row in every if row["boards"]]
-    text = printed(capsys, "mma.*", "--gpu", "h200").splitlines()
+    text = printed(capsys, "mma.*", "--table", "h200").splitlines()
     assert sum(line.startswith("mma.") for line in text) == len(known) < len(every)
     assert text[-1].startswith(f"{len(every) - len(known)} more rows")
-    lines = printed(capsys, "mma.*", "--gpu", "h200", "--all-rows").splitlines()
+    lines = printed(capsys, "mma.*", "--table", "h200", "--all-rows").splitlines()
     assert sum(line.startswith("mma.") for line in lines) == len(every)
 
 
 def test_several_patterns_of_any_kind_are_one_table_and_say_what_was_not_found_by_name(capsys):
     ptx = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f1};"
-    assert run(["cost", "ex2.approx.ftz.f32", "FADD", ptx, "--gpu", "h100", "--json"]) == 0
+    assert run(["cost", "ex2.approx.ftz.f32", "FADD", ptx, "--table", "h100", "--json"]) == 0
     shown = capsys.readouterr()
     names = {row["instruction"] for row in json.loads(shown.out)["rows"]}
     assert {"ex2.approx.ftz.f32", "add.f32", "mma.m16n8k16.f32.f16.f16.f32"} <= names
@@ -115,8 +115,8 @@ def test_several_patterns_of_any_kind_are_one_table_and_say_what_was_not_found_b
 
 
 def test_mma_is_all_that_begins_so(capsys):
-    word = document(capsys, "mma", "--gpu", "h100")["rows"]
-    assert word == document(capsys, "mma.*", "--gpu", "h100")["rows"]
+    word = document(capsys, "mma", "--table", "h100")["rows"]
+    assert word == document(capsys, "mma.*", "--table", "h100")["rows"]
 
 
 def test_each_pattern_must_find_something(capsys):
@@ -142,7 +142,7 @@ def test_a_name_that_only_a_table_has_is_found_there(capsys, tmp_path):
 @pytest.mark.parametrize(("pattern", "rate"), [("fma.rn.f32", "pJ/flop"), ("hbm", "pJ/B")])
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
 def test_energy_of_a_flop_or_byte_stands_beside_the_gpu_that_it_is_of(capsys, pattern, rate, gpu):
-    alone = printed(capsys, pattern, "--gpu", gpu)
+    alone = printed(capsys, pattern, "--table", gpu)
     assert rate in alone.splitlines()[0]
     assert f"\n{gpu}: NVIDIA {gpu.upper()}" in alone
     both = printed(capsys, pattern).splitlines()
@@ -151,7 +151,7 @@ def test_energy_of_a_flop_or_byte_stands_beside_the_gpu_that_it_is_of(capsys, pa
 
 
 def test_a_row_that_only_other_boards_reached_has_their_mean_and_says_so(capsys):
-    row = document(capsys, "fma.rn.ftz.f32", "--gpu", "h200")["rows"][0]
+    row = document(capsys, "fma.rn.ftz.f32", "--table", "h200")["rows"][0]
     assert (row["status"], row["reason"], row["boards"]) == ("ok", "measured on 3 other boards", 3)
     assert row["energy_pj"] == row["boards_pj"] == pytest.approx(16.8, abs=0.1)
     assert 0 < row["ci95_pj"] < 0.05 * row["energy_pj"]
@@ -167,10 +167,10 @@ def test_the_formats_of_a_report_have_these_rows_alone(capsys):
 
 def test_a_table_of_ones_own_stands_beside_that_of_the_h200(capsys, tmp_path):
     mine = folder(tmp_path / "mine", replace(fake.row("fma.rn.f32"), dynamic_pj=99.0))
-    rows = document(capsys, "fma.rn.f32", "--gpu", "h200", "--table", mine)["rows"]
+    rows = document(capsys, "fma.rn.f32", "--table", "h200", "--table", mine)["rows"]
     assert [row["table"] for row in rows] == ["h200", "h200", mine]
     assert document(capsys, "fma.rn.f32", "--table", mine)["rows"][0]["boards"] == 1
-    assert mine in printed(capsys, "fma.rn.f32", "--gpu", "h200", "--table", mine)
+    assert mine in printed(capsys, "fma.rn.f32", "--table", "h200", "--table", mine)
 
 
 def test_numbers_of_a_simulated_gpu_say_so(capsys, tmp_path):
@@ -197,11 +197,32 @@ def test_a_name_that_nothing_fits_is_exit_2_with_near_ones(capsys, pattern):
 
 
 def test_bad_usage_is_exit_2_and_names_the_cure(capsys, tmp_path):
-    assert "(those are h100, h200); name the folder of a run with --table" in refused(
-        capsys, "fma.rn.f32", "--gpu", "v100"
+    assert "(those are h100, h200); name the folder of a run" in refused(
+        capsys, "fma.rn.f32", "--table", "v100"
     )
     assert "exclude each other" in refused(capsys, "fma.rn.f32", "--json", "--format", "csv")
     assert "holds no run" in refused(capsys, "fma.rn.f32", "--table", str(tmp_path))
+
+
+def test_costs_of_a_sass_opcode_need_no_name(capsys):
+    rows = document(capsys, "--sass", "DFMA", "--table", "h200")["rows"]
+    assert {row["instruction"] for row in rows} > {"fma.rn.f64"}
+    assert all("DFMA" in row["sass"] for row in rows if row["sass"])
+    both = {row["instruction"] for row in document(capsys, "fma", "--type", "f64", "--table", "h200")["rows"]}
+    assert both == {name for name in both if name.startswith("fma.") and ".f64" in name} != set()
+
+
+def test_cost_of_nothing_says_how_to_list(capsys):
+    assert run(["cost"]) == 2
+    assert "list them with --list" in capsys.readouterr().err
+
+
+def test_a_former_gpu_is_a_table_beside_another(capsys):
+    assert run(["cost", "fma.rn.f32", "--gpu", "H100", "--table", "h200"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "ptxbench: --gpu is now called --table\n"
+    assert "h100" in said.out
+    assert "h200" in said.out
 
 
 def test_looking_up_loads_no_library_for_numbers():
@@ -215,9 +236,9 @@ def test_looking_up_loads_no_library_for_numbers():
 
 @pytest.mark.hostile
 def test_a_gpu_that_is_named_twice_is_shown_once(capsys):
-    assert run(["cost", "fma.rn.f32", "--gpu", "h200"]) == 0
+    assert run(["cost", "fma.rn.f32", "--table", "h200"]) == 0
     once = capsys.readouterr().out
-    assert run(["cost", "fma.rn.f32", "--gpu", "h200", "--gpu", "H200"]) == 0
+    assert run(["cost", "fma.rn.f32", "--table", "h200", "--table", "H200"]) == 0
     assert capsys.readouterr().out == once
 
 
@@ -225,13 +246,13 @@ def test_an_energy_at_another_clock_is_given_at_the_full_one_too(capsys):
     name = "mma.m16n8k16.f32.f16.f16.f32"
     (row,) = (
         one
-        for one in document(capsys, name, "--gpu", "h100")["rows"]
+        for one in document(capsys, name, "--table", "h100")["rows"]
         if (one["opt_level"], one["operands"]) == ("O3", "random")
     )
     assert row["clock_mhz"] < 0.95 * row["reference_mhz"]
     assert row["reference_pj"] == pytest.approx(
         row["energy_pj"] * (row["reference_mhz"] / row["clock_mhz"]) ** 1.5
     )
-    text = printed(capsys, name, "--gpu", "h100")
+    text = printed(capsys, name, "--table", "h100")
     assert "at full clock: the same energy, pJ, at 1980 MHz by E ~ f^gamma, gamma 1.5 ± 0.5" in text
     assert "at full clock" not in printed(capsys, "add.u32")

@@ -21,14 +21,14 @@ def python(code, **options):
 
 
 def failing(monkeypatch, error):
-    """Make `ptxbench list` raise."""
+    """Make `ptxbench cost` raise."""
 
-    @click.command(name="list")
+    @click.command(name="cost")
     def command():
         raise error
 
     monkeypatch.setattr(cli, "import_module", lambda _name: type("module", (), {"command": command}))
-    return run(["list"])
+    return run(["cost"])
 
 
 def test_help_names_every_command_and_loads_none_of_them():
@@ -109,7 +109,7 @@ def test_a_former_command_is_the_present_one_and_says_so_on_one_line(old, new, c
         (["verify", "--target", "sm_1"], "'sm_1' is not one of 'sm_75'"),
         (["verify", "--jobs", "0"], "0 is not in the range"),
         (["verify", "fma.rn.f23"], "no instruction fits 'fma.rn.f23'; did you mean fma.rn.f32"),
-        (["list", "--category", "poetry"], "unknown category 'poetry'; the catalogue has "),
+        (["cost", "--list", "--category", "poetry"], "unknown category 'poetry'; the catalogue has "),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(capsys, arguments, complaint):
@@ -158,7 +158,7 @@ def test_a_reader_that_goes_away_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-c", "from ptxbench.cli.main import main; main()", "list"],
+        [sys.executable, "-c", "from ptxbench.cli.main import main; main()", "cost", "--list"],
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
@@ -173,7 +173,7 @@ def test_a_reader_that_goes_away_is_no_error():
 def test_a_full_disk_behind_the_output_is_one_line():
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
-            [sys.executable, "-c", "from ptxbench.cli.main import main; main()", "list"],
+            [sys.executable, "-c", "from ptxbench.cli.main import main; main()", "cost", "--list"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -196,7 +196,7 @@ def shell(script, **options):
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize("arguments", ["--help", "list", "list --json", "table --help", "gpus"])
+@pytest.mark.parametrize("arguments", ["--help", "cost --list", "cost --list --json", "table --help", "gpus"])
 def test_a_closed_output_is_no_traceback(arguments):
     assert (shell(f"$P {arguments} >&-").returncode, shell(f"$P {arguments} 2>&- >&-").returncode) == (0, 0)
     assert "Traceback" not in shell(f"$P {arguments} >&-").stderr
@@ -223,7 +223,7 @@ def test_a_deleted_working_directory_is_named(tmp_path):
 @pytest.mark.hostile
 def test_a_limit_on_file_size_names_the_file(tmp_path):
     for unbuffered in ("", "1"):
-        done = shell(f"ulimit -f 1; PYTHONUNBUFFERED={unbuffered} $P list > {tmp_path / 'all.txt'}")
+        done = shell(f"ulimit -f 1; PYTHONUNBUFFERED={unbuffered} $P cost --list > {tmp_path / 'all.txt'}")
         assert (done.returncode, done.stderr) == (
             2,
             "ptxbench: error: cannot write the standard output: File too large\n",
@@ -235,7 +235,7 @@ def test_a_limit_on_file_size_names_the_file(tmp_path):
     assert done.stderr.count("error: ") == 1
 
 
-@pytest.mark.parametrize("group", ["tune", "roofline", "clocks", "meter", "fleet"])
+@pytest.mark.parametrize("group", ["tune", "roofline", "clocks", "meter"])
 def test_a_group_without_a_command_shows_its_commands_line_by_line(group, capsys):
     assert run([group]) == 2
     said = capsys.readouterr().err.splitlines()

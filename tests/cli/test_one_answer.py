@@ -71,9 +71,9 @@ def test_every_command_and_the_interface_give_one_number(gpu, instruction, name,
     energy_pj = load_table(gpu)[instruction].energy_pj
     assert 1 < energy_pj < 1e4
 
-    cost = one(json.loads(said("cost", instruction, "--gpu", gpu, "--json"))["rows"], instruction)
+    cost = one(json.loads(said("cost", instruction, "--table", gpu, "--json"))["rows"], instruction)
     assert (cost["energy_pj"], cost[rate]) == (energy_pj, pytest.approx(energy_pj / parts))
-    table = csv.DictReader(io.StringIO(said("cost", instruction, "--gpu", gpu, "--format", "csv")))
+    table = csv.DictReader(io.StringIO(said("cost", instruction, "--table", gpu, "--format", "csv")))
     assert float(one(table, instruction)["energy_pj"]) == energy_pj
 
     report = json.loads(said("report", gpu, "--json"))
@@ -87,7 +87,7 @@ def test_every_command_and_the_interface_give_one_number(gpu, instruction, name,
 
 
 def test_a_byte_of_a_load_and_one_of_an_estimate_say_what_they_include(tmp_path):
-    cost = said("cost", L2, "--gpu", "h200")
+    cost = said("cost", L2, "--table", "h200")
     assert f"pJ/B: {LOAD_INCLUDES}" in cost
     path = tmp_path / "counts.csv"
     path.write_text(COUNTED)
@@ -108,7 +108,7 @@ def test_a_rate_of_a_report_says_what_it_includes():
 
 
 def test_solve_sets_its_answer_beside_that_of_the_table_and_says_what_either_is():
-    document = json.loads(said("solve", "h200", "--json"))
+    document = json.loads(said("report", "--opcodes", "h200", "--json"))
     assert "all loops of the run together" in document["includes"]
     (row,) = (row for row in document["compared"] if (row["instruction"], row["opt_level"]) == (FMA, "O3"))
     assert row["direct_pj"] == load_table("h200")[FMA].energy_pj
@@ -130,7 +130,7 @@ def test_estimate_and_tune_price_an_opcode_and_a_byte_alike(gpu):
 def test_an_energy_of_loops_at_unlike_clocks_is_never_plain_ok():
     row = load_table("h100")[TENSOR]
     assert "its overhead loop at" in row.reason
-    for text in (str(row), said("cost", TENSOR, "--gpu", "h100")):
+    for text in (str(row), said("cost", TENSOR, "--table", "h100")):
         assert "its overhead loop at" in text
     energy = f"{row.energy_pj:.4g}"
     marked = {"markdown": rf"{energy} ± [\d.e+]+\\?\*", "latex": rf"{energy} \$\\pm\$ [\d.e+]+\*"}

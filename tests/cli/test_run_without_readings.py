@@ -52,7 +52,7 @@ def test_it_is_read_as_the_whole_run_is(whole, kept, tmp_path, capsys):
     for arguments in (
         ["report", "{}"],
         ["diff", str(whole), "{}", "--json"],
-        ["solve", "{}"],
+        ["report", "--opcodes", "{}"],
         ["estimate", str(kernel), *shape, "--table", "{}"],
     ):
         printed = []
@@ -66,7 +66,7 @@ def test_it_is_read_as_the_whole_run_is(whole, kept, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["table", "--gpu", "replay:{run}", "--out", "{out}"], ["solve", "{run}", "--store"]],
+    [["table", "--gpu", "replay:{run}", "--out", "{out}"], ["report", "--opcodes", "{run}", "--store"]],
 )
 def test_what_needs_the_rest_says_how_to_get_it(kept, tmp_path, capsys, arguments):
     before = sorted(kept.rglob("*"))
@@ -81,6 +81,6 @@ def test_what_needs_the_rest_says_how_to_get_it(kept, tmp_path, capsys, argument
 
 def test_without_solved_quantities_it_says_so_too(kept, capsys):
     (kept / "solved.json").unlink()
-    assert run(["solve", str(kept)]) == 2
+    assert run(["report", "--opcodes", str(kept)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "is kept without its " in line

@@ -58,7 +58,7 @@ def test_a_power_limit_slows_the_load_and_goes_again():
 
 
 def test_the_command_sweeps_a_simulated_gpu(capsys):
-    words = ["ridge", "--gpu", "simulated:h200-ridge", "--json"]
+    words = ["clocks", "ridge", "--gpu", "simulated:h200-ridge", "--json"]
     assert run(words) == 2
     assert run([*words, "--allow-settings"]) == 0
     captured = capsys.readouterr()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from fakes.measuring import asked
-
 from ptxbench.cli.solve import command
+
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
@@ -94,7 +94,7 @@ def test_what_is_missing_or_of_another_solver_or_other_files_is_solved_from_the_
     assert codec.encode(found.opcodes) == codec.encode(before.opcodes)
     (notice,) = caplog.messages
     assert said in notice
-    assert f"ptxbench solve {run} --store" in notice
+    assert f"ptxbench report --opcodes {run} --store" in notice
     # The folder was only given to be read.
     assert sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*")) == held
 

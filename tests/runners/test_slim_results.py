@@ -151,7 +151,7 @@ def test_what_is_not_committed_or_not_solved_is_not_taken_out(scripts, repositor
         slim.slim(repository, slim.Kind.KERNELS)
     (repository / RUN / "solved.json").unlink()
     commit(repository)
-    with pytest.raises(InputError, match=r"has no solved.json; write it by `ptxbench solve .* --store`"):
+    with pytest.raises(InputError, match=r"has no solved.json; write it by `.* --opcodes .* --store`"):
         slim.slim(repository, slim.Kind.READINGS)
     assert (repository / RUN / "traces.parquet").exists()
     slim.slim(repository, slim.Kind.KERNELS)

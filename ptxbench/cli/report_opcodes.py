@@ -1,18 +1,14 @@
-"""`ptxbench solve`: energy per SASS opcode from all kernels of a run at once."""
+"""`ptxbench report --opcodes`: energy per SASS opcode from all kernels of a run at once."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.command import command_of
 from ptxbench.cli.output import print_encoded, print_table
-from ptxbench.core.option import Arg
-from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
     from ptxbench.model.solution import JointSolution
@@ -20,32 +16,22 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    """Options of `ptxbench solve`.
+def print_opcodes(run: Path, *, store: bool, as_json: bool) -> None:
+    """Print the energy of each SASS opcode, solved jointly from every kernel of a run.
 
-    Attributes:
+    Args:
+        run: Folder of a run, or the name of a table.
         store: Solve the run's trials again and keep the result in its folder.
-    """
+        as_json: Print JSON.
 
-    run: Annotated[Path, Arg()]
-    store: bool = False
-    as_json: Json = False
-
-
-@command_of(_Options, "solve")
-def command(options: _Options) -> None:
-    """Solve for the energy of each SASS opcode, jointly from every kernel of a run folder.
-
-    Each has its standard error, and says whether the kernels determine it. Rows of table.csv whose direct
-    difference disagrees with the joint answer beyond both errors are listed. A run that keeps its solution
-    (solved.json) is read; --store solves it again, which takes a minute for a whole table.
+    Raises:
+        InputError: There is nothing to solve.
     """
     from ptxbench.core.errors import InputError
     from ptxbench.model.atlas import JOINT_INCLUDES, open_atlas
 
-    atlas = open_atlas(options.run)
-    if options.store:
+    atlas = open_atlas(run)
+    if store:
         from ptxbench.model.solve_run import store_solved
         from ptxbench.storage.run_folder import RunFolder
 
@@ -54,10 +40,10 @@ def command(options: _Options) -> None:
     solution, info = atlas.solution, atlas.gpu
     if not solution.fits:
         raise InputError(
-            f"{options.run} holds no valid trial of the dynamic protocol, so there is nothing to solve;"
+            f"{run} holds no valid trial of the dynamic protocol, so there is nothing to solve;"
             " measure with `ptxbench table --protocol dynamic`"
         )
-    if options.as_json:
+    if as_json:
         print_encoded(solution, {"gpu": info.name, "kind": info.kind, "includes": JOINT_INCLUDES})
         return
     click.echo(f"{info.title}, driver {info.driver}; {JOINT_INCLUDES}")
