@@ -6,7 +6,7 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -91,7 +91,7 @@ class _HelpFormatter(click.HelpFormatter):
         """Write a paragraph."""
         super().write_text(text.replace("-", _HYPHEN))
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write a list of names and texts."""
         super().write_dl([(name, text.replace("-", _HYPHEN)) for name, text in rows], col_max, col_spacing)
 
