@@ -213,7 +213,7 @@ def _by_name(word: str) -> tuple[_Condition, str]:
 
 def _by_ptx(word: str) -> tuple[_Condition, str]:
     fits, bits = fitting(word), _as_bits(word)
-    return lambda row: fits(row.opcode.lower()) or _as_bits(row.opcode) == bits != "", "PTX"
+    return lambda row: fits(row.opcode.lower()) or (bits != "" and _as_bits(row.opcode) == bits), "PTX"
 
 
 def _by_word(word: str) -> tuple[_Condition, str]:
@@ -244,6 +244,7 @@ def _head(text: str) -> str:
     return line[1] if line else ""
 
 
+@cache
 def _as_bits(opcode: str) -> str:
     """Return PTX that moves bits with a type that says their number alone, "" for other PTX."""
     start, _, last = opcode.lower().rpartition(".")

@@ -18,6 +18,7 @@ from ptxbench.core.target import Target
 from ptxbench.core.toolchain import tool_version
 from ptxbench.sass import (
     copy_check,
+    idle_lanes,
     listing,
     loop,
     loop_check,
@@ -39,6 +40,7 @@ _CODE = (
         loop_counter,
         loop_path,
         copy_check,
+        idle_lanes,
         operation,
         shape,
         operand,

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import ptx_templates
 import ptxbench
 from ptxbench.catalogue.load import find_instruction, load_catalogue
+from ptxbench.codegen import render
 from ptxbench.codegen.assemble import assemble_ptx
-from ptxbench.codegen.render import batch_prefix, render_batch, render_module, render_sleep
+from ptxbench.codegen.render import batch_prefix, render_batch, render_module, render_sleep, render_target
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import InputError, NotMeasurableError
 from ptxbench.core.target import TARGETS, find_target
@@ -79,6 +80,21 @@ def test_every_row_names_its_declared_registers_and_holds_its_copies():
             # Sixteen copies meet every chain and every set of operands.
             short = replace(row, copies=min(row.copies, 16))
             assert_names_its_registers_and_holds_its_copies(short, target, Form.THROUGHPUT)
+
+
+# A row of each template, and of each kind that a template tells apart.
+KINDS = {(row.family, dict(row.params).get("does")): row for row, target in LEGAL if target == HOPPER}
+
+
+@pytest.mark.parametrize("form", Form)
+def test_copies_that_come_again_are_as_each_rendered_for_itself(form):
+    for legal in KINDS.values():
+        row = replace(legal, copies=9 * legal.chains_of(form) + 1)
+        text = render_module(row, HOPPER, form)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(render._environment().globals, "copies_differ", True)
+            assert render_module(row, HOPPER, form) == text, row.name
+        assert text.startswith(render_target(row, HOPPER, form)), row.name
 
 
 @settings(max_examples=120)

@@ -13,7 +13,7 @@ from functools import cache
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.catalogue.model import Instruction
-from ptxbench.codegen.render import render_module
+from ptxbench.codegen.render import render_target
 from ptxbench.core.condition import ARAFA, DYNAMIC, Form, lanes_key
 from ptxbench.core.errors import InputError, ToolError
 from ptxbench.core.target import Target, find_target
@@ -172,7 +172,7 @@ def _ptx_loop(instruction: Instruction, target: Target | None) -> str:
     if target is None:
         return ""
     try:
-        module = render_module(instruction, target, Form.LATENCY)
+        module = render_target(instruction, target, Form.LATENCY)
     except InputError:
         return ""
     loop = _LOOP.search(module)
