@@ -31,7 +31,6 @@ from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.codegen.render import render_module
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.cubin import Cubin
-from ptxbench.core.status import Status
 from ptxbench.core.target import find_target
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import find_profile, profile_names
@@ -160,7 +159,7 @@ def _rows(gpu: SimulatedGpu, options: RunOptions, profile: Profile) -> Iterator[
     """Yield every valid row of one run with its hidden energy."""
     with tempfile.TemporaryDirectory() as place, start_run(gpu, options, Path(place, "run")) as folder:
         for row in measure_table(gpu, folder):
-            if row.status is Status.OK:
+            if row.status.has_number:
                 yield row, _truth_pj(folder, row, profile)
 
 

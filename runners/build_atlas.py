@@ -1,30 +1,49 @@
-"""Write boards.json of every table that comes with ptxbench: how its rows differ between boards.
+"""Write what runs of one GPU model say of each other: boards.json of every table that comes with ptxbench.
 
     python runners/build_atlas.py
 
-It reads the table.csv of every run `table-*`, `board-*` and `zeros-*`, and `operands-moving`, below
-results/GPU: all of them ran the same machine code by the same protocol. Of several runs of one board the
-first by name counts, and later ones give the rows that it lacks. Rows that are withdrawn are left out. Exit
-codes are those of `ptxbench`.
+run_spread.json says how much a row differs from run to run beyond its interval, on one board and from
+board to board, which docs/accuracy.md has as a table; boards.json how the rows of a table differ between
+boards. Both are of the table.csv of every run `table-*`, `board-*` and `zeros-*`, and `operands-moving`,
+below results/GPU: all of them ran the same machine code by the same protocol. Of several runs of one board
+the first by name counts, and later ones give the rows that it lacks. A second run of a board (`-repeat`,
+`-after`) says only how it repeats. Rows that are withdrawn are left out, and `imprecise` ones where another
+board has them. Exit codes are those of `ptxbench`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ptxbench.analysis.board_spread import BoardRun, board_spread
+from ptxbench.analysis.run_spread import run_spread
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.status import Status
+from ptxbench.storage.atomic import write_text
 from ptxbench.storage.board_spread import BoardSpread, write_board_spread
+from ptxbench.storage.known_rows import measured_rows
 from ptxbench.storage.manifest import read_run_manifest
+from ptxbench.storage.run_spread import RunSpread, SpreadTerm, write_run_spread
+from ptxbench.storage.schema import TableRow
 from ptxbench.storage.shipped import SHIPPED
 from ptxbench.storage.table import TABLE, read_table
-from ptxbench.storage.withdrawn import without_withdrawn
 
 RESULTS = Path(__file__).parents[1] / "results"
+PAGE = RESULTS.parent / "docs" / "accuracy.md"
+_BEGIN, _END = "<!-- spread:begin -->\n", "<!-- spread:end -->"
+_HEADINGS = (
+    *("GPU", "rows of", "pairs", "boards", "added"),
+    *("beyond both before", "beyond both now", "on boards left out"),
+)
+_KINDS = {
+    "same_board": "two runs of one board",
+    "other_board": "two boards",
+    "clock_corrected": "two boards, with a corrected clock",
+}
 # The run that comes with ptxbench, by GPU; its board has the factor 1.
 REFERENCES = {"h100": "table-57c3", "h200": "table-6eda"}
 # A second run of the same rows on a board that has one already.
@@ -36,44 +55,84 @@ _RUNS = ("table-*", "board-*", "zeros-*", "operands-moving")
 def main() -> int:
     """Write the files."""
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    for name, reference in REFERENCES.items():
-        folder = SHIPPED[name]
-        write_board_spread(folder, spread_of(RESULTS / folder.name, reference))
+    built = {name: build(name) for name in REFERENCES}
+    spreads = [spread for spread, _ in built.values()]
+    write_run_spread(spreads)
+    write_text(PAGE, with_table(PAGE.read_text(encoding="utf-8"), spreads))
+    for name, (_, boards) in built.items():
+        write_board_spread(SHIPPED[name], boards)
     return 0
 
 
-def spread_of(results: Path, reference: str) -> BoardSpread:
-    """Return how boards differ.
+def build(gpu: str) -> tuple[RunSpread, BoardSpread]:
+    """Return how much the rows of a table differ from run to run, and how boards differ.
 
     Args:
-        results: Folder with the runs.
-        reference: The run whose board has the factor 1.
+        gpu: Name of the table; the board of its run has the factor 1.
 
     Raises:
         InputError: A run cannot be read.
     """
-    paths = sorted(
-        path for pattern in _RUNS for path in results.glob(pattern) if not path.name.endswith(_AGAIN)
-    )
+    results = RESULTS / SHIPPED[gpu].name
+    paths = {path for pattern in _RUNS for path in results.glob(pattern)}
+    ordered = sorted(paths, key=lambda path: (path.name != REFERENCES[gpu], path.name))
+    runs = [_run(path) for path in ordered if not path.name.endswith(_AGAIN)]
+    repeats = [_run(path) for path in ordered if path.name.endswith(_AGAIN)]
+    spread = run_spread(runs[0].manifest.gpu.name, runs, repeats)
     boards: dict[str, BoardRun] = {}
-    for path in (results / reference, *(path for path in paths if path.name != reference)):
-        run = _run(path)
+    for run in runs:
         board = run.manifest.gpu.uuid_hash
         boards[board] = _with_more(boards[board], run) if board in boards else run
     first, *others = boards.values()
-    return board_spread(first, others, any_rows=True)
+    return spread, board_spread(first, others, any_rows=True, spread=spread)
+
+
+def with_table(page: str, spreads: Sequence[RunSpread]) -> str:
+    """Return a page whose table, between its two marks, says how much rows differ from run to run.
+
+    Args:
+        page: Markdown.
+        spreads: What it shall say.
+    """
+    head, _, rest = page.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{head}{_BEGIN}{spread_table(spreads)}{_END}{after}"
+
+
+def spread_table(spreads: Sequence[RunSpread]) -> str:
+    """Return how much rows differ from run to run, in Markdown."""
+    lines = [f"| {' | '.join(_HEADINGS)} |", f"| --- | --- |{' ---: |' * (len(_HEADINGS) - 2)}"]
+    for spread in spreads:
+        for name, kind in _KINDS.items():
+            term: SpreadTerm | None = getattr(spread, name)
+            if term is not None:
+                shares = (term.beyond_before, term.beyond, term.beyond_held_out)
+                cells = (
+                    f"{term.pairs:,}",
+                    str(term.boards),
+                    f"± {term.ci95:.2%}",
+                    *map("{:.1%}".format, shares),
+                )
+                lines.append(f"| {' | '.join((spread.gpu, kind, *cells))} |")
+    return "\n".join(lines) + "\n"
 
 
 def _with_more(first: BoardRun, later: BoardRun) -> BoardRun:
-    """Return a board's run with the rows that only a later run of the same board has."""
-    held = {row.key for row in first.rows if row.status is Status.OK}
-    kept = [row for row in first.rows if row.key in held]
-    return replace(first, rows=(*kept, *(row for row in later.rows if row.key not in held)))
+    """Return a board's run with the rows of a later run of it that the first lacks, or has `imprecise`."""
+    best = {row.key: row for row in later.rows}
+    for row in first.rows:
+        if row.key not in best or _worth(row) >= _worth(best[row.key]):
+            best[row.key] = row
+    return replace(first, rows=tuple(best.values()))
+
+
+def _worth(row: TableRow) -> tuple[bool, bool]:
+    return row.status is Status.OK, row.status.has_number
 
 
 def _run(folder: Path) -> BoardRun:
     manifest = read_run_manifest(folder)
-    return BoardRun(folder.name, manifest, without_withdrawn(read_table(folder / TABLE), manifest))
+    return BoardRun(folder.name, manifest, measured_rows(read_table(folder / TABLE), manifest))
 
 
 if __name__ == "__main__":

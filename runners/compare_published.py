@@ -69,7 +69,7 @@ def main() -> int:
     runs, gpus = [], []
     for path in arguments.run:
         with RunFolder.open(path) as folder:
-            runs.append(folder.rows())
+            runs.append(folder.known_rows())
             gpus.append(folder.manifest.gpu)
     found = compare(runs, arguments.reference)
     names = " and ".join(dict.fromkeys(gpu.title for gpu in gpus))

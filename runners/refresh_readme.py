@@ -1,30 +1,36 @@
-"""Print the README's tables and draw its picture, from committed runs of real GPUs.
+"""Write what pages show of the shipped tables, and draw the README's picture.
 
-    python runners/refresh_readme.py --plot docs/images/h200_energies.png
+    python runners/refresh_readme.py            # prints the README's tables
+    python runners/refresh_readme.py --write --plot docs/images/h200_energies.png
 
-The starters: energies of the run `table-6eda`, latencies (protocol `arafa`) of the run `starters`. The tensor
-products: the atlas of H100s.
-Exit codes are those of `ptxbench`.
+The starters: energies of the H200's table (`table-6eda`), latencies (protocol `arafa`) of the run `starters`.
+The tensor products: the atlas of H100s. docs/accuracy.md has more of them, docs/howto/look_up.md an example
+of `ptxbench cost`. Each is put between its marks. Exit codes are those of `ptxbench`.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ptxbench.catalogue.starters import STARTERS
-from ptxbench.core.condition import ARAFA, ARRAY_PATTERNS, DYNAMIC, OptLevel
+from ptxbench.core.condition import ARAFA, ARRAY_PATTERNS, DYNAMIC, OptLevel, Pattern
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
-from ptxbench.model.atlas import open_atlas
-from ptxbench.report.cost import find_costs
+from ptxbench.model.atlas import Atlas, open_atlas
+from ptxbench.report.cost import Cost, costs_text, find_costs
 from ptxbench.report.plot import plot_energies
 from ptxbench.report.summary import summary_table
+from ptxbench.storage.atomic import write_text
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
+from ptxbench.storage.shipped import SHIPPED
 
 _TENSOR = (
     "mma.m16n8k16.f32.f16.f16.f32",
@@ -34,20 +40,94 @@ _TENSOR = (
     "wgmma.m64n256k16.f32.bf16.bf16",
     "wgmma.m64n256k32.f32.e4m3.e4m3",
 )
-RESULTS = Path(__file__).parents[1] / "results" / "nvidia-h200"
+_FLOPS = (
+    "wgmma.m64n256k16.f32.f16.f16",
+    "wgmma.m64n256k16.f16.f16.f16",
+    "wgmma.m64n256k16.f32.bf16.bf16:a",
+    "wgmma.m64n256k8.f32.tf32.tf32",
+    "wgmma.m64n256k32.f32.e4m3.e4m3",
+    "wgmma.m64n256k32.s32.s8.s8",
+    "mma.m16n8k16.f32.f16.f16.f32",
+    "mma.m16n8k16.f32.bf16.bf16.f32",
+    "mma.m16n8k8.f32.tf32.tf32.f32",
+    "mma.m16n8k32.s32.s8.s8.s32",
+    "mma.m16n8k8.f64.f64.f64.f64",
+)
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "nvidia-h200"
 
 
 def main() -> int:
     """Print, draw, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plot", type=Path, help="picture to write (.png, .svg, .pdf)")
+    parser.add_argument("--write", action="store_true", help="write them into their pages")
     arguments = parser.parse_args()
     rows, info = readme_rows(RESULTS)
-    print(summary_table(rows), end="\n")
-    print(tensor_table(), end="")
+    if arguments.write:
+        for (page, name), text in pages(rows).items():
+            path = ROOT / page
+            write_text(path, with_part(path.read_text(encoding="utf-8"), name, text))
+    else:
+        print(summary_table(rows), end="\n")
+        print(tensor_table(), end="")
     if arguments.plot is not None:
         plot_energies(rows, info, arguments.plot)
     return 0
+
+
+def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
+    """Return what stands between the marks of a page, by page and name of the marks.
+
+    Args:
+        rows: Rows that the README shows.
+    """
+    return {
+        ("README.md", "results"): summary_table(rows),
+        ("README.md", "tensor"): tensor_table(),
+        ("docs/accuracy.md", "tensor"): flop_table(),
+        ("docs/howto/look_up.md", "example"): cost_example(),
+    }
+
+
+def with_part(page: str, name: str, text: str) -> str:
+    """Return a page with a text between its marks `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
+    begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->"
+    head, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{head}{begin}{text}{end}{after}"
+
+
+def cost_example() -> str:
+    """Return what `ptxbench cost fma.rn.f32` prints on 100 columns, without the lines on where."""
+    tables = [open_atlas(name) for name in SHIPPED]
+    table, _, _ = costs_text(find_costs("fma.rn.f32", tables), tables, 100).partition("\n\n")
+    return f"```\n{table}\n```\n"
+
+
+def flop_table() -> str:
+    """Return the page's table of the energy of an operation on H100s' tensor cores, in Markdown."""
+    h100 = open_atlas("h100")
+    lines = ["| | pJ a flop (an operation for s8) |", "| --- | ---: |"]
+    for name in _FLOPS:
+        cost = _at_o3(name, h100, Pattern.RANDOM)
+        flop_pj = cost.energy_pj / _operations(name)
+        lines.append(f"| `{name}` | {flop_pj:.3f} ± {flop_pj * cost.ci95_pj / cost.energy_pj:.3f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _operations(name: str) -> int:
+    """Return the multiplications and additions of a product of m x n x k, which its name has."""
+    shape = re.search(r"\.m(\d+)n(\d+)k(\d+)", name)
+    assert shape is not None  # noqa: S101 - of the names below
+    return 2 * math.prod(map(int, shape.groups()))
+
+
+def _at_o3(name: str, table: Atlas, operands: str) -> Cost:
+    """Return what an instruction costs at -O3."""
+    costs = find_costs(name, [table])
+    wanted = OptLevel.O3, operands, WARP
+    return next(cost for cost in costs if (cost.opt_level, cost.operands, cost.lanes) == wanted)
 
 
 def readme_rows(results: Path) -> tuple[list[TableRow], GpuInfo]:
@@ -59,12 +139,14 @@ def readme_rows(results: Path) -> tuple[list[TableRow], GpuInfo]:
     Raises:
         InputError: A run is not there or cannot be read.
     """
-    energies, gpu = _valid(results / "table-6eda", DYNAMIC)
-    latencies, _ = _valid(results / "starters", ARAFA)
+    h200 = open_atlas("h200")
+    energies = _valid(h200.rows, DYNAMIC)
+    with RunFolder.open(results / "starters") as folder:
+        latencies = _valid(folder.known_rows(), ARAFA)
     chosen = []
     for of in (energies, latencies):
         chosen += [row for name in STARTERS for (at, _), row in of.items() if at == name]
-    return chosen, gpu
+    return chosen, h200.gpu
 
 
 def tensor_table() -> str:
@@ -75,10 +157,7 @@ def tensor_table() -> str:
         "| --- | --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for name in _TENSOR:
-        at_o3 = [
-            cost for cost in find_costs(name, [h100]) if (cost.opt_level, cost.lanes) == (OptLevel.O3, WARP)
-        ]
-        random, zeros = (next(c for c in at_o3 if c.operands == kind) for kind in ARRAY_PATTERNS)
+        random, zeros = (_at_o3(name, h100, kind) for kind in ARRAY_PATTERNS)
         error = random.ci95_pj / random.energy_pj * random.pj_per_flop
         cells = (
             f"`{name}`",
@@ -93,11 +172,14 @@ def tensor_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _valid(run: Path, protocol: str) -> tuple[dict[tuple[str, str], TableRow], GpuInfo]:
-    """Return the valid rows of a run by instruction and level, and its GPU."""
-    with RunFolder.open(run) as folder:
-        rows = [r for r in folder.rows() if r.protocol == protocol and r.status is Status.OK]
-        return {(r.instruction, r.opt_level): r for r in rows}, folder.manifest.gpu
+def _valid(rows: Sequence[TableRow], protocol: str) -> dict[tuple[str, str], TableRow]:
+    """Return the valid rows of a protocol, of whole warps on random operands, by instruction and level."""
+    wanted = protocol, Status.OK, Pattern.RANDOM, WARP
+    return {
+        (row.instruction, row.opt_level): row
+        for row in rows
+        if (row.protocol, row.status, row.operands, row.lanes) == wanted
+    }
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from ptxbench.report.diff import Agreement, agreement, diff_rows
 from ptxbench.storage.atomic import replacing
 from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.run_spread import find_run_spread, widened
 from ptxbench.storage.schema import TableRow
 
 ROOT = Path(__file__).parents[1]
@@ -61,7 +62,7 @@ class KeptRun:
     Attributes:
         name: Name of its folder.
         manifest: Its manifest.
-        rows: Its valid dynamic rows.
+        rows: Its valid dynamic rows, as they were measured.
     """
 
     name: str
@@ -197,7 +198,9 @@ def _tables(runs: Iterable[KeptRun]) -> list[KeptRun]:
 
 def _agreement(a: KeptRun, b: KeptRun) -> Agreement:
     shared = (run.manifest.part.level_error or 0.0 for run in (a, b))
-    return agreement(DYNAMIC, diff_rows(a.rows, b.rows, *shared))
+    other_boards = a.manifest.gpu.uuid_hash != b.manifest.gpu.uuid_hash
+    rows = (widened(run.rows, find_run_spread(run.manifest.gpu), other_boards=other_boards) for run in (a, b))
+    return agreement(DYNAMIC, diff_rows(*rows, *shared))
 
 
 def _left(one: Agreement) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def main() -> int:
     arguments = parser.parse_args()
     run = arguments.run.resolve()
     with RunFolder.open(run) as folder:
-        energies = on_both(folder.rows())
+        energies = on_both(folder.known_rows())
         gpu = folder.manifest.gpu
     if gpu.kind is GpuKind.SIMULATED and arguments.out == SHIPPED:
         raise InputError(f"{run} is simulated, and what ptxbench ships is measured; give another --out")

@@ -31,6 +31,7 @@ from ptxbench.experiment.supervise import supervise
 from ptxbench.experiment.table_options import TableOptions
 from ptxbench.report.text import cost_sentence, tables_text
 from ptxbench.report.text_table import output_width
+from ptxbench.storage.known_rows import known_rows
 from ptxbench.storage.schema import TrialRecord
 
 
@@ -112,6 +113,7 @@ def _measure(arguments: argparse.Namespace) -> int:
             )
     finally:
         gpu.close()
+    rows = known_rows(rows, folder.manifest)
     print(tables_text(rows, gpu.info, output_width()))
     if folder.manifest.part.cost is not None:
         print(f"\n{cost_sentence(folder.manifest.part.cost)}")

@@ -15,6 +15,8 @@ from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import BoardFactor, BoardSpread, RowSpread
 from ptxbench.storage.manifest import TableManifest
+from ptxbench.storage.precision import without_precision
+from ptxbench.storage.run_spread import RunSpread
 from ptxbench.storage.schema import TableRow
 
 # A factor from fewer rows would explain them by itself.
@@ -43,14 +45,18 @@ class BoardRun:
     rows: Sequence[TableRow]
 
 
-def board_spread(reference: BoardRun, others: Sequence[BoardRun], any_rows: bool = False) -> BoardSpread:
+def board_spread(
+    reference: BoardRun, others: Sequence[BoardRun], any_rows: bool = False, spread: RunSpread | None = None
+) -> BoardSpread:
     """Return how the rows differ between boards, apart from one factor for each board.
 
     A board's factor f is the median over the common rows of e_board / e_reference; a row's scatter is the
     standard deviation over boards of ln(e / f). Rows count only where the instruction became the same SASS.
-    The interval of a row's mean over n boards is 1.96 sqrt(sum(u^2) / n^2 + s^2 / n + v^2): u is a board's
-    own standard error, s the scatter of all rows that two boards or more have, pooled. A row that scatters
-    more than three times as much, as atomic instructions do, has its own scatter and is not in the pool.
+    The interval of a row's mean over n boards is 1.96 sqrt(sum(u^2 + s^2) / n^2 + v^2): u is a board's own
+    standard error, s what rows differ by from board to board (`spread`). Where that is not known s is the
+    scatter of all rows that two boards or more have, pooled. A row that scatters more than three times as
+    much as both allow, as atomic instructions do, has its own scatter and is not in the pool. `imprecise`
+    rows count where no board has a better one.
 
     A board that shares no three rows with the reference has an unknown factor. With `any_rows` the mean of
     such boards, linked to each other by their common rows, is that of all others: v is what that may be off
@@ -60,6 +66,7 @@ def board_spread(reference: BoardRun, others: Sequence[BoardRun], any_rows: bool
         reference: The run whose board has the factor 1.
         others: Runs on other boards, one for each board.
         any_rows: Whether a board counts whose factor is unknown.
+        spread: How much rows of this GPU model differ from board to board, where it is known.
 
     Raises:
         InputError: Two runs are of one board, or a run shares fewer than three rows with the reference.
@@ -71,13 +78,16 @@ def board_spread(reference: BoardRun, others: Sequence[BoardRun], any_rows: bool
     boards = _factors(runs, any_rows)
     found: dict[Key, list[_OnBoard]] = {}
     for run, board in zip(runs, boards, strict=True):
-        for row in filter(_counts, run.rows):
+        for row in filter(_has_energy, run.rows):
             log = math.log(row.dynamic_pj / board.factor)
-            one = _OnBoard(row, log, _relative_error(row), board.factor_error)
+            scatter = spread.ci95(row, other_boards=True) / COVERAGE_FACTOR if spread else 0.0
+            one = _OnBoard(row, log, _relative_error(row), scatter, board.factor_error)
             found.setdefault(_key(row), []).append(one)
-    pooled = _usual([[one.log for one in measured] for measured in found.values()])
-    rows = tuple(_row(measured, pooled) for measured in found.values())
-    return BoardSpread(reference.name, boards, rows)
+    measured = [[one for one in of_row if _counts(one.row)] or of_row for of_row in found.values()]
+    if spread is None:
+        pooled = _usual([[one.log for one in of_row] for of_row in measured])
+        measured = [[replace(one, scatter=pooled) for one in of_row] for of_row in measured]
+    return BoardSpread(reference.name, boards, tuple(map(_row, measured)))
 
 
 def _usual(rows: Sequence[Sequence[float]]) -> float:
@@ -100,17 +110,19 @@ class _OnBoard:
         row: The row.
         log: That logarithm.
         error: Standard error of the row's repeats.
+        scatter: Standard deviation of what it differs by from board to board.
         factor_error: Standard error of the board's factor, where no common row tells it.
     """
 
     row: TableRow
     log: float
     error: float
+    scatter: float
     factor_error: float
 
 
 def _relative_error(row: TableRow) -> float:
-    return 0.0 if math.isnan(row.dynamic_ci95_pj) else row.dynamic_ci95_pj / COVERAGE_FACTOR / row.dynamic_pj
+    return 0.0 if math.isnan(row.relative_ci95) else row.relative_ci95 / COVERAGE_FACTOR
 
 
 def _pooled(rows: Iterable[Sequence[float]]) -> float:
@@ -126,11 +138,20 @@ def _key(row: TableRow) -> Key:
 
 def board_energies(run: BoardRun) -> dict[Key, float]:
     """Return the dynamic energies of a run's valid rows, pJ, by row and SASS."""
-    return {_key(row): row.dynamic_pj for row in filter(_counts, run.rows)}
+    return {key: row.dynamic_pj for key, row in rows_by_code(run).items()}
+
+
+def rows_by_code(run: BoardRun) -> dict[Key, TableRow]:
+    """Return a run's valid dynamic rows by row and SASS."""
+    return {_key(row): row for row in filter(_counts, run.rows)}
 
 
 def _counts(row: TableRow) -> bool:
     return row.protocol == DYNAMIC and row.status is Status.OK
+
+
+def _has_energy(row: TableRow) -> bool:
+    return row.protocol == DYNAMIC and row.status.has_number
 
 
 def _factors(runs: Sequence[BoardRun], any_rows: bool) -> tuple[BoardFactor, ...]:
@@ -188,13 +209,16 @@ def _factor(run: BoardRun, base: Mapping[Key, float]) -> BoardFactor:
     return BoardFactor(gpu.uuid_hash, run.name, gpu.driver, run.manifest.commit, len(ratios), factor)
 
 
-def _row(measured: Sequence[_OnBoard], pooled: float) -> RowSpread:
+def _row(measured: Sequence[_OnBoard]) -> RowSpread:
     row, boards = measured[0].row, len(measured)
     logs = [one.log for one in measured]
     energy_pj = math.exp(fmean(logs))
     factor_error = fmean(one.factor_error for one in measured)
-    scatter = stdev(logs) if _is_odd(logs, pooled) else pooled
-    error = math.hypot(*(one.error / boards for one in measured), scatter / math.sqrt(boards), factor_error)
+    allowed = math.sqrt(fmean(one.error**2 + one.scatter**2 for one in measured))
+    scatters = [stdev(logs) if _is_odd(logs, allowed) else one.scatter for one in measured]
+    error = math.hypot(
+        *(one.error / boards for one in measured), *(s / boards for s in scatters), factor_error
+    )
     return RowSpread(
         *(row.instruction, row.opt_level, row.protocol, row.operands, row.sass, row.sass_per_ptx),
         boards=boards,
@@ -213,8 +237,8 @@ def _told(reasons: Sequence[str]) -> str:
 
 
 def _note(reason: str) -> str:
-    """Return what a row's reason says of the row itself, without the trials that were left out."""
-    return _LEFT_OUT.split(reason, maxsplit=1)[0].removesuffix("; ")
+    """Return what a row's reason says of it, without its interval and the trials that were left out."""
+    return _LEFT_OUT.split(without_precision(reason), maxsplit=1)[0].removesuffix("; ")
 
 
 def _rounded(value: float) -> float:

@@ -13,7 +13,7 @@ from ptxbench.analysis.loop_energy import LoopEnergy
 from ptxbench.analysis.operating_point import OTHER_CLOCK
 from ptxbench.analysis.statistics import Estimate
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import TrialRecord
+from ptxbench.storage.schema import COUNTS_AS_AT, OVERHEAD_AT, TrialRecord
 
 # N and 2N may differ by this much, or by what their intervals allow, before the row has a note.
 _LINEARITY = 0.02
@@ -21,7 +21,6 @@ _LINEARITY = 0.02
 _NOT_LINEAR = 0.15
 # A power that changes by so much between two rounds at one clock, and stays, is reported.
 _STEP = 0.015
-_OVERHEAD_AT = "its overhead loop at"
 
 
 def left_out_note(faults: Mapping[str, tuple[Status, str]]) -> str:
@@ -96,12 +95,12 @@ def clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:
         return ""
     if not abs(target.clock_mhz / overhead.clock_mhz - 1) > OTHER_CLOCK:
         return ""
-    return f"the target ran at {target.clock_mhz:.0f} MHz, {_OVERHEAD_AT} {overhead.clock_mhz:.0f}"
+    return f"the target ran at {target.clock_mhz:.0f} MHz, {OVERHEAD_AT} {overhead.clock_mhz:.0f}"
 
 
 def at_other_clock(reason: str) -> bool:
     """Return whether a row's reason says so."""
-    return _OVERHEAD_AT in reason
+    return OVERHEAD_AT in reason
 
 
 def other_clock_note(target: LoopEnergy) -> str:
@@ -112,7 +111,7 @@ def other_clock_note(target: LoopEnergy) -> str:
         return ""
     span = " to ".join(f"{mhz}" for mhz in dict.fromkeys((other_mhz[0], other_mhz[-1])))
     count = sum(mhz in other_mhz for mhz in clocks_mhz)
-    return f"{count} of {len(target.trials)} trials ran at {span} MHz, and count as at {target.clock_mhz:.0f}"
+    return f"{count} of {len(target.trials)} trials ran at {span} MHz, {COUNTS_AS_AT} {target.clock_mhz:.0f}"
 
 
 def step_note(target: LoopEnergy, drift: Drift) -> str:

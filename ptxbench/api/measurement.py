@@ -33,7 +33,7 @@ class Measurement:
 
     @property
     def energy_pj(self) -> float:
-        """Energy of one execution, pJ; NaN where the measurement is not valid.
+        """Energy of one execution, pJ; NaN where the measurement is not valid, unless it is `imprecise`.
 
         By the `dynamic` protocol: what one `unit` (thread, warp, warpgroup) adds to the power of a busy chip.
         By `arafa`: Eq. 1 of Arafa et al. (2020) with MTSM, mostly the board's power times the latency.
@@ -49,8 +49,9 @@ class Measurement:
     def interval_pj(self) -> tuple[float, float]:
         """Low and high end of the 95% interval, pJ; NaN where it is not known.
 
-        It holds the scatter of the trials and the error of what was subtracted, not the gain of the GPU's own
-        power sensor, which only an external meter tells.
+        It holds the scatter of the trials, the error of what was subtracted, and what another run differs by
+        where that is known of the GPU's model; not the gain of the GPU's own power sensor, which only an
+        external meter tells.
         """
         return self.energy_pj - self.half_width_pj, self.energy_pj + self.half_width_pj
 

@@ -25,6 +25,7 @@ from ptxbench.experiment.protocols import protocol_names
 from ptxbench.experiment.session import start_run
 from ptxbench.experiment.supervise import supervise
 from ptxbench.experiment.table_options import TableOptions
+from ptxbench.storage.known_rows import known_rows
 from ptxbench.storage.location import require_no_run
 from ptxbench.storage.run_folder import RunFolder
 
@@ -152,10 +153,10 @@ def measure_table(options: MeasureTableOptions) -> Table:
         place = Path(stack.enter_context(TemporaryDirectory()), "run") if out is None else Path(out)
         if options.isolate:
             folder = stack.enter_context(_isolated(replace(wanted, spec=closed(options.gpu)), place))
-            return Table(folder.rows(), folder.manifest, tuple(folder.records()))
+            return Table(folder.known_rows(), folder.manifest, tuple(folder.records()))
         opened = options.gpu if isinstance(options.gpu, Gpu) else stack.enter_context(open_gpu(options.gpu))
         folder = stack.enter_context(start_run(opened._device, wanted.wanted(), place))
-        rows = run.measure_table(opened._device, folder)
+        rows = known_rows(run.measure_table(opened._device, folder), folder.manifest)
         return Table(rows, folder.manifest, tuple(folder.records()))
 
 

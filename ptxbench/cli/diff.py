@@ -83,9 +83,16 @@ def _print_json(found: Sequence[RunDiff]) -> None:
 
 
 def _print(found: RunDiff, all_rows: bool) -> None:
+    from ptxbench.storage.run_spread import spread_sentence
+
     for letter, side in (("A", found.a), ("B", found.b)):
         click.echo(f"{letter}: {side.path}, {_boards(side)}")
     click.echo("one board" if found.same_board else "NOT one and the same board")
+    sentences = (
+        spread_sentence(side.gpus[0], other_boards=not found.same_board) for side in (found.a, found.b)
+    )
+    for line in dict.fromkeys(filter(None, sentences)):
+        click.echo(line)
     for one in found.agreements:
         click.echo("\n" + "\n".join(_sentences(one)))
     _print_movers(found)

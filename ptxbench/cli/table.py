@@ -104,15 +104,17 @@ def _say_signal(number: int, out: Path, spec: str | None) -> None:
 def _measure(gpu: Gpu, folder: RunFolder, spec: str | None, budget_s: float) -> tuple[TableRow, ...]:
     """Measure with a progress bar; say where the run is when it is stopped."""
     from ptxbench.experiment.run import measure_table
+    from ptxbench.storage.known_rows import known_rows
 
     with progress_bar() as show:
         try:
-            return measure_table(
+            rows = measure_table(
                 gpu, folder, lambda at: show(at.done, at.total, at.subject), budget_s=budget_s
             )
         except KeyboardInterrupt:
             say(f"stopped; what was measured is kept. {_go_on(folder.path, spec)}")
             raise
+    return known_rows(rows, folder.manifest)
 
 
 def _say_changed(gpu: Gpu, folder: RunFolder) -> None:
@@ -141,6 +143,7 @@ def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as
     from ptxbench.report.formats import RunReport, render_report
     from ptxbench.report.text import cost_sentence, scale_sentence, source_sentence, tables_text
     from ptxbench.report.text_table import output_width
+    from ptxbench.storage.run_spread import spread_sentence
 
     if as_json:
         click.echo(render_report("json", [RunReport(str(folder.path), info, rows)], None))
@@ -148,6 +151,9 @@ def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as
     click.echo(tables_text(rows, info, output_width()))
     if folder.manifest.part.scale_ci95:
         click.echo(f"\n{scale_sentence(folder.manifest.part.scale_ci95)}")
+    spread = spread_sentence(folder.manifest.gpu, other_boards=False)
+    if spread:
+        click.echo(f"\n{spread}")
     if folder.manifest.part.source_check is not None:
         click.echo(f"\n{source_sentence(folder.manifest.part.source, folder.manifest.part.source_check)}")
     if folder.manifest.part.cost is not None:

@@ -9,6 +9,7 @@ class Status(StrEnum):
     """One code a row; every code but OK comes with a sentence."""
 
     OK = "ok"
+    IMPRECISE = "imprecise"
     GATE_FAILED = "gate_failed"
     THROTTLED = "throttled"
     CLOCK_DRIFT = "clock_drift"
@@ -23,3 +24,8 @@ class Status(StrEnum):
     NOT_SUPPORTED = "not_supported"
     NOT_REACHED = "not_reached"
     WITHDRAWN = "withdrawn"
+
+    @property
+    def has_number(self) -> bool:
+        """Whether a row of this status has an energy, be it one that is known badly."""
+        return self in (Status.OK, Status.IMPRECISE)

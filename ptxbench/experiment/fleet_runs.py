@@ -10,6 +10,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.storage.document import write_document
 from ptxbench.storage.fleet_file import FLEET_FILE, FleetFile
 from ptxbench.storage.folder_kind import MANIFEST
+from ptxbench.storage.known_rows import measured_rows
 from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.table import TABLE, read_table
 
@@ -69,4 +70,5 @@ def _run_folders(folder: Path) -> list[Path]:
 def _read(path: Path) -> BoardRun:
     # A run that was stopped before its first row has no table.
     rows = read_table(path / TABLE) if (path / TABLE).exists() else ()
-    return BoardRun(path.name, read_run_manifest(path), rows)
+    manifest = read_run_manifest(path)
+    return BoardRun(path.name, manifest, measured_rows(rows, manifest))

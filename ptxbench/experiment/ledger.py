@@ -15,6 +15,7 @@ from ptxbench.energy.gate.verdict import UNJUDGED
 from ptxbench.experiment.prepare import Outcome
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocols import find_protocol
+from ptxbench.storage.precision import judged
 from ptxbench.storage.schema import TableRow, TrialRecord
 
 
@@ -23,6 +24,7 @@ class Ledger:
 
     Args:
         known_difference: By how much power source and energy counter are known to differ, as a fraction.
+        precision: Relative half-width that was requested.
 
     Attributes:
         subjects: Subjects that can be measured, by name.
@@ -31,12 +33,13 @@ class Ledger:
         common: As in `SolvedRows`, once rows were worked out; None before.
     """
 
-    def __init__(self, known_difference: float) -> None:
+    def __init__(self, known_difference: float, precision: float) -> None:
         self.subjects: dict[str, Subject] = {}
         self.level_error = math.nan
         self.source = UNJUDGED
         self.common: Common | None = None
         self._known_difference = known_difference
+        self._precision = precision
         self._refused: dict[str, TableRow] = {}
 
     def take(self, outcomes: Sequence[Outcome]) -> list[Prepared]:
@@ -78,7 +81,8 @@ class Ledger:
         solved = solve_rows([s for s in self.subjects.values() if s.name in begun], records, gpu)
         self.level_error, self.common = solved.level_error, solved.common
         self.source = judge_run(records, self._known_difference)
-        return tuple(self._row(s, solved.rows, failures, ended, unfinished) for s in subjects)
+        rows = (self._row(s, solved.rows, failures, ended, unfinished) for s in subjects)
+        return judged(rows, self._precision)
 
     def _row(
         self,

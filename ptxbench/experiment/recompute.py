@@ -49,7 +49,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         if row.status is Status.NOT_SUPPORTED or (row.status is Status.NOT_REACHED and name not in measured)
     }
     begun = [subject for subject in subjects if subject.name not in without_kernel]
-    ledger = Ledger(folder.manifest.part.known_difference)
+    ledger = Ledger(folder.manifest.part.known_difference, folder.manifest.part.arguments.precision)
     with Preparer(gpu, folder) as preparer:
         preparer.begin_sleep().result()
         for batch in plan_batches(begun, folder.manifest.part.order_seed):
@@ -73,7 +73,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         "the recorded run did not reach it",
     )
     rows = tuple(
-        row if row.status is Status.OK else _as_recorded(row, recorded.get(subject.name))
+        row if row.status.has_number else _as_recorded(row, recorded.get(subject.name))
         for subject, row in zip(subjects, solved, strict=True)
     )
     cost = run_cost(folder.records())

@@ -52,7 +52,7 @@ def measure_table(
         budget_s: No round starts that would end later, by the GPU's clock and the time a trial took so far.
 
     Returns:
-        The rows, in the table's order.
+        The rows as they were measured, in the table's order (`known_rows` has what is believed of them).
 
     Raises:
         GpuError: The GPU stopped answering; what was measured is kept.
@@ -99,7 +99,8 @@ class _Measuring:
         self._preparer = preparer
         self._subjects = plan_subjects(bench.folder.manifest.part.arguments)
         self._state = RunState(bench, len(self._subjects), on_progress, budget_s)
-        self._ledger = Ledger(bench.folder.manifest.part.known_difference)
+        part = bench.folder.manifest.part
+        self._ledger = Ledger(part.known_difference, part.arguments.precision)
         self._sleep_cubin = preparer.begin_sleep()
         self._protocols: dict[str, Measurement] = {}
 

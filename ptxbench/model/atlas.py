@@ -24,11 +24,11 @@ from ptxbench.core.threads import WARP
 from ptxbench.model.rates import rates
 from ptxbench.model.terms import Terms, read_terms
 from ptxbench.storage.board_spread import BoardSpread, by_row, read_board_spread, with_other_boards
+from ptxbench.storage.known_rows import known_rows
 from ptxbench.storage.manifest import TableManifest, read_run_manifest
 from ptxbench.storage.schema import TableRow
 from ptxbench.storage.shipped import find_table
 from ptxbench.storage.table import TABLE, read_rows
-from ptxbench.storage.withdrawn import without_withdrawn
 
 if TYPE_CHECKING:
     from ptxbench.model.estimate import Machine
@@ -212,7 +212,7 @@ class Atlas:
         """Return energies of opcodes by -O3 rows of one opcode a copy, pJ a thread; of several the mean.
 
         Rows of memory hold their bytes, which an estimate charges apart. Rows whose loops ran at unlike
-        clocks are not for sums.
+        clocks are not for sums. `imprecise` ones count where an opcode has no other.
         """
         from ptxbench.analysis.row_notes import at_other_clock
         from ptxbench.model.opcode_energies import Known
@@ -220,23 +220,25 @@ class Atlas:
         from ptxbench.model.zeros import MEMORY
 
         found: dict[str, list[Known]] = {}
+        poor: dict[str, list[Known]] = {}
         for row in self.rows:
             alone = row.sass_per_ptx == 1 and not set(row.sass) & set(" *")
             if (row.opt_level, row.protocol, row.operands) != (OptLevel.O3, DYNAMIC, operands) or not alone:
                 continue
-            if row.status is not Status.OK or row.lanes != WARP or at_other_clock(row.reason):
+            if not row.status.has_number or row.lanes != WARP or at_other_clock(row.reason):
                 continue
             if opcode_class(row.sass) in MEMORY | {OpcodeClass.SHARED_ATOMIC}:
                 continue
             threads = Unit(row.unit).threads
             error_pj = row.dynamic_ci95_pj / COVERAGE_FACTOR / threads
-            found.setdefault(row.sass, []).append(Known(row.dynamic_pj / threads, error_pj))
-        return {opcode: _mean(known) for opcode, known in found.items()}
+            rows = found if row.status is Status.OK else poor
+            rows.setdefault(row.sass, []).append(Known(row.dynamic_pj / threads, error_pj))
+        return {opcode: _mean(known) for opcode, known in (poor | found).items()}
 
     def _rate(self, instruction: str, operands: str, rate: str, includes: str) -> UnitEnergy | None:
         """Return what the -O3 row of an instruction is for one flop or byte."""
         key = (instruction, OptLevel.O3, DYNAMIC, operands)
-        row = next((row for row in self.rows if row.key == key and row.status is Status.OK), None)
+        row = next((row for row in self.rows if row.key == key and row.status.has_number), None)
         value_pj = getattr(rates((row,))[0], rate) if row else math.nan
         if row is None or math.isnan(value_pj):
             return None
@@ -273,7 +275,8 @@ def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: 
     path = find_table(table)
     manifest, spread = read_run_manifest(path), read_board_spread(path, wanted)
     rows, names = _rows(path, wanted)
-    known = with_other_boards(without_withdrawn(rows, manifest), spread)
+    # Who looks a number of several boards up has another one.
+    known = with_other_boards(known_rows(rows, manifest, other_boards=spread is not None), spread)
     return Atlas(name or str(table), path, manifest, known, spread, names)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.core.condition import DYNAMIC
-from ptxbench.core.status import Status
 from ptxbench.storage.schema import TableRow
 
 _BITS = 8
@@ -46,7 +45,7 @@ def rates(rows: Sequence[TableRow]) -> tuple[Rate, ...]:
     return tuple(
         _rate(row.dynamic_pj, catalogue[row.instruction].bytes, catalogue[row.instruction].flops)
         # A run may be older than the catalogue.
-        if row.instruction in catalogue and row.protocol == DYNAMIC and row.status is Status.OK
+        if row.instruction in catalogue and row.protocol == DYNAMIC and row.status.has_number
         else Rate(math.nan, math.nan, math.nan)
         for row in rows
     )

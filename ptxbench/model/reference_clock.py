@@ -8,7 +8,6 @@ from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.core.status import Status
 from ptxbench.storage.schema import TableRow
 
 _UNKNOWN = Estimate(math.nan, math.nan)
@@ -26,7 +25,7 @@ def at_reference_clock(row: TableRow, gpu: GpuInfo) -> Estimate:
     """
     # A clock that is not known is NaN, which is not above 0.
     is_known = row.clock_mhz > 0 and gpu.max_sm_clock_mhz > 0
-    if row.status is not Status.OK or row.protocol != DYNAMIC or not is_known:
+    if not row.status.has_number or row.protocol != DYNAMIC or not is_known:
         return _UNKNOWN
     ratio = gpu.max_sm_clock_mhz / row.clock_mhz
     if ratio == 1:

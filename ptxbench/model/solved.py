@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ptxbench.analysis.static_power import StaticPower
+from ptxbench.core.status import Status
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, Known, OpcodeEnergies
 from ptxbench.model.solution import Comparison, JointSolution, OpcodeEnergy, PatternFit
 from ptxbench.storage import codec
@@ -190,7 +191,11 @@ class Solved:
                 )
                 for one in self.opcodes
             ),
-            tuple(Comparison.of_row(rows[one.row], one.joint_pj, one.joint_error_pj) for one in self.rows),
+            tuple(
+                Comparison.of_row(rows[one.row], one.joint_pj, one.joint_error_pj)
+                for one in self.rows
+                if rows[one.row].status is not Status.IMPRECISE
+            ),
         )
 
 

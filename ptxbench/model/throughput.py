@@ -19,7 +19,6 @@ from ptxbench.catalogue.product import dram_bytes_per_s
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.core.status import Status
 from ptxbench.core.threads import ISSUED_PER_CYCLE, WARP
 from ptxbench.model.opcodes import OpcodeClass, nearest, opcode_class
 from ptxbench.model.tensor import multiply_adds, operand_bits, tensor_kind
@@ -49,7 +48,7 @@ def issue_cycles(rows: Iterable[TableRow]) -> dict[str, float]:
     """
     found: dict[str, list[float]] = defaultdict(list)
     for row in rows:
-        measured = row.protocol == DYNAMIC and row.status is Status.OK and math.isfinite(row.cycles)
+        measured = row.protocol == DYNAMIC and row.status.has_number and math.isfinite(row.cycles)
         if measured and row.lanes == WARP and row.opt_level == "O3" and row.sass and " " not in row.sass:
             opcode, _, count = row.sass.partition("*")
             found[opcode].append(row.cycles / float(count or 1))

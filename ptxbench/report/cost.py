@@ -22,6 +22,7 @@ from ptxbench.model.reference_clock import at_reference_clock
 from ptxbench.report.text import number
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.board_spread import BoardSpread, RowSpread, by_row
+from ptxbench.storage.run_spread import spread_sentence
 from ptxbench.storage.schema import TableRow
 
 _SASS_WIDTH = 34
@@ -191,7 +192,7 @@ def row_costs(name: str, gpu: GpuInfo, rows: Sequence[TableRow], spread: BoardSp
 def _cost(
     row: TableRow, name: str, gpu: GpuInfo, rate: Rate, ptx_type: str, spread: RowSpread | None
 ) -> Cost:
-    own_boards = int(row.status is Status.OK)
+    has_number = row.status.has_number
     at_reference = at_reference_clock(row, gpu)
     return Cost(
         table=name,
@@ -203,14 +204,14 @@ def _cost(
         protocol=row.protocol,
         operands=row.operands,
         unit=row.unit,
-        energy_pj=row.energy_pj if row.status is Status.OK else math.nan,
-        ci95_pj=row.ci95_pj if row.status is Status.OK else math.nan,
+        energy_pj=row.energy_pj if has_number else math.nan,
+        ci95_pj=row.ci95_pj if has_number else math.nan,
         pj_per_flop=rate.pj_per_flop,
         pj_per_byte=rate.pj_per_byte,
         cycles=row.cycles,
         sass=row.sass,
         sass_per_ptx=row.sass_per_ptx,
-        boards=spread.boards if spread else own_boards,
+        boards=spread.boards if spread else int(has_number),
         boards_pj=spread.energy_pj if spread else math.nan,
         boards_scatter=math.nan if spread is None or spread.scatter is None else spread.scatter,
         status=row.status,
@@ -337,6 +338,9 @@ def _origin_lines(table: Atlas, costs: Sequence[Cost]) -> list[str]:
         lines.append(
             f"  all its dynamic energies share one factor, known to ± {manifest.part.scale_ci95:.2%} (95%)"
         )
+    spread = spread_sentence(manifest.gpu, other_boards=table.spread is not None)
+    if spread:
+        lines.append(f"  {spread}")
     if any(cost.is_at_other_clock for cost in costs if cost.table == table.name):
         gamma = architecture_of(manifest.gpu.target).clock_exponent
         lines.append(

@@ -200,7 +200,7 @@ def over_limit(found: RunDiff, limit: float) -> tuple[RowDiff, ...]:
 
 
 def diff_runs(a: RunFolder, b: RunFolder) -> RunDiff:
-    """Compare the tables of two runs.
+    """Compare the tables of two runs, with intervals that another run of the same board or boards keeps to.
 
     Args:
         a: The first run: ratios are the other over this one.
@@ -209,19 +209,23 @@ def diff_runs(a: RunFolder, b: RunFolder) -> RunDiff:
     Raises:
         InputError: A table cannot be read, or no row has a number in both.
     """
+    sides = _side(a), _side(b)
+    boards = [{gpu.uuid_hash for gpu in side.gpus} for side in sides]
+    same_board = boards[0] == boards[1] and len(boards[0]) == 1
     rows = diff_rows(
-        a.rows(), b.rows(), a.manifest.part.level_error or 0.0, b.manifest.part.level_error or 0.0
+        a.known_rows(other_boards=not same_board),
+        b.known_rows(other_boards=not same_board),
+        a.manifest.part.level_error or 0.0,
+        b.manifest.part.level_error or 0.0,
     )
     if not any(row.compared for row in rows):
         raise InputError(f"{a.path} and {b.path} have no row in common with a number in both; compare others")
-    sides = _side(a), _side(b)
-    boards = [{gpu.uuid_hash for gpu in side.gpus} for side in sides]
     agreements = tuple(
         agreement(protocol, rows)
         for protocol in NUMBERS
         if any(row.compared for row in rows if row.protocol == protocol)
     )
-    return RunDiff(*sides, boards[0] == boards[1] and len(boards[0]) == 1, rows, agreements)
+    return RunDiff(*sides, same_board, rows, agreements)
 
 
 def diff_rows(

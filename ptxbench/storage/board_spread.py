@@ -14,6 +14,7 @@ from ptxbench.core.threads import WARP
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
+from ptxbench.storage.precision import judged
 from ptxbench.storage.schema import TableRow
 
 BOARDS = "boards.json"
@@ -127,6 +128,8 @@ def _is_wanted(row: object, wanted: Callable[[str], bool]) -> bool:
 def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> tuple[TableRow, ...]:
     """Return a table's rows; those that its run lacks have the mean of other boards, on its scale.
 
+    So has an `imprecise` row that other boards know better.
+
     Args:
         rows: Rows of the table.
         spread: How boards of this GPU differ, None where one board was measured.
@@ -165,10 +168,16 @@ def by_row(rows: Sequence[TableRow], spread: BoardSpread | None) -> dict[tuple[s
 
 
 def _from_others(row: TableRow, spread: RowSpread | None) -> TableRow:
-    if row.status not in (Status.NOT_REACHED, Status.WITHDRAWN) or spread is None:
+    if row.status not in (Status.NOT_REACHED, Status.WITHDRAWN, Status.IMPRECISE) or spread is None:
         return row
+    found = _mean_row(row, spread)
+    return row if row.status is found.status is Status.IMPRECISE else found
+
+
+def _mean_row(row: TableRow, spread: RowSpread) -> TableRow:
+    """Return a row with the mean of other boards."""
     boards = "1 other board" if spread.boards == 1 else f"{spread.boards} other boards"
-    return replace(
+    mean = replace(
         row,
         sass=spread.sass,
         sass_per_ptx=spread.sass_per_ptx,
@@ -178,6 +187,7 @@ def _from_others(row: TableRow, spread: RowSpread | None) -> TableRow:
         status=Status.OK,
         reason="; ".join(filter(None, (f"measured on {boards}", spread.note))),
     )
+    return judged((mean,))[0]
 
 
 def write_board_spread(folder: Path, spread: BoardSpread) -> None:

@@ -15,6 +15,7 @@ from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.trace import Trace
 from ptxbench.storage.file_errors import require_kept
 from ptxbench.storage.kernels import KernelFiles
+from ptxbench.storage.known_rows import known_rows
 from ptxbench.storage.location import require_place
 from ptxbench.storage.manifest import (
     Recomputed,
@@ -156,8 +157,19 @@ class RunFolder(MeasuredFolder[TablePart]):
                 require_kept(self.path / name, "readings")
             self.kernels.require_kept()
 
+    def known_rows(self, *, other_boards: bool = False) -> tuple[TableRow, ...]:
+        """Return the rows of the table so far as they are believed (`ptxbench.storage.known_rows`).
+
+        Args:
+            other_boards: Whether the intervals shall hold for other boards of the model, too.
+
+        Raises:
+            InputError: As `rows`.
+        """
+        return known_rows(self.rows(), self.manifest, other_boards=other_boards)
+
     def rows(self) -> tuple[TableRow, ...]:
-        """Return the rows of the table so far.
+        """Return the rows of the table so far as they were measured.
 
         Raises:
             InputError: table.csv does not fit, or a finished run has none or no row in it.

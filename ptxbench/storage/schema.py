@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypedDict
 
@@ -13,6 +13,9 @@ from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 
 _PJ_PER_NJ = 1000.0
+# What the reason of a row says whose loops ran at unlike clocks, or at another than its energy is stated at.
+OVERHEAD_AT = "its overhead loop at"
+COUNTS_AS_AT = "and count as at"
 
 
 class Role(StrEnum):
@@ -215,7 +218,7 @@ class TableRow:
             return f"has a negative count, or not 1 to {WARP} lanes"
         if self.unit not in tuple(Unit):
             return f"is per {self.unit!r}, which is no {', '.join(Unit)}"
-        if self.status is not Status.OK:
+        if not self.status.has_number:
             return ""
         energies = {
             name: float(getattr(self, name))
@@ -242,6 +245,23 @@ class TableRow:
     def ci95_pj(self) -> float:
         """Half-width of the 95% interval of `energy_pj`, pJ; NaN where it is not known."""
         return _PJ_PER_NJ * self.mtsm_ci95_nj if self.protocol == ARAFA else self.dynamic_ci95_pj
+
+    @property
+    def relative_ci95(self) -> float:
+        """Half-width of the dynamic energy's 95% interval over the energy; NaN where there is none."""
+        return self.dynamic_ci95_pj / self.dynamic_pj if self.dynamic_pj else math.nan
+
+    @property
+    def clock_corrected(self) -> bool:
+        """Whether the energy was brought from one SM clock to another, as the reason says."""
+        return OVERHEAD_AT in self.reason or COUNTS_AS_AT in self.reason
+
+    def wider(self, ci95: float) -> TableRow:
+        """Return the row with a relative half-width added to its dynamic energy's interval, in quadrature."""
+        if not ci95 or not self.status.has_number or math.isnan(self.dynamic_pj):
+            return self
+        half_pj = math.hypot(self.dynamic_ci95_pj, ci95 * self.dynamic_pj)
+        return replace(self, dynamic_ci95_pj=half_pj)
 
     @property
     def key(self) -> tuple[str, ...]:

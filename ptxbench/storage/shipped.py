@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ptxbench.core.errors import InputError
 
-_TABLES = Path(__file__).parents[1] / "tables"
+TABLES = Path(__file__).parents[1] / "tables"
 # Each is a run of results/ without its readings and kernels; tests/storage/test_shipped.py holds them equal.
-SHIPPED = {"h100": _TABLES / "nvidia-h100", "h200": _TABLES / "nvidia-h200"}
+SHIPPED = {"h100": TABLES / "nvidia-h100", "h200": TABLES / "nvidia-h200"}
 
 
 def shipped_names() -> tuple[str, ...]:

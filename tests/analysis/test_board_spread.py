@@ -11,6 +11,7 @@ from ptxbench.analysis.board_spread import BoardRun, board_spread
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import BOARDS, read_board_spread, with_other_boards, write_board_spread
+from ptxbench.storage.run_spread import RunSpread, SpreadTerm
 
 NAMES = ("add.f32", "fma.rn.f32", "add.u32", "xor.b32", "popc.b32")
 
@@ -71,6 +72,30 @@ def test_the_interval_of_a_mean_has_the_repeats_and_what_boards_differ_by():
     between = math.log(1.02) / math.sqrt(2) / math.sqrt(5)  # one of five rows differs
     assert found[1].ci95_pj == pytest.approx(1.96 * between / math.sqrt(2) * 11, rel=0.01)
     assert found[-1].ci95_pj == pytest.approx(30 * math.hypot(1.96 * between, 1.5 / 30), rel=0.01)
+
+
+def test_what_rows_of_the_model_differ_by_widens_each_board_s_part():
+    spread = RunSpread("X", None, SpreadTerm(0.01, 1000, 9, 0.2, 0.05, 0.05), None)
+    exact = [row(n, 10.0 + i, dynamic_ci95_pj=0.0) for i, n in enumerate(NAMES)]
+    boards = [board(name, 1.0, *exact) for name in "abcd"]
+    for count in (1, 4):
+        found = board_spread(boards[0], boards[1:count], spread=spread).rows[0]
+        assert found.ci95_pj == pytest.approx(10 * 0.01 / math.sqrt(count), rel=1e-3)
+    # A row that boards disagree on far beyond it has its own scatter.
+    odd = board("b", 1.0, replace(exact[0], dynamic_pj=11.0), *exact[1:])
+    found = board_spread(boards[0], [odd], spread=spread).rows[0]
+    assert found.ci95_pj == pytest.approx(1.96 * found.scatter / math.sqrt(2) * found.energy_pj, rel=0.01)
+
+
+def test_an_imprecise_row_counts_where_no_board_has_a_better_one():
+    poor = row("add.f32", 14.0, dynamic_ci95_pj=3.0, reason="known to ± 21% only")
+    poor = replace(poor, status=Status.IMPRECISE)
+    base = board("a", 1.0)
+    poor_base, other = (replace(board(name, 1.0), rows=(poor, *base.rows[1:])) for name in "ab")
+    found = board_spread(base, [other]).rows[0]
+    assert (found.boards, found.energy_pj) == (1, 10.0)
+    both = board_spread(poor_base, [other]).rows[0]
+    assert (both.boards, both.energy_pj, both.note) == (2, 14.0, "")
 
 
 def test_rows_of_other_machine_code_and_rows_without_a_number_do_not_count():

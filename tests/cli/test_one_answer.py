@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from ptxbench.api.table import load_table
 from ptxbench.cli.main import run
 from ptxbench.model.atlas import LOAD_INCLUDES, open_atlas
 from ptxbench.model.terms import BYTE_INCLUDES
+from ptxbench.storage.run_spread import find_run_spread
 from ptxbench.storage.shipped import SHIPPED, find_table
 from ptxbench.tune.model_energy import open_model
 
@@ -84,6 +86,56 @@ def test_every_command_and_the_interface_give_one_number(gpu, instruction, name,
     shown = json.loads(said("roofline", "show", ROOFLINES / kept, "--table", gpu, "--json"))
     assert shown["table_pj"][name] == pytest.approx(cost[rate])
     assert shown["table_notes"][name].startswith(f"{instruction}, ")
+
+
+@pytest.mark.parametrize("gpu", SHIPPED)
+def test_every_command_and_the_interface_give_one_interval_that_holds_for_other_boards(gpu, tmp_path):
+    row = load_table(gpu)[FMA]
+    cost = one(json.loads(said("cost", FMA, "--gpu", gpu, "--json"))["rows"], FMA)
+    assert cost["ci95_pj"] == row.half_width_pj
+    assert one(json.loads(said("report", gpu, "--json"))["rows"], FMA)["dynamic_ci95_pj"] == row.half_width_pj
+    assert of_page(said("report", gpu, "--format", "html"), FMA)["ci95_pj"] == pytest.approx(
+        row.half_width_pj, rel=1e-5
+    )
+    unit = open_atlas(gpu).unit_energy("f32")
+    assert unit is not None
+    assert unit.ci95_pj == pytest.approx(row.half_width_pj / 2)
+
+    other = tmp_path / "other"
+    shutil.copytree(SHIPPED[gpu], other, ignore=shutil.ignore_patterns("boards.json"))
+    # The run alone stands for its own board, which repeats better than others agree.
+    own = load_table(other)[FMA]
+    own_diff, other_diff = (
+        one(json.loads(said("diff", SHIPPED[gpu], table, "--json"))["rows"], FMA)
+        for table in (other, of_another_board(other, tmp_path / "another"))
+    )
+    assert (own_diff["a_ci95"], own_diff["b_ci95"]) == (own.half_width_pj,) * 2
+    assert (other_diff["a_ci95"], other_diff["b_ci95"]) == (row.half_width_pj,) * 2
+    spread = find_run_spread(open_atlas(gpu).gpu)
+    assert own.half_width_pj < row.half_width_pj
+    assert spread.same_board.ci95 * own.energy_pj < own.half_width_pj
+
+
+def of_another_board(run, path):
+    """Return a copy of a run as if another board had been measured."""
+    shutil.copytree(run, path)
+    manifest = path / "manifest.json"
+    board = open_atlas(run).gpu.uuid_hash
+    manifest.write_text(manifest.read_text().replace(board, "0" * len(board)))
+    return path
+
+
+@pytest.mark.parametrize("gpu", SHIPPED)
+def test_every_number_of_a_shipped_table_has_an_interval(gpu):
+    rows = json.loads(said("cost", "*", "--gpu", gpu, "--json"))["rows"]
+    numbers = [row for row in rows if row["energy_pj"] is not None]
+    assert len(numbers) > 800
+    assert not [row["instruction"] for row in numbers if not row["ci95_pj"] > 0]
+    # One that is known badly says so, and no other status has a number.
+    assert {row["status"] for row in numbers} == {"ok", "imprecise"}
+    poor = [row for row in numbers if row["status"] == "imprecise"]
+    assert all(row["reason"].startswith("known to ± ") for row in poor)
+    assert max(row["ci95_pj"] / row["energy_pj"] for row in numbers if row not in poor) < 0.11
 
 
 def test_a_byte_of_a_load_and_one_of_an_estimate_say_what_they_include(tmp_path):

@@ -1,6 +1,7 @@
 """`ptxbench table` as its users meet it."""
 
 import json
+import math
 import os
 import shlex
 import shutil
@@ -15,13 +16,16 @@ import pytest
 from fakes.nvml import DRIVER_MISMATCH, FakeDevice, use_nvml
 from fakes.profile_file import write_profile
 
+from ptxbench.api.table import load_run
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.cli.main import run
 from ptxbench.devices.driver_presence import driver_traces, wants_gpus
 from ptxbench.devices.simulated.load import H200
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.nvml import NvmlDevice
+from ptxbench.storage import known_rows
 from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.run_spread import RunSpread, SpreadTerm
 from ptxbench.storage.table import write_table
 
 TESTS = Path(__file__).parents[1]
@@ -354,7 +358,9 @@ def test_what_is_no_measurement_never_goes_under_results(recorded, tmp_path, cap
 # Runs `ptxbench` and sends itself a signal once so many trials are on the disk.
 _SIGNALLED = """
 import os, signal, sys
+from ptxbench.storage import known_rows
 from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.run_spread import RunSpread, SpreadTerm
 name, left = sys.argv.pop(1), int(sys.argv.pop(1))
 # A shell's background jobs are started with SIGINT ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -464,3 +470,24 @@ def test_two_processes_never_write_one_run(recorded, tmp_path, capsys):
     with RunFolder.resume(path, manifest.gpu, manifest.part.arguments, manifest.part.sessions[0]):
         assert table("--resume", "--gpu", "simulated", "--out", path) == 2
         assert str(path) in one_line(capsys)
+
+
+def test_what_is_shown_of_a_run_is_wider_than_its_own_trials_say_and_the_run_stays(
+    tmp_path, monkeypatch, capsys
+):
+    term = SpreadTerm(0.02, 1000, 10, 0.2, 0.05, 0.05)
+    monkeypatch.setattr(known_rows, "find_run_spread", lambda gpu: RunSpread(gpu.name, term, None, None))
+    path = tmp_path / "run"
+    assert table("fma.rn.f32", *QUICK, "--gpu", "simulated", "--out", path, "--json") == 0
+    (shown,) = json.loads(capsys.readouterr().out)["rows"]
+    with RunFolder.open(path) as folder:
+        (row,) = folder.rows()
+    assert row.relative_ci95 < 0.01
+    half_pj = math.hypot(row.dynamic_ci95_pj, 0.02 * row.dynamic_pj)
+    for one in (shown["dynamic_ci95_pj"], load_run(path)["fma.rn.f32"].half_width_pj):
+        assert one == pytest.approx(half_pj, rel=1e-4)
+    # What is computed again from its trials is the run's own, too.
+    again = tmp_path / "again"
+    assert table("--gpu", f"replay:{path}", "--out", again) == 0
+    with RunFolder.open(again) as folder:
+        assert folder.rows()[0].dynamic_ci95_pj == row.dynamic_ci95_pj

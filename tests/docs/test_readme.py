@@ -9,24 +9,17 @@ from fakes.script import load_script
 
 from ptxbench.cli.main import group
 from ptxbench.core.gpu_info import GpuKind
-from ptxbench.report.summary import summary_table
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_table_in_the_readme_is_that_of_the_committed_runs():
-    readme = (ROOT / "README.md").read_text()
-    block = readme.partition("<!-- results:begin -->\n")[2].partition("<!-- results:end -->")[0]
+def test_the_pages_show_what_the_shipped_tables_have():
     module = load_script("runners/refresh_readme.py")
     rows, gpu = module.readme_rows(ROOT / "results" / "nvidia-h200")
     assert gpu.kind is GpuKind.REAL
-    assert block == summary_table(rows)
-
-
-def test_the_tensor_products_in_the_readme_are_those_of_the_atlas():
-    readme = (ROOT / "README.md").read_text()
-    block = readme.partition("<!-- tensor:begin -->\n")[2].partition("<!-- tensor:end -->")[0]
-    assert block == load_script("runners/refresh_readme.py").tensor_table()
+    for (name, part), text in module.pages(rows).items():
+        page = (ROOT / name).read_text()
+        assert module.with_part(page, part, text) == page, "run runners/refresh_readme.py --write"
 
 
 def test_every_file_that_the_documents_link_to_is_there():

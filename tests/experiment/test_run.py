@@ -20,6 +20,8 @@ from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.run_state import Progress
 from ptxbench.experiment.session import resume_run, start_run
+from ptxbench.storage import precision
+from ptxbench.storage.precision import PrecisionLimit
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import Role
 
@@ -494,3 +496,19 @@ def test_a_kernel_that_breaks_its_process_is_passed_over_when_the_run_is_gone_on
         "add.f32": Status.LAUNCH_FAILED,
         "mad.lo.u32": Status.OK,
     }
+
+
+def test_a_new_run_says_which_rows_missed_their_precision_by_far(tmp_path, monkeypatch):
+    monkeypatch.setattr(precision, "PRECISION", PrecisionLimit(1e-5))
+    (row,) = measured(WatchedGpu(), tmp_path / "run", asked("fma.rn.f32", precision=1e-5))
+    with RunFolder.open(tmp_path / "run") as folder:
+        assert repr(folder.rows()) == repr(folder.known_rows())
+        (kept,) = folder.rows()
+    for one in (row, kept):
+        assert one.status is Status.IMPRECISE
+        assert one.reason.startswith("known to ± ")
+        assert one.dynamic_pj > one.dynamic_ci95_pj > 1e-5 * one.dynamic_pj
+    # A replay computes the same.
+    with RunFolder.open(tmp_path / "run") as whole:
+        (again,) = measured(ReplayGpu(whole), tmp_path / "again", asked("fma.rn.f32", precision=1e-5))
+    assert again.status is Status.IMPRECISE

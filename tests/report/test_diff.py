@@ -129,9 +129,10 @@ def test_the_command_prints_rows_boards_and_the_summary(tmp_path, capsys):
     assert "0123456789ab" in text
     assert "ba9876543210" in text
     lines = text.splitlines()
-    assert lines[4] == "dynamic: scale factor B/A 1.0400 (3 rows); it explains 100% of the spread"
-    assert "median 4.00%, 95th percentile 4.00%, 3 of 3 beyond both 95% intervals" in lines[5]
-    assert "beside the factor: median 0.00%, 95th percentile 0.00%, 0 of 3 beyond both" in lines[6]
+    assert lines[3].startswith("the intervals have what rows differ by from board to board")
+    assert lines[5] == "dynamic: scale factor B/A 1.0400 (3 rows); it explains 100% of the spread"
+    assert "median 4.00%, 95th percentile 4.00%, 3 of 3 beyond both 95% intervals" in lines[6]
+    assert "beside the factor: median 0.00%, 95th percentile 0.00%, 0 of 3 beyond both" in lines[7]
     assert "no row differs beyond both intervals beside the factor" in text
     assert [line.split() for line in lines if line.startswith("row")] == [
         ["row0", "O3", "IADD3*0.5", "IMAD.IADD*0.5", "FFMA"]

@@ -53,7 +53,7 @@ def test_eight_warps_at_o0_give_no_energy_and_other_rows_stay():
     for row, was in zip(judged, rows, strict=True):
         if was.status is Status.OK and row.status is Status.OK:
             kept[str(row.opt_level)].append(row)
-            assert row == was
+            assert row.dynamic_pj == was.dynamic_pj
     assert kept["O0"] == []
     assert len(kept["O3"]) > 250
 

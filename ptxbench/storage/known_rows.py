@@ -1,0 +1,42 @@
+"""The rows of a run as they are believed: what only other runs tell of them is worked out as they are read.
+
+A run is kept as it was measured. Whatever shows, compares or uses its rows takes them from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ptxbench.storage.manifest import TableManifest
+from ptxbench.storage.precision import judged
+from ptxbench.storage.run_spread import find_run_spread, widened
+from ptxbench.storage.schema import TableRow
+from ptxbench.storage.withdrawn import without_withdrawn
+
+
+def known_rows(
+    rows: Sequence[TableRow], manifest: TableManifest, *, other_boards: bool = False
+) -> tuple[TableRow, ...]:
+    """Return the rows of a run as they are believed.
+
+    - A row that is known to be wrong is `withdrawn`, and has no number (`withdrawn.toml`).
+    - One whose own interval is far wider than was requested is `imprecise` (`PRECISION`).
+    - Intervals have what rows differ by from run to run of this GPU model (`run_spread.json`).
+
+    Args:
+        rows: Rows as they were measured.
+        manifest: What the run was.
+        other_boards: Whether the intervals shall hold for other boards of the model, too, beside one factor
+            for each board.
+    """
+    return widened(measured_rows(rows, manifest), find_run_spread(manifest.gpu), other_boards=other_boards)
+
+
+def measured_rows(rows: Sequence[TableRow], manifest: TableManifest) -> tuple[TableRow, ...]:
+    """Return the same with the intervals that the run itself gives: what runs are compared by.
+
+    Args:
+        rows: Rows as they were measured.
+        manifest: What the run was.
+    """
+    return judged(without_withdrawn(rows, manifest), manifest.part.arguments.precision)

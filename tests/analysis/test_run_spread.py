@@ -1,0 +1,82 @@
+"""What rows differ by from run to run is found from the runs, and makes intervals hold on others."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from fakes import run as fake
+
+from ptxbench.analysis.board_spread import BoardRun
+from ptxbench.analysis.run_spread import pairs, run_spread
+from ptxbench.core.status import Status
+
+OWN_CI95 = 0.004
+CORRECTED = "1 of 2 trials ran at 1995 MHz, and count as at 1980"
+
+
+def made(name, rng, sd, rows=200, board=None, corrected_sd=0.0, factor=1.0):
+    """A run whose rows scatter as their intervals say, by `sd` more, every fourth by `corrected_sd` more."""
+    energies = []
+    for n in range(rows):
+        moved = corrected_sd and n % 4 == 0
+        off = rng.normal(0, OWN_CI95 / 1.96) + rng.normal(0, sd) + rng.normal(0, corrected_sd if moved else 0)
+        energy_pj = factor * (10 + n) * np.exp(off)
+        row = replace(fake.row(f"row{n}"), sass="FFMA", status=Status.OK, reason=CORRECTED if moved else "")
+        energies.append(replace(row, dynamic_pj=energy_pj, dynamic_ci95_pj=OWN_CI95 * energy_pj))
+    return BoardRun(name, fake.manifest(replace(fake.GPU, uuid_hash=board or name)), energies)
+
+
+def held(runs, ci95):
+    """Share of the pairs of runs that are within both intervals with a term."""
+    found = [pair for a, b in combinations(runs, 2) for pair in pairs(a, b)]
+    return np.mean([pair.apart**2 <= pair.ci95**2 + 2 * ci95**2 for pair in found])
+
+
+def test_the_term_of_some_boards_makes_the_intervals_of_others_hold():
+    rng = np.random.default_rng(1)
+    runs = [made(f"b{n}", rng, 0.004, factor=1 + 0.01 * n) for n in range(6)]
+    term = run_spread("X", runs, ()).other_board
+    assert term.ci95 == pytest.approx(1.96 * 0.004, rel=0.15)
+    assert (term.pairs, term.boards) == (15 * 200, 6)
+    assert term.beyond_before > 0.3
+    assert term.beyond == pytest.approx(0.05, abs=0.005)
+    assert term.beyond_held_out == pytest.approx(0.05, abs=0.015)
+    others = [made(f"c{n}", rng, 0.004) for n in range(4)]
+    assert held(others, 0.0) < 0.7
+    assert held(others, term.ci95) == pytest.approx(0.95, abs=0.02)
+
+
+def test_runs_that_scatter_as_their_intervals_say_add_nothing_that_is_seen():
+    rng = np.random.default_rng(2)
+    runs = [made(f"b{n}", rng, 0.0) for n in range(4)]
+    assert run_spread("X", runs, ()).other_board.ci95 < 0.25 * OWN_CI95
+
+
+def test_repeats_tell_of_one_board_and_are_not_compared_with_others():
+    rng = np.random.default_rng(3)
+    runs = [made("a", rng, 0.002), made("b", rng, 0.002)]
+    again = [made("a-repeat", rng, 0.002, board="a"), made("b-repeat", rng, 0.002, board="b")]
+    found = run_spread("X", runs, again)
+    assert (found.same_board.pairs, found.same_board.boards) == (400, 2)
+    assert (found.other_board.pairs, found.other_board.boards) == (200, 2)
+
+
+def test_rows_at_another_clock_have_a_term_of_their_own():
+    rng = np.random.default_rng(4)
+    runs = [made(f"b{n}", rng, 0.003, corrected_sd=0.015) for n in range(5)]
+    found = run_spread("X", runs, ())
+    assert found.other_board.ci95 == pytest.approx(1.96 * 0.003, rel=0.2)
+    assert found.clock_corrected.ci95 == pytest.approx(1.96 * np.hypot(0.003, 0.015), rel=0.2)
+    plain, moved = runs[0].rows[1], runs[0].rows[0]
+    assert found.ci95(plain, other_boards=True) == found.other_board.ci95
+    assert found.ci95(moved, other_boards=True) == found.clock_corrected.ci95
+    assert found.ci95(moved, other_boards=False) == 0
+
+
+def test_too_few_pairs_tell_nothing():
+    rng = np.random.default_rng(5)
+    found = run_spread("X", [made("a", rng, 0.01, rows=90), made("b", rng, 0.01, rows=90)], ())
+    assert (found.same_board, found.other_board, found.clock_corrected) == (None, None, None)
+    # Two runs with few common rows hardly tell the factor between them.
+    assert pairs(made("a", rng, 0.01, rows=9), made("b", rng, 0.01, rows=9)) == []
