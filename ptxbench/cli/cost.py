@@ -13,6 +13,7 @@ from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllRows, target_of
 from ptxbench.cli.output import print_json, say_found
 from ptxbench.cli.parameters import FormatName
+from ptxbench.cli.terminal import as_written
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import Category, Json, OptionalPatterns, tables_of
 
@@ -108,9 +109,9 @@ def _print_costs(found: Selection, selection: Selection, options: _Options, form
     if form == "json":
         print_json(costs_document(costs, opened))
     elif form == "csv":
-        click.echo(costs_csv(costs))
+        click.echo(costs_csv(costs), file=as_written())
     elif form != "text":
-        click.echo(costs_report(form, selection, opened, all_rows=options.all_rows))
+        click.echo(costs_report(form, selection, opened, all_rows=options.all_rows), file=as_written())
     else:
         shown = costs if options.all_rows or selection.is_exact else reached(costs) or costs
         click.echo(costs_text(shown, opened, output_width()))

@@ -33,7 +33,7 @@ def command(options: JsonOptions) -> None:
     try:
         real = list_gpus()
     except GpuError as error:
-        missing = str(error)
+        missing = str(error).replace("`gpu`", "--gpu")
     if options.as_json:
         documents = [*map(_document, real), *({"gpu": spec, **asdict(info)} for spec, info in _simulated())]
         print_json({"gpus": documents, "no_real_gpu": missing})

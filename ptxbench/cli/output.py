@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ptxbench.cli.terminal import as_written
+
 if TYPE_CHECKING:
     from ptxbench.catalogue.search import Selection
 
@@ -16,7 +18,7 @@ def print_json(document: dict[str, Any]) -> None:
     """Print JSON; a number that is not known (NaN) is null."""
     from ptxbench.storage.codec import encode
 
-    click.echo(json.dumps(encode(document), indent=1))
+    click.echo(json.dumps(encode(document), indent=1), file=as_written())
 
 
 def encoded(document: object) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import click
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllRows, plot_of
 from ptxbench.cli.parameters import FormatName, Size
+from ptxbench.cli.terminal import as_written
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import Json
 
@@ -103,7 +104,9 @@ def command(options: _Options) -> None:
         for path in plot_energies(reports[0].rows, reports[0].gpu, options.plot, options.rows, page):
             click.echo(f"ptxbench: wrote {path}", err=True)
     if options.as_json or options.form or options.out is not None or options.plot is None:
-        _give(render_report(name, reports, output_width() if options.out is None else None), options.out)
+        _give(
+            render_report(name, reports, output_width() if options.out is None else None), name, options.out
+        )
 
 
 def _print_instead(options: _Options) -> None:
@@ -143,7 +146,7 @@ def _report_rooflines(
             f"{runs[0]} is a roofline: --format html makes its page, `ptxbench roofline show` the rest"
         )
     reports = [read_roofline(run) for run in runs]
-    _give(render_rooflines(reports), out)
+    _give(render_rooflines(reports), form, out)
     missing = missing_fits(reports)
     for line in missing:
         click.echo(f"ptxbench: {line}", err=True)
@@ -151,10 +154,10 @@ def _report_rooflines(
         sys.exit(1)
 
 
-def _give(text: str, out: Path | None) -> None:
+def _give(text: str, form: str, out: Path | None) -> None:
     """Print a report, or write it into a file."""
     if out is None:
-        click.echo(text)
+        click.echo(text, file=None if form == "text" else as_written())
         return
     from ptxbench.storage.atomic import write_text
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import click
 
 from ptxbench.cli.command import command_of
 from ptxbench.cli.parameters import Fraction
+from ptxbench.cli.terminal import as_written
 from ptxbench.core.errors import InputError
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.printable import printable
@@ -289,11 +291,11 @@ def _say(lines: Sequence[str]) -> None:
 def _print_json(document: dict[str, object]) -> None:
     import json
 
-    _print(json.dumps(document, indent=1))
+    _print(json.dumps(document, indent=1), as_written(sys.stderr))
 
 
-def _print(text: str) -> None:
+def _print(text: str, stream: TextIO | None = None) -> None:
     """Print to standard error; where that is full or gone, files and the exit code still have to come."""
     with suppress(OSError):
         if text:
-            click.echo(text, err=True)
+            click.echo(text, file=stream, err=True)

@@ -11,6 +11,7 @@ import click
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import DEFAULT_TARGET, target_of
 from ptxbench.cli.output import print_json, say_found
+from ptxbench.cli.terminal import as_written
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import Json, OneOptLevel, Patterns
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from ptxbench.emulator.toggles import Toggles
     from ptxbench.sass.module import Module
 
-_PARTS = ("ptx", "sass", "verdict", "operands")
+_PROSE = ("verdict", "operands")
+_PARTS = ("ptx", "sass", *_PROSE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +98,11 @@ def _print(module: Module, options: _Options) -> None:
     if options.as_json:
         print_json(_document(module, options.target, parts["sass"](), _toggles(module, options.target)))
     elif options.part:
-        click.echo(parts[options.part]().rstrip())
+        click.echo(parts[options.part]().rstrip(), file=None if options.part in _PROSE else as_written())
     else:
-        click.echo("\n\n".join(f"==== {label} ====\n{text().rstrip()}" for label, text in parts.items()))
+        for gap, (label, text) in zip(("", *"\n\n\n"), parts.items(), strict=True):
+            click.echo(f"{gap}==== {label} ====")
+            click.echo(text().rstrip(), file=None if label in _PROSE else as_written())
 
 
 def _toggles(module: Module, target_name: str) -> Toggles | None:

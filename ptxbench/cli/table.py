@@ -16,6 +16,7 @@ from ptxbench.cli.command import command_of
 from ptxbench.cli.output import say, say_found, say_lost
 from ptxbench.cli.progress import progress_bar
 from ptxbench.cli.table_cluster import ClusterOptions, measure_on_cluster
+from ptxbench.cli.terminal import as_written
 from ptxbench.core.option import words_of
 from ptxbench.experiment.table_options import TableOptions
 
@@ -146,7 +147,7 @@ def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as
     from ptxbench.storage.run_spread import spread_sentence
 
     if as_json:
-        click.echo(render_report("json", [RunReport(str(folder.path), info, rows)], None))
+        click.echo(render_report("json", [RunReport(str(folder.path), info, rows)], None), file=as_written())
         return
     click.echo(tables_text(rows, info, output_width()))
     if folder.manifest.part.scale_ci95:

@@ -1,4 +1,4 @@
-"""The standard streams while a command runs: nothing that it prints of others commands a terminal."""
+"""The standard streams while a command runs: what they print fits the terminal and does not command it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 from ptxbench.core.printable import printable
+from ptxbench.core.wrap import width_of, wrapped
 
 
 class HarmlessText:
-    """A text stream that passes on what is printable, line ends and tabs.
+    """A text stream that passes on what is printable, line ends and tabs, in lines as wide as a terminal.
 
     Args:
         stream: Where it is passed on to.
+        wraps: Whether lines longer than a terminal is wide are wrapped.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, wraps: bool = True) -> None:
         self.stream = stream
+        self._wraps = wraps
 
     def write(self, text: str) -> int:
         """Write text."""
-        return self.stream.write("\n".join(map(_harmless, text.split("\n"))))
+        lines = list(map(_harmless, text.split("\n")))
+        width = width_of(self.stream) if self._wraps else None
+        if width is not None:
+            lines = [part for line in lines for part in wrapped(line, width)]
+        return self.stream.write("\n".join(lines))
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write several texts."""
@@ -47,6 +54,14 @@ def harmless_streams() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = before
+
+
+def as_written(stream: TextIO | None = None) -> TextIO:
+    """Return a stream (default: standard output) that keeps lines as they are, for code and data."""
+    stream = stream or sys.stdout
+    return (
+        cast(TextIO, HarmlessText(stream.stream, wraps=False)) if isinstance(stream, HarmlessText) else stream
+    )
 
 
 def terminal(stream: TextIO) -> TextIO:

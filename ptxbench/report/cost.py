@@ -20,7 +20,7 @@ from ptxbench.model.atlas import LOAD_INCLUDES, Atlas
 from ptxbench.model.rates import Rate, rates
 from ptxbench.model.reference_clock import at_reference_clock
 from ptxbench.report.text import number
-from ptxbench.report.text_table import Column, Kind, render_table
+from ptxbench.report.text_table import IF_SAME, Column, Kind, render_table
 from ptxbench.storage.board_spread import BoardSpread, RowSpread, by_row
 from ptxbench.storage.run_spread import spread_sentence
 from ptxbench.storage.schema import TableRow
@@ -237,10 +237,10 @@ _NUMBER = Kind.NUMBER
 _ALWAYS = (
     Column("instruction"),
     Column("opt"),
-    Column("operands", drop=4),
+    Column("operands", drop=IF_SAME),
     Column("pJ", _NUMBER),
-    Column("95% CI", _NUMBER),
-    Column("per", drop=6),
+    Column("± pJ (95%)", _NUMBER),
+    Column("per", drop=IF_SAME),
 )
 
 
@@ -251,19 +251,19 @@ def _columns(costs: Sequence[Cost]) -> tuple[Column, ...]:
         *((Column("protocol"),) if _protocols(costs) else ()),
         *_ALWAYS,
         *(Column(heading, _NUMBER, drop) for heading, drop in _optional(costs)),
-        Column("SASS", drop=5),
+        Column("SASS", drop=4),
         Column("status", Kind.STATUS),
     )
 
 
-_FULL_CLOCK = "at full clock"
-_CLOCKS = (("MHz", 10), (_FULL_CLOCK, 9))
+_FULL_CLOCK = "pJ at full clock"
+_CLOCKS = (("MHz", 6), (_FULL_CLOCK, 5))
 _OPTIONAL = (
     ("pJ/flop", 7, "pj_per_flop"),
     ("pJ/B", 8, "pj_per_byte"),
     ("boards", 3, "boards_pj"),
-    ("mean pJ", 2, "boards_pj"),
-    ("scatter", 1, "boards_scatter"),
+    ("boards' mean pJ", 2, "boards_pj"),
+    ("boards' scatter", 1, "boards_scatter"),
 )
 
 
@@ -292,8 +292,8 @@ def _cells(cost: Cost, costs: Sequence[Cost]) -> tuple[str, ...]:
         "pJ/flop": number(cost.pj_per_flop),
         "pJ/B": number(cost.pj_per_byte),
         "boards": str(cost.boards),
-        "mean pJ": number(cost.boards_pj),
-        "scatter": "-" if math.isnan(cost.boards_scatter) else f"{cost.boards_scatter:.2%}",
+        "boards' mean pJ": number(cost.boards_pj),
+        "boards' scatter": "-" if math.isnan(cost.boards_scatter) else f"{cost.boards_scatter:.2%}",
     }
     sass = cost.sass if len(cost.sass) <= _SASS_WIDTH else f"{len(cost.sass.split())} kinds"
     return (

@@ -13,35 +13,36 @@ from ptxbench.core.printable import markdown_text, printable
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.model.atlas import LOAD_INCLUDES
 from ptxbench.model.rates import rates
-from ptxbench.report.text_table import Column, Kind, render_table
+from ptxbench.report.text_table import IF_SAME, Column, Kind, render_table
 from ptxbench.storage.manifest import RunCost
 from ptxbench.storage.schema import TableRow
 
 _SASS_WIDTH = 34
+_EXPONENT_FROM = 1e9
 
 
 def _number_column(heading: str, drop: int = 0) -> Column:
     return Column(heading, Kind.NUMBER, drop)
 
 
-_WHAT = (Column("instruction"), Column("opt"), Column("operands"), Column("SASS", drop=4))
+_WHAT = (Column("instruction"), Column("opt"), Column("operands", drop=IF_SAME), Column("SASS", drop=4))
 _STATUS = Column("status", Kind.STATUS)
 _COLUMNS: dict[str, tuple[Column, ...]] = {
     ARAFA: (
         *_WHAT,
         _number_column("MTSM nJ"),
-        _number_column("95% CI", drop=4),
+        _number_column("± nJ (95%)", drop=5),
         _number_column("PAPI nJ", drop=3),
-        _number_column("cycles", drop=2),
-        _number_column("W", drop=1),
+        _number_column("latency cycles", drop=2),
+        _number_column("power W", drop=1),
         _STATUS,
     ),
     DYNAMIC: (
         *_WHAT,
         _number_column("pJ"),
-        _number_column("95% CI"),
+        _number_column("± pJ (95%)"),
         _number_column("SM cycles", drop=2),
-        _number_column("W", drop=1),
+        _number_column("power W", drop=1),
         _STATUS,
     ),
 }
@@ -167,8 +168,11 @@ def rate_cells(rows: Sequence[TableRow]) -> list[tuple[str, ...]]:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Return a number with `digits` significant digits, or "-" where there is none."""
-    return "-" if math.isnan(value) else f"{value:.{digits}g}"
+    """Return a number with `digits` significant digits, without an exponent below 1e9; "-" for none."""
+    if math.isnan(value):
+        return "-"
+    text = f"{value:.{digits}g}"
+    return f"{float(text):.0f}" if "e+0" in text and abs(value) < _EXPONENT_FROM else text
 
 
 def _markdown(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:

@@ -1,32 +1,38 @@
-"""Tables as text: in a terminal no number and no status is cut, in a pipe nothing is.
+"""Tables as text: in a terminal no name, number or status is cut or broken, in a pipe nothing is.
 
-Where a terminal is too narrow, names, SASS and reasons are wrapped first; then optional columns are left
-out in a fixed order, and a line below the table names them.
+Where a terminal is too narrow, what wraps at blanks is wrapped first, and what a status says beside its word
+goes into notes below the table. Then optional columns are left out, first those that say the same in all
+rows, then others in a fixed order; lines below the table name them. Where even that does not fit, the longest
+names stand above their rows.
 """
 
 from __future__ import annotations
 
-import shutil
+import re
 import sys
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import zip_longest
 
 from ptxbench.core.printable import printable
+from ptxbench.core.wrap import width_of, wrapped
 
 _GAP = "  "
-# Names are not wrapped to less than this.
-_NAME_WIDTH = 12
+# Text is not wrapped to less than this.
+_TEXT_WIDTH = 20
+# Order of a column that is left out only where it says the same in every row.
+IF_SAME = 99
+# Where text may be wrapped: before a blank, and behind a bar between SASS opcodes.
+_PIECE = re.compile(r"\s*[^\s|]+\|*|\s*\|+")
 
 
 class Kind(Enum):
     """What the cells of a column are."""
 
-    TEXT = auto()  # wrapped anywhere
+    TEXT = auto()  # wrapped at blanks
     NUMBER = auto()  # never wrapped, aligned to the right
-    STATUS = auto()  # its first word is never wrapped
+    STATUS = auto()  # a word, and behind a colon what is said of it
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,8 @@ class Column:
     Attributes:
         heading: Its heading.
         kind: What its cells are.
-        drop: Place in the order in which columns are left out, from 1; 0 for a column that never is.
+        drop: Place in the order in which columns are left out, from 1; 0 for one that never is, `IF_SAME` for
+            one that is where it says the same in every row.
     """
 
     heading: str
@@ -46,7 +53,7 @@ class Column:
 
 def output_width() -> int | None:
     """Return the columns of the terminal, or None where the output is no terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return width_of(sys.stdout)
 
 
 def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> str:
@@ -58,28 +65,94 @@ def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width
         width: Columns of the terminal; None: as wide as needed, one line a row.
     """
     cells = [list(map(printable, row)) for row in rows]
+    everything = list(range(len(columns)))
+    natural = [_natural(columns, cells, i) for i in everything]
     if width is None:
-        return "\n".join(_lines(columns, cells, [_natural(columns, cells, i) for i in range(len(columns))]))
-    kept = _kept(columns, cells, width)
-    shown = [columns[i] for i in kept]
-    lines = _lines(
-        shown, [[row[i] for i in kept] for row in cells], _widths(columns, cells, kept, width), ruled=True
-    )
-    dropped = [column.heading for i, column in enumerate(columns) if i not in kept]
-    if dropped:
-        lines.append(f"not shown at {width} columns: {', '.join(dropped)}")
-    return "\n".join(lines)
+        shown = ([column.heading for column in columns], *cells)
+        return "\n".join(line for row in shown for line in _row(row, columns, everything, natural))
+    notes: list[str] = []
+    if _total(natural) > width:
+        cells, notes = _noted(columns, cells)
+    kept, named = _kept(columns, cells, everything, width), None
+    if not _fits(columns, cells, kept, width):
+        texts = [i for i in everything if columns[i].kind is Kind.TEXT]
+        named = max(texts, key=lambda i: _least(columns, cells, i), default=0)
+        kept = _kept(columns, cells, [i for i in everything if i != named], width - len(_GAP))
+    lines = _ruled(columns, cells, kept, width, named)
+    below = [*_left_out(columns, cells, {*kept, named}, width), *notes]
+    return "\n".join([*lines, *(part for line in below for part in wrapped(line, width))])
 
 
-def _kept(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+def _ruled(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    kept: Sequence[int],
+    width: int,
+    named: int | None,
+) -> list[str]:
+    """Return the lines of a table below a rule, with the column `named`, if any, above its rows."""
+    indent = "" if named is None else _GAP
+    widths = _widths(columns, rows, kept, width - len(indent))
+    headings = [column.heading for column in columns]
+    lines = [] if named is None else [headings[named]]
+    lines += [indent + line for line in _row(headings, columns, kept, widths)]
+    lines.append(indent + _GAP.join("-" * width for width in widths))
+    above = None
+    for row in rows:
+        if named is not None and row[named] != above:
+            above = row[named]
+            lines.append(above)
+        lines += [indent + line for line in _row(row, columns, kept, widths)]
+    return lines
+
+
+def _noted(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
+    """Return rows whose statuses are words, with the number of a note where more is said, and the notes."""
+    numbers: dict[str, int] = {}
+    found = [list(row) for row in rows]
+    for i, column in enumerate(columns):
+        for row in found if column.kind is Kind.STATUS else ():
+            word, colon, note = row[i].partition(": ")
+            if colon:
+                row[i] = f"{word} [{numbers.setdefault(note, len(numbers) + 1)}]"
+    return found, [f"[{number}] {note}" for note, number in numbers.items()]
+
+
+def _fits(columns: Sequence[Column], rows: Sequence[Sequence[str]], kept: Sequence[int], width: int) -> bool:
+    return _total([_least(columns, rows, i) for i in kept]) <= width
+
+
+def _kept(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], among: Sequence[int], width: int
+) -> list[int]:
     """Return the columns that fit, each at its least width; those that must stay do in any case."""
-    kept = list(range(len(columns)))
-    least = [_least(columns, rows, i) for i in kept]
-    for i in sorted((i for i in kept if columns[i].drop), key=lambda i: columns[i].drop):
-        if sum(least[k] for k in kept) + len(_GAP) * (len(kept) - 1) <= width:
+    kept = list(among)
+    same = {i for i in kept if columns[i].kind is Kind.TEXT and _same(rows, i) is not None}
+    droppable = [i for i in kept if columns[i].drop and (columns[i].drop != IF_SAME or i in same)]
+    for i in sorted(droppable, key=lambda i: (i not in same, columns[i].drop)):
+        if _fits(columns, rows, kept, width):
             break
         kept.remove(i)
     return kept
+
+
+def _same(rows: Sequence[Sequence[str]], i: int) -> str | None:
+    """Return what a column says in every row, None where rows differ or are too few to tell."""
+    values = {row[i] for row in rows}
+    return values.pop() if len(values) == 1 else None
+
+
+def _left_out(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], kept: Collection[int | None], width: int
+) -> list[str]:
+    """Return lines that name the columns that are left out, and what they say in every row."""
+    out = [i for i in range(len(columns)) if i not in kept]
+    same = [f"{columns[i].heading} {_same(rows, i)}" for i in out if _same(rows, i) not in (None, "", "-")]
+    other = [columns[i].heading for i in out if _same(rows, i) is None]
+    return [
+        *([f"in every row: {', '.join(same)}"] if same else []),
+        *([f"not shown at {width} columns: {', '.join(other)}"] if other else []),
+    ]
 
 
 def _widths(
@@ -87,12 +160,16 @@ def _widths(
 ) -> list[int]:
     """Return the width of each column that is kept: the least, and what is left from the first column on."""
     widths = [_least(columns, rows, i) for i in kept]
-    spare = width - sum(widths) - len(_GAP) * (len(kept) - 1)
+    spare = width - _total(widths)
     for place, i in enumerate(kept):
         more = min(max(spare, 0), max(_natural(columns, rows, i) - widths[place], 0))
         widths[place] += more
         spare -= more
     return widths
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def _natural(columns: Sequence[Column], rows: Sequence[Sequence[str]], i: int) -> int:
@@ -101,35 +178,32 @@ def _natural(columns: Sequence[Column], rows: Sequence[Sequence[str]], i: int) -
 
 def _least(columns: Sequence[Column], rows: Sequence[Sequence[str]], i: int) -> int:
     heading = max(map(len, columns[i].heading.split()), default=0)
-    if columns[i].kind is Kind.NUMBER:
+    if columns[i].kind is not Kind.TEXT:
         return max(heading, *(len(row[i]) for row in rows), 0)
-    if columns[i].kind is Kind.STATUS:
-        return max(heading, *(len(row[i].split(" ", 1)[0]) for row in rows), 0)
-    return min(_natural(columns, rows, i), max(heading, _NAME_WIDTH))
+    longest = max((len(piece.strip()) for row in rows for piece in _PIECE.findall(row[i])), default=0)
+    return min(_natural(columns, rows, i), max(heading, longest, _TEXT_WIDTH))
 
 
-def _lines(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], *, ruled: bool = False
+def _row(
+    cells: Sequence[str], columns: Sequence[Column], kept: Sequence[int], widths: Sequence[int]
 ) -> list[str]:
-    headings = [column.heading for column in columns]
-    lines = _wrapped(columns, headings, widths)
-    if ruled:
-        lines.append(_GAP.join("-" * width for width in widths))
-    for row in rows:
-        lines += _wrapped(columns, row, widths)
-    return lines
-
-
-def _wrapped(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> list[str]:
     """Return one row as lines."""
-    parts = [
-        textwrap.wrap(cell, width, break_on_hyphens=False) if len(cell) > width else [cell]
-        for cell, width in zip(cells, widths, strict=True)
-    ]
+    parts = [_parts(cells[i], width) for i, width in zip(kept, widths, strict=True)]
     return [
         _GAP.join(
-            part.rjust(width) if column.kind is Kind.NUMBER else part.ljust(width)
-            for column, part, width in zip(columns, line, widths, strict=True)
+            part.rjust(width) if columns[i].kind is Kind.NUMBER else part.ljust(width)
+            for i, part, width in zip(kept, line, widths, strict=True)
         ).rstrip()
         for line in zip_longest(*parts, fillvalue="")
     ]
+
+
+def _parts(cell: str, width: int) -> list[str]:
+    """Return a cell as lines, broken between its pieces."""
+    lines = [""]
+    for piece in _PIECE.findall(cell):
+        if lines[-1] and len(lines[-1] + piece) > width:
+            lines.append(piece.lstrip())
+        else:
+            lines[-1] += piece
+    return lines

@@ -48,6 +48,7 @@ def test_help_names_every_command_and_loads_none_of_them():
         "ptxbench.core.errors",
         "ptxbench.core.printable",
         "ptxbench.core.version",
+        "ptxbench.core.wrap",
     }
     for name in cli._SUBCOMMANDS:
         assert re.search(rf"^  {name} +[A-Z].*\.$", done.stdout, re.MULTILINE)
