@@ -47,6 +47,14 @@ def test_the_term_of_some_boards_makes_the_intervals_of_others_hold():
     assert held(others, term.ci95) == pytest.approx(0.95, abs=0.02)
 
 
+def test_boards_unlike_the_others_are_judged_without_themselves():
+    rng = np.random.default_rng(6)
+    runs = [made(f"b{n}", rng, 0.001) for n in range(5)] + [made(f"c{n}", rng, 0.02) for n in range(2)]
+    term = run_spread("X", runs, ()).other_board
+    assert term.beyond == pytest.approx(0.05, abs=0.005)
+    assert term.beyond_held_out > 0.06
+
+
 def test_runs_that_scatter_as_their_intervals_say_add_nothing_that_is_seen():
     rng = np.random.default_rng(2)
     runs = [made(f"b{n}", rng, 0.0) for n in range(4)]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.status import Status
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies, Rule
 from ptxbench.model.opcodes import opcode_class
@@ -56,6 +57,18 @@ def test_rows_of_memory_and_of_unlike_clocks_are_not_added_up_in_estimates():
     odd = {row.sass for row in atlas.rows if "its overhead loop at" in row.reason}
     assert "HMMA.16816.F32" in odd
     assert "HMMA.16816.F32" not in found
+
+
+def test_an_imprecise_row_prices_an_opcode_that_has_no_other():
+    atlas = open_atlas("h200")
+    (good,) = (row for row in atlas.rows if row.key[:4] == ("fma.rn.f32", "O3", "dynamic", "random"))
+    poor = replace(good, instruction="mad.rn.f32", dynamic_pj=99.0, status=Status.IMPRECISE)
+    alone = replace(poor, instruction="other", sass="OTHER")
+    found = replace(atlas, rows=(good, poor, alone))._opcode_rows("random")
+    assert {opcode: known.energy_pj for opcode, known in found.items()} == {
+        "FFMA": good.dynamic_pj,
+        "OTHER": 99.0,
+    }
 
 
 def test_a_figure_has_value_interval_boards_run_and_reason():

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from fakes.measuring import asked
 from fakes.run import row
 
-from ptxbench.cli.solve import command
+from ptxbench.cli.report import command
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
@@ -153,11 +153,11 @@ def test_a_simulated_run_gives_the_hidden_energies_back(run):
 
 
 def test_the_command_prints_json_and_says_simulated(run):
-    result = CliRunner().invoke(command, [str(run), "--json"], catch_exceptions=False)
+    result = CliRunner().invoke(command, ["--opcodes", str(run), "--json"], catch_exceptions=False)
     document = json.loads(result.stdout)
     assert document["kind"] == "simulated"
     assert {one["opcode"] for one in document["opcodes"]} >= {"FFMA", "BRA"}
-    text = CliRunner().invoke(command, [str(run)], catch_exceptions=False).stdout
+    text = CliRunner().invoke(command, ["--opcodes", str(run)], catch_exceptions=False).stdout
     assert "SIMULATED" in text
 
 
@@ -167,4 +167,4 @@ def test_a_run_without_dynamic_trials_is_refused_in_one_line(tmp_path):
     with start_run(gpu, what, tmp_path / "run") as folder:
         measure_table(gpu, folder)
     with pytest.raises(InputError, match="no valid trial of the dynamic protocol"):
-        CliRunner().invoke(command, [str(tmp_path / "run")], catch_exceptions=False)
+        CliRunner().invoke(command, ["--opcodes", str(tmp_path / "run")], catch_exceptions=False)

@@ -2,15 +2,17 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from fakes.measuring import asked
-from ptxbench.cli.solve import command
 
+from ptxbench.cli.report import command
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
+from ptxbench.core.status import Status
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
@@ -63,6 +65,10 @@ def test_a_finished_run_keeps_what_is_solved_of_it_and_is_not_solved_again(run, 
     )
     assert math.isfinite(table.machine.static.at(40.0))
 
+    # A row that is known badly tells nothing beside the solution.
+    poor = [replace(rows[0], status=Status.IMPRECISE), *rows[1:]]
+    assert len(kept.solution(poor).compared) == len(kept.solution(rows).compared) - 1
+
 
 @pytest.mark.parametrize(
     ("change", "said"),
@@ -102,10 +108,10 @@ def test_what_is_missing_or_of_another_solver_or_other_files_is_solved_from_the_
 def test_the_command_stores_what_the_next_one_reads(run, monkeypatch):
     stored = (run / FILE).read_text()
     (run / FILE).unlink()
-    result = CliRunner().invoke(command, [str(run), "--store", "--json"], catch_exceptions=False)
+    result = CliRunner().invoke(command, ["--opcodes", str(run), "--store", "--json"], catch_exceptions=False)
     assert (run / FILE).read_text() == stored
     no_solving(monkeypatch)
-    again = CliRunner().invoke(command, [str(run), "--json"], catch_exceptions=False)
+    again = CliRunner().invoke(command, ["--opcodes", str(run), "--json"], catch_exceptions=False)
     assert json.loads(again.stdout) == json.loads(result.stdout)
     assert not again.stderr
 
