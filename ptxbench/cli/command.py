@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import click
 
+from ptxbench.cli.completion import complete
 from ptxbench.cli.parameters import BY_METAVAR, PAIRS, Number, one_of_each
 from ptxbench.core.errors import ArgumentError, PtxbenchError
 from ptxbench.core.option import Arg, Named, Opt, check, named_options
@@ -158,6 +159,7 @@ def _parameter(one: Named) -> click.Parameter:
             nargs=-1 if one.many else 1,
             required=one.is_required,
             metavar=said.metavar,
+            shell_complete=complete(said.metavar),
             **default,
         )
     if one.type is bool:
@@ -169,6 +171,7 @@ def _parameter(one: Named) -> click.Parameter:
         required=one.is_required,
         show_default=one.default != "" and "default" not in one.help,
         metavar=said.metavar,
+        shell_complete=complete(said.metavar),
         callback=one_of_each if said.metavar in PAIRS else None,
         help=one.help,
         **default,

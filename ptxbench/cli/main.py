@@ -10,13 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ptxbench import __version__
 from ptxbench.cli.terminal import harmless_streams
 from ptxbench.core.errors import PtxbenchError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Help is printed from here, so that it loads no subcommand.
 _GROUPS = {
@@ -118,6 +121,14 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the subcommands and options that begin so; this imports none of them."""
+        from click.shell_completion import CompletionItem
+
+        commands = (CompletionItem(name, help=text) for name, text in _SUBCOMMANDS.items())
+        found = [one for one in commands if one.value.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the subcommands and their one-line helps, by what they are for."""
         width = max(map(len, _SUBCOMMANDS))
@@ -130,7 +141,8 @@ class _LazyGroup(click.Group):
     ) -> click.Context:
         """Read the command line; this prints the help."""
         with _noticing_readers():
-            return super().make_context(info_name, _present(args), parent, **extra)
+            words = args if extra.get("resilient_parsing") else _present(args)
+            return super().make_context(info_name, words, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand."""
