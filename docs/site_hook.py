@@ -42,9 +42,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages and pictures of `TAKEN`, the page of each table, and that of the rooflines."""
     for path in TAKEN:
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
-    for name, folder in SHIPPED.items():
-        files.append(File.generated(config, TABLES[folder], content=_tables_page(name)))
-    files.append(File.generated(config, ALL_TABLES, content=_tables_page(*SHIPPED)))
+    with ExitStack() as stack:
+        reports = {folder: _report(name, folder, stack) for name, folder in SHIPPED.items()}
+        for folder, report in reports.items():
+            files.append(
+                File.generated(config, TABLES[folder], content=render_report("html", [report], None))
+            )
+        every = render_report("html", list(reports.values()), None)
+    files.append(File.generated(config, ALL_TABLES, content=every))
     files.append(File.generated(config, ROOFLINE_PAGE, content=_roofline_page()))
     return files
 
@@ -66,13 +71,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"[{text}]({os.path.relpath(found, Path(uri).parent)}{hash_}{anchor})"
 
     return _LINK.sub(of_site, markdown)
-
-
-def _tables_page(*names: str) -> str:
-    """Return the page of the tables of these names, side by side where there are several."""
-    with ExitStack() as stack:
-        reports = [_report(name, SHIPPED[name], stack) for name in names]
-        return render_report("html", reports, None)
 
 
 def _roofline_page() -> str:

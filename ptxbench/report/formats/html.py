@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.catalogue.model import Instruction
@@ -23,7 +23,7 @@ from ptxbench.report.formats import RunReport
 from ptxbench.report.row_trials import RowTrials
 from ptxbench.report.web_page import fill_page, plain
 from ptxbench.sass.text import target_loop_text
-from ptxbench.storage.kernels import KernelStore
+from ptxbench.storage.kernels import KernelEntry, KernelStore
 from ptxbench.storage.schema import TableRow
 
 _TEMPLATE = "page.html"
@@ -154,8 +154,11 @@ def _sass_loop(kernels: KernelStore | None, row: TableRow, instruction: Instruct
     form = instruction.forms(row.opt_level)[-1] if row.protocol == DYNAMIC else Form.LATENCY
     name = "/".join((row.instruction, form, *lanes_key(row.lanes)))
     entry = next((e for e in kernels.entries if (e.name, e.opt_level) == (name, row.opt_level)), None)
-    if entry is None:
-        return ""
+    return "" if entry is None else _shown_loop(kernels, entry)
+
+
+@lru_cache(maxsize=4096)  # several pages show one run
+def _shown_loop(kernels: KernelStore, entry: KernelEntry) -> str:
     try:
         lines = target_loop_text(kernels.sass(entry)).splitlines()
     except (ToolError, KeyError):
