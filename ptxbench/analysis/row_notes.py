@@ -39,7 +39,7 @@ def left_out_note(faults: Mapping[str, tuple[Status, str]]) -> str:
 
 def set_aside_note(unsure: int, kept: int) -> str:
     """Return how many valid trials ran at an unknown operating point, "" where as many or more count."""
-    return f"set aside: {unsure} at an unknown level of the supply voltage" if unsure > kept else ""
+    return f"excluded trials: {unsure} at an unknown drift level" if unsure > kept else ""
 
 
 def fewer_sms_note(records: Sequence[TrialRecord], sm_count: int) -> str:

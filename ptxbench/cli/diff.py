@@ -87,7 +87,7 @@ def _print(found: RunDiff, all_rows: bool) -> None:
 
     for letter, side in (("A", found.a), ("B", found.b)):
         click.echo(f"{letter}: {side.path}, {_boards(side)}")
-    click.echo("one board" if found.same_board else "NOT one and the same board")
+    click.echo("one board" if found.same_board else "two different boards")
     sentences = (
         spread_sentence(side.gpus[0], other_boards=not found.same_board) for side in (found.a, found.b)
     )
@@ -115,20 +115,25 @@ def _boards(side: RunSide) -> str:
 def _sentences(one: Agreement) -> list[str]:
     rows = f"{one.rows} row{'s' if one.rows > 1 else ''}"
     if math.isnan(one.factor):
-        lines = [f"{one.protocol}: {rows}, too few for a scale factor"]
+        lines = [f"{one.protocol}, {rows} of both: too few for a scale factor"]
     else:
-        lines = [f"{one.protocol}: scale factor B/A {one.factor:.4f} ({rows})"]
+        lines = [f"{one.protocol}, {rows} of both: B is {one.factor:.4f} times A (scale factor)"]
         if not math.isnan(one.explained):
-            lines[0] += f"; it explains {max(one.explained, 0.0):.0%} of the spread"
-    judged = f", {one.beyond} of {one.judged} beyond both 95% intervals" if one.judged else ""
-    lines.append(f"  |B/A - 1|: median {one.median:.2%}, 95th percentile {one.p95:.2%}{judged}")
+            lines[0] += f", which explains {max(one.explained, 0.0):.0%} of the spread"
+    lines.append(f"  as measured: {_changes(one.median, one.p95, one.beyond, one.judged)}")
     if not math.isnan(one.factor):
-        left = f", {one.beyond_left} of {one.judged} beyond both" if one.judged else ""
-        lines.append(
-            f"  beside the factor: median {one.median_left:.2%}, 95th percentile {one.p95_left:.2%}{left}"
-        )
-    lines.append("  5% would be beyond by chance" if one.judged else "  its rows have no intervals")
+        left = _changes(one.median_left, one.p95_left, one.beyond_left, one.judged)
+        lines.append(f"  scale factor removed: {left}")
+    lines.append("  5% is expected by chance" if one.judged else "  its rows have no intervals")
     return lines
+
+
+def _changes(median: float, p95: float, beyond: int, judged: int) -> str:
+    """Return by how much rows change, and how many by more than their intervals allow."""
+    text = f"rows change by {median:.2%} (median), {p95:.2%} (95th percentile)"
+    if not judged:
+        return text
+    return f"{text}; {beyond / judged:.0%} ({beyond} of {judged}) by more than both 95% intervals allow"
 
 
 def _print_movers(found: RunDiff) -> None:
@@ -136,9 +141,9 @@ def _print_movers(found: RunDiff) -> None:
 
     moved = movers(found)
     if not moved:
-        click.echo("\nno row differs beyond both intervals beside the factor")
+        click.echo("\nwith the scale factor removed, no row changes by more than both intervals allow")
         return
-    click.echo("\nrows that differ beyond both intervals beside the factor, largest first")
+    click.echo("\nrows that change by more than both intervals allow, scale factor removed, largest first")
     rows = [(*_cells(mover.row)[:-1], f"{mover.change:+.2%}") for mover in moved]
     print_table((*_WHAT, "A", "B", "unit", "B/A", "change"), rows, _NUMBERS, _OPTIONAL)
 

@@ -53,9 +53,9 @@ def print_opcodes(run: Path, *, store: bool, as_json: bool) -> None:
 def _print(solution: JointSolution) -> None:
     for fit in solution.fits:
         click.echo(
-            f"\n{fit.pattern}: {fit.kernels} kernels, {fit.opcodes} opcodes, rank {fit.rank}, condition"
-            f" {fit.condition:.3g}, residual {100 * fit.median_residual:.2f}% at the median, at most"
-            f" {100 * fit.worst_residual:.1f}% ({fit.worst_kernel})"
+            f"\noperands {fit.pattern}: {fit.kernels} kernels; {fit.opcodes} opcodes, of which {fit.rank} are"
+            f" independent (condition number {fit.condition:.0f}); residual {100 * fit.median_residual:.2f}%"
+            f" (median), at most {100 * fit.worst_residual:.1f}% ({fit.worst_kernel})"
         )
         rows = [
             (
@@ -69,7 +69,7 @@ def _print(solution: JointSolution) -> None:
             if one.pattern == fit.pattern
         ]
         print_table(
-            ("opcode", "pJ a thread", "±1 SE", "kernels", "cannot be told from"), rows, ("pJ a thread",)
+            ("opcode", "pJ a thread", "± pJ (1 SE)", "kernels", "cannot be told from"), rows, ("pJ a thread",)
         )
     differ = solution.disagreements
     click.echo(f"\n{len(differ)} of {len(solution.compared)} rows disagree with their direct difference")

@@ -24,7 +24,8 @@ def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -
     """Print fitted energies, beside them what a table has if one is named, then balance points, the rest."""
     click.echo(f"{result.gpu.title}, driver {result.gpu.driver}, operands {result.pattern}")
     _print_energies(result, beside)
-    headings = ("flop", "level", "Tflop/s", "TB/s", "B_tau", "B_eps", "half at", "Gflop/J", "race to halt")
+    balances = ("B_tau flop/byte", "B_eps flop/byte", "half at flop/byte")
+    headings = ("flop", "level", "Tflop/s", "TB/s", *balances, "best Gflop/J", "race to halt")
     rows_of = []
     for machine in result.machines:
         found = {q.name: q for q in machine.quantities}
@@ -42,7 +43,10 @@ def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -
             )
         )
     print_table(headings, rows_of, headings[2:8])
-    click.echo("Tflop/s and TB/s are the highest that the run's kernels reached; balances are in flop/byte.")
+    click.echo(
+        "Tflop/s, TB/s: the highest that the run's kernels reached; B_tau, B_eps: intensities where time and "
+        "energy balance; half at: half of the best efficiency (best Gflop/J)"
+    )
     for one in result.saved:
         value = f"{one.value.value:.2g} ± {one.value.uncertainty:.2g}"
         click.echo(f"{one.name}: {value} pJ/flop less, where one is all that a kernel computes on")

@@ -58,7 +58,7 @@ FITTED_INCLUDES = (
 )
 FLOP_INCLUDES = "an instruction of its own, in a loop of nothing else"
 JOINT_INCLUDES = "an opcode by all loops of the run together; direct: its instruction alone, as in cost"
-LOAD_INCLUDES = "a load with its address, and every level down to the one that it names"
+LOAD_INCLUDES = "a whole load: its instruction, its address and every memory level down to the one named"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
 
 FILE = "model.json"
-BYTE_INCLUDES = "marginal: beside the instruction that moves it and the other levels on its way"
+BYTE_INCLUDES = "in addition to the instruction that moves it and to the other levels on its way"
 
 
 @dataclass(frozen=True)

@@ -215,7 +215,7 @@ def _cost(
         boards_pj=spread.energy_pj if spread else math.nan,
         boards_scatter=math.nan if spread is None or spread.scatter is None else spread.scatter,
         status=row.status,
-        reason=row.reason,
+        reason=row.said,
         clock_mhz=row.clock_mhz,
         reference_mhz=gpu.max_sm_clock_mhz,
         reference_pj=at_reference.value,
@@ -336,7 +336,7 @@ def _origin_lines(table: Atlas, costs: Sequence[Cost]) -> list[str]:
     ]
     if manifest.part.scale_ci95 is not None:
         lines.append(
-            f"  all its dynamic energies share one factor, known to ± {manifest.part.scale_ci95:.2%} (95%)"
+            f"  scale uncertainty, common to its dynamic energies: ± {manifest.part.scale_ci95:.2%} (95%)"
         )
     spread = spread_sentence(manifest.gpu, other_boards=table.spread is not None)
     if spread:
@@ -344,7 +344,7 @@ def _origin_lines(table: Atlas, costs: Sequence[Cost]) -> list[str]:
     if any(cost.is_at_other_clock for cost in costs if cost.table == table.name):
         gamma = architecture_of(manifest.gpu.target).clock_exponent
         lines.append(
-            f"  {_FULL_CLOCK}: the same energy, pJ, at {manifest.gpu.max_sm_clock_mhz:g} MHz by E ~ f^gamma, "
+            f"  {_FULL_CLOCK}: the energy at {manifest.gpu.max_sm_clock_mhz:g} MHz, by clock^gamma, "
             f"gamma {gamma.value:g} ± {gamma.error:g}"
         )
     if any(cost.lanes != WARP for cost in costs if cost.table == table.name):
@@ -354,18 +354,19 @@ def _origin_lines(table: Atlas, costs: Sequence[Cost]) -> list[str]:
     if any(not math.isnan(cost.pj_per_byte) for cost in costs if cost.table == table.name):
         lines.append(f"  pJ/B: {LOAD_INCLUDES}")
         fitted = table.terms.bytes_text()
-        lines += [f"  fitted to whole kernels, for estimate and tune: {fitted}"] if fitted else []
+        lines += [f"  in whole kernels (estimate, tune): {fitted}"] if fitted else []
     if table.spread:
         others = table.spread.boards[1:]
         factors = [board.factor for board in others]
         lines.append(
-            f"  {len(factors)} other boards draw {min(factors):.3f} to {max(factors):.3f} times as much, "
-            "all rows of a board alike; mean pJ, scatter and rows of other boards are after dividing by that"
+            f"  {len(factors)} other boards have {min(factors):.3f} to {max(factors):.3f} times this board's "
+            "energies, one scale factor a board; it is removed from the boards' mean and scatter, and from "
+            "rows of other boards"
         )
         errors = [COVERAGE_FACTOR * board.factor_error for board in others if board.factor_error]
         if errors:
             lines.append(
-                f"  for {len(errors)} of them that is not known, as they share too few rows with this one: "
-                f"the intervals of their rows allow for it (up to ± {max(errors):.1%})"
+                f"  {len(errors)} of them share too few rows with this one to tell their factor: "
+                f"the intervals of their rows include up to ± {max(errors):.1%} for it"
             )
     return lines

@@ -38,7 +38,7 @@ def _model_text(model: ModelSpread, width: int | None) -> str:
     lines.append(render_table(_COLUMNS, [_cells(board) for board in model.boards], width))
     if len(factors) > 1 and model.rows:
         lines.append(
-            f"one factor each, {min(factors):.3f} to {max(factors):.3f} of the median board; beside it"
+            f"one factor each, {min(factors):.3f} to {max(factors):.3f} of the median board; with it removed,"
             f" {model.rows} rows scatter by {model.row_scatter:.2%} (median)"
         )
     return "\n".join((*lines, ""))

@@ -72,7 +72,7 @@ def scale_sentence(scale_ci95: float) -> str:
         scale_ci95: Half-width of its 95% interval, as a fraction, as in the manifest.
     """
     return (
-        "scale uncertainty: all dynamic energies share one factor beside their own intervals, known to "
+        "scale uncertainty, common to all dynamic energies and not in their intervals: "
         f"± {scale_ci95:.2%} (95%)"
     )
 

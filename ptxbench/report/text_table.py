@@ -3,7 +3,7 @@
 Where a terminal is too narrow, what wraps at blanks is wrapped first, and what a status says beside its word
 goes into notes below the table. Then optional columns are left out, first those that say the same in all
 rows, then others in a fixed order; lines below the table name them. Where even that does not fit, the longest
-names stand above their rows.
+names stand above their rows, and at last a row is a line for each column.
 """
 
 from __future__ import annotations
@@ -76,9 +76,12 @@ def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width
     kept, named = _kept(columns, cells, everything, width), None
     if not _fits(columns, cells, kept, width):
         texts = [i for i in everything if columns[i].kind is Kind.TEXT]
-        named = max(texts, key=lambda i: _least(columns, cells, i), default=0)
+        named = max(texts, key=lambda i: max((len(row[i]) for row in cells), default=0), default=0)
         kept = _kept(columns, cells, [i for i in everything if i != named], width - len(_GAP))
-    lines = _ruled(columns, cells, kept, width, named)
+    if named is None or _fits(columns, cells, kept, width - len(_GAP)):
+        lines = _ruled(columns, cells, kept, width, named)
+    else:
+        kept, lines = everything, _records(columns, cells, width)
     below = [*_left_out(columns, cells, {*kept, named}, width), *notes]
     return "\n".join([*lines, *(part for line in below for part in wrapped(line, width))])
 
@@ -182,6 +185,18 @@ def _least(columns: Sequence[Column], rows: Sequence[Sequence[str]], i: int) -> 
         return max(heading, *(len(row[i]) for row in rows), 0)
     longest = max((len(piece.strip()) for row in rows for piece in _PIECE.findall(row[i])), default=0)
     return min(_natural(columns, rows, i), max(heading, longest, _TEXT_WIDTH))
+
+
+def _records(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Return a line for each cell of each row, behind its heading; those below the first are indented."""
+    headings = [f"{_GAP if i else ''}{column.heading}" for i, column in enumerate(columns)]
+    longest = max(map(len, headings))
+    return [
+        part
+        for row in rows
+        for heading, cell in zip(headings, row, strict=True)
+        for part in wrapped(f"{heading:<{longest}}{_GAP}{cell}".rstrip(), width)
+    ]
 
 
 def _row(

@@ -77,10 +77,10 @@ class RunSpread:
         term = self.other_board if other_boards else self.same_board
         if term is None:
             return ""
-        where = "from board to board, beside a factor" if other_boards else "from run to run on one board"
+        where = "board to board (scale factor removed)" if other_boards else "run to run on one board"
         corrected = self.clock_corrected if other_boards else None
         more = f"; ± {corrected.ci95:.2%} where a clock was corrected" if corrected else ""
-        return f"the intervals have what rows differ by {where}: ± {term.ci95:.2%} (95%){more}"
+        return f"95% intervals include how rows change from {where}: ± {term.ci95:.2%}{more}"
 
 
 def spread_sentence(gpu: GpuInfo, *, other_boards: bool) -> str:

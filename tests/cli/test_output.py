@@ -61,6 +61,15 @@ def test_names_too_long_for_a_column_stand_above_their_rows():
     ]
 
 
+def test_a_row_that_fits_in_no_way_is_a_line_for_each_cell():
+    columns = (NAME, Column("B_tau flop/byte", Kind.NUMBER), Column("best", Kind.NUMBER))
+    assert shown(columns, [("f32", "12.66 (11.54 to 13.93)", "96.87 (90.33 to 104)")], 44) == [
+        "name               f32",
+        "  B_tau flop/byte  12.66 (11.54 to 13.93)",
+        "  best             96.87 (90.33 to 104)",
+    ]
+
+
 def test_a_narrow_terminal_leaves_out_what_is_optional_and_says_so(capsys, monkeypatch):
     headings = ("name", "long heading", "n")
     text = printed(

@@ -14,6 +14,8 @@ from ptxbench.storage.document import read_document
 from ptxbench.storage.methods_file import METHODS_FILE, MethodsFile
 from ptxbench.storage.sensor_file import read_sensor_file
 
+# What a reader of the field would have to look up here.
+DIALECT = r"set aside|level of the supply voltage|beside the factor|share one factor|NOT one|dividing by that|marginal:"
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "nvidia-h200"
 CAPTURE = ROOT / "hw_validation" / "captures" / "rtx3090_step_6s"
@@ -91,11 +93,13 @@ def words_of(text):
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words.split()[:2]))
 def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(said, words):
     whole = said(words)
+    assert not re.findall(DIALECT, whole)
     for width in (80, 120):
         text = said(words, width)
         assert "\x1b" not in text
         wide = [line for line in text.splitlines() if len(line) > width and len(line.split()) > 1]
         assert not wide, wide[0]
+        assert not re.search(r"^[ -]*-\n[ -]*-$", text, re.MULTILINE), "the rule of a table is broken"
         own = set(f"in every row not shown at {width} columns".split())
         rules = {word for word in words_of(text) if not word.strip("-") or re.fullmatch(r"\[\d+\]", word)}
         assert words_of(text) - words_of(whole) - own - rules == set()
