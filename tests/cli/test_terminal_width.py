@@ -15,7 +15,7 @@ from ptxbench.storage.methods_file import METHODS_FILE, MethodsFile
 from ptxbench.storage.sensor_file import read_sensor_file
 
 # What a reader of the field would have to look up here.
-DIALECT = r"set aside|level of the supply voltage|beside the factor|share one factor|NOT one|by that|marginal:"
+DIALECT = r"set aside|level of the supply voltage|beside the factor|share one factor|NOT one|marginal:"
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "nvidia-h200"
 CAPTURE = ROOT / "hw_validation" / "captures" / "rtx3090_step_6s"
