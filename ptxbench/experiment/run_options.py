@@ -8,13 +8,13 @@ from typing import Any
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.starters import STARTERS
-from ptxbench.core.condition import Conditions, OptLevel, Pattern
+from ptxbench.core.condition import DYNAMIC, Conditions, OptLevel, Pattern
 from ptxbench.core.errors import ArgumentError
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu
 from ptxbench.experiment.criteria import criterion_for
 from ptxbench.experiment.linearity import Linearity
-from ptxbench.experiment.protocols import find_protocol, protocol_names
+from ptxbench.experiment.protocols import find_protocol
 from ptxbench.experiment.row_options import RowOptions
 from ptxbench.experiment.sensor_choice import choose_sensor, default_window_s, short_window_s
 from ptxbench.sensors.base import SourceName
@@ -80,7 +80,7 @@ class RunOptions(RowOptions, Conditions):
         defaults = RunArguments(
             instructions=STARTERS,
             opt_levels=tuple(OptLevel),
-            protocols=protocol_names(),
+            protocols=(DYNAMIC,),
             patterns=(Pattern.RANDOM,),
             precision=PRECISION,
             min_repeats=MIN_REPEATS,

@@ -34,7 +34,7 @@ class _What:
     Attributes:
         whole_catalogue: Measure the whole catalogue.
         allow_other_board: Let another board of the same model continue the run.
-        protocols: Protocol (default: all).
+        protocols: Protocol (may be repeated; default: dynamic); arafa is Eq. 1 of Arafa et al. (2020).
         source: Power source (default: the GPU's best).
     """
 

@@ -4,7 +4,7 @@ import pytest
 from fakes import run as fake
 
 from ptxbench.catalogue.starters import STARTERS
-from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
+from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200, find_profile
@@ -17,12 +17,12 @@ SLOW_SENSOR = find_profile("slow-sensor")
 GPU = SimulatedGpu()
 
 
-def test_nothing_said_is_the_starters_at_both_levels_by_both_protocols():
+def test_nothing_said_is_the_starters_at_both_levels_by_the_protocol_dynamic():
     arguments = RunOptions().complete(GPU)
     assert arguments.instructions == STARTERS
     assert len(STARTERS) == 12
     assert arguments.opt_levels == (OptLevel.O0, OptLevel.O3)
-    assert arguments.protocols == (ARAFA, DYNAMIC)
+    assert arguments.protocols == (DYNAMIC,)
     assert arguments.patterns == ("random",)
     assert 2 <= arguments.min_repeats <= arguments.max_repeats
     assert (arguments.source, arguments.seed) == (None, None)
@@ -36,7 +36,7 @@ def test_what_is_said_stands_and_the_rest_is_default():
         0.1,
         3.0,
     )
-    assert arguments.protocols == (ARAFA, DYNAMIC)
+    assert arguments.protocols == (DYNAMIC,)
 
 
 @pytest.mark.parametrize("profile", [H200, SLOW_SENSOR], ids=lambda profile: profile.name)
