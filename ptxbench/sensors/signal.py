@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,8 @@ import numpy as np
 from ptxbench.sensors.trace import Float64s
 
 _EVEN_STEP_S = 5e-4
+# Samples are evenly spaced where each is this near to its place, as a share of the spacing.
+_UNEVEN = 1e-6
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,26 @@ class PowerSignal:
         return float(np.median(np.diff(self.time_s)))
 
     @cached_property
-    def _steps(self) -> tuple[Float64s, Float64s, Float64s, Float64s, Float64s]:
-        """Start of each interval between two samples, its length, power there, its slope, energy so far."""
+    def _pieces(self) -> tuple[Float64s, Float64s, Float64s, Float64s]:
+        """Energy up to t as pieces c0 + c1 (t - begin) + c2 (t - begin)^2: begins and coefficients.
+
+        The first piece and the last are what lies before the first sample and behind the last.
+        """
         length_s = np.diff(self.time_s)
-        steps_j = 0.5 * length_s * (self.power_w[1:] + self.power_w[:-1])
-        energy_j = np.concatenate([[0.0], np.cumsum(steps_j[:-1])])
-        return self.time_s[:-1], length_s, self.power_w[:-1], np.diff(self.power_w) / length_s, energy_j
+        begin_s = np.concatenate([self.time_s[:1], self.time_s])
+        half_slope = 0.5 * np.diff(self.power_w) / length_s
+        until_j = np.cumsum(0.5 * length_s * (self.power_w[1:] + self.power_w[:-1]))
+        c0 = np.concatenate([[0.0, 0.0], until_j])
+        c1 = np.concatenate([self.power_w[:1], self.power_w])
+        return begin_s, c0, c1, np.concatenate([[0.0], half_slope, [0.0]])
+
+    @cached_property
+    def _per_s(self) -> float:
+        """Samples a second where they are evenly spaced, else NaN."""
+        begin_s, end_s = float(self.time_s[0]), float(self.time_s[-1])
+        per_s = (len(self.time_s) - 1) / (end_s - begin_s)
+        off_s = np.abs(self.time_s - np.linspace(begin_s, end_s, len(self.time_s))).max()
+        return per_s if off_s * per_s < _UNEVEN else math.nan
 
     @cached_property
     def even(self) -> tuple[float, Float64s]:
@@ -46,14 +63,20 @@ class PowerSignal:
 
     def until_j(self, time_s: Float64s) -> Float64s:
         """Return the energy from the first sample to `time_s`, any shape, both edges interpolated."""
-        begin_s, length_s, begin_w, slope, begin_j = self._steps
-        index = np.searchsorted(begin_s[1:], time_s, side="right")
+        begin_s, c0, c1, c2 = self._pieces
+        if math.isnan(self._per_s):
+            index = np.searchsorted(self.time_s, time_s, side="right")
+        else:  # a division takes less than a search; a sample's own time may count to either side
+            place = (time_s - (self.time_s[0] - 1 / self._per_s)) * self._per_s
+            index = np.clip(place, 0, len(self.time_s)).astype(np.intp)
         past_s = time_s - begin_s.take(index)
-        inside_s = np.minimum(np.maximum(past_s, 0.0), length_s.take(index))
-        at_w = begin_w.take(index)
-        reached_w = at_w + slope.take(index) * inside_s
-        ramp_j = 0.5 * inside_s * (at_w + reached_w)
-        return np.asarray(begin_j.take(index) + ramp_j + reached_w * (past_s - inside_s), dtype=np.float64)
+        # In place: new pages of memory cost as much as the arithmetic.
+        until_j = c2.take(index)
+        until_j *= past_s
+        until_j += c1.take(index)
+        until_j *= past_s
+        until_j += c0.take(index)
+        return np.asarray(until_j)
 
     def energy_j(self, start_s: Float64s, end_s: Float64s) -> Float64s:
         """Return the energy between `start_s` and `end_s`, arrays of one shape."""
