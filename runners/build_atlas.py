@@ -1,6 +1,7 @@
 """Write what runs of one GPU model say of each other: boards.json of every table that comes with ptxbench.
 
     python runners/build_atlas.py
+    python runners/build_atlas.py --judge  # writes nothing: how often a board keeps to the others' mean
 
 run_spread.json says how much a row differs from run to run beyond its interval, on one board and from
 board to board, which docs/accuracy.md has as a table; boards.json how the rows of a table differ between
@@ -14,13 +15,15 @@ board has them. Exit codes are those of `ptxbench`.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
-from ptxbench.analysis.board_spread import BoardRun, board_spread
-from ptxbench.analysis.run_spread import run_spread
+from ptxbench.analysis.board_spread import BoardRun, board_spread, rows_by_code
+from ptxbench.analysis.run_spread import SETTINGS, run_spread
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.storage.atomic import write_text
@@ -54,7 +57,15 @@ _RUNS = ("table-*", "board-*", "zeros-*", "operands-moving")
 
 def main() -> int:
     """Write the files."""
-    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--judge", action="store_true", help="print how the means hold on boards left out")
+    if parser.parse_args().judge:
+        for name in REFERENCES:
+            spread, boards = runs_of(name)
+            for of, text in ((spread, "with what rows differ by"), (None, "by their scatter alone")):
+                rows, beyond = judged_means(boards, of)
+                print(f"{spread.gpu}: {beyond:.1%} of {rows:,} rows beyond the mean of other boards, {text}")
+        return 0
     built = {name: build(name) for name in REFERENCES}
     spreads = [spread for spread, _ in built.values()]
     write_run_spread(spreads)
@@ -73,6 +84,19 @@ def build(gpu: str) -> tuple[RunSpread, BoardSpread]:
     Raises:
         InputError: A run cannot be read.
     """
+    spread, (first, *others) = runs_of(gpu)
+    return spread, board_spread(first, others, any_rows=True, spread=spread)
+
+
+def runs_of(gpu: str) -> tuple[RunSpread, list[BoardRun]]:
+    """Return how much the rows of a table differ from run to run, and each board's rows, the reference first.
+
+    Args:
+        gpu: Name of the table.
+
+    Raises:
+        InputError: A run cannot be read.
+    """
     results = RESULTS / SHIPPED[gpu].name
     paths = {path for pattern in _RUNS for path in results.glob(pattern)}
     ordered = sorted(paths, key=lambda path: (path.name != REFERENCES[gpu], path.name))
@@ -83,8 +107,34 @@ def build(gpu: str) -> tuple[RunSpread, BoardSpread]:
     for run in runs:
         board = run.manifest.gpu.uuid_hash
         boards[board] = _with_more(boards[board], run) if board in boards else run
-    first, *others = boards.values()
-    return spread, board_spread(first, others, any_rows=True, spread=spread)
+    return spread, list(boards.values())
+
+
+def judged_means(boards: Sequence[BoardRun], spread: RunSpread | None) -> tuple[int, float]:
+    """Return how many rows of a board others have, too, and which share is beyond both their intervals.
+
+    Each board is set beside the mean of all others, apart from one factor.
+
+    Args:
+        boards: The boards.
+        spread: How much rows differ from board to board; None: as far as the boards of a mean scatter.
+    """
+    rows = beyond = 0
+    for place, left_out in enumerate(boards):
+        first, *others = (board for at, board in enumerate(boards) if at != place)
+        means = {(*row.key, row.sass): row for row in board_spread(first, others, True, spread).rows}
+        common = [(row, means[key]) for key, row in rows_by_code(left_out).items() if key in means]
+        # Too few rows do not tell the factor between them.
+        if len(common) < SETTINGS.min_common:
+            continue
+        logs = [math.log(row.dynamic_pj / mean.energy_pj) for row, mean in common]
+        factor = median(logs)
+        for (row, mean), log in zip(common, logs, strict=True):
+            added = spread.ci95(row, other_boards=True) if spread else 0.0
+            allowed = math.hypot(mean.ci95_pj / mean.energy_pj, row.relative_ci95, added)
+            rows += 1
+            beyond += abs(log - factor) > allowed
+    return rows, beyond / rows
 
 
 def with_table(page: str, spreads: Sequence[RunSpread]) -> str:

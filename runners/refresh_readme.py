@@ -86,6 +86,7 @@ def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
         ("README.md", "results"): summary_table(rows),
         ("README.md", "tensor"): tensor_table(),
         ("docs/accuracy.md", "tensor"): flop_table(),
+        ("docs/accuracy.md", "imprecise"): imprecise_rows(),
         ("docs/howto/look_up.md", "example"): cost_example(),
     }
 
@@ -96,6 +97,15 @@ def with_part(page: str, name: str, text: str) -> str:
     head, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
     return f"{head}{begin}{text}{end}{after}"
+
+
+def imprecise_rows() -> str:
+    """Return how many rows of each shipped table are imprecise, in Markdown."""
+    lines = ["| table | rows with a number | imprecise |", "| --- | ---: | ---: |"]
+    for name in SHIPPED:
+        statuses = [row.status for row in open_atlas(name).rows if row.status.has_number]
+        lines.append(f"| `{name}` | {len(statuses):,} | {statuses.count(Status.IMPRECISE)} |")
+    return "\n".join(lines) + "\n"
 
 
 def cost_example() -> str:
