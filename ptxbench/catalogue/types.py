@@ -74,6 +74,7 @@ _COMPANIONS = (
     ),
     *(Companion(f"add.{t}", t, addend=False) for t in ("u16", "u32", "u64", "f16", "f16x2", "f32", "f64")),
     *(Companion(f"mul.{t}", t, addend=False) for t in ("f16", "f16x2", "f32", "f64")),
+    Companion("shf.l.wrap.b32", "b32", addend=True),
     *(Companion(f"mul.lo.{t}", t, addend=False) for t in ("u16", "u32", "u64")),
 )
 COMPANIONS = {companion.opcode: companion for companion in _COMPANIONS}

@@ -26,8 +26,9 @@ RECORD_BYTES = 8 * SLOTS
 # order are lanes in order.
 _LANE = np.arange(WARP)
 _SOURCE_LANE = {Pattern.UNIFORM: np.zeros_like(_LANE), Pattern.HALVES: _LANE % (WARP // 2)}
-# What a copy works on that no lane loads into registers of its own: memory, addresses, special registers.
-_FAMILIES_OF_MEMORY = ("async", "chase", "wgmma")
+# What a copy works on that no lane has in registers of its own: memory, addresses, special registers, words
+# of a warp.
+_FAMILIES_WITHOUT_OWN = ("async", "chase", "uniform", "wgmma")
 _FROM_ELSEWHERE = ("load", "prefetch", "read", "ask")
 
 
@@ -72,7 +73,7 @@ def _require_own_registers(instruction: Instruction, pattern: Pattern) -> None:
     """Refuse a row whose operands are not what each lane loads into its registers."""
     loads_any = any(instruction.values_for(role) != "none" for role in _ROLES)
     elsewhere = dict(instruction.params).get("does") in _FROM_ELSEWHERE
-    if instruction.family in _FAMILIES_OF_MEMORY or elsewhere or not loads_any:
+    if instruction.family in _FAMILIES_WITHOUT_OWN or elsewhere or not loads_any:
         raise NotMeasurableError(
             f"instruction {instruction.name}: no pattern {pattern}; what it works on is not in registers that"
             " each lane has of its own"

@@ -271,6 +271,8 @@ def _check_residue(instruction: Instruction, loops: Mapping[str, Counter[str]]) 
     allowed = RESIDUE | _GROUP_RESIDUE if instruction.unit is Unit.WARPGROUP else RESIDUE
     if instruction.type_of("x").endswith("16"):
         allowed |= {"PRMT"}  # a 16-bit register is held by a PRMT
+    if instruction.type_of("x") == "pred":
+        allowed |= {"PLOP3"}  # and a predicate by a PLOP3
     strange = {op: n for op, n in residue.items() if n < 0 or op.partition(".")[0] not in allowed}
     if strange or sum(residue.values()) > RESIDUE_LIMIT:
         text = ", ".join(f"{n} {opcode}" for opcode, n in sorted((strange or residue).items()))

@@ -46,6 +46,7 @@ def test_no_row_that_the_reference_knows_runs_on_operands_that_stand_still(categ
             found = operand_toggles(replace(row, copies=16), TARGET, row.forms(OptLevel.O3)[-1])
         except UnknownInstructionError:
             continue
-        if found.still > 0.1:
+        # A single random bit stays what it was half of the time.
+        if found.still > (0.5 if row.type == "pred" else 0.1):
             still[row.name] = found
     assert not still
