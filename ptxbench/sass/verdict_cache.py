@@ -38,6 +38,7 @@ _CODE = (
     *(
         loop_check,
         loop_counter,
+        idle_lanes,
         loop_path,
         copy_check,
         idle_lanes,
