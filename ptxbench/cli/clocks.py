@@ -28,7 +28,7 @@ _CLOCK = (1, 100_000)
 
 @click.group(name="clocks")
 def command() -> None:
-    """Clocks and power limit of a GPU: the best clock; what is set; a command at others.
+    """Find the clock of least energy; show, set and restore clocks and power limit.
 
     A GPU is set only by `run --allow-settings`, and restored when that command ends in any way. If
     ptxbench itself is killed, its next start on that GPU restores it, or `restore` does.

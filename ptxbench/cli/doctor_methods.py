@@ -129,13 +129,14 @@ def print_methods(found: MethodsFile, path: Path) -> None:
     """Print how far each method is off, by kernel length."""
     info = found.gpu
     click.echo(f"{info.title}, driver {info.driver}")
+    numbers = ("idle W", "load W", f"load against {found.levels[0].source}")
     print_table(
-        ("source", "idle W", "load W", "against the first"),
+        ("source", *numbers),
         [
             (one.source, f"{one.idle_w:.1f}", f"{one.steady_w:.1f}", f"{100 * (one.ratio - 1):+.2f}%")
             for one in found.levels
         ],
-        ("idle W", "load W", "against the first"),
+        numbers,
     )
     for load in dict.fromkeys(point.kind for point in found.points):
         click.echo(f"\n{load} power: {_MEANING}")

@@ -21,10 +21,19 @@ if TYPE_CHECKING:
     from ptxbench.sensors.description import SensorDescription
     from ptxbench.storage.sensor_file import SensorFile
 
-_FIGURES = ("refresh ms", "averaging ms", "lag ms", "quantum", "noise W", "call us", "stale %", "needs s")
+_FIGURES = (
+    "refresh ms",
+    "averaging ms",
+    "lag ms",
+    "step W or J",
+    "noise W",
+    "call us",
+    "stale %",
+    "shortest kernel s",
+)
 
 # What a narrow terminal leaves out, in this order; --json has all of it.
-_OPTIONAL = ("call us", "stale %", "noise W", "quantum", "lag ms", "needs s")
+_OPTIONAL = ("call us", "stale %", "noise W", "step W or J", "lag ms", "shortest kernel s")
 
 
 @dataclass(frozen=True, kw_only=True)

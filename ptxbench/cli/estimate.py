@@ -87,7 +87,7 @@ def _print_answers(result: KernelEstimate) -> None:
     """Print what models that know less say, with their errors on judged kernels."""
     if not result.answers:
         return
-    sets = [f"% off, {one.cases} {one.kernels}" for one in result.answers[0].errors]
+    sets = [f"error %, {one.cases} {one.kernels}" for one in result.answers[0].errors]
     rows = [
         (
             answer.name,
@@ -97,6 +97,9 @@ def _print_answers(result: KernelEstimate) -> None:
         )
         for answer in result.answers
     ]
-    headings = ("model", "J", "% beside", *sets)
+    headings = ("model", "J", "% from the table's", *sets)
     print_table(headings, rows, headings[1:])
-    click.echo("% off: mean absolute error on judged kernels, with counts by ncu, measured time and clock")
+    click.echo(
+        "error %: mean absolute error of the energy on kernels that no model was fitted to, with counts by "
+        "ncu, measured time and clock"
+    )

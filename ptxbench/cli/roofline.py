@@ -15,6 +15,7 @@ from ptxbench.cli.options import plot_of
 from ptxbench.cli.output import encoded, print_json
 from ptxbench.cli.progress import progress_bar
 from ptxbench.cli.roofline_output import print_kernels, print_result, print_tradeoff
+from ptxbench.cli.terminal import as_written
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import (
     GpuSpec,
@@ -77,7 +78,7 @@ class _RunOptions:
     as_json: Json = False
 
 
-@command_of(_RunOptions, "run", group=command)
+@command_of(_RunOptions, "run", group=command, short_help="Measure kernels of many intensities and fit.")
 def run(given: _RunOptions) -> None:
     """Measure kernels of many intensities, and fit what a flop, a byte and a second cost.
 
@@ -131,7 +132,7 @@ class _ShowOptions:
     as_csv: Annotated[bool, Opt(flag="--csv")] = False
 
 
-@command_of(_ShowOptions, "show", group=command)
+@command_of(_ShowOptions, "show", group=command, short_help="Work out fits and verdicts again from readings.")
 def show(options: _ShowOptions) -> None:
     """Work out the fit, balance points and verdict of each RUN again from its readings.
 
@@ -150,7 +151,8 @@ def show(options: _ShowOptions) -> None:
     if options.as_csv:
         from ptxbench.report.roofline_kernels import kernels_csv, points_csv
 
-        click.echo(kernels_csv(placed) if options.kernels else points_csv(results), nl=False)
+        text = kernels_csv(placed) if options.kernels else points_csv(results)
+        click.echo(text, nl=False, file=as_written())
         return
     _report(options.run_paths, results, options.table, placed, as_json=options.as_json)
 
@@ -188,7 +190,7 @@ class _TradeoffOptions:
     as_json: Json = False
 
 
-@command_of(_TradeoffOptions, "tradeoff", group=command)
+@command_of(_TradeoffOptions, "tradeoff", group=command, short_help="Weigh more flops against fewer bytes.")
 def tradeoff(options: _TradeoffOptions) -> None:
     """Tell whether F times the flops for 1/M of the bytes saves time and energy.
 

@@ -10,7 +10,7 @@ from ptxbench.cli.tune_study_strategies import strategies
 
 @click.group(name="study")
 def study() -> None:
-    """Repeat the analyses of published studies on a search that was made."""
+    """Repeat analyses of published studies on a search."""
 
 
 study.add_command(difficulty)

@@ -241,4 +241,5 @@ def test_a_group_without_a_command_shows_its_commands_line_by_line(group, capsys
     assert run([group]) == 2
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith(f"Usage: ptxbench {group}")
+    assert not [line for line in said if line.endswith("...") and not line.startswith("Usage")]
     assert "Commands:" in said

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ptxbench.api import kernel
+from ptxbench.cli import roofline
 from ptxbench.cli.main import run
 from ptxbench.cli.terminal import HarmlessText
 from ptxbench.meter import validation
@@ -61,7 +63,8 @@ def said(capsys, monkeypatch, tmp_path):
             folder,
         ),
     )
-    monkeypatch.setattr(validation, "validate", once(validation.validate))
+    for module, name in ((validation, "validate"), (roofline, "_results"), (kernel, "estimate_of")):
+        monkeypatch.setattr(module, name, once(getattr(module, name)))
 
     def call(words, width=None):
         with monkeypatch.context() as patch:
