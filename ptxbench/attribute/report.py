@@ -12,9 +12,12 @@ from ptxbench.attribute.demangle import demangled, shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.core.estimate import finite
 from ptxbench.core.printable import render_csv
+from ptxbench.report.text_table import Column, Kind, render_table
 
 _LONGEST_NAME = 60
-_HEAD = f"{'J':>9} {'95% interval':>19} {'share':>6} {'W':>6} {'s':>9} {'calls':>8}"
+_HEAD = tuple(
+    Column(heading, Kind.NUMBER) for heading in ("J", "J (95% interval)", "share", "mean W", "s", "calls")
+)
 _COLUMNS = (
     *("gpu", "kernels", "calls", "time_s", "energy_j", "low_j", "high_j", "share"),
     *("mean_power_w", "method", "expected_j", "member_of"),
@@ -112,12 +115,13 @@ def energy_line(gpu: GpuShare, time_s: float) -> str:
     return energy_text(gpu.energy.energy_j, gpu.energy.interval_j, time_s, digits=5)
 
 
-def lines(program: ProgramEnergy, most: int = 25) -> list[str]:
+def lines(program: ProgramEnergy, most: int = 25, width: int | None = None) -> list[str]:
     """Return the report for people, a line each.
 
     Args:
         program: What was measured.
         most: How many kernels of a GPU are shown.
+        width: Columns of the terminal, None where there is none.
     """
     said = []
     if program.is_simulated:
@@ -126,18 +130,20 @@ def lines(program: ProgramEnergy, most: int = 25) -> list[str]:
         said.append(f"{gpu.energy.gpu}: {energy_line(gpu, program.time_s)}")
         said += [text for text in (gpu.energy.reason, *gpu.energy.notes) if text]
         if gpu.kernels:
-            said.append(f"{_HEAD}  kernel")
             ordered = sorted(gpu.kernels, key=lambda share: share.names == (NO_KERNEL,))
             shown = [share for share in ordered if share.names != (NO_KERNEL,)][:most]
+            cells: list[Sequence[str]] = []
             for share in [*shown, *ordered[-1:]]:
-                said.append(_line(share, gpu.energy.energy_j))
-                said += _member_lines(share, gpu.energy.energy_j)
+                cells.append(_cells(share, gpu.energy.energy_j))
+                cells += _member_cells(share, gpu.energy.energy_j)
+            said += render_table((*_HEAD, Column("kernel")), cells, width).split("\n")
             left = len(ordered) - 1 - len(shown)
             said += [f"and {left} kernels more (`ptxbench run --out FOLDER` keeps all)"] if left > 0 else []
         if gpu.ranges:
-            said.append(f"{_HEAD}  range of the program (they may overlap)")
             ordered = sorted(gpu.ranges, key=lambda share: -share.energy_j)
-            said += [_line(share, gpu.energy.energy_j, f", {share.method}") for share in ordered[:most]]
+            cells = [_cells(share, gpu.energy.energy_j, f", {share.method}") for share in ordered[:most]]
+            heading = Column("range of the program (they may overlap)")
+            said += render_table((*_HEAD, heading), cells, width).split("\n")
             left = len(ordered) - most
             said += [f"and {left} ranges more (`ptxbench run --out FOLDER` keeps all)"] if left > 0 else []
     has_groups = any(share.members for gpu in program.gpus for share in gpu.kernels)
@@ -164,26 +170,28 @@ def _beside(share: Share) -> str:
     return table + (", too short to tell" if share.method.startswith("too short") else "")
 
 
-def _member_lines(share: Share, whole_j: float) -> list[str]:
-    """Return what each name of a group may have taken, a line each."""
-    said = [_line(one, whole_j, by_time=True) for one in share.members[:_MOST_MEMBERS]]
-    left = len(share.members) - len(said)
-    return [
-        *said,
-        *([f"{'':62}~ and {left} more (`ptxbench run --out FOLDER` keeps all)"] if left > 0 else []),
-    ]
+def _member_cells(share: Share, whole_j: float) -> list[Sequence[str]]:
+    """Return what each name of a group may have taken, a row each."""
+    found: list[Sequence[str]] = [_cells(one, whole_j, by_time=True) for one in share.members[:_MOST_MEMBERS]]
+    left = len(share.members) - len(found)
+    if left > 0:
+        found.append((*("" for _ in _HEAD), f"~ and {left} more (`ptxbench run --out FOLDER` keeps all)"))
+    return found
 
 
-def _line(share: Share, whole_j: float, after: str = "", *, by_time: bool = False) -> str:
+def _cells(share: Share, whole_j: float, after: str = "", *, by_time: bool = False) -> tuple[str, ...]:
     low_j, high_j = share.interval_j
-    interval = f"{low_j:.4g} to {high_j:.4g}"
-    mean_w = f"{share.energy_j / share.time_s:6.1f}" if share.time_s > 0 else f"{'':>6}"
     name = shortened(share.names[0], _LONGEST_NAME)
     if len(share.names) > 1:
         name = f"{len(share.names)} kernels, not separable; the largest is {name}"
     if by_time:
         name = f"~ {name}"
     return (
-        f"{share.energy_j:9.4g} {interval:>19} {share.energy_j / whole_j:6.1%} {mean_w} {share.time_s:9.4g}"
-        f" {share.calls:8d}  {name}{after}{_beside(share)}"
+        f"{share.energy_j:.4g}",
+        f"{low_j:.4g} to {high_j:.4g}",
+        f"{share.energy_j / whole_j:.1%}",
+        f"{share.energy_j / share.time_s:.1f}" if share.time_s > 0 else "",
+        f"{share.time_s:.4g}",
+        str(share.calls),
+        f"{name}{after}{_beside(share)}",
     )

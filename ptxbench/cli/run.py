@@ -19,6 +19,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.printable import printable
 from ptxbench.core.shared_options import Json, TableFolder
+from ptxbench.core.wrap import width_of
 
 if TYPE_CHECKING:
     from ptxbench.attribute.attribution import Expected
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 # In the folder of a run, beside what it was worked out from.
 _REPORT, _TABLE = "energy.json", "kernels.csv"
+_PREFIX = "ptxbench: "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,8 @@ def command(options: _Options) -> int:
     if options.as_json:
         _print_json(document(program))
     else:
-        _say(lines(program))
+        width = width_of(sys.stderr)
+        _say(lines(program, width=None if width is None else width - len(_PREFIX)))
     for problem in (failed, refused):
         if problem is not None:
             raise problem
@@ -285,7 +288,7 @@ def _keep(program: ProgramEnergy, out: Path) -> None:
 
 def _say(lines: Sequence[str]) -> None:
     """Print lines, whose names of kernels may hold anything."""
-    _print("\n".join(f"ptxbench: {printable(line)}" for line in lines))
+    _print("\n".join(f"{_PREFIX}{printable(line)}" for line in lines))
 
 
 def _print_json(document: dict[str, object]) -> None:

@@ -101,6 +101,13 @@ def test_a_group_shows_eight_of_its_names_and_counts_the_rest(count, left):
     assert row["members"][0]["share"] == pytest.approx(30 / 400)
 
 
+def test_in_a_terminal_a_long_name_stands_above_its_figures():
+    name = "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma"
+    said = lines(program([share(name)]), width=70)
+    assert said[said.index(name) + 1].split() == ["300", "270", "to", "330", "75.0%", "200.0", "1.5", "7"]
+    assert max(map(len, said)) <= 70
+
+
 def test_two_names_are_a_group():
     (said,) = [line for line in lines(program([share(names=("a", "b"))])) if "not separable" in line]
     assert said.endswith("2 kernels, not separable; the largest is a")
