@@ -132,7 +132,9 @@ def costs_text(costs: Sequence[Cost], tables: Sequence[Atlas], width: int | None
         tables: The tables that they are from.
         width: Columns of the terminal, None where there is none.
     """
-    body = render_table(_columns(costs), [_cells(cost, costs) for cost in costs], width)
+    columns = _columns(costs)
+    cells = map(_cells, costs)
+    body = render_table(columns, [[one[column.heading] for column in columns] for one in cells], width)
     return "\n".join((body, "", *(line for table in tables for line in _origin_lines(table, costs))))
 
 
@@ -245,12 +247,14 @@ _ALWAYS = (
 
 
 def _columns(costs: Sequence[Cost]) -> tuple[Column, ...]:
-    """Return the columns: a GPU where there are several, rates and boards where there are any."""
+    """Return the columns: a table or protocol where there are several, clocks, rates and boards where any."""
+    clocks = _CLOCKS if any(cost.is_at_other_clock for cost in costs) else ()
+    optional = [(heading, drop) for heading, drop, name in _OPTIONAL if _any(costs, name)]
     return (
-        *((Column("table"),) if _several(costs) else ()),
-        *((Column("protocol"),) if _protocols(costs) else ()),
+        *((Column("table"),) if len({cost.table for cost in costs}) > 1 else ()),
+        *((Column("protocol"),) if any(cost.protocol != DYNAMIC for cost in costs) else ()),
         *_ALWAYS,
-        *(Column(heading, _NUMBER, drop) for heading, drop in _optional(costs)),
+        *(Column(heading, _NUMBER, drop) for heading, drop in (*clocks, *optional)),
         Column("SASS", drop=4),
         Column("status", Kind.STATUS),
     )
@@ -267,26 +271,21 @@ _OPTIONAL = (
 )
 
 
-def _optional(costs: Sequence[Cost]) -> list[tuple[str, int]]:
-    """Return the columns that any row has something for, and the clock where one is not the GPU's highest."""
-    clocks = _CLOCKS if any(cost.is_at_other_clock for cost in costs) else ()
-    return [*clocks, *((heading, drop) for heading, drop, name in _OPTIONAL if _any(costs, name))]
-
-
-def _several(costs: Sequence[Cost]) -> bool:
-    return len({cost.table for cost in costs}) > 1
-
-
-def _protocols(costs: Sequence[Cost]) -> bool:
-    return any(cost.protocol != DYNAMIC for cost in costs)
-
-
 def _any(costs: Sequence[Cost], name: str) -> bool:
     return any(not math.isnan(getattr(cost, name)) for cost in costs)
 
 
-def _cells(cost: Cost, costs: Sequence[Cost]) -> tuple[str, ...]:
-    optional = {
+def _cells(cost: Cost) -> dict[str, str]:
+    """Return what each column may show of a row, by its heading."""
+    return {
+        "table": cost.table,
+        "protocol": cost.protocol,
+        "instruction": cost.instruction,
+        "opt": cost.opt_level,
+        "operands": operands_text(cost.operands, cost.lanes),
+        "pJ": number(cost.energy_pj),
+        "± pJ (95%)": number(cost.ci95_pj, 2),
+        "per": cost.unit,
         "MHz": number(cost.clock_mhz, 4),
         _FULL_CLOCK: number(cost.reference_pj),
         "pJ/flop": number(cost.pj_per_flop),
@@ -294,17 +293,9 @@ def _cells(cost: Cost, costs: Sequence[Cost]) -> tuple[str, ...]:
         "boards": str(cost.boards),
         "boards' mean pJ": number(cost.boards_pj),
         "boards' scatter": "-" if math.isnan(cost.boards_scatter) else f"{cost.boards_scatter:.2%}",
+        "SASS": cost.sass if len(cost.sass) <= _SASS_WIDTH else f"{len(cost.sass.split())} kinds",
+        "status": f"{cost.status}: {cost.reason}" if cost.reason else cost.status,
     }
-    sass = cost.sass if len(cost.sass) <= _SASS_WIDTH else f"{len(cost.sass.split())} kinds"
-    return (
-        *((cost.table,) if _several(costs) else ()),
-        *((cost.protocol,) if _protocols(costs) else ()),
-        *(cost.instruction, cost.opt_level, operands_text(cost.operands, cost.lanes)),
-        *(number(cost.energy_pj), number(cost.ci95_pj, 2), cost.unit),
-        *(optional[heading] for heading, _ in _optional(costs)),
-        sass,
-        f"{cost.status}: {cost.reason}" if cost.reason else cost.status,
-    )
 
 
 def _origin(table: Atlas) -> dict[str, object]:

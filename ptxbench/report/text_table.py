@@ -73,13 +73,14 @@ def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width
     notes: list[str] = []
     if _total(natural) > width:
         cells, notes = _noted(columns, cells)
-    kept, named = _kept(columns, cells, everything, width), None
-    if not _fits(columns, cells, kept, width):
+    least = [_least(columns, cells, i) for i in everything]
+    kept, named = _kept(columns, cells, least, everything, width), None
+    if not _fits(least, kept, width):
         texts = [i for i in everything if columns[i].kind is Kind.TEXT]
         named = max(texts, key=lambda i: max((len(row[i]) for row in cells), default=0), default=0)
-        kept = _kept(columns, cells, [i for i in everything if i != named], width - len(_GAP))
-    if named is None or _fits(columns, cells, kept, width - len(_GAP)):
-        lines = _ruled(columns, cells, kept, width, named)
+        kept = _kept(columns, cells, least, [i for i in everything if i != named], width - len(_GAP))
+    if named is None or _fits(least, kept, width - len(_GAP)):
+        lines = _ruled(columns, cells, least, kept, width, named)
     else:
         kept, lines = everything, _records(columns, cells, width)
     below = [*_left_out(columns, cells, {*kept, named}, width), *notes]
@@ -89,13 +90,14 @@ def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width
 def _ruled(
     columns: Sequence[Column],
     rows: Sequence[Sequence[str]],
+    least: Sequence[int],
     kept: Sequence[int],
     width: int,
     named: int | None,
 ) -> list[str]:
     """Return the lines of a table below a rule, with the column `named`, if any, above its rows."""
     indent = "" if named is None else _GAP
-    widths = _widths(columns, rows, kept, width - len(indent))
+    widths = _widths(columns, rows, least, kept, width - len(indent))
     headings = [column.heading for column in columns]
     lines = [] if named is None else [headings[named]]
     lines += [indent + line for line in _row(headings, columns, kept, widths)]
@@ -121,19 +123,23 @@ def _noted(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> tuple[li
     return found, [f"[{number}] {note}" for note, number in numbers.items()]
 
 
-def _fits(columns: Sequence[Column], rows: Sequence[Sequence[str]], kept: Sequence[int], width: int) -> bool:
-    return _total([_least(columns, rows, i) for i in kept]) <= width
+def _fits(least: Sequence[int], kept: Sequence[int], width: int) -> bool:
+    return _total([least[i] for i in kept]) <= width
 
 
 def _kept(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], among: Sequence[int], width: int
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    least: Sequence[int],
+    among: Sequence[int],
+    width: int,
 ) -> list[int]:
     """Return the columns that fit, each at its least width; those that must stay do in any case."""
     kept = list(among)
     same = {i for i in kept if columns[i].kind is Kind.TEXT and _same(rows, i) is not None}
     droppable = [i for i in kept if columns[i].drop and (columns[i].drop != IF_SAME or i in same)]
     for i in sorted(droppable, key=lambda i: (i not in same, columns[i].drop)):
-        if _fits(columns, rows, kept, width):
+        if _fits(least, kept, width):
             break
         kept.remove(i)
     return kept
@@ -159,10 +165,14 @@ def _left_out(
 
 
 def _widths(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], kept: Sequence[int], width: int
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    least: Sequence[int],
+    kept: Sequence[int],
+    width: int,
 ) -> list[int]:
     """Return the width of each column that is kept: the least, and what is left from the first column on."""
-    widths = [_least(columns, rows, i) for i in kept]
+    widths = [least[i] for i in kept]
     spare = width - _total(widths)
     for place, i in enumerate(kept):
         more = min(max(spare, 0), max(_natural(columns, rows, i) - widths[place], 0))
@@ -215,6 +225,8 @@ def _row(
 
 def _parts(cell: str, width: int) -> list[str]:
     """Return a cell as lines, broken between its pieces."""
+    if len(cell) <= width:
+        return [cell]
     lines = [""]
     for piece in _PIECE.findall(cell):
         if lines[-1] and len(lines[-1] + piece) > width:
