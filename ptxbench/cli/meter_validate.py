@@ -130,7 +130,15 @@ def _print_sensors(result: Validation) -> None:
     from ptxbench.meter.result import told
 
     figures = [told(source.fit) for source in result.sources]
-    headings = ("source", "gain", "offset W", "lag ms", "averaging ms", "refresh ms", "half from half %")
+    headings = (
+        "source",
+        "gain",
+        "offset W",
+        "lag ms",
+        "averaging ms",
+        "refresh ms",
+        "cross-validation error %",
+    )
     rows = [
         (
             source.fit.source.value,

@@ -52,7 +52,9 @@ def difficulty(options: _DifficultyOptions) -> None:
         print_json({"parts": [_plain(one) for one in found]})
         return
     click.echo(f"{folder.manifest.gpu.title}: {folder.manifest.part.problem.title}")
-    click.echo("share of a local search's ends within so much of the optimum")
+    click.echo(
+        "share of the ends of a local search whose time or energy is within 1%, 2%, ... of the optimum"
+    )
     percents = [f"{100 * (p - 1):.0f}%" for p in PROPORTIONS]
     rows = [
         (
@@ -67,7 +69,7 @@ def difficulty(options: _DifficultyOptions) -> None:
     print_table(("tuned", *numbers), rows, numbers)
     alone = sum(one.alone for one in found)
     if alone:
-        click.echo(f"\n{alone} candidates have no neighbour that was tried: this is no full sweep")
+        click.echo(f"\n{alone} candidates have no neighbour that was tried: the space was not swept in full")
 
 
 def _plain(one: Difficulty) -> dict[str, object]:

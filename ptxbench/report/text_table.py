@@ -201,12 +201,12 @@ def _records(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: in
     """Return a line for each cell of each row, behind its heading; those below the first are indented."""
     headings = [f"{_GAP if i else ''}{column.heading}" for i, column in enumerate(columns)]
     longest = max(map(len, headings))
-    return [
-        part
-        for row in rows
-        for heading, cell in zip(headings, row, strict=True)
-        for part in wrapped(f"{heading:<{longest}}{_GAP}{cell}".rstrip(), width)
-    ]
+    lines: list[str] = []
+    for row in rows:
+        lines += [""] if lines else []
+        for heading, cell in zip(headings, row, strict=True):
+            lines += wrapped(f"{heading:<{longest}}{_GAP}{cell}".rstrip(), width)
+    return lines
 
 
 def _row(

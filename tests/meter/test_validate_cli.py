@@ -39,7 +39,7 @@ def test_text_names_clocks_sensors_methods_and_limits(tmp_path):
     for words in (
         "clocks: offset 1.2",
         "halves differ by 0.26 ms",
-        "half from half %",
+        "cross-validation error %",
         "mtsm",
         "usage is a mean over",
     ):

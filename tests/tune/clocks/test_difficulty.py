@@ -94,7 +94,7 @@ def test_the_command_reports_a_kept_run(tmp_path, capsys):
     assert run(["tune", "study", "difficulty", str(KEPT), "--plot", str(tmp_path / "p.png")]) == 0
     shown = capsys.readouterr().out
     assert "NVIDIA H200" in shown
-    assert "no full sweep" in shown
+    assert "the space was not swept in full" in shown
     assert (tmp_path / "p.png").stat().st_size > 1000
     assert run(["tune", "study", "difficulty", str(KEPT), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
