@@ -40,8 +40,8 @@ def print_opcodes(run: Path, *, store: bool, as_json: bool) -> None:
     solution, info = atlas.solution, atlas.gpu
     if not solution.fits:
         raise InputError(
-            f"{run} holds no valid trial of the dynamic protocol, so there is nothing to solve;"
-            " measure with `ptxbench table --protocol dynamic`"
+            f"{run} holds no valid trial of the dynamic protocol on whole warps, so there is nothing to"
+            " solve; measure with `ptxbench table --protocol dynamic`"
         )
     if as_json:
         print_encoded(solution, {"gpu": info.name, "kind": info.kind, "includes": JOINT_INCLUDES})

@@ -41,6 +41,22 @@ def test_a_run_that_is_kept_is_read_back_alike(fma):
     assert table.gpu.kind == "simulated"
 
 
+def test_fewer_lanes_are_rows_of_their_own_in_a_table(gpu, tmp_path):
+    folder = tmp_path / "run"
+    table = ptxbench.measure_table(gpu, ["fma.rn.f32"], opt_levels="O3", lanes=(32, 8), out=folder)
+    whole, few = table["fma.rn.f32"], table.find("fma.rn.f32", lanes=8)
+    assert (whole.row.lanes, few.row.lanes) == (32, 8)
+    assert few.energy_pj > 1.2 * whole.energy_pj, "a warp's own part is spread over eight threads"
+    assert {trial.lanes for trial in few.trials} == {8}
+    assert "random, 8 lanes" in str(few)
+    read = ptxbench.load_run(folder)
+    assert read["fma.rn.f32", "O3", "dynamic", "random", 8].energy_pj == pytest.approx(
+        few.energy_pj, rel=1e-5
+    )
+    with pytest.raises(ptxbench.InputError, match=r"not -O3 dynamic random, 16 lanes, but .*random, 8 lanes"):
+        table.find("fma.rn.f32", lanes=16)
+
+
 def test_no_folder_is_left_behind(gpu, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
