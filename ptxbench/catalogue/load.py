@@ -95,7 +95,7 @@ def find_instruction(name: str) -> Instruction:
     if name in catalogue:
         return catalogue[name]
     near = difflib.get_close_matches(name, catalogue, n=3)
-    hint = f"did you mean {', '.join(near)}?" if near else "see 'ptxbench cost --list'"
+    hint = f"did you mean {', '.join(near)}?" if near else "see `ptxbench cost --list`"
     raise InputError(f"unknown instruction {name!r}; {hint}")
 
 

@@ -155,7 +155,7 @@ def nothing_fits(pattern: str, others: Collection[str] = ()) -> str:
     words = {word.lower(): word for word in (*_searched_words(), *others)}
     near = get_close_matches(_head(pattern).lower().strip(_GLOB), words, n=_NEAR, cutoff=0.5)
     hint = (
-        f"did you mean {', '.join(words[word] for word in near)}?" if near else "see 'ptxbench cost --list'"
+        f"did you mean {', '.join(words[word] for word in near)}?" if near else "see `ptxbench cost --list`"
     )
     return f"no instruction fits {pattern!r}; {hint}"
 

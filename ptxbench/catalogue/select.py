@@ -37,7 +37,7 @@ def few(selection: Selection) -> Selection:
             word, patterns = shlex.quote(found.pattern), shlex.join(patterns_for(found))
             raise InputError(
                 f"{found.pattern!r} stands for {len(found.rows)} instructions, more than {MOST_FOR_A_WORD}; "
-                f"give {patterns} for all of them, or names (ptxbench cost --list {word})"
+                f"give {patterns} for all of them, or names (`ptxbench cost --list {word}`)"
             )
     return selection
 
@@ -60,7 +60,7 @@ def chosen(patterns: Iterable[str], category: str = "") -> Selection:
         for found in find(given or ("*",)).found
     )
     if not any(found.rows for found in left):
-        raise InputError(f"no instruction named is of category {category!r}; see 'ptxbench cost --list'")
+        raise InputError(f"no instruction named is of category {category!r}; see `ptxbench cost --list`")
     return few(Selection(left))
 
 

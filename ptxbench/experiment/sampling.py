@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.method_errors import compare
 from ptxbench.experiment.sampling_cases import ALL_SHARES, Case, Reference
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage.document import write_document
-from ptxbench.storage.location import default_run_path
+from ptxbench.storage.location import default_run_path, require_free
 from ptxbench.storage.methods_file import METHODS_FILE, LoadKind, MethodsFile
 from ptxbench.storage.recording import RecordingFolder, recording_manifest
 from ptxbench.storage.sensor_file import sensors_of
@@ -157,6 +158,8 @@ def again(
         GpuError: No source followed the load.
         InputError: The descriptions are of another GPU, a file cannot be read, or the new folder written.
     """
+    if out is not None:
+        require_free(out, GpuKind.REPLAYED)
     manifest = folder.manifest
     sensors = sensors_of(sensor_path, manifest.gpu, manifest.sensors) if sensor_path else ()
     document = compare(folder, sensors)

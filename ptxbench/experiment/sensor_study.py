@@ -13,13 +13,14 @@ import numpy as np
 
 from ptxbench.analysis.throttling import describe_throttling
 from ptxbench.core.errors import GpuError, InputError
+from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.gate.recording import believed_trace, notes_on_source
 from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.sensors.characterize.probe import probe
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.storage.document import write_document
-from ptxbench.storage.location import default_run_path
+from ptxbench.storage.location import default_run_path, require_free
 from ptxbench.storage.recording import Recording, RecordingFolder, recording_manifest
 from ptxbench.storage.sensor_file import RULE, SENSOR_FILE, SensorFile
 
@@ -120,6 +121,8 @@ def describe_again(folder: RecordingFolder, out: Path | None) -> tuple[SensorFil
         GpuError: No power source followed the load.
         InputError: The new folder cannot be written.
     """
+    if out is not None:
+        require_free(out, GpuKind.REPLAYED)
     document = describe(folder)
     if out is None:
         return document, folder

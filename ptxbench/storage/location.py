@@ -68,6 +68,24 @@ def require_no_run(path: Path) -> None:
         raise InputError(f"{path} already holds a run; continue it with `resume`, or choose another folder")
 
 
+def require_free(path: Path, kind: GpuKind) -> None:
+    """Require that a folder is new or empty, before the work whose result it is for.
+
+    Args:
+        path: The folder.
+        kind: Kind of the GPU.
+
+    Raises:
+        InputError: The folder holds something, cannot be read, or is not for this kind of GPU.
+    """
+    require_place(path, kind)
+    with writing(path):
+        if not path.is_dir() or not any(path.iterdir()):
+            return
+        require_no_run(path)
+    raise InputError(f"{path} is not empty; choose a new folder for the run")
+
+
 def make_place(path: Path, kind: GpuKind) -> None:
     """Make a new folder for what a GPU of some kind gives, or use an empty one.
 
@@ -78,10 +96,6 @@ def make_place(path: Path, kind: GpuKind) -> None:
     Raises:
         InputError: The folder holds something, cannot be written, or is not for this kind of GPU.
     """
-    require_place(path, kind)
+    require_free(path, kind)
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-        is_empty = not any(path.iterdir())
-        require_no_run(path)
-    if not is_empty:
-        raise InputError(f"{path} is not empty; choose a new folder for the run")

@@ -171,7 +171,7 @@ def test_what_nothing_fits_offers_what_is_near_over_names_ptx_sass_and_words(typ
 
 @pytest.mark.parametrize("typed", ["", "  ", ";"])
 def test_nothing_typed_finds_nothing_and_offers_nothing(typed):
-    with pytest.raises(InputError, match="see 'ptxbench cost --list'"):
+    with pytest.raises(InputError, match="see `ptxbench cost --list`"):
         find([typed])
 
 
