@@ -7,6 +7,7 @@ from fakes import run as fake
 
 from ptxbench.cli import main
 from ptxbench.cli.table import command as table
+from ptxbench.cli.table_cluster import ClusterOptions
 from ptxbench.core.status import Status
 from ptxbench.devices.select import NamedGpu
 from ptxbench.experiment.isolate import board_work, table_work
@@ -101,7 +102,9 @@ def test_death_by_a_signal_is_said_with_how_to_go_on(tmp_path, monkeypatch, caps
 def command_of(work, passed_s=0.0):
     words = work.command(passed_s)
     assert words[:4] == [sys.executable, "-m", "ptxbench", "table"]
-    return table.read(words[4:])
+    given = table.read(words[4:])
+    assert given == ClusterOptions(**vars(given.of_table))  # no worker goes to the cluster by itself
+    return given.of_table
 
 
 def test_the_command_is_that_of_the_options_and_goes_on_with_the_run_that_is_there(tmp_path):
