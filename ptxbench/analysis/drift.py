@@ -25,6 +25,7 @@ import numpy as np
 from ptxbench.analysis.clock_dips import Dips
 from ptxbench.analysis.drift_fit import Fit, Looks, fit_levels, stretches
 from ptxbench.analysis.hmm import Bools, Floats
+from ptxbench.analysis.large_steps import large_steps
 from ptxbench.analysis.level_covariance import LevelCovariance, level_covariance
 from ptxbench.analysis.operating_point import kernel_of, limited_trials
 from ptxbench.analysis.static_power import StaticPower
@@ -48,11 +49,12 @@ class Drift:
 
     Attributes:
         unfed_w: Power that the supply of the SMs does not feed, on the mean of the run.
-        level: ln of the factor on the rest, by trial id; a trial that is not there was not changed.
+        level: ln of the factor on the rest, by trial id; a trial that is not there was not changed. It is
+            that over the run's mean or, where the board made a large step, over the mean of its lowest level.
         trial_error: Standard deviation of each trial's level as the other trials tell it, by trial id.
         unsure: Ids of trials whose level is not known, or whose power is of none.
         misfits: Those of them whose power is of none; if they are right, others of the kernel are not.
-        level_error: Standard error of the run's mean level, at which all energies are.
+        level_error: Standard error of the level at which all energies are.
         covariance: How well the levels of kernels are known against it, by what `kernel_of` returns.
         noise: Scatter of one trial that is left, as a fraction of its power; NaN where no steps were found.
         static: Static power with the steps still in it, whose sessions may differ.
@@ -142,10 +144,17 @@ def find_drift(
     looks = _looks(trials, static, unfed_w, dipped)
     if np.count_nonzero(looks.counts) < _FEWEST:
         return unknown
-    levels = None if near is None else np.array([_known_level(near, r) for r in trials])
+    large = large_steps(looks.log_power, looks.kernel, looks.counts, looks.apart)
+    looks = replace(looks, log_power=looks.log_power - large)
+    levels = None if near is None else np.array([_known_level(near, r) for r in trials]) - large
     found = fit_levels(looks, levels, step=step)
     if found is None:
-        return replace(NO_STEPS, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else NO_STEPS
+        none = replace(NO_STEPS, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else NO_STEPS
+        return (
+            replace(none, unfed_w=unfed_w, level=_by_id(trials, large), static=static)
+            if large.any()
+            else none
+        )
     others = found.levels.others
     wrong = looks.counts & (found.levels.wrong > _WRONG)
     unsure = (found.levels.others_error > _UNSURE) | wrong
@@ -154,7 +163,7 @@ def find_drift(
         return unknown
     return Drift(
         unfed_w=unfed_w,
-        level=_by_id(trials, others - telling.mean()),
+        level=_by_id(trials, large + others - telling.mean()),
         trial_error=_by_id(trials, found.levels.others_error),
         unsure=_ids(trials, unsure),
         misfits=_ids(trials, wrong),

@@ -136,6 +136,32 @@ def test_batches_that_ran_at_levels_apart_come_to_one_by_the_few_kernels_that_bo
     assert abs(apart([drift.power_w(r) for r in records])) < 0.0025
 
 
+@pytest.mark.parametrize("jump", [0.06, 0.1, -0.1])
+def test_powers_of_a_board_that_jumped_between_batches_are_those_of_its_lower_level(jump):
+    random = np.random.default_rng(1)
+    kernels, references = 44, np.arange(40, 44)
+    power_w = np.linspace(550.0, 250.0, kernels)
+    batches = [np.concatenate([mine, references]) for mine in np.split(random.permutation(40), 4)]
+    order = np.concatenate([random.permutation(batch) for batch in batches for _ in range(ROUNDS)])
+    batch = np.arange(len(order)) // (len(order) // 4)
+    levels = 0.3 * steps(2, len(order)) + np.where(batch > 0, jump, 0.0)
+    records = run_of(levels, kernels=kernels, order=order)
+    records = [
+        replace(r, start_ns=r.start_ns + pause, end_ns=r.end_ns + pause)
+        for r, pause in zip(records, (batch * 5_000_000_000).tolist(), strict=True)
+    ]
+    drift = find_steps(records, STATIC, frozenset())
+    sure = [n for n, r in enumerate(records) if r.trial_id not in drift.unsure]
+    leak_w = np.array([0.35 * (r.temperature_c - 45.0) for r in records])
+    fed_w = np.array([drift.power_w(r) for r in records]) - UNFED_W - leak_w
+    above = (fed_w / (power_w[order] - UNFED_W) - 1)[sure]
+    by_batch = [above[batch[sure] == n].mean() for n in range(4)]
+    assert len(sure) > 0.7 * len(records)
+    assert np.ptp(by_batch) < 0.0025
+    assert np.mean(by_batch) == pytest.approx(min(jump, 0.0), abs=0.01)
+    assert drift.level_error < 0.003
+
+
 def test_noise_without_steps_is_left_alone():
     for noise in (0.0007, 0.003, 0.01):
         assert find_steps(run_of(np.zeros(KERNELS * ROUNDS), noise), STATIC, frozenset()) is NO_STEPS

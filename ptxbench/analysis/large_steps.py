@@ -1,0 +1,73 @@
+"""Steps of a board's power that are far larger than those that drift makes all the time.
+
+Four H100s of one host drew 6 to 11% more from one batch on, whatever they ran, at the same clock, and were
+hotter by as much as that takes (docs/accuracy.md). The kernels that every batch runs show it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptxbench.analysis.hmm import Bools, Floats, Ints
+
+# A step is large from here on; common ones are 1 to 2%.
+_LARGE = 0.03
+# A level counts where kernels that ran at others, too, ran in so many trials.
+_FEWEST = 5
+
+
+def large_steps(log_power: Floats, kernel: Ints, counts: Bools, apart: Bools) -> Floats:
+    """Return by how much each trial ran above the lowest level of the run, shape (n,): ln of a power.
+
+    Stretches between two pauses are compared by the kernels that several of them ran. All is zero where no
+    two stretches differ by 3%; one that cannot be compared is taken to be as the one before.
+
+    Args:
+        log_power: ln of the power that the supply feeds, in the order of time, shape (n,).
+        kernel: Number of the kernel, shape (n,).
+        counts: Whether a trial tells of the supply, shape (n,).
+        apart: Whether a pause lies before it, shape (n,).
+    """
+    stretch = np.cumsum(apart) - apart[0]
+    tells = counts & (_spread(kernel, stretch)[kernel] > 1)
+    count = int(stretch[-1]) + 1
+    trials = np.bincount(stretch[tells], minlength=count)
+    # One kernel alone may be wrong.
+    told = np.flatnonzero(_spread(stretch[tells], kernel[tells]) > 1)
+    if len(told) < 2:
+        return np.zeros(len(log_power))
+    tells &= np.isin(stretch, told)
+    offsets = _offsets(log_power[tells], kernel[tells], stretch[tells])[told]
+    levels = _levels(offsets, trials[told])
+    before = np.maximum(np.searchsorted(told, np.arange(count), side="right") - 1, 0)
+    return np.asarray(levels[before][stretch])
+
+
+def _spread(of: Ints, over: Ints) -> Ints:
+    """Return for each number of the first how many of the second it goes with."""
+    return np.bincount(np.unique(np.stack([of, over]), axis=1)[0])
+
+
+def _offsets(log_power: Floats, kernel: Ints, stretch: Ints) -> Floats:
+    """Return the level of each stretch against the others: least squares of the medians of its kernels."""
+    cells, cell = np.unique(np.stack([kernel, stretch]), axis=1, return_inverse=True)
+    cell = cell.ravel()
+    medians = np.array([np.median(log_power[cell == one]) for one in range(cells.shape[1])])
+    rows = np.arange(len(medians))
+    design = np.zeros((len(medians), int(kernel.max()) + 1 + int(stretch.max()) + 1))
+    design[rows, cells[0]] = 1.0
+    design[rows, int(kernel.max()) + 1 + cells[1]] = 1.0
+    solution = np.linalg.lstsq(design, medians, rcond=None)[0]
+    return np.asarray(solution[int(kernel.max()) + 1 :])
+
+
+def _levels(offsets: Floats, trials: Ints) -> Floats:
+    """Return the large level that each stretch is at, above the lowest."""
+    order = np.argsort(offsets)
+    parts = np.split(order, np.flatnonzero(np.diff(offsets[order]) > _LARGE) + 1)
+    told = [part for part in parts if trials[part].sum() >= _FEWEST]
+    means = np.array([np.average(offsets[part], weights=trials[part]) for part in told])
+    if len(means) < 2:
+        return np.zeros(len(offsets))
+    nearest = np.abs(offsets[:, None] - means).argmin(1)
+    return np.asarray(means[nearest] - means[0])
