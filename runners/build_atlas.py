@@ -52,7 +52,7 @@ REFERENCES = {"h100": "table-57c3", "h200": "table-6eda"}
 # A second run of the same rows on a board that has one already.
 _AGAIN = ("-repeat", "-after")
 # Runs that have the rows of a board.
-_RUNS = ("table-*", "board-*", "zeros-*", "operands-moving")
+_RUNS = ("table-*", "board-*", "zeros-*", "operands-moving", "compiler-*", "halves-*", "lanes-*", "tensor-*")
 
 
 def main() -> int:

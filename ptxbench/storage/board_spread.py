@@ -74,7 +74,7 @@ class RowSpread:
     energy_pj: float
     ci95_pj: float
     scatter: float | None
-    note: str = ""
+    note: str = field(default="", metadata=codec.UNLESS_DEFAULT)
     clock_mhz: float = math.nan
     lanes: int = field(default=WARP, metadata=codec.UNLESS_DEFAULT)
 

@@ -26,8 +26,8 @@ def test_the_shipped_file_is_that_of_the_committed_runs(gpu, built):
     shipped = SHIPPED[gpu] / BOARDS
     _, boards = built[gpu]
     assert shipped.read_text() == codec.to_lines(boards), AGAIN
-    # It is read by every look-up, which takes 0.3 s in all.
-    assert shipped.stat().st_size < 600_000
+    # It is read by every look-up, which takes 0.3 s in all: 10 ms a megabyte.
+    assert shipped.stat().st_size < 1_000_000
 
 
 def test_what_is_added_to_intervals_is_what_the_committed_runs_say(runner, built):
