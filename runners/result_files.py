@@ -57,6 +57,8 @@ class Kind(StrEnum):
     READINGS = "readings"
 
 
+# Of these the readings are kept alone: kernels of a whole table take 4 MB, and its repeat has the same.
+_READINGS_ALONE = frozenset({"results/nvidia-h200/table-6eda"})
 _READINGS = frozenset({"records.parquet", "traces.parquet"})
 
 
@@ -95,6 +97,11 @@ def kind_of(path: str) -> tuple[str, Kind] | None:
     if name == KERNELS:
         return folder, Kind.KERNELS
     return (folder, Kind.READINGS) if name in _READINGS else None
+
+
+def is_kept(run: str, kind: Kind) -> bool:
+    """Return whether a clone holds such files of a run."""
+    return run in KEPT_WHOLE and not (kind is Kind.KERNELS and run in _READINGS_ALONE)
 
 
 def listed_hash(files: Iterable[tuple[str, bytes]]) -> str:

@@ -4,8 +4,7 @@
     python runners/slim_results.py readings
     python runners/slim_results.py recompress
 
-A clone keeps of every run its table, manifest and solved quantities, and all of the runs in
-`result_files.KEPT_WHOLE`. What is taken out stays in the history of this repository: results/ARCHIVE.csv says
+A clone keeps of every run its table, manifest and solved quantities, and what `result_files.is_kept` says. What is taken out stays in the history of this repository: results/ARCHIVE.csv says
 at which commit, with a hash, and `runners/archive_readings.py` puts it back. The files must be committed as
 they are. Commit the removal by itself. `recompress` makes the kernels and traces of the kept runs smaller
 and leaves their content as it is. Exit codes: 0 done, 2 bad input.
@@ -20,7 +19,18 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from result_files import ARCHIVE, KEPT_WHOLE, ROOT, Archived, Kind, kind_of, listed_hash, read_archive, to_csv
+from result_files import (
+    ARCHIVE,
+    KEPT_WHOLE,
+    ROOT,
+    Archived,
+    Kind,
+    is_kept,
+    kind_of,
+    listed_hash,
+    read_archive,
+    to_csv,
+)
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.storage import traces
@@ -64,7 +74,7 @@ def slim(root: Path, kind: Kind) -> list[Archived]:
     runs: dict[str, list[str]] = defaultdict(list)
     for path in git(root, "ls-files", "-z", "results").split("\0"):
         of = kind_of(path)
-        if of is not None and of[1] is kind and of[0] not in KEPT_WHOLE:
+        if of is not None and of[1] is kind and not is_kept(of[0], kind):
             runs[of[0]].append(path)
     changed = git(root, "status", "--porcelain", "results")
     if changed:

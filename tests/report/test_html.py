@@ -138,8 +138,8 @@ def test_the_command_writes_the_page_of_the_h200_with_its_origin(tmp_path, capsy
     text = out.read_text()
     assert len(text) < 1_000_000
     (about,) = data_of(text)["runs"]
-    assert (about["board"], about["created"], len(about["boards"])) == ("6eda50547c2a", "2026-11-22", 20)
-    assert sum(row["status"] in ("ok", "imprecise") for row in rows_of(text)) == 858
+    assert (about["board"], about["created"], len(about["boards"])) == ("6eda50547c2a", "2026-11-22", 24)
+    assert sum(row["status"] in ("ok", "imprecise") for row in rows_of(text)) == 1024
 
 
 def test_out_is_checked_before_anything_is_read(tmp_path, capsys):
@@ -148,7 +148,7 @@ def test_out_is_checked_before_anything_is_read(tmp_path, capsys):
 
 
 def test_the_sass_loop_that_ran_is_shown_where_the_run_holds_it():
-    with RunFolder.open(Path(__file__).parents[2] / "results" / "nvidia-h200" / "table-6eda") as folder:
+    with RunFolder.open(Path(__file__).parents[2] / "results" / "nvidia-h200" / "table-6eda-repeat") as folder:
         rows = [row for row in folder.rows() if row.instruction == "fma.rn.f32"]
         text = page(report(rows, kernels=folder.kernels))
     loops = data_of(text)["loops"]

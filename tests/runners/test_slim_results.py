@@ -19,7 +19,7 @@ from ptxbench.storage import traces
 from ptxbench.storage.kernel_archive import write_archive
 
 RUN = "results/gpu/table-1"
-KEPT = "results/nvidia-h200/table-6eda"
+KEPT = "results/nvidia-h200/table-6eda-repeat"
 
 
 @pytest.fixture
