@@ -4,10 +4,11 @@
     python runners/slim_results.py readings
     python runners/slim_results.py recompress
 
-A clone keeps of every run its table, manifest and solved quantities, and what `result_files.is_kept` says. What is taken out stays in the history of this repository: results/ARCHIVE.csv says
-at which commit, with a hash, and `runners/archive_readings.py` puts it back. The files must be committed as
-they are. Commit the removal by itself. `recompress` makes the kernels and traces of the kept runs smaller
-and leaves their content as it is. Exit codes: 0 done, 2 bad input.
+A clone keeps of every run its table, manifest and solved quantities, and what `result_files.is_kept` says.
+What is taken out stays in the history of this repository: results/ARCHIVE.csv says at which commit, with a
+hash, and `runners/archive_readings.py` puts it back. The files must be committed as they are. Commit the
+removal by itself. `recompress` makes the kernels and traces of the kept runs smaller and leaves their content
+as it is. Exit codes: 0 done, 2 bad input.
 """
 
 from __future__ import annotations

@@ -277,7 +277,9 @@ def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: 
     rows, names = _rows(path, wanted)
     # Who looks a number of several boards up has another one.
     known = with_other_boards(known_rows(rows, manifest, other_boards=spread is not None), spread)
-    return Atlas(name or str(table), path, manifest, known, spread, names)
+    # Other boards may have measured instructions that are newer than the table.
+    reached = names.union(row.instruction for row in known)
+    return Atlas(name or str(table), path, manifest, known, spread, reached)
 
 
 def _rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow, ...], frozenset[str]]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ptxbench.core.condition import DYNAMIC, OptLevel, lanes_key
+from ptxbench.catalogue.load import load_named
+from ptxbench.catalogue.model import Instruction
+from ptxbench.core.condition import OptLevel, lanes_key
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.storage import codec
@@ -136,22 +138,34 @@ def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> t
     """
     boards = by_row(rows, spread)
     known = {row.key for row in rows}
-    plain = {row.instruction: row for row in reversed(rows) if row.protocol == DYNAMIC}
-    lacking = [
-        _not_reached(plain[one.instruction], one)
-        for key, one in boards.items()
-        if key not in known and one.instruction in plain
-    ]
-    return tuple(_from_others(row, boards.get(row.key)) for row in (*rows, *lacking))
+    lacking = [one for key, one in boards.items() if key not in known]
+    kinds = load_named(frozenset(one.instruction for one in lacking))
+    rows = (
+        *rows,
+        *(_not_reached(kinds[one.instruction], one) for one in lacking if one.instruction in kinds),
+    )
+    return tuple(_from_others(row, boards.get(row.key)) for row in rows)
 
 
-def _not_reached(like: TableRow, one: RowSpread) -> TableRow:
-    """Return the row of an instruction on operands, or at a level, that the table does not have at all."""
-    unknown: dict[str, Any] = {
-        column.name: math.nan for column in fields(like) if isinstance(getattr(like, column.name), float)
-    }
-    unknown |= {"threads": 0, "count": 0, "repeats": 0, "status": Status.NOT_REACHED, "reason": ""}
-    return replace(like, **unknown, opt_level=one.opt_level, operands=one.operands, lanes=one.lanes)
+def _not_reached(kind: Instruction, one: RowSpread) -> TableRow:
+    """Return a row that the table does not have at all: of a newer instruction, or on operands, at a level."""
+    unknown: dict[str, Any] = {column.name: math.nan for column in fields(TableRow) if column.type == "float"}
+    return TableRow(
+        **unknown,
+        instruction=one.instruction,
+        category=kind.category,
+        opt_level=one.opt_level,
+        protocol=one.protocol,
+        operands=one.operands,
+        sass=one.sass,
+        count=0,
+        threads=0,
+        repeats=0,
+        status=Status.NOT_REACHED,
+        reason="",
+        unit=kind.unit,
+        lanes=one.lanes,
+    )
 
 
 def by_row(rows: Sequence[TableRow], spread: BoardSpread | None) -> dict[tuple[str, ...], RowSpread]:

@@ -8,6 +8,7 @@ import pytest
 from fakes import run as fake
 
 from ptxbench.analysis.board_spread import BoardRun, board_spread
+from ptxbench.catalogue.model import Unit
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import BOARDS, read_board_spread, with_other_boards, write_board_spread
@@ -123,6 +124,14 @@ def test_rows_of_fewer_lanes_stay_apart_on_disk_too(tmp_path):
     }
     known = [found["fma.rn.f32", n] for n in (32, 8, 1)]
     assert known == pytest.approx([11.0, 20.0, 70.0], rel=1e-3)
+
+
+def test_an_instruction_that_is_newer_than_the_table_has_the_mean_of_other_boards(tmp_path):
+    newer = row("lop3.b32", 20.0)
+    spread = board_spread(board("a", 1.0), [board("b", 1.0, *board("b", 1.0).rows, newer)])
+    found = {one.instruction: one for one in with_other_boards(board("a", 1.0).rows, spread)}
+    assert found["lop3.b32"].dynamic_pj == pytest.approx(20.0, rel=1e-3)
+    assert (found["lop3.b32"].category, found["lop3.b32"].unit) == ("logic", Unit.THREAD)
 
 
 def test_one_board_twice_and_too_few_common_rows_are_refused():

@@ -28,7 +28,11 @@ def test_a_flop_costs_what_cost_says(name):
     for line in lines:
         for gpu, cell in zip(("h100", "h200"), line.split("|")[2:4], strict=True):
             costs = find_costs(name, [open_atlas(gpu)])
-            random = [cost for cost in costs if (cost.opt_level, cost.operands, cost.lanes) == ("O3", "random", WARP)]
+            random = [
+                cost
+                for cost in costs
+                if (cost.opt_level, cost.operands, cost.lanes) == ("O3", "random", WARP)
+            ]
             (per_flop,) = (cost.pj_per_flop for cost in random)
             assert float(cell) == pytest.approx(per_flop, abs=0.06)
 

@@ -148,7 +148,8 @@ def test_out_is_checked_before_anything_is_read(tmp_path, capsys):
 
 
 def test_the_sass_loop_that_ran_is_shown_where_the_run_holds_it():
-    with RunFolder.open(Path(__file__).parents[2] / "results" / "nvidia-h200" / "table-6eda-repeat") as folder:
+    results = Path(__file__).parents[2] / "results" / "nvidia-h200"
+    with RunFolder.open(results / "table-6eda-repeat") as folder:
         rows = [row for row in folder.rows() if row.instruction == "fma.rn.f32"]
         text = page(report(rows, kernels=folder.kernels))
     loops = data_of(text)["loops"]
