@@ -148,7 +148,7 @@ def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> t
 
 
 def _not_reached(kind: Instruction, one: RowSpread) -> TableRow:
-    """Return a row that the table does not have at all: of a newer instruction, or on operands, at a level."""
+    """Return a row that the table does not have: of a newer instruction, or on operands or at a level."""
     unknown: dict[str, Any] = {column.name: math.nan for column in fields(TableRow) if column.type == "float"}
     return TableRow(
         **unknown,
