@@ -49,16 +49,29 @@ def _spread(of: Ints, over: Ints) -> Ints:
 
 
 def _offsets(log_power: Floats, kernel: Ints, stretch: Ints) -> Floats:
-    """Return the level of each stretch against the others: least squares of the medians of its kernels."""
-    cells, cell = np.unique(np.stack([kernel, stretch]), axis=1, return_inverse=True)
-    cell = cell.ravel()
-    medians = np.array([np.median(log_power[cell == one]) for one in range(cells.shape[1])])
-    rows = np.arange(len(medians))
-    design = np.zeros((len(medians), int(kernel.max()) + 1 + int(stretch.max()) + 1))
-    design[rows, cells[0]] = 1.0
-    design[rows, int(kernel.max()) + 1 + cells[1]] = 1.0
-    solution = np.linalg.lstsq(design, medians, rcond=None)[0]
-    return np.asarray(solution[int(kernel.max()) + 1 :])
+    """Return the level of each stretch against the others: least squares of the medians of its kernels.
+
+    The powers of kernels are eliminated: what is left has as many unknowns as stretches.
+    """
+    _, kernel = np.unique(kernel, return_inverse=True)
+    shape = int(kernel.max()) + 1, int(stretch.max()) + 1
+    medians = _medians(
+        log_power, np.ravel_multi_index((kernel, stretch), shape), shape[0] * shape[1]
+    ).reshape(shape)
+    ran = np.isfinite(medians)
+    share = ran / ran.sum(1, keepdims=True)
+    above = np.where(ran, medians - np.nanmean(medians, 1, keepdims=True), 0.0)
+    coupling = np.diag(ran.sum(0).astype(float)) - share.T @ ran
+    return np.asarray(np.linalg.lstsq(coupling, above.sum(0), rcond=None)[0])
+
+
+def _medians(values: Floats, group: Ints, count: int) -> Floats:
+    """Return the median of each group, NaN for one without any; of two in the middle the lower one."""
+    order = np.lexsort((values, group))
+    groups, first, size = np.unique(group[order], return_index=True, return_counts=True)
+    medians = np.full(count, np.nan)
+    medians[groups] = values[order][first + (size - 1) // 2]
+    return medians
 
 
 def _levels(offsets: Floats, trials: Ints) -> Floats:
