@@ -217,7 +217,7 @@ def _cost(
         boards_pj=spread.energy_pj if spread else math.nan,
         boards_scatter=math.nan if spread is None or spread.scatter is None else spread.scatter,
         status=row.status,
-        reason=row.said,
+        reason=row.reason,
         clock_mhz=row.clock_mhz,
         reference_mhz=gpu.max_sm_clock_mhz,
         reference_pj=at_reference.value,

@@ -6,6 +6,7 @@ A run is kept as it was measured. Whatever shows, compares or uses its rows take
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.precision import judged
@@ -13,12 +14,16 @@ from ptxbench.storage.run_spread import find_run_spread, widened
 from ptxbench.storage.schema import TableRow
 from ptxbench.storage.withdrawn import without_withdrawn
 
+# What runs of before 2026-11-26 say in other words.
+_FORMER_WORDS = {"set aside:": "excluded trials:", "level of the supply voltage": "drift level"}
+
 
 def known_rows(
     rows: Sequence[TableRow], manifest: TableManifest, *, other_boards: bool = False
 ) -> tuple[TableRow, ...]:
     """Return the rows of a run as they are believed.
 
+    - Reasons are in today's words.
     - A row that is known to be wrong is `withdrawn`, and has no number (`withdrawn.toml`).
     - One whose own interval is far wider than was requested is `imprecise` (`PRECISION`).
     - Intervals have what rows differ by from run to run of this GPU model (`run_spread.json`).
@@ -39,4 +44,12 @@ def measured_rows(rows: Sequence[TableRow], manifest: TableManifest) -> tuple[Ta
         rows: Rows as they were measured.
         manifest: What the run was.
     """
-    return judged(without_withdrawn(rows, manifest), manifest.part.arguments.precision)
+    reworded = [_in_todays_words(row) for row in rows]
+    return judged(without_withdrawn(reworded, manifest), manifest.part.arguments.precision)
+
+
+def _in_todays_words(row: TableRow) -> TableRow:
+    text = row.reason
+    for former, now in _FORMER_WORDS.items():
+        text = text.replace(former, now)
+    return row if text == row.reason else replace(row, reason=text)

@@ -13,7 +13,6 @@ from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 
 _PJ_PER_NJ = 1000.0
-_FORMER_WORDS = {"set aside:": "excluded trials:", "level of the supply voltage": "drift level"}
 # What the reason of a row says whose loops ran at unlike clocks, or at another than its energy is stated at.
 OVERHEAD_AT = "its overhead loop at"
 COUNTS_AS_AT = "and count as at"
@@ -277,15 +276,7 @@ class TableRow:
     @property
     def verdict(self) -> str:
         """The status, and what is said of it: an energy with something odd about it is never plain "ok"."""
-        return f"{self.status}: {self.said}" if self.reason else str(self.status)
-
-    @property
-    def said(self) -> str:
-        """The reason in today's words, where a run of an older version has others."""
-        text = self.reason
-        for former, now in _FORMER_WORDS.items():
-            text = text.replace(former, now)
-        return text
+        return f"{self.status}: {self.reason}" if self.reason else str(self.status)
 
     @property
     def mark(self) -> str:

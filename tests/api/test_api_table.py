@@ -6,6 +6,7 @@ import pytest
 from fakes import run as fake
 
 from ptxbench.api.table import Table, load_table
+from ptxbench.core.condition import lanes_key
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.status import Status
 from ptxbench.model.atlas import open_atlas
@@ -98,7 +99,8 @@ def test_the_table_that_comes_with_ptxbench_is_found_by_name():
 def test_a_table_that_comes_with_ptxbench_has_the_numbers_that_cost_has(name):
     costs = find_costs("*", [open_atlas(name)])
     shown = {
-        (c.instruction, c.opt_level, c.protocol, c.operands): (c.energy_pj, c.reason) for c in reached(costs)
+        (c.instruction, c.opt_level, c.protocol, c.operands, *lanes_key(c.lanes)): (c.energy_pj, c.reason)
+        for c in reached(costs)
     }
     found = {
         one.row.key: (one.energy_pj, one.row.reason) for one in load_table(name) if one.status.has_number
