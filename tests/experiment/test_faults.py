@@ -54,7 +54,8 @@ def with_fault(path, profile, fault):
 
 
 def assert_like(row, clean):
-    assert row.status is Status.OK
+    # Two trials that are left tell the energy to within 10% on some of these sensors only.
+    assert row.status.has_number
     assert abs(row.dynamic_pj - clean.dynamic_pj) < row.dynamic_ci95_pj + clean.dynamic_ci95_pj
 
 
