@@ -15,7 +15,10 @@ H200 = Path(__file__).parents[2] / "results" / "nvidia-h200"
 REFUSED = {"call.uni"}
 
 
-@pytest.mark.parametrize(("run", "every"), [("table-6eda-repeat", 1), ("table-6eda", 8), ("levels", 1)])
+@pytest.mark.parametrize(
+    ("run", "every"),
+    [("table-6eda-repeat", 1), pytest.param("table-6eda", 8, marks=pytest.mark.data), ("levels", 1)],
+)
 def test_loops_of_a_real_driver_pass(run, every):
     store = KernelStore(H200 / run)
     entries = [entry for entry in store.entries if "/" in entry.name][::every]
