@@ -105,8 +105,7 @@ def runs_of(gpu: str) -> tuple[RunSpread, list[BoardRun]]:
     spread = run_spread(runs[0].manifest.gpu.name, runs, repeats)
     boards: dict[str, BoardRun] = {}
     for run in runs:
-        board = run.manifest.gpu.uuid_hash
-        boards[board] = _with_more(boards[board], run) if board in boards else run
+        boards[run.board] = _with_more(boards[run.board], run) if run.board in boards else run
     return spread, list(boards.values())
 
 

@@ -44,6 +44,11 @@ class BoardRun:
     manifest: TableManifest
     rows: Sequence[TableRow]
 
+    @property
+    def board(self) -> str:
+        """Hash of the board's UUID."""
+        return self.manifest.gpu.uuid_hash
+
 
 def board_spread(
     reference: BoardRun, others: Sequence[BoardRun], any_rows: bool = False, spread: RunSpread | None = None
@@ -71,7 +76,7 @@ def board_spread(
     Raises:
         InputError: Two runs are of one board, or a run shares fewer than three rows with the reference.
     """
-    hashes = [run.manifest.gpu.uuid_hash for run in (reference, *others)]
+    hashes = [run.board for run in (reference, *others)]
     if len(set(hashes)) < len(hashes):
         raise InputError("two of the runs are of one board; name one run for each board")
     runs = (reference, *others)
@@ -81,7 +86,7 @@ def board_spread(
         for row in filter(_has_energy, run.rows):
             log = math.log(row.dynamic_pj / board.factor)
             scatter = spread.ci95(row, other_boards=True) / COVERAGE_FACTOR if spread else 0.0
-            one = _OnBoard(row, log, _relative_error(row), scatter, board.factor_error)
+            one = _OnBoard(row, log, known_ci95(row) / COVERAGE_FACTOR, scatter, board.factor_error)
             found.setdefault(_key(row), []).append(one)
     measured = [[one for one in of_row if _counts(one.row)] or of_row for of_row in found.values()]
     if spread is None:
@@ -121,8 +126,9 @@ class _OnBoard:
     factor_error: float
 
 
-def _relative_error(row: TableRow) -> float:
-    return 0.0 if math.isnan(row.relative_ci95) else row.relative_ci95 / COVERAGE_FACTOR
+def known_ci95(row: TableRow) -> float:
+    """Return the relative half-width of a row's interval, 0 where it is not known."""
+    return 0.0 if math.isnan(row.relative_ci95) else row.relative_ci95
 
 
 def _pooled(rows: Iterable[Sequence[float]]) -> float:

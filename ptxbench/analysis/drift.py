@@ -149,12 +149,10 @@ def find_drift(
     levels = None if near is None else np.array([_known_level(near, r) for r in trials]) - large
     found = fit_levels(looks, levels, step=step)
     if found is None:
-        none = replace(NO_STEPS, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else NO_STEPS
-        return (
-            replace(none, unfed_w=unfed_w, level=_by_id(trials, large), static=static)
-            if large.any()
-            else none
-        )
+        found_none = replace(NO_STEPS, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else NO_STEPS
+        if not large.any():
+            return found_none
+        return replace(found_none, unfed_w=unfed_w, level=_by_id(trials, large), static=static)
     others = found.levels.others
     wrong = looks.counts & (found.levels.wrong > _WRONG)
     unsure = (found.levels.others_error > _UNSURE) | wrong

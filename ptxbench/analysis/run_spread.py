@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.analysis.board_spread import BoardRun, rows_by_code
+from ptxbench.analysis.board_spread import BoardRun, known_ci95, rows_by_code
 from ptxbench.storage.run_spread import RunSpread, SpreadTerm
 from ptxbench.storage.schema import TableRow
 
@@ -69,10 +69,8 @@ def run_spread(gpu: str, runs: Sequence[BoardRun], repeats: Sequence[BoardRun]) 
         runs: Runs that are compared with those of other boards. Their rows have their own intervals.
         repeats: Further runs of the same boards, which are compared with those of their board alone.
     """
-    same = [
-        pair for a, b in combinations((*runs, *repeats), 2) if _board(a) == _board(b) for pair in pairs(a, b)
-    ]
-    other = [pair for a, b in combinations(runs, 2) if _board(a) != _board(b) for pair in pairs(a, b)]
+    same = [pair for a, b in combinations((*runs, *repeats), 2) if a.board == b.board for pair in pairs(a, b)]
+    other = [pair for a, b in combinations(runs, 2) if a.board != b.board for pair in pairs(a, b)]
     plain = [pair for pair in other if not pair.corrected]
     corrected = [pair for pair in other if pair.corrected]
     between = _term(plain)
@@ -92,9 +90,9 @@ def pairs(a: BoardRun, b: BoardRun) -> list[RowPair]:
         return []
     logs = np.array([math.log(two.dynamic_pj / one.dynamic_pj) for one, two in common])
     left = np.abs(logs - np.median(logs))
-    boards = _board(a), _board(b)
+    boards = a.board, b.board
     return [
-        RowPair(boards, float(apart), math.hypot(*map(_ci95, both)), _corrected(both))
+        RowPair(boards, float(apart), math.hypot(*map(known_ci95, both)), _corrected(both))
         for apart, both in zip(left, common, strict=True)
     ]
 
@@ -162,14 +160,6 @@ def _term(of: Sequence[RowPair], plain: float | None = None) -> SpreadTerm | Non
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{SETTINGS.digits}g}")
-
-
-def _board(run: BoardRun) -> str:
-    return run.manifest.gpu.uuid_hash
-
-
-def _ci95(row: TableRow) -> float:
-    return 0.0 if math.isnan(row.relative_ci95) else row.relative_ci95
 
 
 def _corrected(both: tuple[TableRow, TableRow]) -> int:

@@ -114,20 +114,9 @@ def matching_instructions(
     return rows
 
 
-def narrowed(
-    wanted: Selection,
-    category: str = "",
-    ptx_type: str = "",
-    opcode: str = "",
-    target: Target | None = None,
-) -> Selection:
-    """Return the part of a selection that fits the conditions of `matching_instructions`.
-
-    Raises:
-        InputError: As `matching_instructions`.
-    """
-    fitting_rows = matching_instructions(wanted, category, ptx_type, opcode, target)
-    names = {row.name for row in fitting_rows}
+def narrowed(wanted: Selection, rows: Iterable[Instruction]) -> Selection:
+    """Return the part of a selection that is among these rows, such as those of `matching_instructions`."""
+    names = {row.name for row in rows}
     # "by" keeps a glob from standing for more than its rows.
     left = (
         replace(found, rows=tuple(row for row in found.rows if row.name in names), by=found.by or "name")

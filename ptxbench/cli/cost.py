@@ -73,7 +73,10 @@ def command(options: _Options) -> None:
     if not patterns and not has_conditions:
         raise click.UsageError("name an instruction, or list them with --list.")
     found = search(patterns or ("*",))
-    selection = narrowed(found, *conditions, target) if has_conditions else found
+    if has_conditions:
+        selection = narrowed(found, matching_instructions(found, *conditions, target))
+    else:
+        selection = found
     _print_costs(found, selection, options, form)
 
 
