@@ -134,9 +134,10 @@ def find_drift(
     """
     dynamic = (r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC)
     known = [r for r in dynamic if r.status is Status.OK and math.isfinite(r.steady_power_w)]
+    known.sort(key=lambda r: r.start_ns)
     # At the power limit it is the clock that gives way.
     limited = limited_trials(known, power_limit_w)
-    trials = sorted((r for r in known if r.trial_id not in limited), key=lambda r: r.start_ns)
+    trials = [r for r in known if r.trial_id not in limited]
     unfed_w = unfed_share * static.power_w
     unknown = replace(NO_STEPS, unsure=frozenset(dipped), misfits=frozenset(dipped)) if dipped else NO_STEPS
     if len(trials) < _FEWEST or not 0 <= unfed_w < min(r.steady_power_w for r in trials):
@@ -146,13 +147,17 @@ def find_drift(
         return unknown
     large = large_steps(looks.log_power, looks.kernel, looks.counts, looks.apart)
     looks = replace(looks, log_power=looks.log_power - large)
+    # At its own clock a limited trial, too, draws more on a board that made a large step.
+    limited_level = _as_before([r for r in known if r.trial_id in limited], trials, large)
     levels = None if near is None else np.array([_known_level(near, r) for r in trials]) - large
     found = fit_levels(looks, levels, step=step)
     if found is None:
         found_none = replace(NO_STEPS, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else NO_STEPS
         if not large.any():
             return found_none
-        return replace(found_none, unfed_w=unfed_w, level=_by_id(trials, large), static=static)
+        return replace(
+            found_none, unfed_w=unfed_w, level=_by_id(trials, large) | limited_level, static=static
+        )
     others = found.levels.others
     wrong = looks.counts & (found.levels.wrong > _WRONG)
     unsure = (found.levels.others_error > _UNSURE) | wrong
@@ -161,7 +166,7 @@ def find_drift(
         return unknown
     return Drift(
         unfed_w=unfed_w,
-        level=_by_id(trials, large + others - telling.mean()),
+        level=_by_id(trials, large + others - telling.mean()) | limited_level,
         trial_error=_by_id(trials, found.levels.others_error),
         unsure=_ids(trials, unsure),
         misfits=_ids(trials, wrong),
@@ -171,6 +176,16 @@ def find_drift(
         static=static,
         off_by_dip=found.dips.excess,
     )
+
+
+def _as_before(
+    limited: Sequence[TrialRecord], trials: Sequence[TrialRecord], large: Floats
+) -> dict[str, float]:
+    """Return the large levels of further trials: those of the trials before them."""
+    if not large.any():
+        return {}
+    at = np.searchsorted([r.start_ns for r in trials], [r.start_ns for r in limited]) - 1
+    return _by_id(limited, large[np.maximum(at, 0)])
 
 
 def _known_level(drift: Drift, record: TrialRecord) -> float:

@@ -136,11 +136,10 @@ def test_batches_that_ran_at_levels_apart_come_to_one_by_the_few_kernels_that_bo
     assert abs(apart([drift.power_w(r) for r in records])) < 0.0025
 
 
-@pytest.mark.parametrize("jump", [0.06, 0.1, -0.1])
-def test_powers_of_a_board_that_jumped_between_batches_are_those_of_its_lower_level(jump):
+def jumping(jump):
+    """Trials of a board that jumped after the first of four batches; the kernel and batch of each."""
     random = np.random.default_rng(1)
     kernels, references = 44, np.arange(40, 44)
-    power_w = np.linspace(550.0, 250.0, kernels)
     batches = [np.concatenate([mine, references]) for mine in np.split(random.permutation(40), 4)]
     order = np.concatenate([random.permutation(batch) for batch in batches for _ in range(ROUNDS)])
     batch = np.arange(len(order)) // (len(order) // 4)
@@ -150,6 +149,13 @@ def test_powers_of_a_board_that_jumped_between_batches_are_those_of_its_lower_le
         replace(r, start_ns=r.start_ns + pause, end_ns=r.end_ns + pause)
         for r, pause in zip(records, (batch * 5_000_000_000).tolist(), strict=True)
     ]
+    return records, order, batch
+
+
+@pytest.mark.parametrize("jump", [0.06, 0.1, -0.1])
+def test_powers_of_a_board_that_jumped_between_batches_are_those_of_its_lower_level(jump):
+    records, order, batch = jumping(jump)
+    power_w = np.linspace(550.0, 250.0, 44)
     drift = find_steps(records, STATIC, frozenset())
     sure = [n for n, r in enumerate(records) if r.trial_id not in drift.unsure]
     leak_w = np.array([0.35 * (r.temperature_c - 45.0) for r in records])
@@ -248,6 +254,19 @@ def test_at_the_power_limit_nothing_is_corrected():
     drift = find_steps([*run_of(steps()), *limited], STATIC, frozenset())
     assert drift is not NO_STEPS
     assert [drift.power_w(r) for r in limited] == [r.steady_power_w for r in limited]
+
+
+def test_at_the_power_limit_too_a_board_that_jumped_has_the_powers_of_its_lower_level():
+    records, *_ = jumping(0.1)
+    limited = [
+        replace(at, trial_id=f"limited/{n}", sm_clock_mhz=1700.0, block=512, start_ns=at.end_ns)
+        for n, at in enumerate(records[len(records) // 8 :: len(records) // 4])
+    ]
+    drift = find_steps([*records, *limited], STATIC, frozenset())
+    assert drift.power_w(limited[0]) == limited[0].steady_power_w
+    for one in limited[1:]:
+        fed = (drift.power_w(one) - UNFED_W) / (one.steady_power_w - UNFED_W)
+        assert fed == pytest.approx(math.exp(-0.1), abs=0.01)
 
 
 @pytest.mark.parametrize(
