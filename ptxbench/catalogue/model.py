@@ -207,6 +207,11 @@ class Instruction:
         return ""
 
     @property
+    def sparse(self) -> bool:
+        """Whether it multiplies a sparse matrix. The first one raises the power of all that comes after it."""
+        return "sp" in self.opcode.split(".")
+
+    @property
     def mixer(self) -> Companion | None:
         """The companions' opcode with its types, None where there are no companions."""
         return COMPANIONS[self.companion] if self.companions else None

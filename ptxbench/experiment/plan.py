@@ -38,9 +38,10 @@ def plan_batches(subjects: Sequence[Subject], seed: int) -> list[list[Subject]]:
 
     First come the starters, then the rows of Table I of Arafa et al. (2020), then the commonest opcodes of
     real kernels. One row of every category and template follows, then the rest, a row of each kind after the
-    other. So a run that ends early has measured what matters most. A batch holds one protocol and one
-    optimization level, so that neighbours draw similar power; the levels alternate, so that both get equally
-    far.
+    other. So a run that ends early has measured what matters most. Products of sparse matrices come last of
+    all: from the first one on everything draws a tenth more (docs/accuracy.md). A batch holds one protocol
+    and one optimization level, so that neighbours draw similar power; the levels alternate, so that both get
+    equally far.
 
     Args:
         subjects: What the run measures.
@@ -53,12 +54,15 @@ def plan_batches(subjects: Sequence[Subject], seed: int) -> list[list[Subject]]:
     place = {group: number for number, group in enumerate(groups)}
     turn = _turns(subjects)
 
-    def order(subject: Subject) -> tuple[str, int, int, int]:
+    def part(subject: Subject) -> tuple[bool, str]:
+        return subject.instruction.sparse, subject.condition.protocol
+
+    def order(subject: Subject) -> tuple[bool, str, int, int, int]:
         tier, kind = _tier(subject, first_of_group), place[_group(subject)]
-        return subject.condition.protocol, tier, turn[subject.name], kind
+        return *part(subject), tier, turn[subject.name], kind
 
     batches = []
-    for _, members in groupby(sorted(subjects, key=order), key=lambda subject: subject.condition.protocol):
+    for _, members in groupby(sorted(subjects, key=order), key=part):
         of_protocol = list(members)
         by_opt_level = [
             list(_batched([subject for subject in of_protocol if subject.condition.opt_level is opt_level]))

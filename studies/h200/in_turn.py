@@ -36,17 +36,17 @@ def calibrated_launch(
     """
     form = instruction.forms(level)[-1]
     module = build_module(instruction, find_target(gpu.info.target), level, form, gpu.assemble)
-    grid = WAVES * gpu.info.sm_count
+    grid, block = WAVES * gpu.info.sm_count, instruction.block or BLOCK
     launch = Launch(
         trial_id=f"{instruction.name}/{level}/{role}",
         cubin=module.cubin,
         kernel=role,
         grid=grid,
-        block=BLOCK,
+        block=block,
         iterations=_FIRST_ITERATIONS,
         operands=(operand_bytes(instruction, Pattern.RANDOM, SEED),),
         pattern=Pattern.RANDOM,
-        scratch_bytes=instruction.scratch * grid * BLOCK,
+        scratch_bytes=instruction.scratch * grid * block,
     )
     for _ in range(_CALIBRATIONS):
         elapsed_s = gpu.run(launch).window.elapsed_s

@@ -47,6 +47,14 @@ def test_what_matters_most_comes_first(subjects):
     assert set(names[: len(first)]) == first
 
 
+def test_products_of_sparse_matrices_come_after_all_others(subjects):
+    sparse = ["mma.sp" in t.name or "wgmma.sp" in t.name for b in plan_batches(subjects, 3) for t in b]
+    assert sum(sparse) > 40
+    assert sparse == sorted(sparse)
+    batches = plan_batches(subjects, 3)
+    assert all(len({subject.instruction.sparse for subject in batch}) == 1 for batch in batches)
+
+
 def test_kinds_take_turns_so_that_none_waits_for_the_end(subjects):
     names = list(dict.fromkeys(t.instruction.name for batch in plan_batches(subjects, 3) for t in batch))
     category = {subject.instruction.name: subject.instruction.category for subject in subjects}
