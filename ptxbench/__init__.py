@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ptxbench.api.table import Table, load_run, load_table
     from ptxbench.api.tuning import TunedKernel, TunedVariant, tune_kernel
     from ptxbench.api.window_energy import GpuEnergy, GpuLostError, WindowEnergy
+    from ptxbench.attribute.replay.profile import Profile, ProfileRow
+    from ptxbench.attribute.replay.profiling import profile
     from ptxbench.core.errors import GpuError, InputError, PtxbenchError
     from ptxbench.model.estimate import KernelEstimate
 
@@ -35,6 +37,8 @@ _HOMES = {
     "InputError": "core.errors",
     "KernelEstimate": "model.estimate",
     "Measurement": "api.measurement",
+    "Profile": "attribute.replay.profile",
+    "ProfileRow": "attribute.replay.profile",
     "PtxbenchError": "core.errors",
     "Table": "api.table",
     "TunedKernel": "api.tuning",
@@ -47,6 +51,7 @@ _HOMES = {
     "measure": "api.measuring",
     "measure_table": "api.measuring",
     "open_gpu": "api.gpu",
+    "profile": "attribute.replay.profiling",
     "tune_kernel": "api.tuning",
 }
 
@@ -59,6 +64,8 @@ __all__ = [
     "InputError",
     "KernelEstimate",
     "Measurement",
+    "Profile",
+    "ProfileRow",
     "PtxbenchError",
     "Table",
     "TunedKernel",
@@ -72,6 +79,7 @@ __all__ = [
     "measure",
     "measure_table",
     "open_gpu",
+    "profile",
     "tune_kernel",
 ]
 

@@ -15,9 +15,10 @@ from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.core.clock import Clock, HostClock, VirtualClock
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.energy.gate.source import Comparison, joined
-from ptxbench.sensors.base import Reader, Reading, SourceName
+from ptxbench.sensors.base import Reader, SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.known_sensors import sensor_for
+from ptxbench.sensors.rate_limited import RateLimitedReader
 from ptxbench.sensors.sampler import Sampler, SamplerThread
 from ptxbench.sensors.sources import source_of
 from ptxbench.sensors.trace import KernelWindow, Series
@@ -25,8 +26,6 @@ from ptxbench.sensors.trace import KernelWindow, Series
 _POLLS_A_SWEEP = 256
 # Comparisons of the two sources, one a second or so, that are kept one by one.
 _MOST_COMPARISONS = 2000
-# Temperature and clock move slowly, and their queries cost time.
-_BESIDE_NS = 50_000_000
 _NS_PER_S = 1e9
 
 Spec = Gpu | int | str
@@ -81,28 +80,6 @@ class Board:
     max_power_w: float = math.nan
 
 
-class _Seldom:
-    """A reader that reads at most every 50 ms."""
-
-    def __init__(self, reader: Reader, clock: Clock) -> None:
-        self._reader = reader
-        self._clock = clock
-        self._next_ns = 0
-
-    @property
-    def name(self) -> SourceName:
-        """Which source this is."""
-        return self._reader.name
-
-    def read(self) -> tuple[Reading, ...]:
-        """Read, or return nothing where the last time was not long ago."""
-        now_ns = self._clock.now_ns()
-        if now_ns < self._next_ns:
-            return ()
-        self._next_ns = now_ns + _BESIDE_NS
-        return self._reader.read()
-
-
 def with_others(energy: GpuEnergy, board: Board) -> GpuEnergy:
     """Return the energy of a board with a note where other programs were on it."""
     if board.other_processes <= 0:
@@ -130,7 +107,7 @@ class Recording(BoardReadings):
         self.board = board
         sources: list[Reader] = [s for s in board.sources if s.name in self.recorded]
         if beside:
-            sources += [_Seldom(reader, board.clock) for reader in board.beside]
+            sources += [RateLimitedReader(reader, board.clock) for reader in board.beside]
         self._sampler = _RollingSampler(sources, board.clock, self._sweep)
         self._keep, self._kept_ns = keep, 0
         self._thread: SamplerThread | None = None

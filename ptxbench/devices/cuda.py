@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
+from uuid import UUID
 
 from ptxbench.core.clock import Clock, HostClock
 from ptxbench.core.condition import OptLevel
@@ -16,16 +17,19 @@ from ptxbench.core.target import target_for_capability
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.concurrent_streams import ConcurrentStreams
 from ptxbench.devices.context import Context
+from ptxbench.devices.cuda_step import PTX, CudaStep, Driver
 from ptxbench.devices.jit import Jit
 from ptxbench.devices.kernel_timer import KernelTimer, with_stamps
 from ptxbench.devices.launch_buffers import LaunchBuffers
 from ptxbench.devices.placed_buffer import PLACE, PlacedBuffer
 from ptxbench.devices.sequence import STRETCHES, only_run, play
-from ptxbench.sensors.base import SourceName
+from ptxbench.devices.step_memory import Range, SavedMemory
+from ptxbench.sensors.base import Reader, SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.sensors.nvml import NvmlDevice, available_sources, no_source_error
+from ptxbench.sensors.rate_limited import RateLimitedReader
 from ptxbench.sensors.sampler import Sampler, SamplerThread
 from ptxbench.sensors.sources import source_of
 from ptxbench.sensors.trace import KernelWindow, Trace
@@ -93,6 +97,7 @@ class CudaGpu:
         if not self._sources:
             raise no_source_error(self._nvml)
         self._recorded = [*self._sources, self._nvml.source(SourceName.TEMPERATURE)]
+        self._clock_reader = RateLimitedReader(self._nvml.source(SourceName.CLOCK), self._clock)
         self._sensors = tuple(sensor_for(s.name, self._info.target) for s in self._sources)
 
     @property
@@ -203,8 +208,64 @@ class CudaGpu:
         """
         with self._context.watched():
             before = self.telemetry()
-            window, sampler, trace = self._sampled(lambda: self._called(call, times))
+            window, sampler, trace = self._sampled(
+                lambda: self._called(call, times), recorded=[*self._recorded, self._clock_reader]
+            )
             return KernelRun(window, trace, before, self.telemetry(), sampler.throttle_reasons(window))
+
+    def captured(self, stream: int, call: Callable[[], object]) -> Any:
+        """Return what a call puts into a stream as a CUDA graph, without that it runs; the caller keeps it.
+
+        Args:
+            stream: Handle of the stream; not that of the default one.
+            call: Puts work into it, and into streams that wait for it.
+
+        Raises:
+            LaunchError: It does what cannot be captured, such as wait for the GPU.
+        """
+        self._context.require()
+        # Allocations of the call are no work of its stream.
+        relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        _call("cuStreamBeginCapture", stream, relaxed)
+        try:
+            call()
+        finally:
+            graph = _call("cuStreamEndCapture", stream)
+        return graph
+
+    def save(self, memory: Sequence[tuple[int, int]]) -> SavedMemory:
+        """Return a copy of device memory.
+
+        Args:
+            memory: Address and size of each part.
+
+        Raises:
+            InputError: There is no room for it.
+            GpuError: An earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            return SavedMemory(_call, [Range(*one) for one in memory])
+
+    def open_step(self, graph: int, memory: Sequence[tuple[int, int]] = ()) -> CudaStep:
+        """Return a captured step, with a copy of the memory that it works on.
+
+        Args:
+            graph: Handle of its CUDA graph, which outlives what is returned.
+            memory: Address and size of memory that the step may work on, beside what its launches name.
+
+        Raises:
+            InputError: The step cannot be replayed, or its memory cannot be saved.
+            GpuError: An earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            self._context.make_current()
+            _call("cuCtxSynchronize")
+            own = self.assemble(PTX.format(target=self._info.target), OptLevel.O3)
+            sleep, nothing = (
+                self._context.function(own, name) for name in ("ptxbench_sleep", "ptxbench_nothing")
+            )
+            reached = Driver(_call, driver, self.ordinal, sleep, nothing)
+            return CudaStep(reached, driver.CUgraph(graph), memory)
 
     def _called(self, call: Callable[[], object], times: int, most: int = STRETCHES) -> KernelWindow:
         self._context.make_current()
@@ -256,11 +317,16 @@ class CudaGpu:
         )
 
     def _sampled(
-        self, run: Callable[[], T], poll_interval_s: float | None = None
+        self,
+        run: Callable[[], T],
+        poll_interval_s: float | None = None,
+        recorded: Sequence[Reader] | None = None,
     ) -> tuple[T, Sampler, Trace]:
         """Record power while `run` runs."""
         mean_s, throttle_poll = self._poll_interval_s, self._nvml.throttle_reasons
-        sampler = Sampler(self._recorded, self._clock, mean_s, throttle_poll, exactly_s=poll_interval_s)
+        sampler = Sampler(
+            recorded or self._recorded, self._clock, mean_s, throttle_poll, exactly_s=poll_interval_s
+        )
         thread = SamplerThread(sampler)
         thread.start()
         try:
@@ -327,6 +393,19 @@ def _start(launch: Launch, function: Any, arguments: Any, stream: Any) -> None:
     """Launch a kernel once in a stream."""
     grid, block = (launch.grid, launch.grid_y, launch.grid_z), (launch.block, launch.block_y, launch.block_z)
     _call("cuLaunchKernel", function, *grid, *block, launch.shared_bytes, stream, arguments, 0)
+
+
+def current_gpu() -> str:
+    """Return the UUID of the GPU that this thread's CUDA context is on.
+
+    Raises:
+        GpuError: There is no context: the process has not used CUDA yet.
+    """
+    try:
+        device = _call("cuCtxGetDevice")
+    except LaunchError as error:
+        raise GpuError(f"this thread has no CUDA context ({error}): let the step run once before") from error
+    return f"GPU-{UUID(bytes=bytes(_call('cuDeviceGetUuid', device).bytes))}"
 
 
 def synchronize_contexts() -> None:

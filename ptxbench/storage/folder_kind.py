@@ -27,6 +27,7 @@ class Kind(StrEnum):
     TABLE = "table"
     RECORDING = "recording"
     ROOFLINE = "roofline"
+    PROFILE = "profile"
     PROGRAM = "program"
     TUNING = "tuning"
     CONCURRENT = "concurrent"
@@ -39,6 +40,7 @@ _WORDS: Mapping[Kind, tuple[str, str]] = {
     Kind.TABLE: ("is a table of instructions", "ptxbench report {}"),
     Kind.RECORDING: ("is a recording", ""),
     Kind.ROOFLINE: ("is a roofline", "ptxbench roofline show {}"),
+    Kind.PROFILE: ("is a profile of a step", "ptxbench report {}"),
     Kind.PROGRAM: ("is a program's run", "ptxbench run --from {}"),
     Kind.TUNING: ("is a tuning", "ptxbench tune report {}"),
     Kind.CONCURRENT: ("is a tuning of block sizes", ""),

@@ -35,9 +35,10 @@ from ptxbench.storage.manifest import (
 from ptxbench.storage.measured_folder import MeasuredFolder
 from ptxbench.storage.partial import PartialFolder
 
-ROOFLINE = "roofline"
+ROOFLINE, PROFILE = "roofline", "profile"
 _RECORDINGS = "recordings.json"
 # The command of a purpose, where they are not called alike.
+_KINDS = {ROOFLINE: Kind.ROOFLINE, PROFILE: Kind.PROFILE}
 _MADE_BY = {"sensor": "doctor sensor", "methods": "doctor methods", "burst": "meter sync"}
 
 
@@ -46,7 +47,7 @@ class RecordingPart:
     """What only a folder of recordings has.
 
     Attributes:
-        purpose: What it is for: "sensor", "methods", "roofline".
+        purpose: What it is for: "sensor", "methods", "roofline", "profile".
         epoch_offset_ns: UTC less host time, ns.
         waited_s: Wait before the first recording in which no source was read.
         load_sms: SMs that run the load at full, fewer where the GPU slows down; 0: not kept.
@@ -76,7 +77,7 @@ def recording_manifest(
         waited_s=waited_s,
         load_sms=load_sms,
     )
-    return new_manifest(Kind.ROOFLINE if purpose == ROOFLINE else Kind.RECORDING, part, (gpu,), sensors)
+    return new_manifest(_KINDS.get(purpose, Kind.RECORDING), part, (gpu,), sensors)
 
 
 def _require_same(path: Path, there: RecordingManifest, now: RecordingManifest) -> None:
@@ -232,4 +233,4 @@ class RecordingFolder(MeasuredFolder[RecordingPart]):
 
 
 def _read_manifest(path: Path) -> RecordingManifest:
-    return read_manifest(path / MANIFEST, RecordingManifest, Kind.RECORDING, Kind.ROOFLINE)
+    return read_manifest(path / MANIFEST, RecordingManifest, Kind.RECORDING, *_KINDS.values())

@@ -1,0 +1,186 @@
+"""Captures a step as a CUDA graph: by PyTorch where it is loaded, else from a stream, such as CuPy's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ptxbench.core.errors import InputError
+
+# PyTorch warms up before it captures: libraries are loaded, and gradients are made.
+TORCH_WARM_UP = 3
+
+
+class Saved(Protocol):
+    """A copy of some memory."""
+
+    def restore(self) -> None:
+        """Write it back."""
+        ...
+
+    def close(self) -> None:
+        """Release it."""
+        ...
+
+
+class CapturingGpu(Protocol):
+    """A GPU on which a step can be captured."""
+
+    def captured(self, stream: int, call: Callable[[], object]) -> Any:
+        """Return what a call puts into a stream as a graph."""
+        ...
+
+    def save(self, memory: Sequence[tuple[int, int]]) -> Saved:
+        """Return a copy of memory, by address and size."""
+        ...
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A captured step.
+
+    Attributes:
+        graph: Handle of its CUDA graph.
+        memory: Address and size of memory that it may work on, beside what its launches name.
+        release: Gives back what holds the graph and its memory, and what was changed beside memory.
+    """
+
+    graph: int
+    memory: Sequence[tuple[int, int]]
+    release: Callable[[], None]
+
+
+def capture(gpu: CapturingGpu, step: Any, stream: Any = None, warm_up: int | None = None) -> Captured:
+    """Capture a step.
+
+    Args:
+        gpu: Where it runs.
+        step: Makes the launches; or a graph that is captured already.
+        stream: What it makes them in, where neither PyTorch nor CuPy is to be asked.
+        warm_up: How often it is called before; None: 3 times with PyTorch, else never.
+
+    Raises:
+        InputError: It is no step, or there is nothing to capture it by.
+        GpuError: It does what cannot be captured.
+    """
+    if (handle := graph_handle(step)) is not None:
+        return Captured(handle, torch_memory(), lambda: None)
+    if not callable(step):
+        raise InputError(f"step must be callable, or a captured graph, not {step!r}")
+    torch = sys.modules.get("torch")
+    if stream is None and torch is not None and torch.cuda.is_initialized():
+        return _by_torch(gpu, torch, step, TORCH_WARM_UP if warm_up is None else warm_up)
+    cupy = sys.modules.get("cupy")
+    if stream is None and cupy is not None:
+        own = cupy.cuda.Stream(non_blocking=True)
+        with own:
+            return _by_stream(gpu, step, own.ptr, warm_up or 0, own.synchronize)
+    if stream is None:
+        raise InputError(
+            "neither PyTorch nor CuPy has used a GPU in this process: give the stream that the step works in,"
+            " as `stream`"
+        )
+    return _by_stream(gpu, step, stream_handle(stream), warm_up or 0, lambda: None)
+
+
+def graph_handle(step: Any) -> int | None:
+    """Return the handle of a graph that is captured already, None for anything else."""
+    if isinstance(step, int) and not isinstance(step, bool):
+        return step
+    raw = getattr(step, "raw_cuda_graph", None)
+    if raw is None:
+        return None
+    try:
+        return int(raw())
+    except RuntimeError as error:
+        raise InputError(f"{error}: make it as torch.cuda.CUDAGraph(keep_graph=True)") from error
+
+
+def stream_handle(stream: Any) -> int:
+    """Return the handle of a stream: a number, or an object of PyTorch, CuPy, Numba or cuda.core."""
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("cuda_stream", "ptr", "handle"):
+        value = getattr(stream, name, None)
+        if value is not None:
+            return int(getattr(value, "value", value))
+    raise InputError(f"stream must be the handle of a CUDA stream, or a stream, not {stream!r}")
+
+
+def torch_memory() -> list[tuple[int, int]]:
+    """Return the tensors' memory of this GPU, as PyTorch's allocator has it; without PyTorch nothing."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return []
+    return allocated(torch.cuda.memory_snapshot(), torch.cuda.current_device())
+
+
+def allocated(segments: Sequence[dict[str, Any]], device: int) -> list[tuple[int, int]]:
+    """Return address and size of each block that is in use.
+
+    Args:
+        segments: What torch.cuda.memory_snapshot() returns.
+        device: Number of the GPU, as PyTorch counts.
+    """
+    found = []
+    for segment in segments:
+        if segment["device"] != device:
+            continue
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                found.append((address, block["size"]))
+            address += block["size"]
+    return found
+
+
+def _by_torch(gpu: CapturingGpu, torch: Any, step: Callable[[], object], warm_up: int) -> Captured:
+    """Capture as torch.cuda.graph does; tensors that were there before have then what they had."""
+    cuda = torch.cuda
+    cuda.synchronize()
+    random_state = cuda.get_rng_state()
+    saved = gpu.save(torch_memory())
+    try:
+        stream = cuda.Stream()
+        stream.wait_stream(cuda.current_stream())
+        with cuda.stream(stream):
+            for _ in range(warm_up):
+                step()
+        cuda.current_stream().wait_stream(stream)
+        graph = cuda.CUDAGraph(keep_graph=True)
+        with cuda.graph(graph, stream=stream):
+            kept = step()
+        graph.instantiate()
+        # Once as PyTorch does it: that writes the seeds of random numbers, and what is computed on the way.
+        graph.replay()
+        cuda.synchronize()
+        saved.restore()
+        cuda.synchronize()
+    finally:
+        saved.close()
+
+    def release(_: object = kept) -> None:
+        graph.reset()
+        cuda.set_rng_state(random_state)
+
+    return Captured(int(graph.raw_cuda_graph()), torch_memory(), release)
+
+
+def _by_stream(
+    gpu: CapturingGpu,
+    step: Callable[[], object],
+    stream: int,
+    warm_up: int,
+    synchronize: Callable[[], object],
+) -> Captured:
+    for _ in range(warm_up):
+        step()
+    synchronize()
+    kept: list[object] = []
+    graph = gpu.captured(stream, lambda: kept.append(step()))
+    # What it returns may own memory that the graph works on.
+    return Captured(int(graph), torch_memory(), kept.clear)

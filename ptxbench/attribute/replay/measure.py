@@ -1,0 +1,183 @@
+"""Measures a captured step: the step, idle and gaps, then each kind of its launches, then the step again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ptxbench.attribute.replay.kinds import Kind
+from ptxbench.attribute.replay.plan import SETTINGS, ReplaySettings, Wanted, next_idle_share, plan_kind
+from ptxbench.attribute.replay.profile import Measured, measured, step_energy, wanted_of
+from ptxbench.attribute.replay.replayed import AFTER, BEFORE, GAPS, IDLE, ProfileFolder, ReplayRun
+from ptxbench.devices.step import NOTHING, SLEEP, Replay, Step, StepGpu
+from ptxbench.energy.settled import SourceCheck
+from ptxbench.experiment.settled_run import SETTLE, BoardLimits, KernelPower, kernel_power, launches_in
+from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
+
+_SLEEPS = 128
+_NS_PER_S = 1e9
+# Calls by which it is found how often a graph fits a window.
+_TIMED_CALLS = 3
+
+
+class StepMeasurement:
+    """One step on one GPU.
+
+    Args:
+        gpu: The GPU.
+        step: The captured step.
+        folder: Where recordings are kept.
+        settings: How long, and how.
+        say: Is told what is measured now.
+    """
+
+    def __init__(
+        self,
+        gpu: StepGpu,
+        step: Step,
+        folder: ProfileFolder,
+        settings: ReplaySettings = SETTINGS,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._gpu = gpu
+        self._step = step
+        self._folder = folder
+        self._settings = settings
+        self._say = say
+        self._check = SourceCheck(gpu.sensors[0], gpu.sensors)
+        self._board = BoardLimits.of(gpu.info)
+        sensor = gpu.sensors[0]
+        settle_s = max(sensor.settle_s, sensor.regulation_s)
+        self._window_s = max(settings.window_s, settle_s + settings.readings * sensor.refresh_s)
+        self._whole = step.whole()
+        self._whole_s = math.nan
+
+    def run(self) -> None:
+        """Measure everything; the memory of the step is then as it was, and the folder is finished.
+
+        Raises:
+            LaunchError: A launch failed; what was measured is kept.
+            GpuError: The GPU stopped answering.
+            InputError: The folder cannot be written.
+        """
+        begun_ns = self._gpu.clock.now_ns()
+        try:
+            self._measure()
+        finally:
+            self._whole.close()
+        self._step.restore()
+        wall_s = (self._gpu.clock.now_ns() - begun_ns) / _NS_PER_S
+        changed = self._step.changed_bytes()
+        self._folder.keep(replace(self._folder.step, changed_bytes=changed, wall_s=wall_s))
+        self._folder.recordings.finish()
+
+    def _measure(self) -> None:
+        self._say("the step")
+        self._step.restore()
+        self._whole_s = self._gpu.time_calls_s(self._whole, _TIMED_CALLS) / _TIMED_CALLS
+        before = self._of_step(BEFORE)
+        launches = len(self._step.nodes)
+        idle = self._beside(ReplayRun(IDLE, 0, 0, _SLEEPS), [SLEEP] * _SLEEPS)
+        self._beside(ReplayRun(GAPS, 0, launches), [NOTHING] * launches)
+        wanted = wanted_of(step_energy([before]), idle)
+        for number, kind in enumerate(self._folder.step.kinds):
+            self._say(f"kind {number + 1} of {len(self._folder.step.kinds)}")
+            attempts = [self._of_kind(number, kind, 0.0, 0, wanted).attempt]
+            while (share := next_idle_share(attempts, wanted, self._settings)) is not None:
+                attempts.append(self._of_kind(number, kind, share, len(attempts), wanted).attempt)
+        self._say("the step again")
+        self._of_step(AFTER)
+
+    def _of_step(self, name: str) -> Measured:
+        """Measure the step, for longer where the board is at its power limit."""
+        self._step.restore()
+        self._warm(2 * self._settings.warm_s)
+        windows_s = (self._settings.step_s, *SETTLE.longer_s)
+        return self._recorded(ReplayRun(name, 0, 1), self._whole, self._whole_s, windows_s)
+
+    def _beside(self, run: ReplayRun, order: Sequence[int]) -> Measured:
+        """Measure launches that no kind has."""
+        self._say(run.name)
+        self._warm(self._settings.warm_s)
+        return self._replayed(run, order, (self._window_s,))
+
+    def _of_kind(self, number: int, kind: Kind, idle_share: float, attempt: int, wanted: Wanted) -> Measured:
+        """Measure a kind, with some idle time between its launches.
+
+        The step leaves the board warm, and the memory restored and as it is before the kind's first launch.
+        """
+        self._step.restore()
+        self._warm(self._settings.warm_s)
+        self._step.restore()
+        self._whole()
+        if kind.instances[0]:
+            self._once(range(kind.instances[0]))
+        launch_s = self._launch_s(kind)
+        plan = plan_kind(kind.instances, launch_s, idle_share, self._settings)
+        name = f"kind {number}" + (f", attempt {attempt + 1}" if attempt else "")
+        run = ReplayRun(name, 0, plan.launches, plan.sleeps, number, idle_share)
+        # At the limit, as the step is, power takes seconds to settle.
+        longer_s = SETTLE.longer_s if wanted.is_limited else ()
+        return self._replayed(run, plan.order, (self._window_s, *longer_s))
+
+    def _launch_s(self, kind: Kind) -> float:
+        replay = self._step.replay(kind.instances)
+        try:
+            return self._gpu.time_calls_s(replay, _TIMED_CALLS) / _TIMED_CALLS / kind.calls
+        finally:
+            replay.close()
+
+    def _once(self, order: Sequence[int]) -> None:
+        replay = self._step.replay(order)
+        try:
+            replay()
+        finally:
+            replay.close()
+
+    def _warm(self, seconds: float) -> None:
+        self._gpu.time_calls_s(self._whole, launches_in(seconds, self._whole_s))
+
+    def _replayed(self, run: ReplayRun, order: Sequence[int], windows_s: Sequence[float]) -> Measured:
+        replay = self._step.replay(order)
+        try:
+            graph_s = self._gpu.time_calls_s(replay, _TIMED_CALLS) / _TIMED_CALLS
+            return self._recorded(run, replay, graph_s, windows_s)
+        finally:
+            replay.close()
+
+    def _recorded(
+        self, run: ReplayRun, replay: Replay, graph_s: float, windows_s: Sequence[float]
+    ) -> Measured:
+        """Replay for a window, for a longer one where the board is at its power limit; keep the last.
+
+        Args:
+            run: What it is; how often is filled in.
+            replay: What is launched.
+            graph_s: About how long it takes.
+            windows_s: The windows, at least one.
+        """
+        for window_s in windows_s:
+            times = launches_in(window_s, graph_s)
+            recorded = self._gpu.run_calls(replay, times)
+            if recorded.window.elapsed_s < SETTLE.filled * window_s:
+                # The first launches took longer than the others.
+                times = launches_in(window_s, recorded.window.elapsed_s / times)
+                recorded = self._gpu.run_calls(replay, times)
+            found = self._judged(recorded, times)
+            if not found.slowed or window_s >= SETTLE.long_s:
+                break
+        run = replace(run, times=times)
+        self._keep(run, recorded)
+        return measured(run, recorded.trace, found, recorded.after.temperature_c)
+
+    def _judged(self, recorded: KernelRun, times: int) -> KernelPower:
+        reasons = recorded.throttle_reasons
+        return kernel_power(recorded.trace, recorded.window, times, self._check, reasons, self._board)
+
+    def _keep(self, run: ReplayRun, recorded: KernelRun) -> None:
+        """Let a recording be on the disk."""
+        windows, reasons = (recorded.window,), (recorded.throttle_reasons,)
+        sequence = SequenceRun(windows, recorded.trace, recorded.before, recorded.after, reasons)
+        self._folder.recordings.add(run.name, sequence)
+        self._folder.keep(self._folder.step.with_run(run))

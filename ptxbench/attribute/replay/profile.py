@@ -1,0 +1,430 @@
+"""What every kind of launch of a step draws, and whether the kinds add up to the step: from recordings alone.
+
+A graph of a kind with n launches and m times asleep takes T at the mean power P. A time asleep takes t_i at
+P_i, by a recording of its own. So a launch takes (T - m t_i) / n, and (P T - P_i m t_i) / n of energy. What
+the kinds leave of the time of the step are gaps between launches; their power is that of as many launches
+that do nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptxbench.attribute.replay.kinds import Kind
+from ptxbench.attribute.replay.plan import SETTINGS, Attempt, ReplaySettings, Wanted, difference_from_step
+from ptxbench.attribute.replay.replayed import AFTER, BEFORE, GAPS, IDLE, ProfileFolder, ReplayRun
+from ptxbench.catalogue.architecture import architecture_of
+from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.status import Status
+from ptxbench.energy.settled import SourceCheck
+from ptxbench.experiment.settled_run import BoardLimits, KernelPower, kernel_power
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.trace import KernelWindow, Trace
+
+# Relative error of the time asleep in a kind's graph, by what it takes alone.
+_SLEEP_ERROR = 0.01
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one recording gave.
+
+    Attributes:
+        run: What ran.
+        power_w: Mean power, NaN where it is not known.
+        error_w: Standard error of it.
+        graph_s: Time of one graph.
+        graph_error_s: Standard error of it.
+        clock_mhz: Mean SM clock, NaN where it was not read.
+        temperature_c: GPU temperature.
+        is_limited: Whether the power limit or heat held the clock down.
+        status: Whether the power counts.
+        reason: What must be said of it; "" for nothing.
+    """
+
+    run: ReplayRun
+    power_w: float
+    error_w: float
+    graph_s: float
+    graph_error_s: float
+    clock_mhz: float
+    temperature_c: float
+    is_limited: bool
+    status: Status
+    reason: str
+
+    @property
+    def attempt(self) -> Attempt:
+        """How a kind ran."""
+        return Attempt(self.run.idle_share, self.power_w, self.clock_mhz, self.is_limited)
+
+
+def measured(run: ReplayRun, trace: Trace, found: KernelPower, temperature_c: float) -> Measured:
+    """Return what one recording gave.
+
+    Args:
+        run: What ran.
+        trace: The recording.
+        found: Its power and time.
+        temperature_c: GPU temperature.
+    """
+    power, counted = found.power, found.counted
+    times_s = np.asarray(counted.launch_times_s or (found.launch_s,))
+    scatter_s = float(times_s.std(ddof=1)) / math.sqrt(len(times_s)) if len(times_s) > 1 else 0.0
+    status, reason = power.status, power.reason
+    if status is Status.OK and found.unsettled:
+        status, reason = Status.IMPRECISE, found.unsettled
+    return Measured(
+        run,
+        power.power_w,
+        power.standard_error_w,
+        found.launch_s,
+        scatter_s,
+        _clock_mhz(trace, counted),
+        temperature_c,
+        found.slowed,
+        status,
+        reason,
+    )
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """What one kind of launch, or the gaps between launches, take of a step.
+
+    Attributes:
+        name: Name of the kernel, demangled; of a copy from where to where; "gaps".
+        kind: The kind; None for gaps.
+        calls: Launches a step.
+        time_s: Time a step.
+        energy_j: Energy a step, J; NaN where it is not known.
+        half_j: Half-width of its 95% interval.
+        status: OK, or why the number is none or no measurement.
+        reason: What must be said of it; "" for nothing.
+        clock_mhz: SM clock that it was measured at.
+        idle_share: Share of idle time that was put between its launches.
+    """
+
+    name: str
+    kind: Kind | None
+    calls: int
+    time_s: float
+    energy_j: float
+    half_j: float
+    status: Status = Status.OK
+    reason: str = ""
+    clock_mhz: float = math.nan
+    idle_share: float = 0.0
+
+    @property
+    def power_w(self) -> float:
+        """Mean power while it runs, W."""
+        return self.energy_j / self.time_s if self.time_s > 0 else math.nan
+
+    @property
+    def launch_j(self) -> float:
+        """Energy of one launch, J."""
+        return self.energy_j / self.calls
+
+    @property
+    def launch_s(self) -> float:
+        """Time of one launch, until the next begins, s."""
+        return self.time_s / self.calls
+
+    @property
+    def interval_j(self) -> tuple[float, float]:
+        """95% interval of the energy a step, J."""
+        return self.energy_j - self.half_j, self.energy_j + self.half_j
+
+
+@dataclass(frozen=True)
+class StepEnergy:
+    """The step itself.
+
+    Attributes:
+        time_s: Its time, as a graph.
+        energy_j: Its energy.
+        half_j: Half-width of the 95% interval.
+        drift: By what fraction its power was higher after all kinds than before them.
+        clock_mhz: Its SM clock.
+        temperature_c: GPU temperature while it ran.
+        is_limited: Whether the power limit held its clock down.
+    """
+
+    time_s: float
+    energy_j: float
+    half_j: float
+    drift: float
+    clock_mhz: float
+    temperature_c: float
+    is_limited: bool
+
+    @property
+    def power_w(self) -> float:
+        """Mean power, W."""
+        return self.energy_j / self.time_s
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The joules of every kernel of a step.
+
+    Attributes:
+        gpu: Name and index of the GPU.
+        is_simulated: Whether it is simulated.
+        step: The step itself.
+        rows: What it consists of, the largest first.
+        idle_w: Power while one thread sleeps.
+        notes: What else to know, a sentence each.
+        units: How many of a unit, such as a token, one step makes.
+        saved_bytes: Memory that was saved and restored.
+        changed_bytes: Memory that differed at the end from what it was; -1 where it was not compared.
+        wall_s: How long all of it took.
+        closure_limit: Difference of the sum from the step beyond which the rows are no measurement.
+    """
+
+    gpu: str
+    is_simulated: bool
+    step: StepEnergy
+    rows: tuple[ProfileRow, ...]
+    idle_w: float
+    notes: tuple[str, ...]
+    units: Mapping[str, float]
+    saved_bytes: int
+    changed_bytes: int
+    wall_s: float
+    closure_limit: float = SETTINGS.closure
+
+    @property
+    def sum_j(self) -> float:
+        """Energy of all rows that have one, J a step."""
+        return float(np.nansum([row.energy_j for row in self.rows]))
+
+    @property
+    def closure(self) -> float:
+        """Energy of the rows over that of the step."""
+        return self.sum_j / self.step.energy_j
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the rows add up to the step: only then they count as measured."""
+        return abs(self.closure - 1) <= self.closure_limit
+
+    @property
+    def above_idle_j(self) -> float:
+        """Energy of the step above what the board draws while one thread sleeps, J."""
+        return self.step.energy_j - self.idle_w * self.step.time_s
+
+    def share(self, row: ProfileRow) -> float:
+        """Return a row's share of the energy of the step."""
+        return row.energy_j / self.step.energy_j
+
+    def per(self, unit: str) -> float:
+        """Return the energy of one of the `units`, J.
+
+        Raises:
+            KeyError: There is no such unit.
+        """
+        return self.step.energy_j / self.units[unit]
+
+    def __str__(self) -> str:
+        from ptxbench.attribute.replay.shown import text
+
+        return text(self, None)
+
+
+def profile_of(folder: ProfileFolder, settings: ReplaySettings = SETTINGS) -> Profile:
+    """Return what a kept run says.
+
+    Args:
+        folder: The run.
+        settings: When rows count as measured.
+
+    Raises:
+        InputError: A file of it is damaged, or it was stopped before the step itself was measured.
+    """
+    gpu, kept = folder.recordings.manifest.gpu, folder.step
+    sensors = folder.recordings.manifest.sensors
+    check = SourceCheck(sensors[0], sensors)
+    board = BoardLimits.of(gpu)
+    found = {}
+    named = {one.name: one for one in folder.recordings.recordings}
+    for run in kept.runs:
+        if (one := named.get(run.name)) is None:
+            continue
+        trace, window = folder.recordings.trace(run.name), one.windows[0]
+        power = kernel_power(trace, window, run.times, check, one.throttle_reasons[0], board)
+        found[run.name] = measured(run, trace, power, one.temperature_after_c)
+    missing = [name for name in (BEFORE, IDLE, GAPS) if name not in found]
+    if missing:
+        raise InputError(f"{folder.recordings.path}: stopped before {missing[0]!r} was measured")
+    of_kind = {one.run.kind: one for one in found.values() if one.run.kind >= 0 and one.run.is_final}
+    step = step_energy([found[name] for name in (BEFORE, AFTER) if name in found])
+    exponent = architecture_of(gpu.target).clock_exponent.value
+    rows = kind_rows(kept.kinds, of_kind, step, found[IDLE], exponent)
+    rows, notes = with_gaps(rows, step, found[GAPS])
+    if check.objection:
+        rows = tuple(replace(r, status=Status.SENSOR_IMPLAUSIBLE, reason=check.objection) for r in rows)
+        notes = (check.objection, *notes)
+    profile = Profile(
+        gpu.title,
+        gpu.kind != "real",
+        step,
+        tuple(sorted(rows, key=lambda row: -row.energy_j if row.energy_j == row.energy_j else 0.0)),
+        found[IDLE].power_w,
+        (*notes, *filter(None, [check.scale, _of_step(step)])),
+        kept.units,
+        kept.saved_bytes,
+        kept.changed_bytes,
+        kept.wall_s,
+        settings.closure,
+    )
+    return _called(profile)
+
+
+def step_energy(runs: Sequence[Measured]) -> StepEnergy:
+    """Return the energy of the step, by what ran before all kinds and, where it did, after them."""
+    powers_w, times_s = ([getattr(one, name) for one in runs] for name in ("power_w", "graph_s"))
+    power_w, time_s = float(np.mean(powers_w)), float(np.mean(times_s))
+    drift = powers_w[-1] / powers_w[0] - 1
+    relative = math.hypot(*(one.error_w / one.power_w for one in runs)) / len(runs)
+    half = math.hypot(COVERAGE_FACTOR * relative, drift / 2)
+    return StepEnergy(
+        time_s,
+        power_w * time_s,
+        half * power_w * time_s,
+        drift,
+        float(np.mean([one.clock_mhz for one in runs])),
+        float(np.mean([one.temperature_c for one in runs])),
+        any(one.is_limited for one in runs),
+    )
+
+
+def wanted_of(step: StepEnergy, idle: Measured) -> Wanted:
+    """Return what kinds run like in the step."""
+    return Wanted(step.power_w, step.clock_mhz, step.is_limited, idle.power_w)
+
+
+def kind_rows(
+    kinds: Sequence[Kind],
+    found: Mapping[int, Measured],
+    step: StepEnergy,
+    idle: Measured,
+    clock_exponent: float,
+) -> tuple[ProfileRow, ...]:
+    """Return a row for each kind.
+
+    Args:
+        kinds: The kinds.
+        found: What the recording of each gave, by its number.
+        step: The step.
+        idle: What times asleep gave.
+        clock_exponent: Exponent by which the dynamic energy of a kernel grows with the clock.
+    """
+    return tuple(
+        _kind_row(kind, found[number], step, idle, clock_exponent)
+        if number in found
+        else ProfileRow(
+            kind.name,
+            kind,
+            kind.calls,
+            math.nan,
+            math.nan,
+            math.nan,
+            Status.NOT_REACHED,
+            "the run was stopped before",
+        )
+        for number, kind in enumerate(kinds)
+    )
+
+
+def _kind_row(
+    kind: Kind, one: Measured, step: StepEnergy, idle: Measured, clock_exponent: float
+) -> ProfileRow:
+    run = one.run
+    sleep_s = idle.graph_s / idle.run.sleeps * run.sleeps
+    launch_s = (one.graph_s - sleep_s) / run.launches
+    energy_j = (one.power_w * one.graph_s - idle.power_w * sleep_s) / run.launches
+    error_j = math.hypot(
+        one.error_w * one.graph_s,
+        one.power_w * one.graph_error_s,
+        idle.error_w * sleep_s,
+        _SLEEP_ERROR * idle.power_w * sleep_s,
+    )
+    wanted = wanted_of(step, idle)
+    note = difference_from_step(one.attempt, wanted)
+    half_j = math.hypot(COVERAGE_FACTOR * error_j / run.launches, step.drift / 2 * energy_j)
+    if note and step.clock_mhz > 0 and one.clock_mhz > 0:
+        dynamic_j = energy_j - idle.power_w * launch_s
+        half_j = math.hypot(half_j, dynamic_j * (1 - (step.clock_mhz / one.clock_mhz) ** clock_exponent))
+    return ProfileRow(
+        kind.name,
+        kind,
+        kind.calls,
+        launch_s * kind.calls,
+        energy_j * kind.calls,
+        half_j * kind.calls,
+        one.status,
+        "; ".join(filter(None, (one.reason, note))),
+        one.clock_mhz,
+        run.idle_share,
+    )
+
+
+def with_gaps(
+    rows: Sequence[ProfileRow], step: StepEnergy, gaps: Measured
+) -> tuple[tuple[ProfileRow, ...], tuple[str, ...]]:
+    """Return rows with that of the gaps, and what must be said of the times.
+
+    Args:
+        rows: Those of the kinds.
+        step: The step.
+        gaps: What launches that do nothing gave.
+    """
+    unknown = [row for row in rows if not math.isfinite(row.energy_j)]
+    taken_s = sum(row.time_s for row in rows if math.isfinite(row.time_s))
+    left_s = step.time_s - taken_s
+    if left_s < 0:
+        many = f"one after the other the kinds take {taken_s / step.time_s:.1%} of the time of the step"
+        return tuple(rows), (f"{many}: in the step launches overlap, and rows count each by itself",)
+    calls = sum(row.calls for row in rows)
+    name = "gaps" if not unknown else "gaps, and what was not measured"
+    half_j = COVERAGE_FACTOR * gaps.error_w * left_s
+    row = ProfileRow(name, None, calls, left_s, gaps.power_w * left_s, half_j, gaps.status, gaps.reason)
+    return (*rows, row), ()
+
+
+def _called(profile: Profile) -> Profile:
+    """Return a profile whose rows do not count as measured where they do not add up to the step."""
+    if profile.is_closed:
+        return profile
+    note = (
+        f"the rows add up to {profile.closure:.1%} of the step: they are estimates, not measurements"
+        " (a kernel by itself may find its operands in a nearer cache, or run beside no other)"
+    )
+    rows = tuple(
+        replace(row, status=Status.IMPRECISE) if row.status is Status.OK else row for row in profile.rows
+    )
+    return replace(profile, rows=rows, notes=(note, *profile.notes))
+
+
+def _of_step(step: StepEnergy) -> str:
+    if abs(step.drift) <= 0.01:
+        return ""
+    return f"the step drew {step.drift:+.1%} more after all kinds than before them: every interval holds it"
+
+
+def _clock_mhz(trace: Trace, window: KernelWindow) -> float:
+    """Return the mean SM clock in the later half of a window, NaN where it was not read there."""
+    series = trace.of(SourceName.CLOCK)
+    if series is None:
+        return math.nan
+    good = series.good()
+    middle_ns = (window.start_ns + window.end_ns) // 2
+    values = good.value[(good.time_ns >= middle_ns) & (good.time_ns <= window.end_ns)]
+    return float(values.mean()) if len(values) else math.nan

@@ -1,0 +1,183 @@
+"""The memory that a captured step works on: found, saved, restored, and compared byte by byte."""
+
+from __future__ import annotations
+
+import ctypes
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxbench.core.errors import InputError, LaunchError
+from ptxbench.devices.device_buffer import Call
+
+Bytes = npt.NDArray[np.uint8]
+# No allocation lies below the first or above the second.
+_LOWEST, _HIGHEST = 1 << 16, 1 << 57
+_WORD = 8
+# What is compared at once.
+_PIECE_BYTES = 64 << 20
+# Device memory that is left to others.
+_LEFT_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, order=True)
+class Range:
+    """Some memory.
+
+    Attributes:
+        start: Its address.
+        size: Bytes.
+        on_host: Whether it is the host's.
+    """
+
+    start: int
+    size: int
+    on_host: bool = False
+
+    @property
+    def end(self) -> int:
+        """The address behind it."""
+        return self.start + self.size
+
+    def pieces(self) -> Iterator[Range]:
+        """Yield its parts, each small enough to be looked at on the host."""
+        for offset in range(0, self.size, _PIECE_BYTES):
+            yield Range(self.start + offset, min(_PIECE_BYTES, self.size - offset), self.on_host)
+
+
+def words_of(parameter: bytes) -> Iterator[int]:
+    """Yield what could be addresses in a parameter of a kernel, or in a structure that is one."""
+    whole = len(parameter) - len(parameter) % _WORD
+    for (word,) in np.frombuffer(parameter[:whole], dtype="<u8").reshape(-1, 1).tolist():
+        if _LOWEST <= word < _HIGHEST:
+            yield word
+
+
+def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """Return ranges in order, those that touch or overlap as one."""
+    found: list[Range] = []
+    for one in sorted(ranges, key=lambda r: (r.on_host, r.start)):
+        last = found[-1] if found else None
+        if last is not None and last.on_host == one.on_host and one.start <= last.end:
+            found[-1] = Range(last.start, max(last.end, one.end) - last.start, one.on_host)
+        elif one.size:
+            found.append(one)
+    return tuple(found)
+
+
+def allocation_of(call: Call, attributes: Any, address: int, ordinal: int) -> Range | None:
+    """Return the allocation that an address lies in, None where it lies in none.
+
+    Args:
+        call: Calls a function of the driver by name.
+        attributes: The driver's CUpointer_attribute.
+        address: What may be one.
+        ordinal: Number of the GPU, as CUDA counts.
+
+    Raises:
+        InputError: It is memory that cannot be saved: managed, or another GPU's.
+    """
+
+    def ask(name: str) -> int:
+        attribute = getattr(attributes, f"CU_POINTER_ATTRIBUTE_{name}")
+        return int(call("cuPointerGetAttribute", attribute, address))
+
+    try:
+        kind = ask("MEMORY_TYPE")
+    except LaunchError:
+        return None
+    if ask("IS_MANAGED"):
+        raise InputError(
+            "the step works on managed memory, which cannot be saved and restored: use device memory"
+        )
+    on_host = kind == 1
+    if not on_host and ask("DEVICE_ORDINAL") != ordinal:
+        raise InputError("the step works on memory of another GPU: profile a step of one GPU")
+    return Range(ask("RANGE_START_ADDR"), ask("RANGE_SIZE"), on_host)
+
+
+class SavedMemory:
+    """A copy of some memory, on the GPU where it has the room, else on the host.
+
+    Args:
+        call: Calls a function of the driver by name.
+        ranges: What to save.
+
+    Raises:
+        InputError: There is room for it nowhere.
+    """
+
+    def __init__(self, call: Call, ranges: Sequence[Range]) -> None:
+        self._call = call
+        self._ranges = joined(ranges)
+        self._on_device: list[int] = []
+        self._copies: list[int | Bytes] = []
+        free_bytes, _ = call("cuMemGetInfo")
+        room = int(free_bytes) - _LEFT_BYTES
+        try:
+            for one in self._ranges:
+                fits = not one.on_host and one.size <= room
+                room -= one.size if fits else 0
+                self._copies.append(self._saved(one, on_device=fits))
+        except (LaunchError, MemoryError) as error:
+            self.close()
+            raise InputError(
+                f"{self.size / 1e9:.3g} GB of memory that the step works on cannot be saved: {error}"
+            ) from error
+        self._sums = self._checksums()
+
+    @property
+    def size(self) -> int:
+        """Bytes that are saved."""
+        return sum(one.size for one in self._ranges)
+
+    def restore(self) -> None:
+        """Write everything back; what is launched next runs behind it."""
+        for one, copy in zip(self._ranges, self._copies, strict=True):
+            if isinstance(copy, int):
+                self._call("cuMemcpyDtoDAsync", one.start, copy, one.size, 0)
+            elif one.on_host:
+                self._call("cuCtxSynchronize")
+                ctypes.memmove(one.start, copy.ctypes.data, one.size)
+            else:
+                self._call("cuMemcpyHtoD", one.start, copy.ctypes.data, one.size)
+
+    def changed_bytes(self) -> int:
+        """Return the bytes of the pieces that differ, by their checksums, from what was saved."""
+        pieces = [piece for one in self._ranges for piece in one.pieces()]
+        sums = zip(pieces, self._sums, self._checksums(), strict=True)
+        return sum(piece.size for piece, before, now in sums if before != now)
+
+    def close(self) -> None:
+        """Release the copy."""
+        while self._on_device:
+            self._call("cuMemFree", self._on_device.pop())
+        self._copies.clear()
+
+    def _saved(self, one: Range, *, on_device: bool) -> int | Bytes:
+        if not on_device:
+            return self._read(one)
+        copy = int(self._call("cuMemAlloc", one.size))
+        self._on_device.append(copy)
+        self._call("cuMemcpyDtoDAsync", copy, one.start, one.size, 0)
+        return copy
+
+    def _read(self, one: Range, into: Bytes | None = None) -> Bytes:
+        """Return memory as it is now, on the host."""
+        data = np.empty(one.size, np.uint8) if into is None else into[: one.size]
+        if one.on_host:
+            ctypes.memmove(data.ctypes.data, one.start, one.size)
+        else:
+            self._call("cuMemcpyDtoH", data.ctypes.data, one.start, one.size)
+        return data
+
+    def _checksums(self) -> list[int]:
+        self._call("cuCtxSynchronize")
+        into = np.empty(_PIECE_BYTES, np.uint8)
+        return [
+            zlib.crc32(self._read(piece, into).data) for one in self._ranges for piece in one.pieces()
+        ]

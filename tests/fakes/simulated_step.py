@@ -1,0 +1,139 @@
+"""A captured step on the simulated GPU: each node has a hidden time and power, and memory that it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.load import H200
+from ptxbench.devices.simulated.physics import Phase
+from ptxbench.devices.step import NOTHING, SLEEP, SLEEP_NS, StepNode
+from ptxbench.sensors.kernel_run import KernelRun
+from ptxbench.sensors.rate_limited import RateLimitedReader
+from ptxbench.sensors.sampler import Sampler
+from ptxbench.sensors.trace import KernelWindow
+
+GAP_S = 1e-6
+# What waits between launches, and one thread that sleeps, add to the static power.
+GAP_W, SLEEP_W = 15.0, 4.0
+
+
+class ReplayingGpu(SimulatedGpu):
+    """A simulated GPU on which replays can be timed and recorded."""
+
+    def __init__(self, seed: int = 0, profile=H200) -> None:
+        super().__init__(profile, seed)
+        _, self._clock_source = self.open_beside()
+
+    def time_calls_s(self, call: Callable[[], object], times: int) -> float:
+        return self._called(call, times).elapsed_s
+
+    def run_calls(self, call: Callable[[], object], times: int) -> KernelRun:
+        before = self.telemetry()
+        sources = [*self._sources, RateLimitedReader(self._clock_source, self._clock)]
+        sampler = Sampler(sources, self._clock, self._poll_interval_s, self._throttle_reasons)
+        self._clock.start_ticker(sampler.poll, sampler.wait_s)
+        try:
+            window = self._called(call, times)
+            after = self.telemetry()
+        finally:
+            self._clock.stop_ticker(sampler.poll)
+        return KernelRun(window, sampler.finish(), before, after, sampler.throttle_reasons(window))
+
+    def draw(self, phase: Phase) -> None:
+        """Let work pass."""
+        start_ns = self._clock.now_ns()
+        (end_ns,) = self._physics.run(start_ns, (phase,))
+        self._clock.sleep_s((end_ns - start_ns) * 1e-9)
+
+    def _called(self, call: Callable[[], object], times: int) -> KernelWindow:
+        start_ns = self._clock.now_ns()
+        for _ in range(times):
+            call()
+        end_ns = self._clock.now_ns()
+        return KernelWindow(start_ns, end_ns, (end_ns - start_ns) * 1e-9)
+
+
+@dataclass(frozen=True)
+class HiddenLaunch:
+    """A launch, and what it really takes.
+
+    Attributes:
+        node: The launch.
+        time_s: Its time at the full clock.
+        power_w: What it draws beside the static power.
+        growth: By what it changes the one number in memory; its power falls with what has come together.
+    """
+
+    node: StepNode
+    time_s: float
+    power_w: float
+    growth: float = 0.0
+
+    @property
+    def energy_j(self) -> float:
+        return self.time_s * self.power_w
+
+
+@dataclass
+class SimulatedStep:
+    """A step; the memory is one number, which launches let grow."""
+
+    gpu: ReplayingGpu
+    launches: Sequence[HiddenLaunch]
+    saved_bytes: int = 8
+    extra_gap_s: float = 0.0
+    state: float = 0.0
+    restored: int = 0
+    orders: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> tuple[StepNode, ...]:
+        return tuple(one.node for one in self.launches)
+
+    def whole(self) -> SimulatedReplay:
+        return SimulatedReplay(self, tuple(range(len(self.launches))), self.extra_gap_s)
+
+    def replay(self, order: Sequence[int]) -> SimulatedReplay:
+        self.orders.append(tuple(order))
+        return SimulatedReplay(self, tuple(order))
+
+    def restore(self) -> None:
+        self.restored += 1
+        self.state = 0.0
+
+    def changed_bytes(self) -> int:
+        return 0 if self.state == 0.0 else self.saved_bytes
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class SimulatedReplay:
+    """Launches in an order, drawn as one phase of their mean power."""
+
+    step: SimulatedStep
+    order: tuple[int, ...]
+    extra_gap_s: float = 0.0
+    is_closed: bool = False
+
+    def __call__(self) -> None:
+        assert not self.is_closed
+        step = self.step
+        time_s = energy_j = 0.0
+        for number in self.order:
+            if number == SLEEP:
+                time_s, energy_j = time_s + SLEEP_NS * 1e-9, energy_j + SLEEP_NS * 1e-9 * SLEEP_W
+            elif number != NOTHING:
+                launch = step.launches[number]
+                weakened = 1 / (1 + step.state)
+                time_s, energy_j = time_s + launch.time_s, energy_j + launch.energy_j * weakened
+                step.state += launch.growth
+            gap_s = GAP_S + (self.extra_gap_s if number >= 0 else 0.0)
+            time_s, energy_j = time_s + gap_s, energy_j + gap_s * GAP_W
+        step.gpu.draw(Phase(time_s * step.gpu._physics.governor.full_mhz * 1e6, energy_j))
+
+    def close(self) -> None:
+        self.is_closed = True
