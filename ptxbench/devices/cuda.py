@@ -17,7 +17,7 @@ from ptxbench.core.target import target_for_capability
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.concurrent_streams import ConcurrentStreams
 from ptxbench.devices.context import Context
-from ptxbench.devices.cuda_step import PTX, CudaStep, Driver
+from ptxbench.devices.cuda_step import NOTHING_KERNEL, SLEEP_KERNEL, CudaStep, Driver, own_kernels
 from ptxbench.devices.jit import Jit
 from ptxbench.devices.kernel_timer import KernelTimer, with_stamps
 from ptxbench.devices.launch_buffers import LaunchBuffers
@@ -260,10 +260,8 @@ class CudaGpu:
         with self._context.watched():
             self._context.make_current()
             _call("cuCtxSynchronize")
-            own = self.assemble(PTX.format(target=self._info.target), OptLevel.O3)
-            sleep, nothing = (
-                self._context.function(own, name) for name in ("ptxbench_sleep", "ptxbench_nothing")
-            )
+            own = self.assemble(own_kernels(self._info.target), OptLevel.O3)
+            sleep, nothing = (self._context.function(own, name) for name in (SLEEP_KERNEL, NOTHING_KERNEL))
             reached = Driver(_call, driver, self.ordinal, sleep, nothing)
             return CudaStep(reached, driver.CUgraph(graph), memory)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptxbench.core.errors import InputError, LaunchError
+from ptxbench.core.target import find_target
 from ptxbench.devices.device_buffer import Call
 from ptxbench.devices.step import NOTHING, SLEEP, SLEEP_NS, NodeType, StepNode
 from ptxbench.devices.step_memory import Range, SavedMemory, allocation_of, words_of
@@ -25,18 +26,23 @@ _REFUSED = {
 }
 _PLACES = {1: "host", 2: "device", 3: "array", 4: "device"}
 
-PTX = f"""
-.version 7.0
-.target {{target}}
+SLEEP_KERNEL, NOTHING_KERNEL = "ptxbench_sleep", "ptxbench_nothing"
+
+
+def own_kernels(target: str) -> str:
+    """Return the PTX of one thread that sleeps for `SLEEP_NS`, and of a kernel that does nothing."""
+    return f"""
+.version {find_target(target).ptx_version}
+.target {target}
 .address_size 64
 
-.visible .entry ptxbench_nothing()
-{{{{
+.visible .entry {NOTHING_KERNEL}()
+{{
     ret;
-}}}}
+}}
 
-.visible .entry ptxbench_sleep()
-{{{{
+.visible .entry {SLEEP_KERNEL}()
+{{
     .reg .pred %p;
     .reg .u64 %begin, %now, %slept;
     mov.u64 %begin, %globaltimer;
@@ -47,7 +53,7 @@ again:
     setp.lt.u64 %p, %slept, {SLEEP_NS};
     @%p bra again;
     ret;
-}}}}
+}}
 """
 
 

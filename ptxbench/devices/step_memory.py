@@ -178,6 +178,4 @@ class SavedMemory:
     def _checksums(self) -> list[int]:
         self._call("cuCtxSynchronize")
         into = np.empty(_PIECE_BYTES, np.uint8)
-        return [
-            zlib.crc32(self._read(piece, into).data) for one in self._ranges for piece in one.pieces()
-        ]
+        return [zlib.crc32(self._read(piece, into).data) for one in self._ranges for piece in one.pieces()]

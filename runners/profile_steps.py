@@ -1,0 +1,181 @@
+"""Profiles a step of a program as users write it, on the GPU of this machine.
+
+    python runners/profile_steps.py decode results/nvidia-h100/profiles/decode
+
+`decode` is one token of a Llama of 1.1 B parameters for 16 sequences of 1,024 tokens, `train` a step of an
+encoder with AdamW in bfloat16, `convolution` the inference of a small residual network, `mix` has matrix
+products that are at the power limit alone among small kernels, and `cupy` is a step of CuPy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ptxbench
+
+_LAYERS, _HIDDEN, _INNER, _HEADS, _KEYS, _WORDS = 22, 2048, 5632, 32, 4, 32000
+_SEQUENCES, _TOKENS = 16, 1024
+
+
+def _decode() -> tuple[Callable[[], object], dict[str, float]]:
+    """Return a step that decodes one token of each of 16 sequences."""
+    import torch
+    from torch.nn import functional
+
+    def random(*shape: int) -> Any:
+        return torch.randn(*shape, device="cuda", dtype=torch.bfloat16) * 0.02
+
+    size = _HIDDEN // _HEADS
+    layers = [
+        {
+            "first": random(_HIDDEN) + 1,
+            "query": random(_HIDDEN, _HIDDEN),
+            "key": random(_KEYS * size, _HIDDEN),
+            "value": random(_KEYS * size, _HIDDEN),
+            "out": random(_HIDDEN, _HIDDEN),
+            "second": random(_HIDDEN) + 1,
+            "gate": random(_INNER, _HIDDEN),
+            "up": random(_INNER, _HIDDEN),
+            "down": random(_HIDDEN, _INNER),
+            "keys": random(_SEQUENCES, _KEYS, _TOKENS, size) * 50,
+            "values": random(_SEQUENCES, _KEYS, _TOKENS, size) * 50,
+        }
+        for _ in range(_LAYERS)
+    ]
+    words, head, last = random(_WORDS, _HIDDEN) * 50, random(_WORDS, _HIDDEN), random(_HIDDEN) + 1
+    tokens = torch.randint(0, _WORDS, (_SEQUENCES, 1), device="cuda")
+    cosine, sine = random(1, 1, 1, size), random(1, 1, 1, size)
+
+    def turned(x: Any) -> Any:
+        half = x.shape[-1] // 2
+        return x * cosine + torch.cat((-x[..., half:], x[..., :half]), -1) * sine
+
+    def normed(x: Any, weight: Any) -> Any:
+        y = x.float()
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-5)).to(torch.bfloat16) * weight
+
+    @torch.inference_mode()
+    def step() -> Any:
+        x = words[tokens]
+        for one in layers:
+            h = normed(x, one["first"])
+
+            def split(weight: Any, heads: int, h: Any = h) -> Any:
+                return functional.linear(h, weight).view(_SEQUENCES, 1, heads, size).transpose(1, 2)
+
+            query, key = turned(split(one["query"], _HEADS)), turned(split(one["key"], _KEYS))
+            one["keys"][:, :, _TOKENS - 1 :].copy_(key)
+            one["values"][:, :, _TOKENS - 1 :].copy_(split(one["value"], _KEYS))
+            found = functional.scaled_dot_product_attention(
+                query, one["keys"], one["values"], enable_gqa=True
+            )
+            x = x + functional.linear(found.transpose(1, 2).reshape(_SEQUENCES, 1, _HIDDEN), one["out"])
+            h = normed(x, one["second"])
+            gate = functional.silu(functional.linear(h, one["gate"]))
+            x = x + functional.linear(gate * functional.linear(h, one["up"]), one["down"])
+        return functional.linear(normed(x, last), head).argmax(-1)
+
+    return step, {"token": _SEQUENCES}
+
+
+def _train() -> tuple[Callable[[], object], dict[str, float]]:
+    """Return a training step of an encoder of six layers."""
+    import torch
+
+    layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True, dropout=0.0, norm_first=True)
+    model = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, capturable=True, fused=True)
+    x, y = (torch.randn(8, 512, 1024, device="cuda") for _ in range(2))
+
+    def step() -> Any:
+        optimizer.zero_grad(set_to_none=False)
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = torch.nn.functional.mse_loss(model(x).float(), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, {"sequence": 8}
+
+
+def _convolution() -> tuple[Callable[[], object], dict[str, float]]:
+    """Return the inference of a residual network of twelve blocks."""
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(
+                nn.Conv2d(channels, channels, 3, padding=1),
+                nn.GroupNorm(8, channels),
+                nn.SiLU(),
+                nn.Conv2d(channels, channels, 3, padding=1),
+            )
+
+        def forward(self, x: Any) -> Any:
+            return x + self.layers(x)
+
+    model = nn.Sequential(nn.Conv2d(4, 256, 3, padding=1), *(Block(256) for _ in range(12))).cuda().half()
+    model = model.to(memory_format=torch.channels_last)
+    x = torch.randn(8, 4, 64, 64, device="cuda", dtype=torch.half).to(memory_format=torch.channels_last)
+    return torch.inference_mode()(lambda: model(x)), {"image": 8}
+
+
+def _mix() -> tuple[Callable[[], object], dict[str, float]]:
+    """Return products of 30 us, at the power limit alone, each among small kernels."""
+    import torch
+
+    a, b = (torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    small = torch.randn(1 << 16, device="cuda")
+
+    @torch.inference_mode()
+    def step() -> Any:
+        for _ in range(8):
+            c = a @ b
+            for _ in range(12):
+                small.mul_(1.0)
+        return c
+
+    return step, {}
+
+
+def _cupy() -> tuple[Callable[[], object], dict[str, float]]:
+    """Return a step of CuPy: elementwise kernels of its own, and a sum."""
+    import cupy
+
+    x = cupy.random.standard_normal(1 << 22, dtype=cupy.float32)
+    y, total = cupy.empty_like(x), cupy.empty((), cupy.float32)
+    kernel = cupy.ElementwiseKernel("float32 x", "float32 y", "y = sinf(x) * expf(-x * x)", "damped")
+
+    def step() -> None:
+        for _ in range(8):
+            kernel(x, y)
+            cupy.multiply(y, 2, out=y)
+        y.sum(out=total)
+
+    step()
+    return step, {}
+
+
+_STEPS = {"decode": _decode, "train": _train, "convolution": _convolution, "mix": _mix, "cupy": _cupy}
+
+
+def main() -> None:
+    """Profile the step, and say what came out."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=_STEPS)
+    parser.add_argument("out", type=Path)
+    asked = parser.parse_args()
+    step, units = _STEPS[asked.name]()
+    begun = time.monotonic()
+    found = ptxbench.profile(step, per=units, out=asked.out, progress=True)
+    print(f"{asked.name}: {time.monotonic() - begun:.1f} s\n{found}\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
