@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +71,11 @@ def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(found)
 
 
+def host_room() -> int:
+    """Return how much memory of the host is free, bytes."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def allocation_of(call: Call, attributes: Any, address: int, ordinal: int) -> Range | None:
     """Return the allocation that an address lies in, None where it lies in none.
 
@@ -116,13 +123,9 @@ class SavedMemory:
         self._ranges = joined(ranges)
         self._on_device: list[int] = []
         self._copies: list[int | Bytes] = []
-        free_bytes, _ = call("cuMemGetInfo")
-        room = int(free_bytes) - _LEFT_BYTES
         try:
             for one in self._ranges:
-                fits = not one.on_host and one.size <= room
-                room -= one.size if fits else 0
-                self._copies.append(self._saved(one, on_device=fits))
+                self._copies.append(self._saved(one))
         except (LaunchError, MemoryError) as error:
             self.close()
             raise InputError(
@@ -158,10 +161,17 @@ class SavedMemory:
             self._call("cuMemFree", self._on_device.pop())
         self._copies.clear()
 
-    def _saved(self, one: Range, *, on_device: bool) -> int | Bytes:
-        if not on_device:
+    def _saved(self, one: Range) -> int | Bytes:
+        free_bytes, _ = self._call("cuMemGetInfo")
+        copy = 0
+        if not one.on_host and one.size <= int(free_bytes) - _LEFT_BYTES:
+            # Free memory may be in pieces.
+            with suppress(LaunchError):
+                copy = int(self._call("cuMemAlloc", one.size))
+        if not copy:
+            if one.size > host_room():
+                raise MemoryError("neither the GPU nor the host has the room")
             return self._read(one)
-        copy = int(self._call("cuMemAlloc", one.size))
         self._on_device.append(copy)
         self._call("cuMemcpyDtoDAsync", copy, one.start, one.size, 0)
         return copy

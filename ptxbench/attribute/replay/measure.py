@@ -77,7 +77,8 @@ class StepMeasurement:
         self._step.restore()
         self._whole_s = self._gpu.time_calls_s(self._whole, _TIMED_CALLS) / _TIMED_CALLS
         before = self._of_step(BEFORE)
-        launches = len(self._step.nodes)
+        # A graph of few launches would end before the next one is there.
+        launches = max(len(self._step.nodes), self._settings.most_nodes)
         idle = self._beside(ReplayRun(IDLE, 0, 0, _SLEEPS), [SLEEP] * _SLEEPS)
         self._beside(ReplayRun(GAPS, 0, launches), [NOTHING] * launches)
         wanted = wanted_of(step_energy([before]), idle)

@@ -35,14 +35,12 @@ def short_name(name: str, longest: int = _LONGEST_NAME) -> str:
 
     What tells two kernels apart is in the whole name, which JSON has; the table has the launch shape.
     """
-    text = name.replace("(anonymous namespace)::", "")
-    text = re.sub(r"\(.*\)(?: const)?$", "", text)
-    inner = text
-    while _ARGUMENTS.search(inner):
-        inner = _ARGUMENTS.sub("", inner)
-    inner = inner.removeprefix("void ").strip()
-    inner = _NAMESPACES.sub("", inner) or text
-    return inner if len(inner) <= longest else f"{inner[: longest - 3]}..."
+    short = name.replace("(anonymous namespace)::", "")
+    while _ARGUMENTS.search(short):
+        short = _ARGUMENTS.sub("", short)
+    short = re.sub(r"\(.*\)(?: const)?$", "", short).removeprefix("void ").strip()
+    short = _NAMESPACES.sub("", short) or name
+    return short if len(short) <= longest else f"{short[: longest - 3]}..."
 
 
 def text(profile: Profile, width: int | None) -> str:
