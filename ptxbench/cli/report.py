@@ -58,7 +58,8 @@ def command(options: _Options) -> None:
     printed; a picture of many rows has columns and pages (NAME-2.png, or pages of one PDF).
 
     Folders of `ptxbench roofline run` have a page of their own with --format html: interactive figures, with
-    the runs side by side. `ptxbench roofline show` prints them.
+    the runs side by side. `ptxbench roofline show` prints them. A folder that `ptxbench.profile` wrote is
+    printed as the kernels of its step, with their energies; where they do not add up, the exit code is 1.
 
     --opcodes says of each opcode whether the kernels determine its energy, with its standard error, and lists
     rows whose direct difference disagrees with it. It reads a solution that the run keeps; --store takes a
@@ -73,7 +74,6 @@ def command(options: _Options) -> None:
     from ptxbench.report.row_trials import row_trials
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.atomic import require_file
-    from ptxbench.storage.folder_kind import Kind, kind_of
     from ptxbench.storage.location import require_outside
     from ptxbench.storage.run_folder import RunFolder
 
@@ -84,11 +84,7 @@ def command(options: _Options) -> None:
     if options.out is not None:
         require_file(options.out)
     name = "json" if options.as_json else options.form or format_by_ending(options.out)
-    rooflines = [run for run in options.runs if kind_of(run)[0] is Kind.ROOFLINE]
-    if rooflines:
-        _report_rooflines(
-            rooflines, [run for run in options.runs if run not in rooflines], name, options.plot, options.out
-        )
+    if _report_no_table(options, name):
         return
     reports = []
     for run in options.runs:
@@ -129,6 +125,22 @@ def _print_instead(options: _Options) -> None:
     print_boards(compare_runs(run), run, options.as_json)
 
 
+def _report_no_table(options: _Options, form: str) -> bool:
+    """Report runs that are no tables, and return whether any is."""
+    from ptxbench.storage.folder_kind import Kind, kind_of
+
+    kinds = [kind_of(run)[0] for run in options.runs]
+    if Kind.PROFILE in kinds:
+        _report_profile(options, form)
+    elif Kind.ROOFLINE in kinds:
+        rooflines = [run for run, kind in zip(options.runs, kinds, strict=True) if kind is Kind.ROOFLINE]
+        others = [run for run in options.runs if run not in rooflines]
+        _report_rooflines(rooflines, others, form, options.plot, options.out)
+    else:
+        return False
+    return True
+
+
 def _report_rooflines(
     runs: Sequence[Path], others: Sequence[Path], form: str, plot: Path | None, out: Path | None
 ) -> None:
@@ -151,6 +163,32 @@ def _report_rooflines(
     for line in missing:
         click.echo(f"ptxbench: {line}", err=True)
     if missing:
+        sys.exit(1)
+
+
+def _report_profile(options: _Options, form: str) -> None:
+    """Print a profile of a step; exit code 1 where its rows are no measurements."""
+    import json
+
+    from ptxbench.attribute.replay.profile import profile_of
+    from ptxbench.attribute.replay.replayed import ProfileFolder
+    from ptxbench.attribute.replay.shown import document, text
+    from ptxbench.core.errors import InputError
+    from ptxbench.report.text_table import output_width
+    from ptxbench.storage.location import require_outside
+
+    run, *others = options.runs
+    if others:
+        raise InputError(f"{run} is a profile of a step: report one at a time")
+    if form not in ("text", "json") or options.plot is not None:
+        raise InputError(f"{run} is a profile of a step: it is printed as text, or by --json")
+    require_outside(run, options.out)
+    folder = ProfileFolder.open(run)
+    with folder.recordings:
+        found = profile_of(folder)
+    width = output_width() if options.out is None else None
+    _give(json.dumps(document(found), indent=1) if form == "json" else text(found, width), form, options.out)
+    if not found.is_closed:
         sys.exit(1)
 
 

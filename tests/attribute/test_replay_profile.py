@@ -1,4 +1,4 @@
-"""A step on the simulated GPU, whose launches have hidden energies: rows, closure, memory, the run on disk."""
+"""A step on the simulated GPU, whose launches have hidden energies: rows, closure, memory, its run."""
 
 import json
 import math
@@ -71,12 +71,14 @@ def test_each_kind_has_the_energy_that_its_launches_are_charged(measured, name, 
     assert row.energy_j == pytest.approx(energy_j, rel=0.015)
     assert row.status is Status.OK
     low_j, high_j = row.interval_j
-    assert low_j < row.energy_j < high_j and row.half_j < 0.02 * row.energy_j
+    assert low_j < row.energy_j < high_j
+    assert row.half_j < 0.02 * row.energy_j
 
 
 def test_the_rows_add_up_to_the_step(measured):
     _, profile, _ = measured
-    assert profile.is_closed and profile.closure == pytest.approx(1, abs=0.01)
+    assert profile.is_closed
+    assert profile.closure == pytest.approx(1, abs=0.01)
     assert sum(profile.share(row) for row in profile.rows) == pytest.approx(profile.closure)
     energies = [row.energy_j for row in profile.rows]
     assert energies == sorted(energies, reverse=True)
@@ -112,17 +114,19 @@ def test_the_run_on_disk_says_the_same(measured):
         again = profile_of(ProfileFolder.open(folder), QUICK)
         assert recordings.finished
     assert again == profile
-    assert again.changed_bytes == 0 and again.saved_bytes == 8
+    assert again.changed_bytes == 0
+    assert again.saved_bytes == 8
 
 
 def test_a_run_that_was_stopped_shows_what_it_has(measured, tmp_path):
-    _, profile, folder = measured
+    _, _profile, folder = measured
     opened = ProfileFolder.open(folder)
     runs = [run for run in opened.step.runs if run.name not in (AFTER, "kind 2")]
     opened.step = replace(opened.step, runs=tuple(runs))
     shown = profile_of(opened, QUICK)
     copy = row_of(shown, "copy from device to device, 1.05 MB")
-    assert copy.status is Status.NOT_REACHED and math.isnan(copy.energy_j)
+    assert copy.status is Status.NOT_REACHED
+    assert math.isnan(copy.energy_j)
     assert "gaps, and what was not measured" in {row.name for row in shown.rows}
     assert "stopped before" in text(shown, 80)
     opened.step = replace(opened.step, runs=())
@@ -133,8 +137,10 @@ def test_a_run_that_was_stopped_shows_what_it_has(measured, tmp_path):
 def test_the_text_names_what_people_look_for(measured):
     _, profile, _ = measured
     lines = text(profile, 120).splitlines()
-    assert "SIMULATED" in lines[0] and "ms" in lines[0]
-    assert "J a token" in text(profile, None) and "tokens a J, idle power included" in text(profile, None)
+    assert "SIMULATED" in lines[0]
+    assert "ms" in lines[0]
+    assert "J a token" in text(profile, None)
+    assert "tokens a J, idle power included" in text(profile, None)
     assert "8 bytes" in text(profile, None) or "as they were before, byte by byte" in text(profile, None)
     first = next(line for line in lines if line.startswith("gemm"))
     assert "ok" in first
@@ -153,10 +159,12 @@ def test_at_any_width_the_name_comes_first_and_nothing_is_cut(measured):
 def test_the_document_is_json_and_whole(measured):
     _, profile, _ = measured
     plain = json.loads(json.dumps(document(profile)))
-    assert plain["closure"] == pytest.approx(profile.closure) and plain["is_closed"]
+    assert plain["closure"] == pytest.approx(profile.closure)
+    assert plain["is_closed"]
     assert plain["units"]["token"]["energy_j"] == pytest.approx(profile.per("token"))
     gemm = next(row for row in plain["rows"] if row["name"] == "gemm")
-    assert gemm["grid"] == [100, 1, 1] and gemm["low_j"] < gemm["energy_j"] < gemm["high_j"]
+    assert gemm["grid"] == [100, 1, 1]
+    assert gemm["low_j"] < gemm["energy_j"] < gemm["high_j"]
     assert plain["rows"][-1]["type"] in ("gaps", "kernel", "copy")
 
 
@@ -174,7 +182,8 @@ def runaway():
 
 def test_memory_is_restored_before_each_kind_and_at_the_end(runaway):
     step, profile = runaway
-    assert step.state == 0 and profile.changed_bytes == 0
+    assert step.state == 0
+    assert profile.changed_bytes == 0
     # `scale` alone runs 5,000 times: `norm` would draw two thirds after it, had nothing been restored.
     norm = row_of(profile, "norm")
     assert norm.energy_j == pytest.approx(2e-3 * (200 + static_w(step, norm)), rel=0.01)
@@ -183,7 +192,8 @@ def test_memory_is_restored_before_each_kind_and_at_the_end(runaway):
 def test_a_kind_whose_operands_run_away_is_no_measurement(runaway):
     _, profile = runaway
     scale = row_of(profile, "scale")
-    assert scale.status is Status.IMPRECISE and "changed by -" in scale.reason
+    assert scale.status is Status.IMPRECISE
+    assert "changed by -" in scale.reason
 
 
 def test_before_a_kind_all_that_comes_before_it_has_run(runaway):

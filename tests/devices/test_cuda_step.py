@@ -1,5 +1,6 @@
-"""A captured step by a driver that a fake plays: its nodes, graphs of some of them, and the memory it names."""
+"""A captured step by a driver that a fake plays: its nodes, graphs of some of them, and its memory."""
 
+import itertools
 import struct
 from types import SimpleNamespace
 
@@ -37,7 +38,8 @@ def test_nodes_are_told_in_an_order_in_which_they_can_run():
     a, b, c = Kernel("a", 4), Kernel("b", 2), Kernel("c")
     step = opened(GraphDriver(), Graph([c, b, a], [(2, 1, FULL), (1, 0, FULL)]))
     assert [node.name for node in step.nodes] == ["a", "b", "c"]
-    assert step.nodes[0].grid == (4, 1, 1) and step.nodes[0].block == (128, 1, 1)
+    assert step.nodes[0].grid == (4, 1, 1)
+    assert step.nodes[0].block == (128, 1, 1)
 
 
 def test_graphs_within_the_graph_are_part_of_it():
@@ -58,7 +60,8 @@ def test_clusters_and_priorities_tell_launches_apart():
         chain(*(Kernel("a", function=1, cluster=c, priority=p) for c, p in ((0, 0), (2, 0), (0, -1)))),
     )
     assert len(set(step.nodes)) == 3
-    assert step.nodes[1].cluster == (2, 2, 2) and step.nodes[2].priority == -1
+    assert step.nodes[1].cluster == (2, 2, 2)
+    assert step.nodes[2].priority == -1
 
 
 def test_memory_nodes_have_their_size():
@@ -92,7 +95,7 @@ def test_a_replay_launches_in_its_order_with_the_attributes_of_the_step():
         b.params.func, "sleep", a.params.func, "nothing",
     ]  # fmt: skip
     assert not nodes[0].after
-    for before, node in zip(nodes, nodes[1:], strict=False):
+    for before, node in itertools.pairwise(nodes):
         assert [driver.objects[handle] for handle in node.after] == [before]
 
 
@@ -102,10 +105,12 @@ def test_a_launch_that_may_begin_early_does_so_behind_a_kernel_alone():
     assert [node.is_programmatic for node in step.nodes] == [False, True]
     nodes = added(driver, step, [0, 1, 1])
     assert [len(node.early) for node in nodes] == [0, 1, 1]
-    assert not nodes[1].after and nodes[1].early[0][1] is EARLY
+    assert not nodes[1].after
+    assert nodes[1].early[0][1] is EARLY
     copy = opened(driver, Graph([Copy(0, 0, 8), Kernel("c"), Kernel("d")], [(0, 1, FULL), (1, 2, EARLY)]))
     nodes = added(driver, copy, [0, 2])
-    assert len(nodes[1].after) == 1 and not nodes[1].early
+    assert len(nodes[1].after) == 1
+    assert not nodes[1].early
 
 
 def test_a_closed_replay_leaves_the_step_and_nothing_else():

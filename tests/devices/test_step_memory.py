@@ -86,7 +86,8 @@ def test_what_the_gpu_has_no_room_for_is_saved_on_the_host(monkeypatch):
     assert len(driver.copies) == 1
     arrays[1][:] = arrays[0][0] = 3
     saved.restore()
-    assert not arrays[0].any() and not arrays[1].any()
+    assert not arrays[0].any()
+    assert not arrays[1].any()
 
 
 def test_where_there_is_no_room_anywhere_nothing_stays_behind(monkeypatch):

@@ -1,3 +1,4 @@
+# ruff: noqa: N802, N815
 """A CUDA driver that knows graphs, allocations and copies, and runs nothing."""
 
 from __future__ import annotations

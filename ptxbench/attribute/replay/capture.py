@@ -58,7 +58,7 @@ def capture(gpu: CapturingGpu, step: Any, stream: Any = None, warm_up: int | Non
     Args:
         gpu: Where it runs.
         step: Makes the launches; or a graph that is captured already.
-        stream: What it makes them in, where neither PyTorch nor CuPy is to be asked.
+        stream: What it makes them in, where it is neither PyTorch's nor CuPy's.
         warm_up: How often it is called before; None: 3 times with PyTorch, else never.
 
     Raises:
