@@ -24,6 +24,9 @@ _REFUSED = {
     "EXT_SEMAS_WAIT": "waits for another program",
     "EXT_SEMAS_SIGNAL": "signals another program",
 }
+# CU_LAUNCH_PARAM_END, _BUFFER_POINTER and _BUFFER_SIZE.
+_END, _BUFFER, _BUFFER_SIZE = 0, 1, 2
+_POINTER = ctypes.sizeof(ctypes.c_void_p)
 _PLACES = {1: "host", 2: "device", 3: "array", 4: "device"}
 
 SLEEP_KERNEL, NOTHING_KERNEL = "ptxbench_sleep", "ptxbench_nothing"
@@ -309,7 +312,8 @@ class CudaStep:
             sizes.append(int(size))
         places = int(params.kernelParams or 0)
         if sizes and not places:
-            raise InputError(f"the parameters of {self._function(params)[1]} cannot be read")
+            yield _packed(int(params.extra or 0), self._function(params)[1])
+            return
         pointers = (ctypes.c_void_p * len(sizes)).from_address(places) if sizes else ()
         for pointer, size in zip(pointers, sizes, strict=True):
             yield ctypes.string_at(pointer, size)
@@ -335,6 +339,25 @@ class CudaStep:
         params.blockDimX = params.blockDimY = params.blockDimZ = 1
         params.kernelParams = 0
         return params
+
+
+def _packed(extra: int, name: str) -> bytes:
+    """Return the parameters of a kernel that was given all of them in one buffer.
+
+    Args:
+        extra: Address of the list of what the launch has, each a key and an address; 0 for none.
+        name: Name of the kernel.
+
+    Raises:
+        InputError: There is no buffer.
+    """
+    found: dict[int, int] = {}
+    while extra and (key := ctypes.c_void_p.from_address(extra).value or _END) != _END:
+        found[key] = ctypes.c_void_p.from_address(extra + _POINTER).value or 0
+        extra += 2 * _POINTER
+    if not found.get(_BUFFER) or not found.get(_BUFFER_SIZE):
+        raise InputError(f"the parameters of {name} cannot be read")
+    return ctypes.string_at(found[_BUFFER], ctypes.c_size_t.from_address(found[_BUFFER_SIZE]).value)
 
 
 def _number(value: Any) -> int:

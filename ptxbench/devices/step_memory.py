@@ -60,11 +60,15 @@ def words_of(parameter: bytes) -> Iterator[int]:
 
 
 def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Return ranges in order, those that touch or overlap as one."""
+    """Return ranges in order, those that overlap as one.
+
+    Those that only touch may be two allocations, and the driver refuses a copy that reaches from one into
+    another.
+    """
     found: list[Range] = []
     for one in sorted(ranges, key=lambda r: (r.on_host, r.start)):
         last = found[-1] if found else None
-        if last is not None and last.on_host == one.on_host and one.start <= last.end:
+        if last is not None and last.on_host == one.on_host and one.start < last.end:
             found[-1] = Range(last.start, max(last.end, one.end) - last.start, one.on_host)
         elif one.size:
             found.append(one)

@@ -11,7 +11,8 @@ from ptxbench.core.errors import ArgumentError, InputError
 
 SEGMENTS = [
     {"device": 0, "address": 1000, "blocks": [
-        {"size": 100, "state": "active_allocated"},
+        {"size": 60, "state": "active_allocated"},
+        {"size": 40, "state": "active_allocated"},
         {"size": 50, "state": "inactive"},
         {"size": 30, "state": "active_allocated"},
     ]},

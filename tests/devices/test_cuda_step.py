@@ -124,6 +124,17 @@ def test_a_closed_replay_leaves_the_step_and_nothing_else():
     assert before <= set(driver.objects)
 
 
+def test_parameters_in_one_buffer_lead_to_memory_too():
+    array = np.zeros(64, np.uint8)
+    driver = GraphDriver(array)
+    parameters = [struct.pack("<Q", 1), struct.pack("<Q", array.ctypes.data + 8)]
+    assert opened(driver, chain(Kernel("a", parameters=parameters, packed=True))).saved_bytes == 64
+    lost = Kernel("lost", parameters=parameters, packed=True)
+    lost.params.extra = 0
+    with pytest.raises(InputError, match="the parameters of lost cannot be read"):
+        opened(driver, chain(lost))
+
+
 def test_the_memory_that_parameters_lead_to_is_saved_and_restored():
     array = np.arange(100, dtype=np.uint8)
     driver = GraphDriver(array)

@@ -43,7 +43,7 @@ class Kernel:
 
     type = NodeTypes.CU_GRAPH_NODE_TYPE_KERNEL
 
-    def __init__(self, name, grid=1, parameters=(), function=None, cluster=0, priority=0):
+    def __init__(self, name, grid=1, parameters=(), function=None, cluster=0, priority=0, packed=False):
         self.parameters = [ctypes.create_string_buffer(bytes(p), len(p)) for p in parameters]
         self.pointers = (ctypes.c_void_p * len(parameters))(*(ctypes.addressof(p) for p in self.parameters))
         self.name, self.cluster, self.priority, self.copied = name, cluster, priority, None
@@ -54,8 +54,16 @@ class Kernel:
             sharedMemBytes=0,
             func=function or next(_numbers),
             kern=0,
-            kernelParams=ctypes.addressof(self.pointers) if parameters else 0,
+            kernelParams=ctypes.addressof(self.pointers) if parameters and not packed else 0,
+            extra=self._extra(b"".join(parameters)) if packed else 0,
         )
+
+    def _extra(self, whole):
+        self.whole = ctypes.create_string_buffer(whole, len(whole))
+        self.size = ctypes.c_size_t(len(whole))
+        keys = 1, ctypes.addressof(self.whole), 2, ctypes.addressof(self.size), 0
+        self.extra = (ctypes.c_void_p * len(keys))(*keys)
+        return ctypes.addressof(self.extra)
 
 
 class Fill:

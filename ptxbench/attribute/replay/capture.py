@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol
 
 from ptxbench.core.errors import InputError
@@ -120,7 +121,7 @@ def torch_memory() -> list[tuple[int, int]]:
 
 
 def allocated(segments: Sequence[dict[str, Any]], device: int) -> list[tuple[int, int]]:
-    """Return address and size of each block that is in use.
+    """Return address and size of what is in use, blocks that follow each other as one.
 
     Args:
         segments: What torch.cuda.memory_snapshot() returns.
@@ -131,10 +132,11 @@ def allocated(segments: Sequence[dict[str, Any]], device: int) -> list[tuple[int
         if segment["device"] != device:
             continue
         address = segment["address"]
-        for block in segment["blocks"]:
-            if block["state"] == "active_allocated":
-                found.append((address, block["size"]))
-            address += block["size"]
+        for is_used, blocks in groupby(segment["blocks"], lambda one: one["state"] == "active_allocated"):
+            size = sum(block["size"] for block in blocks)
+            if is_used:
+                found.append((address, size))
+            address += size
     return found
 
 
