@@ -161,6 +161,7 @@ def main() -> int:
     parser.add_argument(
         "--counts-of", type=Path, help="results of a GPU of the same target, for sessions without counts"
     )
+    parser.add_argument("--without-nulls", action="store_true", help="leave out the models that know less")
     arguments = parser.parse_args()
     counts_of = arguments.counts_of
     table = open_atlas(arguments.table)
@@ -185,7 +186,8 @@ def main() -> int:
                 print(f"judged, {folder}: {inside(chosen, [spread])}/{len(chosen)} inside,", end=" ")
                 print(f"mean error {_error_pct(chosen):.0f}%:", end=" ")
                 print(", ".join(_family(name, chosen, spread) for name in _names(chosen)))
-    _print_nulls(judged, table, arguments.table)
+    if not arguments.without_nulls:
+        _print_nulls(judged, table, arguments.table)
     terms = replace(read_terms(arguments.table), code_spreads=spreads, time=time)
     write_terms(arguments.table / FILE, terms)
     return 0

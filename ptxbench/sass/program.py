@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 
 from ptxbench.sass.operand import Operand, parse_operands
+
+# A general register, such as R12 of "-|R12|" or "desc[UR4][R12.64+0x8]"; UR4 is none.
+_REGISTER = re.compile(r"(?<![\w$.])R(\d+)\b")
 
 
 @dataclass(frozen=True)
@@ -68,13 +73,8 @@ class SassKernel:
     instructions: tuple[SassInstruction, ...]
     labels: tuple[tuple[str, int], ...]
 
-    @property
+    @cached_property
     def registers(self) -> int:
         """General registers that the code names (highest index plus one)."""
-        highest = -1
-        for instruction in self.instructions:
-            for word in instruction.operands.replace("[", " ").replace(",", " ").split():
-                name = word.lstrip("-|~!").split(".")[0].rstrip("|]")
-                if name.startswith("R") and name[1:].isdigit():
-                    highest = max(highest, int(name[1:]))
-        return highest + 1
+        named = (_REGISTER.findall(instruction.operands) for instruction in self.instructions)
+        return max((int(number) for numbers in named for number in numbers), default=-1) + 1

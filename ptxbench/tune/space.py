@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from ptxbench.tune.variant import OPTIONAL, PARAMETERS, Core, DType, Op, Problem
 USUAL = "gemm"
 SHIPPED = (USUAL, "beast")
 _MOST = 1024
+_WITH_DIGIT = re.compile(r"\S*\d\S*")
 _MAY_BE_ZERO = ("pad", "read_a", "read_b", "interleaved")
 
 
@@ -126,8 +128,9 @@ def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Spa
     for variant in _combinations(axes, problem.op_a, problem.op_b):
         reason = misfit(variant, problem, target, axes.bounds)
         if reason:
-            like[_without_numbers(reason)] += 1
-            examples.setdefault(_without_numbers(reason), reason)
+            words = _without_numbers(reason)
+            like[words] += 1
+            examples.setdefault(words, reason)
         else:
             kept.append(variant)
     rejected = tuple((examples[words], count) for words, count in like.most_common())
@@ -209,4 +212,4 @@ def _checked_bounds(table: dict[str, object], place: str) -> Bounds:
 
 
 def _without_numbers(reason: str) -> str:
-    return " ".join(word for word in reason.split() if not any(c.isdigit() for c in word))
+    return " ".join(_WITH_DIGIT.sub("", reason).split())

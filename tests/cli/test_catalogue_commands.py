@@ -162,7 +162,8 @@ def test_show_of_a_refused_row_prints_all_of_it_and_exits_1(capsys, monkeypatch)
 
 
 def test_verify_counts_each_class_and_exits_0(capsys, catalogue):
-    catalogue(*SAMPLE)
+    rows = SAMPLE[::3]
+    catalogue(*rows)
     lines = printed(capsys, ["verify"]).splitlines()
     heading = lines[0].split()
     counts = {
@@ -172,12 +173,12 @@ def test_verify_counts_each_class_and_exits_0(capsys, catalogue):
     for level in OptLevel:
         given_up = [
             row
-            for row in SAMPLE
+            for row in rows
             for form in row.forms(level)
             if row.exists_on(HOPPER) and row.refusal(level, HOPPER.name, form)
         ]
         assert counts[level]["refused"] == len(given_up)
-        assert counts[level]["rows"] == sum(len(row.forms(level)) for row in SAMPLE)
+        assert counts[level]["rows"] == sum(len(row.forms(level)) for row in rows)
         assert sum(n for name, n in counts[level].items() if name != "rows") == counts[level]["rows"]
 
 

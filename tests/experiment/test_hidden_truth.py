@@ -140,7 +140,7 @@ def test_rows_of_the_whole_catalogue_come_back_within_half_a_percent(tmp_path):
         for row in known
         if not any(row.refusal(level, target.name, row.forms(level)[-1]) for level in OptLevel)
     ]
-    names = measurable[::80]
+    names = measurable[::120]
     gpu = SimulatedGpu(H200, poll_interval_s=0.02)
     what = asked(*names, opt_levels=tuple(OptLevel), min_repeats=3, max_repeats=8)
     with start_run(gpu, what, tmp_path / "run") as folder:

@@ -1,5 +1,6 @@
 """Real modules, each assembled once a session."""
 
+import re
 from collections.abc import Sequence
 from functools import cache
 
@@ -15,6 +16,8 @@ from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop_check import LoopCheck, check_loops
 from ptxbench.sass.module import Module, build_module
 from ptxbench.sass.program import SassKernel
+
+_DECLARED = re.compile(r"^\s*(?:\.visible )?\.(?:entry|func) +(\w+)\(", re.MULTILINE)
 
 
 @cache
@@ -35,6 +38,26 @@ def built(
 def kernels_of(ptx: str, opt_level: OptLevel = OptLevel.O3, target: str = "sm_90a") -> dict[str, SassKernel]:
     """Assemble any PTX and parse its SASS."""
     return parse_listing(disassemble(assemble_ptx(ptx, target, opt_level).image))
+
+
+def kernels_of_each(
+    modules: Sequence[str], opt_level: OptLevel = OptLevel.O3, target: str = "sm_90a"
+) -> list[dict[str, SassKernel]]:
+    """Assemble several modules as one, as ptxas and nvdisasm take most of their time to start."""
+    heads, bodies = [], []
+    for number, ptx in enumerate(modules):
+        head, size, body = ptx.partition(".address_size 64\n")
+        heads.append(head[head.index(".version") :] + size)
+        for name in _DECLARED.findall(body):
+            body = re.sub(rf"(?<![%\w]){name}\b", f"m{number}_{name}", body)
+        bodies.append(body)
+    assert len(set(heads)) == 1, "modules of one version and target"
+    found = kernels_of(heads[0] + "".join(bodies), opt_level, target)
+    prefixes = [f"m{number}_" for number in range(len(modules))]
+    return [
+        {name.removeprefix(prefix): kernel for name, kernel in found.items() if name.startswith(prefix)}
+        for prefix in prefixes
+    ]
 
 
 def judged(instruction: Instruction, ptx: str, opt_level: OptLevel = OptLevel.O3) -> LoopCheck:

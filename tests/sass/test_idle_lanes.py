@@ -1,71 +1,81 @@
 """Those lanes leave before the loop that are to be idle, by the machine code, and no others."""
 
 import re
+from functools import cache
 
 import pytest
-from fakes.modules import kernels_of
+from fakes.modules import built, kernels_of_each
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.codegen.render import render_module
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import NotMeasurableError
 from ptxbench.core.target import find_target
+from ptxbench.sass.listing import parse_listing
 from ptxbench.sass.loop_check import check_loops
-from ptxbench.sass.module import build_module
 
 HOPPER = find_target("sm_90a")
 FMA = find_instruction("fma.rn.f32")
 
 
-def checked(ptx, lanes, opt_level=OptLevel.O3):
-    return check_loops(FMA, opt_level, kernels_of(ptx, opt_level), lanes=lanes)
+NAMES = ("fma.rn.f32", "ld.global.b32:l1", "st.global.b32", "popc.b64", "div.rn.f32")
+ACTIVE = 16
+# What of the module with 16 lanes is changed, so that other lanes leave.
+CHANGES = (
+    ("%lane, 16;", "%lane, 8;"),
+    ("%laneid", "%warpid"),
+    ("setp.ge.u32        %idle", "setp.lt.u32        %idle"),
+    ("@%idle ret;", "@!%idle ret;"),
+    ("@%idle ret;", ""),
+    ("@%idle ret;", "@%idle ret;\n    setp.eq.u32 %first, %i, 77;\n    @%first ret;"),
+)
+
+
+@cache
+def checks(target, opt_level):
+    """Return the loop check of each row's module for whole warps, and for eight lanes."""
+    cases = [(find_instruction(name), lanes) for name in NAMES for lanes in (32, 8)]
+    modules = [render_module(row, find_target(target), Form.LATENCY, lanes) for row, lanes in cases]
+    return {
+        (row.name, lanes): check_loops(row, opt_level, kernels, target, lanes=lanes)
+        for (row, lanes), kernels in zip(cases, kernels_of_each(modules, opt_level, target), strict=True)
+    }
+
+
+@cache
+def changed(opt_level):
+    """Return the kernels of a module with 16 lanes, and after each change."""
+    ptx = render_module(FMA, HOPPER, Form.LATENCY, ACTIVE)
+    wrong = [ptx.replace(*change) for change in CHANGES]
+    assert ptx not in wrong
+    return dict(zip((None, *CHANGES), kernels_of_each([ptx, *wrong], opt_level), strict=True))
+
+
+def checked(kernels, lanes, opt_level=OptLevel.O3):
+    return check_loops(FMA, opt_level, kernels, lanes=lanes)
 
 
 @pytest.mark.parametrize("opt_level", OptLevel)
-@pytest.mark.parametrize(
-    "name", ["fma.rn.f32", "ld.global.b32:l1", "st.global.b32", "popc.b64", "div.rn.f32"]
-)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("target", ["sm_75", "sm_90a", "sm_120a"])
 def test_the_loops_are_those_of_whole_warps(name, opt_level, target):
-    whole, some = (
-        build_module(
-            find_instruction(name),
-            find_target(target),
-            opt_level,
-            Form.LATENCY,
-            lambda ptx, level: assemble_ptx(ptx, target, level),
-            lanes,
-        ).loop_check
-        for lanes in (32, 8)
-    )
+    whole, some = (checks(target, opt_level)[name, lanes] for lanes in (32, 8))
     assert some.passed, some.reason
     assert (some.sass, some.overhead) == (whole.sass, whole.overhead)
 
 
 @pytest.mark.parametrize("opt_level", OptLevel)
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("%lane, 16;", "%lane, 8;"),
-        ("%laneid", "%warpid"),
-        ("setp.ge.u32        %idle", "setp.lt.u32        %idle"),
-        ("@%idle ret;", "@!%idle ret;"),
-        ("@%idle ret;", ""),
-        ("@%idle ret;", "@%idle ret;\n    setp.eq.u32 %first, %i, 77;\n    @%first ret;"),
-    ],
-)
+@pytest.mark.parametrize("change", CHANGES)
 def test_other_lanes_that_leave_are_refused(change, opt_level):
-    ptx = render_module(FMA, HOPPER, Form.LATENCY, 16)
-    assert checked(ptx, 16, opt_level).passed
-    wrong = ptx.replace(*change)
-    assert wrong != ptx
-    assert re.search("leave before the loop|before the loop", checked(wrong, 16, opt_level).reason)
+    assert checked(changed(opt_level)[None], ACTIVE, opt_level).passed
+    reason = checked(changed(opt_level)[change], ACTIVE, opt_level).reason
+    assert re.search("leave before the loop|before the loop", reason)
 
 
 def test_whole_warps_of_which_lanes_leave_and_the_other_way_round_are_refused():
-    assert "EXIT before the loop" in checked(render_module(FMA, HOPPER, Form.LATENCY, 16), 32).reason
-    assert "not those lanes alone leave" in checked(render_module(FMA, HOPPER, Form.LATENCY), 16).reason
+    assert "EXIT before the loop" in checked(changed(OptLevel.O3)[None], 32).reason
+    whole = parse_listing(built(FMA).listing)
+    assert "not those lanes alone leave" in checked(whole, ACTIVE).reason
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate, chain
@@ -70,6 +70,7 @@ class SimulatedGpu:
         self._clock = VirtualClock(_START_NS, _EPOCH_OFFSET_NS)
         self._physics = Physics(profile, _START_NS, seed)
         self._launches = 0
+        self._plans: dict[Hashable, tuple[Phase, ...]] = {}
         self._sources = [*self.open_sources(), TemperatureSource(self._physics, self._clock)]
 
     @property
@@ -279,7 +280,18 @@ class SimulatedGpu:
         )
 
     def _plan(self, launch: Launch) -> tuple[Phase, ...]:
-        """Return what one launch does to the chip.
+        """Return what one launch does to the chip; the same launch is planned once."""
+        array_bytes = sum(data.nbytes for data in launch.operands)
+        own, counted = launch.scalars is None, launch.parameters is not None
+        shape = (launch.blocks, launch.threads, launch.iterations, launch.shared_bytes, launch.lanes)
+        work = (launch.pattern, launch.executed, launch.result_bytes, array_bytes, own, counted)
+        key = (launch.cubin.target, launch.cubin.image, launch.kernel, *shape, *work)
+        if key not in self._plans:
+            self._plans[key] = self._planned(launch, array_bytes)
+        return self._plans[key]
+
+    def _planned(self, launch: Launch, array_bytes: int) -> tuple[Phase, ...]:
+        """Plan a launch.
 
         Of ptxbench's own kernels the loop is charged, of others every instruction.
         """
@@ -289,7 +301,6 @@ class SimulatedGpu:
         if launch.parameters is not None:
             if not launch.executed:
                 raise LaunchError(f"{launch.kernel} cannot be simulated: give the trip counts of its loops")
-            array_bytes = sum(data.nbytes for data in launch.operands)
             executed = dict(launch.executed)
             return plan_counted_kernel(executed, grid, pattern, profile, array_bytes)
         try:
