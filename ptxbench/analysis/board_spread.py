@@ -38,11 +38,16 @@ class BoardRun:
         name: Name of its folder.
         manifest: Its manifest.
         rows: Its rows.
+        above: ln of what all rows are above those of other runs by, for a known cause (docs/accuracy.md,
+            "Sparse products"). It counts where no common row tells the board's factor.
+        above_error: Standard error of `above`.
     """
 
     name: str
     manifest: TableManifest
     rows: Sequence[TableRow]
+    above: float = 0.0
+    above_error: float = 0.0
 
     @property
     def board(self) -> str:
@@ -171,9 +176,10 @@ def _factors(runs: Sequence[BoardRun], any_rows: bool) -> tuple[BoardFactor, ...
     logs = [[math.log(board.factor) for board in group] for group in factors]
     spread = _pooled(logs)
     on_scale = list(factors[0])
-    for group, within in zip(factors[1:], logs[1:], strict=True):
-        shift = math.exp(fmean(logs[0]) - fmean(within))
-        error = _rounded(spread * math.sqrt(1 / len(within) + 1 / len(logs[0])))
+    for group, within, of in zip(factors[1:], logs[1:], groups[1:], strict=True):
+        shift = math.exp(fmean(logs[0]) - fmean(within) + fmean(run.above for run in of))
+        common = spread * math.sqrt(1 / len(within) + 1 / len(logs[0]))
+        error = _rounded(math.hypot(common, fmean(run.above_error for run in of)))
         on_scale += (
             replace(one, rows=0, factor=_rounded(one.factor * shift), factor_error=error) for one in group
         )

@@ -1,7 +1,7 @@
 """Steps of a board's power that are far larger than those that drift makes all the time.
 
-Four H100s of one host drew 6 to 11% more from one batch on, whatever they ran, at the same clock, and were
-hotter by as much as that takes (docs/accuracy.md). The kernels that every batch runs show it.
+From the first product of sparse matrices on a GPU draws a tenth more, whatever it runs, at the same clock
+(docs/accuracy.md, "Sparse products"). The kernels that every batch runs show it.
 """
 
 from __future__ import annotations

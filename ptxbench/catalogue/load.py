@@ -38,6 +38,9 @@ _OPTIONAL = {
     *("scratch", "paper", "note", "types", "values_of", "params"),
     *EXPECTATION_KEYS,
 }
+# Files that were added to those that ptxbench ships, by name (`ptxbench.catalogue.own`).
+OWN_FILES: dict[str, str] = {}
+TEMPLATE_SUFFIX = ".ptx.j2"
 _NAMED = re.compile(r'name = "([^"]*)"')
 # Tables of a group that a row adds to; everything else of a row stands in the group's place.
 _MERGED = ("types", "values_of", "params")
@@ -45,22 +48,23 @@ _MERGED = ("types", "values_of", "params")
 
 @cache
 def load_catalogue() -> tuple[Instruction, ...]:
-    """Return every row that ptxbench ships, in the order of its files.
+    """Return every row that ptxbench ships, in the order of its files, and those that were added.
 
     Raises:
         InputError: A row is not legal; the text names it.
     """
-    folder = files("ptxbench.catalogue").joinpath("data")
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".toml"))
-    rows = [
-        row for name in names for row in parse_rows(folder.joinpath(name).read_text(encoding="utf-8"), name)
-    ]
-    return check_unique(rows)
+    return check_unique(row for name, text in _texts() for row in parse_rows(text, name))
+
+
+def forget_catalogue() -> None:
+    """Let the next look-up read the catalogue again."""
+    load_catalogue.cache_clear()
+    load_named.cache_clear()
 
 
 @lru_cache(maxsize=4)
 def load_named(names: frozenset[str]) -> Mapping[str, Instruction]:
-    """Return the rows of these names that ptxbench ships, in catalogue order, without unknown names.
+    """Return the rows of these names, in catalogue order, without unknown names.
 
     It parses only the files that hold such a row, where all of them take 0.2 s; none that are parsed already.
 
@@ -73,14 +77,19 @@ def load_named(names: frozenset[str]) -> Mapping[str, Instruction]:
     if load_catalogue.cache_info().currsize:
         return MappingProxyType({row.name: row for row in load_catalogue() if row.name in names})
     found: dict[str, Instruction] = {}
+    for name, text in _texts():
+        if not names.isdisjoint(_NAMED.findall(text)):
+            found.update({row.name: row for row in parse_rows(text, name, names)})
+    return MappingProxyType(found)
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each catalogue file."""
     folder = files("ptxbench.catalogue").joinpath("data")
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if not entry.name.endswith(".toml"):
-            continue
-        text = entry.read_text(encoding="utf-8")
-        if not names.isdisjoint(_NAMED.findall(text)):
-            found.update({row.name: row for row in parse_rows(text, entry.name, names)})
-    return MappingProxyType(found)
+        if entry.name.endswith(".toml"):
+            yield entry.name, entry.read_text(encoding="utf-8")
+    yield from ((name, text) for name, text in OWN_FILES.items() if not name.endswith(TEMPLATE_SUFFIX))
 
 
 def find_instruction(name: str) -> Instruction:

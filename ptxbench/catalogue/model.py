@@ -208,7 +208,7 @@ class Instruction:
 
     @property
     def sparse(self) -> bool:
-        """Whether it multiplies a sparse matrix. The first one raises the power of all that comes after it."""
+        """Whether it multiplies a sparse matrix: from the first one on everything draws more."""
         return "sp" in self.opcode.split(".")
 
     @property

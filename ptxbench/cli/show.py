@@ -13,7 +13,7 @@ from ptxbench.cli.options import DEFAULT_TARGET, target_of
 from ptxbench.cli.output import print_json, say_found
 from ptxbench.cli.terminal import as_written
 from ptxbench.core.option import Opt
-from ptxbench.core.shared_options import Json, OneOptLevel, Patterns
+from ptxbench.core.shared_options import CataloguePath, Json, OneOptLevel, OptionalPatterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,8 @@ class _Options:
         part: Print only this part.
     """
 
-    patterns: Patterns
+    patterns: OptionalPatterns = ()
+    catalogue: CataloguePath = None
     opt_level: OneOptLevel = "O3"
     target: Annotated[str, target_of("default: sm_90a")] = DEFAULT_TARGET
     form_name: Annotated[str, Opt(choices=("latency", "throughput"), flag="--form")] = "latency"
@@ -53,8 +54,12 @@ def command(options: _Options) -> None:
     from ptxbench.catalogue.search import find
     from ptxbench.catalogue.select import few
     from ptxbench.core.errors import InputError
+    from ptxbench.storage.own_catalogue import with_own
 
-    selection = few(find(options.patterns))
+    patterns = with_own(options.catalogue, options.patterns)
+    if not patterns:
+        raise InputError("name an instruction, or a file of instructions by --catalogue")
+    selection = few(find(patterns))
     rows = selection.rows
     if options.as_json and len(rows) > 1:
         raise InputError(f"--json shows one instruction; name one of {', '.join(row.name for row in rows)}")

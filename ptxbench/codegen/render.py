@@ -10,7 +10,9 @@ from importlib.resources import files
 
 import jinja2
 import jinja2.meta
+from jinja2.sandbox import SandboxedEnvironment
 
+from ptxbench.catalogue.load import OWN_FILES, TEMPLATE_SUFFIX
 from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen.operands import RECORD_BYTES, slot_of
 from ptxbench.codegen.registers import Registers
@@ -189,18 +191,23 @@ def _entries(instruction: Instruction, prefix: str) -> tuple[Entry, ...]:
 def _render(family: str, target: Target, **values: object) -> str:
     """Render one template with what every template may use, and `values`."""
     try:
-        template = _environment().get_template(f"{family}.ptx.j2")
+        return (
+            _environment()
+            .get_template(f"{family}{TEMPLATE_SUFFIX}")
+            .render(
+                slot=_slot_offset,
+                sets=SETS,
+                records=RECORDS,
+                record_bytes=RECORD_BYTES,
+                target=target.name,
+                all_copies=_all_copies,
+                **values,
+            )
+        )
     except jinja2.TemplateNotFound as error:
         raise InputError(f"no template {error.name} in ptx_templates") from error
-    return template.render(
-        slot=_slot_offset,
-        sets=SETS,
-        records=RECORDS,
-        record_bytes=RECORD_BYTES,
-        target=target.name,
-        all_copies=_all_copies,
-        **values,
-    )
+    except jinja2.TemplateError as error:
+        raise InputError(f"template {family}{TEMPLATE_SUFFIX}: {error}") from error
 
 
 def _all_copies(texts: Sequence[str], copies: int) -> str:
@@ -216,7 +223,7 @@ def template_texts(family: str) -> tuple[str, ...]:
         InputError: The family has no template.
     """
     texts: dict[str, str] = {}
-    pending = [f"{family}.ptx.j2"]
+    pending = [f"{family}{TEMPLATE_SUFFIX}"]
     while pending:
         name = pending.pop()
         text = _template_text(name)
@@ -254,16 +261,17 @@ def _align(instruction: re.Match[str]) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    # PTX is no HTML: nothing is escaped, and only catalogue values that were checked at load get here.
-    return jinja2.Environment(
+    # PTX is no HTML: nothing is escaped, and only catalogue values that were checked at load get here. A run
+    # of someone else may hold a template: it gets at nothing but what it is given.
+    return SandboxedEnvironment(
         loader=jinja2.FunctionLoader(_template_text),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        autoescape=False,  # noqa: S701
+        autoescape=False,
     )
 
 
 def _template_text(name: str) -> str | None:
     resource = files("ptx_templates").joinpath(name)
-    return resource.read_text(encoding="utf-8") if resource.is_file() else None
+    return resource.read_text(encoding="utf-8") if resource.is_file() else OWN_FILES.get(name)

@@ -30,6 +30,13 @@ Out = Annotated[
     ),
 ]
 Resume = Annotated[bool, Opt(help="Continue the run in the folder --out.")]
+CataloguePath = Annotated[
+    Path | None,
+    Opt(
+        help="File of instructions that ptxbench lacks (docs/howto/extend.md); without PATTERN, all in it.",
+        flag="--catalogue",
+    ),
+]
 SensorPath = Annotated[
     Path | None,
     Opt(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ptxbench.catalogue.own import own_files
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.replay import ReplayGpu
@@ -59,6 +60,7 @@ def start_run(
         order_seed=seed,
         sessions=(session,),
         known_difference=recorded.part.known_difference if recorded else known_difference,
+        catalogue=own_files(arguments.instructions),
     )
     known = tuple(sensors) or gpu.sensors
     return RunFolder.create(place, new_manifest(Kind.TABLE, part, (gpu.info,), known, session.start))

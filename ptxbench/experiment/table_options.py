@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import (
+    CataloguePath,
     Category,
     GpuSpec,
     Json,
@@ -41,6 +42,7 @@ class _What:
     instructions: OptionalPatterns = ()
     whole_catalogue: Annotated[bool, Opt(flag="--all")] = False
     category: Category = ""
+    catalogue: CataloguePath = None
     spec: GpuSpec = None
     out: Out = None
     resume: Resume = False
@@ -73,12 +75,16 @@ class TableOptions(RowOptions, _What):
     def selection(self) -> Selection:
         """Return what the patterns stand for; nothing: the twelve common instructions.
 
+        Instructions of a file that is named join the catalogue, and are chosen where nothing else is.
+
         Raises:
             InputError: There is no such instruction or category, or a word stands for too many.
         """
         from ptxbench.catalogue.select import chosen
+        from ptxbench.storage.own_catalogue import with_own
 
-        return chosen(("*",) if self.whole_catalogue else self.instructions, self.category)
+        patterns = with_own(self.catalogue, ("*",) if self.whole_catalogue else self.instructions)
+        return chosen(patterns, self.category)
 
     @property
     def names(self) -> tuple[str, ...]:

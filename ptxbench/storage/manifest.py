@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ptxbench.catalogue.own import OwnFile, add_own
 from ptxbench.core.condition import Conditions
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
@@ -281,6 +282,7 @@ class TablePart:
             ended before this was kept.
         known_difference: By how much the two are known to differ on the first board, as a fraction, by
             `ptxbench doctor`.
+        catalogue: Files of instructions that do not come with ptxbench, and their templates: name and text.
     """
 
     run_id: str
@@ -293,6 +295,7 @@ class TablePart:
     level_error: float | None = None
     source_check: SourceVerdict | None = None
     known_difference: float = 0.0
+    catalogue: tuple[OwnFile, ...] = ()
 
     def fault(self) -> str:
         """Return what is wrong with it, for the reader of a file; "" where all is well."""
@@ -314,12 +317,14 @@ TableManifest = Manifest[TablePart]
 
 
 def read_run_manifest(run: Path) -> TableManifest:
-    """Read the manifest of a run of `ptxbench table`.
+    """Read the manifest of a run of `ptxbench table`; instructions of its own join the catalogue.
 
     Raises:
         InputError: The folder holds no run of `ptxbench table`, or its manifest does not fit.
     """
-    return read_manifest(run / MANIFEST, TableManifest, Kind.TABLE)
+    manifest = read_manifest(run / MANIFEST, TableManifest, Kind.TABLE)
+    add_own(manifest.part.catalogue)
+    return manifest
 
 
 def require_same(manifest: TableManifest, path: Path, gpu: GpuInfo, arguments: RunArguments) -> None:

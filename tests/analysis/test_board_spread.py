@@ -163,3 +163,16 @@ def test_boards_that_share_no_rows_with_the_reference_lie_where_boards_do_and_th
     found = next(one for one in spread.rows if one.instruction == "mma.0")
     assert found.boards == 2
     assert found.ci95_pj / found.energy_pj == pytest.approx(1.96 * factors["d"].factor_error, rel=1e-3)
+
+
+def test_runs_that_are_known_to_be_above_the_others_are_brought_down_by_as_much_and_say_how_sure_that_is():
+    boards = [board("b", 1.02), board("c", 0.99)]
+    apart = [row(f"mma.{n}", 100.0 + n, dynamic_ci95_pj=0.0) for n in range(4)]
+    plain = board("d", 1.0, *apart)
+    known = replace(plain, above=math.log(1.12), above_error=0.02)
+    low, high = (board_spread(board("a", 1.0), [*boards, one], any_rows=True) for one in (known, plain))
+    factor, other = low.boards[-1], high.boards[-1]
+    assert factor.factor / other.factor == pytest.approx(1.12, rel=1e-4)
+    assert factor.factor_error == pytest.approx(math.hypot(other.factor_error, 0.02), rel=1e-3)
+    energies = [next(r for r in s.rows if r.instruction == "mma.0").energy_pj for s in (low, high)]
+    assert energies[1] / energies[0] == pytest.approx(1.12, rel=1e-4)

@@ -1,5 +1,7 @@
 """What the shipped tables and the page on accuracy say of boards is what the committed runs say."""
 
+from dataclasses import replace
+
 import pytest
 from fakes.script import load_script
 
@@ -46,3 +48,16 @@ def test_rows_of_two_runs_agree_as_often_as_their_intervals_say_on_boards_that_a
     assert 0.04 <= term.beyond <= 0.06
     assert term.beyond_before > 0.1
     assert term.beyond_held_out <= 0.08
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(1.12, 1.0), (1.02, 1.02)])
+def test_a_later_run_of_a_board_is_brought_to_the_level_of_its_first(runner, ratio, expected):
+    first = runner._run(runner.RESULTS / "nvidia-h200" / "board-d9e7")
+    known = [row for row in first.rows if row.dynamic_pj > 0]
+    lacking, common = known[0], known[1:]
+    later = replace(first, rows=tuple(runner._scaled(row, ratio) for row in known))
+    both = runner._with_more(replace(first, rows=tuple(common)), later)
+    found = {row.key: row for row in both.rows}
+    assert found[lacking.key].dynamic_pj == pytest.approx(lacking.dynamic_pj * expected)
+    assert found[lacking.key].dynamic_ci95_pj == pytest.approx(lacking.dynamic_ci95_pj * expected)
+    assert all(found[row.key].dynamic_pj == row.dynamic_pj for row in common)
