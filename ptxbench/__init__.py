@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ptxbench.api.counting import count
     from ptxbench.api.gpu import Gpu, open_gpu
     from ptxbench.api.kernel import estimate_kernel
     from ptxbench.api.measurement import Measurement
@@ -45,6 +46,7 @@ _HOMES = {
     "TunedVariant": "api.tuning",
     "Window": "api.monitor",
     "WindowEnergy": "api.window_energy",
+    "count": "api.counting",
     "estimate_kernel": "api.kernel",
     "load_run": "api.table",
     "load_table": "api.table",
@@ -73,6 +75,7 @@ __all__ = [
     "Window",
     "WindowEnergy",
     "__version__",
+    "count",
     "estimate_kernel",
     "load_run",
     "load_table",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import RLock
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Self
 
 from ptxbench.api.board import Board, Recording, Spec, open_boards, with_others
 from ptxbench.api.board_readings import HISTORY_S
+from ptxbench.api.counting import COUNTS
 from ptxbench.api.window_energy import GpuLostError, WindowEnergy
 from ptxbench.api.window_log import log_window
 from ptxbench.core.errors import GpuError, InputError
@@ -19,6 +21,7 @@ from ptxbench.sensors.trace import KernelWindow
 _NS_PER_S = 1e9
 # Windows that tell when the GPUs worked.
 _RECENT = 12
+_IDLE = "idle"
 
 
 class Window:
@@ -32,6 +35,8 @@ class Window:
         self.name = name
         self._start_ns = start_ns
         self._end_ns: int | None = None
+        self._counted_before = COUNTS.totals
+        self._counted: dict[str, float] = {}
         self._monitor = monitor
         self._found: WindowEnergy | None = None
 
@@ -93,6 +98,7 @@ class EnergyMonitor:
             raise InputError("a simulated GPU can only be monitored alone: it has a clock of its own")
         self._sync = sync if sync is not None else _own_sync(boards)
         self._lock = RLock()
+        self._idle_w = self._idle_half_w = math.nan
         self._open: dict[str, Window] = {}
         self._ended: list[Window] = []
         self._over: list[Window] = []
@@ -118,6 +124,40 @@ class EnergyMonitor:
             with suppress(GpuLostError):
                 self._result(window)
         return tuple(window._found for window in tuple(self._over) if window._found is not None)
+
+    def measure_idle(self, seconds: float = 2.0) -> float:
+        """Wait, with nothing running on the GPUs, and keep what they draw: windows have energy above it.
+
+            with ptxbench.EnergyMonitor() as monitor:
+                monitor.measure_idle()
+                with monitor.window("step") as step:
+                    train()
+                print(step.result().energy_above_idle_j)
+
+        A GPU that a process has just used stays at a high clock for some seconds, and draws more than one at
+        rest. Windows that are worked out from now on count by it.
+
+        Args:
+            seconds: How long, at least as long as the sensor needs.
+
+        Returns:
+            The power of all GPUs together, W.
+
+        Raises:
+            GpuLostError: A GPU stopped answering.
+            InputError: The monitor is closed, or `seconds` is not above 0.
+        """
+        if not seconds > 0:
+            raise InputError(f"seconds must be above 0, not {seconds!r}")
+        with self.window(_IDLE) as window:
+            self._clock.sleep_s(seconds)
+        found = window.result()
+        low_j, high_j = found.interval_j
+        with self._lock:
+            self._over.remove(window)
+            self._idle_w = found.mean_power_w
+            self._idle_half_w = (high_j - low_j) / 2 / found.time_s
+        return self._idle_w
 
     def begin_window(self, name: str) -> None:
         """Begin a window.
@@ -186,6 +226,7 @@ class EnergyMonitor:
             with self._lock:
                 window = self._open.pop(name)
                 window._end_ns = self._mark()
+                window._counted = _since(window._counted_before)
                 self._recent = _apart([*self._recent, _span(window._start_ns, window._end_ns)])
                 self._ended.append(window)
                 self._over.append(window)
@@ -234,7 +275,9 @@ class EnergyMonitor:
         )
         found = zip(self._recordings, gpus, strict=True)
         method = "; ".join(dict.fromkeys(recording.method(energy) for recording, energy in found))
-        return WindowEnergy(window.name, span.elapsed_s, gpus, method)
+        return WindowEnergy(
+            window.name, span.elapsed_s, gpus, method, window._counted, self._idle_w, self._idle_half_w
+        )
 
     def _sweep(self) -> int:
         """Work out what is long enough past, and return from when on readings are needed."""
@@ -250,6 +293,11 @@ class EnergyMonitor:
         windows = [*self._open.copy().values(), *self._ended.copy()]
         first_ns = min([self._clock.now_ns(), *(window._start_ns for window in windows)])
         return first_ns - round(2 * self._context_s * _NS_PER_S)
+
+
+def _since(before: Mapping[str, float]) -> dict[str, float]:
+    """Return what was counted since some totals."""
+    return {unit: n - before.get(unit, 0) for unit, n in COUNTS.totals.items() if n > before.get(unit, 0)}
 
 
 def _span(start_ns: int, end_ns: int) -> KernelWindow:

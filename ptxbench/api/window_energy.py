@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from ptxbench.core.errors import GpuError
+from ptxbench.core.errors import GpuError, InputError
 from ptxbench.core.status import Status
 
 
@@ -47,17 +48,54 @@ class WindowEnergy:
         time_s: Its length, s.
         gpus: What each GPU drew.
         method: How the energy was found.
+        counts: How many of each unit, such as tokens, were counted within it (`ptxbench.count`).
+        idle_w: What the GPUs draw when idle, W (`EnergyMonitor.measure_idle`); NaN where it was not measured.
+        idle_half_w: Half-width of its 95% interval.
     """
 
     name: str
     time_s: float
     gpus: tuple[GpuEnergy, ...]
     method: str
+    counts: Mapping[str, float] = field(default_factory=dict)
+    idle_w: float = math.nan
+    idle_half_w: float = math.nan
 
     @property
     def energy_j(self) -> float:
-        """Energy of all GPUs, J; NaN where that of one is not known."""
+        """Energy of all GPUs, J, idle power included; NaN where that of one is not known."""
         return sum(gpu.energy_j for gpu in self.gpus)
+
+    @property
+    def energy_above_idle_j(self) -> float:
+        """The same above what the GPUs draw when idle, J; NaN where that was not measured."""
+        return self.energy_j - self.idle_w * self.time_s
+
+    @property
+    def above_idle_interval_j(self) -> tuple[float, float]:
+        """Low and high end of the 95% interval of `energy_above_idle_j`, J."""
+        low_j, high_j = self.interval_j
+        half_j, above_j = self.idle_half_w * self.time_s, self.energy_above_idle_j
+        return (
+            above_j - math.hypot(self.energy_j - low_j, half_j),
+            above_j + math.hypot(high_j - self.energy_j, half_j),
+        )
+
+    def per(self, unit: str, *, above_idle: bool = False) -> float:
+        """Return the energy of one of a unit that was counted within the window, J.
+
+        Args:
+            unit: The unit, as `ptxbench.count` was told it.
+            above_idle: Whether idle power is taken off.
+
+        Raises:
+            InputError: None of it was counted within the window.
+        """
+        if not self.counts.get(unit):
+            raise InputError(
+                f"no {unit!r} was counted within window {self.name!r}: call ptxbench.count({unit!r}, n)"
+            )
+        return (self.energy_above_idle_j if above_idle else self.energy_j) / self.counts[unit]
 
     @property
     def interval_j(self) -> tuple[float, float]:

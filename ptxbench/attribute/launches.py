@@ -7,13 +7,14 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.api.counting import read_counts
 from ptxbench.attribute.ranges import RangeKind, Ranges, join_ranges, read_windows
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow
 from ptxbench.storage.file_errors import whole_lines
@@ -155,6 +156,7 @@ class LaunchLog:
         ranges: NVTX ranges and windows of `EnergyMonitor`.
         unseen_ns: Times in which kernels were not looked at, begin and end, as they came too fast.
         is_counted: Whether launches were counted meanwhile; else as many are supposed as just before.
+        counts: How many of each unit the program said to have made.
     """
 
     by_gpu: dict[str, Launches]
@@ -164,6 +166,7 @@ class LaunchLog:
     ranges: tuple[Ranges, ...] = ()
     unseen_ns: tuple[tuple[int, int], ...] = ()
     is_counted: bool = True
+    counts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -252,6 +255,7 @@ def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = F
         found,
         _apart([(one.start_ns, one.end_ns) for one in every]),
         all(one.before for one in every),
+        read_counts(folder),
     )
 
 

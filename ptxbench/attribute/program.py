@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -69,12 +69,21 @@ class GpuShare:
         kernels: Its parts, the largest first; empty where they are not known.
         ranges: What it drew within NVTX ranges and windows of `EnergyMonitor`; they may overlap.
         delay_s: Mean age of what a power reading shows, s.
+        idle: What it drew before the program began, None where that was not measured.
+        idle_s: For how long.
     """
 
     energy: GpuEnergy
     kernels: tuple[Share, ...]
     ranges: tuple[Share, ...] = ()
     delay_s: float = 0.0
+    idle: GpuEnergy | None = None
+    idle_s: float = 0.0
+
+    @property
+    def idle_w(self) -> float:
+        """Power before the program began, W; NaN where it is not known."""
+        return math.nan if self.idle is None else self.idle.energy_j / self.idle_s
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,7 @@ class ProgramEnergy:
         method: How the energy was found.
         remarks: What else to know, a sentence each.
         is_simulated: Whether the GPU is simulated.
+        units: How many of each unit, such as tokens, it made.
     """
 
     command: tuple[str, ...]
@@ -98,11 +108,17 @@ class ProgramEnergy:
     method: str
     remarks: tuple[str, ...]
     is_simulated: bool = False
+    units: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def energy_j(self) -> float:
         """Energy of all GPUs, J."""
         return sum(gpu.energy.energy_j for gpu in self.gpus)
+
+    @property
+    def above_idle_j(self) -> float:
+        """Energy of all GPUs above what they draw when idle, J; NaN where that was not measured."""
+        return self.energy_j - self.time_s * sum(gpu.idle_w for gpu in self.gpus)
 
 
 def record_program(
@@ -113,6 +129,7 @@ def record_program(
     by_events: bool = False,
     most_launches_per_s: float | None = None,
     out: Path | None = None,
+    idle_s: float = 0.0,
 ) -> RecordedProgram:
     """Run a command and return what was recorded of it.
 
@@ -126,6 +143,7 @@ def record_program(
         by_events: Whether they are timed by events around their launches, without CUPTI.
         most_launches_per_s: Rate of launches in a process from which on kernels are looked at in turns.
         out: The run's folder, empty; None: nothing outlives this process.
+        idle_s: For how long the idle power is measured before the command begins.
 
     Raises:
         CommandNotRunError: The command could not be started.
@@ -146,9 +164,11 @@ def record_program(
             by_events=by_events,
             most_launches_per_s=most_launches_per_s,
         )
+        idle_ns = clock.now_ns() if idle_s else 0
+        clock.sleep_s(idle_s)
         start_ns = clock.now_ns()
         if kept is not None:
-            kept.begin(_begun(words, start_ns, boards, folder, not_followed))
+            kept.begin(_begun(words, start_ns, boards, folder, not_followed, idle_ns))
         code = run_child(words, environment, _last_words(out))
         end_ns = clock.now_ns()
         log = read_launches(folder, end_ns)
@@ -167,6 +187,7 @@ def record_program(
         log,
         not_followed=not_followed,
         is_simulated=not boards[0].is_device,
+        idle_ns=idle_ns,
     )
     return RecordedProgram(manifest, recorded, log)
 
@@ -182,7 +203,12 @@ def _last_words(out: Path | None) -> str:
 
 
 def _begun(
-    words: Sequence[str], start_ns: int, boards: Sequence[Board], folder: Path, not_followed: str
+    words: Sequence[str],
+    start_ns: int,
+    boards: Sequence[Board],
+    folder: Path,
+    not_followed: str,
+    idle_ns: int,
 ) -> ProgramManifest:
     """Return the manifest of a run that begins."""
     return program_manifest(
@@ -193,6 +219,7 @@ def _begun(
         read_launches(folder),
         not_followed=not_followed,
         is_simulated=not boards[0].is_device,
+        idle_ns=idle_ns,
     )
 
 
@@ -230,15 +257,23 @@ def board_facts(board: Board) -> BoardFacts:
     )
 
 
-def energy_of(recorded: RecordedProgram, expected: Mapping[str, Expected] | None = None) -> ProgramEnergy:
+def energy_of(
+    recorded: RecordedProgram,
+    expected: Mapping[str, Expected] | None = None,
+    units: Mapping[str, float] | None = None,
+) -> ProgramEnergy:
     """Work out what a recorded run took.
 
     Args:
         recorded: The run.
         expected: What a measured table expects, by kernel name.
+        units: How many of a unit it made, beside and before what it said itself.
     """
     facts = recorded.facts
-    gpus = tuple(share_of(board, facts.window, recorded.log, expected) for board in recorded.boards)
+    gpus = tuple(
+        with_idle(share_of(board, facts.window, recorded.log, expected), board, facts.idle)
+        for board in recorded.boards
+    )
     found = zip(recorded.boards, gpus, strict=True)
     method = "; ".join(dict.fromkeys(board.method(gpu.energy) for board, gpu in found))
     return ProgramEnergy(
@@ -249,7 +284,15 @@ def energy_of(recorded: RecordedProgram, expected: Mapping[str, Expected] | None
         method,
         _said(facts, recorded.log),
         facts.is_simulated,
+        {unit: n for unit, n in {**recorded.log.counts, **(units or {})}.items() if n > 0},
     )
+
+
+def with_idle(share: GpuShare, board: RecordedBoard, idle: KernelWindow | None) -> GpuShare:
+    """Return what a GPU drew with what it drew before the program began, where that was measured."""
+    if idle is None:
+        return share
+    return replace(share, idle=board.energy(idle, (idle.end_ns,)), idle_s=idle.elapsed_s)
 
 
 def share_of(

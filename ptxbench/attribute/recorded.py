@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -99,6 +99,8 @@ class ProgramPart:
         off_ns: When kernels were no longer looked at, as they came too fast; host time.
         on_ns: When they were again.
         is_counted: Whether launches were counted while kernels were not looked at.
+        counts: How many of each unit, such as tokens, the program said to have made.
+        idle_ns: From when on the board was idle before the run, for its idle power, host time; 0: not kept.
     """
 
     is_simulated: bool
@@ -114,6 +116,15 @@ class ProgramPart:
     off_ns: tuple[int, ...]
     on_ns: tuple[int, ...]
     is_counted: bool = False
+    counts: Mapping[str, float] = field(default_factory=dict)
+    idle_ns: int = 0
+
+    @property
+    def idle(self) -> KernelWindow | None:
+        """The time before the run in which the board was idle, None where it was not measured."""
+        if not self.idle_ns:
+            return None
+        return KernelWindow(self.idle_ns, self.start_ns, (self.start_ns - self.idle_ns) / 1e9)
 
     @property
     def window(self) -> KernelWindow:
@@ -183,6 +194,7 @@ class LogFacts(TypedDict):
     off_ns: tuple[int, ...]
     on_ns: tuple[int, ...]
     is_counted: bool
+    counts: Mapping[str, float]
 
 
 def log_facts(log: LaunchLog) -> LogFacts:
@@ -194,6 +206,7 @@ def log_facts(log: LaunchLog) -> LogFacts:
         "off_ns": tuple(off for off, _ in log.unseen_ns),
         "on_ns": tuple(on for _, on in log.unseen_ns),
         "is_counted": log.is_counted,
+        "counts": dict(log.counts),
     }
 
 
@@ -206,6 +219,7 @@ def program_manifest(
     *,
     not_followed: str = "",
     is_simulated: bool = False,
+    idle_ns: int = 0,
 ) -> ProgramManifest:
     """Return the manifest of a run that is over.
 
@@ -217,6 +231,7 @@ def program_manifest(
         log: Its kernels.
         not_followed: Why kernels were not followed.
         is_simulated: Whether the GPU is simulated.
+        idle_ns: From when on the board was idle before the run, host time; 0: not kept.
     """
     part = ProgramPart(
         is_simulated=is_simulated,
@@ -226,6 +241,7 @@ def program_manifest(
         end_ns=times_ns[1],
         boards=tuple(boards),
         not_followed=not_followed,
+        idle_ns=idle_ns,
         **log_facts(log),
     )
     kind = GpuKind.SIMULATED if is_simulated else GpuKind.REAL
@@ -282,6 +298,7 @@ def load(folder: Path) -> RecordedProgram:
         found,
         unseen_ns,
         facts.is_counted,
+        facts.counts,
     )
     return RecordedProgram(manifest, boards, log)
 

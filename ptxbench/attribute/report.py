@@ -68,6 +68,7 @@ def document(program: ProgramEnergy) -> dict[str, Any]:
             "reason": gpu.energy.reason,
             "notes": list(gpu.energy.notes),
             "left_out": gpu.energy.left_out,
+            "idle_w": finite(gpu.idle_w),
         }
         for gpu in program.gpus
     ]
@@ -82,6 +83,7 @@ def document(program: ProgramEnergy) -> dict[str, Any]:
         "gpus": whole,
         "kernels": rows(program),
         "ranges": range_rows(program),
+        **_units(program),
     }
 
 
@@ -146,9 +148,38 @@ def lines(program: ProgramEnergy, most: int = 25, width: int | None = None) -> l
             said += render_table((*_HEAD, heading), cells, width).split("\n")
             left = len(ordered) - most
             said += [f"and {left} ranges more (`ptxbench run --out FOLDER` keeps all)"] if left > 0 else []
+    said += unit_lines(program)
     has_groups = any(share.members for gpu in program.gpus for share in gpu.kernels)
     about = [_ABOUT_MEMBERS] if has_groups else []
     return [*said, f"by {program.method}", *about, *program.remarks]
+
+
+def _units(program: ProgramEnergy) -> dict[str, Any]:
+    """Return what is known above idle, and of units, for JSON."""
+    each = {
+        unit: {
+            "count": n,
+            "energy_j": finite(program.energy_j / n),
+            "above_idle_j": finite(program.above_idle_j / n),
+        }
+        for unit, n in program.units.items()
+    }
+    return {"above_idle_j": finite(program.above_idle_j), "units": each}
+
+
+def unit_lines(program: ProgramEnergy) -> list[str]:
+    """Return what the program took above idle, and for each of a unit, a line each."""
+    above_j, lines = program.above_idle_j, []
+    if math.isfinite(above_j):
+        idle_w = sum(gpu.idle_w for gpu in program.gpus)
+        lines.append(f"above idle ({idle_w:.4g} W before the command): {above_j:.5g} J")
+    for unit, n in program.units.items():
+        each_j = program.energy_j / n
+        above = f"; above idle {above_j / n:.4g} J a {unit}" if math.isfinite(above_j) else ""
+        lines.append(
+            f"{each_j:.4g} J a {unit} ({n:,.6g} of them), {1 / each_j:.4g} a J, idle power included{above}"
+        )
+    return lines
 
 
 def _figures(share: Share, gpu: GpuShare) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def replay(recorded: RecordedProgram, gpu: SimulatedGpu) -> RecordedProgram:
         tuple(_moved_ranges(one, moved) for one in log.ranges),
         tuple((off + moved, on + moved) for off, on in log.unseen_ns),
         log.is_counted,
+        log.counts,
     )
     replayed = program_manifest(
         facts.program, facts.exit_code, (start_ns, end_ns), [drawn.facts], moved_log, is_simulated=True

@@ -102,6 +102,25 @@ class SizeValue(click.ParamType[tuple[str, float]]):
         return name.strip(), int(found) if found == int(found) else found
 
 
+class UnitCount(click.ParamType[tuple[str, float]]):
+    """How many of a unit a program makes, such as token=4096."""
+
+    name = "UNIT=N"
+    _count = Number(0, 1e18)
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
+        """Return the unit and how many."""
+        if isinstance(value, tuple):
+            return value
+        unit, sign, number = str(value).partition("=")
+        if not sign or not unit.strip():
+            self.fail(f"{value!r} must be UNIT=N, such as token=4096.", param, ctx)
+        count = self._count.convert(number, param, ctx)
+        if count == 0:
+            self.fail(f"{value!r} must say how many there are, at least one.", param, ctx)
+        return unit.strip(), count
+
+
 class OperandKind(click.ParamType["str | float"]):
     """What operands hold: a kind of data, such as zeros, or a number, which says how much they toggle.
 
@@ -123,7 +142,9 @@ class OperandKind(click.ParamType["str | float"]):
         return str(value)
 
 
-PAIRS: dict[str | None, click.ParamType[Any]] = {kind.name: kind for kind in (LoopCount(), SizeValue())}
+PAIRS: dict[str | None, click.ParamType[Any]] = {
+    kind.name: kind for kind in (LoopCount(), SizeValue(), UnitCount())
+}
 # Types that an option of a lower package names by its metavar.
 BY_METAVAR = {
     **PAIRS,

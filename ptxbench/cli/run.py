@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -46,6 +46,8 @@ class _Options:
         html: Write the report as a page for a browser.
         ncu: CSV of `ncu --csv --page raw` with the executed counts, for --table.
         baseline: An earlier energy.json, or its folder, to compare with.
+        per: How many of a unit the command makes, such as token=4096; ptxbench.count says it from within.
+        idle: Measure the idle power for so many seconds before the command, and report energy above it.
         limit: Exit with 1 if a number differs by more than this, upward from --baseline, or is not known.
     """
 
@@ -62,6 +64,8 @@ class _Options:
     baseline: Path | None = None
     limit: Annotated[float | None, Opt(kind=Fraction(), metavar="FRACTION", flag="--fail-over")] = None
     as_json: Json = False
+    per: Annotated[Mapping[int | str, float] | None, Opt(metavar="UNIT=N")] = None
+    idle: Annotated[float | None, Opt(0.5, 3600, metavar="S")] = None
     words: Annotated[tuple[str, ...], Arg(kind=click.UNPROCESSED)] = ()
 
 
@@ -104,7 +108,8 @@ def command(options: _Options) -> int:
             forget_unfinished(out)
             out = place
     expected, refused = _expected(recorded, options.table, options.ncu)
-    program = energy_of(recorded, expected)
+    units = {str(unit): n for unit, n in (options.per or {}).items()}
+    program = energy_of(recorded, expected, units)
     # What was measured is shown, whatever cannot be written.
     if options.as_json:
         _print_json(document(program))
@@ -151,6 +156,7 @@ def _record(options: _Options) -> RecordedProgram:
         by_events=options.by_events,
         most_launches_per_s=options.most_launches,
         out=options.out,
+        idle_s=options.idle or 0.0,
     )
 
 
@@ -163,6 +169,8 @@ def _check_usage(options: _Options) -> None:
         raise click.UsageError("--baseline and --fail-over need each other.")
     if bool(options.words) == (kept is not None):
         raise click.UsageError("Give a command to run, or --from RUN.")
+    if kept is not None and options.idle is not None:
+        raise click.UsageError("--idle measures before a command; a kept run has what was measured then.")
     if kept is None and spec is not None and "simulated" in spec:
         raise click.UsageError(
             "A simulated GPU runs no program; with --from RUN it replays the kernels of a kept run."

@@ -17,7 +17,7 @@ from ptxbench.storage.file_errors import reading
 
 # Of all files. A new field that has a default raises the second number; what an older reader would take for
 # something else raises the first, and needs a migration.
-SCHEMA = "2.0"
+SCHEMA = "2.1"
 _MAJOR = 2
 _KEY = "schema"
 _SPELLED = re.compile(r"(\d{1,6})\.\d{1,6}")

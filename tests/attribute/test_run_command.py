@@ -79,6 +79,57 @@ def test_a_program_without_a_gpu_is_said(boards, capfd, monkeypatch, tmp_path):
     assert "no process of the command started CUDA" in capfd.readouterr().err
 
 
+def report_of(path):
+    return json.loads((path / "energy.json").read_text())
+
+
+def test_the_energy_of_a_unit_is_reported_and_kept(boards, capfd, tmp_path):
+    code = "import ptxbench; ptxbench.count('token', 100); ptxbench.count('request', 4)"
+    words = ["run", "--no-kernels", "--out", str(tmp_path / "run"), "--per", "token=50", "--", PYTHON]
+    assert run([*words, "-c", code]) == 0
+    said = capfd.readouterr().err
+    assert "J a token (50 of them)" in said
+    assert "J a request (4 of them)" in said
+    assert "idle power included" in said
+    assert "above idle" not in said
+    report = report_of(tmp_path / "run")
+    assert report["units"]["token"]["energy_j"] == pytest.approx(report["energy_j"] / 50)
+    assert report["units"]["token"]["above_idle_j"] is None
+    # What the program itself said is kept with the run.
+    assert run(["run", "--from", str(tmp_path / "run")]) == 0
+    assert "J a token (100 of them)" in capfd.readouterr().err
+
+
+def test_energy_above_idle_is_by_what_was_drawn_before_the_command(boards, capfd, tmp_path):
+    words = ["run", "--no-kernels", "--out", str(tmp_path / "run"), "--idle", "2", "--per", "token=10"]
+    assert run([*words, "--", PYTHON, "-c", "pass"]) == 0
+    said = capfd.readouterr().err
+    report = report_of(tmp_path / "run")
+    idle_w = report["gpus"][0]["idle_w"]
+    static_w = boards.gpu._device._physics.power_w(0)
+    assert idle_w == pytest.approx(static_w, rel=0.02)
+    assert report["above_idle_j"] == pytest.approx(report["energy_j"] - idle_w * report["time_s"])
+    assert f"above idle ({idle_w:.4g} W before the command)" in said
+    assert "; above idle" in said
+    assert run(["run", "--from", str(tmp_path / "run")]) == 0
+    assert f"above idle ({idle_w:.4g} W before the command)" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--per", "token", "--", "true"],
+        ["--per", "token=0", "--", "true"],
+        ["--per", "=3", "--", "true"],
+        ["--idle", "0.1", "--", "true"],
+        ["--idle", "1", "--from", "run"],
+    ],
+)
+def test_units_and_idle_times_that_are_none_are_refused(boards, capfd, words):
+    assert run(["run", *words]) == 2
+    assert capfd.readouterr().err
+
+
 def test_reports_are_kept_and_compared(boards, capfd, tmp_path):
     words = ["--", PYTHON, "-c", "pass"]
     assert run(["run", "--no-kernels", "--out", str(tmp_path / "a"), *words]) == 0
