@@ -175,9 +175,9 @@ def unit_lines(program: ProgramEnergy) -> list[str]:
         lines.append(f"above idle ({idle_w:.4g} W before the command): {above_j:.5g} J")
     for unit, n in program.units.items():
         each_j = program.energy_j / n
-        above = f"; above idle {above_j / n:.4g} J a {unit}" if math.isfinite(above_j) else ""
+        above = f"; above idle {above_j / n:.4g} J per {unit}" if math.isfinite(above_j) else ""
         lines.append(
-            f"{each_j:.4g} J a {unit} ({n:,.6g} of them), {1 / each_j:.4g} a J, idle power included{above}"
+            f"{each_j:.4g} J per {unit} ({n:,.6g} of them), {1 / each_j:.4g} per J, idle power included{above}"
         )
     return lines
 

@@ -139,8 +139,8 @@ def test_the_text_names_what_people_look_for(measured):
     lines = text(profile, 120).splitlines()
     assert "SIMULATED" in lines[0]
     assert "ms" in lines[0]
-    assert "J a token" in text(profile, None)
-    assert "tokens a J, idle power included" in text(profile, None)
+    assert "J per token" in text(profile, None)
+    assert "tokens per J, idle power included" in text(profile, None)
     assert "8 bytes" in text(profile, None) or "as they were before, byte by byte" in text(profile, None)
     first = next(line for line in lines if line.startswith("gemm"))
     assert "ok" in first

@@ -88,8 +88,8 @@ def test_the_energy_of_a_unit_is_reported_and_kept(boards, capfd, tmp_path):
     words = ["run", "--no-kernels", "--out", str(tmp_path / "run"), "--per", "token=50", "--", PYTHON]
     assert run([*words, "-c", code]) == 0
     said = capfd.readouterr().err
-    assert "J a token (50 of them)" in said
-    assert "J a request (4 of them)" in said
+    assert "J per token (50 of them)" in said
+    assert "J per request (4 of them)" in said
     assert "idle power included" in said
     assert "above idle" not in said
     report = report_of(tmp_path / "run")
@@ -97,7 +97,7 @@ def test_the_energy_of_a_unit_is_reported_and_kept(boards, capfd, tmp_path):
     assert report["units"]["token"]["above_idle_j"] is None
     # What the program itself said is kept with the run.
     assert run(["run", "--from", str(tmp_path / "run")]) == 0
-    assert "J a token (100 of them)" in capfd.readouterr().err
+    assert "J per token (100 of them)" in capfd.readouterr().err
 
 
 def test_energy_above_idle_is_by_what_was_drawn_before_the_command(boards, capfd, tmp_path):

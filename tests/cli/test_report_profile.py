@@ -30,7 +30,7 @@ def test_it_is_printed_as_a_table_of_kernels(folder, capsys):
     assert run(["report", str(folder)]) == 0
     shown = capsys.readouterr().out
     assert "gemm" in shown
-    assert "J a token" in shown
+    assert "J per token" in shown
     assert "2 rows, measured" in shown or "3 rows, measured" in shown
 
 

@@ -30,6 +30,7 @@ LOOKED_AT["FormatName"] = st.sampled_from(("csv", "text"))
 PAIRS = {
     "LOOP=N": st.dictionaries(st.integers(0, 99).map(str) | st.just("0x1a0"), st.floats(0, 1e18), min_size=1),
     "NAME=N": st.dictionaries(NAME, st.integers(-(10**15), 10**15) | st.floats(0.1, 0.9), min_size=1),
+    "UNIT=N": st.dictionaries(NAME, st.floats(0.5, 1e18), min_size=1),
 }
 
 OPERANDS = {

@@ -168,8 +168,8 @@ def _head(profile: Profile) -> list[str]:
         each_j = profile.per(unit)
         above_j = profile.above_idle_j / count
         lines.append(
-            f"{each_j:.4g} J a {unit}, {1 / each_j:.4g} {unit}s a J, idle power included; above idle"
-            f" {above_j:.4g} J a {unit}"
+            f"{each_j:.4g} J per {unit}, {1 / each_j:.4g} {unit}s per J, idle power included; above idle"
+            f" {above_j:.4g} J per {unit}"
         )
     return lines
 
