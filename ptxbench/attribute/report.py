@@ -177,7 +177,8 @@ def unit_lines(program: ProgramEnergy) -> list[str]:
         each_j = program.energy_j / n
         above = f"; above idle {above_j / n:.4g} J per {unit}" if math.isfinite(above_j) else ""
         lines.append(
-            f"{each_j:.4g} J per {unit} ({n:,.6g} of them), {1 / each_j:.4g} per J, idle power included{above}"
+            f"{each_j:.4g} J per {unit} ({n:,.6g} of them), {1 / each_j:.4g} per J,"
+            f" idle power included{above}"
         )
     return lines
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxbench.attribute.replay.kinds import kinds_of, require_alone
+from ptxbench.attribute.replay.kinds import kinds_of, require_alone, with_fills
 from ptxbench.attribute.replay.plan import (
     SETTINGS,
     Attempt,
@@ -53,18 +53,18 @@ def test_a_step_that_waits_for_other_gpus_is_refused():
 
 
 def test_a_graph_lasts_long_enough_and_is_not_too_large():
-    plan = plan_kind([3, 5], 10e-6)
+    plan = plan_kind([[3], [5]], 10e-6)
     assert plan.order == (3, 5) * 100
     assert plan.launches * 10e-6 >= SETTINGS.graph_s
     assert plan.sleeps == 0
-    assert len(plan_kind([0], 0.1e-6).order) == SETTINGS.most_nodes
-    assert plan_kind([7], 1.0).order == (7,)
-    assert plan_kind(range(5000), 1e-6).launches == 5000
+    assert len(plan_kind([[0]], 0.1e-6).order) == SETTINGS.most_nodes
+    assert plan_kind([[7]], 1.0).order == (7,)
+    assert plan_kind([[n] for n in range(5000)], 1e-6).launches == 5000
 
 
 @given(st.floats(0.01, 0.9), st.floats(1e-6, 1e-2), st.integers(1, 50))
 def test_the_share_of_time_asleep_is_what_was_asked_for(share, launch_s, count):
-    plan = plan_kind(range(count), launch_s, share)
+    plan = plan_kind([[n] for n in range(count)], launch_s, share)
     asleep_s, busy_s = plan.sleeps * SLEEP_NS * 1e-9, plan.launches * launch_s
     # One sleep more or less.
     assert abs(asleep_s - share * (asleep_s + busy_s)) <= SLEEP_NS * 1e-9
@@ -73,7 +73,7 @@ def test_the_share_of_time_asleep_is_what_was_asked_for(share, launch_s, count):
 
 @given(st.integers(1, 60), st.integers(0, 200))
 def test_sleeps_are_spread_evenly_and_launches_keep_their_order(launches, sleeps):
-    order = spread(range(launches), sleeps)
+    order = spread([[n] for n in range(launches)], sleeps)
     assert [one for one in order if one != SLEEP] == list(range(launches))
     assert order.count(SLEEP) == sleeps
     gaps, run = [], 0
@@ -85,6 +85,19 @@ def test_sleeps_are_spread_evenly_and_launches_keep_their_order(launches, sleeps
             run = 0
     gaps.append(run)
     assert max(gaps) - min(gaps) <= 1
+
+
+def test_a_launch_stays_behind_the_fills_that_it_needs():
+    assert spread([[1, 2], [4]], 2) == (1, 2, SLEEP, 4, SLEEP)
+    plan = plan_kind([[1, 2], [4]], 1e-3)
+    assert plan.order == (1, 2, 4)
+    assert plan.launches == 2
+
+
+def test_the_fills_directly_before_a_kernel_are_there_for_it():
+    fill, copy = StepNode(NodeType.FILL, "fill", size=4), StepNode(NodeType.COPY, "copy", size=4)
+    nodes = [fill, fill, kernel("a"), kernel("b"), fill, copy, kernel("c")]
+    assert [with_fills(nodes, n) for n in (2, 3, 4, 5, 6)] == [(0, 1, 2), (3,), (4,), (5,), (6,)]
 
 
 def attempt(share, power_w=700.0, clock_mhz=1700.0, is_limited=True):

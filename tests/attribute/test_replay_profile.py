@@ -201,6 +201,29 @@ def test_before_a_kind_all_that_comes_before_it_has_run(runaway):
     assert (0,) in step.orders
 
 
+FILL = StepNode(NodeType.FILL, "fill of device memory", size=4)
+COUNTING = HiddenLaunch(kernel("attention"), 500e-6, 400, counts=True)
+
+
+def test_a_kernel_whose_counter_is_zeroed_before_it_is_launched_with_the_fill():
+    launches = (HiddenLaunch(FILL, 20e-6, 10, zeroes=True), COUNTING, HiddenLaunch(kernel("norm"), 1e-3, 100))
+    step = step_of(launches)
+    profile = measure_step(step.gpu, step, None, {}, QUICK)
+    row = row_of(profile, "attention")
+    assert row.time_s == pytest.approx(501e-6, rel=0.01)
+    assert row.energy_j == pytest.approx(500e-6 * 400 + 501e-6 * static_w(step, row), rel=0.02)
+    assert row.status is Status.OK
+    assert profile.is_closed
+
+
+def test_a_kernel_that_ends_at_once_when_launched_again_is_no_measurement():
+    zeroing = HiddenLaunch(kernel("zero"), 200e-6, 10, zeroes=True)
+    step = step_of((zeroing, COUNTING, HiddenLaunch(kernel("norm"), 1e-3, 100)))
+    row = row_of(measure_step(step.gpu, step, None, {}, QUICK), "attention")
+    assert row.status is Status.IMPRECISE
+    assert "took 501 us at first and 6 us when launched again" in row.reason
+
+
 def test_rows_that_do_not_add_up_are_estimates():
     step = step_of(LAUNCHES[:1] + LAUNCHES[3:])
     whole = step.whole
@@ -255,11 +278,19 @@ def _broken():
     [
         ("void at::native::vectorized_elementwise_kernel<4, at::native::Add<float>, std::array<char*, 3ul> >"
          "(int, at::native::Add<float>, std::array<char*, 3ul>)", "vectorized_elementwise_kernel"),
+        ("void at::native::elementwise_kernel<128, at::native::gpu_kernel_impl_nocast<"
+         "at::native::BinaryFunctor<float, at::native::binary_internal::MulFunctor<float> > >"
+         "(at::native::BinaryFunctor<float> const&)::{lambda(int)#1}>(int)", "elementwise_kernel: MulFunctor"),
+        ("void at::native::unrolled_elementwise_kernel<"
+         "at::native::direct_copy_kernel_cuda(at::Iterator&)::{lambda()#3}::operator()() const"
+         "::{lambda(float)#1}, std::array<char*, 2ul> >(int)", "unrolled_elementwise_kernel: direct_copy"),
+        ("void at::native::reduce_kernel<512, at::native::ReduceOp<float, at::native::MeanOps<float> > >"
+         "(at::native::ReduceOp<float>)", "reduce_kernel: MeanOps"),
         ("nvjet_tst_64x8_64x16_4x1_v_bz_TNT", "nvjet_tst_64x8_64x16_4x1_v_bz_TNT"),
         ("void (anonymous namespace)::softmax_warp<float, (int)4>(float*, int)", "softmax_warp"),
         ("void cutlass::Kernel2<cutlass_80_tensorop>(cutlass_80_tensorop::Params)", "Kernel2"),
         ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
-        ("a" * 80, "a" * 45 + "..."),
+        ("a" * 80, "a" * 53 + "..."),
     ],
 )  # fmt: skip
 def test_names_are_short(name, short):

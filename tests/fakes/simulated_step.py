@@ -64,12 +64,16 @@ class HiddenLaunch:
         time_s: Its time at the full clock.
         power_w: What it draws beside the static power.
         growth: By what it changes the one number in memory; its power falls with what has come together.
+        counts: Whether it ends at once where its counter is not zero, and counts.
+        zeroes: Whether it zeroes the counter.
     """
 
     node: StepNode
     time_s: float
     power_w: float
     growth: float = 0.0
+    counts: bool = False
+    zeroes: bool = False
 
     @property
     def energy_j(self) -> float:
@@ -85,6 +89,7 @@ class SimulatedStep:
     saved_bytes: int = 8
     extra_gap_s: float = 0.0
     state: float = 0.0
+    counter: int = 0
     restored: int = 0
     orders: list[tuple[int, ...]] = field(default_factory=list)
 
@@ -101,7 +106,7 @@ class SimulatedStep:
 
     def restore(self) -> None:
         self.restored += 1
-        self.state = 0.0
+        self.state, self.counter = 0.0, 0
 
     def changed_bytes(self) -> int:
         return 0 if self.state == 0.0 else self.saved_bytes
@@ -129,8 +134,10 @@ class SimulatedReplay:
             elif number != NOTHING:
                 launch = step.launches[number]
                 weakened = 1 / (1 + step.state)
-                time_s, energy_j = time_s + launch.time_s, energy_j + launch.energy_j * weakened
+                done = 0.01 if launch.counts and step.counter else 1.0
+                time_s, energy_j = time_s + done * launch.time_s, energy_j + done * launch.energy_j * weakened
                 step.state += launch.growth
+                step.counter = 0 if launch.zeroes else step.counter + launch.counts
             gap_s = GAP_S + (self.extra_gap_s if number >= 0 else 0.0)
             time_s, energy_j = time_s + gap_s, energy_j + gap_s * GAP_W
         step.gpu.draw(Phase(time_s * step.gpu._physics.governor.full_mhz * 1e6, energy_j))

@@ -37,8 +37,8 @@ def test_every_folder_of_results_opens_or_is_named_with_what_shows_it(folder):
         assert said.startswith(("holds several runs: name", "is a part of a run: name", "holds no run, but"))
 
 
-def test_results_have_folders_of_every_kind_but_two():
-    assert {kind_of(folder)[0] for folder in FOLDERS} == {*Kind, None} - {Kind.CONCURRENT, Kind.PROFILE}
+def test_results_have_folders_of_every_kind_but_one():
+    assert {kind_of(folder)[0] for folder in FOLDERS} == {*Kind, None} - {Kind.CONCURRENT}
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,26 @@ def test_results_have_folders_of_every_kind_but_two():
         ("nvidia-h200/tools", "is a study by a script"),
         ("nvidia-h100/blocks", "is a study by a script"),
         ("nvidia-h100/programs/mixed", "is a program's run"),
+        ("nvidia-h100/profiles/mix", "is a profile of a step"),
         ("nvidia-h100/suite", "holds measured kernels"),
         ("nvidia-h100/doctor-b6a0/counter", "is a recording of `ptxbench doctor`"),
     ],
 )
 def test_kinds_are_told_apart(folder, words, capsys):
     assert f" {words}, not a table" in why_no_table(RESULTS / folder)
-    if "roofline" not in folder:
+    if "roofline" not in folder and "profiles" not in folder:
         assert run(["report", str(RESULTS / folder)]) == 2
         assert f" {words}, not a table" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "folder", ["nvidia-h200/gemm/f32", "nvidia-h200/roofline/f32", "nvidia-h100/programs/fma"]
+    "folder",
+    [
+        "nvidia-h200/gemm/f32",
+        "nvidia-h200/roofline/f32",
+        "nvidia-h100/programs/fma",
+        "nvidia-h100/profiles/decode",
+    ],
 )
 def test_the_command_that_is_named_shows_the_folder(folder, capsys):
     why = why_no_table(RESULTS / folder)

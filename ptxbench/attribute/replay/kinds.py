@@ -47,6 +47,23 @@ def kinds_of(nodes: Sequence[StepNode]) -> tuple[Kind, ...]:
     return tuple(Kind(node, tuple(numbers)) for node, numbers in instances.items())
 
 
+def with_fills(nodes: Sequence[StepNode], number: int) -> tuple[int, ...]:
+    """Return a launch behind the fills of memory that come directly before it in the step.
+
+    They are there for it: a counter by which blocks share out their work, or that tells the last one, is
+    zeroed. Launched again without, a kernel ends at once.
+
+    Args:
+        nodes: The launches of the step.
+        number: The number of the launch.
+    """
+    first = number
+    if nodes[number].type is NodeType.KERNEL:
+        while first and nodes[first - 1].type is NodeType.FILL:
+            first -= 1
+    return tuple(range(first, number + 1))
+
+
 def require_alone(kinds: Sequence[Kind]) -> None:
     """Refuse a step that works together with other GPUs.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ptxbench.attribute.replay.kinds import Kind
+from ptxbench.attribute.replay.kinds import Kind, with_fills
 from ptxbench.attribute.replay.plan import SETTINGS, ReplaySettings, Wanted, next_idle_share, plan_kind
 from ptxbench.attribute.replay.profile import Measured, measured, step_energy, wanted_of
-from ptxbench.attribute.replay.replayed import AFTER, BEFORE, GAPS, IDLE, ProfileFolder, ReplayRun
+from ptxbench.attribute.replay.replayed import AFTER, BEFORE, GAPS, IDLE, Beside, ProfileFolder, ReplayRun
 from ptxbench.devices.step import NOTHING, SLEEP, Replay, Step, StepGpu
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.settled_run import SETTLE, BoardLimits, KernelPower, kernel_power, launches_in
@@ -52,6 +53,9 @@ class StepMeasurement:
         self._window_s = max(settings.window_s, settle_s + settings.readings * sensor.refresh_s)
         self._whole = step.whole()
         self._whole_s = math.nan
+        self._kind_of = {
+            node: number for number, kind in enumerate(folder.step.kinds) for node in kind.instances
+        }
 
     def run(self) -> None:
         """Measure everything; the memory of the step is then as it was, and the folder is finished.
@@ -82,8 +86,9 @@ class StepMeasurement:
         idle = self._beside(ReplayRun(IDLE, 0, 0, _SLEEPS), [SLEEP] * _SLEEPS)
         self._beside(ReplayRun(GAPS, 0, launches), [NOTHING] * launches)
         wanted = wanted_of(step_energy([before]), idle)
-        for number, kind in enumerate(self._folder.step.kinds):
-            self._say(f"kind {number + 1} of {len(self._folder.step.kinds)}")
+        kinds = self._folder.step.kinds
+        for number, kind in enumerate(kinds):
+            self._say(f"kind {number + 1} of {len(kinds)}")
             attempts = [self._of_kind(number, kind, 0.0, 0, wanted).attempt]
             while (share := next_idle_share(attempts, wanted, self._settings)) is not None:
                 attempts.append(self._of_kind(number, kind, share, len(attempts), wanted).attempt)
@@ -108,26 +113,51 @@ class StepMeasurement:
 
         The step leaves the board warm, and the memory restored and as it is before the kind's first launch.
         """
+        nodes = self._step.nodes
+        launches = [with_fills(nodes, instance) for instance in kind.instances]
         self._step.restore()
         self._warm(self._settings.warm_s)
-        self._step.restore()
-        self._whole()
-        if kind.instances[0]:
-            self._once(range(kind.instances[0]))
-        launch_s = self._launch_s(kind)
-        plan = plan_kind(kind.instances, launch_s, idle_share, self._settings)
+        first_s, launch_s = self._timed(kind, [node for launch in launches for node in launch])
+        plan = plan_kind(launches, launch_s, idle_share, self._settings)
         name = f"kind {number}" + (f", attempt {attempt + 1}" if attempt else "")
-        run = ReplayRun(name, 0, plan.launches, plan.sleeps, number, idle_share)
+        run = ReplayRun(
+            name,
+            0,
+            plan.launches,
+            plan.sleeps,
+            number,
+            idle_share,
+            beside=self._beside_of(number, plan.order),
+            first_s=first_s,
+        )
+        self._begin(kind)
         # At the limit, as the step is, power takes seconds to settle.
         longer_s = SETTLE.longer_s if wanted.is_limited else ()
         return self._replayed(run, plan.order, (self._window_s, *longer_s))
 
-    def _launch_s(self, kind: Kind) -> float:
-        replay = self._step.replay(kind.instances)
+    def _timed(self, kind: Kind, order: Sequence[int]) -> tuple[float, float]:
+        """Return how long all launches of a kind take the first time, and one of them when launched again."""
+        replay = self._step.replay(order)
         try:
-            return self._gpu.time_calls_s(replay, _TIMED_CALLS) / _TIMED_CALLS / kind.calls
+            # What the first launch of a graph takes is not the kernels' time.
+            replay()
+            self._begin(kind)
+            first_s = self._gpu.time_calls_s(replay, 1)
+            return first_s, self._gpu.time_calls_s(replay, _TIMED_CALLS) / _TIMED_CALLS / kind.calls
         finally:
             replay.close()
+
+    def _begin(self, kind: Kind) -> None:
+        """Let the memory be as it is in the step before the first launch of a kind."""
+        self._step.restore()
+        self._whole()
+        if kind.instances[0]:
+            self._once(range(kind.instances[0]))
+
+    def _beside_of(self, number: int, order: Sequence[int]) -> tuple[Beside, ...]:
+        """Return how many launches of other kinds are in the graph of a kind."""
+        counts = Counter(self._kind_of[node] for node in order if node >= 0)
+        return tuple(Beside(kind, n) for kind, n in counts.items() if kind != number)
 
     def _once(self, order: Sequence[int]) -> None:
         replay = self._step.replay(order)

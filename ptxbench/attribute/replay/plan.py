@@ -59,31 +59,34 @@ class Plan:
 
 
 def plan_kind(
-    instances: Sequence[int], launch_s: float, idle_share: float = 0.0, settings: ReplaySettings = SETTINGS
+    launches: Sequence[Sequence[int]],
+    launch_s: float,
+    idle_share: float = 0.0,
+    settings: ReplaySettings = SETTINGS,
 ) -> Plan:
-    """Return a graph of all instances of a kind, in the order of the step, again and again.
+    """Return a graph of all launches of a kind, in the order of the step, again and again.
 
     Args:
-        instances: Their numbers.
-        launch_s: About how long one launch takes.
+        launches: The numbers of each, behind those of the fills that it needs.
+        launch_s: About how long one takes, with its fills.
         idle_share: Share of the time that is spent asleep.
         settings: How long a graph is.
     """
-    round_s = len(instances) * launch_s
-    copies = max(1, min(math.ceil(settings.graph_s / round_s), settings.most_nodes // len(instances)))
-    launches = list(instances) * copies
+    round_s, nodes = len(launches) * launch_s, sum(map(len, launches))
+    copies = max(1, min(math.ceil(settings.graph_s / round_s), settings.most_nodes // nodes))
+    every = list(launches) * copies
     sleeps = round(copies * round_s * idle_share / (1 - idle_share) / (SLEEP_NS * 1e-9))
     if idle_share > 0:
         sleeps = max(sleeps, 1)
-    return Plan(spread(launches, sleeps), len(launches), sleeps)
+    return Plan(spread(every, sleeps), len(every), sleeps)
 
 
-def spread(launches: Sequence[int], sleeps: int) -> tuple[int, ...]:
+def spread(launches: Sequence[Sequence[int]], sleeps: int) -> tuple[int, ...]:
     """Return launches with times asleep evenly among them, the last behind the last launch."""
     order: list[int] = []
     for number, launch in enumerate(launches):
         before, behind = (sleeps * n // len(launches) for n in (number, number + 1))
-        order += [launch, *[SLEEP] * (behind - before)]
+        order += [*launch, *[SLEEP] * (behind - before)]
     return tuple(order)
 
 

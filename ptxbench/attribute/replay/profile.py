@@ -1,9 +1,9 @@
 """What every kind of launch of a step draws, and whether the kinds add up to the step: from recordings alone.
 
 A graph of a kind with n launches and m times asleep takes T at the mean power P. A time asleep takes t_i at
-P_i, by a recording of its own. So a launch takes (T - m t_i) / n, and (P T - P_i m t_i) / n of energy. What
-the kinds leave of the time of the step are gaps between launches; their power is that of as many launches
-that do nothing.
+P_i, by a recording of its own; so do fills of memory that a kernel needs. So a launch takes (T - m t_i) / n,
+and (P T - P_i m t_i) / n of energy. What the kinds leave of the time of the step are gaps between launches;
+their power is that of as many launches that do nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from ptxbench.experiment.settled_run import BoardLimits, KernelPower, kernel_pow
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import KernelWindow, Trace
 
-# Relative error of the time asleep in a kind's graph, by what it takes alone.
-_SLEEP_ERROR = 0.01
+# Relative error of the times asleep and the fills in a kind's graph, by what they take alone.
+_TAKEN_OFF_ERROR = 0.01
+# How many times longer the first launches may take, and how much longer beside: their code and their operands
+# are in no cache yet, and the host has only begun to launch.
+_EARLY, _EARLY_S = 2.0, 30e-6
 
 
 @dataclass(frozen=True)
@@ -326,35 +329,47 @@ def kind_rows(
         idle: What times asleep gave.
         clock_exponent: Exponent by which the dynamic energy of a kernel grows with the clock.
     """
-    return tuple(
-        _kind_row(kind, found[number], step, idle, clock_exponent)
-        if number in found
-        else ProfileRow(
-            kind.name,
-            kind,
-            kind.calls,
-            math.nan,
-            math.nan,
-            math.nan,
-            Status.NOT_REACHED,
-            "the run was stopped before",
+    rows: dict[int, ProfileRow] = {}
+    # What stands beside others, such as fills, has nothing beside itself.
+    for number in sorted(range(len(kinds)), key=lambda n: n in found and bool(found[n].run.beside)):
+        kind, one = kinds[number], found.get(number)
+        rows[number] = (
+            _kind_row(kind, one, rows, step, idle, clock_exponent)
+            if one is not None
+            else ProfileRow(
+                kind.name,
+                kind,
+                kind.calls,
+                math.nan,
+                math.nan,
+                math.nan,
+                Status.NOT_REACHED,
+                "the run was stopped before",
+            )
         )
-        for number, kind in enumerate(kinds)
-    )
+    return tuple(rows[number] for number in range(len(kinds)))
 
 
 def _kind_row(
-    kind: Kind, one: Measured, step: StepEnergy, idle: Measured, clock_exponent: float
+    kind: Kind,
+    one: Measured,
+    others: Mapping[int, ProfileRow],
+    step: StepEnergy,
+    idle: Measured,
+    clock_exponent: float,
 ) -> ProfileRow:
     run = one.run
     sleep_s = idle.graph_s / idle.run.sleeps * run.sleeps
-    launch_s = (one.graph_s - sleep_s) / run.launches
-    energy_j = (one.power_w * one.graph_s - idle.power_w * sleep_s) / run.launches
+    beside_s = sum(others[other.kind].launch_s * other.launches for other in run.beside)
+    beside_j = sum(others[other.kind].launch_j * other.launches for other in run.beside)
+    launch_s = (one.graph_s - sleep_s - beside_s) / run.launches
+    energy_j = (one.power_w * one.graph_s - idle.power_w * sleep_s - beside_j) / run.launches
     error_j = math.hypot(
         one.error_w * one.graph_s,
         one.power_w * one.graph_error_s,
         idle.error_w * sleep_s,
-        _SLEEP_ERROR * idle.power_w * sleep_s,
+        _TAKEN_OFF_ERROR * idle.power_w * sleep_s,
+        _TAKEN_OFF_ERROR * beside_j,
     )
     wanted = wanted_of(step, idle)
     note = difference_from_step(one.attempt, wanted)
@@ -362,6 +377,10 @@ def _kind_row(
     if note and step.clock_mhz > 0 and one.clock_mhz > 0:
         dynamic_j = energy_j - idle.power_w * launch_s
         half_j = math.hypot(half_j, dynamic_j * (1 - (step.clock_mhz / one.clock_mhz) ** clock_exponent))
+    status = one.status
+    early = _ends_early(run.first_s, (launch_s + beside_s / run.launches) * kind.calls)
+    if early and status is Status.OK:
+        status = Status.IMPRECISE
     return ProfileRow(
         kind.name,
         kind,
@@ -369,10 +388,20 @@ def _kind_row(
         launch_s * kind.calls,
         energy_j * kind.calls,
         half_j * kind.calls,
-        one.status,
-        "; ".join(filter(None, (one.reason, note))),
+        status,
+        "; ".join(filter(None, (one.reason, early, note))),
         one.clock_mhz,
         run.idle_share,
+    )
+
+
+def _ends_early(first_s: float, again_s: float) -> str:
+    """Return what must be said of a kind that takes far less time when it is launched again, else ""."""
+    if not first_s > _EARLY * again_s + _EARLY_S:
+        return ""
+    return (
+        f"its launches took {first_s * 1e6:.4g} us at first and {again_s * 1e6:.4g} us when launched again:"
+        " in the step something is set up for them in between"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,19 @@ BEFORE, AFTER, IDLE, GAPS = "step before", "step after", "idle", "gaps"
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Launches of another kind in the graph of a kind, whose time and energy are taken off.
+
+    Attributes:
+        kind: Number of the other kind.
+        launches: How many of it there are.
+    """
+
+    kind: int
+    launches: int
+
+
+@dataclass(frozen=True)
 class ReplayRun:
     """What ran in the window of one recording.
 
@@ -30,6 +44,9 @@ class ReplayRun:
         kind: Number of the kind; -1 for none.
         idle_share: Share of the time asleep that was aimed at.
         is_final: Whether it counts; of a kind that needs idle time the last attempt does.
+        beside: Fills that the launches of the kind need.
+        first_s: Time of all launches of the kind, each once, on the memory that the step leaves them; NaN
+            where it was not measured.
     """
 
     name: str
@@ -39,6 +56,8 @@ class ReplayRun:
     kind: int = -1
     idle_share: float = 0.0
     is_final: bool = True
+    beside: tuple[Beside, ...] = ()
+    first_s: float = math.nan
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ptxbench.core.wrap import wrapped
 from ptxbench.devices.step import NodeType
 from ptxbench.report.text_table import Column, Kind, render_table
 
-_LONGEST_NAME = 48
+_LONGEST_NAME = 56
 _COLUMNS = (
     Column("kernel"),
     Column("grid x block", Kind.NUMBER, drop=1),
@@ -28,18 +28,29 @@ _COLUMNS = (
 )
 _ARGUMENTS = re.compile(r"<[^<>]*>")
 _NAMESPACES = re.compile(r"^(?:\(anonymous namespace\)::|[A-Za-z_]\w*::)+")
+# What a template of many uses computes: the last name like these among its arguments; those that only wrap
+# another are passed over.
+_COMPUTED = re.compile(r"\b(\w+(?:Functor|Functor\w+|Ops|_kernel_cuda|_kernel_impl|_kernel))\b")
+_WRAPPERS = re.compile(r"(?:Unary|Binary|BUnary|AUnary|Compare)Functor|gpu_kernel\w*|\w*elementwise_kernel")
+_ENDINGS = re.compile(r"(?:_kernel)?(?:_cuda|_impl)?$")
 
 
 def short_name(name: str, longest: int = _LONGEST_NAME) -> str:
     """Return a demangled name without its result, namespaces, parameters and the arguments of templates.
 
-    What tells two kernels apart is in the whole name, which JSON has; the table has the launch shape.
+    Where the arguments say what is computed, that stands behind it. What else tells two kernels apart is in
+    the whole name, which JSON has; the table has the launch shape.
     """
     short = name.replace("(anonymous namespace)::", "")
+    opening, closing = short.find("<"), short.rfind(">(")
+    arguments = short[opening:closing] if 0 <= opening < closing else ""
     while _ARGUMENTS.search(short):
         short = _ARGUMENTS.sub("", short)
     short = re.sub(r"\(.*\)(?: const)?$", "", short).removeprefix("void ").strip()
     short = _NAMESPACES.sub("", short) or name
+    found = [one for one in _COMPUTED.findall(arguments) if not _WRAPPERS.fullmatch(one)]
+    if found:
+        short = f"{short}: {_ENDINGS.sub('', found[-1])}"
     return short if len(short) <= longest else f"{short[: longest - 3]}..."
 
 
