@@ -280,7 +280,7 @@ def _broken():
          "(int, at::native::Add<float>, std::array<char*, 3ul>)", "vectorized_elementwise_kernel"),
         ("void at::native::elementwise_kernel<128, at::native::gpu_kernel_impl_nocast<"
          "at::native::BinaryFunctor<float, at::native::binary_internal::MulFunctor<float> > >"
-         "(at::native::BinaryFunctor<float> const&)::{lambda(int)#1}>(int)", "elementwise_kernel: MulFunctor"),
+         "(at::native::Binary<float> const&)::{lambda(int)#1}>(int)", "elementwise_kernel: MulFunctor"),
         ("void at::native::unrolled_elementwise_kernel<"
          "at::native::direct_copy_kernel_cuda(at::Iterator&)::{lambda()#3}::operator()() const"
          "::{lambda(float)#1}, std::array<char*, 2ul> >(int)", "unrolled_elementwise_kernel: direct_copy"),
