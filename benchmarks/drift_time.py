@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.analysis.hmm import WRONG_SHARE, smooth
+from ptxbench.analysis.hmm import WRONG_SHARE, LevelPrior, smooth
 from ptxbench.analysis.loop_energy import Common, shared_by
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.storage.run_folder import RunFolder
@@ -45,7 +45,14 @@ def smooth_once(trials: int) -> None:
     """Smooth looks of which none tells of a level."""
     looks = np.zeros((1, trials))
     counts, apart = np.ones(trials, dtype=bool), np.zeros(trials, dtype=bool)
-    smooth(looks, looks + 0.001, counts, apart, looks + WRONG_SHARE)
+    smooth(
+        looks,
+        looks + 0.001,
+        counts,
+        apart,
+        looks + WRONG_SHARE,
+        LevelPrior(jump=0.06, spread=0.012, creep=0.02),
+    )
 
 
 def cpu_s(work: Callable[[], None]) -> float:

@@ -24,7 +24,7 @@ import numpy as np
 
 from ptxbench.analysis.clock_dips import Dips
 from ptxbench.analysis.drift_fit import Fit, Looks, fit_levels, stretches
-from ptxbench.analysis.hmm import Bools, Floats
+from ptxbench.analysis.hmm import Bools, Floats, LevelPrior
 from ptxbench.analysis.large_steps import large_steps
 from ptxbench.analysis.level_covariance import LevelCovariance, level_covariance
 from ptxbench.analysis.operating_point import kernel_of, limited_trials
@@ -113,6 +113,7 @@ def find_drift(
     *,
     step: float = 0.0,
     unfed_share: float,
+    prior: LevelPrior,
     power_limit_w: float = math.nan,
 ) -> Drift:
     """Find the steps of the supply in the trials of a run.
@@ -127,6 +128,7 @@ def find_drift(
             three times as long. 0: do not.
         power_limit_w: The GPU's power limit, NaN where it is not known.
         unfed_share: Part of the static power that the supply of the SMs does not feed.
+        prior: How levels of this GPU follow each other.
 
     Returns:
         `NO_STEPS` where the trials are explained as well without steps; where they are too few, or none is at
@@ -142,7 +144,7 @@ def find_drift(
     unknown = replace(NO_STEPS, unsure=frozenset(dipped), misfits=frozenset(dipped)) if dipped else NO_STEPS
     if len(trials) < _FEWEST or not 0 <= unfed_w < min(r.steady_power_w for r in trials):
         return unknown
-    looks = _looks(trials, static, unfed_w, dipped)
+    looks = _looks(trials, static, unfed_w, dipped, prior)
     if np.count_nonzero(looks.counts) < _FEWEST:
         return unknown
     large = large_steps(looks.log_power, looks.kernel, looks.counts, looks.apart)
@@ -201,7 +203,11 @@ def _by_id(trials: Sequence[TrialRecord], values: Floats) -> dict[str, float]:
 
 
 def _looks(
-    trials: Sequence[TrialRecord], static: StaticPower, unfed_w: float, dipped: Collection[str]
+    trials: Sequence[TrialRecord],
+    static: StaticPower,
+    unfed_w: float,
+    dipped: Collection[str],
+    prior: LevelPrior,
 ) -> Looks:
     power_w = np.array([r.steady_power_w for r in trials])
     _, kernel = np.unique([kernel_of(r) for r in trials], return_inverse=True)
@@ -220,6 +226,7 @@ def _looks(
         np.concatenate(([True], began_s[1:] - ended_s[:-1] > _APART_S)),
         Dips.of(trials, dipped),
         warmer_c,
+        prior,
     )
 
 

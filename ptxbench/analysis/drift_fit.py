@@ -16,7 +16,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from ptxbench.analysis.clock_dips import Dips
-from ptxbench.analysis.hmm import Bools, Floats, Smoothed, likelihood_of_no_level, smooth
+from ptxbench.analysis.hmm import Bools, Floats, LevelPrior, Smoothed, likelihood_of_no_level, smooth
 from ptxbench.analysis.level_covariance import powers_by_levels
 
 # Noise of one trial, as a fraction of its power: the likeliest of these.
@@ -52,6 +52,7 @@ class Looks:
         apart: Whether a pause lies before it, shape (n,).
         dips: In which trials the clock dipped.
         temperature_c: Temperature above any one, shape (n,).
+        prior: How levels follow each other.
     """
 
     log_power: Floats
@@ -61,6 +62,7 @@ class Looks:
     apart: Bools
     dips: Dips
     temperature_c: Floats
+    prior: LevelPrior
 
     def by_kernel(self, weights: Floats, values: Floats) -> Floats:
         """Return the weighted mean of values of each kernel, 0 where none of its trials has any weight."""
@@ -183,7 +185,7 @@ def _stepped(looks: Looks, guesses: Sequence[Guess]) -> Iterator[Fit]:
     seen = np.stack([looks.log_power - guess.own[looks.kernel] for guess in guesses])
     errors = np.stack([guess.noise * looks.scale for guess in guesses])
     expected = np.stack([guess.dips.expected for guess in guesses])
-    found = smooth(seen, errors, looks.counts, looks.apart, expected)
+    found = smooth(seen, errors, looks.counts, looks.apart, expected, looks.prior)
     for guess, levels, left, error in zip(guesses, found, seen, errors, strict=True):
         right = np.where(looks.counts, 1 - levels.wrong, 0.0)
         weights = right / (error**2 + levels.error**2)

@@ -8,6 +8,7 @@ section III). A look may be wrong altogether: it comes from a wide distribution 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +19,6 @@ Bools = npt.NDArray[np.bool_]
 
 # Levels are fractions of a power: from -5% to 4%, by 0.1%.
 _LEVELS = np.arange(-0.05, 0.0401, 0.001)
-# From one look to the next: how often the level jumps, how far from zero it comes out, and how often it
-# creeps by one step of the grid. On an H200 a level holds for some fifteen trials (studies/h200/power.md).
-_JUMP = 0.06
-_SPREAD = 0.012
-_CREEP = 0.02
 # So many looks are wrong, and by so much: a level that changes within a trial shows as a mean of two.
 WRONG_SHARE = 0.1
 _WRONG_SPREAD = 0.006
@@ -32,8 +28,21 @@ _LEAST_LOGARITHM = -80.0
 # Probabilities are scaled after so many looks. Each takes them down by `_LEAST` at most, and what lies before
 # a look and behind it is multiplied: 17 looks in all, where a double holds 25.
 _RESCALE = 8
-_ANYWHERE = np.exp(-0.5 * (_LEVELS / _SPREAD) ** 2)
-_ANYWHERE /= _ANYWHERE.sum()
+
+
+@dataclass(frozen=True)
+class LevelPrior:
+    """How levels follow each other before anything is seen; what it is like is a fact of the GPU.
+
+    Attributes:
+        jump: Probability that the level jumps from one look to the next.
+        spread: Standard deviation of the level behind a jump, a fraction.
+        creep: Probability that it moves by one step of the grid up, and as much down.
+    """
+
+    jump: float
+    spread: float
+    creep: float
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,9 @@ class Smoothed:
     log_likelihood: float
 
 
-def smooth(looks: Floats, errors: Floats, counts: Bools, apart: Bools, wrong: Floats) -> list[Smoothed]:
+def smooth(
+    looks: Floats, errors: Floats, counts: Bools, apart: Bools, wrong: Floats, prior: LevelPrior
+) -> list[Smoothed]:
     """Find the level at each look, for several series of looks at the same times.
 
     Args:
@@ -67,6 +78,7 @@ def smooth(looks: Floats, errors: Floats, counts: Bools, apart: Bools, wrong: Fl
         apart: Whether so much time lies before a look that the level may be any, shape (n,); before the first
             it does.
         wrong: How probable it is that a look is wrong before it is seen, shape (series, n).
+        prior: How levels follow each other.
     """
     series = len(looks)
     order = _Order.of(apart, series)
@@ -75,8 +87,8 @@ def smooth(looks: Floats, errors: Floats, counts: Bools, apart: Bools, wrong: Fl
     # Pages of memory that are new cost as much as the arithmetic: so it is done in place.
     emission = np.maximum(np.add(right, astray, out=right), _LEAST, out=right)
     emission[~tells] = 1.0
-    cavity, seen = _forward(emission, order)
-    cavity *= _backward(emission, order)
+    cavity, seen = _forward(emission, order, prior)
+    cavity *= _backward(emission, order, prior)
     _, others, others_error = _moments(cavity)
     is_wrong = np.einsum("nl,nl->n", cavity, astray)
     cavity *= emission
@@ -154,26 +166,31 @@ class _Order:
         ]
 
 
-def _next() -> Floats:
+@cache
+def _anywhere(prior: LevelPrior) -> Floats:
+    """Return how probable each level is behind a jump."""
+    density = np.exp(-0.5 * (_LEVELS / prior.spread) ** 2)
+    return np.asarray(density / density.sum(), dtype=np.float64)
+
+
+@cache
+def _next(prior: LevelPrior) -> Floats:
     """Return how levels follow each other from one look to the next, [from, to]."""
-    n = len(_LEVELS)
-    stays = np.diag(np.full(n, 1 - 2 * _CREEP)) + _CREEP * (np.eye(n, k=1) + np.eye(n, k=-1))
-    return (1 - _JUMP) * stays + _JUMP * _ANYWHERE
+    n, creep = len(_LEVELS), prior.creep
+    stays = np.diag(np.full(n, 1 - 2 * creep)) + creep * (np.eye(n, k=1) + np.eye(n, k=-1))
+    return np.asarray((1 - prior.jump) * stays + prior.jump * _anywhere(prior), dtype=np.float64)
 
 
-_NEXT = _next()
-
-
-def _forward(emission: Floats, order: _Order) -> tuple[Floats, Floats]:
+def _forward(emission: Floats, order: _Order, prior: LevelPrior) -> tuple[Floats, Floats]:
     """Return what the looks before each say of its level, up to a factor, and parts of the likelihood.
 
     The second sums up to the logarithm of the likelihood, over the looks of a series.
     """
     before, scale = np.empty_like(emission), np.ones(len(emission))
-    before[: order.ends[0]] = _ANYWHERE
-    is_last = np.ones(len(emission), dtype=bool)
+    before[: order.ends[0]] = _anywhere(prior)
+    is_last, follows = np.ones(len(emission), dtype=bool), _next(prior)
     for i, (last, now) in enumerate(order.steps(), start=1):
-        state = np.dot(before[last] * emission[last], _NEXT, out=before[now])
+        state = np.dot(before[last] * emission[last], follows, out=before[now])
         is_last[last] = False
         if i % _RESCALE == 0:
             scale[now] = state.sum(1)
@@ -182,13 +199,13 @@ def _forward(emission: Floats, order: _Order) -> tuple[Floats, Floats]:
     return before, np.log(scale)
 
 
-def _backward(emission: Floats, order: _Order) -> Floats:
+def _backward(emission: Floats, order: _Order, prior: LevelPrior) -> Floats:
     """Return what the looks after each say of its level, up to a factor."""
     after = np.ones_like(emission)
-    steps = order.steps()
+    steps, precedes = order.steps(), _next(prior).T
     for i in range(len(steps), 0, -1):
         last, now = steps[i - 1]
-        state = np.dot(after[now] * emission[now], _NEXT.T, out=after[last])
+        state = np.dot(after[now] * emission[now], precedes, out=after[last])
         if i % _RESCALE == 0:
             state /= state.sum(1, keepdims=True)
     return after

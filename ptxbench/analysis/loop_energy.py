@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
+from ptxbench.analysis.hmm import LevelPrior
 from ptxbench.analysis.operating_point import (
     clock_faults,
     dipped_trials,
@@ -106,6 +107,9 @@ def shared_by(records: Sequence[TrialRecord], gpu: GpuInfo, recent: int = 0) -> 
             step=0.0 if recent or turn else drift_step,
             power_limit_w=gpu.power_limit_w,
             unfed_share=architecture.unfed_share.value,
+            prior=LevelPrior(
+                architecture.level_jump.value, architecture.level_spread.value, architecture.level_creep.value
+            ),
         )
         # A step is half a watt of the sleeping kernel's power: so all its trials are taken.
         sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in drift.unsure]

@@ -74,6 +74,9 @@ class Architecture:
         name: Such as "hopper".
         capabilities: Compute capabilities times ten.
         drift_step: By how much a step of the SMs' supply voltage changes the power that it feeds, a fraction.
+        level_jump: Probability that the drift level jumps from one trial to the next.
+        level_spread: Standard deviation of the level behind a jump, a fraction of the power.
+        level_creep: Probability that it moves up by 0.1% from one trial to the next, and as much down.
         uneven_power: Change of the power within a kernel, a fraction, up to which its work was even.
         unfed_share: Part of the static power that the supply of the SMs does not feed.
         static_growth_per_k: By how much of itself static power grows a degree.
@@ -83,6 +86,7 @@ class Architecture:
             a fraction.
         regulation_s: For how long after a launch the GPU's own regulation moves the power, s.
         clock_exponent: gamma of E(f) = E(f0) (f / f0)^gamma, the dynamic energy of a kernel at another clock.
+        limited_exponent: The same exponent of kernels whose clock the power limit sets.
         counting_pj: A thread's instruction of a loop's counting, addresses and branches, pJ.
         mixing_pj: A thread's instruction of integer arithmetic and logic, pJ, by the operands.
         excursion: Rise of the power within a kernel, a fraction, from which on it is an excursion that steady
@@ -93,6 +97,9 @@ class Architecture:
     name: str
     capabilities: tuple[int, ...]
     drift_step: Figure
+    level_jump: Figure
+    level_spread: Figure
+    level_creep: Figure
     uneven_power: Figure
     unfed_share: Figure
     static_growth_per_k: Figure
@@ -100,6 +107,7 @@ class Architecture:
     other_values_error: Figure
     regulation_s: Figure
     clock_exponent: Figure
+    limited_exponent: Figure
     counting_pj: Figure
     mixing_pj: Mapping[str, Figure]
     excursion: Mapping[str, Figure]

@@ -8,6 +8,9 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
+# Step of the SM clocks that NVML lists on H100 and H200, and assumed of other GPUs: closer ones count as one.
+CLOCK_STEP_MHZ = 15
+
 
 @dataclass(frozen=True)
 class GpuSettings:

@@ -100,28 +100,37 @@ def _ones(length: Bits) -> Bits:
     return np.where(length >= 64, np.uint64((1 << 64) - 1), (np.uint64(1) << short) - np.uint64(1))
 
 
+# Of each pair of neighbours the lower one: bits, then pairs of bits, and so on to halves of a word.
+_LOWER = [
+    (n, np.uint64(sum(((1 << n) - 1) << at for at in range(0, 64, 2 * n)))) for n in (1, 2, 4, 8, 16, 32)
+]
+
+
 def _reverse(op: Opcode, a: Bits) -> Bits:
     op.only()
-    result = np.zeros_like(a)
-    for place in range(op.kind.bits):
-        result |= ((a >> np.uint64(place)) & np.uint64(1)) << np.uint64(op.kind.bits - 1 - place)
-    return result
+    for n, lower in _LOWER:
+        a = ((a >> np.uint64(n)) & lower) | ((a & lower) << np.uint64(n))
+    return a >> np.uint64(64 - op.kind.bits)
+
+
+def _set_bits(bits: Bits) -> Bits:
+    """Return how many bits are set."""
+    for n, lower in _LOWER:
+        bits = (bits & lower) + ((bits >> np.uint64(n)) & lower)
+    return bits
 
 
 def _count(op: Opcode, a: Bits) -> Bits:
     op.only()
-    result = np.zeros_like(a)
-    for place in range(op.kind.bits):
-        result += (a >> np.uint64(place)) & np.uint64(1)
-    return result
+    return _set_bits(masked(a, op.kind.bits))
 
 
 def _highest(bits: Bits, width: int) -> Bits:
     """Return the place of the highest bit that is set, plus 1; 0 where none is."""
-    result = np.zeros_like(bits)
-    for place in range(width):
-        result = np.where((bits >> np.uint64(place)) & np.uint64(1) != 0, np.uint64(place + 1), result)
-    return result
+    bits = masked(bits, width)
+    for n, _ in _LOWER:
+        bits = bits | (bits >> np.uint64(n))
+    return _set_bits(bits)
 
 
 def _leading_zeros(op: Opcode, a: Bits) -> Bits:

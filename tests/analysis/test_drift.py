@@ -11,6 +11,7 @@ from fakes import run as fake
 from fakes.measuring import trial
 
 from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
+from ptxbench.analysis.hmm import LevelPrior
 from ptxbench.analysis.loop_energy import loop_energy, pass_energy_pj, shared_by
 from ptxbench.analysis.static_power import SessionPower, StaticPower
 from ptxbench.catalogue.architecture import Figure, architecture_of
@@ -22,7 +23,8 @@ STATIC = StaticPower(120.0, 45.0, 0.35, 0.02, 0.01)
 UNFED_W = 60.0
 KERNELS = 20
 ROUNDS = 5
-find_steps = partial(find_drift, unfed_share=UNFED_W / STATIC.power_w)
+PRIOR = LevelPrior(jump=0.06, spread=0.012, creep=0.02)
+find_steps = partial(find_drift, unfed_share=UNFED_W / STATIC.power_w, prior=PRIOR)
 
 
 def run_of(levels, noise=0.0007, seed=3, kernels=KERNELS, order=None, **change):

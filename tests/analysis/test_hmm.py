@@ -3,7 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxbench.analysis.hmm import WRONG_SHARE, likelihood_of_no_level, smooth
+from ptxbench.analysis.hmm import WRONG_SHARE, LevelPrior, likelihood_of_no_level, smooth
+
+PRIOR = LevelPrior(jump=0.06, spread=0.012, creep=0.02)
 
 
 def smoothed(looks, error=0.001, counts=None, apart=None):
@@ -19,6 +21,7 @@ def smoothed_together(series, errors, counts=None, apart=None):
         np.ones(n, dtype=bool) if counts is None else np.asarray(counts),
         np.zeros(n, dtype=bool) if apart is None else np.asarray(apart),
         np.full(series.shape, WRONG_SHARE),
+        PRIOR,
     )
 
 

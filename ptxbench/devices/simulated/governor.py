@@ -7,10 +7,10 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ptxbench.core.gpu_settings import CLOCK_STEP_MHZ
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.devices.simulated.regulation import Allowance
 
-_CLOCK_STEP_MHZ = 15.0
 _CONTROL_PERIOD_S = 0.020
 
 
@@ -89,8 +89,8 @@ class Governor:
         chip = profile.chip
         self._cap_w = profile.board.power_cap_w
         self._peak_w = peak_w
-        steps = int((chip.clock_mhz - chip.clock_floor_mhz) / _CLOCK_STEP_MHZ)
-        self._clocks_mhz = [chip.clock_mhz - n * _CLOCK_STEP_MHZ for n in range(steps, -1, -1)]
+        steps = int((chip.clock_mhz - chip.clock_floor_mhz) / CLOCK_STEP_MHZ)
+        self._clocks_mhz = [chip.clock_mhz - n * CLOCK_STEP_MHZ for n in range(steps, -1, -1)]
         ridge = chip.ridge_mhz / chip.clock_mhz
         self._factors = [dynamic_factor(clock / chip.clock_mhz, ridge) for clock in self._clocks_mhz]
         # What all of it is cut to while a lower clock is set.

@@ -291,7 +291,7 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
             if name in fit.rough
         ),
         machines=tuple(
-            _machine(fit, [*points, *beside], kind, level, gpu.power_limit_w)
+            _machine(fit, [*points, *beside], kind, level, gpu)
             for kind, level in dict.fromkeys((p.kernel.kind, p.kernel.level) for p in points)
         ),
         sleeping_w=static.power_w,
@@ -425,20 +425,23 @@ def fitted_machine(
     for name in (kind, level):
         result.fit.coefficient(name)
     found = next(one for one in result.machines if (one.kind, one.level) == (kind, level))
-    limit_w = result.gpu.power_limit_w
-    return _machines(result.fit, found.flops_per_s, found.bytes_per_s, kind, level, limit_w)
+    return _machines(result.fit, found.flops_per_s, found.bytes_per_s, kind, level, result.gpu)
 
 
 def _machines(
-    fit: RooflineFit, flops_per_s: float, bytes_per_s: float, kind: str, level: str, limit_w: float
+    fit: RooflineFit, flops_per_s: float, bytes_per_s: float, kind: str, level: str, gpu: GpuInfo
 ) -> tuple[RooflineMachine, list[RooflineMachine]]:
-    cap_w = limit_w if limit_w > 0 else math.inf
+    cap_w = gpu.power_limit_w if gpu.power_limit_w > 0 else math.inf
     times = (1 / flops_per_s, 1 / bytes_per_s)
-    return fit.machine(kind, level, *times, cap_w), fit.machines(kind, level, *times, cap_w)
+    exponent = architecture_of(gpu.target).limited_exponent.value
+    machine = replace(fit.machine(kind, level, *times, cap_w), clock_exponent=exponent)
+    return machine, [
+        replace(one, clock_exponent=exponent) for one in fit.machines(kind, level, *times, cap_w)
+    ]
 
 
 def _machine(
-    fit: RooflineFit, measured: Sequence[MeasuredPoint], kind: str, level: str, limit_w: float
+    fit: RooflineFit, measured: Sequence[MeasuredPoint], kind: str, level: str, gpu: GpuInfo
 ) -> FittedMachine:
     """Return what follows for a kind and level.
 
@@ -447,11 +450,11 @@ def _machine(
         measured: Its points, and kernels that they are held against.
         kind: Kind of flop.
         level: Memory level.
-        limit_w: Power limit, W; 0: none is known.
+        gpu: The GPU that they ran on.
     """
     points = [p for p in measured if p.kernel.kind and p.kernel.level]
     flops_per_s, bytes_per_s = _peaks(measured, kind, level)
-    machine, draws = _machines(fit, flops_per_s, bytes_per_s, kind, level, limit_w)
+    machine, draws = _machines(fit, flops_per_s, bytes_per_s, kind, level, gpu)
     alone = [p.flops_per_s for p in measured if p.kernel.is_peak and p.kernel.kind == kind]
     copied = [p.bytes_per_s for p in measured if p.kernel.is_peak and p.kernel.level == level]
     own = [p for p in points if (p.kernel.kind, p.kernel.level) == (kind, level)]

@@ -21,6 +21,7 @@ from ptxbench.analysis.static_power import fit_static
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
+from ptxbench.core.gpu_settings import CLOCK_STEP_MHZ
 from ptxbench.core.status import Status
 from ptxbench.model.clocks.law import Demand, PowerLaw, best_clock
 from ptxbench.model.clocks.ridge import PowerSample, Ridge, fit_ridge
@@ -30,8 +31,6 @@ from ptxbench.storage.schema import Role, TrialRecord
 
 # Trials closer than this to the clock at which the same kernel runs freely are no evidence of a lower one.
 _SLOWED = 0.98
-# Step of the SM clock of NVIDIA GPUs: clocks closer than this count as one.
-_STEP_MHZ = 15.0
 _ENOUGH_CLOCKS = 7
 # Cycles of a pass may differ by so much where a kernel is bound by the SM clock.
 _SAME_CYCLES = 0.03
@@ -167,7 +166,7 @@ def _kernel(
         pattern=first.pattern,
         role=first.role,
         samples=samples,
-        clocks=len({round(sample.clock_mhz / _STEP_MHZ) for sample in samples}),
+        clocks=len({round(sample.clock_mhz / CLOCK_STEP_MHZ) for sample in samples}),
         free_mhz=free_mhz,
         best_mhz=best.clock_mhz if told else _UNKNOWN,
         saved=best.saved if told else _UNKNOWN,

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from ptxbench.core.bounds import positive
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
+from ptxbench.core.gpu_settings import CLOCK_STEP_MHZ
 from ptxbench.core.printable import printable
 from ptxbench.model.clocks.likelihood import LINEAR, QUADRATIC, Line, Profile, Samples, least_energy
 from ptxbench.storage.file_errors import read_text
@@ -47,9 +48,6 @@ _LEVEL_CLOCKS = 3
 _STRONG_EVIDENCE = 10.0
 # Probabilities under which the linear law is rejected for the quadratic one, and the quadratic one for none.
 _REJECTED, _MISFIT = 0.05, 0.01
-# Clocks and voltages come in steps: the last clock of the lowest voltage, which a table of voltages shows,
-# lies up to a step above where a smooth curve leaves it.
-_CLOCK_STEP_MHZ = 15.0
 _SEARCHED = 0.1
 _COLUMNS = ("clock_mhz", "power_w")
 # No clock and no power of a GPU is larger.
@@ -204,12 +202,14 @@ def fit_ridge(samples: Sequence[PowerSample], cap_w: float = math.inf) -> Ridge:
         kappa_per_mhz2=_reaching(
             curve.kappa_per_mhz2, [one.kappa_per_mhz2 if is_bent else math.nan for one in likely]
         ),
+        # The last clock of the lowest voltage, which a table of voltages shows, lies up to a step above where
+        # a smooth curve leaves it.
         ridge_mhz=(
-            _reaching(curve.ridge_mhz, fit.ridge_interval_mhz, _CLOCK_STEP_MHZ)
+            _reaching(curve.ridge_mhz, fit.ridge_interval_mhz, CLOCK_STEP_MHZ)
             if outcome is _Outcome.RIDGE
             else Estimate(math.nan, math.nan)
         ),
-        best_clock_mhz=_reaching(best_mhz, best_mhz_of_likely, _CLOCK_STEP_MHZ),
+        best_clock_mhz=_reaching(best_mhz, best_mhz_of_likely, CLOCK_STEP_MHZ),
         search_mhz=searched(best_mhz),
         range_mhz=(low_mhz, high_mhz),
         residual_w=fit.residual_w,

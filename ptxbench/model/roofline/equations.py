@@ -54,6 +54,8 @@ class RooflineMachine:
         byte_j: eps_mem, energy of one byte, J.
         constant_w: pi_0, power that is paid whatever runs, W.
         cap_w: Power limit, W; infinite where there is none. It is no part of the 2012 paper, see `time_s`.
+        clock_exponent: gamma of a flop's energy at another clock, E(f) = E(f0) (f / f0)^gamma; 0: it stays as
+            it is. It is no part of the paper either.
 
     Raises:
         InputError: A time or energy is not positive and finite, the constant power is negative, or the
@@ -66,6 +68,7 @@ class RooflineMachine:
     byte_j: float
     constant_w: float = 0.0
     cap_w: float = math.inf
+    clock_exponent: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("flop_s", "byte_s", "flop_j", "byte_j"):

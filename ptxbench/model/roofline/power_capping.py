@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from ptxbench.model.clocks.law import Demand, PowerLaw
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 
-# Of the library kernels on an H200 (results/nvidia-h200/full/model.json), within 0.25.
-GAMMA = 1.8
 _SAME = 1e-9
 
 
@@ -40,15 +38,12 @@ class LimitedRun:
         return self.power_w * self.time_s
 
 
-def under_limit(
-    machine: RooflineMachine, algorithm: Algorithm, gamma: float = GAMMA, *, on_chip: bool = False
-) -> LimitedRun:
+def under_limit(machine: RooflineMachine, algorithm: Algorithm, *, on_chip: bool = False) -> LimitedRun:
     """Return how an algorithm runs at the clock that the machine's power limit leaves it.
 
     Args:
         machine: The machine; its `cap_w` is the limit.
         algorithm: What it does.
-        gamma: Exponent of a flop's energy in the clock.
         on_chip: Whether its bytes come from a cache or shared memory, and follow the clock as flops do; those
             of DRAM do not.
     """
@@ -60,7 +55,7 @@ def under_limit(
         static_w=machine.constant_w,
         time_s=max(flops_s, bytes_s) if on_chip else flops_s,
         follows_clock=True,
-        law=PowerLaw(gamma, 0.0, 0.0),
+        law=PowerLaw(machine.clock_exponent, 0.0, 0.0),
         memory_s=0.0 if on_chip else bytes_s,
     )
     clock = demand.ratio_under(machine.cap_w)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from ptxbench.core.errors import GpuError, InputError
-from ptxbench.core.gpu_settings import GpuSettings, evenly
+from ptxbench.core.gpu_settings import CLOCK_STEP_MHZ, GpuSettings, evenly
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.select import open_settable
 from ptxbench.tune.bench import Bench
@@ -20,8 +20,6 @@ from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuning, goal_for, pattern_of, subject_of
 
 _CLOCKS = 24
-# Step of the SM clock of NVIDIA GPUs, where the GPU does not say which clocks it has.
-_STEP_MHZ = 15
 _LOWEST = 0.5
 
 
@@ -102,4 +100,4 @@ def _supported_mhz(gpu: Gpu) -> Sequence[int]:
     if choices:
         return choices[-1].sm_clocks_mhz
     highest = round(gpu.info.max_sm_clock_mhz)
-    return range(highest, round(_LOWEST * highest), -_STEP_MHZ)[::-1]
+    return range(highest, round(_LOWEST * highest), -CLOCK_STEP_MHZ)[::-1]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 from ptxbench.model.roofline.power_capping import under_limit
 
-F32 = RooflineMachine(1 / 60e12, 1 / 4e12, 7.2e-12, 130e-12, 131, cap_w=700)
+F32 = RooflineMachine(1 / 60e12, 1 / 4e12, 7.2e-12, 130e-12, 131, cap_w=700, clock_exponent=1.8)
 
 
 def test_under_its_limit_a_machine_is_that_of_the_equations():
@@ -32,8 +32,8 @@ def test_at_its_balance_it_meets_the_limit_and_is_slower_than_without_but_faster
 
 @given(st.floats(0.1, 500), st.floats(0, 3), st.floats(140, 900))
 def test_nothing_draws_more_than_the_limit_or_is_faster_than_without_one(intensity, gamma, limit_w):
-    machine, algorithm = replace(F32, cap_w=limit_w), Algorithm(1e12 * intensity, 1e12)
-    run = under_limit(machine, algorithm, gamma)
+    machine, algorithm = replace(F32, cap_w=limit_w, clock_exponent=gamma), Algorithm(1e12 * intensity, 1e12)
+    run = under_limit(machine, algorithm)
     assert run.power_w <= limit_w * (1 + 1e-6)
     assert run.time_s >= replace(machine, cap_w=math.inf).time_s(algorithm) * (1 - 1e-9)
     assert 0 < run.clock <= 1
