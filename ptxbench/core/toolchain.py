@@ -25,12 +25,6 @@ _RAISE_LIMIT = "raise the limit on file sizes (`ulimit -f`)"
 # The headers of a large library of templates take a second and 20 MiB.
 _PREPROCESSOR_CPU_S = 3
 _PREPROCESSED_BYTES = 64 << 20
-_BOUNDED = [
-    *("env", "LC_ALL=C", "sh", "-c"),
-    # The system ends what nvcc starts, too; a limit that is lower already stays.
-    f'ulimit -S -t {_PREPROCESSOR_CPU_S}; ulimit -S -f {_PREPROCESSED_BYTES // 512}; exec "$@"',
-    "sh",
-]
 _Done: TypeAlias = "subprocess.CompletedProcess[str]"
 _LIMIT_PASSED = re.compile(r"(CPU time|File size) limit exceeded")
 
@@ -116,7 +110,10 @@ def preprocess(arguments: list[str], written: str, folder: Path) -> bytes:
         EndlessSourceError: The macros or includes of the source do not come to an end.
         RefusedModuleError: As `run_tool`.
     """
-    done = _run("nvcc", _BOUNDED, ["-E", *arguments, "-o", written], folder)
+    # The system ends what nvcc starts, too; a limit that is lower already stays.
+    limits = f'ulimit -S -t {_PREPROCESSOR_CPU_S}; ulimit -S -f {_PREPROCESSED_BYTES // 512}; exec "$@"'
+    bounded = ["env", "LC_ALL=C", "sh", "-c", limits, "sh"]
+    done = _run("nvcc", bounded, ["-E", *arguments, "-o", written], folder)
     if done.returncode != 0 and _LIMIT_PASSED.search(done.stderr):
         raise EndlessSourceError(
             f"the macros or includes of {arguments[-1]} do not come to an end: the preprocessor took over "

@@ -76,7 +76,7 @@ def test_an_unknown_gpu_has_the_figures_of_the_nearest_older_one():
         (('"a test"', '""'), "does not say where the figure comes from"),
         (("[130]", "[]"), "no list of integers"),
         (("drift_step", "drift"), "drift: no such key; there are capabilities, clock_exponent, "),
-        (('assumed_from = "hopper"', ""), "lacks counting_pj, minority_error, mixing_pj, "),
+        (('assumed_from = "hopper"', ""), "lacks counting_pj, level_creep, level_jump, "),
         (("hopper", "kepler"), "assumed_from 'kepler' is no generation that has a file"),
         (("[sm]", "[sm.130]\nmax_blocks = 32"), "sm.130: lacks "),
         (("[drift_step]", "[drift_step"), "is not TOML"),

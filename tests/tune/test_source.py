@@ -11,6 +11,7 @@ from tune.fakes_kernel import AddingGpu, write_spec
 from tune.test_user_kernel import require_nvcc, tuning
 
 from ptxbench.cli.main import run
+from ptxbench.core import toolchain
 from ptxbench.core.errors import EndlessSourceError, InputError, RefusedModuleError
 from ptxbench.tune import source
 from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concurrently
@@ -185,7 +186,10 @@ def doubled(first: str, again: str) -> str:
     ],
     ids=["macros", "includes"],
 )
-def test_macros_without_an_end_are_one_line(headers: Path, code: str) -> None:
+def test_macros_without_an_end_are_one_line(
+    headers: Path, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchain, "_PREPROCESSOR_CPU_S", 1)
     with pytest.raises(EndlessSourceError, match="do not come to an end") as error:
         seen(code)
     assert str(error.value).isprintable()
